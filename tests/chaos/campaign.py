@@ -15,6 +15,7 @@ from tests.chaos.ledger import Ledger
 from tests.chaos.oracle import Verdict
 from tests.chaos.scene import Scene, scene
 
+LOG_LINES = 300
 TRIES = 3
 """Tries for one injury that does not always happen."""
 
@@ -31,6 +32,8 @@ class Result:
     restart_max: float
     seconds: float
     seed: int
+    logs: str
+    """The last lines of every replica's."""
 
     @property
     def clean(self) -> bool:
@@ -99,6 +102,7 @@ async def campaign(
         restart_max=max((seconds for replica in played.replicas for seconds in replica.restarts[1:]), default=0.0),
         seconds=monotonic() - began,
         seed=seed,
+        logs="\n\n".join(replica.log(LOG_LINES) for replica in played.replicas),
     )
 
 

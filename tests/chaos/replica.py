@@ -125,6 +125,12 @@ channels:
             while (line := await answers.readline()) and line.decode() != f"{kill}\n":
                 pass
 
+    async def explain(self) -> None:
+        """Have it say in its log what it is doing."""
+        if not self.dead:
+            with suppress(TimeoutError, ConnectionResetError):
+                await self.arm("where")
+
     @property
     def pid(self) -> int:
         return self._running().pid
@@ -132,6 +138,11 @@ channels:
     @property
     def dead(self) -> bool:
         return self._process is None or self._process.returncode is not None
+
+    def log(self, lines: int) -> str:
+        """The last of what its lives have logged."""
+        path = self._config.with_suffix(".log")
+        return "\n".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
 
     def signal(self, number: signal.Signals) -> None:
         if not self.dead:

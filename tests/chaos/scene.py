@@ -82,6 +82,8 @@ class Scene:
             if left < least:
                 give_up, least = monotonic() + SETTLE_SECONDS, left
             if monotonic() > give_up:
+                for replica in self.replicas:
+                    await replica.explain()
                 self.platform.open.clear()  # lost, as the verdict will say; what comes next need not wait for it
                 return
             for replica in self.replicas:

@@ -22,7 +22,8 @@ NAMED = {point.name: replace(point, most=100) if point.name == "STORM" else poin
 async def played(name: str, folder: Path, channel: str = "feishu", **more: Any) -> Result:
     planned = 1 if name == "STORM" else 2
     result = await campaign(NAMED[name], planned, folder, chat=EMULATED[channel](), seed=7, **more)
-    assert result.clean, [str(result), *result.findings()]
+    if not result.clean:
+        pytest.fail("\n".join((str(result), *result.findings(), result.logs)), pytrace=False)
     return result
 
 

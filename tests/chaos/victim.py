@@ -3,12 +3,14 @@
     python -m tests.chaos.victim --config FILE --port N
 
 `CLAWGATE_KILL=K8:3` arms it from the start: SIGKILL when moment K8 comes for the third time. A line `K8:3` on
-standard input does so later and comes back when it is done. When its standard input ends, so does it. The product knows
-nothing of this: the hooks are put around its store, its door and two functions of the operating system, from here.
+standard input does so later and comes back when it is done; `where` has it say in its log what it is doing. When its
+standard input ends, so does it. The product knows nothing of this: the hooks are put around its store, its door and two
+functions of the operating system, from here.
 """
 
 import argparse
 import asyncio
+import faulthandler
 import os
 import signal
 import sqlite3
@@ -43,6 +45,7 @@ class Kill:
     """Counts how often the armed moment came."""
 
     def __init__(self, spec: str) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
         self.arm(spec)
 
     def arm(self, spec: str) -> None:
@@ -139,6 +142,7 @@ def hook_door(app: ASGIApp, kill: Kill) -> ASGIApp:
     """K3 is a moment after the 200 for a delivery."""
 
     async def door(scope: Scope, receive: Receive, send: Send) -> None:
+        kill.loop = asyncio.get_running_loop()
         status = 0
 
         async def watched(message: Message) -> None:
@@ -197,10 +201,20 @@ def hook_statements(kill: Kill) -> None:
     psycopg.AsyncConnection.execute = reached  # type: ignore[method-assign]
 
 
+def explain(loop: asyncio.AbstractEventLoop | None) -> None:
+    """On standard error, what every thread and every task is doing."""
+    faulthandler.dump_traceback()
+    for task in asyncio.all_tasks(loop) if loop else ():
+        task.print_stack()
+
+
 def obey(kill: Kill) -> None:
     """Orders from standard input, until it ends: then the harness is gone, and we go too."""
     for line in sys.stdin:
-        kill.arm(line.strip())
+        if line.strip() == "where":
+            explain(kill.loop)
+        else:
+            kill.arm(line.strip())
         sys.stdout.write(line)
         sys.stdout.flush()
     os._exit(1)

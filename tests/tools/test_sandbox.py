@@ -1,5 +1,6 @@
 """What a command in a sandbox must not be able to do, in each kind that this machine has, as root and as a user."""
 
+import asyncio
 import json
 import os
 import re
@@ -23,7 +24,7 @@ from tests.running import client, running
 from tests.tools.bench import bench, text_of
 from tests.tools.confined import SYSTEM_PYTHON
 from tests.tools.hostile import certified, response, web
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, until
 from tools.sandbox import bubblewrap
 from tools.sandbox import sandbox as sandboxes
 from tools.sandbox.confine import seccomp
@@ -379,6 +380,20 @@ async def test_a_network_that_is_not_the_commands_own_is_none(monkeypatch: pytes
     report = await Sandbox(kinds=["bubblewrap"]).opened.probe()
     assert report.wall is None
     assert "no way to the network" in str(report)
+
+
+async def test_who_dies_in_the_middle_of_the_probe_leaves_nobody_who_holds_its_output() -> None:
+    """A manager of services that reads what a gateway writes waits for the end of it."""
+    code = "import asyncio; from tools.sandbox.sandbox import Sandbox; asyncio.run(Sandbox().probe())"
+    for _ in range(5):
+        gateway = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
+        assert gateway.stdout is not None
+        children = Path(f"/proc/{gateway.pid}/task/{gateway.pid}/children")
+        await until(lambda children=children: children.read_text())  # type: ignore[misc]
+        gateway.kill()
+        async with asyncio.timeout(PATIENCE_SECONDS / 2):
+            await gateway.stdout.read()
+        await gateway.wait()
 
 
 async def test_whether_commands_can_run_is_shown_where_readiness_is(tmp_path: Path) -> None:
