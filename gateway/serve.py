@@ -40,7 +40,7 @@ FILES_KEPT = 64
 """For the log, the database, the channels' clients and what the interpreter opens."""
 FILES_PER_TURN = 4
 """The connection to a model, and the pipes of a command."""
-GC_THRESHOLDS = (20_000, 20, 20)
+GC_THRESHOLDS = (20_000, 4, 4)
 """A turn makes thousands of objects, and next to no cycles."""
 STOPPING = "\nStopping: running turns end at their next step, after at most {:g} seconds. Ctrl-C again stops at once.\n"
 """For whoever sits at the terminal; the log has a line of its own."""
@@ -152,6 +152,7 @@ def settle_heap() -> None:
     """What is loaded stays loaded: an SDK leaves a quarter of a million objects that every full collection would walk."""
     gc.collect()
     gc.freeze()
+    gc.collect()  # a full collection waits for a quarter more than the last one found: from here on, than nothing
     gc.set_threshold(*GC_THRESHOLDS)
 
 

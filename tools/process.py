@@ -28,6 +28,7 @@ DRAIN_SECONDS = 0.5
 GONE_SECONDS_MAX = 8.0
 """How long a supervisor may take to end; its own patience with what will not die is shorter."""
 _PR_SET_DUMPABLE = 4
+_prctl = ctypes.CDLL(None).prctl
 _CODE = re.compile(rb"-?\d+|!")
 
 Limit: TypeAlias = Literal["time", "output", "written", "free", "memory", "processes", "idle", "killed"]
@@ -64,7 +65,7 @@ class Supervised:
 
     def __init__(self, launch: Launch, folder: int, bounds: ExecConfig, stdin: Input = "none") -> None:
         # A command of our own uid could read our secrets in /proc; not from a process that may not be dumped.
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+        _prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
         self._control: int | None
         self._limit: Limit | None = None
         self._unwanted = asyncio.Event()

@@ -7,6 +7,8 @@ task closes the stream.
 
 from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import count
+from operator import attrgetter
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from agents.messages import AssistantMessage, Message, ToolCall
@@ -37,28 +39,34 @@ T = TypeVar("T")
 
 
 class Turn(tuple[Message, ...]):
-    """A finished turn as all later requests hold it. The first of a chat keeps what was made of it and those behind it."""
+    """A finished turn as all later requests hold it. The first of a chat keeps what was made of it and those behind it, and
+    names them by their serials: if it held them, it would hold itself, and memory would wait for the collector."""
 
     def __init__(self, messages: object = ()) -> None:
-        self.forms: dict[Hashable, tuple[Sequence[Turn], Any]] = {}
+        self.serial = next(_serials)
+        self.forms: dict[Hashable, tuple[Sequence[int], Any]] = {}
+
+
+_serials = count()
+_SERIAL: Callable[[Turn], int] = attrgetter("serial")
 
 
 def grown(turns: Sequence[Turn], key: Hashable, start: T, add: Callable[[T, Sequence[Turn]], T]) -> T:
     """What `add` makes of the turns, beginning with `start`. As long as the chat is kept, it is asked about new turns alone;
-    `key` says all else that the result depends on."""
+    `key` says all else that the result depends on. The result holds none of these turns."""
     if not turns:
         return start
-    forms = turns[0].forms
-    done: Sequence[Turn]
+    forms, serials = turns[0].forms, tuple(map(_SERIAL, turns))
+    done: Sequence[int]
     value: T
     done, value = forms.get(key, ((), start))
-    if turns[: len(done)] != done:
+    if serials[: len(done)] != done:
         done, value = (), start
     if len(done) < len(turns):
         if len(forms) >= FORMS_MAX:  # a fallback's, a model's of before
             forms.clear()
         value = add(value, turns[len(done) :])
-        forms[key] = turns, value
+        forms[key] = serials, value
     return value
 
 

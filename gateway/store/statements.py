@@ -59,46 +59,52 @@ BODIES = """
 SELECT id, body FROM inbox WHERE sid = :sid AND (id = :turn OR turn = :turn) AND body <> ''
 AND EXISTS (SELECT 1 FROM inbox WHERE id = :turn AND sid = :sid AND body <> '') ORDER BY id
 """
-_NEWEST = "SELECT * FROM (SELECT turn, kind, content, -1 AS seq FROM mark WHERE {} ORDER BY turn DESC LIMIT 1) AS {}"
-_NEWEST_MARKS = " UNION ALL ".join(
-    _NEWEST.format(f"sid = :sid AND kind = '{kind}'", f"of_{kind}") for kind in ("new", "summary", "settings")
-)
 _LAST = """COALESCE((
     SELECT u.seq FROM transcript u WHERE u.sid = :sid AND u.kind = 'user' AND u.turn {} ORDER BY u.seq DESC LIMIT 1{}
 ), 0)"""
 _NOT_UNDONE = "NOT EXISTS (SELECT 1 FROM mark m WHERE m.sid = t.sid AND m.kind = 'undone' AND m.turn = t.turn)"
-_BEGIN_TURN = "COALESCE((SELECT max(turn) FROM mark WHERE sid = :sid AND kind IN ('new', 'summary')), 0)"
-_BEGIN_SEQ = _LAST.format("<= " + _BEGIN_TURN, "")
+_BEGIN = "COALESCE((SELECT max(turn) FROM mark WHERE sid = :sid AND kind IN ('new', 'summary'){}), 0)"
+_BEGIN_TURN = _BEGIN.format("")
 _ENDED = "COALESCE((SELECT seq FROM transcript WHERE sid = :sid AND kind = 'final' ORDER BY seq DESC LIMIT 1), 0)"
-_STANDING = f"""{_BEGIN_TURN}
+
+
+def _standing(begin: str, seq: str) -> str:
+    """Of the turns up to the row `seq`, all that can change in them: rows are only added behind the last, erasing leaves a
+    mark, and the numbers of turns never come again."""
+    return f"""({begin}
 || ' ' || (SELECT count(*) FROM mark WHERE sid = :sid AND kind = 'undone')
 || ' ' || COALESCE((SELECT content FROM mark WHERE sid = :sid AND kind = 'erased'), '')
-|| ' ' || COALESCE((SELECT turn FROM transcript WHERE sid = :sid AND seq = {{seq}}), 0)"""
-"""Of the turns up to the row `seq`, all that can change in them: rows are only added behind the last, erasing leaves a mark,
-and the numbers of turns never come again."""
-_HISTORY = f"""
+|| ' ' || COALESCE((SELECT turn FROM transcript WHERE sid = :sid AND seq = {seq}), 0))"""
+
+
+def _history(before: str, *, continues: bool) -> str:
+    """The transcript from where the conversation of the turn `before`, or what its summary leaves, begins; ahead of it the
+    newest marks. A conversation that began since then leaves the turn the one it is in: a stopped turn is ended by what it
+    has journaled. `continues`: only what is behind the known row where all before it still stands; then a row says how it
+    was read."""
+    begin = _BEGIN.format(f" AND turn < {before}")
+    stands = f"{_standing(begin, ':known_seq')} = :known"
+    newest = "SELECT * FROM (SELECT turn, kind, content, -1 AS seq FROM mark WHERE {} ORDER BY turn DESC LIMIT 1) AS {}"
+    new, *others = (f"sid = :sid AND kind = '{kind}'" for kind in ("new", "summary", "settings"))
+    marks = (newest.format(which, f"of_{at}") for at, which in enumerate((f"{new} AND turn < {before}", *others)))
+    begun, oldest = _LAST.format(f"<= {begin}", ""), _LAST.format(f"< {before}", " OFFSET :skip")
+    after = f"(SELECT max(seq) FROM (SELECT {begun} AS seq UNION ALL SELECT {oldest} - 1) AS bounds)"
+    read = ""
+    if continues:
+        after = f"CASE WHEN {stands} THEN :known_seq ELSE {after} END"
+        how = f"CASE WHEN {stands} THEN 'continued' ELSE 'whole' END"
+        read = f"UNION ALL SELECT {_ENDED}, {how}, {_standing(begin, _ENDED)}, -2"
+    return f"""
 SELECT turn, kind, content FROM (
     SELECT turn, kind, content, seq FROM transcript t
-    WHERE t.sid = :sid AND t.turn > {_BEGIN_TURN} AND t.seq > {{after}} AND {_NOT_UNDONE}
-    UNION ALL {_NEWEST_MARKS}{{and_read}}
+    WHERE t.sid = :sid AND t.turn > {begin} AND t.seq > {after} AND {_NOT_UNDONE}
+    UNION ALL {" UNION ALL ".join(marks)} {read}
 ) AS rows ORDER BY seq
 """
-"""The transcript from where the conversation, or what its summary leaves, begins; before it the newest marks."""
-_AFTER = f"""(
-    SELECT max(seq) FROM (
-        SELECT {_BEGIN_SEQ} AS seq UNION ALL SELECT {_LAST.format("< {before}", " OFFSET :skip")} - 1
-    ) AS bounds
-)"""
-_STANDS = f"({_STANDING.format(seq=':known_seq')}) = :known"
-HISTORY = _HISTORY.format(
-    after=f"CASE WHEN {_STANDS} THEN :known_seq ELSE {_AFTER} END".format(
-        before="(SELECT min(id) FROM inbox WHERE sid = :sid AND status = 0)"
-    ),
-    and_read=f"""
-    UNION ALL SELECT {_ENDED}, CASE WHEN {_STANDS} THEN 'continued' ELSE 'whole' END, {_STANDING.format(seq=_ENDED)}, -2""",
-)
-"""Only what is behind the known row where all before it still stands; in front of it how it was read."""
-HISTORY_BEFORE = _HISTORY.format(after=_AFTER.format(before=":before"), and_read="")
+
+
+HISTORY = _history("(SELECT min(id) FROM inbox WHERE sid = :sid AND status = 0)", continues=True)
+HISTORY_BEFORE = _history(":before", continues=False)
 _NEW_TURN = "COALESCE((SELECT max(turn) FROM mark WHERE sid = :sid AND kind = 'new'), 0)"
 NEWEST_WORDS = """
 SELECT content FROM transcript WHERE sid = :sid AND kind = 'user' AND turn < :before ORDER BY seq DESC LIMIT 1

@@ -193,6 +193,23 @@ async def test_a_conversation_begins_behind_its_newest_mark_and_without_what_was
     assert await standing() == ([turns[4]], "", "{}")
 
 
+async def test_a_turn_knows_what_it_has_begun_also_where_a_new_conversation_begins_behind_it(store: Store) -> None:
+    """Else a stopped answer would stay in its chat, unfinished, for ever."""
+    lease = await leased(store, 1)
+    await accept(store, 2)
+    await finish(store, lease)
+    turn = (await work_of(store, lease)).waiting[0].turn
+    await store.append(lease, [Entry(turn=turn, kind="user", content="{}")])
+    await store.mark("chat", Mark(turn=turn + 1, kind="new", at=1.0))
+    work = await work_of(store, lease)
+    assert [(entry.turn, entry.kind) for entry in work.so_far] == [(turn, "user")]
+    assert {entry.turn for entry in work.history} == {turn - 1}
+    for number in (3, 4):  # the third has the number of the command
+        await accept(store, number)
+        await finish(store, lease)
+    assert (await work_of(store, lease)).history == []
+
+
 async def test_a_turn_ends_once_however_often_it_is_finished(store: Store) -> None:
     """A stop may come in the middle of the commit; whoever looks a moment too early finds the message waiting still."""
     lease = await leased(store, 1)
