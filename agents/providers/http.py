@@ -171,7 +171,7 @@ class Answer:
         body = b""
         while kind == "application/json" and len(body) <= ERROR_BYTES_MAX and (chunk := await anext(self._chunks, b"")):
             body += chunk
-        if not object_of(error := json_object(body), "error"):
+        if len(body) > ERROR_BYTES_MAX or not object_of(error := json_object(body), "error"):
             raise BadStream("the answer is not an event stream")
         self._reader.found.append(json.dumps(error))
 
