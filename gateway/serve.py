@@ -40,7 +40,7 @@ FILES_KEPT = 64
 """For the log, the database, the channels' clients and what the interpreter opens."""
 FILES_PER_TURN = 4
 """The connection to a model, and the pipes of a command."""
-GC_THRESHOLDS = (20_000, 4, 4)
+GC_THRESHOLDS = (10_000, 5, 5)
 """A turn makes thousands of objects, and next to no cycles."""
 STOPPING = "\nStopping: running turns end at their next step, after at most {:g} seconds. Ctrl-C again stops at once.\n"
 """For whoever sits at the terminal; the log has a line of its own."""

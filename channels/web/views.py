@@ -23,7 +23,7 @@ from channels.web.archive import ChatHistory, Conversation, Sized, WebMessage
 
 PAGE_BYTES_MAX = 524_288
 """Of the words that are loaded at once; a message that is larger comes alone."""
-RENDERED_BYTES_MAX = 8 * 1_048_576
+RENDERED_BYTES_MAX = 4 * 1_048_576
 
 
 def event(name: str, data: dict[str, Any]) -> bytes:
