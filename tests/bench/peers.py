@@ -9,9 +9,10 @@ import asyncio
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,9 +31,14 @@ ROOT = Path(__file__).resolve().parents[2]
 LINE_BYTES_MAX = 1 << 26
 START_SECONDS = 30.0
 ANSWER = "Tomorrow it will be sunny in Hangzhou, 18 to 25 degrees, with a light breeze from the east. Have a good day!"
+END = "Have a good day!"
 TOOLS: tuple[tuple[str, dict[str, Any]], ...] = (("ls", {}), ("read", {"file_path": "notes.txt"}), ("ls", {}))
 
-Scenario = Literal["plain", "tools"]
+SLOW = "\n".join(f"{number}. {ANSWER}" for number in range(1, 10))
+SLOW_PIECE_BYTES = 600
+SLOW_PAUSE_SECONDS = 0.1
+
+Scenario = Literal["plain", "tools", "slow"]
 
 
 class Stage:
@@ -46,6 +52,8 @@ class Stage:
         self._scenario: Scenario = "plain"
         self._arrived: dict[str, float] = {}
         self._reported = 0
+        self._growing: dict[str, Callable[[], str]] = {}
+        """Of what is shown and not whole yet: the key, and what it says now."""
 
     async def serve(self) -> None:
         """Until stdin ends."""
@@ -70,7 +78,7 @@ class Stage:
 
     def _obey(self, command: dict[str, Any]) -> dict[str, Any]:
         match command:
-            case {"do": "set", "latency_ms": float(latency), "scenario": "plain" | "tools" as scenario}:
+            case {"do": "set", "latency_ms": float(latency), "scenario": "plain" | "tools" | "slow" as scenario}:
                 self._latency_seconds, self._scenario = latency / 1000, scenario
             case {"do": "know", "messages": list(messages)}:
                 for fact in messages:
@@ -84,6 +92,7 @@ class Stage:
                 self._telegram.messages.clear()
                 self._telegram.known.clear()
                 self._arrived.clear()
+                self._growing.clear()
                 self._reported = 0
             case {"do": "count"}:
                 return {
@@ -115,20 +124,32 @@ class Stage:
             self._arrived.setdefault(path.split("/")[-2], now)
         await self._feishu.app(scope, receive, send)
         new, self._reported = self._feishu.messages[self._reported :], len(self._feishu.messages)
-        for message in new:
-            key = message.reply_to or ""
-            _report({"key": key, "at": self._arrived.get(key, now)})
+        self._tell(((it.reply_to or "", partial(self._feishu.reads, it)) for it in new), now)
 
     async def _telegram_reply(self, scope: Scope, receive: Receive, send: Send) -> None:
         now = time.monotonic()
         await self._telegram.app(scope, receive, send)
         new, self._reported = self._telegram.messages[self._reported :], len(self._telegram.messages)
-        for message in new:
-            _report({"key": str(message.chat_id), "at": now})
+        self._tell(((str(it.chat_id), partial(self._telegram_reads, it.chat_id, it.message_id)) for it in new), now)
+
+    def _telegram_reads(self, chat: int, message: int) -> str:
+        return str(self._telegram.known.get((chat, message), {}).get("text", ""))
+
+    def _tell(self, new: Iterable[tuple[str, Callable[[], str]]], now: float) -> None:
+        """A reply arrives when all of it is there."""
+        growing = [*self._growing.items(), *new]
+        self._growing = {}
+        for key, shown in growing:
+            if shown().endswith(END):
+                _report({"key": key, "at": self._arrived.get(key, now) if self._scenario != "slow" else now})
+            else:
+                self._growing[key] = shown
 
     def _answer(self, body: dict[str, Any]) -> Turn:
         if self._scenario == "plain":
             return says(ANSWER)
+        if self._scenario == "slow":
+            return says(SLOW, chunk_bytes=SLOW_PIECE_BYTES, pause_seconds=SLOW_PAUSE_SECONDS)
         done = _rounds(body["messages"])
         return calls(TOOLS[done]) if done < len(TOOLS) else says(ANSWER)
 

@@ -86,7 +86,7 @@ class OnFeishu:
     def shown(self, recent: int | None) -> Iterator[tuple[str, str]]:
         for sent in self.emulator.messages[-recent:] if recent else self.emulator.messages:
             if not self.emulator.known[sent.message_id].recalled:
-                yield sent.message_id, self.emulator._shown(sent)
+                yield sent.message_id, self.emulator.reads(sent)
 
     def count(self, chat: str) -> int:
         return sum(sent.chat_id == chat for sent in self.emulator.messages)

@@ -198,9 +198,10 @@ class FeishuEmulator(ResourceSource):
     def shown(self, chat_id: str) -> list[str]:
         """What people can read of the app in a chat now."""
         own = [it for it in self.messages if it.chat_id == chat_id and not self.known[it.message_id].recalled]
-        return [self._shown(it) for it in own]
+        return [self.reads(it) for it in own]
 
-    def _shown(self, it: Sent) -> str:
+    def reads(self, it: Sent) -> str:
+        """What a message says now."""
         if it.card:
             return self.cardkit.cards[it.text].states[-1]
         return self.card(it.message_id).shown if it.msg_type == "interactive" else it.text
