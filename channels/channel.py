@@ -201,6 +201,8 @@ class Capabilities:
     """Buttons can stand under a message, and a message can be replaced by a later one."""
     programs: bool = False
     """A program asks and waits: each message is a turn of its own and never late, no words are a command, no rate counts."""
+    shows_new_drafts: bool = False
+    """A draft is seen as soon as it is opened, and not with its first update only."""
     repeat_seconds: float = 0.0
     """For how long the platform recognises a repeated send by its key and shows it once."""
 

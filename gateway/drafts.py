@@ -146,10 +146,11 @@ class Draft:
         part = Outbound(target=target, text=text)
         if self.handle is None:
             self.handle = await self.channel.open_draft(part, key)  # known to the answer also where the mark fails
-            if not self.handle:
+            if self.handle:
+                mark = Mark(turn=self.turn, kind="draft", content=self.handle, at=self.runtime.now())
+                await self.runtime.store.mark(self.sid, mark)
+            if self.channel.capabilities.shows_new_drafts:
                 self._shown = text
                 return
-            mark = Mark(turn=self.turn, kind="draft", content=self.handle, at=self.runtime.now())
-            await self.runtime.store.mark(self.sid, mark)
         await self.channel.update_draft(replace(part, replaces=self.handle), key)
         self._shown = text

@@ -75,6 +75,7 @@ class TelegramChannel:
         actions=("send", "reply", "edit", "delete", "react", "buttons", "poll"),
         file_messages=FileMessages(caption_chars=CAPTION_CHARS, album=ALBUM_MAX),
         buttons=True,
+        shows_new_drafts=True,
     )
 
     def __init__(self, config: TelegramAccount, account: str, stored: Fetch, *, timing: Timing | None = None) -> None:

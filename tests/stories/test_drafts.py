@@ -142,6 +142,8 @@ async def test_a_telegram_message_is_edited_until_it_is_the_answer(tmp_path: Pat
         assert telegram.shown(alice) == [LONG]
         assert telegram.edits[-1].text == LONG
         assert len(telegram.messages) == 1
+        shown = [it.parameters["text"] for it in telegram.requests if it.method in ("sendMessage", "editMessageText")]
+        assert shown[0] != shown[1]  # what is there already is not sent again
         house.line.hold(after_pieces=2)
         await telegram.push(telegram.text_update("longer", chat=alice, sender=alice))
         await house.until(lambda: len(telegram.messages) == 2)
