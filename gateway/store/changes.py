@@ -18,13 +18,15 @@ from gateway.store.writer import Database, run, writes
 State: TypeAlias = Literal["waiting", "running", "finished"]
 TAKEN_BACK = "(The person has taken this message back.)"
 
-_FOUND = """
+_ROWS = """
 SELECT i.id, i.sid, i.body, COALESCE(i.turn, i.id) AS turn,
     EXISTS (SELECT 1 FROM inbox n WHERE n.sid = i.sid AND n.status = 0 AND n.id < i.id) AS behind,
     EXISTS (SELECT 1 FROM transcript t WHERE t.sid = i.sid AND t.turn = COALESCE(i.turn, i.id) AND t.kind = 'user') AS begun,
     EXISTS (SELECT 1 FROM inbox o WHERE o.id = COALESCE(i.turn, i.id) AND o.status > 1) AS ended
-FROM inbox i WHERE (i.dedupe = :name OR i.dedupe_text = :name) AND i.body <> ''
-"""
+FROM inbox i WHERE """
+_FOUND = f"{_ROWS} (i.dedupe = :name OR i.dedupe_text = :name) AND i.body <> ''"
+_AGAIN = f"{_ROWS} i.sid = :sid AND i.id > :id AND i.body LIKE :named ORDER BY i.id"
+"""What was delivered after it and names it, as a message that is answered again does."""
 _WORDS = "SELECT seq, content FROM transcript WHERE sid = :sid AND turn = :turn AND kind IN ('user', 'steered')"
 _UNDO = """
 INSERT INTO mark (sid, kind, turn, content, at) VALUES (:sid, 'undone', :turn, 'recalled', :at) ON CONFLICT DO NOTHING
@@ -44,25 +46,15 @@ class Changed:
 class DatabaseChanges(Database):
     @writes
     def recall(self, connection: Connection, name: str, at: float) -> Changed | None:
-        """Of the message with that dedupe key no word stays. None where there is none; the same however often."""
+        """Of the message with that dedupe key no word stays, nor of it as it was answered again. None where there is none;
+        the same however often."""
         if (row := run(connection, _FOUND, name=name).first()) is None:
             return None
-        inbound = _rewritten(connection, row, lambda it: replace(it, recalled=True, context=_wordless(it)))
-        own = f"[message_id: {inbound.context.message_id}]\n"
-        for words in run(connection, _WORDS, sid=row.sid, turn=row.turn).all():
-            message = message_json.validate_json(words.content)
-            if isinstance(message, UserMessage) and any(
-                own in it.text for it in message.content if isinstance(it, Text)
-            ):
-                kept = tuple(it for it in message.content if isinstance(it, Text))
-                kept = tuple(replace(it, text=own + TAKEN_BACK) if it.text.startswith(own) else it for it in kept)
-                content = message_json.dump_json(replace(message, content=kept, metadata="")).decode()
-                names = {"sid": row.sid, "seq": words.seq, "content": content}
-                run(connection, "UPDATE transcript SET content = :content WHERE sid = :sid AND seq = :seq", **names)
-        if row.begun and row.ended:
-            run(connection, _UNDO, sid=row.sid, turn=row.turn, at=at)
+        id_ = inbound_json.validate_json(row.body).context.message_id
+        later = run(connection, _AGAIN, sid=row.sid, id=row.id, named=f'%"message_id":"{id_}"%').all()
+        silent = [it for it in (row, *later) if _take_back(connection, it, id_, at)]
         memory.forget(connection, [row.sid])
-        return _changed(row)
+        return _changed(next((it for it in reversed(silent) if not it.ended), row))
 
     @writes
     def edit(self, connection: Connection, name: str, sender: str, text: str) -> Changed | None:
@@ -79,15 +71,37 @@ class DatabaseChanges(Database):
         return changed
 
 
+def _take_back(connection: Connection, row: Any, id_: str, at: float) -> bool:
+    """Whether the row says nothing any more: it was this message alone, not others as well that are answered together."""
+    if id_ not in (it.message_id for it in inbound_json.validate_json(row.body).contexts):
+        return False
+    inbound = _rewritten(connection, row, lambda it: _without(it, id_))
+    own = f"[message_id: {id_}]\n"
+    for words in run(connection, _WORDS, sid=row.sid, turn=row.turn).all():
+        message = message_json.validate_json(words.content)
+        if isinstance(message, UserMessage) and any(own in it.text for it in message.content if isinstance(it, Text)):
+            kept = tuple(it for it in message.content if isinstance(it, Text))
+            kept = tuple(replace(it, text=own + TAKEN_BACK) if it.text.startswith(own) else it for it in kept)
+            content = message_json.dump_json(replace(message, content=kept, metadata="")).decode()
+            names = {"sid": row.sid, "seq": words.seq, "content": content}
+            run(connection, "UPDATE transcript SET content = :content WHERE sid = :sid AND seq = :seq", **names)
+    if row.begun and row.ended:
+        run(connection, _UNDO, sid=row.sid, turn=row.turn, at=at)
+    return inbound.recalled
+
+
+def _without(inbound: Inbound, id_: str) -> Inbound:
+    if others := tuple(it for it in inbound.contexts if it.message_id != id_):
+        return replace(inbound, context=others[-1], together=others if len(others) > 1 else ())
+    wordless = replace(inbound.context, text="", attachments=(), reply_to=None, more=False)
+    return replace(inbound, recalled=True, context=wordless, together=())
+
+
 def _rewritten(connection: Connection, row: Any, change: Callable[[Inbound], Inbound]) -> Inbound:
     inbound = change(inbound_json.validate_json(row.body))
     body = inbound_json.dump_json(inbound).decode()
     run(connection, "UPDATE inbox SET body = :body WHERE id = :id", body=body, id=row.id)
     return inbound
-
-
-def _wordless(inbound: Inbound) -> Any:
-    return replace(inbound.context, text="", attachments=(), reply_to=None, more=False)
 
 
 def _changed(row: Any) -> Changed:

@@ -23,6 +23,8 @@ from tests.waiting import until
 RUN = ("exec", {"command": "echo ran >> ran.txt"})
 POINTS = ["K17:1", "K17:2", "K18:1", "K18:2", "K18:3", "K18:4", "K18:5", "K18:6", "K17:3", "K17:4"]
 """Before and after each of: the request is stored, decided, marked as spawned, as finished, and as settled."""
+SHARED = ["K18:2", "K18:4"]
+"""The two on PostgreSQL at which another process has to know what this one has decided and begun."""
 
 
 def model(body: dict[str, Any]) -> Reply:
@@ -94,7 +96,10 @@ async def played(point: str, folder: Path, database: str) -> None:
 
 
 @pytest.mark.parametrize("point", POINTS)
-async def test_what_is_approved_runs_at_most_once_and_everybody_is_told(
-    point: str, tmp_path: Path, database_url: str
-) -> None:
-    await played(point, tmp_path, database_url)
+async def test_what_is_approved_runs_at_most_once_and_everybody_is_told(point: str, tmp_path: Path) -> None:
+    await played(point, tmp_path, f"sqlite:///{tmp_path}/data/clawgate.db")
+
+
+@pytest.mark.parametrize("point", SHARED)
+async def test_and_on_postgresql(point: str, tmp_path: Path, postgres_url: str) -> None:
+    await played(point, tmp_path, postgres_url)

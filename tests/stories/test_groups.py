@@ -95,6 +95,30 @@ async def test_a_message_that_is_taken_back_is_not_answered_and_not_remembered(
         assert house.feishu.shown(ALICE_CHAT) == ["kept", "private answer", "last"]
 
 
+async def test_a_message_that_was_answered_again_is_taken_back_with_all_its_answers(
+    tmp_path: Path, database_url: str
+) -> None:
+    """Also while it is being answered again."""
+    more = f'database: {{ url: "{database_url}" }}'
+    script = [says("first answer"), says("second answer"), says("never whole " * 50), says("last")]
+    async with running(tmp_path, script=script, more=more) as house:
+        for text, name in (("a secret", "om_secret"), ("/retry", "om_again")):
+            await house.say(text, message_id=name)
+            await house.idle()
+        house.line.hold(after_pieces=1)
+        await house.say("/retry", message_id="om_once_more")
+        await house.until(lambda: house.line.holding)
+        for _ in range(2):
+            await house.push(house.feishu.recalled_event("om_secret"))
+        house.line.release()
+        await house.idle()
+        await house.say("and now?")
+        await house.idle()
+        prompt = str(house.anthropic.requests[-1].body)
+        assert not re.search("a secret|first answer|second answer|never whole", prompt)
+        assert house.feishu.shown(ALICE_CHAT) == ["first answer", "second answer", "last"]
+
+
 async def test_who_wrote_beside_a_message_that_is_taken_back_is_answered_all_the_same(
     tmp_path: Path, database_url: str
 ) -> None:
