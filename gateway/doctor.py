@@ -20,6 +20,7 @@ from pathlib import Path
 
 from agents.providers import doctor as provider_doctor
 from agents.providers.catalog import wire_of
+from agents.providers.config import ProviderConfig
 from channels.finding import Finding, Status
 from channels.transport import Transport, client_class
 from gateway.config.channels import configured, sandboxed
@@ -126,6 +127,10 @@ def _probes(loaded: Loaded, now: Callable[[], float], free: Callable[[Path], int
             yield f"{account.kind.name} {account.name}", partial(probe, account.config, account.name, config, now())
     for name in _providers(loaded):
         yield f"provider {name}", _of_provider(name, loaded)
+    if (speech := config.transcription).model:
+        server = ProviderConfig(api="openai-chat", baseUrl=speech.base_url, apiKey=speech.api_key)
+        tried = partial(provider_doctor.probe, "transcription", server, [speech.model])
+        yield "transcription", partial(tried, seconds=CALL_SECONDS, key_fix="set transcription.apiKey")
 
 
 def _of_provider(name: str, loaded: Loaded) -> Probe:

@@ -190,6 +190,27 @@ agents: {{ list: [{{ id: a, model: [{name}/{model}, {name}/anothr] }}] }}
     assert wrong.fix == f"set providers.{name}.apiKey"
 
 
+async def test_the_server_that_writes_speech_down_is_tried_like_a_provider(tmp_path: Path) -> None:
+    vendor = ChatEmulator(api_key="canary-right-key-91827")
+    vendor.models = ["whisper-1"]
+    async with serve_on_loopback(vendor.app) as url:
+        for key, model, expected in (
+            ("canary-right-key-91827", "whisper-1", []),
+            ("canary-wrong-key-91827", "whisper-1", [("provider transcription", "error", "set transcription.apiKey")]),
+            (
+                "canary-right-key-91827",
+                "whisper",
+                [("model transcription/whisper", "warning", "did you mean transcription/whisper-1?")],
+            ),
+        ):
+            text = f'transcription: {{ baseUrl: "{url}/v1", apiKey: {key}, model: {model} }}\n'
+            findings = await examined(
+                tmp_path, f"{text}agents: {{ list: [{{ id: a, model: demo/guide }}] }}", "transcr"
+            )
+            assert [(it.check, it.status, it.fix) for it in findings if it.status != "ok"] == expected
+    assert vendor.requests == []
+
+
 @pytest.mark.parametrize(
     ("status", "body", "expected"),
     [
