@@ -15,7 +15,8 @@ from agents.attachments import Missing, Received
 from agents.runner import AgentRunner
 from agents.transcription import Transcript, transcribe
 from agents.turn import Turn
-from channels.channel import Channel, DeliveryError, DownloadsFiles, NotHandedOut, TooLarge
+from channels.abilities import DownloadsFiles
+from channels.channel import Channel, DeliveryError, NotHandedOut, TooLarge
 from channels.message import File, MessageContext, StoredFile
 from gateway.runtime import Runtime
 from tools.tool import ToolError

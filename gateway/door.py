@@ -16,12 +16,12 @@ import structlog
 from fastapi import FastAPI, Request, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from channels.abilities import Guarded
 from channels.channel import (
     AnsweredAtOnce,
     Arrived,
     Channel,
     DeliveryError,
-    Guarded,
     NotReady,
     Receipt,
     Rejected,

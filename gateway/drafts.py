@@ -12,7 +12,8 @@ from typing import Self
 
 import structlog
 
-from channels.channel import DeliveryError, Progress, RateLimited, Refused, ShowsDrafts, Unreachable
+from channels.abilities import Progress, ShowsDrafts
+from channels.channel import DeliveryError, RateLimited, Refused, Unreachable
 from channels.message import MessageContext, Outbound, Target
 from gateway.batch import Batch
 from gateway.outbox import idempotency_key

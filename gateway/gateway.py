@@ -12,7 +12,8 @@ import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agents.turn import Emit, silent
-from channels.channel import Channel, DeliveryError, Listens, MarksMessages, Receipt
+from channels.abilities import Listens, MarksMessages
+from channels.channel import Channel, DeliveryError, Receipt
 from channels.web.channel import WebChannel
 from gateway.api.door import ApiDoor
 from gateway.choices import CHOICES_NOTICE

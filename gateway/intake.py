@@ -7,20 +7,9 @@ from shlex import quote
 import structlog
 
 from agents.prompt.inbound import HEARD_CHARS_MAX
+from channels.abilities import AnswersPresses, StoresInbound
 from channels.access import NOT_MENTIONED, NOT_PAIRED, group_refusal, refusal
-from channels.channel import (
-    AnsweredAtOnce,
-    AnswersPresses,
-    Arrived,
-    Channel,
-    Edited,
-    Ignored,
-    Membership,
-    Moved,
-    Recalled,
-    Receipt,
-    StoresInbound,
-)
+from channels.channel import AnsweredAtOnce, Arrived, Channel, Edited, Ignored, Membership, Moved, Recalled, Receipt
 from channels.message import MessageContext, Press
 from gateway import pairing
 from gateway.api.caller import Caller

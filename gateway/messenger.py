@@ -13,7 +13,8 @@ from typing import TypeVar
 import structlog
 
 from agents.prompt.internals import without_internals
-from channels.channel import ActsOnMessages, Channel, DeliveryError, RateLimited, Unreachable
+from channels.abilities import ActsOnMessages
+from channels.channel import Channel, DeliveryError, RateLimited, Unreachable
 from channels.message import Action, Button, MessageContext, Outbound, Press, Quote, StoredFile, Target
 from gateway.metrics import Metrics
 from gateway.outbox import OutboxPayload, idempotency_key, may_repeat, payload_json

@@ -15,7 +15,7 @@ from dataclasses import replace
 import orjson
 import structlog
 
-from channels.channel import ToolUse
+from channels.abilities import ToolUse
 from channels.web.live import Key, LiveTurn, LiveTurns
 from gateway.store.store import Store, StoreUnavailable
 

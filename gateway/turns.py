@@ -12,7 +12,7 @@ import structlog
 
 from agents import sentences
 from agents.turn import Emit, OverBudget
-from channels.channel import Progress, ShowsProgress
+from channels.abilities import Progress, ShowsProgress
 from gateway import pairing
 from gateway.answering import AgentRun
 from gateway.batch import Batch, batch_of, stopped_of

@@ -18,7 +18,7 @@ from agents.prompt.reply import draft
 from agents.providers.provider import Done, TextDelta
 from agents.sentences import retrying
 from agents.turn import Emit, TurnEvent
-from channels.channel import Progress, ToolUse
+from channels.abilities import Progress, ToolUse
 from channels.message import MessageContext
 from gateway.scrubber import Scrubber
 

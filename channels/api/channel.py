@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
+from channels.abilities import Progress
 from channels.access import AccessConfig
-from channels.channel import Capabilities, Progress, Receipt, Refused, Rejected, WebhookRequest
+from channels.channel import Capabilities, Receipt, Refused, Rejected, WebhookRequest
 from channels.message import MessageContext, Outbound
 from channels.queue import QueueConfig
 

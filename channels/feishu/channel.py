@@ -18,6 +18,7 @@ import orjson
 import structlog
 
 from channels import split as markdown
+from channels.abilities import MenuEntry, Progress
 from channels.access import AccessConfig
 from channels.channel import (
     AnsweredAtOnce,
@@ -27,8 +28,6 @@ from channels.channel import (
     Fetch,
     FileMessages,
     Gone,
-    MenuEntry,
-    Progress,
     RateLimited,
     Receipt,
     Refused,

@@ -12,7 +12,8 @@ from urllib.parse import quote
 
 import structlog
 
-from channels.channel import DeliveryError, Progress, RateLimited, Refused, Unreachable
+from channels.abilities import Progress
+from channels.channel import DeliveryError, RateLimited, Refused, Unreachable
 from channels.feishu.api import FeishuApi
 from channels.message import MessageContext
 from channels.wire import mapping, mappings, text

@@ -17,6 +17,7 @@ from uuid import UUID
 
 import structlog
 
+from channels.abilities import MenuEntry, Progress
 from channels.access import AccessConfig
 from channels.channel import (
     Capabilities,
@@ -26,9 +27,7 @@ from channels.channel import (
     FileMessages,
     Gone,
     Ignored,
-    MenuEntry,
     Moved,
-    Progress,
     RateLimited,
     Receipt,
     Refused,

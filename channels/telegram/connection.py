@@ -12,7 +12,8 @@ from typing import Any
 
 import structlog
 
-from channels.channel import Deliver, DeliveryError, MenuEntry, Receipt, Refused, Unreachable
+from channels.abilities import MenuEntry
+from channels.channel import Deliver, DeliveryError, Receipt, Refused, Unreachable
 from channels.telegram.api import TelegramApi, refusal_of
 from channels.telegram.timing import Timing
 from channels.telegram.updates import ALLOWED_UPDATES, QUERY_CHARS_MAX

@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 
 import structlog
 
-from channels.channel import DeliveryError, Progress, RateLimited, Unreachable
+from channels.abilities import Progress
+from channels.channel import DeliveryError, RateLimited, Unreachable
 from channels.pace import Pace
 from channels.telegram.api import TelegramApi
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from channels.channel import ToolUse
+from channels.abilities import ToolUse
 from channels.message import Button, File, StoredFile, TurnFacts
 from channels.web.admission import OPERATOR
 

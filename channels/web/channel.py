@@ -16,8 +16,9 @@ from typing import Annotated
 import structlog
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
+from channels.abilities import Progress
 from channels.access import AccessConfig
-from channels.channel import Arrived, Capabilities, Gone, Progress, Rejected, TooLarge, WebhookRequest
+from channels.channel import Arrived, Capabilities, Gone, Rejected, TooLarge, WebhookRequest
 from channels.message import (
     BUTTON_TOKEN,
     PICTURES,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from channels.channel import Progress, ToolUse
+from channels.abilities import Progress, ToolUse
 from channels.web.admission import OPERATOR
 from channels.web.views import blocks, event
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from agents.messages import message_json, texts
 from agents.prompt.inbound import written
 from agents.sentences import Language, language_of
-from channels.channel import MenuEntry
+from channels.abilities import MenuEntry
 from channels.message import MessageContext
 from gateway.approvals.approvals import PRESSED
 from gateway.commands import conversation, report, settings

@@ -12,7 +12,7 @@ from agents.messages import AssistantMessage
 from agents.runner import AgentRunner
 from agents.sentences import Language
 from agents.turn import Settings, settings_json
-from channels.channel import MenuEntry
+from channels.abilities import MenuEntry
 from channels.message import MessageContext, StoredFile
 from gateway.config.root import Audience, Config
 from gateway.queue import inbound_of

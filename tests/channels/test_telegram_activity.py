@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from channels.channel import Progress, RateLimited
+from channels.abilities import Progress
+from channels.channel import RateLimited
 from channels.message import Chat, Outbound, Target
 from channels.telegram.channel import TelegramChannel
 from channels.telegram.timing import AGAIN_SECONDS, QUICK_SECONDS, Timing

@@ -11,7 +11,8 @@ import orjson
 import pytest
 from structlog.testing import capture_logs
 
-from channels.channel import Arrived, MenuEntry, Receipt, WebhookRequest
+from channels.abilities import MenuEntry
+from channels.channel import Arrived, Receipt, WebhookRequest
 from channels.message import Outbound, Target
 from channels.telegram.channel import SECRET_HEADER
 from channels.telegram.timing import Timing

@@ -13,7 +13,8 @@ import orjson
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from channels.channel import DeliveryError, MenuEntry, Receipt
+from channels.abilities import MenuEntry
+from channels.channel import DeliveryError, Receipt
 from channels.message import Attachment, Button, Outbound, Target
 from channels.telegram.channel import TelegramChannel
 from channels.telegram.config import TelegramAccount

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from channels.channel import Progress
+from channels.abilities import Progress
 from channels.message import Chat
 from channels.web.archive import MessageBody, WebMessage
 from channels.web.live import BACKLOG_BYTES_MAX, BACKLOG_MAX, ENDED_MAX, LiveTurns, Watcher

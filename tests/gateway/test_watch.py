@@ -5,7 +5,7 @@ from typing import Any
 from agents.messages import AssistantMessage, StopReason, Text, ToolCall
 from agents.providers.provider import TextDelta
 from agents.turn import ModelAnswered, ModelCalled, ModelStreamed, ToolStarted, silent
-from channels.channel import Progress
+from channels.abilities import Progress
 from gateway.scrubber import Scrubber
 from gateway.watch import Watch
 from tests.tools.bench import CALL

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from sqlalchemy import create_engine, text
 
-from channels.channel import ToolUse
+from channels.abilities import ToolUse
 from channels.message import Button, File
 from channels.web.archive import ChatHistory, MessageBody, WebMessage
 from gateway.config.root import DatabaseConfig
