@@ -4,7 +4,6 @@ config builds whenever there is a new one."""
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -12,12 +11,10 @@ import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agents.turn import Emit, silent
-from channels.abilities import Listens, MarksMessages
-from channels.channel import Channel, DeliveryError, Receipt
+from channels.channel import Channel
 from channels.web.channel import WebChannel
 from gateway.api.door import ApiDoor
 from gateway.choices import CHOICES_NOTICE
-from gateway.commands.catalog import menu
 from gateway.config.channels import sandboxed
 from gateway.config.report import VERSION
 from gateway.config.root import Config
@@ -25,9 +22,9 @@ from gateway.connections import Connections
 from gateway.door import Door, build_app
 from gateway.intake import Intake
 from gateway.lanes import Lanes
+from gateway.listening import Listening
 from gateway.metrics import Metrics
 from gateway.outbox import Outbox
-from gateway.queue import inbound_of
 from gateway.replicas import LIVE_NOTICE, Replicas
 from gateway.request import Guesses, Peers
 from gateway.runtime import ConfigState, Control, Runtime, Setup
@@ -46,11 +43,7 @@ PRUNE_EVERY_SECONDS = 3600
 LAG_EVERY_SECONDS = 1.0
 PROBE_SECONDS = 0.5
 PROBE_EVERY_SECONDS = 0.25
-MARKS_SECONDS, MARKS_MAX = 900.0, 20
-"""Of the messages whose marks a start looks for."""
-IDENTITY_RETRY_SECONDS = 15.0
-IDENTITY_TIMEOUT_SECONDS = 10.0
-RECONNECT_SECONDS = 5.0
+CHOICES_RETRY_SECONDS = 5.0
 RETIRE_SECONDS = 0.5
 
 log = structlog.get_logger()
@@ -72,8 +65,6 @@ class Gateway:
     ) -> None:
         self._background: set[asyncio.Task[None]] = set()
         self._replicas: Replicas | None = None
-        self._attending: dict[Channel, list[asyncio.Task[None]]] = {}
-        """What is done for a channel as long as it is there."""
         self._retiring: list[Setup] = []
         """Replaced, and still at work for a turn."""
         self._loading: set[asyncio.Task[None]] = set()
@@ -98,6 +89,7 @@ class Gateway:
         self.lanes = Lanes(self.runtime, turns=Turns(self.runtime), outbox=Outbox(self.runtime))
         self.sweep = Sweep(self.runtime, self.lanes)
         self._intake = Intake(self.runtime, self.lanes)
+        self._listening = Listening(self.runtime, self._intake, self.spawn)
         self._peers = Peers(config.server.trusted_proxies)
         self._guesses = Guesses(self._peers, per_minute=config.server.wrong_tokens_per_minute, now=now)
         self.connections = Connections(config.server, self._peers, self.runtime.metrics)
@@ -148,18 +140,12 @@ class Gateway:
             log.error("store_unavailable", error=repr(error))
         channels, agents = self.runtime.setup.channels, self.runtime.setup.runners
         log.info("gateway_started", chats_taken_up=taken_up, channels=len(channels), agents=len(agents))
-        for channel in channels.values():
-            self._attend(channel)
+        self._listening.begin(channels.values())
         self.spawn(self._prune())
-        self.spawn(self._unmark())
+        self.spawn(self._listening.unmark())
         self.spawn(self._watch_loop())
         self.spawn(self.sweep.run())
         self.spawn(self.runtime.approvals.run())
-
-    def _attend(self, channel: Channel) -> None:
-        tasks = self._attending[channel] = [self.spawn(self._learn_identity(channel))]
-        if isinstance(channel, Listens):
-            tasks.append(self.spawn(self._keep_connected(channel)))
 
     async def apply(self, config: Config, environment: Mapping[str, str], state: ConfigState) -> None:
         """From here on `config` holds: for whatever begins, and for the next model request of what runs. What is gone from
@@ -168,10 +154,7 @@ class Gateway:
         before, runtime = self.runtime.setup, self.runtime
         setup = self._build(config, environment, before=before)
         gone = [channel for channel in before.channels.values() if channel not in setup.channels.values()]
-        leaving = [task for channel in gone for task in self._attending.pop(channel, ())]
-        for task in leaving:
-            task.cancel()
-        await asyncio.gather(*leaving, return_exceptions=True)  # of two pollers of one bot none would get anything
+        await self._listening.end(gone)  # of two pollers of one bot none would get anything
         adopt(setup, before)
         runtime.setup, runtime.config_state = setup, state
         self.lanes.resize(before.limits.parallel_turns, setup.limits.parallel_turns)
@@ -183,9 +166,7 @@ class Gateway:
         self._web, self._served = self._doors()
         if web is not None and web is not self._web:
             web.live.close()  # its pages come back, to the new one
-        for channel in setup.channels.values():
-            if channel not in self._attending:
-                self._attend(channel)
+        self._listening.begin(setup.channels.values())
         self.warming = self.spawn(self._warm_up())
         self.spawn(self._try_sandbox())
         self.spawn(self._retire(before, gone))
@@ -207,15 +188,6 @@ class Gateway:
             runner.close()
         for channel in channels:
             await channel.close()
-
-    async def _unmark(self) -> None:
-        """A process that died between an answer and the end of its turn has left the mark of the message."""
-        with suppress(StoreUnavailable):
-            for body in await self.runtime.store.lately_done(self.runtime.now() - MARKS_SECONDS, MARKS_MAX):
-                context = inbound_of(body).context
-                channel = self.runtime.setup.channel(context)
-                if isinstance(channel, MarksMessages):
-                    await channel.unmark(context)
 
     async def _try_sandbox(self) -> None:
         """Where some agent's commands need one: whoever starts the gateway reads whether they will run."""
@@ -291,7 +263,7 @@ class Gateway:
             await self.runtime.choices.load()
         except StoreUnavailable as error:
             log.error("choices_not_loaded", error=repr(error))
-            asyncio.get_running_loop().call_later(RECONNECT_SECONDS, self._notified, CHOICES_NOTICE)
+            asyncio.get_running_loop().call_later(CHOICES_RETRY_SECONDS, self._notified, CHOICES_NOTICE)
 
     async def _failing(self) -> Mapping[str, str]:
         if not self._started:
@@ -317,33 +289,6 @@ class Gateway:
             except (StoreUnavailable, TimeoutError):
                 self._writes = False
         return self._writes
-
-    async def _learn_identity(self, channel: Channel) -> None:
-        while True:
-            try:
-                return await channel.learn_identity(IDENTITY_TIMEOUT_SECONDS)
-            except DeliveryError as error:
-                facts = {"channel": channel.name, "account": channel.account, "code": error.code}
-                log.error("identity_unknown", error=type(error).__name__, reason=str(error), **facts)
-                await asyncio.sleep(IDENTITY_RETRY_SECONDS)
-
-    async def _keep_connected(self, channel: Listens) -> None:
-        """Whatever breaks a channel's connection is logged, and it is made anew."""
-        while True:
-            try:
-                await channel.connect(
-                    public_url=self.config.server.public_url,
-                    commands=menu(self.config.commands),
-                    deliver=partial(self._deliver, channel),
-                )
-            except Exception as error:  # the connection's edge: the other channels go on
-                log.error("connection_failed", channel=channel.name, account=channel.account, exc_info=error)
-            await asyncio.sleep(RECONNECT_SECONDS)
-
-    async def _deliver(self, channel: Channel, receipt: Receipt) -> None:
-        """Store what a channel has fetched. Raises StoreUnavailable: then it is fetched again."""
-        outcome = await self._intake.take(channel, receipt)
-        self.runtime.metrics.deliveries.labels(channel.name, outcome).inc()
 
     async def _watch_loop(self) -> None:
         clock = asyncio.get_running_loop().time
