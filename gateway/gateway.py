@@ -25,6 +25,7 @@ from gateway.lanes import Lanes
 from gateway.listening import Listening
 from gateway.metrics import Metrics
 from gateway.outbox import Outbox
+from gateway.readiness import Readiness
 from gateway.replicas import LIVE_NOTICE, Replicas
 from gateway.request import Guesses, Peers
 from gateway.runtime import ConfigState, Control, Runtime, Setup
@@ -41,8 +42,6 @@ from tools.sandbox.sandbox import Sandbox
 DEDUPE_SECONDS = 7 * 24 * 3600
 PRUNE_EVERY_SECONDS = 3600
 LAG_EVERY_SECONDS = 1.0
-PROBE_SECONDS = 0.5
-PROBE_EVERY_SECONDS = 0.25
 CHOICES_RETRY_SECONDS = 5.0
 RETIRE_SECONDS = 0.5
 
@@ -88,6 +87,7 @@ class Gateway:
         )
         self.lanes = Lanes(self.runtime, turns=Turns(self.runtime), outbox=Outbox(self.runtime))
         self.sweep = Sweep(self.runtime, self.lanes)
+        self._readiness = Readiness(self.runtime, self.sweep)
         self._intake = Intake(self.runtime, self.lanes)
         self._listening = Listening(self.runtime, self._intake, self.spawn)
         self._peers = Peers(config.server.trusted_proxies)
@@ -100,8 +100,6 @@ class Gateway:
             await self._served(scope, receive, send)
 
         self.app: ASGIApp = app
-        self._started = False
-        self._probed, self._writes = float("-inf"), False
 
     @property
     def config(self) -> Config:
@@ -109,7 +107,7 @@ class Gateway:
 
     def _doors(self) -> tuple[WebChannel | None, ASGIApp]:
         setup = self.runtime.setup
-        door = Door(self.runtime, self._intake, self._guesses, ready=self._failing)
+        door = Door(self.runtime, self._intake, self._guesses, ready=self._readiness.failing)
         api = ApiDoor(runtime=self.runtime, intake=self._intake, guesses=self._guesses)
         web = setup.channels.get((WebChannel.name, WebChannel.account))
         if not isinstance(web, WebChannel):
@@ -124,7 +122,7 @@ class Gateway:
         Raises StoreUnavailable where a shared database does not let this worker in."""
         await self.runtime.store.start(self._notified)
         await self._load_choices()
-        self._started = True
+        self._readiness.started = True
         self.warming = self.spawn(self._warm_up())
         self.spawn(self._try_sandbox())
 
@@ -264,31 +262,6 @@ class Gateway:
         except StoreUnavailable as error:
             log.error("choices_not_loaded", error=repr(error))
             asyncio.get_running_loop().call_later(CHOICES_RETRY_SECONDS, self._notified, CHOICES_NOTICE)
-
-    async def _failing(self) -> Mapping[str, str]:
-        if not self._started:
-            return {"start": "not started"}
-        if self.runtime.control.draining:
-            return {"drain": "stopping"}
-        if not await self._takes_writes():
-            return {"database": "takes no writes"}
-        if not self.runtime.store.lease_valid():
-            return {"lease": "not renewed in time"}
-        if (waited := self.sweep.oldest_seconds) > self.config.limits.unanswered_seconds:
-            return {"unanswered": f"the oldest message has waited {waited:.0f} s"}
-        return {}
-
-    async def _takes_writes(self) -> bool:
-        """Caller at most once in a while: whoever may ask for readiness must not make us write at will."""
-        if (now := time.monotonic()) - self._probed >= PROBE_EVERY_SECONDS:
-            self._probed = now
-            try:
-                async with asyncio.timeout(PROBE_SECONDS):
-                    await self.runtime.store.probe()
-                self._writes = True
-            except (StoreUnavailable, TimeoutError):
-                self._writes = False
-        return self._writes
 
     async def _watch_loop(self) -> None:
         clock = asyncio.get_running_loop().time
