@@ -7,7 +7,7 @@ where none passes. Nothing is stored here: whoever has a summary marks it in the
 """
 
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, TypeAlias
 
@@ -16,20 +16,10 @@ from pydantic import BaseModel, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
 from agents.identifiers import demanded, missing
-from agents.messages import (
-    AssistantMessage,
-    Message,
-    Opaque,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResultMessage,
-    UserMessage,
-)
+from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, UserMessage
 from agents.model import Model, Models
 from agents.prompt.fences import SUMMARY, harmless
-from agents.prompt.inbound import ID_LINE
-from agents.prompt.summary import instructions, request_text
+from agents.prompt.summary import instructions, quoted, request_text
 from agents.prompt.texts import wording
 from agents.providers import retry
 from agents.providers.models import nearest
@@ -39,7 +29,7 @@ from agents.repair import repair
 from agents.tokens import estimate, tokens
 from agents.truncate import truncate_result
 from tools.memory import NOTE_CHARS_MAX
-from tools.tool import Image, ToolSpec
+from tools.tool import ToolSpec
 
 SUMMARY_TOKENS_MAX = 8_192
 SUMMARY_SHARE = 0.15
@@ -50,8 +40,6 @@ REST_SHARE = 0.25
 """Of a request, is not worth another stage: those turns stay as they are."""
 SHRUNK_SHARE = 0.9
 """Of what it stands for, a summary may take."""
-RESULT_CHARS = 2_000
-"""Of a tool's result and of a call's arguments, in the source: what mattered of it stands in the answer behind it."""
 REQUESTS_MAX = 8
 """For one compaction, second tries and stages included."""
 NOTE_ROUNDS_MAX = 3
@@ -168,13 +156,13 @@ class Compactor:
         self._failed.pop(conversation, None)
         if turns and after <= before * SHRUNK_SHARE:
             log.info("history_summarised", turns=turns, kept=len(history) - turns, tokens=before, summary_tokens=after)
-            return Compacted(content=content, turns=turns, answers=writer.bill)
+            return Compacted(content=content, turns=turns, answers=tuple(writer.bill))
         reason = f"{after} tokens instead of {before}" if turns else writer.failure
         log.warning("history_not_summarised", reason=reason, turns=cut, requests=writer.requests)
         if len(self._failed) >= SESSIONS_MAX:
             del self._failed[next(iter(self._failed))]
         self._failed[conversation] = sum(sizes)
-        return Compacted(answers=writer.bill)
+        return Compacted(answers=tuple(writer.bill))
 
 
 @dataclass(kw_only=True)
@@ -187,7 +175,8 @@ class _Writer:
     input_tokens: int
     focus: str
     deadline: float
-    answers: list[AssistantMessage] = field(default_factory=list)
+    bill: list[AssistantMessage] = field(default_factory=list)
+    """What took tokens, without the words."""
     requests: int = 0
     failure: str = ""
     """Why there was no summary at last."""
@@ -199,10 +188,6 @@ class _Writer:
         self._summary_tokens = max(16, min(SUMMARY_TOKENS_MAX, self.models[0].facts.max_output, share))
         self._names_tokens = self._summary_tokens // 2
         self._source_tokens = self.input_tokens - self._summary_tokens - self._names_tokens
-
-    @property
-    def bill(self) -> tuple[AssistantMessage, ...]:
-        return tuple(replace(answer, content=()) for answer in self.answers)
 
     async def write(self, turns: Sequence[Sequence[Message]], summary: str) -> tuple[str, int]:
         """A summary, and of how many of the oldest turns it is. In stages: each is of as many turns as one request can hold
@@ -288,7 +273,8 @@ class _Writer:
         def count(event: retry.Notice) -> None:
             if isinstance(event, Done):
                 answer = self.shared.priced(event.message, requests[event.message.reference])
-                self.answers += [answer] if answer.usage.is_reported else []
+                if answer.usage.is_reported:
+                    self.bill.append(replace(answer, content=()))
 
         return await retry.complete(
             provider,
@@ -310,31 +296,3 @@ def _fitting(texts: Sequence[str], room: float) -> int:
             break
         count += 1
     return count
-
-
-def quoted(turn: Sequence[Message]) -> str:
-    """A turn as the model that summarises it reads it: every line of it is marked, so none can leave the quotation."""
-    return "\n".join(f"| {line}" for message in turn for line in _lines(message))
-
-
-def _lines(message: Message) -> Iterator[str]:
-    match message:
-        case UserMessage():
-            who = "user"
-        case ToolResultMessage():
-            who = f"result of {message.tool}"
-        case AssistantMessage():
-            who = "assistant"
-    for part in message.content:
-        match part:
-            case Text(text=text):
-                is_result = isinstance(message, ToolResultMessage)
-                shown = truncate_result(text, RESULT_CHARS) if is_result else ID_LINE.sub("", text)
-                yield from f"[{who}] {harmless(shown)}".splitlines()
-            case ToolCall():
-                arguments = truncate_result(part.arguments_raw, RESULT_CHARS)
-                yield from f"[{who} calls {part.name}] {harmless(arguments)}".splitlines()
-            case Image():
-                yield f"[{who}] (a picture)"
-            case Thinking() | Opaque():
-                pass

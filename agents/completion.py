@@ -15,9 +15,10 @@ import structlog
 
 from agents.compaction import Compactor, Save, opening
 from agents.config import AgentConfig
-from agents.context import Budget, Conversation, Fit, PastTurn, budget, past
+from agents.context import Budget, Conversation, Fit, budget
 from agents.messages import AssistantMessage, ErrorKind, Message, ModelError, UserMessage
 from agents.model import Model, Models
+from agents.past import PastTurn, past
 from agents.providers import retry
 from agents.providers.draft import Draft
 from agents.providers.models import ModelFacts, nearest

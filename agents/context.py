@@ -7,26 +7,24 @@ request, so that the next turn and a process that resumes after a crash build th
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, chain, takewhile
 from operator import attrgetter
 from typing import NamedTuple
 
 from agents.messages import AssistantMessage, Message, Text, Thinking, ToolResultMessage, UserMessage, with_parts
+from agents.past import IMAGE_TURNS, PastTurn, chars_of_results, excerpt
 from agents.providers.models import ModelFacts
 from agents.providers.provider import Turn, grown
-from agents.tokens import texts_of, tokens
-from agents.truncate import CHARS_PER_TOKEN, STUB_CHARS, shortened
-from tools.tool import Image
+from agents.tokens import tokens
+from agents.truncate import CHARS_PER_TOKEN, STUB_CHARS
 
 ANSWER_TOKENS_DEFAULT = 16_384
 ANSWER_SHARE = 0.25
 """Of the window, at most, is kept for the answer."""
 INPUT_SHARE = 0.95
 """Of what the answer leaves: estimates are estimates."""
-MESSAGE_BYTES = 1_000
-"""What one takes in memory besides its text."""
 RESULTS_SHARE = 0.5
 """Of the window, for all tool results together, but never less than `RESULTS_MIN` whole ones."""
 RESULTS_MIN = 4
@@ -34,8 +32,6 @@ SHORT_SHARE = 1 / 4
 """Of what one result may take: a result that is shortened once. The second time, `STUB_CHARS` are left."""
 OLD_TEXT_CHARS = 1_000
 """Of what a person wrote in an earlier turn."""
-IMAGE_TURNS = 3
-"""A picture is shown in its own turn and in the two behind it."""
 LOW_WATER, LOW_WATER_MIN = 0.7, 0.35
 """How full a request is after a step: so that `ROUNDS_AHEAD` rounds like the latest fit behind it."""
 ROUNDS_AHEAD = 2
@@ -57,78 +53,6 @@ def budget(facts: ModelFacts, *, window: int, answer_tokens: int | None, result_
     answer = max(1, min(answer_tokens or ANSWER_TOKENS_DEFAULT, facts.max_output, int(window * ANSWER_SHARE)))
     results = max(RESULTS_MIN * result_chars, int(window * RESULTS_SHARE * CHARS_PER_TOKEN))
     return Budget(answer, int((window - answer) * INPUT_SHARE), results)
-
-
-class PastTurn(Turn):
-    """A finished turn without metadata and old pictures. `lasting`: all later requests hold it so."""
-
-    lasting = False
-
-    @cached_property
-    def size(self) -> int:
-        """In memory, roughly: as messages and as a request has them."""
-        chars = sum(len(text) for message in self for text in texts_of(message))
-        return 2 * chars + MESSAGE_BYTES * len(self)
-
-    @cached_property
-    def sizes(self) -> list[int]:
-        return [tokens(message) for message in self]
-
-    @cached_property
-    def tokens(self) -> int:
-        return sum(self.sizes)
-
-    @cached_property
-    def result_chars(self) -> int:
-        return _result_chars(self)
-
-    @cached_property
-    def units(self) -> int:
-        return 1 + sum(isinstance(message, AssistantMessage) for message in self)
-
-    @cached_property
-    def reaches(self) -> bool:
-        """Whether an answer carries the reach of its request."""
-        return any(isinstance(message, AssistantMessage) and message.reach is not None for message in self)
-
-
-def past(turns: Sequence[Sequence[Message]]) -> list[PastTurn]:
-    """Finished turns as later requests hold them: without metadata, and after some turns without pictures."""
-    if {PastTurn}.issuperset(map(type, turns)):  # at the speed of C: that is all of a long chat, as a rule
-        return list(turns)  # type: ignore[arg-type]
-    old = len(turns) + 1 - IMAGE_TURNS
-    return [it if isinstance(it, PastTurn) else _past_turn(it, is_old=at < old) for at, it in enumerate(turns)]
-
-
-def _past_turn(turn: Sequence[Message], *, is_old: bool) -> PastTurn:
-    shown = PastTurn(_past(message, pictures=not is_old) for message in turn)
-    shown.lasting = is_old or not any(isinstance(part, Image) for message in shown for part in message.content)
-    return shown
-
-
-def _past(message: Message, *, pictures: bool) -> Message:
-    if isinstance(message, UserMessage) and message.metadata:
-        message = replace(message, metadata="")
-    return message if pictures else _excerpt(message, None)
-
-
-def _excerpt(message: Message, chars: int | None) -> Message:
-    """A user's message or a result without its pictures, and with no more of each text than `chars`."""
-    if isinstance(message, AssistantMessage):
-        return message
-    parts: list[Text | Image] = []
-    for part in message.content:
-        if isinstance(part, Image):
-            part = Text(text=f"[image: {part.name or 'not shown'}]")
-        elif chars is not None and len(part.text) > chars:
-            is_result = isinstance(message, ToolResultMessage)
-            part = Text(text=shortened(part.text, chars) if is_result else _beginning(part.text, chars))
-        parts.append(part)
-    return with_parts(message, parts)
-
-
-def _beginning(text: str, chars: int) -> str:
-    return f"{text[:chars]}\n\n[… {len(text) - chars:,} characters of this message are left out]"
 
 
 class Reach(NamedTuple):
@@ -223,7 +147,7 @@ class Conversation:
         full = _Limits(tokens_max, chars_max)
         if reach == NOTHING_TAKEN:
             turns, past = self._whole
-            taken = _Limits(past.tokens + self.size(running), past.chars + _result_chars(running))
+            taken = _Limits(past.tokens + self.size(running), past.chars + chars_of_results(running))
             if taken.fit(full):
                 return Fit(messages=[*self._history(reach), *running], turns=turns, back=None, tokens=taken.tokens)
         for turn in self.turns:
@@ -235,7 +159,7 @@ class Conversation:
 
         def fits(reach: Reach, limits: _Limits) -> bool:
             shown = messages(reach)
-            return _Limits(self.size(shown), _result_chars(shown)).fit(limits)
+            return _Limits(self.size(shown), chars_of_results(shown)).fit(limits)
 
         def first(steps: Sequence[Reach], limits: _Limits) -> Reach | None:
             at = bisect_left(steps, True, key=lambda step: fits(step, limits))
@@ -243,7 +167,7 @@ class Conversation:
 
         if not fits(reach, full):
             last = max((n for n, it in enumerate(running) if isinstance(it, AssistantMessage)), default=len(running))
-            latest = _Limits(self.size(running[last:]), _result_chars(running[last:]))
+            latest = _Limits(self.size(running[last:]), chars_of_results(running[last:]))
             short = _shortened(reach, units - 1)
             new = _shortened(short[-1], units)
             reach = (
@@ -299,7 +223,7 @@ class Conversation:
     def _shortened(self, message: Message, chars: int) -> Message:
         known = self._excerpts.get((id(message), chars))
         if known is None:
-            known = self._excerpts[id(message), chars] = message, _excerpt(message, chars)
+            known = self._excerpts[id(message), chars] = message, excerpt(message, chars)
         return known[1]
 
     @property
@@ -337,8 +261,3 @@ def _at(answer: AssistantMessage, unit: int, before: Reach) -> Reach:
 
 def _back(reach: Reach, unit: int) -> tuple[int, int, int] | None:
     return None if reach == NOTHING_TAKEN else (unit - reach.short, unit - reach.stub, unit - reach.gone)
-
-
-def _result_chars(messages: Sequence[Message]) -> int:
-    results = (message for message in messages if isinstance(message, ToolResultMessage))
-    return sum(len(part.text) for result in results for part in result.content if isinstance(part, Text))

@@ -24,8 +24,8 @@ from agents.messages import (
     UserMessage,
     UserPart,
 )
+from agents.pairing import substitute
 from agents.prompt.fences import external
-from agents.repair import substitute
 from agents.truncate import truncate_result
 from agents.turn import (
     Answered,

@@ -128,7 +128,7 @@ class ModelError:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UserMessage:
     """A person's message. `metadata` holds the inbound blocks; they stand before the content while the message's
-    turn runs and are dropped from every later request (`agents.completion`)."""
+    turn runs and are dropped from every later request (`agents.past`)."""
 
     content: tuple[UserPart, ...]
     metadata: str = ""

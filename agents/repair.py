@@ -7,7 +7,6 @@ The order of the steps matters: each may rely on what the ones before it promise
 
 import base64
 import binascii
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TypeAlias
@@ -20,17 +19,17 @@ from agents.messages import (
     Text,
     Thinking,
     ToolCall,
-    ToolResultMessage,
     UserMessage,
     UserPart,
     Wire,
     same,
     with_parts,
 )
+from agents.pairing import call_ids, paired
 from agents.providers.payload import well_formed, well_formed_json
 from agents.providers.provider import Turn, grown
 from tools.picture import IMAGE_CHARS_MAX, image_type
-from tools.tool import Image, ToolError
+from tools.tool import Image
 
 IMAGES_MAX = 20
 IMAGE_CHARS_TOTAL_MAX = 20_000_000
@@ -52,7 +51,7 @@ def repair(
     `family`, no payload of any provider's goes back; with no `images_max`, no picture. `taken`: ids of earlier calls."""
     repaired = [it for message in messages if (it := _readable(message)).content or not _failed(it)]
     repaired = _without_refusals(repaired)
-    repaired = _paired(repaired, taken)
+    repaired = paired(repaired, taken)
     repaired = _own_wires(repaired, api, family)
     repaired = [it for it in repaired if it.content or not isinstance(it, AssistantMessage)]
     repaired = _with_fitting_pictures(repaired, images_max)
@@ -91,13 +90,9 @@ def _settle(before: _Settled, turns: Sequence[Turn], api: str, family: str) -> _
 def _alone(turn: Sequence[Message], api: str, family: str) -> tuple[Turn | None, tuple[str, ...]]:
     """None where what stands behind it would be joined to it, or where its ids would be others."""
     *repaired, _ = repair((*turn, NEXT), api=api, family=family)
-    ids, own = _call_ids(repaired), _call_ids(turn)
+    ids, own = call_ids(repaired), call_ids(turn)
     ends = bool(repaired) and isinstance(repaired[-1], AssistantMessage) and bool(repaired[-1].text.strip())
     return (Turn(repaired) if ends and ids == own else None), ids
-
-
-def _call_ids(messages: Sequence[Message]) -> tuple[str, ...]:
-    return tuple(call.id for it in messages if isinstance(it, AssistantMessage) for call in it.calls)
 
 
 def _readable(message: Message) -> Message:
@@ -149,82 +144,6 @@ def _without_refusals(messages: list[Message]) -> list[Message]:
 
 def _refused(message: Message) -> bool:
     return isinstance(message, AssistantMessage) and message.stop_reason in ("refusal", "content_filter")
-
-
-def _paired(messages: list[Message], earlier: Collection[str]) -> list[Message]:
-    """Behind each answer stand the results of its calls, one each, in call order, under ids used only once."""
-    start = next((n for n, message in enumerate(messages) if isinstance(message, UserMessage)), len(messages))
-    messages = messages[start:]
-    answers = _answers(messages)
-    used = set(earlier)
-    taken = used.union(_call_ids(messages))
-    paired: list[Message] = []
-    for number, message in enumerate(messages):
-        if isinstance(message, ToolResultMessage):
-            continue
-        if not isinstance(message, AssistantMessage) or not message.calls:
-            paired.append(message)
-            continue
-        parts: list[AssistantPart] = []
-        results: list[ToolResultMessage] = []
-        missing = False
-        for place, part in enumerate(message.content):
-            if isinstance(part, ToolCall):
-                result = answers.get((number, place))
-                if result is None:
-                    result = _interrupted(part, message.timestamp, begun=not missing)
-                    missing = True
-                call_id = _unused(part.id, used, taken)
-                used.add(call_id)
-                part = part if part.id == call_id else replace(part, id=call_id)
-                results.append(result if result.call_id == call_id else replace(result, call_id=call_id))
-            parts.append(part)
-        paired.append(with_parts(message, parts))
-        paired.extend(results)
-    return paired
-
-
-def _answers(messages: list[Message]) -> dict[tuple[int, int], ToolResultMessage]:
-    """Which result belongs to the call at (message, part). A result answers the latest message that waits for its id,
-    and there the first such call; one that nobody waits for is left out."""
-    waiting: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-    answers: dict[tuple[int, int], ToolResultMessage] = {}
-    for number, message in enumerate(messages):
-        if isinstance(message, AssistantMessage):
-            for place, part in enumerate(message.content):
-                if isinstance(part, ToolCall):
-                    waiting[part.id].append((number, place))
-        elif isinstance(message, ToolResultMessage) and (calls := waiting[message.call_id]):
-            latest = next(call for call in calls if call[0] == calls[-1][0])
-            calls.remove(latest)
-            answers[latest] = message
-    return answers
-
-
-def _unused(call_id: str, used: set[str], taken: set[str]) -> str:
-    """The id itself at its first use, else one made from it that no call has."""
-    if call_id not in used:
-        return call_id
-    number = 2
-    while (name := f"{call_id}_{number}") in used or name in taken:
-        number += 1
-    return name
-
-
-def _interrupted(call: ToolCall, timestamp: float, *, begun: bool) -> ToolResultMessage:
-    text = Text(text=substitute(begun=begun).body)
-    return ToolResultMessage(call_id=call.id, tool=call.name, content=(text,), is_error=True, timestamp=timestamp)
-
-
-def substitute(*, begun: bool) -> ToolError:
-    """What stands in place of the result that a stop, a deadline or a restart has prevented.
-
-    Nobody knows how far a call that had `begun` got; calls run in order, so those behind it did not run.
-    """
-    if begun:
-        message = "the call was interrupted, so it may have run; check before repeating it"
-        return ToolError("INTERRUPTED", message)
-    return ToolError("INTERRUPTED", "the turn ended before this call, so it was not run", retryable=True)
 
 
 def _own_wires(messages: list[Message], api: str, family: str) -> list[Message]:

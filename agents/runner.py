@@ -8,7 +8,7 @@ the outcome.
 import asyncio
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -42,7 +42,6 @@ from tools.policy import layers_of, permitted
 from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
 from tools.tool import ToolError
-from tools.workspace import Workspace, folder_of
 
 DOCS_DIR = Path(__file__).resolve().parent.parent / "docs"
 DOCS = "docs"
@@ -91,14 +90,8 @@ class AgentRunner:
         self.approval: tuple[Names, Names] = effective_approval(tools_config, config.tools)
         """The tools of which every call needs an approval, and those that need one after text of strangers."""
         files_config = effective_files(tools_config.files, config.tools)
-        self._workspaces = Workspaces(
-            config.workspace_dir,
-            writable=files_config.writable,
-            quota_bytes=files_config.quota_bytes,
-            language=language,
-        )
+        self._workspaces = Workspaces(config.workspace_dir, files_config, language=language)
         self._memory_is_own = is_template(config.workspace_dir)
-        self._uploads = Path(files_config.uploads_dir)
         self._models = [self.models.get(reference) for reference in config.model]
         self._compactor = Compactor(config=config.compaction, models=self.models)
         self._result_chars = min(result_limit_chars(self._window(model)) for model in self._models)
@@ -153,7 +146,7 @@ class AgentRunner:
         transcripts: Sequence[Transcript | None] = (),
     ) -> Received:
         """Store a message's files. Blocking."""
-        workspace, keeps = self._serving(self._workspaces.of(context), session), self._reads_files()
+        workspace, keeps = self._workspaces.of(context, session), self._reads_files()
         return receive(workspace, context.message_id, files, missing, keeps=keeps, transcripts=transcripts)
 
     def attachment(
@@ -162,7 +155,7 @@ class AgentRunner:
         """A file that the agent wants to send, of its workspace or the session's. Raises ToolError. Blocking."""
         if not self._reads_files(layers):
             raise ToolError("NOT_ALLOWED", "this agent has no tool that reads files")
-        return attachment(self._serving(self._workspaces.of(context), session), path, bytes_max=bytes_max)
+        return attachment(self._workspaces.of(context, session), path, bytes_max=bytes_max)
 
     async def run(
         self,
@@ -229,8 +222,7 @@ class AgentRunner:
         """A summary because somebody wishes for it, who marks it. None where nothing is old enough, and
         one of no turns where no summary was good enough."""
         model = self._models[0]
-        window = int((self.config.context_window or model.facts.window) * INPUT_SHARE)
-        input_tokens = self.models.calibration.room(model.name, window)
+        input_tokens = self.models.calibration.room(model.name, int(self._window(model) * INPUT_SHARE))
         return await self._compactor.compact(
             history,
             own_models=self._models,
@@ -266,7 +258,7 @@ class AgentRunner:
     def _prepare(self, turn: Turn, config: AgentConfig, gate: Gate | None = None) -> tuple[Toolbox, PromptFacts]:
         """The turn's tools and what its system prompt is made of, as the folders are now: some milliseconds of small reads,
         which a thread would make twice as long."""
-        whole = self._workspaces.of(turn.context)
+        whole = self._workspaces.of(turn.context, turn.session)
         skills = visible(self.catalog.scan(whole.root), self.config.skills)
         # The workspace's own skills are read beneath its descriptor; only the others need a mount.
         mounts = {f"skills/{skill.name}": skill.directory for skill in skills if skill.source == "shared"}
@@ -274,7 +266,7 @@ class AgentRunner:
         if self._has_docs and "read" in names and not os.path.lexists(whole.root / DOCS):
             mounts[DOCS] = DOCS_DIR
         memory = (MEMORY,) if turn.with_owner or self._memory_is_own else ()
-        workspace = self._serving(whole, turn.session, mounts, writable=memory)
+        workspace = whole.serving(uploads=whole.uploads, mounts=mounts, writable=memory)
         abilities = {*turn.actions, *(turn.directives if self._reads_files(turn.layers) else ())}
         others = (source.tools(workspace) for source in self._sources)
         tools = chain(self._built_in.tools(workspace, abilities), *others)
@@ -301,12 +293,3 @@ class AgentRunner:
             approval=always + (tainted if any(it.name in EXTERNAL_TOOLS for it in toolbox.specs) else ()),
         )
         return toolbox, facts
-
-    def _serving(
-        self,
-        workspace: Workspace,
-        session: str,
-        mounts: Mapping[str, Path] | None = None,
-        writable: Collection[str] = (),
-    ) -> Workspace:
-        return workspace.serving(uploads=folder_of(self._uploads, session), mounts=mounts, writable=writable)

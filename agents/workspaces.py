@@ -8,14 +8,14 @@ the operator to write on: all of them stand in the prompt.
 import os
 import re
 import threading
-from collections.abc import Collection
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
 from agents.sentences import Language
 from channels.message import MessageContext
-from tools.workspace import Workspace
+from tools.config import FilesConfig
+from tools.workspace import Workspace, folder_of
 
 PLACEHOLDERS = ("{chat}", "{sender}")
 OPEN_MAX = 64
@@ -29,25 +29,25 @@ _ODD = re.compile(rb"[^a-z0-9_-]")
 class Workspaces:
     """Those of one agent. Blocking; safe to use from several threads."""
 
-    def __init__(self, template: str, *, writable: Collection[str], quota_bytes: int, language: Language) -> None:
+    def __init__(self, template: str, files: FilesConfig, *, language: Language) -> None:
         """The one workspace that all share is opened at once, as long as its folder is surely the one that was meant."""
         self._template = template
-        self._writable = writable
-        self._quota_bytes = quota_bytes
+        self._files = files
         self._language: Language = language
         self._open: dict[str, Workspace] = {}
         self._lock = threading.Lock()
         if not is_template(template):
             self._open[template] = self._opened(template)
 
-    def of(self, context: MessageContext) -> Workspace:
+    def of(self, context: MessageContext, session: str) -> Workspace:
+        """As this session sees it, with its own uploads."""
         path = workspace_path(self._template, context)
         with self._lock:
             workspace = self._open.pop(path) if path in self._open else self._opened(path)
             self._open[path] = workspace
             if len(self._open) > OPEN_MAX:
                 del self._open[next(iter(self._open))]  # who still works in it keeps it open
-        return workspace
+        return workspace.serving(uploads=folder_of(Path(self._files.uploads_dir), session))
 
     def close(self) -> None:
         for workspace in self._open.values():
@@ -57,7 +57,7 @@ class Workspaces:
     def _opened(self, path: str) -> Workspace:
         root = Path(path)
         is_new = not os.path.lexists(root)
-        workspace = Workspace(root=root, writable=self._writable, quota_bytes=self._quota_bytes)
+        workspace = Workspace(root=root, writable=self._files.writable, quota_bytes=self._files.quota_bytes)
         if is_new:
             _seed(workspace.fd, SEEDS / self._language)
         return workspace

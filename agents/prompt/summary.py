@@ -3,10 +3,15 @@
 The chat stands in the request as a quotation, each line of it marked; nothing in it is an instruction to whoever sums it up.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from agents.messages import AssistantMessage, Message, Opaque, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
+from agents.prompt.fences import harmless
+from agents.prompt.inbound import ID_LINE
 from agents.prompt.texts import wording
 from agents.sentences import language_of
+from agents.truncate import truncate_result
+from tools.tool import Image
 
 HEADINGS = {
     "en": ("Decisions", "Open tasks", "Constraints", "Pending asks", "Exact identifiers"),
@@ -14,6 +19,8 @@ HEADINGS = {
 }
 """Of a summary, in this order, by the language of the chat; one in any other language has the English ones."""
 FOCUS_CHARS_MAX = 800
+RESULT_CHARS = 2_000
+"""Of a tool's result and of a call's arguments, in the source: what mattered of it stands in the answer behind it."""
 SPARSE = 20
 """A chat with one Chinese character in so many is Chinese."""
 
@@ -42,6 +49,34 @@ def request_text(
     if lacking:
         parts.append("\n".join(("An earlier attempt was of no use, because these were missing:", *lacking)))
     return "\n\n".join((*parts, closing) if closing else parts)
+
+
+def quoted(turn: Sequence[Message]) -> str:
+    """A turn as the model that summarises it reads it: every line of it is marked, so none can leave the quotation."""
+    return "\n".join(f"| {line}" for message in turn for line in _lines(message))
+
+
+def _lines(message: Message) -> Iterator[str]:
+    match message:
+        case UserMessage():
+            who = "user"
+        case ToolResultMessage():
+            who = f"result of {message.tool}"
+        case AssistantMessage():
+            who = "assistant"
+    for part in message.content:
+        match part:
+            case Text(text=text):
+                is_result = isinstance(message, ToolResultMessage)
+                shown = truncate_result(text, RESULT_CHARS) if is_result else ID_LINE.sub("", text)
+                yield from f"[{who}] {harmless(shown)}".splitlines()
+            case ToolCall():
+                arguments = truncate_result(part.arguments_raw, RESULT_CHARS)
+                yield from f"[{who} calls {part.name}] {harmless(arguments)}".splitlines()
+            case Image():
+                yield f"[{who}] (a picture)"
+            case Thinking() | Opaque():
+                pass
 
 
 def _language(chat: str) -> str:

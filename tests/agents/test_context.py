@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.context import Conversation, budget, past
+from agents.context import Conversation, budget
 from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, UserMessage
+from agents.past import past
 from agents.providers.models import ModelFacts
 from agents.tokens import tokens
 from tests.agents.providers.requests import PIXEL, assistant, call, result, user

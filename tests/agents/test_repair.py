@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.context import past
 from agents.messages import (
     AssistantMessage,
     Message,
@@ -22,6 +21,7 @@ from agents.messages import (
     UserMessage,
     Wire,
 )
+from agents.past import past
 from agents.repair import IMAGES_MAX, repair, settled
 from tests.agents.histories import API, OTHER, broken_histories
 from tests.agents.providers.requests import MODEL, PIXEL, assistant, call, result, user

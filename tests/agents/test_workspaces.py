@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from agents.workspaces import Workspaces, chat_name, safe_name, sender_name
 from channels.message import Chat, Sender
 from tests.tools.bench import CALL
+from tools.config import FilesConfig
 from tools.workspace import folder_of
 
 IDS = st.text(max_size=20) | st.text(alphabet="aA.=-_/:\u0130\udc80", max_size=300)
@@ -47,13 +48,13 @@ def test_a_workspace_that_is_no_longer_kept_open_goes_on_for_whoever_works_in_it
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agents.workspaces.OPEN_MAX", 1)
-    places = Workspaces(f"{tmp_path}/{{chat}}", writable=(), quota_bytes=1 << 30, language="en")
-    first = places.of(MESSAGE).serving(uploads=tmp_path / "sent")
+    places = Workspaces(f"{tmp_path}/{{chat}}", FilesConfig(), language="en")
+    first = places.of(MESSAGE, "s")
     number = first.fd
-    places.of(replace(MESSAGE, account="sales"))
+    places.of(replace(MESSAGE, account="sales"), "s")
     first.write("a.txt", b"x")
     assert (tmp_path / "feishu.default.oc_here" / "a.txt").read_bytes() == b"x"
-    again = places.of(MESSAGE)
+    again = places.of(MESSAGE, "s")
     assert again.fd != number
     del first
     assert not Path(f"/proc/self/fd/{number}").exists()

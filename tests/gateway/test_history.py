@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from agents import context
-from agents.context import PastTurn
+from agents import past
 from agents.messages import AssistantMessage, Message, Text, UserMessage, message_json
+from agents.past import PastTurn
 from agents.tokens import tokens
 from gateway.config.root import DatabaseConfig
 from gateway.history import Histories
@@ -82,7 +82,7 @@ class Chat:
 async def test_turn_500_reads_no_more_than_turn_10(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     reckoned: list[Message] = []
     shown: list[Sequence[Message]] = []
-    whole = context._past_turn
+    whole = past._past_turn
 
     def show(turn: Sequence[Message], *, is_old: bool) -> PastTurn:
         shown.append(turn)
@@ -92,8 +92,8 @@ async def test_turn_500_reads_no_more_than_turn_10(database_url: str, monkeypatc
         reckoned.append(it)
         return tokens(it)
 
-    monkeypatch.setattr(context, "_past_turn", show)
-    monkeypatch.setattr(context, "tokens", count)
+    monkeypatch.setattr(past, "_past_turn", show)
+    monkeypatch.setattr(past, "tokens", count)
     async with opened(database_url) as store:
         chat, costs = Chat(store), {}
         for number in range(1, 501):

@@ -1,0 +1,98 @@
+"""The past of a chat: its finished turns as later requests hold them, and what each takes.
+
+Most of a long chat is the same in every request: such a turn is made once, and what is reckoned of it is reckoned once.
+Pure.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, UserMessage, with_parts
+from agents.providers.provider import Turn
+from agents.tokens import texts_of, tokens
+from agents.truncate import shortened
+from tools.tool import Image
+
+MESSAGE_BYTES = 1_000
+"""What one takes in memory besides its text."""
+IMAGE_TURNS = 3
+"""A picture is shown in its own turn and in the two behind it."""
+
+
+class PastTurn(Turn):
+    """A finished turn without metadata and old pictures. `lasting`: all later requests hold it so."""
+
+    lasting = False
+
+    @cached_property
+    def size(self) -> int:
+        """In memory, roughly: as messages and as a request has them."""
+        chars = sum(len(text) for message in self for text in texts_of(message))
+        return 2 * chars + MESSAGE_BYTES * len(self)
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        return [tokens(message) for message in self]
+
+    @cached_property
+    def tokens(self) -> int:
+        return sum(self.sizes)
+
+    @cached_property
+    def result_chars(self) -> int:
+        return chars_of_results(self)
+
+    @cached_property
+    def units(self) -> int:
+        """As a `Reach` counts them (`agents.context`)."""
+        return 1 + sum(isinstance(message, AssistantMessage) for message in self)
+
+    @cached_property
+    def reaches(self) -> bool:
+        """Whether an answer carries the reach of its request."""
+        return any(isinstance(message, AssistantMessage) and message.reach is not None for message in self)
+
+
+def past(turns: Sequence[Sequence[Message]]) -> list[PastTurn]:
+    """Finished turns as later requests hold them: without metadata, and after some turns without pictures."""
+    if {PastTurn}.issuperset(map(type, turns)):  # at the speed of C: that is all of a long chat, as a rule
+        return list(turns)  # type: ignore[arg-type]
+    old = len(turns) + 1 - IMAGE_TURNS
+    return [it if isinstance(it, PastTurn) else _past_turn(it, is_old=at < old) for at, it in enumerate(turns)]
+
+
+def _past_turn(turn: Sequence[Message], *, is_old: bool) -> PastTurn:
+    shown = PastTurn(_past(message, pictures=not is_old) for message in turn)
+    shown.lasting = is_old or not any(isinstance(part, Image) for message in shown for part in message.content)
+    return shown
+
+
+def _past(message: Message, *, pictures: bool) -> Message:
+    if isinstance(message, UserMessage) and message.metadata:
+        message = replace(message, metadata="")
+    return message if pictures else excerpt(message, None)
+
+
+def excerpt(message: Message, chars: int | None) -> Message:
+    """A user's message or a result without its pictures, and with no more of each text than `chars`."""
+    if isinstance(message, AssistantMessage):
+        return message
+    parts: list[Text | Image] = []
+    for part in message.content:
+        if isinstance(part, Image):
+            part = Text(text=f"[image: {part.name or 'not shown'}]")
+        elif chars is not None and len(part.text) > chars:
+            is_result = isinstance(message, ToolResultMessage)
+            part = Text(text=shortened(part.text, chars) if is_result else _beginning(part.text, chars))
+        parts.append(part)
+    return with_parts(message, parts)
+
+
+def _beginning(text: str, chars: int) -> str:
+    return f"{text[:chars]}\n\n[… {len(text) - chars:,} characters of this message are left out]"
+
+
+def chars_of_results(messages: Sequence[Message]) -> int:
+    results = (message for message in messages if isinstance(message, ToolResultMessage))
+    return sum(len(part.text) for result in results for part in result.content if isinstance(part, Text))
