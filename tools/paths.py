@@ -3,27 +3,21 @@
 `openat2` with RESOLVE_BENEATH refuses whatever would leave the directory, however the path is swapped while it is being
 walked: the kernel decides, not a comparison of strings. Where it does not know the call, the path is walked component by
 component and no link is followed.
-
-Files that are being written have temporary names and a lock. A killed process leaves its temporary file behind, and only
-the lock, which falls with the process, says whether somebody still writes it: ages and process ids do not, where replicas
-share a folder.
 """
 
 import ctypes
 import errno
-import fcntl
 import os
-import secrets
 import unicodedata
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import PurePosixPath
+from collections.abc import Collection, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Final, get_args
 
 from tools.config import InstructionFile
 from tools.tool import ToolError
 
 PATH_BYTES_MAX = 4_096
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 INSTRUCTION_FILES: tuple[str, ...] = get_args(InstructionFile)
 """At the top of a workspace these are part of the system prompt: they are the operator's."""
 MEMORY = "MEMORY.md"
@@ -113,13 +107,20 @@ def not_found(path: str) -> ToolError:
     return ToolError("NOT_FOUND", f"there is no {shown!r} in the workspace; `ls` shows what there is")
 
 
+def explained(error: OSError, path: str) -> ToolError:
+    """What a model is told of it."""
+    if error.errno in _NO_SPACE:
+        return ToolError("NO_SPACE", "there is no space left for that")
+    if error.errno == errno.ENAMETOOLONG:
+        return ToolError("INVALID_ARGUMENT", "the name is too long")
+    return not_found(path)
+
+
 _SYS_OPENAT2: Final = 437
 _NO_MAGICLINKS: Final = 0x02
 _BENEATH: Final = 0x08
 _RETRIES_MAX: Final = 32
 """openat2 answers EAGAIN when a rename happens while it looks."""
-PREFIX = ".clawgate-"
-"""Of the temporary names."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -136,6 +137,15 @@ def open_beneath(root: int, path: str, flags: int, mode: int = 0) -> int:
         if error.errno not in (errno.ENOSYS, errno.EPERM):
             raise
     return open_by_walking(root, path, flags, mode)
+
+
+def open_in(folder: Path, name: str, flags: int) -> tuple[int, int]:
+    """A descriptor of `name` beneath a folder, and the folder's device. Raises OSError."""
+    root = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return open_beneath(root, name or ".", flags), os.fstat(root).st_dev
+    finally:
+        os.close(root)
 
 
 def _openat2(root: int, path: str, flags: int, mode: int) -> int:
@@ -164,61 +174,3 @@ def open_by_walking(root: int, path: str, flags: int, mode: int = 0) -> int:
         return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=current)
     finally:
         os.close(current)
-
-
-def new_temporary(folder: int) -> tuple[str, int]:
-    """The name of a new, empty, locked file in `folder`, and its descriptor for writing."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    while True:
-        name = f"{PREFIX}{secrets.token_hex(8)}"
-        fd = os.open(name, flags, 0o600, dir_fd=folder)
-        if _locked(fd) and _is(name, folder, fd):
-            return name, fd
-        os.close(fd)  # somebody swept between the two steps
-
-
-def sweep(folder: int) -> None:
-    """Remove what dead writers left in `folder`: our own earlier lives, and other replicas."""
-    for name in os.listdir(folder):
-        if name.startswith(PREFIX):
-            with suppress(OSError):
-                fd = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-                try:
-                    if _locked(fd) and _is(name, folder, fd):
-                        os.unlink(name, dir_fd=folder)
-                finally:
-                    os.close(fd)
-
-
-@contextmanager
-def replacing(folder: int, name: str) -> Iterator[int]:
-    """A descriptor for what is to be `name`: it gets that name once it is written, and stays open and locked."""
-    sweep(folder)
-    temporary, fd = new_temporary(folder)
-    try:
-        yield fd
-        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary, dir_fd=folder)
-        os.close(fd)
-        raise
-
-
-def _locked(fd: int, how: int = fcntl.LOCK_EX) -> bool:
-    try:
-        fcntl.flock(fd, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def is_locked(fd: int) -> bool:
-    """Whether somebody still writes it, on whichever replica. Who asks lets it go by closing it."""
-    return not _locked(fd, fcntl.LOCK_SH)
-
-
-def _is(name: str, folder: int, fd: int) -> bool:
-    with suppress(FileNotFoundError):
-        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_ino == os.fstat(fd).st_ino
-    return False

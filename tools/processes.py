@@ -21,8 +21,8 @@ import structlog
 from tools.config import ProcessConfig
 from tools.exec import Exec
 from tools.output import Output
-from tools.paths import is_locked, replacing
 from tools.process import Supervised
+from tools.replacement import is_locked, replacing
 from tools.tool import ToolError
 from tools.workspace import make_folder
 

@@ -2,11 +2,10 @@
 
 Two things lie elsewhere and seem to be in it: `uploads`, which is the folder of the running session and of no other, and
 read-only mounts such as shared skills. What is opened is looked at after it was opened: regular files only, with one
-name, on the file system of their folder. Writing is atomic: a temporary name in the same folder, then a rename, so that
-a crash leaves the old file or the new one, and within a quota. Blocking; the tools run it off the event loop.
+name, on the file system of their folder. What is written replaces a file at once or not at all, and within a quota.
+Blocking; the tools run it off the event loop.
 """
 
-import errno
 import os
 import shutil
 import stat
@@ -20,7 +19,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from tools.limits import ENTRY_BYTES, stored_bytes
-from tools.paths import not_found, open_beneath, protection, relative, replacing
+from tools.paths import explained, not_found, open_beneath, open_in, protection, relative
+from tools.replacement import replace_file
 from tools.tool import ToolError
 
 NOBODY = 65_534
@@ -31,7 +31,6 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 COUNT_SECONDS = 60
 COUNT_PAUSES = 10
 """After a count, nobody counts for so many times as long as it took."""
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(kw_only=True)
@@ -88,7 +87,7 @@ class Workspace:
         try:
             fd, device = self._open(name, _READ)
         except OSError as error:
-            raise _explained(error, path) from None
+            raise explained(error, path) from None
         try:
             _judge(fd, path, device)
             yield fd
@@ -129,7 +128,7 @@ class Workspace:
             raise ToolError("NOT_A_FOLDER", f"{path!r} is not a folder; `read` reads files") from None
         except OSError as error:
             if not found:
-                raise _explained(error, path) from None
+                raise explained(error, path) from None
             return found
         try:
             if os.fstat(fd).st_dev != device:
@@ -152,11 +151,11 @@ class Workspace:
         try:
             parent = self._folder(folder)
             try:
-                self._replace(parent, leaf, data, path, expected)
+                replace_file(parent, leaf, data, path=path, expected=expected, give=self._give)
             finally:
                 os.close(parent)
         except OSError as error:
-            raise _explained(error, path) from None
+            raise explained(error, path) from None
         return name
 
     def _take(self, name: str, size: int) -> None:
@@ -191,14 +190,14 @@ class Workspace:
     def _open(self, name: str, flags: int) -> tuple[int, int]:
         """A descriptor, and the device of the folder it was opened beneath. Raises OSError."""
         if self.uploads is not None and (name == UPLOADS or name.startswith(f"{UPLOADS}/")):
-            return _open_in(self.uploads, name[len(UPLOADS) + 1 :], flags)
+            return open_in(self.uploads, name[len(UPLOADS) + 1 :], flags)
         try:
             return open_beneath(self.fd, name, flags), os.fstat(self.fd).st_dev
         except FileNotFoundError:
             prefix = next((it for it in self.mounts if name == it or name.startswith(f"{it}/")), None)
             if prefix is None:
                 raise
-            return _open_in(self.mounts[prefix], name[len(prefix) + 1 :], flags)
+            return open_in(self.mounts[prefix], name[len(prefix) + 1 :], flags)
 
     def _elsewhere(self, folder: str) -> set[str]:
         """What is in a folder although it lies elsewhere. Of the workspace itself only uploads are: the prompt names the
@@ -237,31 +236,6 @@ class Workspace:
             else:
                 os.chown(name, owner.st_uid, owner.st_gid, dir_fd=parent, follow_symlinks=False)
 
-    def _replace(self, parent: int, leaf: str, data: bytes, path: str, expected: os.stat_result | None) -> None:
-        mode = self._check_replaceable(parent, leaf, path)
-        with replacing(parent, leaf) as fd:
-            with open(fd, "wb", closefd=False) as file:
-                file.write(data)
-            self._give(fd)
-            os.fchmod(fd, mode)
-            os.fsync(fd)
-            if expected is not None and not _is_unchanged(parent, leaf, expected):
-                raise ToolError("CHANGED", f"{path!r} changed while it was edited; read it again", retryable=True)
-        os.close(fd)
-        os.fsync(parent)
-
-    def _check_replaceable(self, parent: int, leaf: str, path: str) -> int:
-        """The mode to keep. A link, a folder or a file with other names is not replaced."""
-        try:
-            status = os.stat(leaf, dir_fd=parent, follow_symlinks=False)
-        except FileNotFoundError:
-            return 0o644
-        if stat.S_ISDIR(status.st_mode):
-            raise ToolError("IS_A_FOLDER", f"{path!r} is a folder")
-        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
-            raise not_found(path)
-        return stat.S_IMODE(status.st_mode) & 0o777  # set-uid was given to what the file was, not to what it becomes
-
 
 class Used:
     """What a folder takes on the disk: counted now and then, since commands write there, too, and kept up to date by what
@@ -286,22 +260,6 @@ class Used:
         self._stored = max(0, self._stored + more)
 
 
-def _is_unchanged(parent: int, leaf: str, then: os.stat_result) -> bool:
-    with suppress(OSError):
-        now = os.stat(leaf, dir_fd=parent, follow_symlinks=False)
-        return (now.st_ino, now.st_mtime_ns, now.st_size) == (then.st_ino, then.st_mtime_ns, then.st_size)
-    return False
-
-
-def _open_in(folder: Path, name: str, flags: int) -> tuple[int, int]:
-    """The same beneath another folder. Raises OSError."""
-    root = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        return open_beneath(root, name or ".", flags), os.fstat(root).st_dev
-    finally:
-        os.close(root)
-
-
 def _judge(fd: int, path: str, device: int) -> None:
     """Only an ordinary file under one name: no pipe, no second name for something outside, no other file system."""
     status = os.fstat(fd)
@@ -309,14 +267,6 @@ def _judge(fd: int, path: str, device: int) -> None:
         raise ToolError("IS_A_FOLDER", f"{path!r} is a folder; `ls` lists it")
     if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1 or status.st_dev != device:
         raise not_found(path)
-
-
-def _explained(error: OSError, path: str) -> ToolError:
-    if error.errno in _NO_SPACE:
-        return ToolError("NO_SPACE", "there is no space left for that")
-    if error.errno == errno.ENAMETOOLONG:
-        return ToolError("INVALID_ARGUMENT", "the name is too long")
-    return not_found(path)
 
 
 UPLOADS = "uploads"

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.padding import PKCS7
 
 from channels.channel import Rejected, WebhookRequest
-from channels.wire import fits
+from channels.wire import fits, mapping
 
 TIMESTAMP_HEADER = "x-lark-request-timestamp"
 NONCE_HEADER = "x-lark-request-nonce"
@@ -27,6 +27,34 @@ _TIMESTAMP = re.compile(r"[0-9]{10}")
 _NONCE = re.compile(r"[\x21-\x7e]{1,128}")
 _SIGNATURE = re.compile(r"[0-9a-f]{64}")
 _BLOCK_BYTES = 16
+CHALLENGE_BYTES_MAX = 1_024
+
+
+def opened(request: WebhookRequest, *, key: str, now: datetime, window_seconds: int | None) -> dict[str, Any]:
+    """The event of a delivery that is genuine as far as the envelope can tell. Raises Rejected."""
+    if not key:
+        return parse(request.body)
+    if is_signed(request):
+        verify(request, key=key, now=now, window_seconds=window_seconds)
+        return decrypt(encrypted_part(request.body), key)
+    if len(request.body) > CHALLENGE_BYTES_MAX:
+        raise Rejected("signature missing")
+    event = decrypt(encrypted_part(request.body), key)
+    if challenge(event) is None:
+        raise Rejected("signature missing")
+    return event
+
+
+def challenge(event: dict[str, Any]) -> str | None:
+    """The challenge of a URL check: in the old form, and in the shape of a 2.0 event."""
+    header = event.get("header")
+    kind = header.get("event_type") if isinstance(header, dict) else event.get("type")
+    if kind != "url_verification":
+        return None
+    found = event.get("challenge", mapping(event, "event").get("challenge"))
+    if not isinstance(found, str):
+        raise Rejected("challenge missing", status=400)
+    return found
 
 
 def is_signed(request: WebhookRequest) -> bool:

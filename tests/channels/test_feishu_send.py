@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from channels.channel import DeliveryError, Gone, RateLimited, Refused, Unreachable
-from channels.feishu.channel import NOT_PASSED, FeishuChannel
+from channels.feishu.channel import FeishuChannel
 from channels.feishu.config import FeishuAccount
+from channels.feishu.outgoing import NOT_PASSED
 from channels.message import Button, Chat, MessageContext, Outbound, Quote, Sender, Target
 from tests.channels.contexts import Kept, context
 from tests.emulators.feishu.emulator import FeishuEmulator

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from channels.feishu.channel import PART_CHARS_MAX, split
+from channels.feishu.outgoing import PART_CHARS_MAX, split
 from tests.emulators.feishu.rules import POST_BYTES_MAX, check_content
 
 _line = st.text(alphabet='ab 中文，。"\\|`~-😀', max_size=60)

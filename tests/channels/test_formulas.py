@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from channels.feishu.card import shown
-from channels.feishu.channel import split as feishu_split
+from channels.feishu.outgoing import split as feishu_split
 from channels.formulas import shielded
 from channels.telegram.render import rendered
 from channels.telegram.render import split as telegram_split

@@ -107,7 +107,7 @@ async def test_an_edit_that_fails_is_one_of_four_errors_and_never_a_new_message(
 
 async def test_a_message_of_a_group_that_has_moved_or_with_an_odd_id_is_gone() -> None:
     async with connected() as (telegram, channel):
-        channel._follow(GROUP, "-1002000000099")
+        channel._outgoing.follow(GROUP, "-1002000000099")
         for edit in (replace(part(chat=GROUP), replaces="160"), replace(part(), replaces="om_1")):
             with pytest.raises(Gone):
                 await channel.send(edit, "key-1")

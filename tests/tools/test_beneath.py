@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.paths import new_temporary, open_beneath, open_by_walking
+from tools.paths import open_beneath, open_by_walking
+from tools.replacement import new_temporary
 from tools.tool import ToolError
 from tools.workspace import Workspace
 

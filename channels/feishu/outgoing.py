@@ -1,0 +1,140 @@
+"""What one Feishu app sends: a part as a message, in the first form that Feishu takes, and Markdown in parts that fit one.
+
+What is not taken as a card or as rich text goes as plain text, and what does not pass an audit as a note that says so. A
+reply that cannot be one (the message was withdrawn) becomes a plain message in the chat, except inside a topic, where that
+would open a new one.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+import orjson
+import structlog
+
+from channels import split as markdown
+from channels.channel import DeliveryError, Fetch, Gone, Refused
+from channels.feishu.api import (
+    AUDIT_CODES,
+    BAD_CONTENT_CODES,
+    NO_CARD_CODES,
+    NO_THREAD_CODES,
+    WITHDRAWN_CODES,
+    FeishuApi,
+)
+from channels.feishu.card import answer_card, card, needs_card, without_pings
+from channels.feishu.config import Rendering
+from channels.feishu.files import uploaded
+from channels.feishu.live import HANDLE, LiveCards
+from channels.formulas import shielded
+from channels.message import Outbound
+from channels.split import Limit
+from channels.wire import mapping
+from channels.wire import text as text_of
+
+NOT_PASSED = "这条回复未通过平台的内容审核，未能发送。 / This reply did not pass the platform's content audit."
+UUID_CHARS_MAX = 50
+PART_CHARS_MAX = 4_000
+PART_BYTES_MAX = 20_000
+"""Of the text as JSON. It is encoded twice, and Feishu's 30 KB count the outer form."""
+_QUOTES = 2
+_MESSAGES = "/open-apis/im/v1/messages"
+
+log = structlog.get_logger()
+
+
+class Outgoing:
+    """Of one app. `cards` are its answers that grow."""
+
+    def __init__(self, *, api: FeishuApi, account: str, stored: Fetch, rendering: Rendering) -> None:
+        self._api = api
+        self._account = account
+        self._stored = stored
+        self._rendering = rendering
+        self.cards = LiveCards(api, self._place)
+
+    async def send(self, part: Outbound, key: str) -> str:
+        """The message id. Raises DeliveryError."""
+        if part.replaces is not None and part.replaces.startswith(HANDLE):
+            try:
+                return await self.cards.finish(part, key)
+            except (Refused, Gone) as error:
+                log.warning("feishu_card_not_finished", account=self._account, code=error.code)
+            with suppress(Refused, Gone):
+                await self.cards.take_away(part)
+            part = replace(part, replaces=None)
+        for file in part.files:
+            kind, content = await uploaded(self._api, self._stored, file, voice=part.voice)
+            return await self._place(part, key, kind, content)
+        for kind, content, tolerated in _forms(part, self._rendering):
+            try:
+                return await self._place(part, key, kind, content)
+            except DeliveryError as error:
+                if error.code not in tolerated:
+                    raise
+        raise AssertionError("the last form tolerates nothing")
+
+    async def delete(self, message_id: str) -> None:
+        with suppress(Gone):
+            await self._api.call(f"{_MESSAGES}/{quote(message_id, safe='')}", method="DELETE")
+
+    async def _place(self, part: Outbound, key: str, kind: str, content: dict[str, Any]) -> str:
+        """In the place of an earlier message, as a reply, or in the chat. Raises DeliveryError."""
+        target, written = part.target, orjson.dumps(content).decode()
+        if part.replaces is not None:
+            path = f"{_MESSAGES}/{quote(part.replaces, safe='')}"
+            if kind == "interactive":
+                await self._api.call(path, body={"content": written}, method="PATCH")
+            else:
+                await self._api.call(path, body={"msg_type": kind, "content": written}, method="PUT")
+            return part.replaces
+        body: dict[str, Any] = {"msg_type": kind, "content": written, "uuid": key[:UUID_CHARS_MAX]}
+        if target.reply_to is not None:
+            path = f"{_MESSAGES}/{quote(target.reply_to, safe='')}/reply"
+            try:
+                return await self._post(path, body | {"reply_in_thread": True} if target.thread else body)
+            except DeliveryError as error:
+                if error.code in NO_THREAD_CODES and target.thread:
+                    return await self._post(path, body)
+                if error.code not in WITHDRAWN_CODES:
+                    raise
+                if target.thread:
+                    raise Gone("the message was withdrawn, and its topic with it", code=error.code) from error
+        kind_of_id = "open_id" if target.chat.startswith("ou_") else "chat_id"
+        return await self._post(_MESSAGES, body | {"receive_id": target.chat}, {"receive_id_type": kind_of_id})
+
+    async def _post(self, path: str, body: dict[str, Any], params: dict[str, str] | None = None) -> str:
+        return text_of(mapping(await self._api.call(path, params, body), "data"), "message_id")
+
+
+_Form: TypeAlias = tuple[str, dict[str, Any], frozenset[str]]
+"""Type, content, and the codes by which Feishu refuses it so that the next form may do."""
+
+
+def _forms(part: Outbound, rendering: Rendering) -> Iterator[_Form]:
+    """The ways to say a part, the next one for whoever was refused the last. What replaces a card is a card, and only where
+    it replaces none a text."""
+    text = without_pings(shielded(part.text))
+    if part.replaces is not None:
+        no_card = frozenset[str]() if part.buttons else NO_CARD_CODES
+        yield "interactive", card(part.text, part.buttons), AUDIT_CODES | no_card
+        yield "interactive", card(NOT_PASSED, ()), no_card
+    elif part.buttons:
+        yield "interactive", card(part.text, part.buttons), BAD_CONTENT_CODES | AUDIT_CODES
+    elif rendering == "card" or (rendering == "auto" and needs_card(part.text)):
+        yield "interactive", answer_card(part.text), BAD_CONTENT_CODES | AUDIT_CODES
+    yield "post", {"zh_cn": {"content": [[{"tag": "md", "text": text}]]}}, BAD_CONTENT_CODES | AUDIT_CODES
+    yield "text", {"text": text}, AUDIT_CODES
+    yield "text", {"text": NOT_PASSED}, frozenset()
+
+
+def split(text: str, *, chars_max: int = PART_CHARS_MAX, bytes_max: int = PART_BYTES_MAX) -> list[str]:
+    """The parts, in order; one empty text gives none. Without the fences and heads put in again, they are the text."""
+    limits = (Limit(measure=len, most=chars_max), Limit(measure=_bytes, most=bytes_max - _QUOTES))
+    return markdown.split(shielded(text), limits)
+
+
+def _bytes(text: str) -> int:
+    return len(orjson.dumps(text.encode("utf-8", errors="replace").decode())) - _QUOTES

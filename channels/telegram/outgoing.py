@@ -1,0 +1,185 @@
+"""What one Telegram bot sends out, message by message; also what it edits, deletes and reacts to.
+
+Telegram does not recognise a repeated send, so only what it has definitely refused is tried in another way: as plain text
+where it did not take the entities, without the reply or the topic where those are gone, and to the supergroup that a group
+has become.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+import structlog
+
+from channels.channel import DeliveryError, Fetch, Gone, Refused
+from channels.message import Button, Outbound, not_sent
+from channels.telegram.api import MethodError, TelegramApi, refusal_of
+from channels.telegram.files import CAPTION_UNITS_MAX, SentFiles
+from channels.telegram.render import RenderedText, rendered, units
+from channels.telegram.timing import is_group
+from channels.wire import number
+
+OTHER_WAYS_MAX = 4
+"""One for each thing that Telegram may refuse of a message."""
+DRAFT_NUMBERS = 2**31 - 1
+PICTURE_FORM = "\ufe0f"
+"""Telegram names reactions without it."""
+_GENERAL = "1"
+"""The topic General has this id and cannot be sent to by it."""
+
+log = structlog.get_logger()
+
+
+class Outgoing:
+    """Of one bot. Where a call takes a `chat` besides the part, it is where the part's own chat is by now."""
+
+    def __init__(self, *, api: TelegramApi, account: str, stored: Fetch, link_previews: bool) -> None:
+        self._api = api
+        self._account = account
+        self._stored = stored
+        self._link_previews = link_previews
+        self.migrated: dict[str, str] = {}
+        """Groups that have become supergroups, as far as an update has said or a send has found out."""
+
+    def follow(self, before: str, after: str) -> None:
+        """What is still to be sent to the old group goes to the new one. Who may write there is the operator's word."""
+        if self.migrated.get(before) == after:
+            return
+        self.migrated[before] = after
+        fix = "put the new id in the place of the old in groupAllowFrom"
+        log.warning("telegram_group_migrated", account=self._account, before=before, after=after, fix=fix)
+
+    async def send(self, part: Outbound, chat: str) -> str:
+        """The message id. Raises DeliveryError."""
+        made, place = rendered(part.text), self._place(part, chat)
+        if part.options:
+            poll = {"question": part.text, "options": [{"text": it} for it in part.options], "is_anonymous": False}
+            return await self._called(part, poll | place, partial(self._api.call, "sendPoll"))
+        if not part.files:
+            method = "sendMessage" if part.replaces is None else "editMessageText"
+            return await self._called(part, self._worded(made) | place, partial(self._api.call, method))
+        loaded = [it for file in part.files if (it := await self._stored(file.id))]
+        sent = SentFiles(api=self._api, files=loaded, voice=part.voice)
+        caption = made if units(made.text) <= CAPTION_UNITS_MAX else rendered("")
+        if caption is not made:
+            await self._called(part, self._worded(made) | place, partial(self._api.call, "sendMessage"))
+        words = {"caption": caption.text, "caption_entities": caption.entities} if caption.text else {}
+        try:
+            return await self._called(part, words | place, sent.attempt)
+        except Refused:
+            lines = "\n\n".join(filter(None, (caption.plain, not_sent(*part.files))))
+            return await self._called(part, {"text": lines} | place, partial(self._api.call, "sendMessage"))
+
+    async def finish_draft(self, draft: Outbound, chat: str) -> str:
+        """The answer in the place of its draft; where that is gone, it comes anew. Without words the draft is deleted."""
+        anew = replace(draft, replaces=None)
+        if chat != draft.target.chat:  # the group has become another, and the draft stayed in the old one
+            return await self.send(anew, chat) if draft.text.strip() else ""
+        try:
+            if draft.text.strip():
+                return await self.send(draft, chat)
+            await self._api.call("deleteMessage", self._place(draft, chat))
+        except (Refused, Gone) as error:
+            refusal = refusal_of(error)
+            if refusal is None or refusal.status != 400:
+                raise
+            if draft.text.strip():
+                return await self.send(anew, chat)
+        return ""
+
+    async def preview(self, part: Outbound, key: str) -> None:
+        """It is gone half a minute later, or when the answer comes."""
+        made, target = rendered(part.text), replace(part.target, reply_to=None)
+        place = self._place(Outbound(target=target, text=""), target.chat)
+        number = UUID(key).int % DRAFT_NUMBERS + 1
+        body = place | {"draft_id": number, "text": made.text, "entities": made.entities}
+        await self._api.call("sendMessageDraft", body)
+
+    async def delete(self, chat: str, message_id: str) -> None:
+        try:
+            await self._api.call("deleteMessage", self._at(chat, message_id))
+        except Refused as error:
+            if not ((refusal := refusal_of(error)) and refusal.not_there):
+                raise
+
+    async def react(self, chat: str, message_id: str, emoji: str) -> None:
+        reaction = [{"type": "emoji", "emoji": emoji.strip().replace(PICTURE_FORM, "")}]
+        await self._api.call("setMessageReaction", self._at(chat, message_id) | {"reaction": reaction})
+
+    def _at(self, chat: str, message_id: str) -> dict[str, Any]:
+        """Raises Gone for a message of a group that has become another."""
+        if chat in self.migrated or not message_id.isdecimal():
+            raise Gone("the message is not there")
+        return {"chat_id": _chat_id(chat), "message_id": int(message_id)}
+
+    async def _called(
+        self, part: Outbound, body: dict[str, Any], call: Callable[[dict[str, Any]], Awaitable[Any]]
+    ) -> str:
+        ways_left = OTHER_WAYS_MAX
+        while True:
+            try:
+                message = await call(body)
+            except DeliveryError as error:
+                refusal = refusal_of(error)
+                if part.replaces is not None and refusal and refusal.not_modified:
+                    return part.replaces
+                other = self._otherwise(part, body, refusal) if refusal and ways_left else None
+                if other is None:
+                    raise
+                body, ways_left = other, ways_left - 1
+            else:
+                message_id = number(message, "message_id") if isinstance(message, dict) else None
+                return part.replaces or ("" if message_id is None else str(message_id))
+
+    def _worded(self, made: RenderedText) -> dict[str, Any]:
+        preview = {"is_disabled": not self._link_previews}
+        return {"text": made.text, "entities": made.entities, "link_preview_options": preview}
+
+    def _place(self, part: Outbound, chat: str) -> dict[str, Any]:
+        target = part.target
+        body: dict[str, Any] = {"chat_id": _chat_id(chat)}
+        if part.buttons:
+            body["reply_markup"] = {"inline_keyboard": [[_key(button)] for button in part.buttons]}
+        if part.replaces is not None:
+            return body | {"message_id": int(part.replaces)}
+        moved = chat != target.chat  # message and topic ids are the old group's then
+        if target.thread and target.thread.isdecimal() and target.thread != _GENERAL and not moved:
+            body["message_thread_id"] = int(target.thread)
+        if target.reply_to and target.reply_to.isdecimal() and int(target.reply_to) and not moved:
+            body["reply_parameters"] = {"message_id": int(target.reply_to), "allow_sending_without_reply": True}
+        return body
+
+    def _otherwise(self, part: Outbound, body: dict[str, Any], error: MethodError) -> dict[str, Any] | None:
+        """Another way to say it; None where there is none.
+
+        A group's topic that is gone takes the reply with it: without the topic everybody would see it in General.
+        """
+        if error.bad_entities and "entities" in body:
+            return _without(body, "entities") | {"text": rendered(part.text).plain}
+        if error.bad_entities and "caption_entities" in body:
+            return _without(body, "caption_entities") | {"caption": rendered(part.text).plain}
+        if error.no_reply and "reply_parameters" in body:
+            return _without(body, "reply_parameters")
+        if error.no_thread and "message_thread_id" in body and not is_group(str(body["chat_id"])):
+            return _without(body, "message_thread_id")
+        if error.migrated_to is not None and str(error.migrated_to) != str(body["chat_id"]):
+            self.follow(part.target.chat, str(error.migrated_to))
+            if part.replaces is not None:
+                return None
+            return _without(body, "reply_parameters", "message_thread_id") | {"chat_id": error.migrated_to}
+        return None
+
+
+def _chat_id(chat: str) -> int | str:
+    return int(chat) if chat.removeprefix("-").isdecimal() else chat
+
+
+def _key(button: Button) -> dict[str, Any]:
+    style = {} if button.style == "default" else {"style": button.style}
+    return {"text": button.shown, "callback_data": button.token} | style
+
+
+def _without(body: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in body.items() if key not in keys}
