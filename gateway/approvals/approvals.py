@@ -23,7 +23,7 @@ from channels.message import Button, Chat, MessageContext, Sender
 from gateway.approvals.display import SHOWN_CHARS_MAX, answers, visible
 from gateway.queue import Inbound, inbound_json, inbound_of
 from gateway.routing import LOCAL_PERSON, control_session, session_key
-from gateway.store.approvals import Admission, Approval, Decider, Grant, State, Token
+from gateway.store.approval_records import Admission, Approval, Decider, Grant, State, Token
 from gateway.store.records import Delivery
 from gateway.store.store import StoreUnavailable
 from tools.approval import Request, digest_of
@@ -178,7 +178,6 @@ class Approvals:
             approvers=self.approvers(agent),
             session_max=config.pending_per_session,
             agent_max=config.pending_per_agent,
-            at=now,
         )
         if approval is not None and admission == "pending":
             await self._ask(approval)

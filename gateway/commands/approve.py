@@ -26,7 +26,7 @@ from gateway.approvals.display import outcome_text, request_text, value
 from gateway.commands.command import CommandContext
 from gateway.journal import Ending
 from gateway.queue import BUTTON
-from gateway.store.approvals import Approval, Decider
+from gateway.store.approval_records import Approval, Decider
 
 _DECISION = re.compile(r"/approve ([0-9A-HJKMNP-TV-Z-]{12,14}) (allow-once|allow-always|deny)")
 
