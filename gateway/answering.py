@@ -24,7 +24,7 @@ from gateway.memory import StoredMemory
 from gateway.queue import inbound_of
 from gateway.routing import is_operator, is_with_owner
 from gateway.runtime import Gate, Runtime
-from gateway.store.approvals import Approval
+from gateway.store.approval_records import Approval
 from gateway.store.records import Waiting
 from tools.memory import Note
 

@@ -11,6 +11,7 @@ filling the log, and slows a misconfigured client down.
 import asyncio
 import ipaddress
 import math
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -150,6 +151,7 @@ async def read_body(request: Request, *, bytes_max: int, seconds: float) -> byte
 
 JSON_BYTES_MAX = 16_384
 JSON_SECONDS = 10.0
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 _CODES = {CLOSED: "closed", WRONG_TOKEN: "wrong-token", SPENT_LINK: "link-spent"}
 _STATUS_CODES = {401: "signed-out", 403: "forbidden"}
@@ -181,6 +183,16 @@ def catch_errors(route: Route, guesses: Guesses) -> Route:
             return problem(503, "unavailable", "The database is not available. Try again in a moment.")
 
     return answer
+
+
+def id_in_path(request: Request, parameter: str) -> str:
+    """An id in the path, or "", which nothing is called: not every database takes any text as a question."""
+    value: str = request.path_params[parameter]
+    return value if _ID.fullmatch(value) else ""
+
+
+def number_of(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 18 else None
 
 
 async def read_json(request: Request, model: type[T]) -> T:

@@ -5,25 +5,32 @@ stored once however often it is accepted, on any replica, and a round of `run` m
 """
 
 import asyncio
-import hashlib
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import structlog
-from pydantic import TypeAdapter
 
-from channels.message import Button, Chat, MessageContext, Sender
-from gateway.approvals.display import SHOWN_CHARS_MAX, answers, visible
-from gateway.queue import Inbound, inbound_json, inbound_of
+from channels.message import MessageContext
+from gateway.approvals.display import SHOWN_CHARS_MAX, visible
+from gateway.approvals.surfaces import (
+    find_surfaces,
+    is_approver,
+    message_json,
+    message_of,
+    person_of,
+    surfaces_json,
+    surfaces_of,
+)
+from gateway.queue import Inbound, inbound_json
 from gateway.routing import LOCAL_PERSON, control_session, session_key
-from gateway.store.approvals import Admission, Approval, Decider, Grant, State, Token
+from gateway.store.approval_records import Admission, Approval, Decider, Grant, State
 from gateway.store.records import Delivery
 from gateway.store.store import StoreUnavailable
 from tools.approval import Request, digest_of
@@ -36,38 +43,13 @@ ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 WATCH_SECONDS = 1.0
 IDLE_SECONDS = 5.0
 JUMP_SECONDS = 60.0
-NEWEST_MAX = 50
-"""Messages of a person in which his direct chat is looked for."""
 DAY_SECONDS = 86_400.0
 COMMANDS = ("exec", "process")
 """The tools that `tools.exec.mode` switches off."""
 ASK, SETTLED, PRESSED = "approval:ask", "approval:settled", "approval:press"
 """Internal commands; no person's text is one."""
 
-_BUTTONS: Mapping[str, tuple[str, str, Any]] = {
-    "allow-once": ("允许一次", "Allow once", "primary"),
-    "allow-always": ("始终允许", "Allow always", "default"),
-    "deny": ("拒绝", "Deny", "danger"),
-}
-
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Surface:
-    """A chat in which a request stands; `approver` is `channel:id` where it is that person's alone."""
-
-    context: MessageContext
-    approver: str = ""
-
-
-surfaces_json: TypeAdapter[tuple[Surface, ...]] = TypeAdapter(tuple[Surface, ...])
-message_json: TypeAdapter[MessageContext] = TypeAdapter(MessageContext)
-
-
-def message_of(approval: Approval) -> MessageContext:
-    """The message whose turn asked."""
-    return message_json.validate_json(approval.origin)
 
 
 def new_id() -> str:
@@ -129,7 +111,7 @@ class Approvals:
         return any(self.may_decide(it.id, message) for it in self._runtime.setup.config.agents.list)
 
     def may_decide(self, agent: str, message: MessageContext) -> bool:
-        return not message.sender.is_bot and person_of(message) in self.approvers(agent)
+        return is_approver(message, self.approvers(agent))
 
     async def get(self, id_: str) -> Approval | None:
         return await self._store.approvals.get(id_)
@@ -154,7 +136,7 @@ class Approvals:
         if self._runtime.scrubber.scrub(text) != text:
             message = "it holds a secret of this gateway, so it cannot be shown to whoever approves it"
             raise ToolError("EXEC_DENIED", message)
-        surfaces = await self._surfaces(agent, origin)
+        surfaces = await find_surfaces(self._runtime, origin, self.approvers(agent))
         new = Approval(
             id=new_id(),
             tool=request.tool,
@@ -178,54 +160,16 @@ class Approvals:
             approvers=self.approvers(agent),
             session_max=config.pending_per_session,
             agent_max=config.pending_per_agent,
-            at=now,
         )
         if approval is not None and admission == "pending":
             await self._ask(approval)
         return admission, approval
 
     async def _ask(self, approval: Approval) -> None:
-        for number, surface in enumerate(surfaces_json.validate_json(approval.surfaces)):
+        for number, surface in enumerate(surfaces_of(approval)):
             await self._accept(approval, surface.context, f"ask:{number}", command=ASK, number=number)
         self._repeated.add(approval.id)
         self._asked.set()
-
-    async def _surfaces(self, agent: str, origin: MessageContext) -> tuple[Surface, ...]:
-        """Where the request is put: here, if it is a direct chat with an approver or a chat that the config lists; else in
-        the direct chat with each of them."""
-        listed = self._runtime.setup.config.approvals.surfaces
-        here = replace(origin, message_id="", attachments=(), reply_to=None, press=None, more=False)
-        if origin.chat.kind == "direct" and self.may_decide(agent, origin):
-            return (Surface(context=here, approver=person_of(origin)),)
-        if f"{origin.channel}:{origin.chat.id}" in listed:
-            return (Surface(context=here),)
-        if "dm" not in listed:
-            return ()
-        found = [(person, await self._direct(person, origin)) for person in self.approvers(agent)]
-        return tuple(Surface(context=it, approver=person) for person, it in found if it is not None)
-
-    async def _direct(self, person: str, origin: MessageContext) -> MessageContext | None:
-        """The direct chat with somebody, as far as there is one: where he wrote last, or where his platform says."""
-        name, _, id_ = person.partition(":")
-        channels = self._runtime.setup.channels
-        accounts = sorted((it for channel, it in channels if channel == name), key=lambda it: it != origin.account)
-        for account in accounts:
-            for body in await self._store.approvals.newest_from(f"{name}:{account}:{id_}", NEWEST_MAX):
-                written = inbound_of(body).context
-                if written.chat.kind == "direct" and written.press is None:
-                    return replace(written, message_id="", attachments=(), reply_to=None, more=False)
-        platform_knows = name == "telegram" or (name == "feishu" and id_.startswith("ou_"))
-        if not accounts or not platform_knows:
-            return None
-        return MessageContext(
-            channel=name,
-            account=accounts[0],
-            chat=Chat(id=id_, kind="direct"),
-            message_id="",
-            sender=Sender(id=id_),
-            text=origin.text,
-            sent_at=origin.sent_at,
-        )
 
     async def _accept(
         self, approval: Approval, context: MessageContext, purpose: str, *, command: str | None, number: int = 0
@@ -252,19 +196,6 @@ class Approvals:
         )
         await self._runtime.accept(delivery)
 
-    async def buttons(self, approval: Approval, number: int, *, zh: bool) -> tuple[Button, ...]:
-        """For one surface, with new tokens of which only the hashes are kept."""
-        approver = surfaces_json.validate_json(approval.surfaces)[number].approver
-        buttons, tokens = [], []
-        for answer in answers(approval):
-            token, (zh_label, en_label, style) = secrets.token_urlsafe(24), _BUTTONS[answer]
-            buttons.append(Button(label=zh_label if zh else en_label, token=token, style=style))
-            tokens.append(
-                Token(hash=token_hash(token), approval=approval.id, decision=answer, approver=approver, surface=number)
-            )
-        await self._store.approvals.set_tokens(tokens)
-        return tuple(buttons)
-
     async def decide(self, approval: Approval, decision: str, by: Decider) -> tuple[bool, Approval]:
         """Whether this decision holds; and the approval as it is then. The person has been found to be an approver."""
         now, grant = self._runtime.now(), None
@@ -290,7 +221,7 @@ class Approvals:
 
     async def is_lost(self, approval: Approval) -> bool:
         """Whether no chat could be sent the whole request."""
-        count = len(surfaces_json.validate_json(approval.surfaces))
+        count = len(surfaces_of(approval))
         asked = [dedupe(approval.id, f"ask:{number}") for number in range(count)]
         return await self._store.approvals.given_up(asked) >= count
 
@@ -302,7 +233,7 @@ class Approvals:
         if not silent:
             origin = replace(message_of(approval), attachments=(), reply_to=None, press=None, more=False)
             await self._accept(approval, origin, "decided", command=None)
-        for number, surface in enumerate(surfaces_json.validate_json(approval.surfaces)):
+        for number, surface in enumerate(surfaces_of(approval)):
             await self._accept(approval, surface.context, f"settled:{number}", command=SETTLED, number=number)
         await self._store.approvals.announced(approval.id)
 
@@ -341,9 +272,8 @@ class Approvals:
                 await self.move(approval.id, "pending", "cancelled", decision="config")
             if (current := await self._store.approvals.get(approval.id)) is not None and current.state != "pending":
                 await self.announce(current)
-            elif (
-                approval.id not in self._repeated
-            ):  # whoever died before its messages were stored left some of them out
+            elif approval.id not in self._repeated:
+                # Whoever died before its messages were stored left some of them out.
                 await self._ask(approval)
         if unsettled:
             await self._store.approvals.close_lost(at=self._runtime.now())
@@ -356,14 +286,6 @@ class Approvals:
         return runner is None or (approval.tool in COMMANDS and runner.exec_config.mode == "deny")
 
 
-def person_of(message: MessageContext) -> str:
-    return f"{message.channel}:{message.sender.id}"
-
-
 def dedupe(id_: str, purpose: str) -> str:
     """The name of an internal message; no channel's begins so."""
     return f"gateway:approval:{id_}:{purpose}"
-
-
-def token_hash(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from agents.prompt.fences import unseen
 from agents.sentences import Language, language_of
 from channels.message import MessageContext
-from gateway.store.approvals import Approval, Grant
+from gateway.store.approval_records import Approval, Grant
 
 SHOWN_CHARS_MAX = 24_000
 """Of a call: more than that is not put before anybody."""

@@ -15,7 +15,7 @@ from agents.runner import AgentRunner
 from channels.message import MessageContext
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.display import reply_lines
-from gateway.store.approvals import Approval
+from gateway.store.approval_records import Approval
 from tools.approval import Request, canonical, digest_of
 from tools.tool import Call, ToolError, ToolResult
 

@@ -5,30 +5,30 @@ A decision is one strict line, or the press of a button that was made for it. Wh
 that he guessed, one that is another's and one that is over get the same answer.
 """
 
+import hashlib
 import json
 import re
+import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from agents.sentences import language_of
 from channels.message import Button
-from gateway.approvals.approvals import (
-    ASK,
-    PRESSED,
-    SETTLED,
-    dedupe,
-    id_of,
-    message_of,
-    person_of,
-    surfaces_json,
-    token_hash,
-)
-from gateway.approvals.display import outcome_text, request_text, value
+from gateway.approvals.approvals import ASK, PRESSED, SETTLED, dedupe, id_of
+from gateway.approvals.display import answers, outcome_text, request_text, value
+from gateway.approvals.surfaces import message_of, person_of, surfaces_of
 from gateway.commands.command import CommandContext
 from gateway.journal import Ending
 from gateway.queue import BUTTON
-from gateway.store.approvals import Approval, Decider
+from gateway.store.approval_records import Approval, Decider, Token
 
 _DECISION = re.compile(r"/approve ([0-9A-HJKMNP-TV-Z-]{12,14}) (allow-once|allow-always|deny)")
+_BUTTONS: Mapping[str, tuple[str, str, Any]] = {
+    "allow-once": ("允许一次", "Allow once", "primary"),
+    "allow-always": ("始终允许", "Allow always", "default"),
+    "deny": ("拒绝", "Deny", "danger"),
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,7 +140,25 @@ async def ask(context: CommandContext) -> Notice:
     if not _has_buttons(context):
         return Notice(text=text)
     zh = language_of(origin.text) == "zh"
-    return Notice(text=text, buttons=await context.runtime.approvals.buttons(approval, int(number), zh=zh))
+    return Notice(text=text, buttons=await _buttons(context, approval, int(number), zh=zh))
+
+
+async def _buttons(context: CommandContext, approval: Approval, number: int, *, zh: bool) -> tuple[Button, ...]:
+    """For one surface, with new tokens of which only the hashes are kept."""
+    approver = surfaces_of(approval)[number].approver
+    buttons, tokens = [], []
+    for answer in answers(approval):
+        token, (zh_label, en_label, style) = secrets.token_urlsafe(24), _BUTTONS[answer]
+        buttons.append(Button(label=zh_label if zh else en_label, token=token, style=style))
+        tokens.append(
+            Token(hash=_hash(token), approval=approval.id, decision=answer, approver=approver, surface=number)
+        )
+    await context.runtime.store.approvals.set_tokens(tokens)
+    return tuple(buttons)
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
 
 
 async def settled(context: CommandContext) -> Notice:
@@ -156,7 +174,7 @@ async def settled(context: CommandContext) -> Notice:
     text = outcome_text(approval, language_of(message_of(approval).text))
     if _has_buttons(context) and not await store.given_up([asked]):  # of several messages the last one has them
         return Notice(text=text, replaces=sent[-1])
-    surface = surfaces_json.validate_json(approval.surfaces)[int(number)].context
+    surface = surfaces_of(approval)[int(number)].context
     here = approval.decided_in == f"{surface.channel}:{surface.account}:{surface.chat.id}"
     return Notice(text=None if here else text)
 
@@ -165,7 +183,7 @@ async def press(context: CommandContext) -> Notice:
     """A button carries nothing but a token: who pressed it is in the platform's event. What it decides is said by the
     request itself, which `settled` replaces."""
     store, by, message = context.runtime.store.approvals, _decider(context), context.message
-    token = await store.token(token_hash(message.press.token)) if message.press and message.press.token else None
+    token = await store.token(_hash(message.press.token)) if message.press and message.press.token else None
     approval = await context.runtime.approvals.get(token.approval) if token else None
     theirs = token is not None and token.approver in ("", by.person)
     if token is None or approval is None or not theirs:

@@ -7,20 +7,14 @@ nothing. Transactions of the kind run one after the other, so that the audit has
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from types import MappingProxyType
-from typing import Literal, TypeAlias
 
 from sqlalchemy import Connection
 
+from gateway.store.approval_records import ARROWS, Admission, Approval, Decider, Grant, State, Token
 from gateway.store.writer import Database, is_shared, reads, run, writes
 
-State: TypeAlias = Literal[
-    "pending", "approved", "spawned", "finished", "interrupted", "denied", "expired", "cancelled", "undeliverable"
-]
-Admission: TypeAlias = Literal["pending", "denied", "granted", "backlog", "unreachable"]
-"""What becomes of a request: somebody is asked, or was before; it was denied in this turn; a grant covers it; too many
-wait; nobody can be asked."""
 ASKED_PER_MINUTE = 3
 """Of one person, or in one chat that the config lists, besides those that were allowed."""
 WRONG_IDS_MAX = 10
@@ -28,81 +22,6 @@ WRONG_IDS_SECONDS = 3600.0
 LOST_SECONDS = 3600.0
 """What was spawned so long ago has ended, or nobody will say how: no call lasts as long."""
 _LOCK_KEY = 7_305_843_001_231
-_ARROWS: Mapping[State, Collection[State]] = {
-    "pending": ("approved", "denied", "expired", "cancelled", "undeliverable"),
-    "approved": ("spawned", "cancelled"),
-    "spawned": ("finished", "interrupted"),
-}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Approval:
-    """One row; `migrations/versions/0010_approvals.py` says what a column is for."""
-
-    id: str
-    tool: str
-    agent: str
-    sid: str
-    turn: int
-    requester: str
-    origin: str
-    request: str
-    digest: str
-    always: int
-    tainted: int
-    surfaces: str
-    state: State = "pending"
-    version: int = 0
-    created: float
-    expires: float
-    boot: str
-    deadline: float
-    decision: str | None = None
-    decided_by: str | None = None
-    decided_in: str | None = None
-    decided_turn: int | None = None
-    decided_at: float | None = None
-    spawned_at: float | None = None
-    exit_code: int | None = None
-    announced: int = 0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Grant:
-    """What was approved for good. `uses` counts the runs that it allowed."""
-
-    id: str
-    agent: str
-    digest: str
-    request: str
-    granted_by: str
-    granted_at: float
-    expires: float | None
-    revoked_at: float | None = None
-    uses: int = 0
-    last_used_at: float | None = None
-    source: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Decider:
-    """Who decides, in which chat, with which message."""
-
-    person: str
-    surface: str = ""
-    turn: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Token:
-    """What a button's token stands for, by the token's hash."""
-
-    hash: str
-    approval: str
-    decision: str
-    approver: str
-    surface: int
-
 
 _GRANTED = """
 UPDATE approval_grant SET uses = uses + 1, last_used_at = :at WHERE id = (
@@ -142,9 +61,9 @@ class DatabaseApprovals(Database):
         approvers: Collection[str],
         session_max: int,
         agent_max: int,
-        at: float,
     ) -> tuple[Admission, Approval | None]:
         """Ask, unless the same is asked already, was denied in this turn, or is granted: then it is spawned at once."""
+        at = new.created
         _serialise(connection)
         same = "SELECT * FROM approval WHERE sid = :sid AND digest = :digest AND state = '{}' AND {} LIMIT 1"
         if found := _one(connection, same.format("pending", "1 = 1"), sid=new.sid, digest=new.digest):
@@ -339,7 +258,7 @@ def _move(
     facts: Mapping[str, object] = MappingProxyType({}),
     surface: str = "",
 ) -> bool:
-    if after not in _ARROWS[before]:
+    if after not in ARROWS[before]:
         raise ValueError(f"an approval never goes from {before} to {after}")
     sets = "".join(f", {name} = :{name}" for name in facts)
     update = f"UPDATE approval SET state = :after, version = version + 1{sets} WHERE id = :id AND state = :before"

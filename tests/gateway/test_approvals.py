@@ -24,7 +24,7 @@ from gateway.approvals.approvals import Approvals
 from gateway.approvals.display import fenced, request_text, visible
 from gateway.approvals.gate import TurnGate, call_id
 from gateway.config.root import AgentsConfig, ApprovalsConfig, Config
-from gateway.store.approvals import Approval, Decider
+from gateway.store.approval_records import Approval, Decider
 from gateway.store.records import Delivery
 from gateway.store.sqlite import SqliteStore
 from gateway.store.writer import run

@@ -1,0 +1,86 @@
+"""Where a request is put: the chats in which somebody who may decide reads it, found by the message whose turn asked."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter
+
+from channels.message import Chat, MessageContext, Sender
+from gateway.queue import inbound_of
+from gateway.store.approval_records import Approval
+
+if TYPE_CHECKING:
+    from gateway.runtime import Runtime
+
+NEWEST_MAX = 50
+"""Messages of a person in which his direct chat is looked for."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Surface:
+    """A chat in which a request stands; `approver` is `channel:id` where it is that person's alone."""
+
+    context: MessageContext
+    approver: str = ""
+
+
+surfaces_json: TypeAdapter[tuple[Surface, ...]] = TypeAdapter(tuple[Surface, ...])
+message_json: TypeAdapter[MessageContext] = TypeAdapter(MessageContext)
+
+
+def surfaces_of(approval: Approval) -> tuple[Surface, ...]:
+    return surfaces_json.validate_json(approval.surfaces)
+
+
+def message_of(approval: Approval) -> MessageContext:
+    """The message whose turn asked."""
+    return message_json.validate_json(approval.origin)
+
+
+def person_of(message: MessageContext) -> str:
+    return f"{message.channel}:{message.sender.id}"
+
+
+def is_approver(message: MessageContext, approvers: Sequence[str]) -> bool:
+    """Whether a message is one of theirs; a bot decides nothing, whoever it is."""
+    return not message.sender.is_bot and person_of(message) in approvers
+
+
+async def find_surfaces(runtime: "Runtime", origin: MessageContext, approvers: Sequence[str]) -> tuple[Surface, ...]:
+    """Here, if it is a direct chat with an approver or a chat that the config lists; else the direct chat with each of
+    them. Raises StoreUnavailable."""
+    listed = runtime.setup.config.approvals.surfaces
+    here = replace(origin, message_id="", attachments=(), reply_to=None, press=None, more=False)
+    if origin.chat.kind == "direct" and is_approver(origin, approvers):
+        return (Surface(context=here, approver=person_of(origin)),)
+    if f"{origin.channel}:{origin.chat.id}" in listed:
+        return (Surface(context=here),)
+    if "dm" not in listed:
+        return ()
+    found = [(person, await _direct(runtime, person, origin)) for person in approvers]
+    return tuple(Surface(context=it, approver=person) for person, it in found if it is not None)
+
+
+async def _direct(runtime: "Runtime", person: str, origin: MessageContext) -> MessageContext | None:
+    """The direct chat with somebody, as far as there is one: where he wrote last, or where his platform says."""
+    name, _, id_ = person.partition(":")
+    channels = runtime.setup.channels
+    accounts = sorted((it for channel, it in channels if channel == name), key=lambda it: it != origin.account)
+    for account in accounts:
+        for body in await runtime.store.approvals.newest_from(f"{name}:{account}:{id_}", NEWEST_MAX):
+            written = inbound_of(body).context
+            if written.chat.kind == "direct" and written.press is None:
+                return replace(written, message_id="", attachments=(), reply_to=None, more=False)
+    platform_knows = name == "telegram" or (name == "feishu" and id_.startswith("ou_"))
+    if not accounts or not platform_knows:
+        return None
+    return MessageContext(
+        channel=name,
+        account=accounts[0],
+        chat=Chat(id=id_, kind="direct"),
+        message_id="",
+        sender=Sender(id=id_),
+        text=origin.text,
+        sent_at=origin.sent_at,
+    )

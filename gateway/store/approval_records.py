@@ -1,0 +1,90 @@
+"""What is stored of approvals: the request and the states it goes through, the grant, whoever decides, the button's token.
+
+The rows are written and read in `gateway.store.approvals`.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+State: TypeAlias = Literal[
+    "pending", "approved", "spawned", "finished", "interrupted", "denied", "expired", "cancelled", "undeliverable"
+]
+Admission: TypeAlias = Literal["pending", "denied", "granted", "backlog", "unreachable"]
+"""What becomes of a request: somebody is asked, or was before; it was denied in this turn; a grant covers it; too many
+wait; nobody can be asked."""
+ARROWS: Mapping[State, Collection[State]] = {
+    "pending": ("approved", "denied", "expired", "cancelled", "undeliverable"),
+    "approved": ("spawned", "cancelled"),
+    "spawned": ("finished", "interrupted"),
+}
+"""From which state to which; the others are ends."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Approval:
+    """One row; `migrations/versions/0010_approvals.py` says what a column is for."""
+
+    id: str
+    tool: str
+    agent: str
+    sid: str
+    turn: int
+    requester: str
+    origin: str
+    request: str
+    digest: str
+    always: int
+    tainted: int
+    surfaces: str
+    state: State = "pending"
+    version: int = 0
+    created: float
+    expires: float
+    boot: str
+    deadline: float
+    decision: str | None = None
+    decided_by: str | None = None
+    decided_in: str | None = None
+    decided_turn: int | None = None
+    decided_at: float | None = None
+    spawned_at: float | None = None
+    exit_code: int | None = None
+    announced: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Grant:
+    """What was approved for good. `uses` counts the runs that it allowed."""
+
+    id: str
+    agent: str
+    digest: str
+    request: str
+    granted_by: str
+    granted_at: float
+    expires: float | None
+    revoked_at: float | None = None
+    uses: int = 0
+    last_used_at: float | None = None
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decider:
+    """Who decides, in which chat, with which message."""
+
+    person: str
+    surface: str = ""
+    turn: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Token:
+    """What a button's token stands for, by the token's hash."""
+
+    hash: str
+    approval: str
+    decision: str
+    approver: str
+    surface: int
