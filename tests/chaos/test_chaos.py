@@ -1,4 +1,4 @@
-"""A short campaign against real processes: two kills at each of the points that say most. `make chaos` does the rest."""
+"""A short campaign against real processes: one kill at each of the points that say most. `make chaos` does the rest."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +21,7 @@ NAMED = {point.name: replace(point, most=100) if point.name == "STORM" else poin
 
 
 async def played(name: str, folder: Path, channel: str = "feishu", **more: Any) -> Result:
-    planned = 1 if name == "STORM" else 2
-    result = await campaign(NAMED[name], planned, folder, chat=EMULATED[channel](), seed=7, **more)
+    result = await campaign(NAMED[name], 1, folder, chat=EMULATED[channel](), seed=7, **more)
     if not result.clean:
         pytest.fail("\n".join((str(result), *result.findings(), result.logs)), pytrace=False)
     return result
@@ -44,7 +43,7 @@ async def test_on_telegram_only_what_may_have_arrived_is_given_up_or_doubled_and
     assert doubts or name == "K3"
 
 
-@pytest.mark.parametrize("name", ["K2", "K5", "K9", "K14", "K18", "K20", *LIVE, "ROLL", "STORM"])
+@pytest.mark.parametrize("name", ["K5", "K9", "K14", "K18", "K24", "ROLL", "STORM"])
 async def test_the_other_replica_goes_on_and_an_event_delivered_five_times_is_one_turn(
     name: str, tmp_path: Path, postgres_url: str
 ) -> None:

@@ -70,6 +70,13 @@ class House:
         return (await self.read(lambda texts: len(texts) > count))[-1]
 
 
+def on(database: str) -> Callable[..., list[tuple[str, int]]]:
+    return lambda *numbers: [(database, number) for number in numbers]
+
+
+SQLITE, POSTGRESQL = on("sqlite"), on("postgresql")
+
+
 @asynccontextmanager
 async def house(folder: Path, database: str, script: Callable[[dict[str, Any]], Reply]) -> AsyncIterator[House]:
     chat, anthropic = OnFeishu(), AnthropicEmulator(script, api_key=SECRETS["ANTHROPIC_API_KEY"])
@@ -89,7 +96,7 @@ def bills(database: str) -> list[dict[str, Any]]:
         return [json.loads(row) for row in rows]
 
 
-@pytest.mark.parametrize("requests", [0, 1, 2])
+@pytest.mark.parametrize(("database_url", "requests"), [*SQLITE(0, 1, 2), *POSTGRESQL(1)], indirect=["database_url"])
 async def test_a_summary_is_noticed_once_and_is_on_its_turns_bill_wherever_the_process_dies(
     requests: int, tmp_path: Path, database_url: str
 ) -> None:
@@ -127,7 +134,7 @@ async def test_a_summary_is_noticed_once_and_is_on_its_turns_bill_wherever_the_p
         assert miscounted(database_url) == []
 
 
-@pytest.mark.parametrize("moment", [1, 2, 3, 4])
+@pytest.mark.parametrize(("database_url", "moment"), [*SQLITE(1, 2, 3, 4), *POSTGRESQL(2)], indirect=["database_url"])
 async def test_a_stop_that_runs_twice_stops_and_drops_once_and_says_the_same(
     moment: int, tmp_path: Path, database_url: str
 ) -> None:
