@@ -75,7 +75,8 @@ class Outgoing:
     async def finish_draft(self, draft: Outbound, chat: str) -> str:
         """The answer in the place of its draft; where that is gone, it comes anew. Without words the draft is deleted."""
         anew = replace(draft, replaces=None)
-        if chat != draft.target.chat:  # the group has become another, and the draft stayed in the old one
+        known = (draft.replaces or "").isdecimal()  # else Telegram has not said which message it is
+        if chat != draft.target.chat or not known:  # the group has become another, and the draft stayed in the old one
             return await self.send(anew, chat) if draft.text.strip() else ""
         try:
             if draft.text.strip():
