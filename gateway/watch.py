@@ -52,8 +52,9 @@ class Watch:
     _timer: asyncio.TimerHandle | None = None
     _pause: float = SHOW_SECONDS
 
-    def __post_init__(self) -> None:
-        self.tell: Emit = self._follow if self.shows else self.emit
+    @property
+    def tell(self) -> Emit:
+        return self._follow if self.shows else self.emit
 
     def __enter__(self) -> Self:
         return self
