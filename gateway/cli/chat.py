@@ -1,5 +1,6 @@
 """`chat`: a conversation in the terminal, or one message whose answer is all of standard output."""
 
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
     from gateway.terminal import Conversation
 
 PROMPT = "> "
-POLL_SECONDS = 1.0
+POLL_SECONDS, NOTICE_SECONDS = 1.0, 0.2
+"""So often the database is looked at where the stream says nothing, and so soon Ctrl-C is noticed."""
 DELIVERY_LOOKS = 10
 """How often the database has an answer before its words are taken from there, and not from the stream."""
 INTERRUPTED = 130
@@ -83,6 +85,7 @@ class Screen:
         self._is_mid_line = False
         self._tools: dict[str, str] = {}
         self._is_prompting = False
+        self._is_interrupted = False
 
     def once(self, text: str, files: list[Path]) -> int:
         outcome = self._ask(text, files)
@@ -135,21 +138,32 @@ class Screen:
             files = [self._conversation.upload(path) for path in paths]
         except OSError as error:
             raise OperatorError(f"{error.filename}: {error.strerror}") from None
-        self._shown, self._tools, self._is_mid_line = "", {}, False
-        self._message = self._conversation.say(text, files)
+        self._shown, self._tools, self._is_mid_line, self._is_interrupted = "", {}, False, False
+        before = signal.signal(signal.SIGINT, self._interrupt)
         try:
+            self._message = self._conversation.say(text, files)
             return self._wait(self._message)
         except KeyboardInterrupt:
             if not self._interactive:
                 self._conversation.say("/stop")
             raise
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _interrupt(self, *_: object) -> None:
+        """Ctrl-C while something is asked: noticed between two looks, since what it would break off may swallow it."""
+        self._is_interrupted = True
 
     def _wait(self, message: str) -> str:
         """Until the turn has ended and its words are here: by the stream, or else by the database."""
         looks = 0
         while True:
-            self._news.wait(POLL_SECONDS)
+            for _ in range(round(POLL_SECONDS / NOTICE_SECONDS)):
+                if self._news.wait(NOTICE_SECONDS) or self._is_interrupted:
+                    break
             self._news.clear()
+            if self._is_interrupted:
+                raise KeyboardInterrupt
             if (ended := self._conversation.answer(message)) is None:
                 continue
             outcome, words = ended
