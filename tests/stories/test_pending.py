@@ -39,12 +39,15 @@ async def flood(house: Running, count: int, topics: int) -> list[dict[str, Any]]
     ]
     async with client() as http:
 
-        async def push(event: dict[str, Any]) -> int:
+        async def push(event: dict[str, Any]) -> None:
+            """Until it is taken, as the platform does: a busy machine's database may be late."""
             headers, body = house.feishu.encode(event)
-            return (await http.post(f"{house.url}/webhooks/feishu/default", content=body, headers=headers)).status_code
+            url = f"{house.url}/webhooks/feishu/default"
+            while (await http.post(url, content=body, headers=headers)).status_code != 200:
+                await asyncio.sleep(0.1)
 
         for first in range(0, count, 10):
-            assert {*await asyncio.gather(*map(push, events[first : first + 10]))} == {200}
+            await asyncio.gather(*map(push, events[first : first + 10]))
     return events
 
 
