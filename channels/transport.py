@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 CONNECTIONS_MAX = 1000
-KEEP_ALIVE_SECONDS = 5.0
-"""Shorter than any server's or proxy's, so that a connection is rarely closed by them just as it is used again."""
+KEEP_ALIVE_SECONDS = 4.0
+"""Shorter than any server's or proxy's, so that none closes a connection just as it is used again: the shortest are the 5
+seconds of uvicorn and Node. A send that was lost so is in doubt, and Telegram's is not repeated."""
 PIECE_BYTES = 256 * 1024
 ANSWER_BYTES_MAX = 32 * 1024 * 1024
 """Of an answer that is read whole, unpacked: no server decides how much memory it takes."""

@@ -8,9 +8,10 @@ from typing import Any
 import httpx
 import httpx2
 import pytest
+import uvicorn
 from structlog.testing import capture_logs
 
-from channels.transport import PIECE_BYTES, Transport, client_class
+from channels.transport import KEEP_ALIVE_SECONDS, PIECE_BYTES, Transport, client_class
 
 LIBRARIES = pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
 GOOD = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -149,3 +150,7 @@ async def test_the_proxy_of_the_environment_is_asked_and_one_that_is_no_http_pro
                 await http.get("/there")
     assert [(line["event"], line["proxy"]) for line in logs] == [("proxy_not_usable", "socks5")]
     assert "SECRET" not in str(logs)
+
+
+def test_a_connection_is_given_up_before_a_common_server_closes_it() -> None:
+    assert uvicorn.Config("app").timeout_keep_alive >= KEEP_ALIVE_SECONDS + 1
