@@ -18,6 +18,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from channels.feishu.frames import CONTROL, DATA, Frame, decode, encode
 
 SERVICE = 33554678
+CONNECTED_SECONDS = 240.0
+"""The official client is ten thousand files, which a fresh machine has to compile first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,11 +58,11 @@ class LongConnections:
 
     async def connected(self, count: int = 1) -> None:
         """Wait until so many connections are open."""
-        async with asyncio.timeout(30), self._changed:
+        async with asyncio.timeout(CONNECTED_SECONDS), self._changed:
             await self._changed.wait_for(lambda: len(self._open) >= count)
 
     async def answered(self, count: int) -> list[Acknowledged]:
-        async with asyncio.timeout(30), self._changed:
+        async with asyncio.timeout(CONNECTED_SECONDS), self._changed:
             await self._changed.wait_for(lambda: len(self.acknowledged) >= count)
         return self.acknowledged
 
