@@ -3,8 +3,6 @@ PYTHON ?= python3
 BIN    := .venv/bin
 # Each process of the tests reads what the first one has compiled, also where the environment forbids it beside the sources.
 CACHED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.venv/pycache
-# The suite waits more than it computes: two processes a core.
-PROCESSES := $(shell $(PYTHON) -c "import os; print(min(8, 2 * (os.cpu_count() or 1)))")
 QUICK  := tests/agents tests/channels tests/gateway tests/skills tests/tools tests/test_house.py tests/stories/test_walkthrough.py
 
 .PHONY: run demo test quick check size bench chaos screenshots fix docs env browser lock clean
@@ -16,10 +14,10 @@ demo: .venv/.run           ## one message, layer by layer, offline; ARGS='--api 
 	@$(BIN)/python -m tests.demo $(ARGS)
 
 test: .venv/.dev .venv/.judges browser ## the whole suite
-	$(CACHED) $(BIN)/python -m pytest -rs -n $(PROCESSES) --dist worksteal
+	$(CACHED) $(BIN)/python -m pytest -rs -n auto --maxprocesses 8 --dist worksteal
 
 quick: .venv/.dev          ## what to run all day: no browser, kills, PostgreSQL, processes, properties, and of the stories the walkthrough
-	$(CACHED) $(BIN)/python -m pytest -m "not slow and not hypothesis" -n $(PROCESSES) --dist worksteal $(QUICK)
+	$(CACHED) $(BIN)/python -m pytest -m "not slow and not hypothesis" -n auto --dist worksteal $(QUICK)
 
 check: .venv/.dev          ## style, types, import direction
 	$(BIN)/ruff check .
