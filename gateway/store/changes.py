@@ -85,16 +85,17 @@ def _take_back(connection: Connection, row: Any, id_: str, at: float) -> bool:
             content = message_json.dump_json(replace(message, content=kept, metadata="")).decode()
             names = {"sid": row.sid, "seq": words.seq, "content": content}
             run(connection, "UPDATE transcript SET content = :content WHERE sid = :sid AND seq = :seq", **names)
-    if row.begun and row.ended:
+    if row.begun and row.ended and not inbound.approval:
         run(connection, _UNDO, sid=row.sid, turn=row.turn, at=at)
     return inbound.recalled
 
 
 def _without(inbound: Inbound, id_: str) -> Inbound:
+    """The outcome of an approval loses the words alone: what was approved has run, and people read what became of it."""
     if others := tuple(it for it in inbound.contexts if it.message_id != id_):
         return replace(inbound, context=others[-1], together=others if len(others) > 1 else ())
     wordless = replace(inbound.context, text="", attachments=(), reply_to=None, more=False)
-    return replace(inbound, recalled=True, context=wordless, together=())
+    return replace(inbound, recalled=not inbound.approval, context=wordless, together=())
 
 
 def _rewritten(connection: Connection, row: Any, change: Callable[[Inbound], Inbound]) -> Inbound:

@@ -81,6 +81,24 @@ async def test_a_command_runs_once_it_is_approved_and_the_conversation_goes_on_b
         assert ran(house) == 1
 
 
+async def test_who_takes_his_message_back_still_reads_what_became_of_what_was_approved(tmp_path: Path) -> None:
+    """The command has run: the turn that says so is the gateway's, and not an answer to the message again."""
+    async with running(tmp_path, script=[calls(RUN), says("it waits")], more=ASKS) as house:
+        id_ = await asked(house, message_id="om_wish")
+        house.line.hold()
+        house.anthropic.script = [says("it ran"), says("last")]
+        await house.say(f"/approve {id_} allow-once")
+        await house.until(lambda: house.line.holding)
+        await house.push(house.feishu.recalled_event("om_wish"))
+        house.line.release()
+        await shows(house, "it ran")
+        assert (ran(house), await state(house, id_)) == (1, "finished")
+        await house.say("and now?")
+        await shows(house, "last")
+        prompt = str(house.anthropic.requests[-1].body)
+        assert ("run it" in prompt, "it ran" in prompt) == (False, True)
+
+
 async def test_what_is_denied_does_not_run_and_the_model_is_told(tmp_path: Path) -> None:
     async with running(tmp_path, script=[calls(RUN), says("it waits")], more=ASKS) as house:
         id_ = await asked(house)
