@@ -1,11 +1,11 @@
 # Clawgate in a container: the application's folder, its pinned dependencies, and nobody's privileges.
-FROM python:3.12-slim AS dependencies
+FROM python:3.11-slim AS dependencies
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv --without-pip /venv
 COPY requirements.txt ./
 RUN pip --python /venv/bin/python install --require-hashes -r requirements.txt
 
-FROM python:3.12-slim
+FROM python:3.11-slim
 ENV PATH=/venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 COPY --from=dependencies /venv /venv
 

@@ -19,11 +19,12 @@ test: .venv/.dev .venv/.judges browser ## the whole suite
 quick: .venv/.dev          ## what to run all day: no browser, kills, PostgreSQL, processes, properties, and of the stories the walkthrough
 	$(CACHED) $(BIN)/python -m pytest -m "not slow and not hypothesis" -n auto --dist worksteal $(QUICK)
 
-check: .venv/.dev          ## style, types, import direction
+check: .venv/.dev          ## style, types, import direction, size of each room
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.size --check
 
 size: .venv/bin/python     ## lines that serve, functions, the largest file, lines of tests
 	@$(BIN)/python -m tests.size
@@ -51,9 +52,9 @@ browser: .venv/.dev        ## a Chromium for the browser tests, where this is De
 
 lock: .venv/.dev           ## after a change of dependencies in pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header pyproject.toml -o requirements.txt
-	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --group dev pyproject.toml -o requirements-dev.txt
-	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --group judges -o requirements-judges.txt
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-header pyproject.toml -o requirements.txt
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-header --group dev pyproject.toml -o requirements-dev.txt
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-header --group judges -o requirements-judges.txt
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

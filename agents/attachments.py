@@ -9,91 +9,85 @@ decide what is a picture, whatever type they were sent as.
 import base64
 import mimetypes
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import zip_longest
+from dataclasses import dataclass, field, replace
 
 import structlog
 
+from agents.prompt.fences import harmless
 from agents.transcription import Transcript
+from channels.marks import NOTE, TRANSCRIPT
 from channels.message import PICTURES, UNKNOWN_TYPE, File
 from tools.attachment import safe_name
 from tools.picture import fitted, image_type
 from tools.tool import Image, ToolError
-from tools.workspace import UPLOADS, Workspace
+from tools.uploads import UPLOADS
+from tools.workspace import Workspace
 
 ENDINGS = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
-"""How a picture without an ending is called; what the machine knows of it differs."""
+"""The ending for a picture that has none; the endings that `mimetypes` knows differ between machines."""
 
 _HEIC = (b"ftyphei", b"ftypmif", b"ftypavi")
-"""What phones make and no model takes."""
+"""The first bytes, behind four others, of pictures that phones make and no model takes."""
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Missing:
-    """A file that could not be fetched; `reason` goes on where "a.pdf, " stops."""
-
-    name: str
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Received:
-    """`note` is the gateway's line on the files; empty where there were none. `spoken` is what was said in them: words of
-    people."""
+    """`note` is the gateway's line on the files; empty where there were none. `spoken` is what was said in them, made
+    harmless."""
 
     note: str = ""
     spoken: str = ""
     pictures: tuple[Image, ...] = ()
 
 
-def receive(
-    workspace: Workspace,
-    message_id: str,
-    files: Sequence[File],
-    missing: Sequence[Missing],
-    *,
-    keeps: bool,
-    transcripts: Sequence[Transcript | None] = (),
-) -> Received:
-    """Store the files of one message and say where. `keeps`: the agent has a tool to read them with; `transcripts`: one
-    for each file, where any was made. Blocking."""
-    lines: list[str] = []
-    spoken: list[str] = []
-    pictures: list[Image] = []
-    taken: set[str] = set()
-    for sent, transcript in zip_longest(files, transcripts):
+@dataclass(kw_only=True)
+class Receiver:
+    """Stores the files of one message, one after the other, so that none need wait in memory for the next. `keeps`: the
+    agent has a tool to read them with."""
+
+    workspace: Workspace
+    message_id: str
+    keeps: bool
+    _taken: set[str] = field(default_factory=set)
+    _lines: list[str] = field(default_factory=list)
+    _spoken: list[str] = field(default_factory=list)
+    _pictures: list[Image] = field(default_factory=list)
+
+    def take(self, sent: File, transcript: Transcript | None = None) -> None:
+        """Blocking."""
         file, picture = _settled(sent), fitted(sent.data)
-        name = _free(safe_name(file.name), taken)
-        where = (
-            _saved(workspace, f"{UPLOADS}/{tag(message_id)}/{name}", file)
-            if keeps
-            else "not saved: no tool reads files"
-        )
+        name = _free(safe_name(file.name), self._taken)
+        path = f"{UPLOADS}/{tag(self.message_id)}/{name}"
+        where = _saved(self.workspace, path, file) if self.keeps else "not saved: no tool reads files"
         facts = [f"{len(file.data):,} bytes"]
         if picture:
             facts.append(f"shown to you{picture.note}")
             shown = base64.b64encode(picture.data).decode()
-            pictures.append(Image(media_type=picture.type, data=shown, name=safe_name(file.name)))
+            self._pictures.append(Image(media_type=picture.type, data=shown, name=safe_name(file.name)))
         elif sent.type.startswith("image/") or sent.data[4:11] in _HEIC:
             facts.append("not shown: no picture of a kind or size that can be shown to you")
         if transcript:
             facts.append(transcript.problem or "what is said in it stands above")
-            spoken += [f"[transcript of {name}]\n{transcript.text}"] if transcript.text else []
-        lines.append(", ".join((name, *facts, where)))
-    lines += [f"{safe_name(one.name)}, {one.reason}" for one in missing]
-    note = f"(The gateway: attached files: {'; '.join(lines)}.)" if lines else ""
-    return Received(note=note, spoken="\n".join(spoken), pictures=tuple(pictures))
+            self._spoken += [f"{TRANSCRIPT} {name}]\n{harmless(transcript.text)}"] if transcript.text else []
+        self._lines.append(", ".join((name, *facts, where)))
+
+    def miss(self, name: str, reason: str) -> None:
+        """A file that could not be fetched; `reason` goes on where "a.pdf, " stops."""
+        self._lines.append(f"{safe_name(name)}, {reason}")
+
+    def received(self) -> Received:
+        note = f"{NOTE}: attached files: {'; '.join(self._lines)}.)" if self._lines else ""
+        return Received(note=note, spoken="\n".join(self._spoken), pictures=tuple(self._pictures))
 
 
 def actual_type(declared: str, data: bytes) -> str:
-    """What the bytes are where they are a picture; what is declared otherwise, unless that is a lie about pictures."""
+    """The picture type that the bytes show; else the declared type, or UNKNOWN_TYPE if that claims a picture."""
     return image_type(data[:16]) or (UNKNOWN_TYPE if declared in PICTURES else declared)
 
 
 def _settled(file: File) -> File:
-    """Under its actual type, and with the ending of that where it has none."""
+    """The file under its actual type, and with the ending of that if it has none."""
     kind = actual_type(file.type, file.data)
     ending = ENDINGS.get(kind) or mimetypes.guess_extension(kind) or ""
     return replace(file, type=kind, name=file.name if "." in file.name or kind == UNKNOWN_TYPE else file.name + ending)

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
 from agents.identifiers import demanded, missing
-from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, UserMessage
+from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, UserMessage, holds_external
 from agents.model import Model, Models
 from agents.prompt.fences import SUMMARY, harmless
 from agents.prompt.summary import instructions, quoted, request_text
@@ -33,20 +33,20 @@ from tools.tool import ToolSpec
 
 SUMMARY_TOKENS_MAX = 8_192
 SUMMARY_SHARE = 0.15
-"""Of what a request may take, the summary at most; of that half may be identifiers."""
+"""The summary's share, at most, of what a request may take; half of it may be identifiers."""
 INPUT_SHARE = 0.9
-"""Of the window of a model that only writes summaries: estimates are estimates."""
+"""The share of its window that a model which only writes summaries may fill: estimates are estimates."""
 REST_SHARE = 0.25
-"""Of a request, is not worth another stage: those turns stay as they are."""
+"""The share of a request below which turns are not worth another stage: they stay as they are."""
 SHRUNK_SHARE = 0.9
-"""Of what it stands for, a summary may take."""
+"""The share of what it stands for that a summary may take, at most."""
 REQUESTS_MAX = 8
-"""For one compaction, second tries and stages included."""
+"""The requests of one compaction, second tries and stages included."""
 NOTE_ROUNDS_MAX = 3
 NOTE_SECONDS_MAX = 30.0
 SECONDS_MAX = 120.0
 DEADLINE_SHARE = 0.5
-"""Of what is left of the turn's time: the answer is still to come."""
+"""The share of the turn's remaining time that a compaction may take: the answer is still to come."""
 GROWTH = 1.25
 """A history that could not be summarised is not tried again before it has grown so much."""
 SESSIONS_MAX = 1_000
@@ -68,7 +68,7 @@ log = structlog.get_logger()
 
 
 class CompactionConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """How a conversation that grows too long for its model becomes shorter (docs/long-conversations.md)."""
+    """Settings that shorten a conversation which grows too long for its model (docs/long-conversations.md)."""
 
     at: Annotated[float, Field(ge=0.1, le=1)] = 0.8
     """The part of the model's input, all in all, from which on older turns become a summary."""
@@ -77,8 +77,8 @@ class CompactionConfig(BaseModel, extra="forbid", strict=True, frozen=True, alia
     model: Annotated[str, StringConstraints(pattern=r"^[^/\s]+/\S+$")] | None = None
     """The `provider/model` that writes the summaries; the agent's own where unset."""
     save_notes: bool = False
-    """Whether the model may first write a note of what lasts, as the person could with `/remember`, unseen; in direct chats
-    only."""
+    """True if the model may first write a note of what lasts, as the person could with `/remember`, unseen; in direct
+    chats only."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,10 +89,12 @@ class Compacted:
     content: str = ""
     turns: int = 0
     answers: tuple[AssistantMessage, ...] = ()
+    external: bool = False
+    """Text of strangers was in those turns."""
 
 
 def opening(summary: str) -> list[Message]:
-    """What a history begins with: the message that stands for what was before it; none without a summary."""
+    """The message that a history begins with, which stands for what was before it; none without a summary."""
     if not summary:
         return []
     return [
@@ -125,9 +127,9 @@ class Compactor:
         focus: str = "",
         save: Save | None = None,
     ) -> Compacted | None:
-        """None where there is nothing to summarise. The newest turns stay, those that take no more than `keep_tokens`.
-        `input_tokens`: what a request may take, by estimate, that asks the agent's own models.
-        `save` keeps a note for the person."""
+        """Returns None if there is nothing to summarise. The newest turns stay, those that take no more than
+        `keep_tokens`. `input_tokens`: what a request may take, by estimate, that asks the agent's own models. `save`
+        keeps a note for the person."""
         sizes = [sum(map(tokens, turn)) for turn in history]
         kept = min(self.config.keep_turns, len(history))
         while kept and sum(sizes[-kept:]) > keep_tokens:
@@ -156,7 +158,8 @@ class Compactor:
         self._failed.pop(conversation, None)
         if turns and after <= before * SHRUNK_SHARE:
             log.info("history_summarised", turns=turns, kept=len(history) - turns, tokens=before, summary_tokens=after)
-            return Compacted(content=content, turns=turns, answers=tuple(writer.bill))
+            external = any(map(holds_external, history[:turns]))
+            return Compacted(content=content, turns=turns, answers=tuple(writer.bill), external=external)
         reason = f"{after} tokens instead of {before}" if turns else writer.failure
         log.warning("history_not_summarised", reason=reason, turns=cut, requests=writer.requests)
         if len(self._failed) >= SESSIONS_MAX:
@@ -176,10 +179,10 @@ class _Writer:
     focus: str
     deadline: float
     bill: list[AssistantMessage] = field(default_factory=list)
-    """What took tokens, without the words."""
+    """The answers that took tokens, without the words."""
     requests: int = 0
     failure: str = ""
-    """Why there was no summary at last."""
+    """The reason why there was no summary at last."""
     _asks_on: bool = True
     """Another request may do better: the model answers, and there are requests left."""
 
@@ -212,7 +215,7 @@ class _Writer:
         return content, done
 
     async def note(self, turns: Sequence[Sequence[Message]], earlier: str) -> str:
-        """What a model finds worth a note in them; nothing where it fails, and the summary is not kept from being made."""
+        """The notes that a model finds worth keeping in them; nothing if it fails, and the summary is made all the same."""
         room = max(1_000, int(self._source_tokens - estimate(earlier) - estimate(wording("Notes"))))
         source = truncate_result("\n".join(map(quoted, turns)), room)
         messages: list[Message] = [UserMessage(content=(Text(text=request_text(earlier, source, (), (), closing="")),))]
@@ -288,7 +291,7 @@ class _Writer:
 
 
 def _fitting(texts: Sequence[str], room: float) -> int:
-    """How many of the first texts take no more than `room` together; at least one."""
+    """The number of the first texts that take no more than `room` together; at least one."""
     count = 0
     for text in texts:
         room -= estimate(text) + 1

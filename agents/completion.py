@@ -30,9 +30,9 @@ from agents.turn import Compaction, Emit, ModelCalled, ModelRetried, ModelStream
 from tools.tool import ToolSpec
 
 HISTORY_SHARE = 0.2
-"""Of the input: a smaller history is not what fills it, and is not worth a summary."""
+"""The share of the input below which a history is not what fills it, and not worth a summary."""
 LEARNING_SHARE = 0.1
-"""Of the window: smaller requests are not measured against their usage, for there an estimate decides nothing."""
+"""The share of the window below which requests are not measured against usage: an estimate decides nothing there."""
 
 log = structlog.get_logger()
 
@@ -48,8 +48,9 @@ class ModelCalls:
     session: InitVar[str]
     history: Sequence[Sequence[Message]]
     summary: str
+    summary_external: bool
     compactor: Compactor
-    summarised: Callable[[str, int, tuple[AssistantMessage, ...]], Awaitable[None]]
+    summarised: Callable[..., Awaitable[None]]
     save: Save | None
     system: System
     tools: tuple[ToolSpec, ...]
@@ -74,30 +75,34 @@ class ModelCalls:
 
     async def complete(self, messages: Sequence[Message], number: int) -> AssistantMessage:
         """The model's answer in round `number`; where it refuses the request, the answer to another form of it."""
-        if (room := self._scarce_room(messages)) is not None:
+        fits = self._fits(messages)
+        if (room := self._scarce_room(messages, fits)) is not None:
             await self._summarise(room)
+            fits = self._fits(messages)
         while True:
-            fits = {model.reference: self.fit(model, messages) for model in self.models}
             models = [model for model in self.models if fits[model.reference].fits]
             if not models and not self._refused and (kind := self._unfit(messages)):
                 return self._failed(kind)
             requests = {it.reference: self._request(it, fits[it.reference], number) for it in models or self.models}
             (provider, request), *fallbacks = [(it.provider, requests[it.reference]) for it in models or self.models]
             self.emit(ModelCalled(round=number, provider=provider.name, request=request))
+            priced: list[AssistantMessage] = []
 
             def watch(
                 event: retry.Notice,
                 requests: Mapping[str, ModelRequest] = requests,
                 fits: Mapping[str, Fit] = fits,
+                priced: list[AssistantMessage] = priced,
             ) -> None:
                 if isinstance(event, retry.Retrying):
                     self.emit(ModelRetried(round=number, error=event.error))
                     return
                 if isinstance(event, Done):
-                    self._count(event.message, requests[event.message.reference], fits[event.message.reference])
+                    reference = event.message.reference
+                    priced.append(self._counted(event.message, requests[reference], fits[reference]))
                 self.emit(ModelStreamed(round=number, event=event))
 
-            answer = await retry.complete(
+            await retry.complete(
                 provider,
                 request,
                 deadline=self._deadline,
@@ -106,28 +111,35 @@ class ModelCalls:
                 health=self.shared.health,
                 emit=watch,
             )
+            answer = priced[-1]
             fit = fits[answer.reference]
-            answer = replace(self.shared.priced(answer, requests[answer.reference]), reach=fit.back)
+            answer = replace(answer, reach=fit.back) if fit.back else answer
             adapted = self._adapted(answer, number, fit, messages)
             if answer.error and answer.error.kind == "too_large" and not self._summary_tried:
                 adapted = await self._summarise(self._room(self.models[0]) // 4) or adapted
             if not adapted:
                 return answer
+            fits = self._fits(messages)
 
-    def _scarce_room(self, running: Sequence[Message]) -> int | None:
-        """What newest turns may take, in tokens, where the history fills the request so far that the others should become a
-        summary; else None."""
+    def _fits(self, messages: Sequence[Message]) -> dict[str, Fit]:
+        return {model.reference: self.fit(model, messages) for model in self.models}
+
+    def _scarce_room(self, running: Sequence[Message], fits: Mapping[str, Fit]) -> int | None:
+        """The tokens that the newest turns may take, if the history fills the request so far that the others should
+        become a summary; else None."""
         model, share = self.models[0], self.compactor.config.at
-        if self._summary_tried or not self._past.turns or not self.exceeds(model, running, share):
+        if self._summary_tried or not self._past.turns:
             return None
         limit = int(self._room(model) * share)
+        if self._estimated(fits[model.reference]) <= limit:
+            return None
         room = limit - self._fixed_tokens - self._past.size(running)
         size = self._past.size(self._past.lead) + sum(turn.tokens for turn in self._past.turns)
         fills = size > limit * HISTORY_SHARE and room > 0
         return room // 2 if fills and self.compactor.may_try(self._conversation, size) else None
 
     async def _summarise(self, keep_tokens: int) -> bool:
-        """Let a summary stand for the older turns, once a turn; False where there is none."""
+        """Lets a summary stand for the older turns, once a turn; False if there is none."""
         self._summary_tried = True
         compacted = await self.compactor.compact(
             self._past.turns,
@@ -146,16 +158,23 @@ class ModelCalls:
         if not compacted.turns:
             return False
         self._left_out += compacted.turns
-        await self.summarised(compacted.content, self._left_out, compacted.answers)
+        self.summary_external = self.summary_external or compacted.external
+        external = self.summary_external
+        await self.summarised(compacted.content, self._left_out, compacted.answers, external=external)
         self.summary = compacted.content
         self._past = self._behind_summary(self._past.turns[compacted.turns :])
         return True
+
+    @property
+    def holds_external(self) -> bool:
+        """True if the history that requests are made of, or its summary, has text of strangers."""
+        return self.summary_external or any(turn.is_external for turn in self._past.turns)
 
     def _behind_summary(self, turns: Sequence[PastTurn]) -> Conversation:
         return Conversation(turns=turns, result_chars=self.result_chars, lead=opening(self.summary))
 
     def _adapted(self, answer: AssistantMessage, number: int, fit: Fit, messages: Sequence[Message]) -> bool:
-        """Whether the next request takes a form that has not been tried yet."""
+        """True if the next request takes a form that has not been tried yet."""
         match answer.error and answer.error.kind:
             case None:
                 return self._ignored_tools(answer, number)
@@ -171,14 +190,14 @@ class ModelCalls:
                 return False
 
     def _overflowed(self, model: Model, fit: Fit, messages: Sequence[Message]) -> bool:
-        """Whether less can be sent than was refused as too long."""
+        """True if less can be sent than was refused as too long."""
         estimated = self._estimated(fit)
         self._refused[model.reference] = estimated
         log.warning("context_overflow", model=model.reference, estimated_tokens=estimated)
         return self.fit(model, messages).back != fit.back
 
     def _unfit(self, messages: Sequence[Message]) -> ErrorKind | None:
-        """Why it is no use to ask any model, where nothing more can be left out. A prompt that is too long by itself is sent
+        """The reason not to ask any model, if nothing more can be left out. A prompt that is too long by itself is sent
         all the same: then it is the config that is wrong about the window, or the estimate."""
         room = max(map(self._room, self.models)) - self._fixed_tokens
         if room <= 0:
@@ -194,7 +213,7 @@ class ModelCalls:
         return draft.failed(ModelError(kind=kind, summary="not sent: it does not fit", retryable=False))
 
     def _ignored_tools(self, answer: AssistantMessage, number: int) -> bool:
-        """Whether the model answered in words where a call was required, and can be offered its tools by prompt."""
+        """True if the model answered in words where a call was required, and can be offered its tools by prompt."""
         model = self._model_of(answer)
         if answer.calls:
             model.may_ignore_tools = False
@@ -226,7 +245,7 @@ class ModelCalls:
         )
 
     def fit(self, model: Model, messages: Sequence[Message]) -> Fit:
-        """What the next request holds of the conversation, `messages` being its running turn."""
+        """The part of the conversation that the next request holds, `messages` being its running turn."""
         return self._past.fit(
             messages,
             tokens_max=self._room(model) - self._fixed_tokens,
@@ -234,15 +253,11 @@ class ModelCalls:
             binds_thinking=model.facts.thinking_style != "budget",
         )
 
-    def exceeds(self, model: Model, messages: Sequence[Message], share: float) -> bool:
-        """Whether the next request takes more than this share of what the model's input may be."""
-        return self._estimated(self.fit(model, messages)) > share * self._room(model)
-
     def _estimated(self, fit: Fit) -> int:
         return self._fixed_tokens + fit.tokens
 
     def _room(self, model: Model) -> int:
-        """So many estimated tokens the model's input may take."""
+        """The estimated tokens that the model's input may take."""
         room = self.shared.calibration.room(model.name, self.budget(model).input)
         refused = self._refused.get(model.reference)
         return room if refused is None else min(room, below(refused))
@@ -272,8 +287,8 @@ class ModelCalls:
             return "auto"
         return "required" if choice == "required" else OneTool(name=choice)
 
-    def _count(self, answer: AssistantMessage, request: ModelRequest, fit: Fit) -> None:
-        """Record what one attempt cost, and let the estimates learn from it."""
+    def _counted(self, answer: AssistantMessage, request: ModelRequest, fit: Fit) -> AssistantMessage:
+        """The answer of one attempt with what it cost, which is recorded, and the estimates learn from it."""
         answer = self.shared.priced(answer, request)
         if answer.error is None and (refused := self._refused.get(answer.reference)):
             self.shared.calibration.overflowed(answer.model, refused)
@@ -281,11 +296,12 @@ class ModelCalls:
             self.shared.calibration.learn(answer.model, self._estimated(fit), answer.usage)
         if answer.usage.is_reported:
             self.answers.append(answer)
+        return answer
 
     def _model_of(self, answer: AssistantMessage) -> Model:
         return next(model for model in self.models if model.reference == answer.reference)
 
 
 def conversation_of(session: str) -> str:
-    """Its name for providers."""
+    """The session's name for providers."""
     return hashlib.sha256(session.encode(errors="replace")).hexdigest()

@@ -1,9 +1,8 @@
-"""What a person writes to make an agent: one block under `agents.list`, over `agents.defaults`."""
+"""The config of an agent, as a person writes it: one block under `agents.list`, over `agents.defaults`."""
 
 import re
-from datetime import datetime, time, timedelta
+from datetime import datetime, time, timedelta, tzinfo
 from typing import Annotated, Literal, TypeAlias
-from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, Field, StringConstraints, field_validator
 from pydantic.alias_generators import to_camel
@@ -17,20 +16,20 @@ from tools.config import AgentToolsConfig, PersonId
 AgentId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 ModelName = Annotated[str, StringConstraints(pattern=r"^(?:auto|[^/\s]+/\S+)$")]
 AUTO = "auto"
-"""In the file only: a config that is loaded has the model that was chosen."""
+"""A value of the file only: a config that is loaded has the model that was chosen."""
 SessionScope: TypeAlias = Literal["chat", "sender"]
 
 
 class AgentApprovalsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """Who approves what this agent wants to do."""
+    """The people who approve what this agent wants to do."""
 
     approvers: tuple[PersonId, ...] | None = None
     """Instead of `approvals.approvers`."""
 
 
 class SessionConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """Which messages belong to one session, and when it begins anew by itself. A topic of a group is always a session of its
-    own."""
+    """Decides which messages belong to one session, and when it begins anew by itself. A topic of a group is always a
+    session of its own."""
 
     scope: SessionScope = "chat"
     """`chat`: the people of a group share a session. `sender`: each person in a group has one of his own, in its topics,
@@ -48,23 +47,23 @@ class SessionConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_g
             raise ValueError('expected a time of day from 00:00 to 23:59, such as "04:00"')
         return value
 
-    def is_over(self, last: float, at: float, zone: ZoneInfo) -> bool:
-        """Whether a session that was last active at `last` has ended before a message of `at`."""
+    def is_over(self, last: float, at: float, zone: tzinfo) -> bool:
+        """True if a session that was last active at `last` has ended before a message of `at`."""
         if self.reset_idle_minutes and at - last >= 60 * self.reset_idle_minutes:
             return True
         return self.reset_daily is not None and last < _latest(time.fromisoformat(self.reset_daily), at, zone)
 
 
-def _latest(hour: time, at: float, zone: ZoneInfo) -> float:
-    """When clocks last showed this time of day. Where they skip it that is as long after midnight as on any other day, and
-    where they show it twice, the first time."""
+def _latest(hour: time, at: float, zone: tzinfo) -> float:
+    """The moment when clocks last showed this time of day. If they skip it, that is as long after midnight as on any
+    other day; if they show it twice, the first time."""
     today = datetime.fromtimestamp(at, tz=zone).date()
     moments = (datetime.combine(today - timedelta(days=ago), hour, tzinfo=zone).timestamp() for ago in range(3))
     return next(it for it in moments if it <= at)
 
 
 class AgentDefaults(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """What every agent starts from; `agents.list` entries override it key by key."""
+    """The settings that every agent starts from; `agents.list` entries override them key by key."""
 
     model: Annotated[tuple[ModelName, ...], Field(min_length=1)] = (AUTO,)
     """`provider/model`, or a list of them: the first is used, the others are fallbacks in order. Or `auto`: the default
@@ -75,17 +74,17 @@ class AgentDefaults(BaseModel, extra="forbid", strict=True, frozen=True, alias_g
     """The folder the file tools work in; `{agent}` is the agent's id. A folder `{chat}` or `{sender}` in the path gives each
     chat or each person a workspace of its own, made at its first message. Relative to the config file's folder."""
     thinking: Level | None = None
-    """How hard the model thinks: `off`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`; what a model does not take
-    becomes the nearest that it does. Where unset, the model's own way."""
+    """The model's effort in thinking: `off`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`; a level that a model
+    does not take becomes the nearest that it does. If unset, the model's own way."""
     max_tokens: Annotated[int, Field(ge=16)] | None = None
     """The longest single answer of the model, in tokens; the model's own limit, at most 16,384, where unset. Never more than
     a quarter of its window."""
     context_window: Annotated[int, Field(ge=1024)] | None = None
     """The model's window in tokens, where Clawgate's own table does not know it or is wrong."""
     greeting: str = ""
-    """What a person who writes `/start` reads; the gateway's own sentence where it is empty."""
+    """The answer to a person who writes `/start`; the gateway's own sentence if it is empty."""
     history_turns: Annotated[int, Field(ge=0)] | None = None
-    """How many earlier turns of a chat the model is shown, at most; as many as fit where unset."""
+    """The number of earlier turns of a chat that the model is shown, at most; as many as fit if unset."""
     compaction: CompactionConfig = CompactionConfig()
     tool_choice: str = "auto"
     """`auto`, `none`, `required`, or the name of the one tool that must be called first."""
@@ -115,8 +114,8 @@ class AgentConfig(AgentDefaults):
     id: AgentId
     """Lower case; part of every session's key, so renaming an agent starts its chats anew."""
     name: str = ""
-    """What the assistant calls itself; the id where it is empty."""
+    """The name that the assistant calls itself; the id if it is empty."""
     description: str = ""
     """One line on what it is good at, beside its name where people choose an agent."""
     examples: Annotated[tuple[str, ...], Field(max_length=6)] = ()
-    """What one may write to it first; a new conversation in the web chat offers them."""
+    """Messages that one may write to it first; a new conversation in the web chat offers them."""

@@ -1,4 +1,4 @@
-"""What a request holds of a conversation of which not all fits. Pure: what is journaled is never touched.
+"""The part of a conversation that a request holds if not all of it fits. Pure: what is journaled is never touched.
 
 Tool results shrink, the oldest and only the large ones; then the oldest turns go. A step goes well below the limit, so
 that the requests behind it begin with the same bytes, and what it took stays away: each answer carries the reach of its
@@ -19,29 +19,30 @@ from agents.providers.models import ModelFacts
 from agents.providers.provider import Turn, grown
 from agents.tokens import tokens
 from agents.truncate import CHARS_PER_TOKEN, STUB_CHARS
+from channels import marks
 
 ANSWER_TOKENS_DEFAULT = 16_384
 ANSWER_SHARE = 0.25
-"""Of the window, at most, is kept for the answer."""
+"""The share of the window, at most, that is kept for the answer."""
 INPUT_SHARE = 0.95
-"""Of what the answer leaves: estimates are estimates."""
+"""The share of what the answer leaves that the input may take: estimates are estimates."""
 RESULTS_SHARE = 0.5
-"""Of the window, for all tool results together, but never less than `RESULTS_MIN` whole ones."""
+"""The share of the window for all tool results together, but never less than `RESULTS_MIN` whole ones."""
 RESULTS_MIN = 4
 SHORT_SHARE = 1 / 4
-"""Of what one result may take: a result that is shortened once. The second time, `STUB_CHARS` are left."""
+"""The share of one result's room that a shortened result may take. The second time, `STUB_CHARS` are left."""
 OLD_TEXT_CHARS = 1_000
-"""Of what a person wrote in an earlier turn."""
+"""The characters left of what a person wrote in an earlier turn, once it is shortened."""
 LOW_WATER, LOW_WATER_MIN = 0.7, 0.35
-"""How full a request is after a step: so that `ROUNDS_AHEAD` rounds like the latest fit behind it."""
+"""The fullness of a request after a step, at most and at least: `ROUNDS_AHEAD` rounds like the latest fit behind it."""
 ROUNDS_AHEAD = 2
 _UNITS, _REACHES = attrgetter("units"), attrgetter("reaches")
 _TOKENS, _RESULT_CHARS = attrgetter("tokens"), attrgetter("result_chars")
-LEFT_OUT = UserMessage(content=(Text(text="[Earlier steps of this turn are left out here. What they did stands.]"),))
+LEFT_OUT = UserMessage(content=(Text(text=f"{marks.LEFT_OUT} here. What they did stands.]"),))
 
 
 class Budget(NamedTuple):
-    """What a request and its answer may take of a model's window, in the provider's tokens; `results`: characters."""
+    """The provider's tokens of a model's window that a request and its answer may take; `results`: characters."""
 
     answer: int
     input: int
@@ -68,7 +69,7 @@ NOTHING_TAKEN = Reach()
 
 
 class _Limits(NamedTuple):
-    """Of a request, or what one takes: estimated tokens, and characters of results."""
+    """The limits of a request, or what one takes: estimated tokens, and characters of results."""
 
     tokens: int
     chars: int
@@ -80,7 +81,7 @@ class _Limits(NamedTuple):
         return _Limits(int(self.tokens * share), int(self.chars * share))
 
     def below(self, latest: "_Limits") -> "_Limits":
-        """Where some rounds like the latest fit behind the request, within reason."""
+        """The limits below which some rounds like the latest fit behind the request, within reason."""
         low, least = self.share(LOW_WATER), self.share(LOW_WATER_MIN)
         tokens, chars = (limit - ROUNDS_AHEAD * it for limit, it in zip(self, latest, strict=True))
         return _Limits(max(least.tokens, min(low.tokens, tokens)), max(least.chars, min(low.chars, chars)))
@@ -100,7 +101,7 @@ class Fit:
 
 @dataclass(kw_only=True)
 class Conversation:
-    """What stood before the running turn: `turns` are those of `past`, `lead` comes before them and always stays.
+    """The conversation before the running turn: `turns` are those of `past`, `lead` comes before them and always stays.
     `result_chars` is what one result may take."""
 
     turns: Sequence[PastTurn]
@@ -129,7 +130,7 @@ class Conversation:
         return turns, _Limits(taken.tokens + self.size(self.lead), taken.chars)
 
     def size(self, messages: Sequence[Message]) -> int:
-        """Their estimated tokens. Each message is estimated once."""
+        """The estimated tokens of these messages. Each message is estimated once."""
         total = 0
         for message in messages:
             known = self._sizes.get(id(message))
@@ -139,9 +140,9 @@ class Conversation:
         return total
 
     def fit(self, running: Sequence[Message], *, tokens_max: int, chars_max: int, binds_thinking: bool = False) -> Fit:
-        """As much of the past as fits beside the running turn: into `tokens_max` by estimate, with results of at most
-        `chars_max`; the least of it where nothing fits. `binds_thinking`: the model refuses thinking of its own behind
-        another past than it had."""
+        """Returns as much of the past as fits beside the running turn: into `tokens_max` by estimate, with results of
+        at most `chars_max`; the least of it if nothing fits. `binds_thinking`: the model refuses thinking of its own
+        behind another past than it had."""
         begin = self._ends[-1]
         units, reach = _reached(running, begin, self._reach)
         full = _Limits(tokens_max, chars_max)
@@ -182,10 +183,11 @@ class Conversation:
                 or fewer[-1]
             )
         shown = messages(reach)
-        return Fit(messages=shown, back=_back(reach, units), tokens=self.size(shown), fits=fits(reach, full))
+        back = None if reach == NOTHING_TAKEN else (units - reach.short, units - reach.stub, units - reach.gone)
+        return Fit(messages=shown, back=back, tokens=self.size(shown), fits=fits(reach, full))
 
     def _history(self, reach: Reach) -> list[Message]:
-        """What is shown of the past."""
+        """The messages that are shown of the past."""
         if self._shown is None or self._shown[0] != reach:
             shown = [*self.lead]
             if reach == NOTHING_TAKEN:
@@ -200,7 +202,7 @@ class Conversation:
     def _turn(
         self, turn: Sequence[Message], unit: int, reach: Reach, *, running: bool = False, binds_thinking: bool = False
     ) -> Iterator[Message]:
-        """What is shown of one turn, which begins with this unit."""
+        """The messages that are shown of one turn, which begins with this unit."""
         then, has_gap = self._reach, False
         for message in turn:
             if isinstance(message, AssistantMessage):
@@ -213,7 +215,7 @@ class Conversation:
                     yield LEFT_OUT
                 has_gap = True
             elif isinstance(message, ToolResultMessage):
-                chars = STUB_CHARS if unit < reach.stub else self._short_chars
+                chars = STUB_CHARS if unit < reach.stub else max(STUB_CHARS, int(self.result_chars * SHORT_SHARE))
                 yield self._shortened(message, chars) if unit < reach.short else message
             elif binds_thinking and then != reach:
                 yield with_parts(message, [part for part in message.content if not isinstance(part, Thinking)])
@@ -226,19 +228,15 @@ class Conversation:
             known = self._excerpts[id(message), chars] = message, excerpt(message, chars)
         return known[1]
 
-    @property
-    def _short_chars(self) -> int:
-        return max(STUB_CHARS, int(self.result_chars * SHORT_SHARE))
-
     def _fewer(self, reach: Reach, units: int) -> list[Reach]:
-        """Without more and more turns of the past, then without more and more rounds of the running turn; the last stays."""
+        """Leaves out more and more turns of the past, then more and more rounds of the running turn; the last stays."""
         begin = self._ends[-1]
         gone = [*self._ends[1:], *range(begin + 2, units)]
         return [reach, *(reach._replace(gone=unit) for unit in gone if unit > reach.gone)]
 
 
 def _shortened(reach: Reach, until: int) -> list[Reach]:
-    """With more and more results shortened, and then all of them once more."""
+    """The reaches with more and more results shortened, and then all of them once more."""
     short = [reach, *(reach._replace(short=unit) for unit in range(reach.short + 1, until + 1))]
     return [*short, *(short[-1]._replace(stub=unit) for unit in range(reach.stub + 1, until + 1))]
 
@@ -253,11 +251,7 @@ def _reached(turn: Sequence[Message], unit: int, reach: Reach) -> tuple[int, Rea
 
 
 def _at(answer: AssistantMessage, unit: int, before: Reach) -> Reach:
-    """How far the request of this answer reached; further than all before it, or as far."""
+    """The reach of this answer's request; further than all before it, or as far."""
     if answer.reach is None:
         return before
     return Reach(*(max(unit - back, was) for back, was in zip(answer.reach, before, strict=True)))
-
-
-def _back(reach: Reach, unit: int) -> tuple[int, int, int] | None:
-    return None if reach == NOTHING_TAKEN else (unit - reach.short, unit - reach.stub, unit - reach.gone)

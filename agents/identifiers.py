@@ -30,14 +30,14 @@ _KINDS = (
     ),
     re.compile("[0-9]{4,}"),
 )
-"""What one finds is gone for those after it: the number in a path is none."""
+"""The patterns, in order: what one finds is gone for those after it, so the number in a path is none."""
 _THOUSANDS = re.compile(r"(?<=[0-9])[,，'’](?=[0-9]{3}(?![0-9]))")
 _SENTENCE_END = ".,;:!?"
 _ENVELOPE = re.compile(rf"{ID_LINE.pattern}[^\n:]*: ")
 
 
 def identifiers(text: str) -> list[str]:
-    """Each once, by kind."""
+    """The identifiers of a text, each once, by kind."""
     rest, found = _plain(text), []
     for kind in _KINDS:
         found += [name for match in kind.findall(rest) if len(name := match.rstrip(_SENTENCE_END).rstrip("/\\")) > 1]
@@ -46,8 +46,8 @@ def identifiers(text: str) -> list[str]:
 
 
 def demanded(turns: Sequence[Sequence[Message]], earlier: str, tokens_max: int) -> list[str]:
-    """What a summary of these turns, and of the earlier summary that it takes the place of, must hold; the newest of it
-    where all would take more than `tokens_max`."""
+    """The identifiers that a summary must hold of these turns and of the earlier summary whose place it takes; the
+    newest if all would take more than `tokens_max`."""
     messages = [message for turn in turns for message in turn]
     results = _plain(
         "\n".join(it for message in messages if isinstance(message, ToolResultMessage) for it in texts(message))
@@ -67,7 +67,7 @@ def demanded(turns: Sequence[Sequence[Message]], earlier: str, tokens_max: int) 
 
 
 def missing(names: Sequence[str], summary: str) -> list[str]:
-    """Those that do not stand in the summary as they are, each as a word of its own, or a number."""
+    """The names that do not stand in the summary as they are, each as a word of its own, or a number."""
     plain = _plain(summary)
     kinds = {name: "0-9" if name.isdigit() else "A-Za-z0-9" for name in names}
     return [

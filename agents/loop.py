@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias, assert_never
 import structlog
 
 from agents.messages import (
+    EXTERNAL,
     AssistantMessage,
     Message,
     ModelError,
@@ -47,8 +48,6 @@ from tools.tool import Call, Image, ToolError, ToolResult, failed
 log = structlog.get_logger()
 
 PAUSES_MAX = 5
-EXTERNAL = "external"
-"""The member of a result's details that says that it holds text of strangers."""
 NUDGE = "You ended without an answer. Tell the user, in a few words, what you found or did."
 CONTINUE = "Your answer was cut off at its length limit. Go on exactly where it stopped, without repeating anything."
 
@@ -58,14 +57,16 @@ Complete: TypeAlias = Callable[[Sequence[Message], int], Awaitable[AssistantMess
 
 class Journal(Protocol):
     async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
-        """Make one step durable. Whatever it raises ends the loop: the turn goes on elsewhere, or later."""
+        """Makes one step durable. Whatever it raises ends the loop: the turn goes on elsewhere, or later."""
 
     async def steered(self) -> Sequence[UserMessage]:
-        """What people wrote since, to be answered by this turn, durable already; mostly nothing."""
+        """Messages that people wrote since, to be answered by this turn, durable already; mostly none."""
 
-    async def summarised(self, text: str, turns: int, answers: tuple[AssistantMessage, ...]) -> None:
+    async def summarised(
+        self, text: str, turns: int, answers: tuple[AssistantMessage, ...], *, external: bool = False
+    ) -> None:
         """From now on `text` stands for so many of the oldest turns of the history that this turn began with. `answers`:
-        what it took."""
+        what it took. `external`: text of strangers was in them."""
 
 
 @dataclass(kw_only=True)
@@ -84,7 +85,7 @@ class ToolLoop:
     budget: Budget | None = None
     session: str = ""
     tainted: bool = False
-    """A result of this turn holds text of strangers; the journal says so after a restart."""
+    """True if the turn has read text of strangers; the journal says so after a restart."""
     _messages: list[Message] = field(default_factory=list)
     _failures: Counter[tuple[str, str]] = field(default_factory=Counter)
     _calls_made: int = 0
@@ -95,7 +96,7 @@ class ToolLoop:
     """The texts of answers that the output limit cut, and that are being continued."""
 
     async def run(self, so_far: Sequence[Message], *, interrupted: bool) -> Outcome:
-        """Go on from `so_far`: the running user message and what is journaled behind it.
+        """Goes on from `so_far`: the running user message and what is journaled behind it.
 
         `interrupted` says that a process died while it was at work on the first call without a result.
         """
@@ -122,7 +123,7 @@ class ToolLoop:
         return outcome or LimitReached(limit="rounds")
 
     async def _take(self, answer: AssistantMessage) -> Outcome | None:
-        """What this response means; None where the loop goes on."""
+        """The outcome that this response means; None if the loop goes on."""
         before = "".join(self._cut_texts)
         match answer.stop_reason:
             case "error" | "aborted":
@@ -165,7 +166,7 @@ class ToolLoop:
                 assert_never(answer.stop_reason)
 
     def _ask(self, text: str) -> None:
-        """In the user's place; it is not journaled."""
+        """Asks in the user's place; the text is not journaled."""
         self._messages.append(UserMessage(content=(Text(text=text),), timestamp=self.now()))
 
     async def _answer_cut(self, calls: Sequence[ToolCall]) -> None:
@@ -174,7 +175,7 @@ class ToolLoop:
             await self._answer(call, failed(ToolError("CUT_OFF", message, retryable=True)))
 
     def _recall(self, so_far: Sequence[Message]) -> None:
-        """What the journal holds of this turn counts towards its limits as if it had happened here."""
+        """Counts what the journal holds of this turn towards its limits, as if it had happened here."""
         self._messages = list(so_far)
         calls: dict[str, ToolCall] = {}
         for message in so_far:
@@ -187,12 +188,12 @@ class ToolLoop:
                     self._cut_texts.append(message.text)
             elif isinstance(message, ToolResultMessage):
                 self._calls_made += 1
-                self.tainted = self.tainted or bool((message.details or {}).get(EXTERNAL))
+                self.tainted = self.tainted or message.is_external
                 if call := calls.get(message.call_id):
                     self._count(call, message)
 
     async def _resume(self, *, interrupted: bool) -> Outcome | None:
-        """Answer what a crash or a hand-over left open; the declared effect of a tool decides what may run again."""
+        """Answers what a crash or a hand-over left open; the declared effect of a tool decides what may run again."""
         answer, calls = _unanswered(self._messages)
         if answer is not None and answer is self._messages[-1] and answer.stop_reason in _CUT and not calls:
             self._ask(CONTINUE)
@@ -211,7 +212,7 @@ class ToolLoop:
         return await self._run_calls(others)
 
     async def _run_calls(self, calls: Sequence[ToolCall]) -> Outcome | None:
-        """In order; side by side only where every one of them merely reads. Results are journaled in call order."""
+        """Runs calls in order; side by side only if every one of them merely reads. Results are journaled in call order."""
         if len(calls) > 1 and all(self.toolbox.effect(call.name) == "safe" for call in calls):
             results = await asyncio.gather(*(self._run_call(call) for call in calls))
             for call, result in zip(calls, results, strict=True):

@@ -1,4 +1,4 @@
-"""What a model message is: one history for every provider.
+"""The messages of people, models and tools: one history for every provider.
 
 Three roles, tagged parts, frozen. Order inside a message matters (thinking, text, call, text), so content is one
 list. A provider's own payload travels whole in `wire` and goes back only to the api and model family that made it.
@@ -6,7 +6,7 @@ The system prompt and the tools are not messages.
 """
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
@@ -109,14 +109,14 @@ class Usage:
 
     @property
     def is_reported(self) -> bool:
-        """Whether the provider reported usage; an attempt that failed leaves zeros."""
+        """True if the provider reported usage; an attempt that failed leaves zeros."""
         return bool(self.input or self.cache_read or self.cache_write or self.output)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelError:
-    """Why a response failed. `summary` is for the log: status, type and ids, never the provider's prose. That is in `words`,
-    cut, and for the operator alone: it may quote what somebody wrote."""
+    """The reason why a response failed. `summary` is for the log: status, type and ids, never the provider's prose.
+    That is in `words`, cut, and for the operator alone: it may quote what somebody wrote."""
 
     kind: ErrorKind
     summary: str
@@ -137,7 +137,7 @@ class UserMessage:
 
     @property
     def sent_parts(self) -> tuple[UserPart, ...]:
-        """What a provider sends: the content, with the metadata before its first text, in the same text."""
+        """The content as a provider sends it, with the metadata before its first text, in the same text."""
         if not self.metadata.strip():
             return self.content
         place = next((n for n, part in enumerate(self.content) if isinstance(part, Text)), None)
@@ -157,16 +157,16 @@ class AssistantMessage:
     usage: Usage = Usage()
     error: ModelError | None = None
     cost: float | None = None
-    """At the configured prices; None without them."""
+    """The cost at the configured prices; None without them."""
     reach: tuple[int, int, int] | None = None
-    """How far back its request showed what stood before it (`agents.context`); None where it was whole."""
+    """The reach of its request into what stood before it (`agents.context`); None if that was whole."""
     response_id: str | None = None
     timestamp: float = 0.0
     role: Literal["assistant"] = "assistant"
 
     @property
     def text(self) -> str:
-        """Its text, without thinking and calls."""
+        """The text of the answer, without thinking and calls."""
         return "".join(texts(self))
 
     @property
@@ -177,6 +177,10 @@ class AssistantMessage:
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         return tuple(part for part in self.content if isinstance(part, ToolCall))
+
+
+EXTERNAL = "external"
+"""The member of a result's details that says that it holds text of strangers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -191,8 +195,17 @@ class ToolResultMessage:
     timestamp: float = 0.0
     role: Literal["toolResult"] = "toolResult"
 
+    @property
+    def is_external(self) -> bool:
+        """True if it holds text of strangers."""
+        return bool((self.details or {}).get(EXTERNAL))
+
 
 Message: TypeAlias = Annotated[UserMessage | AssistantMessage | ToolResultMessage, Field(discriminator="role")]
+
+
+def holds_external(messages: "Iterable[Message]") -> bool:
+    return any(isinstance(it, ToolResultMessage) and it.is_external for it in messages)
 
 
 def texts(message: "UserMessage | AssistantMessage | ToolResultMessage") -> list[str]:
@@ -203,7 +216,7 @@ M = TypeVar("M", bound="UserMessage | AssistantMessage | ToolResultMessage")
 
 
 def same(parts: Sequence[object], others: Sequence[object]) -> bool:
-    """Whether they are the very same objects."""
+    """True if they are the very same objects."""
     return len(parts) == len(others) and all(map(operator.is_, parts, others))
 
 
@@ -214,4 +227,4 @@ def with_parts(message: M, parts: Sequence[Any]) -> M:
 
 
 message_json: TypeAdapter[Message] = TypeAdapter(Message)
-"""How the journal writes and reads a message: `dump_json` and `validate_json`."""
+"""The form in which the journal writes and reads a message: `dump_json` and `validate_json`."""

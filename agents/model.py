@@ -46,7 +46,7 @@ class Model:
         return True
 
     def cost(self, usage: Usage) -> float | None:
-        """What it costs at the configured prices; None where there are none."""
+        """The cost of this usage at the configured prices; None if there are none."""
         if (prices := self.facts.prices) is None:
             return None
         cached = usage.cache_read * prices.cache_read + usage.cache_write * prices.cache_write

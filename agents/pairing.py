@@ -51,8 +51,8 @@ def paired(messages: list[Message], earlier: Collection[str]) -> list[Message]:
 
 
 def _answers(messages: list[Message]) -> dict[tuple[int, int], ToolResultMessage]:
-    """Which result belongs to the call at (message, part). A result answers the latest message that waits for its id,
-    and there the first such call; one that nobody waits for is left out."""
+    """The result of each call, by the call's (message, part). A result answers the latest message that waits for its
+    id, and there the first such call; one that nobody waits for is left out."""
     waiting: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     answers: dict[tuple[int, int], ToolResultMessage] = {}
     for number, message in enumerate(messages):
@@ -83,7 +83,7 @@ def _interrupted(call: ToolCall, timestamp: float, *, begun: bool) -> ToolResult
 
 
 def substitute(*, begun: bool) -> ToolError:
-    """What stands in place of the result that a stop, a deadline or a restart has prevented.
+    """The error that stands in place of the result which a stop, a deadline or a restart has prevented.
 
     Nobody knows how far a call that had `begun` got; calls run in order, so those behind it did not run.
     """

@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, UserMessage, with_parts
+from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, UserMessage, holds_external, with_parts
 from agents.providers.provider import Turn
 from agents.tokens import texts_of, tokens
 from agents.truncate import shortened
+from channels.marks import NOTE
 from tools.tool import Image
 
 MESSAGE_BYTES = 1_000
-"""What one takes in memory besides its text."""
+"""The memory that a message takes besides its text."""
 IMAGE_TURNS = 3
 """A picture is shown in its own turn and in the two behind it."""
 
@@ -27,7 +28,7 @@ class PastTurn(Turn):
 
     @cached_property
     def size(self) -> int:
-        """In memory, roughly: as messages and as a request has them."""
+        """The bytes in memory, roughly: as messages and as a request has them."""
         chars = sum(len(text) for message in self for text in texts_of(message))
         return 2 * chars + MESSAGE_BYTES * len(self)
 
@@ -44,13 +45,18 @@ class PastTurn(Turn):
         return chars_of_results(self)
 
     @cached_property
+    def is_external(self) -> bool:
+        """True if a result in it holds text of strangers."""
+        return holds_external(self)
+
+    @cached_property
     def units(self) -> int:
-        """As a `Reach` counts them (`agents.context`)."""
+        """The number of its units, as a `Reach` counts them (`agents.context`)."""
         return 1 + sum(isinstance(message, AssistantMessage) for message in self)
 
     @cached_property
     def reaches(self) -> bool:
-        """Whether an answer carries the reach of its request."""
+        """True if an answer carries the reach of its request."""
         return any(isinstance(message, AssistantMessage) and message.reach is not None for message in self)
 
 
@@ -90,7 +96,7 @@ def excerpt(message: Message, chars: int | None) -> Message:
 
 
 def _beginning(text: str, chars: int) -> str:
-    return f"{text[:chars]}\n\n[… {len(text) - chars:,} characters of this message are left out]"
+    return f"{text[:chars]}\n\n{NOTE} leaves out {len(text) - chars:,} more characters of this message here.)"
 
 
 def chars_of_results(messages: Sequence[Message]) -> int:

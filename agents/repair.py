@@ -33,7 +33,7 @@ from tools.tool import Image
 
 IMAGES_MAX = 20
 IMAGE_CHARS_TOTAL_MAX = 20_000_000
-"""Of base64, one request: well inside the 32 MB that a body may have."""
+"""The base64 characters that one request may hold: well inside the 32 MB that a body may have."""
 _LASTING = frozenset({("openai-responses", "phase"), ("google-gemini", "thought_signature")})
 """Payloads that are not bound to what stood before them, by api and kind: Gemini wants its signatures back for as long
 as the history holds them, and OpenAI the phase of each text."""
@@ -55,7 +55,8 @@ def repair(
     repaired = _own_wires(repaired, api, family)
     repaired = [it for it in repaired if it.content or not isinstance(it, AssistantMessage)]
     repaired = _with_fitting_pictures(repaired, images_max)
-    repaired = _open_ended(repaired)
+    while repaired and _unfinished(repaired[-1]):  # a paused turn ends with its own
+        repaired.pop()
     repaired = _joined(repaired)
     return messages if same(repaired, messages) else tuple(repaired)
 
@@ -88,7 +89,7 @@ def _settle(before: _Settled, turns: Sequence[Turn], api: str, family: str) -> _
 
 
 def _alone(turn: Sequence[Message], api: str, family: str) -> tuple[Turn | None, tuple[str, ...]]:
-    """None where what stands behind it would be joined to it, or where its ids would be others."""
+    """The turn, repaired; None if what stands behind it would be joined to it, or if its ids would be others."""
     *repaired, _ = repair((*turn, NEXT), api=api, family=family)
     ids, own = call_ids(repaired), call_ids(turn)
     ends = bool(repaired) and isinstance(repaired[-1], AssistantMessage) and bool(repaired[-1].text.strip())
@@ -196,13 +197,6 @@ def _wires(message: AssistantMessage) -> list[Wire]:
     return [part.wire for part in message.content if part.wire is not None]
 
 
-def _open_ended(messages: list[Message]) -> list[Message]:
-    """Begins with a user and does not end with an unfinished answer of ours; a paused turn ends with its own."""
-    while messages and _unfinished(messages[-1]):
-        messages = messages[:-1]
-    return messages
-
-
 def _unfinished(message: Message) -> bool:
     if isinstance(message, AssistantMessage) and message.stop_reason == "pause":
         return not any(isinstance(part, Opaque) for part in message.content)
@@ -235,7 +229,7 @@ def _with_fitting_pictures(messages: list[Message], images_max: int) -> list[Mes
 
 
 def _media_type(data: str) -> str | None:
-    """What the bytes say they are; None where they are no base64 of a picture that models take."""
+    """The media type that the bytes show; None if they are no base64 of a picture that models take."""
     try:
         head = base64.b64decode(data[:24], validate=True)
     except (binascii.Error, ValueError):

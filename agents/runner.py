@@ -9,11 +9,12 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import InitVar, dataclass, replace
-from itertools import chain
+from dataclasses import InitVar, dataclass
+from datetime import tzinfo
+from functools import partial
 from pathlib import Path
 
-from agents.attachments import Missing, Received, receive
+from agents.attachments import Received, Receiver
 from agents.compaction import INPUT_SHARE, Compacted, Compactor, Save
 from agents.completion import ModelCalls, conversation_of
 from agents.config import AgentConfig
@@ -21,19 +22,19 @@ from agents.loop import Journal, ToolLoop
 from agents.messages import AssistantMessage, Message, Text, UserMessage, UserPart
 from agents.model import Model, Models
 from agents.prompt.inbound import body, metadata_blocks
-from agents.prompt.system import PromptFacts, build_system
+from agents.prompt.system import Commands, PromptFacts, build_system
 from agents.prompt.workspace_files import read_workspace_files
 from agents.sentences import Language
-from agents.transcription import Transcript
 from agents.truncate import result_limit_chars
 from agents.turn import Budget, Emit, LimitReached, Settings, Turn, TurnLimits, TurnResult, TurnStarted
 from agents.workspaces import Workspaces, is_template
 from channels.message import File, MessageContext
 from channels.tools import Names, ToolLists
 from skills.catalog import SkillCatalog, visible
+from tools.absent import is_absent
 from tools.approval import Gate
 from tools.attachment import attachment
-from tools.catalog import Catalog, Toolbox, ToolSource, offered
+from tools.catalog import Catalog, Toolbox, offered
 from tools.config import EXTERNAL_TOOLS, ToolsConfig, effective_approval, effective_exec, effective_files
 from tools.memory import Memory, Note
 from tools.message import Messenger
@@ -45,12 +46,12 @@ from tools.tool import ToolError
 
 DOCS_DIR = Path(__file__).resolve().parent.parent / "docs"
 DOCS = "docs"
-"""Where an agent reads them, unless its workspace has such a folder of its own."""
+"""The folder in which an agent reads the documentation, unless its workspace has such a folder of its own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """What the next request of a conversation is made of, besides its messages."""
+    """Everything that the next request of a conversation is made of, besides its messages."""
 
     model: Model
     window: int
@@ -60,7 +61,7 @@ class Plan:
 @dataclass
 class AgentRunner:
     """One agent, for every chat it answers. `choosable` are the models that a person may set for a conversation;
-    `scrub` strikes secrets out of what tools give."""
+    `scrub` strikes secrets out of what tools give; times are in `zone`. `commands` are those of a message's chat."""
 
     config: AgentConfig
     models: Models
@@ -73,6 +74,8 @@ class AgentRunner:
     language: InitVar[Language]
     limits: TurnLimits
     now: Callable[[], float]
+    zone: tzinfo
+    commands: Callable[[MessageContext], Commands]
     choosable: Sequence[str] = ()
     scrub: Callable[[str], str] = str
 
@@ -108,7 +111,6 @@ class AgentRunner:
             sandbox=sandbox,
             result_chars=self._result_chars,
         )
-        self._sources: Sequence[ToolSource] = ()
         self._has_docs = DOCS_DIR.is_dir()
 
     def offered(self, layers: tuple[ToolLists, ...]) -> tuple[str, ...]:
@@ -130,32 +132,25 @@ class AgentRunner:
         chat said before."""
         content: list[UserPart] = []
         for context, files in zip(contexts, received, strict=True):
-            if files.spoken:
-                context = replace(context, text=f"{context.text}\n{files.spoken}".strip())
-            content += [Text(text=body(context, self.limits.message_chars, files.note)), *files.pictures]
+            text = body(context, self.limits.message_chars, files.note, files.spoken)
+            content += [Text(text=text), *files.pictures]
         return UserMessage(
-            content=tuple(content), metadata=metadata_blocks(*contexts, notes=notes, heard=heard), timestamp=self.now()
+            content=tuple(content),
+            metadata=metadata_blocks(*contexts, zone=self.zone, notes=notes, heard=heard),
+            timestamp=self.now(),
         )
 
-    def receive(
-        self,
-        context: MessageContext,
-        session: str,
-        files: Sequence[File],
-        missing: Sequence[Missing],
-        transcripts: Sequence[Transcript | None] = (),
-    ) -> Received:
-        """Store a message's files. Blocking."""
-        workspace, keeps = self._workspaces.of(context, session), self._reads_files()
-        return receive(workspace, context.message_id, files, missing, keeps=keeps, transcripts=transcripts)
+    def receiver(self, context: MessageContext, session: str) -> Receiver:
+        """The receiver that stores a message's files. Blocking."""
+        workspace = self._workspaces.of(context, session)
+        return Receiver(workspace=workspace, message_id=context.message_id, keeps=self._reads_files())
 
-    def attachment(
-        self, path: str, context: MessageContext, session: str, *, layers: tuple[ToolLists, ...], bytes_max: int
-    ) -> File:
+    def attachment(self, path: str, turn: Turn, *, bytes_max: int) -> File:
         """A file that the agent wants to send, of its workspace or the session's. Raises ToolError. Blocking."""
-        if not self._reads_files(layers):
+        if not self._reads_files(turn.layers):
             raise ToolError("NOT_ALLOWED", "this agent has no tool that reads files")
-        return attachment(self._workspaces.of(context, session), path, bytes_max=bytes_max)
+        workspace = self._workspaces.of(turn.context, turn.session, sees_private=turn.sees_private)
+        return attachment(workspace, path, bytes_max=bytes_max)
 
     async def run(
         self,
@@ -167,8 +162,8 @@ class AgentRunner:
         save: Save | None = None,
         gate: Gate | None = None,
     ) -> TurnResult:
-        """Answer the message, or say which way it failed. Raises only what the journal and the budget raise. `save` keeps a
-        note for the person."""
+        """Answers the message, or says which way it failed. Raises only what the journal and the budget raise. `save`
+        keeps a note for the person."""
         config, models = self._chosen(turn.settings)
         toolbox, facts = self._prepare(turn, config, gate)
         config = facts.agent
@@ -181,6 +176,7 @@ class AgentRunner:
             session=turn.session,
             history=turn.history,
             summary=turn.summary,
+            summary_external=turn.summary_external,
             compactor=self._compactor,
             summarised=journal.summarised,
             save=save,
@@ -197,7 +193,7 @@ class AgentRunner:
             turn=":".join((context.channel, context.account, context.chat.id, context.message_id, *turn.again)),
             context=context,
             session=turn.session,
-            tainted=turn.tainted,
+            tainted=turn.tainted or model_calls.holds_external,
             complete=model_calls.complete,
             toolbox=toolbox,
             journal=journal,
@@ -258,8 +254,8 @@ class AgentRunner:
     def _prepare(self, turn: Turn, config: AgentConfig, gate: Gate | None = None) -> tuple[Toolbox, PromptFacts]:
         """The turn's tools and what its system prompt is made of, as the folders are now: some milliseconds of small reads,
         which a thread would make twice as long."""
-        whole = self._workspaces.of(turn.context, turn.session)
-        skills = visible(self.catalog.scan(whole.root), self.config.skills)
+        whole = self._workspaces.of(turn.context, turn.session, sees_private=turn.sees_private)
+        skills = visible(self.catalog.scan(whole.root, partial(is_absent, whole.fd)), self.config.skills)
         # The workspace's own skills are read beneath its descriptor; only the others need a mount.
         mounts = {f"skills/{skill.name}": skill.directory for skill in skills if skill.source == "shared"}
         names = self.offered(turn.layers)
@@ -268,8 +264,7 @@ class AgentRunner:
         memory = (MEMORY,) if turn.with_owner or self._memory_is_own else ()
         workspace = whole.serving(uploads=whole.uploads, mounts=mounts, writable=memory)
         abilities = {*turn.actions, *(turn.directives if self._reads_files(turn.layers) else ())}
-        others = (source.tools(workspace) for source in self._sources)
-        tools = chain(self._built_in.tools(workspace, abilities), *others)
+        tools = self._built_in.tools(workspace, abilities)
         layers = (*self._layers, *turn.layers)
         limit = self.limits.tool_argument_bytes
         toolbox = Toolbox(tools, layers=layers, argument_bytes_max=limit, scrub=self.scrub, gate=gate)
@@ -282,7 +277,7 @@ class AgentRunner:
             skills=skills,
             workspace=str(whole.root),
             docs=f"./{DOCS}" if DOCS in mounts else None,
-            workspace_files=tuple(read_workspace_files(whole, turn.context.chat.kind)),
+            workspace_files=tuple(read_workspace_files(whole)),
             channel=turn.context.channel,
             capabilities=turn.capabilities,
             directives=turn.directives,
@@ -291,5 +286,7 @@ class AgentRunner:
             exec_mode=self.exec_config.mode,
             caller=turn.caller,
             approval=always + (tainted if any(it.name in EXTERNAL_TOOLS for it in toolbox.specs) else ()),
+            commands=self.commands(turn.context),
+            reasoning=turn.settings.reasoning,
         )
         return toolbox, facts

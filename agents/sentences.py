@@ -1,4 +1,4 @@
-"""What the user reads when a turn does not end in the model's own words: short, calm, and in the user's language.
+"""Sentences for the user if a turn does not end in the model's own words: short, calm, and in the user's language.
 
 Every sentence and the choice of its language are here. Never a provider's text, a path or an internal name: the log has
 those.
@@ -10,6 +10,8 @@ from typing import Literal, NamedTuple, TypeAlias, assert_never
 
 from agents.messages import ErrorKind, ModelError
 from agents.turn import Answered, Compaction, Declined, Limit, LimitReached, ModelFailed, Outcome, OverBudget, Payer
+from channels.message import MessageContext
+from tools.paths import called
 
 Language: TypeAlias = Literal["en", "zh"]
 
@@ -20,6 +22,15 @@ _KANA_OR_HANGUL = re.compile("[ぁ-ゖァ-ヺㇰ-ㇿｦ-ﾝᄀ-ᇿ㄰-㆏가-힣
 def language_of(text: str) -> Language:
     """Chinese where it is written in Chinese characters and in no letters of Japanese or Korean; else English."""
     return "zh" if _HAN.search(text) and not _KANA_OR_HANGUL.search(text) else "en"
+
+
+def language_for(words: str, context: MessageContext, default: Language) -> Language:
+    """The language of the sender's words; without words the one that the platform names, else the default."""
+    if words:
+        return language_of(words)
+    if platform := context.sender.language:
+        return "zh" if platform.lower().startswith("zh") else "en"
+    return default
 
 
 class _Sentence(NamedTuple):
@@ -33,7 +44,7 @@ class _Sentence(NamedTuple):
 
 
 def failure(outcome: Outcome, text: str) -> str:
-    """Why there is no answer to `text`."""
+    """The sentence that says why there is no answer to `text`."""
     match outcome:
         case ModelFailed(error=error):
             return _ERRORS[error.kind](text)
@@ -50,24 +61,24 @@ def failure(outcome: Outcome, text: str) -> str:
 
 
 def retrying(error: ModelError, text: str) -> str:
-    """Shown while the request is repeated."""
+    """The sentence that is shown while the request is repeated."""
     return (_RETRYING if error.kind in ("rate_limited", "overloaded", "server") else _CONNECTING)(text)
 
 
 def over_budget(spent: OverBudget, text: str) -> str:
-    """Instead of an answer; behind another sentence where something has been done."""
+    """The sentence instead of an answer; behind another sentence if something has been done."""
     sentence = _OVER_BUDGET(text).format(whose=_WHOSE[spent.whose](text), until=spent.until)
     return sentence[:1].upper() + sentence[1:]
 
 
 def budget_warning(whose: Payer, share: float, until: str, text: str) -> str:
-    """Put beneath an answer."""
+    """The warning that is put beneath an answer."""
     percent = min(100, int(share * 100))
     return _BUDGET_WARNING(text).format(whose=_WHOSE[whose](text), percent=percent, until=until)
 
 
 def too_fast(whose: Literal["sender", "chat"], seconds: float, text: str) -> str:
-    """Instead of an answer to the first message beyond a rate; `seconds` until it goes on."""
+    """The sentence instead of an answer to the first message beyond a rate; `seconds` until it goes on."""
     amount, en, zh = math.ceil(max(1.0, seconds)), "s", "秒"
     for size, *units in ((60, "min", "分钟"), (60, "h", "小时")):
         if amount >= 2 * size:
@@ -76,17 +87,17 @@ def too_fast(whose: Literal["sender", "chat"], seconds: float, text: str) -> str
 
 
 def not_attached(path: str, text: str) -> str:
-    """Put beneath an answer that was to bring a file."""
-    return _NOT_ATTACHED(text).format(name=" ".join(path.replace("`", "").split())[-80:])
+    """The line beneath an answer that was to bring a file."""
+    return _NOT_ATTACHED(text).format(name=" ".join(called(path).replace("`", "").split())[-80:])
 
 
 def compacted(compaction: Compaction, text: str) -> str | None:
-    """Put beneath the answer of a turn in which the conversation became shorter, or should have."""
+    """The line beneath the answer of a turn in which the conversation became shorter, or should have."""
     return _COMPACTED[compaction](text) if compaction != "none" else None
 
 
 def late(seconds: float, text: str) -> str:
-    """Put before an answer that comes long after the message."""
+    """The line before an answer that comes long after the message."""
     minutes = round(seconds / 60)
     if minutes < 120:
         amount, en, zh = minutes, "minutes", "分钟"
@@ -148,7 +159,7 @@ cut_short = _Sentence(
 """Put behind an answer that ran into the model's output limit, or into ours for the parts of a reply where
 no files can be sent."""
 goes_on = _Sentence("(The whole answer is in the file answer.md.)", "（完整回答见文件 answer.md。）")
-"""Put behind the first part of an answer that has too many."""
+"""The line behind the first part of an answer that has too many."""
 internal_error = _Sentence(
     "Something went wrong on my side and the operator's log has the details. Please try again.",
     "我这边出了点问题，详情已记录在运维日志中。请再试一次。",

@@ -4,6 +4,7 @@ The rule imitates how byte-pair tokenizers cut: a word with its space, three dig
 holds no vocabulary; `Calibration` learns the rest per model. Exact counts come from the provider, not from here.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from tools.tool import Image, ToolSpec
 
 IMAGE_TOKENS = 1_500
 WRAPPING_TOKENS = 4
-"""What the wire puts around each message and each tool."""
+"""The tokens that the wire puts around each message and each tool."""
 
 MODELS_MAX = 256
 REQUEST_TOKENS_MIN = 200
@@ -56,11 +57,14 @@ _SYMBOL_WEIGHT = 1.6
 
 def request_tokens(system: System, tools: Sequence[ToolSpec], messages: Sequence[Message]) -> int:
     """A whole request: the prompt, the descriptions of the tools, and the conversation."""
-    total = _lasting(system.stable) + estimate(system.volatile)
-    for tool in tools:
-        schema = json.dumps(tool.input_schema, ensure_ascii=False, separators=(",", ":"))
-        total += _lasting(tool.name) + _lasting(tool.description) + _lasting(schema) + WRAPPING_TOKENS
+    total = _lasting(system.stable) + estimate(system.volatile) + sum(map(_of_tool, tools))
     return int(total) + sum(tokens(message) for message in messages)
+
+
+@lru_cache(maxsize=512)
+def _of_tool(tool: ToolSpec) -> float:
+    schema = json.dumps(tool.input_schema, ensure_ascii=False, separators=(",", ":"))
+    return estimate(tool.name) + estimate(tool.description) + estimate(schema) + WRAPPING_TOKENS
 
 
 def tokens(message: Message) -> int:
@@ -90,7 +94,7 @@ class Calibration:
         """The model that learned last stands last; the first goes when there are too many."""
 
     def learn(self, model: str, estimated: int, usage: Usage) -> None:
-        """What was estimated, before any correction, and what the provider counted.
+        """Learns from what was estimated, before any correction, and what the provider counted.
 
         A ratio outside the bounds tells of a broken count (a server that leaves out what it had cached), not of a
         tokenizer. It is ignored: clamped, it would pull all later estimates to the bound.
@@ -118,7 +122,7 @@ class Calibration:
             self._limits[model] = min(below(estimated), self._limits.get(model, estimated))
 
     def room(self, model: str, real: int) -> int:
-        """So many estimated tokens fit into `real` tokens of the model, by all that is known of it."""
+        """The estimated tokens that fit into `real` tokens of the model, by all that is known of it."""
         fitting = int(real / self.ratio(model))
         return min(fitting, self._limits.get(model, fitting))
 
@@ -127,7 +131,7 @@ class Calibration:
 
 
 def below(refused: int) -> int:
-    """What to try after a request of this size was refused as too long."""
+    """The estimate to try after a request of this size was refused as too long."""
     return int(refused * OVERFLOW_STEP)
 
 
@@ -144,12 +148,22 @@ def estimate(text: str) -> float:
     return total if rest.isascii() else total + _foreign(rest)
 
 
-_lasting = lru_cache(maxsize=512)(estimate)
-"""For what is the same in every request."""
+def _lasting(text: str) -> float:
+    """The estimate of a text that all requests share, known by its digest: a prompt may be long, and has people's words."""
+    digest = hashlib.sha256(text.encode(errors="replace")).digest()
+    if (known := _estimates.get(digest)) is None:
+        if len(_estimates) >= ESTIMATES_MAX:
+            _estimates.clear()
+        known = _estimates[digest] = estimate(text)
+    return known
+
+
+ESTIMATES_MAX = 512
+_estimates: dict[bytes, float] = {}
 
 
 def _foreign(text: str) -> float:
-    """What is neither ASCII nor Chinese: letters by script, and all else, such as emoji, as symbols."""
+    """The tokens of what is neither ASCII nor Chinese: letters by script, and all else, such as emoji, as symbols."""
     total = 0.0
     others = len(text.encode("ascii", "replace")) - len(text.encode("ascii", "ignore"))
     for script, weight in _SCRIPTS:

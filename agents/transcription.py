@@ -18,7 +18,7 @@ from channels.transport import Transport, client_class
 from channels.wire import clean, loads
 
 BYTES_MAX = 25 * 1024 * 1024
-"""As OpenAI takes."""
+"""The largest file that OpenAI takes."""
 ATTEMPTS = 2
 _UNHEARD = "not transcribed: no transcription is set up here, so nobody knows what it says"
 
@@ -26,18 +26,18 @@ log = structlog.get_logger()
 
 
 class TranscriptionConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """Who turns voice messages, sound and video into text. Without a `model` they stay files."""
+    """The server that turns voice messages, sound and video into text. Without a `model` they stay files."""
 
     base_url: Annotated[str, Field(pattern=r"^https?://\S+$")] = "https://api.openai.com/v1"
     """A server with OpenAI's `/audio/transcriptions`: OpenAI itself, another vendor, or one of your own."""
     api_key: SecretStr = SecretStr("")
     """The key of that server; empty where it wants none."""
     model: str = ""
-    """What the server calls its model, such as `gpt-4o-mini-transcribe` or `whisper-1`."""
+    """The server's name for its model, such as `gpt-4o-mini-transcribe` or `whisper-1`."""
     language: Annotated[str, Field(pattern=r"^[a-z]{2,3}$")] | None = None
-    """What is spoken, such as `zh`, where it is always the same; the model finds out where unset."""
+    """The language that is spoken, such as `zh`, if it is always the same; the model finds out if unset."""
     timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 60
-    """How long one file may take."""
+    """The time that one file may take."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,7 +49,7 @@ class Transcript:
 
 
 async def transcribe(config: TranscriptionConfig, file: File) -> Transcript | None:
-    """None for a file without sound. Raises nothing for what goes wrong."""
+    """Returns None for a file without sound. Raises nothing for what goes wrong."""
     if (ending := sound(file.data)) is None:
         return None
     if not config.model:

@@ -1,4 +1,4 @@
-"""How much of a tool's result the model is shown, and which part of it.
+"""The amount of a tool's result that the model is shown, and which part of it.
 
 The head, and where the end matters (an error, an exit code, the close of a JSON document, a summary) the tail as well,
 joined by a visible mark. The end says how much is missing and what to do about it.
@@ -12,7 +12,7 @@ END_CHARS = 2_000
 WINDOW_SHARE = 0.3
 CHARS_PER_TOKEN = 4
 STUB_CHARS = 300
-"""What is left of a result that is shortened as far as it goes."""
+"""The characters left of a result that is shortened as far as it goes."""
 OMISSION = "\n\n[… omitted …]\n\n"
 
 _END_MATTERS = re.compile(
@@ -37,7 +37,9 @@ def truncate_result(text: str, limit_chars: int) -> str:
     budget = limit_chars - len(closing)
     if budget <= len(OMISSION):
         return text[:limit_chars]
-    tail = min(int(budget * TAIL_SHARE), TAIL_CHARS_MAX) if _end_matters(text) else 0
+    end = text[-END_CHARS:]
+    matters = bool(_END_MATTERS.search(end)) or end.rstrip().endswith(("}", "]"))
+    tail = min(int(budget * TAIL_SHARE), TAIL_CHARS_MAX) if matters else 0
     end = OMISSION + text[-tail:] if tail else ""
     head = budget - len(end)
     return text[:head] + end + _closing(len(text) - head - tail, len(text))
@@ -54,12 +56,7 @@ def shortened(text: str, limit_chars: int) -> str:
     return truncate_result(text[: found.start()], limit_chars - len(found[0])) + found[0]
 
 
-def _end_matters(text: str) -> bool:
-    end = text[-END_CHARS:]
-    return bool(_END_MATTERS.search(end)) or end.rstrip().endswith(("}", "]"))
-
-
 def _closing(cut: int, total: int) -> str:
-    """As wide for every `cut` of one text, so that the budget can be reckoned before the cut is known."""
+    """The closing note, as wide for every `cut` of one text, so that the budget can be reckoned before the cut is known."""
     width = len(f"{total:,}")
     return f"\n\n[{cut:>{width},} characters were cut; narrow the arguments to see them]"

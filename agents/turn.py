@@ -27,7 +27,7 @@ class TurnLimits(BaseModel, extra="forbid", strict=True, frozen=True, alias_gene
     rounds: Count = 60
     """Model requests in one turn."""
     continuations: Annotated[int, Field(ge=0)] = 3
-    """How often a model is asked to go on where its own output limit cut an answer."""
+    """The number of times that a model is asked to go on after its own output limit cut an answer."""
     tool_calls: Count = 60
     """Tool calls in one turn; further ones are refused and the model is told to answer with what it has."""
     turn_seconds: Seconds = 600
@@ -42,8 +42,8 @@ class TurnLimits(BaseModel, extra="forbid", strict=True, frozen=True, alias_gene
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """What a person has chosen for a conversation, until it begins anew. `model` is a `provider/model` that the config
-    names; None and the empty text leave a thing to the config."""
+    """A person's choices for a conversation, until it begins anew. `model` is a `provider/model` that the config names;
+    None and the empty text leave a thing to the config."""
 
     model: str = ""
     thinking: Level | None = None
@@ -60,7 +60,8 @@ class Turn:
     `summary` is the content of the one that stands for what was before `history`, empty for none.
     `capabilities` and `directives` are what the prompt says of the channel, `actions` what the `message` tool can do there.
     `layers` take tools away from it (`tools.policy`).
-    `interrupted`: a process died while it worked on it. `with_owner`: it is a direct chat with an owner of the bot."""
+    `interrupted`: a process died while it worked on it. `with_owner`: it is a direct chat with an owner of the bot;
+    `sees_private`: nobody reads along who may not read the workspace's private files."""
 
     context: MessageContext
     session: str
@@ -72,21 +73,24 @@ class Turn:
     so_far: Sequence[Message] = ()
     interrupted: bool = False
     with_owner: bool = False
+    sees_private: bool = False
     layers: tuple[ToolLists, ...] = ()
     settings: Settings = Settings()
     summary: str = ""
+    summary_external: bool = False
+    """It stands for text of strangers."""
     again: tuple[str, ...] = ()
-    """What tells it from an earlier turn about the same message; nothing the first time."""
+    """The marks that tell it from an earlier turn about the same message; nothing the first time."""
     summarised: tuple[AssistantMessage, ...] | None = None
-    """What the summary took that it made before its process died; None where there is none."""
+    """The answers of the summary that it made before its process died; None if there is none."""
     tainted: bool = False
-    """It goes on with a turn that had read text of strangers."""
+    """It goes on with a turn that had read text of strangers, or begins with some."""
     caller: str = ""
-    """What the program that asks sends as its system prompt."""
+    """The system prompt that the asking program sends."""
 
 
 Limit: TypeAlias = Literal["rounds", "turn-time", "repeating", "pauses", "empty", "cut"]
-"""Which limit of ours ended the turn. `empty`: the model had nothing to say, twice. `cut`: its output limit."""
+"""The limit of ours that ended the turn. `empty`: the model had nothing to say, twice. `cut`: its output limit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,17 +130,17 @@ Payer: TypeAlias = Literal["agent", "chat", "sender"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OverBudget:
-    """What `whose` budget allowed for the day is spent. `until` is when the next day begins, as people read it."""
+    """The day's budget of `whose` is spent. `until` is when the next day begins, as people read it."""
 
     whose: Payer
     until: str
 
 
 class Budget(Protocol):
-    """What a turn may spend."""
+    """The limit on what a turn may spend."""
 
     answers: list[AssistantMessage]
-    """Of models, as far as they took tokens, good or failed, summaries included, in order: what is added here is counted."""
+    """Answers of models that took tokens, good or failed, summaries included, in order: what is added here is counted."""
 
     async def exhausted(self) -> OverBudget | None:
         """Looked at before each request. Raises what the journal raises."""
@@ -146,7 +150,7 @@ Outcome: TypeAlias = Answered | Declined | ModelFailed | LimitReached | OverBudg
 
 
 Compaction: TypeAlias = Literal["none", "summarised", "failed"]
-"""Whether older turns became a summary on the way, or should have and could not."""
+"""Says whether older turns became a summary on the way, or should have and could not."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,4 +1,4 @@
-"""Where an agent works: in one folder for all its chats, or in one for each chat or each person.
+"""The folders that an agent works in: one for all its chats, or one for each chat or each person.
 
 `{chat}` and `{sender}` in `workspaceDir` stand for a folder that is made when somebody first needs it. Ids become names
 such that no two share one, on any file system. A folder that is made here begins with the few short files of `seeds/`, for
@@ -15,39 +15,45 @@ from pathlib import Path
 from agents.sentences import Language
 from channels.message import MessageContext
 from tools.config import FilesConfig
-from tools.workspace import Workspace, folder_of
+from tools.uploads import folder_of
+from tools.workspace import Workspace
 
 PLACEHOLDERS = ("{chat}", "{sender}")
 OPEN_MAX = 64
 """Workspaces of one agent that are kept open; one that is needed again is opened again."""
 NAME_CHARS_MAX = 200
 SEEDS = Path(__file__).parent / "seeds"
-"""By language."""
+"""The folders of seeds, by language."""
 _ODD = re.compile(rb"[^a-z0-9_-]")
 
 
 class Workspaces:
-    """Those of one agent. Blocking; safe to use from several threads."""
+    """The workspaces of one agent. Blocking; safe to use from several threads."""
 
     def __init__(self, template: str, files: FilesConfig, *, language: Language) -> None:
         """The one workspace that all share is opened at once, as long as its folder is surely the one that was meant."""
         self._template = template
+        self._is_template = is_template(template)
         self._files = files
+        self._uploads = Path(files.uploads_dir)
         self._language: Language = language
         self._open: dict[str, Workspace] = {}
         self._lock = threading.Lock()
-        if not is_template(template):
+        if not self._is_template:
             self._open[template] = self._opened(template)
 
-    def of(self, context: MessageContext, session: str) -> Workspace:
-        """As this session sees it, with its own uploads."""
-        path = workspace_path(self._template, context)
+    def of(self, context: MessageContext, session: str, *, sees_private: bool = False) -> Workspace:
+        """The workspace as this session sees it, with its own uploads. Files about one person only if it may see them:
+        as `sees_private` says, or in a direct chat if the workspace is its own."""
+        path = workspace_path(self._template, context) if self._is_template else self._template
         with self._lock:
             workspace = self._open.pop(path) if path in self._open else self._opened(path)
             self._open[path] = workspace
             if len(self._open) > OPEN_MAX:
                 del self._open[next(iter(self._open))]  # who still works in it keeps it open
-        return workspace.serving(uploads=folder_of(Path(self._files.uploads_dir), session))
+        sees_private = sees_private or (self._is_template and context.chat.kind == "direct")
+        uploads = folder_of(self._uploads, session)
+        return workspace.serving(uploads=uploads, hides_private=not sees_private)
 
     def close(self) -> None:
         for workspace in self._open.values():
@@ -83,14 +89,11 @@ def sender_name(context: MessageContext) -> str:
 
 def safe_name(*ids: str) -> str:
     """A folder's name: what is neither lower case, digit, `_` nor `-` is written as `=` and two hex digits a byte."""
-    name = ".".join(_ODD.sub(_escaped, it.encode(errors="surrogatepass")).decode() for it in ids)
+    raw = b".".join(_ODD.sub(lambda found: b"=%02x" % found[0][0], it.encode(errors="surrogatepass")) for it in ids)
+    name = raw.decode()
     if len(name) <= NAME_CHARS_MAX:
         return name
     return f"{name[:100]}=={sha256(name.encode()).hexdigest()}"
-
-
-def _escaped(found: re.Match[bytes]) -> bytes:
-    return b"=%02x" % found[0][0]
 
 
 def _seed(folder: int, seeds: Path) -> None:

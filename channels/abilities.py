@@ -1,16 +1,28 @@
-"""What a channel may be able to do besides receiving and sending: each a port of its own, asked for by `isinstance`."""
+"""Abilities that a channel may have besides receiving and sending: each a port of its own, asked for by `can`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from datetime import datetime
+from typing import Literal, Protocol, TypeGuard, TypeVar, runtime_checkable
 
-from channels.channel import Channel, Deliver
+from channels.channel import AnsweredAtOnce, Channel, Deliver, WebhookRequest
 from channels.message import Attachment, File, MessageContext, Outbound
+
+T = TypeVar("T")
+_ABLE: dict[tuple[type, type], bool] = {}
+
+
+def can(channel: object, port: type[T]) -> TypeGuard[T]:
+    """`isinstance`, asked once for each class of channel: it looks for every member of the port."""
+    key = type(channel), port
+    if key not in _ABLE:
+        _ABLE[key] = isinstance(channel, port)
+    return _ABLE[key]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MenuEntry:
-    """What a platform's menu offers: `name` without the slash."""
+    """A command that a platform's menu offers: `name` without the slash."""
 
     name: str
     description: str
@@ -33,20 +45,32 @@ class Guarded(Channel, Protocol):
 
 
 @runtime_checkable
+class ChecksHeaders(Channel, Protocol):
+    """A channel that can tell by the headers alone that a delivery is not genuine, before the body is read."""
+
+    def check_headers(self, request: WebhookRequest, now: datetime) -> int | None:
+        """The most bytes that the body may have; None for the server's limit. `request` has no body yet. Raises Rejected."""
+
+
+@runtime_checkable
+class AnswersGet(Channel, Protocol):
+    """A channel whose platform checks its webhook's address by a GET."""
+
+    def answer_get(self, request: WebhookRequest, now: datetime) -> AnsweredAtOnce:
+        """Pure, as `receive` is; the body of `request` is empty. Raises Rejected."""
+
+
+@runtime_checkable
 class StoresInbound(Channel, Protocol):
     """A channel that is its own platform: it stores a message before the gateway accepts it."""
 
     async def keep(self, context: MessageContext, agent: str) -> MessageContext:
-        """Stores a message to `agent`; idempotent; of a press only its place is judged. Returns it with the
-        facts of its files.
-
-        Raises Rejected for an invalid message, or what the store raises where it is unavailable."""
+        """Stores a message to `agent`; idempotent; of a press only its place is judged. Returns it with the facts of
+        its files. Raises Rejected for an invalid message, or what the store raises where it is unavailable."""
 
 
 @runtime_checkable
 class DownloadsFiles(Channel, Protocol):
-    """A channel whose attachments can be downloaded."""
-
     async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
         """Downloads the attachment; idempotent. Raises DeliveryError, `TooLarge` above `bytes_max`."""
 
@@ -67,7 +91,7 @@ class ToolUse:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """How far the answer to `context` is. `text` is what it says so far; it may still be taken back, until the reply is
+    """The state of the answer to `context`. `text` is what it says so far; it may still be taken back, until the reply is
     sent. `note` is a sentence on what keeps the turn waiting, empty while it goes on. `outcome` is None while the turn
     runs; it may say `interrupted` first and `stopped` then: only then there will be no other answer."""
 
@@ -86,23 +110,22 @@ class ShowsDrafts(Channel, Protocol):
     away, is sent with the draft's handle in `Outbound.replaces`."""
 
     def draft_seconds(self, context: MessageContext) -> float | None:
-        """How often a draft may change; None where the chat sees whole answers only."""
+        """The seconds between two changes of a draft; None if the chat sees whole answers only."""
 
     def draft_is_whole(self, context: MessageContext) -> bool:
-        """Whether it shows what a turn does, and of the answer nothing before it is whole."""
+        """True if it shows what a turn does, and of the answer nothing before it is whole."""
 
     async def open_draft(self, part: Outbound, key: str) -> str:
         """A draft's handle, to be stored before anything else is done with it; empty for one that vanishes by itself, soon
         or when the answer comes, and that must be shown anew until then. Raises DeliveryError."""
 
-    async def update_draft(self, part: Outbound, key: str) -> None:
-        """Shows `part.text` in the draft `part.replaces`. Raises DeliveryError."""
+    async def update_draft(self, part: Outbound, key: str) -> str:
+        """Shows `part.text` in the draft `part.replaces`, or a draft that nobody saw yet. Its handle from then on, to be
+        stored where it is another one. Raises DeliveryError."""
 
 
 @runtime_checkable
 class ShowsProgress(Channel, Protocol):
-    """A channel that can show an unfinished answer."""
-
     def show(self, progress: Progress) -> None:
         """The newest state, a few times a second at most. Never blocks and never raises: the answer does not need it."""
 

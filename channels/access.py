@@ -1,8 +1,8 @@
-"""Who may talk to the bot: decided from immutable ids alone, before anything costly happens.
+"""The people who may talk to the bot: decided from immutable ids alone, before anything costly happens.
 
 Names, quotes and buttons carry no authority. An empty list means nobody; `*` in a list means everybody, spelt out.
 An unknown kind of chat is treated as a group, the stricter of the two. Direct chats and groups have lists of their own,
-and being on one says nothing about another. Whom pairing has let in is in the database: `gateway.pairing`.
+and being on one says nothing about another. Whom pairing has let in is in the database: `gateway.approvals.pairing`.
 """
 
 import re
@@ -42,27 +42,28 @@ MentionPattern = Annotated[str, Field(max_length=PATTERN_CHARS_MAX), AfterValida
 
 
 class ChatConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """What holds in one group; whether the bot listens there is said by `groupPolicy` alone."""
+    """Settings of one chat, of a group or of one person; whether the bot listens there is said by `groupPolicy` and
+    `dmPolicy` alone."""
 
     senders: tuple[str, ...] | None = None
     """Ids of the people it answers there, instead of `groupSenders`; `*` means everybody, an empty list nobody."""
     require_mention: bool | None = None
-    """Whether it answers only messages that mention it, instead of the account's `requireMention`."""
+    """True if it answers only messages that mention it, instead of the account's `requireMention`."""
     agent: str | None = None
     """The `id` of the agent that answers there: the same as a binding of this chat."""
     tools: ToolLists = ToolLists()
-    """What is left of the agent's tools in this chat."""
+    """The tools of the agent that are left in this chat."""
     streaming: Streaming | None = None
-    """As the account's `streaming`, in this chat."""
+    """The account's `streaming`, for this chat."""
     history: Annotated[int, Field(ge=0, le=HISTORY_MAX)] | None = None
-    """As the account's `history`, in this chat."""
+    """The account's `history`, for this chat."""
 
 
 class AccessConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
     """The access keys every channel account has."""
 
     dm_policy: Policy = "pairing"
-    """Who may write in a direct chat: `pairing` (`allowFrom`, and whom you approve: a stranger gets a code), `allowlist`
+    """Admission to direct chats: `pairing` (`allowFrom`, and whom you approve: a stranger gets a code), `allowlist`
     (only `allowFrom`), `open` (everybody) or `disabled` (nobody). Owners may, unless it is `disabled`."""
     group_policy: GroupPolicy = "allowlist"
     """In which groups the bot listens: `allowlist` (only `groupAllowFrom`), `open` (every group) or `disabled`."""
@@ -78,15 +79,15 @@ class AccessConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     mention_patterns: Annotated[tuple[MentionPattern, ...], Field(max_length=20)] = ()
     """Words that count as a mention in groups, such as `["helper", "小助手"]`, in any case; or patterns in RE2's syntax."""
     tools: ToolLists = ToolLists()
-    """What is left of the agents' tools in all chats of this account."""
+    """The tools of the agents that are left in all chats of this account."""
     chats: dict[str, ChatConfig] = {}
-    """What holds in single chats, by chat id."""
+    """Settings of single chats, by chat id."""
     streaming: Streaming = "partial"
-    """How an answer that takes longer than a second comes, where the channel can: `partial` shows it as it grows, `progress`
+    """The form of an answer that takes over a second, if the channel can: `partial` shows it as it grows, `progress`
     shows only what the agent does until it is whole, `off` only the whole answer."""
 
     introduction: Annotated[str, Field(max_length=2_000)] = ""
-    """What the bot says when it is added to a group in which it listens; empty for nothing. The platform must say so: Feishu
+    """The bot's words when it is added to a group in which it listens; empty for nothing. The platform must say so: Feishu
     with the event `im.chat.member.bot.added_v1`."""
     history: Annotated[int, Field(ge=0, le=HISTORY_MAX)] = 0
     """In groups, how many of the messages that do not mention the bot it may read once it is addressed: those since its last
@@ -102,7 +103,7 @@ class AccessConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
         return own.streaming if own and own.streaming else self.streaming
 
     def mentions(self, text: str) -> bool:
-        """Whether one of the patterns is in it; in time that grows with its length and no faster."""
+        """True if one of the patterns is in it; in time that grows with its length and no faster."""
         return any(_compiled(pattern).search(text) for pattern in self.mention_patterns)
 
 
@@ -123,11 +124,9 @@ def group_refusal(access: AccessConfig, chat: str) -> str | None:
 
 
 def refusal(access: AccessConfig, context: MessageContext, *, is_owner: bool = False) -> str | None:
-    """Why this message starts no turn, in one of few words for log and metrics; None where it may.
-
-    The words: `bot`, `dm-disabled`, `dm-not-allowed`, `dm-not-paired` (unless the database says that he is),
-    `group-disabled`, `group-not-allowed`, `sender-not-allowed`, `not-mentioned`.
-    """
+    """Why this message starts no turn, in one of few words for log and metrics; None where it may. The words: `bot`,
+    `dm-disabled`, `dm-not-allowed`, `dm-not-paired` (unless the database says that he is), `group-disabled`,
+    `group-not-allowed`, `sender-not-allowed`, `not-mentioned`."""
     if context.sender.is_bot:
         return "bot"
     if context.chat.kind == "direct":
@@ -165,9 +164,11 @@ def _is_listed(subject: str, listed: tuple[str, ...]) -> bool:
     return subject in listed or ANYBODY in listed
 
 
-def id_problems(access: AccessConfig, *, person: tuple[str, str], group: tuple[str, str]) -> Iterator[tuple[str, str]]:
+def id_problems(
+    access: AccessConfig, *, person: tuple[str, str], group: tuple[str, str], direct: str = ""
+) -> Iterator[tuple[str, str]]:
     """The listed ids that cannot be any: (key, sentence). `person` and `group` are what an id looks like, as a pattern
-    and in words."""
+    and in words; `direct` is the pattern of a direct chat's id, if that is another one."""
     lists = [
         ("allowFrom", access.allow_from, person),
         ("groupAllowFrom", access.group_allow_from, group),
@@ -179,7 +180,7 @@ def id_problems(access: AccessConfig, *, person: tuple[str, str], group: tuple[s
             if listed != ANYBODY and not re.fullmatch(pattern, listed):
                 yield f"{key}[{index}]", f"must be {words}"
     for chat in access.chats:
-        if not re.fullmatch(group[0], chat):
+        if not re.fullmatch(group[0], chat) and not (direct and re.fullmatch(direct, chat)):
             yield "chats", f"{chat!r} must be {group[1]}"
 
 
@@ -201,8 +202,11 @@ def who_may_talk(access: AccessConfig) -> str:
     return f"{people} in direct chats; in {groups}{step}"
 
 
-def access_warnings(access: AccessConfig, *, person: str, group: str, place: str, added: str) -> Iterator[str]:
-    """Who lets everybody in, or nobody yet. `person` and `group` say where their id is in the log line."""
+def access_warnings(
+    access: AccessConfig, *, person: str, group: str, place: str, added: str, direct: str = ""
+) -> Iterator[str]:
+    """Warns if everybody is let in, or nobody yet. `person` and `group` say where their id is in the log line; `direct` is
+    the pattern of a direct chat's id, if that is another one than a group's."""
     if access.dm_policy == "open":
         yield f"dmPolicy: open — everybody {place} can write to the bot and use its tools"
     if access.group_policy == "open":
@@ -212,7 +216,7 @@ def access_warnings(access: AccessConfig, *, person: str, group: str, place: str
         yield f"nobody may write in direct chats yet: write to the bot, take {person} {step} allowFrom"
     if access.group_policy == "allowlist" and not access.group_allow_from:
         yield f"no group is listened to yet: mention the bot there, take {group} {step} groupAllowFrom"
-    for chat in access.chats:
+    for chat in (it for it in access.chats if not (direct and re.fullmatch(direct, it))):
         if access.group_policy == "allowlist" and not _is_listed(chat, access.group_allow_from):
             yield f"chats.{chat}: counts for nothing, since groupAllowFrom does not have it"
 

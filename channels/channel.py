@@ -10,16 +10,18 @@ from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
 
 from channels.access import AccessConfig, Quotes
-from channels.message import Action, MessageContext, Outbound, StoredFile
+from channels.message import Action, Attachment, File, MessageContext, Outbound, StoredFile
 from channels.queue import QueueConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WebhookRequest:
-    """One delivery: the raw body, and the headers with names in lower case. `person`: whom a `Guarded` channel admitted."""
+    """One delivery: the raw body, the headers with names in lower case, and the parameters of the address, by which some
+    platforms sign. `person`: whom a `Guarded` channel admitted."""
 
     headers: Sequence[tuple[str, str]]
     body: bytes
+    query: Sequence[tuple[str, str]] = ()
     person: str = ""
 
     def header(self, name: str) -> str | None:
@@ -30,25 +32,26 @@ class WebhookRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Arrived:
-    """A message to accept. `dedupe` names it: a delivery sharing any of these keys is the same message.
-
-    The first key is the message's own (account-scoped by the gateway); a second one may recognise a re-push that
-    carries another id.
-    """
+    """A message to accept. `dedupe` names it: a delivery sharing any of these keys is the same message. The first key
+    is the message's own (account-scoped by the gateway); a second one may recognise a re-push that carries another id."""
 
     context: MessageContext
     dedupe: tuple[str, ...]
+    is_menu: bool = False
+    """An entry of the platform's menu, by which a person gives a command in the direct chat with the bot; whichever that is.
+    An entry that names no command does nothing."""
     agent: str | None = None
-    """Whom the person chose to talk to, where the channel lets them; None leaves it to the bindings."""
+    """The agent that the person chose to talk to, if the channel lets them; None leaves it to the bindings."""
     answer: bytes = b"{}"
-    """What the platform is answered once it is stored: JSON."""
+    """The platform's answer once it is stored: JSON."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnsweredAtOnce:
-    """A delivery that wants an answer at once and leaves nothing behind, such as a URL check. `body` is JSON."""
+    """A delivery that wants an answer at once and leaves nothing behind, such as a URL check."""
 
     body: bytes
+    type: str = "application/json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,11 +73,20 @@ class Recalled:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Edited:
-    """The author of a message changed it to `arrived`, whose second key names it; the first one names the change, which has
-    a number of its own."""
+    """The author of a message changed it to `arrived`, whose second key names it; the first one names this very change."""
 
     arrived: Arrived
     number: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reacted:
+    """Somebody put 👍 or 👎 on a message; `chat` is empty if ids of messages are the platform's, not the chat's."""
+
+    message_id: str
+    sender: str
+    emoji: str
+    chat: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,17 +106,19 @@ class Moved:
     after: str
 
 
-Receipt: TypeAlias = Arrived | AnsweredAtOnce | Ignored | Recalled | Edited | Membership | Moved
+Receipt: TypeAlias = Arrived | AnsweredAtOnce | Ignored | Recalled | Edited | Reacted | Membership | Moved
 Deliver: TypeAlias = Callable[[Receipt], Awaitable[None]]
-"""Stores one receipt durably. Raises where it could not: the same update must then be delivered again."""
+"""Stores one receipt durably. If it raises, the update must be delivered again; NotStored: that is not its fault."""
+
+
+class NotStored(Exception):
+    """The database takes nothing at the moment."""
 
 
 class Rejected(Exception):
-    """The delivery is not genuine or not well formed: nothing is stored, the answer is a 4xx.
-
-    `reason` is for the log and the metrics; the caller gets the status and `sentence`, which is mostly empty.
-    `guess`: a secret was given and is wrong; the gateway limits how many an address may try.
-    """
+    """The delivery is not genuine or not well formed: nothing is stored, the answer is a 4xx. `reason` is for the log
+    and the metrics; the caller gets the status and `sentence`, which is mostly empty. `guess`: a secret was given and
+    is wrong; the gateway limits how many an address may try."""
 
     def __init__(self, reason: str, *, status: int = 401, sentence: str = "", guess: bool = False) -> None:
         super().__init__(reason)
@@ -132,9 +146,8 @@ class RateLimited(DeliveryError):
 
 
 class Unreachable(DeliveryError):
-    """No answer, a broken one, or a passing fault: try again with the same key.
-
-    `maybe_arrived` is False where the request surely did not reach the platform."""
+    """No answer, a broken one, or a passing fault: try again with the same key. `maybe_arrived` is False where the
+    request surely did not reach the platform."""
 
     def __init__(self, message: str, *, code: str = "", maybe_arrived: bool = True) -> None:
         super().__init__(message, code=code)
@@ -164,8 +177,7 @@ Directive: TypeAlias = Literal["media", "voice", "reply"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileMessages:
-    """Files are messages of their own. A text of at most `caption_chars` goes with the first; pictures up to `album` are
-    one message."""
+    """Files are messages of their own. A text up to `caption_chars` goes with the first; pictures up to `album` are one."""
 
     caption_chars: int = 0
     album: int = 1
@@ -177,18 +189,17 @@ Fetch: TypeAlias = Callable[[str], Awaitable[tuple[StoredFile, bytes] | None]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Capabilities:
-    """What the channel can show, as the prompt's runtime line names it (`capabilities=markdown,threads`)."""
+    """The things that the channel can show, as the prompt's runtime line names it (`capabilities=markdown,threads`)."""
 
     names: tuple[str, ...]
     directives: tuple[Directive, ...] = ()
-    """Which lines of an answer are acted upon; the prompt offers these and no others."""
+    """The lines of an answer that are acted upon; the prompt offers these and no others."""
     actions: tuple[Action, ...] = ("send",)
-    """Which the `message` tool offers. `reply` shows what is answered; `edit` and `buttons` need `buttons`, `delete` and
-    `react` an `ActsOnMessages`."""
+    """The actions of the `message` tool. `edit` and `buttons` need `buttons`, `delete` and `react` an `ActsOnMessages`."""
     file_messages: FileMessages | None = None
     """None where a message brings its files along, whatever they are."""
     quotes: Quotes = "all"
-    """Which parts of a reply are shown as a reply to the question."""
+    """The parts of a reply that are shown as a reply to the question."""
     topics_by_reply: bool = False
     """Only a reply lands in a topic: there every part is one."""
 
@@ -216,9 +227,9 @@ class Channel(Protocol):
     access: AccessConfig
     capabilities: Capabilities
     queue: QueueConfig
-    """What the account's config says about messages that arrive during a turn."""
+    """The account's settings about messages that arrive during a turn."""
     resend_ambiguous: bool
-    """Whether a send that may have arrived is repeated where the platform would not recognise it."""
+    """True if a send that may have arrived is repeated even if the platform would not recognise it."""
 
     def receive(self, request: WebhookRequest, now: datetime) -> Receipt:
         """Judge one delivery. Raises `Rejected`, or `NotReady` until `learn_identity` has succeeded."""
@@ -227,18 +238,23 @@ class Channel(Protocol):
         """Find out who the bot is, as far as the platform needs it. Raises `DeliveryError`; may be called again."""
 
     async def enrich(self, context: MessageContext) -> MessageContext:
-        """Add what only the platform knows (names, titles, the quoted text), from a cache where there is one.
-
-        Never raises for the platform's trouble: what cannot be learnt stays as it is.
-        """
+        """Add what only the platform knows (names, titles, the quoted text), from a cache where there is one. Never
+        raises for the platform's trouble: what cannot be learnt stays as it is."""
 
     def split(self, text: str) -> list[str]:
         """Cut a reply into parts that one call each can carry. Joined, they say what the text said."""
 
     async def send(self, part: Outbound, key: str) -> str:
-        """Send one part and return the platform's message id. `key` is the same for every attempt at this part.
-
-        Raises a `DeliveryError`.
-        """
+        """Sends one part; its message id. `key` is the same for every attempt at this part. Raises DeliveryError."""
 
     async def close(self) -> None: ...
+
+
+async def stored_file(stored: Fetch, attachment: Attachment, bytes_max: int) -> File:
+    """A file that the gateway keeps itself, for a channel that is its own platform. Raises Gone and TooLarge."""
+    if (found := await stored(attachment.key)) is None:
+        raise Gone("the file is no longer there")
+    kept, data = found
+    if kept.size > bytes_max:
+        raise TooLarge(bytes_max)
+    return File(name=kept.name, type=kept.type, data=data)

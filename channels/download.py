@@ -1,23 +1,60 @@
-"""A file from a platform: streamed under a cap and a deadline, from the address that the channel's client has.
+"""Requests to a platform, each under one deadline: calls, and files, which are streamed under a cap as well.
 
-No redirect is followed and nothing is unpacked: a small answer must not become a large one. What the path may be, and
-what a refusal means, is the channel's business.
+For a file no redirect is followed and nothing is unpacked: a small answer must not become a large one. What the path may
+be, and what a refusal means, is the channel's business.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
+from urllib.parse import urlencode
 
 import httpx
 
 from channels.channel import TooLarge, Unreachable
+from channels.transport import Answer
 
 SECONDS = 25.0
-"""Of one attempt; two of them stay inside of the time that a turn waits for a file."""
+"""The time of one attempt; two of them stay inside of the time that a turn waits for a file."""
 REFUSAL_BYTES_MAX = 65_536
+CONNECT_SECONDS_MAX = 10.0
+"""Less than the whole: what failed before it left must be distinguished from what may have arrived."""
+NEVER_LEFT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 
 T = TypeVar("T")
+
+
+async def request(
+    client: Any,
+    method: str,
+    path: str,
+    *,
+    seconds: float,
+    platform: str,
+    content: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+    params: Mapping[str, str] | None = None,
+    **form: Any,
+) -> Answer | httpx.Response:
+    """An upload's `form`, or else `content`, which goes past httpx: that would cost more than the sending. Raises
+    Unreachable if no complete answer arrived; it tells whether the request may have arrived."""
+    soon = min(0.8 * seconds, CONNECT_SECONDS_MAX)
+    try:
+        # The client's own timeout is for one read; an answer that comes drop by drop would never end.
+        async with asyncio.timeout(seconds):
+            if form:
+                each = httpx.Timeout(seconds, connect=soon, pool=soon)
+                uploaded: httpx.Response = await client.request(
+                    method, path, timeout=each, headers=headers, params=params, **form
+                )
+                return uploaded
+            url = str(client.base_url).rstrip("/") + path + (f"?{urlencode(params)}" if params else "")
+            answer: Answer = await client.to_server.ask(method, url, headers or {}, content or b"", soon)
+            return answer
+    except (httpx.HTTPError, TimeoutError) as error:
+        reason = f"{platform} cannot be reached ({type(error).__name__})"
+        raise Unreachable(reason, maybe_arrived=not isinstance(error, NEVER_LEFT)) from error
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

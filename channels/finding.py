@@ -1,4 +1,4 @@
-"""What `doctor` finds out of one thing that the gateway stands on; each probe lives beside what it probes."""
+"""The result that `doctor` finds for one thing that the gateway stands on; each probe lives beside what it probes."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

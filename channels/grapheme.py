@@ -1,4 +1,4 @@
-"""What people see as one character, of however many code points: where a text must not be cut. Pure.
+"""Characters as people see them, of however many code points: where a text must not be cut. Pure.
 
 The rules are those that matter in chats, from Unicode's own categories; where they are in doubt they do not cut. The
 full table of Unicode's segmentation is not here.
@@ -11,7 +11,7 @@ _VIRAMA = 9
 
 
 def joined(text: str, at: int) -> bool:
-    """Whether the code points on both sides of this place are one character to the eye: an emoji and its skin tone, a
+    """True if the code points on both sides of this place are one character to the eye: an emoji and its skin tone, a
     letter and its accent, the two halves of a flag."""
     if not 0 < at < len(text):
         return False

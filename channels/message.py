@@ -1,4 +1,4 @@
-"""What a chat message is, on every platform: the vocabulary the layers above speak.
+"""The chat message, as it is on every platform: the vocabulary the layers above speak.
 
 A channel turns its platform's event into one `MessageContext` and sends one `Outbound` part at a time. Nothing here
 knows a platform, a model or a database. Text in a `MessageContext` is what a person typed: data, never instructions.
@@ -13,13 +13,13 @@ from channels.grapheme import joined
 
 ChatKind: TypeAlias = Literal["direct", "group"]
 Action: TypeAlias = Literal["send", "reply", "edit", "delete", "react", "buttons", "poll"]
-"""What an agent may do in a chat on its own initiative."""
+"""The acts that an agent may do in a chat on its own initiative."""
 AttachmentKind: TypeAlias = Literal["image", "file", "audio", "video", "sticker", "other"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chat:
-    """Where it was said. `thread` is a topic inside the chat, never a quote reply."""
+    """The place in which it was said. `thread` is a topic inside the chat, never a quote reply."""
 
     id: str
     kind: ChatKind
@@ -29,8 +29,7 @@ class Chat:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sender:
-    """Who said it. `id` is the platform's immutable id; `name` is only ever shown, never compared. `language` is a tag such
-    as `zh-hans`, where the platform says it."""
+    """The sender. `id` never changes; `name` is shown, never compared; `language` is a tag such as `zh-hans`, if known."""
 
     id: str
     name: str | None = None
@@ -40,8 +39,7 @@ class Sender:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attachment:
-    """An attachment of the message. `key` is all that its channel needs to fetch it; `type` is its media type where
-    the platform says it with the message."""
+    """`key` is all that the channel needs to fetch it; `type` is its media type if the platform says it with the message."""
 
     kind: AttachmentKind
     key: str
@@ -81,7 +79,7 @@ class StoredFile:
 
 
 def not_sent(*files: StoredFile) -> str:
-    """What stands in the place of files that the platform does not take."""
+    """The text that stands in the place of files that the platform does not take."""
     names = ", ".join(file.name for file in files)
     return f"文件未能发送：{names} / This file could not be sent: {names}"
 
@@ -112,6 +110,8 @@ class MessageContext:
     reply_to: Quote | None = None
     more: bool = False
     """More of the same is likely to follow at once: one of an album, or a paste that the platform cut."""
+    mark: str = ""
+    """The beginning of `text` if that is the gateway's own, such as `[forwarded from Bob]`; nobody can write it."""
     press: "Press | None" = None
     """It is a press of a button instead of words; `sender` is who pressed, as the platform's event says."""
 
@@ -154,8 +154,7 @@ class Button:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """Where a part goes: as a reply to `reply_to` where that is set, else as a plain message to the chat. A person's id as
-    the `chat` is the direct chat with him."""
+    """The place of a part: as a reply to `reply_to` if set, else plainly. A person's id as `chat` is his direct chat."""
 
     chat: str
     thread: str | None = None
@@ -164,8 +163,7 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnFacts:
-    """What an answer was made with: tokens in (cached ones, too) and out, and the cost where prices are known. `failed`: it
-    only says why there is none."""
+    """The cost of an answer: tokens in (cached too) and out, the cost if known. `failed`: it says why there is none."""
 
     failed: bool = False
     model: str = ""
@@ -177,12 +175,10 @@ class TurnFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outbound:
-    """One part of a reply, small enough for one call of the platform's API. `text` is Markdown. `files` only for a channel
-    that takes the `media` directive; `voice`: sound among them is a voice message. `dropped`: the message gets no answer;
-    only for a channel that marks that. `buttons`: only for a channel that has the capability. `replaces`: the id of an
-    earlier message of the bot, which this part takes the place of, buttons included; only for a channel with buttons.
-    `options`: it is a poll with these answers; only for a channel with that action. `turn`: only for a channel that shows
-    turns."""
+    """One part of a reply, small enough for one call of the platform's API. `text` is Markdown. Each of the rest is
+    only for a channel with the capability: `files`, and `voice`, which makes sound among them a voice message;
+    `dropped`: the message gets no answer; `buttons`; `replaces`: the id of an earlier message of the bot, which this
+    part takes the place of, buttons included; `options`: it is a poll with these answers; `turn`."""
 
     target: Target
     text: str

@@ -1,4 +1,4 @@
-"""How fast an account sends: as fast as there is something to send, until the platform asks to slow down.
+"""The pace at which an account sends: as fast as there is something to send, until the platform asks to slow down.
 
 Then the whole account, or the one chat that was named, waits for the requested time, and for a minute after that keeps
 to the platform's documented rate by a token bucket. A rate from the config holds from the start. A request that many
@@ -15,7 +15,7 @@ from channels.channel import RateLimited, Unreachable
 
 CAREFUL_SECONDS = 60.0
 WAIT_SECONDS_MAX = 2.0
-"""What must wait longer is given back to the outbox, which remembers it over a restart."""
+"""A part that must wait longer is given back to the outbox, which remembers it over a restart."""
 ACCOUNT = ""
 
 T = TypeVar("T")
@@ -78,8 +78,7 @@ class Pace:
 
 
 class SingleFlight(Generic[T]):
-    """`request` runs once at a time; after it has ended, in whatever way, it may be made again. No caller's deadline cancels
-    it for others."""
+    """`request` runs once at a time, and again after it has ended. No caller's deadline cancels it for others."""
 
     def __init__(self, request: Callable[[], Coroutine[Any, Any, T]], *, late: str = "no answer in time") -> None:
         self._request = request

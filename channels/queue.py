@@ -1,4 +1,4 @@
-"""What a person writes about messages that arrive while an earlier one is being answered, and about late ones.
+"""The settings for messages that arrive while an earlier one is being answered, and about late ones.
 
 The same keys stand in three places, the nearer one wins: the agent's `queue`, the channel account's, the file's own.
 """
@@ -13,11 +13,13 @@ StalePolicy: TypeAlias = Literal["answer", "label", "drop"]
 
 
 class QueueConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """What becomes of messages that arrive while an earlier one is being answered, and of late ones."""
+    """The fate of messages that arrive while an earlier one is being answered, and of late ones."""
 
     mode: QueueMode | None = None
-    """`collect` (where nothing is said): they become one next turn. `followup`: one turn each. `steer`: the running turn
-    gets them after its tool results. `interrupt`: the running turn is stopped, the newest message starts anew."""
+    """`collect` (the default): those of one person become one next turn. `followup`: one turn each. `steer`: the running
+    turn gets them after its tool results. `interrupt`: the running turn is stopped, the newest message starts anew. In a
+    group, `steer` and `interrupt` change only an answer to the same person; other people's messages get turns of their
+    own, in order."""
     debounce_seconds: Annotated[float, Field(ge=0, le=60)] | None = None
     """`collect`: how long the chat must be quiet before what came during a turn is answered; 0.5 where nothing is said.
     The first message of an idle chat is never held back."""

@@ -25,18 +25,16 @@ _CLUSTER_MAX = 64
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limit:
-    """What one message carries at most. `measure` adds up, and no character measures less than one."""
+    """The most that one message carries. `measure` adds up, and no character measures less than one."""
 
     measure: Callable[[str], int]
     most: int
 
 
 def split(text: str, limits: Sequence[Limit], *, tidy: bool = False) -> list[str]:
-    """The parts, in order; one empty text gives none. Without the fences and heads put in again, they are the text.
-
-    As it is, every part is filled with lines to the brim. A `tidy` cut falls between paragraphs, if the part is a third
-    full by then, and behind a sentence rather than a word.
-    """
+    """The parts, in order; one empty text gives none. Without the fences and heads put in again, they are the text. As
+    it is, every part is filled with lines to the brim. A `tidy` cut falls between paragraphs, if the part is a third
+    full by then, and behind a sentence rather than a word."""
     text = text.strip("\n")
     if not text.strip():
         return []
@@ -101,7 +99,7 @@ def _cut(line: str, limits: Sequence[Limit], places: tuple[tuple[str, ...], ...]
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Fence:
     prefix: str
-    """What every line inside begins with: blanks of a list item, or the marks of a quote."""
+    """The beginning of every line inside: blanks of a list item, or the marks of a quote."""
     mark: str
     info: str
     floor: int = 0
@@ -121,13 +119,13 @@ class _Fence:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _State:
-    """What is open behind a line."""
+    """The state behind a line: all that is open there."""
 
     fence: _Fence | None = None
     table: tuple[str, ...] = ()
     """The first lines of the table we are in, three at most: head, rule, and whether there is more."""
     indent: int = 0
-    """Where the text of the list item we are in begins."""
+    """The column at which the text of the current list item begins."""
 
     def after(self, line: str) -> "_State":
         fence = self.fence if self.fence and self.fence.holds(line) else None
@@ -169,8 +167,7 @@ class _Part:
     limits: Sequence[Limit]
     state: _State
     _shift: int | None = None
-    """Blanks that the lines lose: deep inside a list item, they would make the part begin with code. None before the
-    first line."""
+    """Blanks that the lines lose: deep in a list item they would begin the part with code. None before the first line."""
     _texts: list[str] = field(default_factory=list)
     _own: int = 0
     _sizes: list[int] = field(default_factory=list)

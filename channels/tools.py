@@ -1,4 +1,4 @@
-"""What a person writes about which tools there are: the same lists in five places, each of which only takes away.
+"""The settings that say which tools there are: the same lists in five places, each of which only takes away.
 
 What a name, a group or a profile stands for is the business of `tools/policy.py`.
 """
@@ -22,7 +22,7 @@ def _given(value: object) -> object:
 
 
 class ToolLists(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """Which of the tools that are there otherwise are left here (docs/tool-policy.md). Nothing here adds one."""
+    """The tools, of those that are there otherwise, that are left here (docs/tool-policy.md). Nothing here adds one."""
 
     profile: Profile | None = None
     """`minimal`, `messaging`, `coding` or `full`: a ready-made list, beside which `allow` and `deny` take away more."""

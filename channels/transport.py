@@ -2,13 +2,15 @@
 
 httpx's own pool looks at every connection for each request and wakes up several times for each read; with fifty chats that
 was half of a turn's cost. `library` is `httpx`, or the `httpx2` that the model SDKs bring: the two have the same names. What
-callers see stays httpx's: its requests, its responses, and its exceptions, by which a send is known never to have left.
+callers see stays httpx's: its requests, its responses, and its exceptions, by which a send is known never to have left. The
+JSON calls of platforms have its exceptions alone.
 """
 
 import ssl
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -18,6 +20,7 @@ import structlog
 
 if TYPE_CHECKING:
     import aiohttp
+    import yarl
 
 log = structlog.get_logger()
 
@@ -27,9 +30,19 @@ KEEP_ALIVE_SECONDS = 4.0
 seconds of uvicorn and Node. A send that was lost so is in doubt, and Telegram's is not repeated."""
 PIECE_BYTES = 256 * 1024
 ANSWER_BYTES_MAX = 32 * 1024 * 1024
-"""Of an answer that is read whole, unpacked: no server decides how much memory it takes."""
+"""The size of an answer that is read whole, unpacked: no server decides how much memory it takes."""
 _AUTOMATIC = ("accept", "accept-encoding", "content-type", "user-agent")
 """Headers that aiohttp would add: httpx has decided about them."""
+_OWN = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "clawgate"}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer, under httpx's names. `headers` know no case."""
+
+    status_code: int
+    headers: Mapping[str, str]
+    content: bytes
 
 
 def is_local(url: str) -> bool:
@@ -59,22 +72,21 @@ class Transport(httpx.AsyncBaseTransport):
         self._session: aiohttp.ClientSession | None = None
 
     async def handle_async_request(self, request: Any) -> Any:
-        """Raises the library's exceptions: ConnectError, ConnectTimeout and ProxyError for what never left."""
+        return await self.send(request, await request.aread())
+
+    async def send(self, request: Any, body: bytes) -> Any:
+        """Sends the request with this body in place of its own. Raises the library's exceptions: ConnectError,
+        ConnectTimeout and ProxyError for what never left."""
         import yarl
 
-        if self._proxy and not self._proxy.startswith(("http:", "https:")):
-            log.error("proxy_not_usable", proxy=urlsplit(self._proxy).scheme, fix="name an HTTP proxy in HTTPS_PROXY")
-            raise self._library.ProxyError("not an HTTP proxy")
+        parts = request.extensions
+        if "sent" not in parts:  # the same however often it is sent
+            address = yarl.URL(self.address(str(request.url)), encoded=True)
+            parts["sent"] = address, _headers(request), _timeout(parts.get("timeout", {}))
+        address, headers, timeout = parts["sent"]
+        headers = headers if request.method == "GET" else [*headers, ("Content-Length", str(len(body)))]
         with _translated(self._library):
-            response = await self._open_session().request(
-                request.method,
-                yarl.URL(str(request.url), encoded=True),
-                headers=[(name.decode(), value.decode("latin-1")) for name, value in _headers(request)],
-                data=_content(await request.aread()),
-                timeout=_timeout(request.extensions.get("timeout", {})),
-                proxy=self._proxy,
-                allow_redirects=False,
-            )
+            response = await self._request(request.method, address, headers, body, timeout)
         return self._library.Response(
             response.status,
             headers=response.raw_headers,
@@ -82,6 +94,43 @@ class Transport(httpx.AsyncBaseTransport):
             request=request,
             extensions={"http_version": b"HTTP/1.1", "reason_phrase": (response.reason or "").encode("latin-1")},
         )
+
+    async def ask(self, method: str, url: str, headers: Mapping[str, str], body: bytes, seconds: float) -> Answer:
+        """The whole answer to a small request, without httpx's objects. Raises the same exceptions."""
+        import yarl
+
+        address = yarl.URL(self.address(url), encoded=True)
+        timeout = _timeout({"pool": seconds, "connect": seconds})
+        with _translated(self._library):
+            response = await self._request(method, address, {**_OWN, **headers}, body, timeout)
+            try:
+                content = bytearray()
+                while piece := await response.content.readany():
+                    content += piece
+                    if len(content) > ANSWER_BYTES_MAX:
+                        raise self._library.RemoteProtocolError("the answer is too large")
+            finally:
+                _let_go(response)
+        return Answer(response.status, response.headers, bytes(content))
+
+    async def _request(
+        self, method: str, address: "yarl.URL", headers: Any, body: bytes, timeout: "aiohttp.ClientTimeout"
+    ) -> "aiohttp.ClientResponse":
+        if self._proxy and not self._proxy.startswith(("http:", "https:")):
+            log.error("proxy_not_usable", proxy=urlsplit(self._proxy).scheme, fix="name an HTTP proxy in HTTPS_PROXY")
+            raise self._library.ProxyError("not an HTTP proxy")
+        return await self._open_session().request(
+            method,
+            address,
+            headers=headers,
+            data=_content(body),
+            timeout=timeout,
+            proxy=self._proxy,
+            allow_redirects=False,
+        )
+
+    def address(self, url: str) -> str:
+        return url
 
     async def aclose(self) -> None:
         session, self._session = self._session, None
@@ -113,13 +162,14 @@ def client_class(library: Any) -> type[Any]:
             self, *, transport: Transport, refuse: Callable[[Any], Awaitable[None]] | None = None, **options: Any
         ):
             super().__init__(transport=transport, **options)
-            self._to_server, self._refuse = transport, refuse
+            self.to_server, self._refuse = transport, refuse
 
-        async def send(self, request: Any, *, stream: bool = False, **_: object) -> Any:
+        async def send(self, request: Any, *, stream: bool = False, body: bytes | None = None, **_: object) -> Any:
+            """`body` goes in place of the request's own, so that one request serves many times."""
             if self.is_closed:
                 raise RuntimeError("the client has been closed")
             request.extensions.setdefault("timeout", self.timeout.as_dict())
-            response = await self._to_server.handle_async_request(request)
+            response = await self.to_server.send(request, await request.aread() if body is None else body)
             response.request = request
             try:
                 if self._refuse is not None and not response.is_success:
@@ -149,9 +199,13 @@ def _certificates(library: Any) -> ssl.SSLContext:
     return context
 
 
-def _headers(request: Any) -> Iterator[tuple[bytes, bytes]]:
-    """How the body is framed is aiohttp's business: it is whole, so it goes with its length."""
-    return (header for header in request.headers.raw if header[0].lower() not in (b"transfer-encoding", b"connection"))
+_FRAMING = (b"transfer-encoding", b"connection", b"content-length")
+"""Headers that say how a body is framed: it is whole, so it goes with its length."""
+
+
+def _headers(request: Any) -> list[tuple[str, str]]:
+    raw = request.headers.raw
+    return [(name.decode(), value.decode("latin-1")) for name, value in raw if name.lower() not in _FRAMING]
 
 
 def _content(body: bytes) -> "bytes | AsyncIterator[bytes] | None":
@@ -182,16 +236,20 @@ def _body_class(library: Any) -> type[Any]:
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
             with _translated(library):
-                async for chunk in self._response.content.iter_any():
+                while chunk := await self._response.content.readany():
                     yield chunk
 
         async def aclose(self) -> None:
-            if self._response.content.at_eof():
-                self._response.release()
-            else:
-                self._response.close()
+            _let_go(self._response)
 
     return Body
+
+
+def _let_go(response: "aiohttp.ClientResponse") -> None:
+    if response.content.at_eof():
+        response.release()
+    else:
+        response.close()
 
 
 @contextmanager

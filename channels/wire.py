@@ -1,4 +1,4 @@
-"""What a platform's JSON holds, read with care: unknown keys are ignored, and no type is believed unchecked.
+"""A platform's JSON, read with care: unknown keys are ignored, and no type is believed unchecked.
 
 Platforms add fields and kinds with every release, so nothing here is a model of them.
 """
@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 DEPTH_MAX, KEYS_MAX, TEXT_CHARS_MAX = 64, 10_000, 262_144
-"""Of one delivery; no platform comes near."""
+"""The limit of one delivery; no platform comes near."""
 ID_MAX = 2**52
 """Telegram's ids have up to 52 significant bits."""
 
@@ -28,7 +28,7 @@ def loads(raw: bytes | str) -> object:
 
 
 def fits(raw: bytes, found: Mapping[str, Any]) -> bool:
-    """Whether it is nested no deeper, and has no more keys and no longer texts, than a delivery may. `raw` is what it was
+    """True if it is nested no deeper, and has no more keys and no longer texts, than a delivery may. `raw` is what it was
     read from: of most the brackets in it say enough."""
     if len(raw) <= 4 * KEYS_MAX and raw.count(b"{") + raw.count(b"[") <= DEPTH_MAX:
         return True

@@ -1,4 +1,4 @@
-"""What whoever runs the gateway is to mend. Without imports, so that the command line knows it before anything is loaded."""
+"""The error that the operator is to mend. It has no imports, so that the command line knows it before anything is loaded."""
 
 
 class OperatorError(Exception):

@@ -7,6 +7,7 @@ from elsewhere, we would run somebody else's code: say so and stop.
 from importlib.util import find_spec
 from pathlib import Path
 
+VERSION = "0.1.0"
 PACKAGES = ("gateway", "agents", "tools", "skills", "channels")
 
 

@@ -1,4 +1,4 @@
-"""Which skills there are: folders with a SKILL.md, found beneath roots that the operator named and in the workspace.
+"""The skills that there are: folders with a SKILL.md, found in roots that the operator named and in the workspace.
 
 What ships comes first, then the configured folders, then `<workspace>/skills`; of two with one name the later wins. A
 file is parsed when it is new or has changed, else it costs a stat. A broken skill is left out with a log line. Nothing
@@ -11,16 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Annotated
 from xml.sax.saxutils import escape
 
-from pydantic import BaseModel, BeforeValidator
+from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
+from channels.tools import Names
 from skills.root import Skill as Skill  # the catalogue is where others look for it
 from skills.root import SkillRoot
-
-Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)]
 
 
 class SkillsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
@@ -48,8 +46,7 @@ WORKSPACES_MAX = 256
 
 @dataclass
 class SkillCatalog:
-    """All skills, for any agent. Of `roots` later ones win; `which` finds a program; `platform` is as in `sys.platform`.
-    Blocking; safe to use from several threads."""
+    """All skills, for any agent. Of `roots` later ones win; `platform` is as in `sys.platform`. Blocking; thread-safe."""
 
     roots: InitVar[Sequence[Path]]
     env: Mapping[str, str]
@@ -63,22 +60,24 @@ class SkillCatalog:
         self._of_workspace = lru_cache(maxsize=WORKSPACES_MAX)(of_workspace)
         self._lock = threading.Lock()
 
-    def scan(self, workspace: Path | None = None) -> tuple[Skill, ...]:
-        """The skills that can be used, by name. Raises nothing: a folder that cannot be read has no skills."""
-        return tuple(skill for skill in self._found(workspace) if not skill.missing)
+    def scan(self, workspace: Path | None = None, is_hidden: Callable[[str], bool] | None = None) -> tuple[Skill, ...]:
+        """The usable skills by name, without the workspace's hidden ones. Raises nothing: an unreadable folder has none."""
+        return tuple(skill for skill in self._found(workspace, is_hidden) if not skill.missing)
 
     def hidden(self, workspace: Path | None = None) -> tuple[Skill, ...]:
-        """Those whose requirements are not met; `missing` says which."""
+        """The skills whose requirements are not met; `missing` says which."""
         return tuple(skill for skill in self._found(workspace) if skill.missing)
 
     def names(self, workspace: Path | None = None) -> tuple[str, ...]:
         """The names of both: what a config may mention."""
         return tuple(skill.name for skill in self._found(workspace))
 
-    def _found(self, workspace: Path | None) -> list[Skill]:
+    def _found(self, workspace: Path | None, is_hidden: Callable[[str], bool] | None = None) -> list[Skill]:
         with self._lock:
             roots = [*self._shared, *([self._of_workspace(workspace)] if workspace else [])]
-            found = {skill.name: skill for root in roots for skill in root.skills()}
+            there = [skill for root in roots for skill in root.skills()]
+        own = (it for it in there if is_hidden is None or it.source == "shared" or not is_hidden(f"skills/{it.name}"))
+        found = {skill.name: skill for skill in own}
         return [self._judged(found[name]) for name in sorted(found)]
 
     def _judged(self, skill: Skill) -> Skill:
@@ -94,7 +93,7 @@ class SkillCatalog:
 
 
 def visible(skills: Sequence[Skill], config: AgentSkillsConfig) -> tuple[Skill, ...]:
-    """Those the agent may see, in their order. `deny` wins over `allow`."""
+    """The skills that the agent may see, in their order. `deny` wins over `allow`."""
     allow, deny = set(config.allow), set(config.deny)
     return tuple(skill for skill in skills if {"*", skill.name} & allow and not {"*", skill.name} & deny)
 
@@ -105,7 +104,8 @@ def render(skills: Sequence[Skill]) -> str:
     lines: list[str] = []
     left = LISTED_CHARS_MAX
     for skill in ordered[:LISTED_MAX]:
-        line = _element(skill)
+        inner = "".join(f"<{tag}>{escape(getattr(skill, tag), _QUOTES)}</{tag}>" for tag in _TAGS)
+        line = f"<skill>{inner}</skill>"
         left -= len(line) + 1
         if left < 0:
             break
@@ -118,10 +118,5 @@ def render(skills: Sequence[Skill]) -> str:
     return f"{catalogue}\n({len(left_out)} more skills are not listed, for want of room: {named})"
 
 
-def _element(skill: Skill) -> str:
-    tags = ("name", "description", "location", "version")
-    inner = "".join(f"<{tag}>{escape(getattr(skill, tag), _QUOTES)}</{tag}>" for tag in tags)
-    return f"<skill>{inner}</skill>"
-
-
+_TAGS = ("name", "description", "location", "version")
 _QUOTES = {'"': "&quot;", "'": "&apos;"}

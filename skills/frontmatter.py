@@ -1,4 +1,4 @@
-"""What a SKILL.md says about itself: its front matter, or where there is none its heading and first sentence.
+"""The head of a SKILL.md: its front matter, or if there is none its heading and first sentence.
 
 The YAML is read as plain text, lists and mappings: no aliases, anchors, tags or duplicate keys, little depth. Keys that
 mean nothing here are passed over, so that skills written for other gateways work.
@@ -29,7 +29,7 @@ _SYSTEMS = {"macos": "darwin", "osx": "darwin", "mac": "darwin", "windows": "win
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Requirements:
-    """What a skill needs to work: programs on the PATH, names in the environment, one of these systems."""
+    """The needs of a skill: programs on the PATH, names in the environment, one of these systems."""
 
     bins: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Requirements:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SkillHead:
-    """What the catalogue needs of a SKILL.md. `name` is as written, None where it is not."""
+    """The parts of a SKILL.md that the catalogue needs. `name` is as written, None if it is not."""
 
     name: str | None
     description: str

@@ -45,7 +45,7 @@ class Skill:
     """`workspace`: it lies at its location already. `shared`: it has to be mounted there."""
     requires: Requirements = field(default_factory=Requirements)
     missing: tuple[str, ...] = ()
-    """Which requirements are not met, in words: "the program git". Empty for a skill that can be used."""
+    """The requirements that are not met, in words: "the program git". Empty for a skill that can be used."""
 
     @property
     def location(self) -> str:
@@ -70,7 +70,8 @@ class SkillRoot:
     def skills(self) -> list[Skill]:
         """The usable skills, no two of one name. Raises nothing."""
         try:
-            root = self._open()
+            shared = self.source == "shared"
+            root = os.open(self.path, _FOLDER) if shared else os.open(self.path / "skills", _FOLDER | os.O_NOFOLLOW)
             try:
                 found = {folder: self._current(root, folder) for folder in self._folders(root)}
             finally:
@@ -79,11 +80,6 @@ class SkillRoot:
             found = {}
         self._known = {folder: document for folder, document in found.items() if document is not None}
         return list(self._named())
-
-    def _open(self) -> int:
-        if self.source == "shared":
-            return os.open(self.path, _FOLDER)
-        return os.open(self.path / "skills", _FOLDER | os.O_NOFOLLOW)
 
     def _folders(self, root: int) -> list[str]:
         with os.scandir(root) as entries:

@@ -1,10 +1,13 @@
 """What tests of every folder share: one PostgreSQL server a run, and an empty database of either kind."""
 
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import certifi
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.postgres import PostgresServer, postgres_server
@@ -13,12 +16,22 @@ settings.register_profile(  # nothing is timed in a test: a busy machine is no m
     "clawgate", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("clawgate")
+structlog.configure(  # with the locals of every frame, one logged exception took a minute, and the loop with it
+    processors=[
+        *structlog.get_config()["processors"][:-1],
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and "postgres" in item.fixturenames:
             item.add_marker(pytest.mark.slow)
+
+
+os.environ["TZ"] = "UTC"  # times that a test reads are the same on every developer's machine
+time.tzset()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -17,8 +17,12 @@ class Line:
         self._app = app
         self._pieces: int | None = None
         self._released = asyncio.Event()
-        self.holding = False
-        """An answer stands still."""
+        self._standing = 0
+
+    @property
+    def holding(self) -> bool:
+        """An answer stands still, and somebody waits for it."""
+        return self._standing > 0
 
     def to(self, app: ASGIApp) -> "Line":
         self._app = app
@@ -41,10 +45,24 @@ class Line:
             nonlocal passed
             if PIECE in message.get("body", b""):
                 if self._pieces is not None and passed >= self._pieces:
-                    self.holding = True
-                    await self._released.wait()
-                    self.holding = False
+                    await self._stand(receive)
                 passed += 1
             await send(message)
 
         await self._app(scope, receive, held)
+
+    async def _stand(self, receive: Receive) -> None:
+        """Until it is released, or whoever waits for it has gone."""
+        waits = [asyncio.create_task(self._released.wait()), asyncio.create_task(_gone(receive))]
+        self._standing += 1
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._standing -= 1
+            for it in waits:
+                it.cancel()
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

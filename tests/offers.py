@@ -11,11 +11,10 @@ from sqlalchemy import create_engine, text
 
 from channels.channel import DeliveryError
 from channels.message import Button, Chat, MessageContext, Outbound, Sender, Target
-from gateway.approvals.approvals import PRESSED
-from gateway.gateway import Gateway
-from gateway.outbox import Outbox, OutboxPayload, payload_json
-from gateway.queue import Inbound, inbound_json
-from gateway.routing import control_session, session_key
+from gateway.app.gateway import Gateway
+from gateway.outbox.outbox import Outbox, OutboxPayload, payload_json
+from gateway.records.inbound import PRESSED, Inbound, inbound_json
+from gateway.records.sessions import control_session, session_key
 from gateway.store.records import Delivery, Entry, NewPart
 from tests.channels.contexts import context
 

@@ -1,6 +1,12 @@
-"""`make size`: how large the house is. What serves is what `python -m gateway` can reach by imports, read and not run."""
+"""`make size`: how large the house is, and each room against its budget in tests/size.toml, which `make check` holds.
+
+What serves is what `python -m gateway` can reach by imports, read and not run. Rooms count every line that ships: Python,
+and the page with its scripts and styles.
+"""
 
 import ast
+import sys
+import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 ENTRANCES = ("gateway/__main__.py", "gateway/cli/__init__.py", "tools/supervisor.py", "tools/web/page.py")
 """The last two are programs of their own, started by their names."""
 MIGRATIONS = "gateway/store/migrations"
+BUDGETS = ROOT / "tests" / "size.toml"
+COUNTED = (".py", ".js", ".css", ".html")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,9 +90,42 @@ def report() -> Iterator[str]:
     yield f"doubles      {_total(doubles)}: emulators and demo"
 
 
+def rooms() -> dict[str, int]:
+    """The lines of each room that has a budget: of its files, and of folders beneath that have none of their own."""
+    budgets = tomllib.loads(BUDGETS.read_text(encoding="utf-8"))
+    lines = dict.fromkeys(budgets, 0)
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*")):
+            if path.suffix in COUNTED:
+                homes = [str(it.relative_to(ROOT)) for it in path.parents if it.is_relative_to(ROOT)]
+                home = next(it for it in homes if it in budgets)
+                lines[home] += len(path.read_text(encoding="utf-8").splitlines())
+    return lines
+
+
+def excess() -> Iterator[str]:
+    """A sentence for each room beyond its budget."""
+    budgets = tomllib.loads(BUDGETS.read_text(encoding="utf-8"))
+    for room, lines in rooms().items():
+        if lines > budgets[room]:
+            yield (
+                f"{room} has {lines:,} lines, and its budget in tests/size.toml is {budgets[room]:,}: "
+                "make what is new pay for itself, or raise it with the reason in the commit"
+            )
+
+
 def _total(found: list[Source]) -> str:
     return f"{sum(it.lines for it in found):,} lines in {len([it for it in found if it.lines])} files"
 
 
+def main() -> None:
+    budgets = tomllib.loads(BUDGETS.read_text(encoding="utf-8"))
+    if "--check" not in sys.argv:
+        print(*report(), sep="\n")  # noqa: T201
+        print(*(f"  {room:26} {lines:6,} of {budgets[room]:6,}" for room, lines in rooms().items()), sep="\n")  # noqa: T201
+    if found := [*excess()]:
+        sys.exit("\n".join(found))
+
+
 if __name__ == "__main__":
-    print(*report(), sep="\n")  # noqa: T201
+    main()

@@ -1,5 +1,6 @@
 """The house rules that a machine can hold: what the documents name exists, and what the files promise is so."""
 
+import ast
 import re
 import shutil
 import stat
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from gateway.guard import PACKAGES
+from tests.bench.kept import LINES, PAGE, SIDES, Reshaped, kept
 from tests.size import report, serving, sources
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -137,16 +139,45 @@ def test_the_lock_pins_by_hash_names_no_host_and_covers_the_project(name: str) -
     assert [package for package in wanted if package not in {pin.lower() for pin in pins}] == []
 
 
+def loaded_by(code: str) -> set[str]:
+    command = [sys.executable, "-c", f"import sys; {code}; print(*sys.modules)"]
+    return set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())
+
+
+FRAGMENT = re.compile(r"(What|Who|Whom|Whose|Where|Of|As|How|That|Those|Which|Whether|When)\b")
+
+
+def test_a_docstring_begins_with_its_subject_or_a_verb() -> None:
+    """Also the words below a field or a constant: a fragment has to be solved before it can be read."""
+    found = []
+    for path in (path for folder in PACKAGES for path in sorted((ROOT / folder).rglob("*.py"))):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            body = getattr(node, "body", None)
+            for it in body if isinstance(body, list) else ():
+                words = it.value.value if isinstance(it, ast.Expr) and isinstance(it.value, ast.Constant) else ""
+                if isinstance(words, str) and FRAGMENT.match(words.strip()):
+                    found.append(f"{path.relative_to(ROOT)}:{it.lineno}: {words.strip()[:60]}")
+    assert found == []
+
+
 @pytest.mark.slow
-def test_starting_the_command_line_loads_no_model_sdk() -> None:
-    loaded = subprocess.run(
-        [sys.executable, "-c", "import sys, gateway.cli, gateway.gateway; print(*sys.modules)"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
-    assert {"anthropic", "openai", "lark_oapi"} & set(loaded) == set()
+def test_a_start_loads_nothing_that_can_wait() -> None:
+    """Each of these costs tens of milliseconds or megabytes, and is for what not every gateway does."""
+    waiting = {"anthropic", "openai", "lark_oapi", "alembic", "psycopg", "websockets", "PIL", "lxml"}
+    assert waiting & loaded_by("import gateway.cli, gateway.app.gateway") == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("api", ["anthropic", "openai"])
+def test_of_an_sdk_only_what_a_request_needs_is_loaded(api: str) -> None:
+    """The types of every endpoint and the clients of every cloud are thousands of modules."""
+    build = f"catalog._{api}_client(ProviderConfig(), 'http://127.0.0.1:9')"
+    loaded = loaded_by(
+        f"from agents.providers import catalog; from agents.providers.config import ProviderConfig; {build}"
+    )
+    parts = {it.removeprefix(f"{api}.").partition(".")[0] for it in loaded if it.startswith(f"{api}.")}
+    assert {"_client", "_base_client"} <= parts
+    assert {"resources", "pagination"} & parts == set()
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git to list the files")
@@ -173,3 +204,11 @@ def test_nobody_waits_in_a_way_that_may_swallow_a_cancellation() -> None:
     """`asyncio.wait_for` does before Python 3.12: a shutdown that it hits never ends. `asyncio.timeout` does not."""
     sources = [path for folder in PACKAGES for path in (ROOT / folder).rglob("*.py")]
     assert [str(path) for path in sources if "asyncio.wait_for(" in path.read_text(encoding="utf-8")] == []
+
+
+def test_the_bench_reads_every_figure_that_the_page_keeps_and_says_which_it_cannot() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert len(kept(page)) == len(SIDES) * (len(LINES) + 2)
+    for before, after in (("webhook ack p99 |", "ack |"), (" × (", " times ("), ("| | target |", "| | goal |")):
+        with pytest.raises(Reshaped):
+            kept(page.replace(before, after))

@@ -46,6 +46,8 @@ THREATS = """
 10 mutable identity
   stories/test_promises.py: test_who_is_heard
 11 scope bleed
+  stories/test_rights.py: test_whatever_somebody_commands_the_turn_has_that_persons_rights
+  stories/test_rights.py: test_a_button_leads_nobody_to_an_agent_that_bindings_keep_for_others
   stories/test_promises.py: test_who_is_heard
 12 side doors skip checks
   channels/test_samples.py: test_there_is_a_sample_for_every_kind_of_event
@@ -77,18 +79,23 @@ THREATS = """
   stories/test_canaries.py: test_no_canary_is_written_whatever_happens
   stories/test_canaries.py: test_a_page_never_sees_one_however_the_answer_is_cut
 22 first-token allowlist
+  tools/test_binding.py: test_what_runs_or_writes_something_is_never_offered_for_good
   stories/test_approvals.py: test_what_was_allowed_for_good_runs_unasked_until_it_is_revoked
 23 wrappers
   stories/test_approvals.py: test_a_file_that_changed_after_the_approval_is_not_run
 24 a safe binary with an unsafe option
+  tools/test_binding.py: test_what_is_offered_for_good_neither_runs_nor_writes_anything_of_the_workspace
   stories/test_approvals.py: test_what_was_allowed_for_good_runs_unasked_until_it_is_revoked
 25 environment
   tools/test_exec.py: test_the_shell_starts_with_six_names_and_no_way_to_more_rights
 26 dotfiles of the workspace
   tools/test_confinement.py: test_protected_names_are_so_however_they_are_spelt_and_while_they_are_absent
 27 allow-always too wide
+  tools/test_binding.py: test_what_is_offered_for_good_neither_runs_nor_writes_anything_of_the_workspace
   stories/test_approvals.py: test_what_was_allowed_for_good_runs_unasked_until_it_is_revoked
 28 time of check, time of use
+  tools/test_binding.py: test_of_an_approved_script_only_those_bytes_run_that_were_hashed
+  stories/test_approvals.py: test_no_writer_gets_another_script_run_than_the_one_that_was_approved
   stories/test_approvals.py: test_a_file_that_changed_after_the_approval_is_not_run
 29 display is not execution
   gateway/test_approvals.py: test_what_hides_is_shown_and_announced
@@ -182,7 +189,7 @@ def test_no_tool_and_no_command_writes_config() -> None:
     assert len(reached) > 50
     for path in reached:
         assert "gateway.config.load" not in path.read_text(encoding="utf-8"), path
-    for path in (*readers, *root.glob("gateway/commands/*.py"), root / "gateway" / "reload.py"):
+    for path in (*readers, *root.glob("gateway/commands/*.py"), root / "gateway" / "app" / "reload.py"):
         called = {
             it.attr for it in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(it, ast.Attribute)
         }

@@ -1,4 +1,4 @@
-"""Whether a call runs at all: the port that `Toolbox` asks before a call which a person must approve.
+"""The port that `Toolbox` asks before a call which a person must approve: it decides whether the call runs at all.
 
 A tool says by its `subject` which of its calls need somebody; the gate may demand an approval of any other. What is
 approved is one exact request, named by its digest. Who is asked, and how, is not here.
@@ -35,29 +35,25 @@ def canonical(value: object) -> str:
 
 
 def digest_of(request: str) -> str:
-    """Of a canonical request."""
+    """The digest of a canonical request."""
     data = request.encode()
     return hashlib.sha256(DOMAIN + len(data).to_bytes(8, "big") + data).hexdigest()
 
 
-def plain_subject(arguments: Mapping[str, Any], *, always: bool = True) -> Subject:
-    """Of a call whose tool has no words for it: its arguments."""
+def plain_subject(arguments: Mapping[str, Any]) -> Subject:
+    """The subject of a call whose tool has no words for it: its arguments."""
     text = json.dumps(dict(arguments), ensure_ascii=False, sort_keys=True, indent=1)
-    return Subject(text=text, facts={}, always=always)
+    return Subject(text=text, facts={}, always=True)
 
 
 class Permit(Protocol):
-    """A call that may run now, once."""
-
     async def finished(self, result: ToolResult) -> None:
         """It has run."""
 
 
 class Gate(Protocol):
-    """Who may let calls of one turn run."""
-
     def demands(self, tool: str, call: Call) -> bool:
-        """Whether this call needs an approval, whatever its tool says."""
+        """True if this call needs an approval, whatever its tool says."""
 
     async def admit(self, request: Request, call: Call) -> Permit:
         """Raises ToolError where it may not run, or not yet."""

@@ -6,6 +6,7 @@ import re
 import unicodedata
 
 from channels.message import UNKNOWN_TYPE, File
+from tools.paths import called
 from tools.tool import ToolError
 from tools.workspace import Workspace
 
@@ -21,7 +22,8 @@ def attachment(workspace: Workspace, path: str, *, bytes_max: int) -> File:
     """A file that the agent wants to send. Raises ToolError. Blocking."""
     with workspace.reading(path) as fd:
         if (size := os.fstat(fd).st_size) > bytes_max:
-            raise ToolError("TOO_LARGE", f"{size:,} bytes are more than the {bytes_max:,} that may be sent")
+            message = f"{called(path)!r} has {size:,} bytes, more than the {bytes_max:,} that may be sent"
+            raise ToolError("TOO_LARGE", message)
         with os.fdopen(os.dup(fd), "rb") as file:
             data = file.read(bytes_max)
     name = safe_name(path)

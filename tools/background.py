@@ -18,14 +18,14 @@ from tools.ls import shown
 from tools.output import Output
 from tools.processes import Processes, Record, polled
 from tools.read import text_page
-from tools.tool import Arguments, Call, Subject, ToolError, ToolResult
-from tools.workspace import processes_of
+from tools.tool import Arguments, Call, Held, Subject, ToolError, ToolResult
+from tools.uploads import processes_of
 
 WAIT_SECONDS_MAX = 60
 LOOK_SECONDS = 0.05
 COMMAND_CHARS = 100
 LINE_BYTES_MAX = 4_095
-"""What a terminal takes as one line; it drops the rest."""
+"""Bytes that a terminal takes as one line; it drops the rest."""
 Key: TypeAlias = Literal[
     "enter", "tab", "escape", "backspace", "up", "down", "right", "left", "ctrl-c", "ctrl-d", "ctrl-z"
 ]
@@ -85,7 +85,7 @@ class Process:
     async def run(self, arguments: ProcessArguments, call: Call) -> ToolResult:
         match arguments.action:
             case "start":
-                return await self._start(arguments)
+                return await self._start(arguments, call.held)
             case "list":
                 return await self._list()
             case "poll":
@@ -98,7 +98,7 @@ class Process:
                 return await self._kill(await self._named(arguments))
 
     def subject(self, arguments: ProcessArguments, call: Call) -> Subject | None:
-        """What `start` runs, and what `write` sends to what runs: it may be a shell."""
+        """The command that `start` runs, or the input that `write` sends to a running one: that may be a shell."""
         if arguments.action not in ("start", "write"):
             return None
         record = self._record(_given(arguments.id, "id", "write")) if arguments.action == "write" else None
@@ -136,7 +136,7 @@ class Process:
             raise ToolError("NOT_FOUND", f"this session has no process {id_[:64]!r}; `list` shows those it has")
         return record
 
-    async def _start(self, arguments: ProcessArguments) -> ToolResult:
+    async def _start(self, arguments: ProcessArguments, held: Held | None) -> ToolResult:
         command = _given(arguments.command, "command", "start")
         seconds = self._seconds(arguments)
         record = Record(
@@ -148,7 +148,7 @@ class Process:
             output=Output(self.shell.config.output_bytes),
         )
         try:
-            await self.processes.start(self._folder, record, self.shell, seconds)
+            await asyncio.shield(self.processes.start(self._folder, record, self.shell, seconds, held))
         except OSError as error:
             raise self.shell.not_started(error) from error
         text = f"Started process {record.id}; it may run for {seconds:g} seconds. `poll` shows its output."

@@ -1,43 +1,46 @@
-"""What a command is made of when a person approves it: the program, the folder, and the files that a script is read from.
+"""Binds an approval to what runs: the program, the folder, and the script that an interpreter reads.
 
-Only a command of the simplest form is taken apart: words and quotes that the shell leaves as they are. What is bound of
-it is advice for the person and a guard against a file that changes in between; it permits nothing. A command that is not
-understood is bound by its bytes and its folder alone, and is never approved for good.
+Only a command of the simplest form is taken apart: words and quotes that the shell leaves as they are. Its script, and a
+program in the workspace, are read once: what was hashed is held, and the command runs those bytes. Any other command is
+bound by its text and its folder alone.
 """
 
 import hashlib
 import os
 import re
-import shlex
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote, split
 
-HASHED_BYTES_MAX = 64 * 1024 * 1024
+from tools.held import FOLDER
+from tools.tool import Copy, Held, ToolError
+
+HELD_BYTES_MAX = 16 * 1024 * 1024
 _SIMPLE = re.compile(r"""(?:[A-Za-z0-9_@%+=:,./ -]|'[^'\n]*'|"[^"$`\\!\n]*")+""")
 _INTERPRETERS = re.compile(
     r"(?:python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|Rscript|osascript|pwsh"
     r"|(?:ba|da|z|k|fi|c|tc|a)?sh)[0-9.]*"
 )
-_RUNNERS = re.compile(
-    r"(?:env|sudo|doas|su|xargs|find|fd|nohup|timeout|nice|ionice|setsid|stdbuf|time|watch|parallel|busybox|toybox|ssh|scp|rsync"
-    r"|make|gmake|cmake|ninja|just|npm|npx|pnpm|yarn|pip|pipx|uv|uvx|cargo|go|mvn|gradle|docker|podman|kubectl|git|tar|zip|sed"
-    r"|g?awk|mawk|nawk|vim?|ex|ed|emacs|less|more|man|script|expect|gdb|strace|ld|ld\.so|systemctl|crontab|at|tmux|screen|flock"
-    r"|unshare|nsenter|chroot|bwrap|eval|exec|command|source|run-parts|start-stop-daemon|runuser|setpriv|chrt|taskset|numactl"
-    r"|prlimit|setarch|linux32|linux64|ltrace|perf|valgrind|java|jshell|dotnet|mono|julia|R|runghc|escript|elixir|octave|tcc"
-    r"|m4|dc|sqlite3|psql|mysql|gnuplot|rake|bundle|gem|composer|poetry|tox|nox|pytest|entr|sort|split|ansible|terraform"
-    r"|(?:rba|mk|pdk|ya|xon)sh|nu)"
-)
-"""Programs that run what their arguments, or files that nobody names, say: approved once at a time."""
+_NAMES = """
+base64 basename cat cksum cmp comm cut date df dirname du echo false fold free grep head id join ls md5sum nl nproc od paste
+printf pwd readlink realpath seq sha1sum sha256sum sha512sum stat tac tail tr true uname uptime wc whoami
+"""
+_READERS = frozenset(_NAMES.split())
+"""Programs without an option, a file or a variable that makes them run or write something: the only ones that are allowed
+for good."""
+_READS_DATE = re.compile(r"\+.*|-u|-R|-I[a-z]*|--utc|--rfc-email|--iso-8601(?:=[a-z]+)?")
+"""Any other word may set the clock."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Binding:
-    """`identity` by what it is of; `always` where nothing that is run is left out of it."""
+    """`always`: nothing in the workspace changes what the command executes."""
 
     identity: Mapping[str, str | int] = field(default_factory=dict)
     always: bool = False
+    held: Held | None = None
 
 
 def binding_of(command: str, *, folder: int, path: str) -> Binding:
@@ -45,20 +48,23 @@ def binding_of(command: str, *, folder: int, path: str) -> Binding:
     status = os.fstat(folder)
     bound: dict[str, str | int] = {"folder": f"{status.st_dev}:{status.st_ino}"}
     words = _words(command)
-    if not words:
+    name = words[0] if words else ""
+    places = [name] if "/" in name else [f"{place}/{name}" for place in path.split(":") if name]
+    found = next(((it, file) for it in places if (file := _file(it, folder)) and file.is_program), None)
+    if found is None:
         return Binding(identity=bound)
-    program = _program(words[0], folder, path)
-    if program is None:
-        return Binding(identity=bound)
-    name = words[0].rpartition("/")[2]
-    is_script = "/" in words[0]
-    interprets = bool(_INTERPRETERS.fullmatch(name))
-    bound["program"] = program
-    operands = dict(_operands(words, folder)) if interprets or is_script else {}
-    bound |= {f"file {name}": digest for name, digest in operands.items()}
-    runs_its_file = interprets and len(words) > 1 and words[1] in operands
-    whole = not _RUNNERS.fullmatch(name) and "?" not in operands.values()
-    return Binding(identity=bound, always=whole and (runs_its_file or not interprets))
+    place, program = found
+    files = {0: program}
+    if _INTERPRETERS.fullmatch(name.rpartition("/")[2]):
+        files |= _scripts(words, folder)
+    bound |= {f"file {at} {words[at]}": file.facts for at, file in files.items()}
+    copies = {at: file.copy for at, file in files.items() if file.copy is not None}
+    typed = (
+        f'"$TMPDIR"/{FOLDER}/{quote(copies[at].name)}' if at in copies else quote(it) for at, it in enumerate(words)
+    )
+    held = Held(command=" ".join(typed), copies=tuple(copies.values())) if copies else None
+    reads = name in _READERS and (name != "date" or all(map(_READS_DATE.fullmatch, words[1:])))
+    return Binding(identity=bound, always=reads and _is_systems(place), held=held)
 
 
 def _words(command: str) -> list[str]:
@@ -66,49 +72,67 @@ def _words(command: str) -> list[str]:
     if not _SIMPLE.fullmatch(command):
         return []
     try:
-        words = shlex.split(command)
+        words = split(command)
     except ValueError:
         return []
     return [] if not words or "=" in words[0] else words
 
 
-def _program(name: str, folder: int, path: str) -> str | None:
-    places = [name] if "/" in name else [f"{place}/{name}" for place in path.split(":")]
-    for place in places:
-        if (found := _identity(place, folder)) is not None:
-            return found
-    return None
+def _scripts(words: list[str], folder: int) -> dict[int, "_File"]:
+    """The files among an interpreter's words up to its script, by their place. The word behind an option may be a library
+    of the script or the script itself, so the next one is looked at as well. What follows is data."""
+    found = {}
+    for at, word in enumerate(words[1:], 1):
+        if file := _file(word, folder):
+            found[at] = file
+            if not words[at - 1].startswith("-"):
+                break
+    return found
 
 
-def _identity(place: str, folder: int) -> str | None:
-    """Which file stands there, and what is in it where somebody like us could change it; None where nothing can be run."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _File:
+    facts: str
+    is_program: bool
+    copy: Copy | None
+
+
+def _file(place: str, folder: int) -> _File | None:
+    """An ordinary file, with its content where somebody like us could change it; None where there is none. Raises
+    ToolError where it is too large to be held."""
+    top = str(Path(f"/proc/self/fd/{folder}").readlink())
     try:
         descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-    except OSError:
+    except (OSError, ValueError):
         return None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or not status.st_mode & 0o111:
+        if not stat.S_ISREG(status.st_mode):
             return None
         real = Path(f"/proc/self/fd/{descriptor}").readlink()
-        facts = f"{real} {status.st_dev}:{status.st_ino} {status.st_size} {status.st_mtime_ns}"
-        if not os.access(f"/proc/self/fd/{descriptor}", os.W_OK) or status.st_size > HASHED_BYTES_MAX:
-            return facts
-        return f"{facts} {hashlib.file_digest(file, 'sha256').hexdigest()}"
+        name = os.path.relpath(Path(top, place), top)
+        is_ours = not os.path.relpath(real, top).startswith("../")
+        content = b""
+        if is_ours or os.access(f"/proc/self/fd/{descriptor}", os.W_OK):
+            with open(descriptor, "rb", closefd=False) as file:
+                content = file.read(HELD_BYTES_MAX + 1)
+        if is_ours and len(content) > HELD_BYTES_MAX:
+            message = f"{place!r} is larger than {HELD_BYTES_MAX:,} bytes, so it cannot be held as it was approved"
+            raise ToolError("EXEC_DENIED", message)
+    finally:
+        os.close(descriptor)
+    rights = (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid)
+    copy = Copy(name, content, rights) if is_ours else Copy(name, link=str(real))
+    changes = f"{status.st_dev}:{status.st_ino} {status.st_size} {status.st_mtime_ns}"
+    return _File(
+        facts=f"{real} {hashlib.sha256(content).hexdigest() if content else changes}",
+        is_program=bool(status.st_mode & 0o111),
+        copy=None if name.startswith("../") else copy,
+    )
 
 
-def _operands(words: list[str], folder: int) -> Iterator[tuple[str, str]]:
-    """The files among the words, each with the digest of its content; `?` where there is none to be had."""
-    for word in words:
-        try:
-            descriptor = os.open(word, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-        except PermissionError:
-            yield word, "?"
-            continue
-        except (OSError, ValueError):
-            continue
-        with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            if stat.S_ISREG(status.st_mode):
-                whole = status.st_size <= HASHED_BYTES_MAX
-                yield word, hashlib.file_digest(file, "sha256").hexdigest() if whole else "?"
+def _is_systems(place: str) -> bool:
+    """True if root alone can put another program there."""
+    paths = (Path(place), Path(place).resolve())
+    statuses = [it.stat() for path in paths for it in (path, *path.parents)]
+    return all(it.st_uid == 0 and not it.st_mode & (stat.S_IWGRP | stat.S_IWOTH) for it in statuses)

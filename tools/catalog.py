@@ -1,4 +1,4 @@
-"""Which tools there are, in the order in which models and people see them, and an agent's tools of one turn.
+"""The tools that there are, in the order in which models and people see them, and an agent's tools of one turn.
 
 A new one is a file and a line here. Every path that yields a tool to a model passes through `Toolbox`.
 """
@@ -6,7 +6,7 @@ A new one is a file and a line here. Every path that yields a tool to a model pa
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
@@ -25,7 +25,7 @@ from tools.policy import layers_of, permitted
 from tools.processes import Processes
 from tools.read import Read
 from tools.sandbox.sandbox import Sandbox
-from tools.tool import Call, Effect, NeedsApproval, Tool, ToolError, ToolResult, failed
+from tools.tool import Call, Effect, Held, NeedsApproval, Tool, ToolError, ToolResult, failed
 from tools.web.client import Client
 from tools.web.config import WebToolsConfig
 from tools.web.fetch import Fetcher, WebFetch
@@ -38,10 +38,8 @@ log = structlog.get_logger()
 
 @dataclass
 class Catalog:
-    """The built-in tools among `names`, in catalogue order.
-
-    `exec_config` is the effective one; `result_chars` is how much of one result the agent's models are shown.
-    """
+    """The built-in tools among `names`, in catalogue order. `exec_config` is the effective one; `result_chars` is how
+    much of one result the agent's models are shown."""
 
     names: Sequence[str]
     config: AgentToolsConfig
@@ -93,16 +91,10 @@ def offered(everybody: ToolsConfig, agent: AgentToolsConfig) -> tuple[str, ...]:
     return permitted(layers_of(everybody, agent), there)
 
 
-class ToolSource(Protocol):
-    """Where tools come from: the catalogue, or a server that brings schemas of its own."""
-
-    def tools(self, workspace: Workspace) -> Sequence[Tool]: ...
-
-
 class Toolbox:
     """Tools by name, in the order given, and the one way to call them: what a model or a tool did wrong is answered with
-    a structured error that the model can act on. Only what every layer of the policy permits is in it, whatever source it
-    is from. Of two tools with one name the earlier wins. Without a `gate`, nothing runs that needs an approval."""
+    a structured error that the model can act on. Only what every layer of the policy permits is in it. Of two tools with
+    one name the earlier wins. Without a `gate`, nothing runs that needs an approval."""
 
     def __init__(
         self,
@@ -123,13 +115,12 @@ class Toolbox:
         self.specs = tuple(tool.spec for tool in self._tools.values())
 
     def effect(self, name: str) -> Effect:
-        """What a second run would do; the worst is assumed of a tool that is not there."""
+        """The effect of a second run; the worst is assumed of a tool that is not there."""
         tool = self._tools.get(name)
         return tool.spec.effect if tool else "once"
 
     async def call(self, name: str, arguments: Mapping[str, Any] | None, raw: str, call: Call) -> ToolResult:
-        """Run one call. `arguments` is None where `raw`, the model's text, is no JSON object. Raises only
-        CancelledError."""
+        """Run one call. `arguments` is None where `raw`, the model's text, is no JSON object. Raises only CancelledError."""
         result = await self._call(name, arguments, raw, call)
         content = tuple(self._scrub(it) if isinstance(it, str) else it for it in result.content)
         return replace(result, content=content)
@@ -146,8 +137,14 @@ class Toolbox:
             if arguments is None:
                 raise ToolError("INVALID_ARGUMENT", "the arguments must be one JSON object")
             parsed = tool.parse(arguments)
-            permit = await self._permit(tool, arguments, parsed, call)
-            return await (tool.run(parsed, call) if permit is None else _permitted(tool, parsed, call, permit))
+            permit, held = await self._permit(tool, arguments, parsed, call)
+            try:
+                result = await tool.run(parsed, replace(call, held=held))
+            except ToolError as error:
+                result = failed(error)
+            if permit is not None:
+                await permit.finished(result)
+            return result
         except ToolError as error:
             return failed(error)
         except Exception as error:  # a tool's bug is a result too: the turn goes on, the log has the place
@@ -156,7 +153,9 @@ class Toolbox:
                 ToolError("TOOL_FAILED", "the tool broke down, perhaps in mid-work; check, and try another way")
             )
 
-    async def _permit(self, tool: Tool, arguments: Mapping[str, Any], parsed: Any, call: Call) -> Permit | None:
+    async def _permit(
+        self, tool: Tool, arguments: Mapping[str, Any], parsed: Any, call: Call
+    ) -> tuple[Permit | None, Held | None]:
         """None where the call needs nobody. What would run is looked at as late as here, right before it does."""
         name, gate = tool.spec.name, self._gate
         gated = gate is not None and gate.demands(name, call)
@@ -166,16 +165,7 @@ class Toolbox:
         if subject is None and gated:
             subject = plain_subject(arguments)
         if subject is None:
-            return None
+            return None, None
         if gate is None:
             raise ToolError("NO_APPROVER", "this call needs an approval, and nobody can be asked for one here")
-        return await gate.admit(Request(tool=name, arguments=arguments, subject=subject), call)
-
-
-async def _permitted(tool: Tool, parsed: Any, call: Call, permit: Permit) -> ToolResult:
-    try:
-        result = await tool.run(parsed, call)
-    except ToolError as error:
-        result = failed(error)
-    await permit.finished(result)
-    return result
+        return await gate.admit(Request(tool=name, arguments=arguments, subject=subject), call), subject.held

@@ -1,4 +1,4 @@
-"""What a person writes about tools: which there are, and how far `exec`, `message` and the web tools may go."""
+"""The config of tools: which there are, and how far `exec`, `message` and the web tools may go."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -13,11 +13,11 @@ PersonId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]+:\S+$")]
 InstructionFile: TypeAlias = Literal["AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md"]
 EXEC_SECONDS_MAX = 600
 EXTERNAL_TOOLS = frozenset({"web_fetch", "web_search"})
-"""Those whose results hold text of strangers."""
+"""The tools whose results hold text of strangers."""
 
 
 class ExecConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """How `exec` runs commands, for every agent that does not say otherwise."""
+    """The way `exec` runs commands, for every agent that does not say otherwise."""
 
     mode: ExecMode = "ask"
     """`deny` runs nothing; `ask` runs what a person has approved (docs/approvals.md); `allow` runs."""
@@ -25,19 +25,19 @@ class ExecConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gene
     """`auto` confines every command to its workspace, and runs none where this machine offers no way to do so; `off` runs
     commands as the gateway's user, or, where that is root, as the workspace's owner, without a wall."""
     network: bool = False
-    """Whether commands in a sandbox reach what `web_fetch` may (`tools.web.fetch`: public addresses, its ports), through an
+    """True if commands in a sandbox reach what `web_fetch` may (`tools.web.fetch`: public addresses, its ports), through an
     HTTP proxy; never this machine's own services. It needs bubblewrap: with Landlock alone such a command is refused."""
     timeout_seconds: Annotated[float, Field(gt=0, le=EXEC_SECONDS_MAX)] = 60
-    """How long one command may run; the model can ask for less, and for more up to 600."""
+    """Seconds that one command may run; the model can ask for less, and for more up to 600."""
     output_bytes: Annotated[int, Field(ge=1024)] = 1_048_576
-    """How much of a command's output is kept to be shown, its beginning and its end; a command whose output is longer
+    """Bytes of a command's output that are kept to be shown, its beginning and its end. A command whose output is longer
     than 16 MiB is stopped."""
     written_bytes: Annotated[int, Field(ge=1_048_576)] = 1_073_741_824
-    """What one command may add to the workspace and its temporary folder before it is stopped; a file, even an empty one,
-    counts 4 KiB more than its content."""
+    """Bytes that one command may add to the workspace and its temporary folder before it is stopped. A file, even an empty
+    one, counts 4 KiB more than its content."""
     free_bytes: Annotated[int, Field(ge=0)] = 536_870_912
-    """What a command must leave free on the workspace's disk, so that the database can still grow. One that goes below is
-    stopped, and one that begins below can delete files and write none."""
+    """Bytes that a command must leave free on the workspace's disk, so that the database can still grow. A command that goes
+    below is stopped, and one that begins below can delete files and write none."""
     parallel: Annotated[int, Field(ge=1)] = 4
     """Commands of one agent that run at the same time; one more is told to wait."""
 
@@ -46,21 +46,21 @@ class AgentExecConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias
     """The same inside an agent: what is set here wins."""
 
     mode: ExecMode | None = None
-    """As `tools.exec.mode`, for this agent."""
+    """The same as `tools.exec.mode`, for this agent."""
     sandbox: Literal["auto", "off"] | None = None
-    """As `tools.exec.sandbox`, for this agent."""
+    """The same as `tools.exec.sandbox`, for this agent."""
     network: bool | None = None
-    """As `tools.exec.network`, for this agent."""
+    """The same as `tools.exec.network`, for this agent."""
     timeout_seconds: Annotated[float, Field(gt=0, le=EXEC_SECONDS_MAX)] | None = None
-    """As `tools.exec.timeoutSeconds`, for this agent."""
+    """The same as `tools.exec.timeoutSeconds`, for this agent."""
     output_bytes: Annotated[int, Field(ge=1024)] | None = None
-    """As `tools.exec.outputBytes`, for this agent."""
+    """The same as `tools.exec.outputBytes`, for this agent."""
     written_bytes: Annotated[int, Field(ge=1_048_576)] | None = None
-    """As `tools.exec.writtenBytes`, for this agent."""
+    """The same as `tools.exec.writtenBytes`, for this agent."""
     free_bytes: Annotated[int, Field(ge=0)] | None = None
-    """As `tools.exec.freeBytes`, for this agent."""
+    """The same as `tools.exec.freeBytes`, for this agent."""
     parallel: Annotated[int, Field(ge=1)] | None = None
-    """As `tools.exec.parallel`, for this agent."""
+    """The same as `tools.exec.parallel`, for this agent."""
 
 
 class ProcessConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
@@ -71,7 +71,7 @@ class ProcessConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_g
     parallel_total: Annotated[int, Field(ge=1)] = 16
     """The same of all sessions that one gateway process works for."""
     timeout_seconds: Annotated[float, Field(gt=0, le=7 * 86_400)] = 3_600
-    """How long a background command may run; the model can ask for less."""
+    """Seconds that a background command may run; the model can ask for less."""
     idle_seconds: Annotated[float, Field(gt=0)] = 1_800
     """A background command that writes nothing and that the agent does not ask for, for so long, is stopped."""
     terminal_rows: Annotated[int, Field(ge=1, le=1_000)] = 24
@@ -81,35 +81,35 @@ class ProcessConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_g
 
 
 class MessageConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """Where the `message` tool may send, besides the chat it was asked in."""
+    """The chats to which the `message` tool may send, besides the one it was asked in."""
 
     targets: Names = ()
     """Other chats, as `channel:chat` or `channel:account:chat`, for example `feishu:oc_0123456789abcdef`."""
 
 
 class FilesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """What the file tools may do, for every agent that does not say otherwise."""
+    """Settings of the file tools, for every agent that does not say otherwise."""
 
     writable: Annotated[tuple[InstructionFile, ...], Listed] = ()
     """Instruction files that `write` and `edit` may change, such as `AGENTS.md`: whoever may talk to the agent can then
     change what everybody's system prompt says. `MEMORY.md` and `memory/*.md` are written in direct chats with an owner
-    (`owners`), and by anybody where the workspace is that chat's or person's own."""
+    (`owners`), and in any direct chat if the workspace is that chat's or person's own."""
     uploads_dir: str = "./data/uploads"
-    """Where the files that people send are kept, a folder for each session, outside of every workspace; agents see their
+    """The place of the files that people send: a folder for each session, outside of every workspace. Agents see their
     session's as `./uploads`. Relative to the config file's folder."""
 
     quota_bytes: Annotated[int, Field(ge=1_048_576)] = 1_073_741_824
-    """How much a workspace may hold before `write` and `edit` refuse; a file or folder, even an empty one, counts 4 KiB more
-    than its content, so that their number has an end, too. Files that people send count apart: so much for each session."""
+    """Bytes that a workspace may hold before `write` and `edit` refuse. A file or folder, even an empty one, counts 4 KiB
+    more than its content, so that their number has an end, too. Files that people send count apart: so much per session."""
 
 
 class AgentFilesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
     """The same inside an agent: what is set here wins."""
 
     writable: Annotated[tuple[InstructionFile, ...], Listed] | None = None
-    """As `tools.files.writable`, for this agent."""
+    """The same as `tools.files.writable`, for this agent."""
     quota_bytes: Annotated[int, Field(ge=1_048_576)] | None = None
-    """As `tools.files.quotaBytes`, for this agent."""
+    """The same as `tools.files.quotaBytes`, for this agent."""
 
 
 class ToolsConfig(ToolLists):
@@ -119,7 +119,7 @@ class ToolsConfig(ToolLists):
     """Tools or groups that are there for `owners` alone. Where unset: `exec` and `process`, once `owners` names anybody, and
     in any case for people who were let in by pairing; everybody else has them as his agent does."""
     senders: dict[PersonId, ToolLists] = Field(default={})
-    """What is left for one person, by `channel:id` as in `owners`, wherever he writes."""
+    """The tools that are left for one person, by `channel:id` as in `owners`, in every chat."""
     exec: ExecConfig = ExecConfig()
     process: ProcessConfig = ProcessConfig()
     files: FilesConfig = FilesConfig()
@@ -127,8 +127,8 @@ class ToolsConfig(ToolLists):
     approval: Names = ()
     """Tools of which every call needs an approval, whatever else is configured."""
     taint: Names = ("exec", "process", "message")
-    """Tools whose calls need one as well once the turn has read text of strangers, such as a web page: what it does from
-    there on may be their doing. `[]` for none."""
+    """Tools whose calls need one as well as long as the conversation holds text of strangers, such as a web page, or a
+    summary of it: what is done from there on may be their doing. `[]` for none."""
 
 
 class AgentToolsConfig(ToolLists):
@@ -139,9 +139,9 @@ class AgentToolsConfig(ToolLists):
     files: AgentFilesConfig = AgentFilesConfig()
     message: MessageConfig = MessageConfig()
     approval: Names = ()
-    """Besides those in `tools.approval`."""
+    """Tools besides those in `tools.approval`."""
     taint: Names | None = None
-    """As `tools.taint`, for this agent."""
+    """The same as `tools.taint`, for this agent."""
 
 
 def effective_exec(everybody: ExecConfig, agent: AgentToolsConfig) -> ExecConfig:
@@ -154,6 +154,6 @@ def effective_files(everybody: FilesConfig, agent: AgentToolsConfig) -> FilesCon
 
 
 def effective_approval(everybody: ToolsConfig, agent: AgentToolsConfig) -> tuple[Names, Names]:
-    """Which tools always need an approval, and which after text of strangers: an agent can add to the former."""
+    """The tools that always need an approval, and those that do after text of strangers: an agent can add to the former."""
     taint = everybody.taint if agent.taint is None else agent.taint
     return tuple(dict.fromkeys((*everybody.approval, *agent.approval))), taint

@@ -2,14 +2,18 @@
 
 import asyncio
 import os
+import re
 from dataclasses import dataclass
+from itertools import chain, repeat
 
 from pydantic import Field
 
+from tools.paths import called
 from tools.tool import Arguments, Call, ToolError, ToolResult
 from tools.workspace import Workspace
 
 FILE_BYTES_MAX = 8 * 1024 * 1024
+_ENDING = re.compile(r"(?:\r\n|(?<!\r)\n)")
 
 
 class EditArguments(Arguments):
@@ -41,13 +45,13 @@ class Edit:
         with self.workspace.reading(path) as fd:
             status = os.fstat(fd)
             if status.st_size > FILE_BYTES_MAX:
-                raise ToolError("TOO_LARGE", f"{path!r} is larger than {FILE_BYTES_MAX} bytes; use another way")
+                raise ToolError("TOO_LARGE", f"{called(path)!r} is larger than {FILE_BYTES_MAX} bytes; use another way")
             with open(fd, "rb", closefd=False) as file:
                 data = file.read(FILE_BYTES_MAX + 1)
         try:
             text = data.decode()
         except UnicodeDecodeError:
-            raise ToolError("NOT_TEXT", f"{path!r} is not UTF-8 text") from None
+            raise ToolError("NOT_TEXT", f"{called(path)!r} is not UTF-8 text") from None
         changed, first, last = replaced(text, arguments.old_text, arguments.new_text)
         try:
             new_data = changed.encode()
@@ -65,27 +69,42 @@ class Edit:
 
 def replaced(text: str, old: str, new: str) -> tuple[str, int, int]:
     """`text` with its one `old` replaced, and the first and the last line of what took its place; where nothing did, the
-    last is before the first. A model writes `\\n`; in a CRLF file it means CRLF. Raises ToolError."""
+    last is before the first. A model writes `\\n`, and means what the file has there. Raises ToolError."""
     if not old:
         raise ToolError("INVALID_ARGUMENT", "'old_text' is empty; name the passage to replace")
     if old == new:
         raise ToolError("INVALID_ARGUMENT", "'old_text' and 'new_text' are the same")
-    if "\r\n" in text and not _count(text, old):
-        old, new = (part.replace("\r\n", "\n").replace("\n", "\r\n") for part in (old, new))
-    found = _count(text, old)
-    if found == 0:
+    places = _places(text, old)
+    if not places:
         raise ToolError("NO_MATCH", "'old_text' does not occur in the file; read it again and copy the passage exactly")
-    if found > 1:
+    if (found := len(places)) > 1:
         raise ToolError("MANY_MATCHES", f"'old_text' occurs {found} times; give more of its surroundings", found=found)
-    if "\r\n" in text and "\r\n" in old:
-        new = new.replace("\r\n", "\n").replace("\n", "\r\n")
-    first = text.count("\n", 0, text.index(old)) + 1
-    return text.replace(old, new), first, first + new[:-1].count("\n") if new else first - 1
+    ((start, end),) = places
+    if "\r\n" in text:
+        new = _ending_as(text, start, end, new)
+    first = text.count("\n", 0, start) + 1
+    return text[:start] + new + text[end:], first, first + new[:-1].count("\n") if new else first - 1
 
 
-def _count(text: str, old: str) -> int:
-    """Every place, overlapping ones too."""
-    count, at = 0, text.find(old)
+def _places(text: str, old: str) -> list[tuple[int, int]]:
+    """Every place, overlapping ones too. In a file with CRLF all line ends are alike, but an exact match comes first."""
+    if "\n" in old and "\r\n" in text:
+        lines = map(re.escape, _ENDING.split(old))
+        found = [it.span(1) for it in re.finditer(f"(?=({_ENDING.pattern.join(lines)}))", text)]
+        exact = [it for it in found if text[slice(*it)] == old]
+        return exact if len(exact) == 1 else found
+    places, at = list[tuple[int, int]](), text.find(old)
     while at >= 0:
-        count, at = count + 1, text.find(old, at + 1)
-    return count
+        places.append((at, at + len(old)))
+        at = text.find(old, at + 1)
+    return places
+
+
+def _ending_as(text: str, start: int, end: int, new: str) -> str:
+    """`new` with the line endings of the passage that it replaces, line by line; what is longer has those of its last line,
+    or of the line that the passage stands in."""
+    endings = _ENDING.findall(text, start, end)
+    around = _ENDING.search(text, end) or next(reversed([*_ENDING.finditer(text, 0, start)]), None)
+    last = endings[-1] if endings else around[0] if around else "\n"
+    first, *lines = _ENDING.split(new)
+    return first + "".join(ending + line for ending, line in zip(chain(endings, repeat(last)), lines, strict=False))

@@ -1,15 +1,14 @@
 """`exec`: a shell command in the workspace, where the config says so.
 
-The mode decides what a call gets: `deny` refuses, `ask` runs what a person has approved, `allow` runs. The command
-has a clean environment of a few names, a temporary folder of its own, and limits on its time, its output and what it
-writes; nothing of it outlives the call. Where the gateway runs as root the command runs as the workspace's owner, who is
-never root.
+The mode decides what a call gets: `deny` refuses, `ask` runs what a person has approved, `allow` runs. The command has
+a clean environment of a few names, a temporary folder of its own, and limits on its time, its output and what it
+writes; nothing of it outlives the call. A root gateway runs it as the workspace's owner, who is never root.
 """
 
 import asyncio
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import assert_never
 
 import structlog
 from pydantic import Field
@@ -18,9 +17,9 @@ from tools.binding import binding_of
 from tools.config import EXEC_SECONDS_MAX, ExecConfig
 from tools.limits import MEMORY_BYTES_MAX, PROCESSES_MAX
 from tools.output import Output
-from tools.process import OUTPUT_BYTES_MAX, Finished, Input, Supervised
+from tools.process import OUTPUT_BYTES_MAX, Finished, Input, Limit, Supervised
 from tools.sandbox.sandbox import Sandbox
-from tools.tool import Arguments, Call, Subject, ToolError, ToolResult
+from tools.tool import Arguments, Call, Held, Subject, ToolError, ToolResult
 from tools.web.client import Client
 from tools.workspace import Workspace
 
@@ -28,6 +27,18 @@ log = structlog.get_logger()
 
 SHELL = "/bin/sh"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+STOPPED: Mapping[Limit, str] = {
+    "time": "EXEC_TIMEOUT: stopped after {seconds:g} seconds; ",
+    "output": f"EXEC_OUTPUT_LIMIT: stopped: its output is longer than {OUTPUT_BYTES_MAX:,} bytes; ",
+    "written": "EXEC_DISK_LIMIT: stopped: it put more than {written:,} bytes into the workspace and $TMPDIR; ",
+    "free": "EXEC_DISK_LIMIT: stopped: {free}; ",
+    "memory": f"EXEC_MEMORY_LIMIT: stopped: it held more than {MEMORY_BYTES_MAX:,} bytes of memory; ",
+    "processes": f"EXEC_PROCESS_LIMIT: stopped: it had more than {PROCESSES_MAX} processes; ",
+    "idle": "stopped: it wrote nothing and nobody asked for it; ",
+    "killed": "killed; ",
+}
 
 
 class ExecArguments(Arguments):
@@ -56,7 +67,7 @@ class Exec:
     sandbox: Sandbox
     result_chars: int
     network: Client | None = None
-    """What judges where a command in a sandbox may connect to; none may connect without."""
+    """The judge of where a command in a sandbox may connect to; without it none may connect."""
 
     def subject(self, arguments: ExecArguments, call: Call) -> Subject | None:
         if self.config.mode == "deny":
@@ -66,30 +77,27 @@ class Exec:
         bound = binding_of(arguments.command, folder=self.workspace.fd, path=PATH)
         fixed = (item for item in self._environment().items() if item[0] != "UPLOADS")  # each session's own
         environment = {f"env {name}": value for name, value in fixed}
+        surroundings = {"sandbox": "required", "network": "public addresses" if self.network else "no"}
+        if self.config.sandbox == "off":
+            surroundings = {"sandbox": "none", "network": "yes"}
         return Subject(
             text=arguments.command,
-            facts={"folder": str(self.workspace.root), "timeout": f"{self._timeout(arguments):g} s"}
-            | self._surroundings(),
+            facts={"folder": str(self.workspace.root), "timeout": f"{self._timeout(arguments):g} s"} | surroundings,
             identity={**bound.identity, **environment, "shell": SHELL},
             always=bound.always,
+            held=bound.held,
         )
-
-    def _surroundings(self) -> dict[str, str]:
-        """What a person is to know of where it runs."""
-        if self.config.sandbox == "off":
-            return {"sandbox": "none", "network": "yes"}
-        return {"sandbox": "required", "network": "public addresses" if self.network else "no"}
 
     def _timeout(self, arguments: ExecArguments) -> float:
         return min(arguments.timeout_seconds or self.config.timeout_seconds, EXEC_SECONDS_MAX)
 
     async def run(self, arguments: ExecArguments, call: Call) -> ToolResult:
-        """Whether it may is settled: `Toolbox` has asked for `subject`."""
+        """Runs it and asks nobody: that it may is settled, since `Toolbox` has asked for `subject`."""
         if self.slots.locked() or self.sandbox.slots.locked():
             raise ToolError("EXEC_BUSY", "too many commands are running; try again in a moment", retryable=True)
         timeout = self._timeout(arguments)
         async with self.slots, self.sandbox.slots:
-            supervised = await self.begin(arguments.command, timeout)
+            supervised = await self.begin(arguments.command, timeout, held=call.held)
             try:
                 kept_bytes = min(self.config.output_bytes, 8 * self.result_chars)
                 finished = await supervised.attend(Output(kept_bytes), timeout)
@@ -99,20 +107,21 @@ class Exec:
                 await supervised.leave()
         return await asyncio.to_thread(self._result, finished, timeout)
 
-    async def begin(self, command: str, seconds: float, stdin: Input = "none") -> Supervised:
-        """Start a command, whoever attends to it. Raises ToolError."""
+    async def begin(self, command: str, seconds: float, stdin: Input = "none", held: Held | None = None) -> Supervised:
+        """Start a command, whoever attends to it; what was approved of it as it was `held`. Raises ToolError."""
         if "\0" in command:
             raise ToolError("INVALID_ARGUMENT", "'command' holds a NUL character")
         environment = self._environment() | ({"TERM": "xterm"} if isinstance(stdin, tuple) else {})
         bounds = self.config.model_copy(update={"timeout_seconds": seconds})
         try:
             launch = await self.sandbox.launch(
-                command,
+                held.command if held else command,
                 workspace=self.workspace,
                 environment=environment,
                 config=self.config,
                 network=self.network,
             )
+            launch.hold(held.copies if held else ())
             return Supervised(launch, self.workspace.fd, bounds, stdin)
         except (OSError, ValueError) as error:
             raise self.not_started(error) from error
@@ -121,9 +130,14 @@ class Exec:
         log.error("command_not_started", error=str(error)[:500])
         if self.config.sandbox == "off":
             return ToolError("EXEC_FAILED", f"the command could not be started ({type(error).__name__})")
-        self.sandbox.doubt()
-        message = "the sandbox could not be built for this command; it did not run. Try it again once"
-        return ToolError("EXEC_SANDBOX_UNAVAILABLE", message, retryable=True)
+        again = self.sandbox.doubt(self.workspace.root)
+        message = "the sandbox could not be built for this command; it did not run. " + (
+            "Nor could it the last time: do not try again, and tell the user that the operator finds the reason with "
+            "`python -m gateway doctor` and in the log (command_not_started)"
+            if again
+            else "Try it again once"
+        )
+        return ToolError("EXEC_SANDBOX_UNAVAILABLE", message, retryable=not again)
 
     def _environment(self) -> dict[str, str]:
         """These names and nothing of the gateway's own environment."""
@@ -146,30 +160,11 @@ class Exec:
         return ToolResult(content=(f"{text}\n{note}".lstrip("\n"),), details=details, is_error=is_error)
 
     def note(self, finished: Finished, seconds: float) -> str:
-        """How it ended, for the model."""
+        """The way it ended, for the model."""
+        self.sandbox.failed.discard(self.workspace.root)
         free = f"less than {self.config.free_bytes:,} bytes are left on the disk"
-        match finished.limit:
-            case None:
-                stopped = ""
-            case "time":
-                stopped = f"EXEC_TIMEOUT: stopped after {seconds:g} seconds; "
-            case "output":
-                stopped = f"EXEC_OUTPUT_LIMIT: stopped: its output is longer than {OUTPUT_BYTES_MAX:,} bytes; "
-            case "written":
-                written = f"{self.config.written_bytes:,} bytes"
-                stopped = f"EXEC_DISK_LIMIT: stopped: it put more than {written} into the workspace and $TMPDIR; "
-            case "free":
-                stopped = f"EXEC_DISK_LIMIT: stopped: {free}; "
-            case "memory":
-                stopped = f"EXEC_MEMORY_LIMIT: stopped: it held more than {MEMORY_BYTES_MAX:,} bytes of memory; "
-            case "processes":
-                stopped = f"EXEC_PROCESS_LIMIT: stopped: it had more than {PROCESSES_MAX} processes; "
-            case "idle":
-                stopped = "stopped: it wrote nothing and nobody asked for it; "
-            case "killed":
-                stopped = "killed; "
-            case _:
-                assert_never(finished.limit)
+        written = self.config.written_bytes
+        stopped = STOPPED[finished.limit].format(seconds=seconds, written=written, free=free) if finished.limit else ""
         ended = f": ended by {_signal(-finished.code)}" if finished.code < 0 else ""
         read_only = f"; it could write nothing to files: {free}" if finished.read_only else ""
         refused = "; files of protected names that it made are now called refused-…" if finished.refused else ""
@@ -177,7 +172,7 @@ class Exec:
 
 
 def exit_code(finished: Finished) -> int:
-    """As a shell would say it."""
+    """The exit code as a shell would say it."""
     return finished.code if finished.code >= 0 else 128 - finished.code
 
 

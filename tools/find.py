@@ -63,7 +63,7 @@ class Find:
 
 
 class Glob:
-    """Whether a path matches: `*` and `?` within a name, `**` over folders, `[a-z]`, `[!a]`, `{one,two}`."""
+    """Tells if a path matches: `*` and `?` within a name, `**` over folders, `[a-z]`, `[!a]`, `{one,two}`."""
 
     def __init__(self, glob: str) -> None:
         """Raises ToolError."""
@@ -148,7 +148,7 @@ class Search:
 
 
 class Page:
-    """As many lines as a result may hold, and how many more there are."""
+    """The lines that fit into a result, and the number of those that do not."""
 
     def __init__(self, limit: int, result_chars: int) -> None:
         self._lines: list[str] = []

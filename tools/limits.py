@@ -1,4 +1,4 @@
-"""What a command may use of this machine: limits that the kernel keeps, and watchers for those that it does not.
+"""Limits of what a command may use of this machine: the kernel keeps some, and watchers the others.
 
 A part of the supervisor (`tools.supervisor`): it imports nothing but what every interpreter has. A watcher is a thread
 that writes a letter to STATUS when there is too much.
@@ -17,18 +17,18 @@ PROCESSES_MAX = 128
 WRAPPERS_MAX = 8
 """More than that is nobody's sandbox."""
 MEMORY_BYTES_MAX = 2 * 1024**3
-"""Of what a process writes to, not of its address space: runtimes reserve far more of that than they use."""
+"""The memory that a process writes to, not its address space: runtimes reserve far more of that than they use."""
 CPU_SECONDS_EXTRA = 10
 LOOK_SECONDS = 0.1
-"""How often what the command has written is looked at, and the longest time that its end waits for a last look."""
+"""Seconds from one look at what the command has written to the next; its end waits no longer for a last look."""
 LOOK_SHARE = 0.1
-"""Of the time, at most, goes into looking: a large workspace is looked at less often, and by a background command's
-supervisor, after a minute, a tenth as often. What must stay free on the disk is looked at as before."""
+"""The largest share of the time that goes into looking, so a large workspace is looked at less often; a background
+command's supervisor, after a minute, looks a tenth as often. What must stay free on the disk is looked at as before."""
 LONG_SECONDS = 60
 QUICK_ENTRIES_MAX = 10_000
 """So many files and folders are looked through before a command begins: 40 ms."""
 ENTRY_BYTES = 4096
-"""What a file counts on top of its content, so that empty ones have an end, too."""
+"""Bytes that a file counts on top of its content, so that empty ones have an end, too."""
 
 
 def above(fd: int) -> int:
@@ -65,7 +65,7 @@ def threads_of(uid: int) -> int:
 
 
 class Written:
-    """What the command adds to the workspace, which is the working folder, and to its own temporary one."""
+    """Watches what the command adds to the workspace, which is the working folder, and to its own temporary one."""
 
     def __init__(self, folders: tuple[str, ...], bytes_max: int) -> None:
         """Before the command begins; of a large workspace the first look is the first of `watch`."""
@@ -96,8 +96,7 @@ class Written:
 
 
 def stored_bytes(folders: tuple[str, ...], *, entries_max: int) -> int | None:
-    """What all below these folders takes on the disk; None where that is more entries. A file of several names counts
-    once, if all of them are here."""
+    """Bytes of all below these folders on the disk; None beyond so many entries. A file of several names counts once."""
     total, entries_left, pending = 0, entries_max, list(folders)
     while pending:
         if entries_left < 0:
@@ -116,7 +115,7 @@ def stored_bytes(folders: tuple[str, ...], *, entries_max: int) -> int | None:
 
 
 def watch_numbers(status: int) -> None:
-    """Of processes, and the memory of all together: the kernel's limits are of one process, or of all that a user runs."""
+    """Watches the number of processes and the memory of all: the kernel limits one process, or all that a user runs."""
     while len(below := descendants(os.getpid())) <= PROCESSES_MAX + WRAPPERS_MAX:
         # By `statm` it is too much, since what is shared counts for each; by `smaps_rollup` it is exact, and slow.
         if held_bytes(below, "statm") > MEMORY_BYTES_MAX and held_bytes(below, "smaps_rollup") > MEMORY_BYTES_MAX:
@@ -138,7 +137,7 @@ def held_bytes(pids: list[int], file: str) -> int:
 
 
 def watch_free(bytes_min: int, status: int) -> None:
-    """On the workspace's disk."""
+    """Bytes on the workspace's disk."""
     while free_bytes() >= bytes_min:
         time.sleep(LOOK_SECONDS / 4)
     os.write(status, b"F")

@@ -2,7 +2,7 @@
 
 Three things, and nothing of anybody else: the memory files of its workspace (MEMORY.md and `memory/*.md`), the notes that
 the person had taken, and the past turns of the running session. Files and notes are for direct chats; in a group others
-read along. The scope is the running turn's own (`Call`): no argument widens it.
+read along, and its workspace hides the files. The scope is the running turn's own (`Call`): no argument widens it.
 """
 
 import asyncio
@@ -12,13 +12,14 @@ import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import tzinfo
 from functools import cached_property
 from typing import Protocol
 
 from pydantic import Field
 
-from tools.paths import MEMORY, MEMORY_FOLDER, is_memory, relative
+from channels.moment import day
+from tools.paths import MEMORY, MEMORY_FOLDER, called, is_memory, relative
 from tools.read import Read, ReadArguments, text_page
 from tools.tool import Arguments, Call, ToolError, ToolResult
 from tools.workspace import Workspace
@@ -33,7 +34,7 @@ FILE_BYTES_MAX = 262_144
 LINES_OF_A_FILE = 3
 NOTE_CHARS_MAX = 2_000
 TEXT_CHARS_MAX = 100_000
-"""Of one text that is indexed."""
+"""Characters of one text that are indexed."""
 TERM_CHARS_MAX = 40
 WANTED_MAX = 16
 """Terms of a query that count."""
@@ -44,7 +45,7 @@ _RUNS = re.compile(rf"([{_UNSPACED}]+)|([^\W_{_UNSPACED}]+)")
 
 
 def terms(text: str) -> list[str]:
-    """What a text is found by, each once: its words, and of languages without spaces each character and each pair."""
+    """The terms that find a text, each once: its words, and in languages without spaces each character and each pair."""
     found: dict[str, None] = {}
     for unspaced, word in _RUNS.findall(_folded(text)):
         found |= (
@@ -71,7 +72,7 @@ def _pairs(unspaced: str) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Note:
-    """What a person had taken down. `number` is his own count."""
+    """A text that a person had taken down. `number` counts this person's own."""
 
     number: int
     at: float
@@ -103,7 +104,7 @@ class Passage:
 
 
 def _window(line: str, wanted: Sequence[str]) -> str:
-    """Of a long line the part around the first wanted term."""
+    """The line, or the part of a long one around the first wanted term."""
     if len(line) <= SNIPPET_CHARS:
         return line
     lower = line.lower()
@@ -116,11 +117,14 @@ def _window(line: str, wanted: Sequence[str]) -> str:
 class Memory(Protocol):
     """The person's notes and the session's past turns; the gateway supplies it."""
 
+    zone: tzinfo
+    """The zone of the dates that the agent reads."""
+
     async def passages(self, wanted: Sequence[str], limit: int, call: Call) -> Sequence[Passage]:
-        """Where some of the wanted terms are, of the call's own scope; in no order."""
+        """Passages of the call's own scope that hold some of the wanted terms; in no order."""
 
     async def text(self, path: str, call: Call) -> str | None:
-        """What stands at `notes`, `notes/N` or `sessions/TURN` of the call's own scope."""
+        """The text at `notes`, `notes/N` or `sessions/TURN` of the call's own scope."""
 
 
 class SearchArguments(Arguments):
@@ -152,17 +156,12 @@ class MemorySearch:
             raise ToolError("INVALID_ARGUMENT", "'query' has no word to look for")
         limit = arguments.limit or RESULTS
         found = [*await self.memory.passages(wanted, limit, call)]
-        if call.message.chat.kind == "direct":
-            found += await asyncio.to_thread(_in_files, self.workspace, wanted)
+        found += await asyncio.to_thread(_in_files, self.workspace, wanted)
         scored = [(it.score(wanted), it.at, it) for it in found]
         best = sorted((it for it in scored if it[0]), key=lambda it: it[:2], reverse=True)[:limit]
-        lines = [f"{it.path} ({_day(it.at)})\n  {it.snippet(wanted)}" for _, _, it in best]
+        lines = [f"{it.path} ({day(it.at, self.memory.zone)})\n  {it.snippet(wanted)}" for _, _, it in best]
         text = "\n".join(lines) or "(nothing found; try other words, or fewer)"
         return ToolResult(content=(text,), details={"results": len(lines)})
-
-
-def _day(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
 
 
 def _in_files(workspace: Workspace, wanted: Sequence[str]) -> list[Passage]:
@@ -222,7 +221,9 @@ class MemoryGet:
         if (text := await self.memory.text(path, call)) is not None:
             return await asyncio.to_thread(text_page, text, offset, arguments.limit, self.page_chars)
         name = relative(path, str(self.workspace.root)) if path else path
-        if call.message.chat.kind != "direct" or not is_memory(name.split("/")):
-            raise ToolError("NOT_FOUND", f"there is no {path[:200]!r} in your memory here; `memory_search` gives paths")
+        if self.workspace.hides(name) or not is_memory(name.split("/")):
+            raise ToolError(
+                "NOT_FOUND", f"there is no {called(path)!r} in your memory here; `memory_search` gives paths"
+            )
         read = Read(self.workspace, self.page_chars)
         return await read.run(ReadArguments(file_path=name, offset=offset, limit=arguments.limit), call)

@@ -42,7 +42,7 @@ class MessageArguments(Arguments):
 
 _MEMBERS = {"media": "media", "voice": "voice", "reply_to": "reply", "emoji": "react", "buttons": "buttons"}
 _MEMBERS |= {"options": "poll"}
-"""What a member needs of the chat's abilities; one that is not here needs nothing."""
+"""The ability of the chat that a member needs; one that is not here needs nothing."""
 _REQUIRED: Mapping[Action, tuple[str, ...]] = {
     "edit": ("message_id", "message"),
     "delete": ("message_id",),
@@ -64,7 +64,7 @@ class Destination:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Post:
-    """What is to be said: with `edits`, in the place of an earlier message; with `options`, as a poll."""
+    """A message to send: with `edits`, in the place of an earlier one; with `options`, as a poll."""
 
     text: str
     files: tuple[File, ...] = ()
@@ -76,8 +76,8 @@ class Post:
 
 
 class Messenger(Protocol):
-    """How the tool acts in a chat; the gateway supplies it. Every method raises `ToolError` where the channel is unknown,
-    cannot do this or did not take it, and where a message is not one of the chat's."""
+    """The port by which the tool acts in a chat; the gateway supplies it. Every method raises `ToolError` if the channel is
+    unknown, cannot do this or did not take it, and if a message is not one of the chat's."""
 
     file_bytes: int
     """The size of one file."""
@@ -173,7 +173,7 @@ class Message:
         return Destination(channel=channel, account=self._account(channel, chat, here.account), chat=chat), False
 
     def _account(self, channel: str, chat: str, current: str) -> str:
-        """Which bot sends there, from the config's line that allows it. Raises ToolError."""
+        """The bot that sends there, from the config's line that allows it. Raises ToolError."""
         for target in self.config.targets:
             named, *account, listed = target.split(":")
             if (named, listed) == (channel, chat):
@@ -183,7 +183,7 @@ class Message:
 
 @lru_cache(maxsize=64)
 def _spec(abilities: frozenset[str]) -> ToolSpec:
-    """With the actions and members that there are."""
+    """The tool with the actions and members that there are."""
     whole = MessageArguments.spec(
         "message",
         summary="send a message on your own initiative",

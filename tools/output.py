@@ -1,4 +1,4 @@
-"""What a command writes: its beginning and its end are kept, and shown so that nothing of it acts on who reads it."""
+"""The output of a command: keeps its beginning and its end, and shows them so that nothing acts on the reader."""
 
 import re
 from bisect import bisect_right
@@ -17,7 +17,7 @@ _SHOWN = {
     **{chr(code): f"\\x{code:02x}" for code in (*range(32), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"},
     **{chr(code): "\ufffd" for code in range(0xDC80, 0xDD00)},
 }
-"""What stands for a piece that must reach no prompt, chat or terminal; the last row are bytes that are no UTF-8."""
+"""Substitutes for pieces that must reach no prompt, chat or terminal; the last row are bytes that are no UTF-8."""
 
 
 class Output:
@@ -38,7 +38,7 @@ class Output:
             del self._tail[: -self._half]
 
     def since(self, position: int) -> "Output":
-        """What came after so many bytes; as it is now, whatever is fed to this one later."""
+        """The output after so many bytes, as it is now, whatever is fed to this one later."""
         later = Output(2 * self._half)
         tail = self._tail[-self._half :]
         later._head = self._head[position:]
@@ -51,7 +51,7 @@ class Output:
 
     @classmethod
     def load(cls, half: int, head: str, tail: str, total: int) -> "Output":
-        """What was dumped."""
+        """The output that was dumped."""
         output = cls(2 * half)
         output._head += head.encode("latin-1")
         output._tail += tail.encode("latin-1")
@@ -75,7 +75,7 @@ class Output:
 
 
 def _printed(raw: bytes, chars: int, *, keep: Literal["beginning", "end"]) -> tuple[str, int]:
-    """As much of it as is printed in so many characters, and how many of its bytes that is."""
+    """The part of it that fits into so many characters as printed, and the number of its bytes."""
     step = 1 if keep == "beginning" else -1
     text = (raw[: 4 * chars] if step > 0 else raw[-4 * chars :]).decode("utf-8", errors="surrogateescape")
     text = text[:chars] if step > 0 else text[-chars:]

@@ -19,11 +19,15 @@ from tools.tool import ToolError
 PATH_BYTES_MAX = 4_096
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 INSTRUCTION_FILES: tuple[str, ...] = get_args(InstructionFile)
-"""At the top of a workspace these are part of the system prompt: they are the operator's."""
+"""Files at the top of a workspace that are part of the system prompt: they are the operator's."""
 MEMORY = "MEMORY.md"
 MEMORY_FOLDER = "memory"
-"""With the file the agent's memory: a file for a day or a subject, ending in `.md`."""
-_SHELL_FILES = [
+"""The agent's memory together with that file: a file for a day or a subject, ending in `.md`."""
+PRIVATE = ("USER.md", MEMORY)
+"""Files about one person, as the memory folder is: no session reads them in which others read along."""
+_RUN_BY_OTHERS = [
+    ".gitmodules",
+    ".ssh",
     *(f".{shell}rc" for shell in ("bash", "zsh", "ksh", "mksh", "csh", "tcsh", "input")),
     *(
         f".{name}"
@@ -31,16 +35,14 @@ _SHELL_FILES = [
     ),
     *(f".z{name}" for name in ("shenv", "profile", "login", "logout")),
 ]
-NOT_MADE = (*INSTRUCTION_FILES, ".gitmodules", ".ssh", *_SHELL_FILES)
-"""What a command does not make at the top of a workspace, besides `.env*`. A `.git` it may, without hooks and config."""
+NOT_MADE = (*INSTRUCTION_FILES, *_RUN_BY_OTHERS)
+"""Names that no command makes at the top of a workspace, besides `.env*`. A `.git` it may, without hooks and config."""
 
 
 def relative(path: str, root: str) -> str:
-    """The path beneath the workspace; `.` for the workspace itself. Raises ToolError.
-
-    Absolute paths are accepted where they start with the workspace's own path. Nothing is expanded: `~` and `$` are
-    ordinary characters of a name, except that a leading `~` is surely a mistake.
-    """
+    """The path beneath the workspace; `.` for the workspace itself. Raises ToolError. Absolute paths are accepted where
+    they start with the workspace's own path. Nothing is expanded: `~` and `$` are ordinary characters of a name, except
+    that a leading `~` is surely a mistake."""
     try:
         size = len(path.encode())
     except UnicodeEncodeError:
@@ -81,34 +83,41 @@ def protection(path: str, writable: Collection[str] = ()) -> str | None:
             f"{path!r} is the memory that all who talk to this agent share: it is written in a direct chat with an owner of "
             "the bot (`owners` in the config). Say so to the user; what he wants kept for himself he sends as /remember TEXT"
         )
-    if parts[:1] == ["skills"] or any(map(_is_run_by_others, parts)):
+    if parts[:1] == ["skills"] or any(it in (".git", *_RUN_BY_OTHERS) or it.startswith(".env") for it in parts):
         return f"{path!r} is protected: tools do not write there"
     return None
 
 
 def is_memory(parts: Sequence[str]) -> bool:
-    """Whether a path in a workspace, cut up, is one of the agent's memory files."""
+    """True if a path in a workspace, cut up, is one of the agent's memory files."""
     *folders, name = map(_plain, parts or ["."])
     return (not folders and name == _plain(MEMORY)) or (folders == [MEMORY_FOLDER] and name.endswith(".md"))
 
 
+def is_private(parts: Sequence[str]) -> bool:
+    """True if a path in a workspace, cut up, is one of the private files, or in the memory folder."""
+    return _plain(parts[0]) in map(_plain, (*PRIVATE, MEMORY_FOLDER))
+
+
 def _plain(part: str) -> str:
-    """As the most careless file system compares names."""
+    """The form in which the most careless file system compares names."""
     return unicodedata.normalize("NFKC", part).casefold().rstrip(". ")
 
 
-def _is_run_by_others(part: str) -> bool:
-    return part in (".git", ".gitmodules", ".ssh") or part.startswith(".env") or part in _SHELL_FILES
+def called(path: str) -> str:
+    """The path as messages quote it: a place on the server is named by its last part alone, for people read on."""
+    if path.startswith("/") or ".." in path.split("/"):
+        path = path.rstrip("/").rpartition("/")[2]
+    return path if len(path) <= 200 else path[:200] + "…"
 
 
 def not_found(path: str) -> ToolError:
     """The same answer for a missing path and for one outside the workspace, so that neither reveals the other."""
-    shown = path if len(path) <= 200 else path[:200] + "…"
-    return ToolError("NOT_FOUND", f"there is no {shown!r} in the workspace; `ls` shows what there is")
+    return ToolError("NOT_FOUND", f"there is no {called(path)!r} in the workspace; `ls` shows what there is")
 
 
 def explained(error: OSError, path: str) -> ToolError:
-    """What a model is told of it."""
+    """The error that a model is told."""
     if error.errno in _NO_SPACE:
         return ToolError("NO_SPACE", "there is no space left for that")
     if error.errno == errno.ENAMETOOLONG:
@@ -174,3 +183,13 @@ def open_by_walking(root: int, path: str, flags: int, mode: int = 0) -> int:
         return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=current)
     finally:
         os.close(current)
+
+
+def names_in(root: int, folder: str) -> list[str]:
+    """The names in a folder below `root`, in order. It follows no link. Raises OSError."""
+    fd = open_by_walking(root, folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with os.scandir(fd) as entries:
+            return sorted(it.name for it in entries)
+    finally:
+        os.close(fd)

@@ -2,15 +2,18 @@
 
 What is small enough goes as it is, once it could be decoded: one that no model can read would fail each request that
 shows it. Anything else is turned as its camera meant it, scaled down and written as JPEG. Its size is judged before it is
-decoded, and one picture is decoded at a time: a small file can hold a huge picture.
+decoded, and one picture is decoded at a time: a small file can hold a huge picture. Its memory goes back at once.
 """
 
+import ctypes
 import io
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 
 IMAGE_CHARS_MAX = 5_000_000
-"""Of base64, one picture: Anthropic's limit, and none of the others allows more."""
+"""The base64 of one picture: Anthropic's limit, and none of the others allows more."""
 IMAGE_BYTES_MAX = IMAGE_CHARS_MAX // 4 * 3
 SOURCE_BYTES_MAX = 64 * 1024 * 1024
 SIDE_MAX = 2_000
@@ -27,6 +30,8 @@ _CONVERTED = (b"BM", b"II*\0", b"MM\0*")
 """BMP and TIFF. An ICO says of the picture in it what size it likes."""
 _FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF")
 _one_at_a_time = threading.Lock()
+_M_MMAP_THRESHOLD, _MAPPED_BYTES = -3, 1 << 20
+"""Arguments of glibc's mallopt: it maps blocks of this size and larger."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +44,7 @@ class Picture:
 
 
 def image_type(head: bytes) -> str | None:
-    """What the bytes are, whatever the name says: a kind that models know."""
+    """The kind of picture by its bytes, whatever the name says, if models know it."""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
     return next((media_type for signature, media_type in _SIGNATURES if head.startswith(signature)), None)
@@ -55,6 +60,7 @@ def fitted(data: bytes) -> Picture | None:
         from PIL import Image, ImageOps  # loaded with the first picture
     except ImportError:
         return as_it_is
+    _give_memory_back()
     try:
         with _one_at_a_time, Image.open(io.BytesIO(data), formats=_FORMATS) as source:
             width, height = source.size
@@ -64,8 +70,13 @@ def fitted(data: bytes) -> Picture | None:
             if width * height > PIXELS_MAX:
                 return None
             source.draft("RGB", (SIDE_MAX, SIDE_MAX))  # a JPEG is decoded small
-            source.thumbnail((SIDE_MAX, SIDE_MAX))
-            upright = ImageOps.exif_transpose(source).convert("RGBA")
+            small: Image.Image = source
+            if source.mode in ("RGBA", "LA"):  # scaled whole, it would be copied whole
+                factor = max(1, max(source.size) // SIDE_MAX)
+                small = Image.merge(source.mode, [source.getchannel(it).reduce(factor) for it in source.getbands()])
+                small.info = source.info
+            small.thumbnail((SIDE_MAX, SIDE_MAX))
+            upright = ImageOps.exif_transpose(small).convert("RGBA")
             paper = Image.new("RGB", upright.size, "white")
             paper.paste(upright, mask=upright)
             written = io.BytesIO()
@@ -74,3 +85,11 @@ def fitted(data: bytes) -> Picture | None:
             return Picture(type="image/jpeg", data=written.getvalue(), note=note)
     except Exception:  # noqa: BLE001 - bytes of strangers: a decoder may raise anything
         return None
+
+
+@cache
+def _give_memory_back() -> None:
+    """Makes the process return each large block when it is freed. Otherwise every thread's arena keeps the largest picture
+    it has decoded. A C library other than glibc has no such setting, and needs none."""
+    with suppress(AttributeError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)

@@ -1,4 +1,4 @@
-"""Which tools are left after policy: one function over layers, each of which only takes away.
+"""The tools that are left after policy: one function over layers, each of which only takes away.
 
 The layers are the config's own lists, the agent's, the channel account's, the chat's and the sender's; where only owners
 may use a tool, one more that denies it to everybody else. A tool is offered where every layer permits it, so no order of
@@ -25,14 +25,14 @@ PROFILES: dict[Profile, tuple[str, ...]] = {
     "full": ("*",),
 }
 DEFAULT_PROFILE: Profile = "minimal"
-"""Of an agent that names neither a profile nor what it is allowed."""
+"""The profile of an agent that names neither one nor what it is allowed."""
 OWNER_ONLY = ("group:runtime",)
 """Once the config names owners, unless it says otherwise."""
 
 
 @lru_cache(maxsize=1024)
 def permitted(layers: tuple[ToolLists, ...], names: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of `names` that every layer permits, in their order."""
+    """The `names` that every layer permits, in their order."""
     return tuple(name for name in names if all(_permits(layer, name) for layer in layers))
 
 
@@ -47,7 +47,7 @@ def _holds(listed: Sequence[str], name: str) -> bool:
 
 
 def layers_of(everybody: ToolsConfig, agent: AgentToolsConfig) -> tuple[ToolLists, ...]:
-    """Those that hold for an agent wherever it answers."""
+    """The layers that hold for an agent in every chat."""
     implied = DEFAULT_PROFILE if agent.allow is None else None
     own = agent if agent.profile else agent.model_copy(update={"profile": implied})
     return _bare(everybody), _bare(own)
@@ -58,7 +58,7 @@ def _bare(lists: ToolLists) -> ToolLists:
 
 
 def owners_layer(everybody: ToolsConfig, *, has_owners: bool) -> ToolLists | None:
-    """What takes the owners' tools from everybody else; None where they have none of their own."""
+    """The layer that takes the owners' tools from everybody else; None if they have none of their own."""
     listed = everybody.owner_only
     if listed is None:
         listed = OWNER_ONLY if has_owners else ()

@@ -19,6 +19,7 @@ import termios
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from tools.absent import Absent
 from tools.config import ExecConfig
 from tools.output import Output
 from tools.sandbox.launch import Launch, program
@@ -26,14 +27,14 @@ from tools.sandbox.launch import Launch, program
 KILL_AFTER_SECONDS = 2.0
 DRAIN_SECONDS = 0.5
 GONE_SECONDS_MAX = 8.0
-"""How long a supervisor may take to end; its own patience with what will not die is shorter."""
+"""Seconds that a supervisor may take to end; its own patience with what will not die is shorter."""
 _PR_SET_DUMPABLE = 4
 _prctl = ctypes.CDLL(None).prctl
 _CODE = re.compile(rb"-?\d+|!")
 
 Limit: TypeAlias = Literal["time", "output", "written", "free", "memory", "processes", "idle", "killed"]
 Input: TypeAlias = Literal["none", "pipe"] | tuple[int, int]
-"""What a command reads: nothing, what is written to it, or a terminal of so many rows and columns."""
+"""The input of a command: nothing, what is written to it, or a terminal of so many rows and columns."""
 _LIMITS: dict[str, Limit] = {"W": "written", "F": "free", "M": "memory", "N": "processes"}
 
 OUTPUT_BYTES_MAX = 16 * 1024 * 1024
@@ -71,6 +72,8 @@ class Supervised:
         self._unwanted = asyncio.Event()
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
             theirs.callback(launch.close)
+            self._absent = Absent(folder, launch.plan.get("protected", ()))
+            ours.callback(self._absent.end)
             self._proxy = launch.proxy
             if self._proxy is not None:
                 ours.callback(self._proxy.close)
@@ -141,7 +144,9 @@ class Supervised:
             if not await _first(timeout_seconds, exited, stopped, self._unwanted):
                 self.stop("time")
             if self._unwanted.is_set() and not exited.is_set():
-                self._ask_to_end()
+                if self._control is not None:
+                    with contextlib.suppress(BrokenPipeError):
+                        os.write(self._control, b"T")  # asks it to end
                 await _first(KILL_AFTER_SECONDS, exited, stopped)
             if exited.is_set():
                 # What the command left in the background holds the pipe open: it does not hold us.
@@ -165,7 +170,7 @@ class Supervised:
         self._unwanted.set()
 
     def write(self, data: bytes) -> int:
-        """How much of it the command's input takes now. Raises OSError where nobody reads any more."""
+        """Returns how many bytes the command's input takes now. Raises OSError if nobody reads any more."""
         if self._input is None:
             raise BrokenPipeError
         with contextlib.suppress(BlockingIOError):
@@ -179,7 +184,7 @@ class Supervised:
             self._input = None
 
     async def leave(self) -> None:
-        """Where `attend` was cut short, all that the command started dies from here on; nobody waits for it on the loop."""
+        """Ends all that the command started if `attend` was cut short; nobody waits for it on the loop."""
         if self._proxy is not None:
             self._proxy.close()
         self._let_go()
@@ -192,14 +197,10 @@ class Supervised:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._absent.end()
         self.end_input()
         os.close(self._output)
         os.close(self._status)
-
-    def _ask_to_end(self) -> None:
-        if self._control is not None:
-            with contextlib.suppress(BrokenPipeError):
-                os.write(self._control, b"T")
 
     def _let_go(self) -> None:
         if self._control is not None:

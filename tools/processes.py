@@ -23,11 +23,11 @@ from tools.exec import Exec
 from tools.output import Output
 from tools.process import Supervised
 from tools.replacement import is_locked, replacing
-from tools.tool import ToolError
-from tools.workspace import make_folder
+from tools.tool import Held, ToolError
+from tools.uploads import make_folder
 
 KEEP_SECONDS = 2.0
-"""How often a running process's record takes up what is new, and what others want of the process is noticed."""
+"""Seconds after which a running process's record takes up what is new, and wishes of others for it are noticed."""
 KILLS_LOOKED_FOR = 40
 RECORDS_MAX = 20
 """Ended processes that a session's list still shows."""
@@ -41,8 +41,7 @@ log = structlog.get_logger()
 
 @dataclass(kw_only=True)
 class Record:
-    """`where` is the host whose gateway runs it; `note` says how it ended and `polled` how many bytes of the output a poll
-    has shown. `state` is as it was found."""
+    """`where` is the host that runs it; `note` says how it ended; polls have shown `polled` bytes; `state` is as found."""
 
     id: str = field(default_factory=lambda: secrets.token_hex(3))
     command: str
@@ -80,19 +79,15 @@ class Running:
 
 @dataclass
 class Processes:
-    """Those of this gateway, for all agents and over every reload; `config` is the one in force. `folder` holds a session's
-    records."""
+    """Background commands of all agents, kept over reloads; `config` is in force. `folder` holds a session's records."""
 
     config: ProcessConfig
     now: Callable[[], float]
     _running: dict[str, Running] = field(default_factory=dict)
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def start(self, folder: Path, record: Record, shell: Exec, seconds: float) -> None:
-        """Run it in the background; also where nobody waits for it any more. Raises ToolError and OSError."""
-        await asyncio.shield(self._start(folder, record, shell, seconds))
-
-    async def _start(self, folder: Path, record: Record, shell: Exec, seconds: float) -> None:
+    async def start(self, folder: Path, record: Record, shell: Exec, seconds: float, held: Held | None) -> None:
+        """Run it in the background; to be shielded, since nobody may cut it short. Raises ToolError and OSError."""
         size = (self.config.terminal_rows, self.config.terminal_columns)
         async with self._starting:
             own = sum(it.folder == folder for it in self._running.values())
@@ -101,7 +96,7 @@ class Processes:
             # The record first: whatever ends us from here on, somebody knows of the process.
             file = await asyncio.to_thread(_begin, folder, record)
             try:
-                supervised = await shell.begin(record.command, seconds, size if record.terminal else "pipe")
+                supervised = await shell.begin(record.command, seconds, size if record.terminal else "pipe", held)
             except BaseException:
                 _remove(folder, record.id)
                 os.close(file)
@@ -110,7 +105,6 @@ class Processes:
             running.task = asyncio.create_task(self._attend(running, shell, seconds))
 
     def running(self, folder: Path, id_: str) -> Running | None:
-        """One of this gateway's."""
         found = self._running.get(id_)
         return found if found is not None and found.folder == folder else None
 
@@ -121,14 +115,10 @@ class Processes:
         return sorted((it for it in found if it is not None), key=lambda it: it.started)
 
     def record(self, folder: Path, workspace: str, id_: str) -> Record | None:
-        """As it is now: what runs here as it is in memory. Blocking."""
-        if running := self.running(folder, id_):
-            record = running.record
-        elif not _ID.fullmatch(id_) or (found := _read(folder / id_)) is None:
-            return None
-        else:
-            record = found
-        return record if record.workspace == workspace else None
+        """The record as it is now: from memory if the process runs here. Blocking."""
+        running = self.running(folder, id_)
+        record = running.record if running else _read(folder, id_)
+        return record if record is not None and record.workspace == workspace else None
 
     async def kill(self, folder: Path, record: Record) -> None:
         """Ask for its end, wherever it runs, and return when it has ended or will not soon."""
@@ -136,10 +126,9 @@ class Processes:
             running.supervised.stop("killed")
             await asyncio.wait([running.task])
             return
-        path = folder / record.id
-        path.with_suffix(_KILL).touch()
+        (folder / record.id).with_suffix(_KILL).touch()
         for _ in range(KILLS_LOOKED_FOR):
-            found = await asyncio.to_thread(_read, path)
+            found = await asyncio.to_thread(_read, folder, record.id)
             if found is None or found.state != "elsewhere":
                 return
             await asyncio.sleep(KEEP_SECONDS / 4)
@@ -177,7 +166,7 @@ class Processes:
                 it.touched = self.now()
             if self.now() - it.touched > self.config.idle_seconds:
                 it.supervised.stop("idle")
-            if _is_unwanted(it):
+            if not os.fstat(it.file).st_nlink or it.folder.joinpath(it.record.id).with_suffix(_KILL).exists():
                 it.supervised.stop("killed")
             elif saved != it.record.output.total:
                 saved = it.record.output.total
@@ -199,7 +188,9 @@ def polled(folder: Path, record: Record) -> None:
 def _begin(folder: Path, record: Record) -> int:
     """A descriptor of the new record, locked. The oldest that have ended go. Raises OSError."""
     os.close(make_folder(folder))
-    ended = [it for path in folder.iterdir() if (it := _read(path)) is not None and it.state != "elsewhere"]
+    ended = [
+        it for path in folder.iterdir() if (it := _read(folder, path.name)) is not None and it.state != "elsewhere"
+    ]
     for old in sorted(ended, key=lambda it: it.started)[: -RECORDS_MAX + 1]:
         _remove(folder, old.id)
     return _written(folder, record)
@@ -232,16 +223,12 @@ def _finish(it: Running) -> None:
     it.folder.joinpath(it.record.id).with_suffix(_KILL).unlink(missing_ok=True)
 
 
-def _is_unwanted(it: Running) -> bool:
-    return not os.fstat(it.file).st_nlink or it.folder.joinpath(it.record.id).with_suffix(_KILL).exists()
-
-
-def _read(path: Path) -> Record | None:
+def _read(folder: Path, id_: str) -> Record | None:
     """The record, and what is known of its process. None where it is none."""
-    if not _ID.fullmatch(path.name):
+    if not _ID.fullmatch(id_):
         return None
     try:
-        with path.open("rb") as file:
+        with folder.joinpath(id_).open("rb") as file:
             locked = is_locked(file.fileno())
             record = Record.load(file.read())
     except FileNotFoundError:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from tools.paths import called
 from tools.picture import IMAGE_BYTES_MAX, SOURCE_BYTES_MAX, fitted, image_type
 from tools.tool import Arguments, Call, Image, ToolError, ToolResult
 from tools.workspace import Workspace
@@ -61,23 +62,25 @@ class Read:
             if image_type(head):
                 return _image(fd, size, path)
             if b"\0" in head:
-                raise ToolError("NOT_TEXT", f"{path!r} is a binary file of {size} bytes; it cannot be shown as text")
+                raise ToolError(
+                    "NOT_TEXT", f"{called(path)!r} is a binary file of {size} bytes; it cannot be shown as text"
+                )
             return page.read(fd, size)
 
 
 def _image(fd: int, size: int, path: str) -> ToolResult:
     data = b"".join(iter(lambda: os.read(fd, _BLOCK_BYTES), b"")) if size <= SOURCE_BYTES_MAX else b""
     if (picture := fitted(data)) is None:
-        note = f"[picture {path!r}, {size} bytes: larger than the {IMAGE_BYTES_MAX} bytes a model takes]"
+        note = f"[picture {called(path)!r}, {size} bytes: larger than the {IMAGE_BYTES_MAX} bytes a model takes]"
         return ToolResult(content=(note,), details={"bytes": size})
-    image = Image(media_type=picture.type, data=base64.b64encode(picture.data).decode(), name=path)
-    return ToolResult(content=(f"[picture {path}{picture.note}]", image), details={"bytes": size})
+    image = Image(media_type=picture.type, data=base64.b64encode(picture.data).decode(), name=called(path))
+    return ToolResult(content=(f"[picture {called(path)}{picture.note}]", image), details={"bytes": size})
 
 
 NOTE_CHARS = 260
 """Kept free in a page for its note and for the mark of a line that is cut."""
 SEEK_BYTES_MAX = 256 * 1024 * 1024
-"""How much of a file is read to find where a page begins."""
+"""Bytes of a file that are read to find where a page begins."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,7 +120,7 @@ class _Page:
         return ToolResult(content=(text,), details={"bytes": size, "firstLine": first, "lastLine": last})
 
     def _whole_lines(self, window: bytes, left_bytes: int, room: int) -> tuple[list[str], int]:
-        """Those at the beginning of `window` that fit, and where they end."""
+        """The lines at the beginning of `window` that fit, and where they end."""
         lines: list[str] = []
         end = 0
         while end < len(window) and len(lines) != self.limit:
@@ -142,7 +145,7 @@ def text_page(text: str, offset: int, limit: int | None, chars_max: int) -> Tool
 
 
 def _line_start(fd: int, size: int, line: int) -> int:
-    """Where the line begins; the file's end where it has fewer lines."""
+    """The place where the line begins, or the file's end if it has fewer lines."""
     missing, position = line - 1, 0
     while missing and position < size:
         if position >= SEEK_BYTES_MAX:
@@ -159,10 +162,8 @@ def _line_start(fd: int, size: int, line: int) -> int:
 
 
 def _from_end(fd: int, size: int, count: int) -> tuple[int, int]:
-    """The number of the first of the last `count` lines, and where it begins.
-
-    Numbered from the beginning, as a growing file keeps them; from the end only where counting would take too long.
-    """
+    """The number of the first of the last `count` lines, and where it begins. Numbered from the beginning, as a growing
+    file keeps them; from the end only where counting would take too long."""
     start = _tail_start(fd, size, count)
     if start > SEEK_BYTES_MAX:
         return -count, start
@@ -171,7 +172,6 @@ def _from_end(fd: int, size: int, count: int) -> tuple[int, int]:
 
 
 def _tail_start(fd: int, size: int, count: int) -> int:
-    """Where the last `count` lines begin."""
     missing = count
     position = max(0, size - 1)  # a line break at the very end ends the last line and begins no other
     while position > 0:
@@ -205,7 +205,7 @@ def _line_end(fd: int, size: int, start: int) -> int:
 def _cut_line(
     fd: int, line: int, start: int, end: int, room: int, *, number: int, keep: Literal["beginning", "end"]
 ) -> str:
-    """As much as a page holds of the line that begins at `line`: from `start` on, or its end where the file's was wanted."""
+    """Text of the line that begins at `line`: what fits from `start` on, or its end if the file's end was wanted."""
     length = min(4 * room, end - start)
     raw = os.pread(fd, length, start if keep == "beginning" else end - length)
     chars = raw.decode("utf-8", errors="surrogateescape")

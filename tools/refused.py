@@ -9,12 +9,13 @@ from tools.limits import LOOK_SECONDS
 
 
 class Refused:
-    """What is new of them is renamed: nothing is lost, and nobody reads or runs it by that name. What the gateway reads is
+    """Renames what is new of them: nothing is lost, and nobody reads or runs it by that name. What the gateway reads is
     renamed at once, since a background command may run for days; what git needs while it works only when nothing of the
     command is left."""
 
     def __init__(self, names: list[str], uid: int) -> None:
         self._names, self._uid = names, uid
+        self._before: dict[str, set[str]] = {}
         self._before = {it: self._found(it) for it in (".", "skills", ".git")}
         self.has_any = False
 
@@ -35,12 +36,16 @@ class Refused:
 
     def _found(self, folder: str) -> set[str]:
         found: set[str] = set()
-        if self._names:
-            with suppress(OSError), _opened(folder) as parent, os.scandir(parent) as entries:
-                for entry in filter(lambda it: self._is_refused(folder, it), entries):
+        try:
+            with _opened(folder) as parent, os.scandir(parent) as entries:
+                for entry in filter(lambda it: self._is_refused(folder, it), entries if self._names else ()):
                     with suppress(OSError):
                         if self._uid in (-1, entry.stat(follow_symlinks=False).st_uid):
                             found.add(entry.name)
+        except PermissionError:  # the command has closed it: nothing is known to be gone
+            return set(self._before.get(folder, ()))
+        except OSError:
+            pass
         return found
 
     def _is_refused(self, folder: str, entry: "os.DirEntry[str]") -> bool:

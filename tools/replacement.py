@@ -12,21 +12,15 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from tools.paths import not_found
+from tools.paths import called, not_found
 from tools.tool import ToolError
 
 PREFIX = ".clawgate-"
-"""Of the temporary names."""
+"""The beginning of the temporary names."""
 
 
 def replace_file(
-    folder: int,
-    name: str,
-    data: bytes,
-    *,
-    path: str,
-    expected: os.stat_result | None,
-    give: Callable[[int], None],
+    folder: int, name: str, data: bytes, *, path: str, expected: os.stat_result | None, give: Callable[[int], None]
 ) -> None:
     """Make `data` what `name` holds; `path` is what a model calls it, and `give` says whose the new file is. With `expected`
     only where the file is still what it was then. Raises ToolError and OSError."""
@@ -38,7 +32,7 @@ def replace_file(
         os.fchmod(fd, mode)
         os.fsync(fd)
         if expected is not None and not _is_unchanged(folder, name, expected):
-            raise ToolError("CHANGED", f"{path!r} changed while it was edited; read it again", retryable=True)
+            raise ToolError("CHANGED", f"{called(path)!r} changed while it was edited; read it again", retryable=True)
     os.close(fd)
     os.fsync(folder)
 
@@ -50,7 +44,7 @@ def _mode(folder: int, name: str, path: str) -> int:
     except FileNotFoundError:
         return 0o644
     if stat.S_ISDIR(status.st_mode):
-        raise ToolError("IS_A_FOLDER", f"{path!r} is a folder")
+        raise ToolError("IS_A_FOLDER", f"{called(path)!r} is a folder")
     if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
         raise not_found(path)
     return stat.S_IMODE(status.st_mode) & 0o777  # set-uid was given to what the file was, not to what it becomes
@@ -111,7 +105,7 @@ def _locked(fd: int, how: int = fcntl.LOCK_EX) -> bool:
 
 
 def is_locked(fd: int) -> bool:
-    """Whether somebody still writes it, on whichever replica. Who asks lets it go by closing it."""
+    """True if somebody still writes it, on whichever replica. The caller lets it go by closing it."""
     return not _locked(fd, fcntl.LOCK_SH)
 
 

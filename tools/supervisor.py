@@ -22,6 +22,7 @@ nobody is left. PLAN is what the sandbox wants done around ARGV, each member abs
     counted   the limit of processes is set by ARGV
     links     of the temporary folder's `skills`, to where
     protected names at the workspace's top that a command may not make
+    held      copies of approved files, as `held.hold` takes them
     network   where a socket that listens on the loopback of its own network is sent, and the port
 """
 
@@ -35,6 +36,7 @@ import select
 import signal
 import time
 
+from tools.held import Copied, hold
 from tools.limits import (
     FILE_BYTES_MAX,
     PROCESSES_MAX,
@@ -53,7 +55,7 @@ from tools.sandbox import confine
 
 KILL_SECONDS_MAX = 5.0
 SIGNALLED = 128
-"""What shells add to a signal's number."""
+"""The number that shells add to a signal's."""
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -67,32 +69,23 @@ def main(arguments: list[str]) -> None:
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    temporary = make_temporary(uid, gid, plan.links)
     try:
         os.fchdir(folder)
+        held = hold(temporary, plan.held, (uid, gid)) if plan.held else []
     except OSError:
         os.write(status, b"!")
+        remove(temporary)
         return
-    temporary = make_temporary(uid, gid, plan.links)
     written = Written((".", temporary), written_max)
     is_full = free_bytes() < free_min
-    refused = Refused(plan.protected, uid)
+    refused, mode = Refused(plan.protected, uid), os.fstat(folder).st_mode & 0o700
     argv = [temporary if it == "@TMPDIR@" else it for it in argv]
     shell = os.fork()
     if shell == 0:
-        prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        # The limit counts every process of the uid, other commands' and a person's: those that are there come on top.
-        is_limited = not plan.counted and (uid >= 0 or plan.landlock is not None)
-        processes = PROCESSES_MAX + threads_of(uid if uid >= 0 else os.getuid()) if is_limited else 0
         try:
-            plan.prepare(temporary)
-            take_session(has_wrappers=plan.wrappers > 0)
-            limit(seconds, 0 if is_full else FILE_BYTES_MAX, processes=processes)
-            if uid >= 0:
-                os.setgroups([])
-                os.setresgid(gid, gid, gid)
-                os.setresuid(uid, uid, uid)
-            plan.confine()
-            os.execv(argv[0], argv)
+            prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+            become(argv, plan, temporary, (uid, gid), seconds, 0 if is_full else FILE_BYTES_MAX)
         finally:
             os.write(status, b"!")
             os._exit(1)
@@ -109,14 +102,37 @@ def main(arguments: list[str]) -> None:
         os.dup2(nowhere, theirs)
     supervise(shell, control, status, woken, written, plan)
     kill_everybody()
+    with contextlib.suppress(OSError):  # a command that closes the workspace closes it for itself alone
+        os.chmod(f"/proc/self/fd/{folder}", os.fstat(folder).st_mode & 0o7777 | mode)  # noqa: PTH101 - as above
     refused.rename(".", "skills", ".git")
     if refused.has_any:
         os.write(status, b"P")
+    for place in held:
+        os.chmod(place, 0o700)  # noqa: PTH101 - pathlib would double the start-up time
     remove(temporary)
 
 
+def become(
+    argv: list[str], plan: "Plan", temporary: str, owner: tuple[int, int], seconds: int, file_bytes: int
+) -> None:
+    """The command, in a process of its own. Raises OSError."""
+    uid, gid = owner
+    # The limit counts every process of the uid, other commands' and a person's: those that are there come on top.
+    is_limited = not plan.counted and (uid >= 0 or plan.landlock is not None)
+    processes = PROCESSES_MAX + threads_of(uid if uid >= 0 else os.getuid()) if is_limited else 0
+    plan.prepare(temporary)
+    take_session(has_wrappers=plan.wrappers > 0)
+    limit(seconds, file_bytes, processes=processes)
+    if uid >= 0:
+        os.setgroups([])
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+    plan.confine()
+    os.execv(argv[0], argv)
+
+
 class Plan:
-    """What the sandbox wants."""
+    """The sandbox's wishes for one command."""
 
     def __init__(self, text: str) -> None:
         plan = marshal.loads(bytes.fromhex(text))
@@ -126,6 +142,7 @@ class Plan:
         self.counted: bool = plan.get("counted", False)
         self.links: dict[str, str] = plan.get("links", {})
         self.protected: list[str] = plan.get("protected", [])
+        self.held: list[Copied] = [(name, link, above(fd), rights) for name, link, fd, rights in plan.get("held", [])]
         self.network: tuple[int, int] | None = plan.get("network")
         self._started = tuple(map(above, os.pipe())) if plan.get("started") else None
         gateway = os.getppid()
@@ -167,7 +184,7 @@ class Plan:
         return False
 
     def asked_to_end(self, shell: int) -> list[int]:
-        """Whom a wish to end reaches, as `kill` names them: the command's group, or what is inside of the wrappers."""
+        """Targets of a wish to end, as `kill` names them: the command's group, or what is inside of the wrappers."""
         inside = [shell]
         for _ in range(self.wrappers):
             inside = [child for pid in inside for child in children(pid)]
@@ -201,7 +218,7 @@ def remove(folder: str) -> None:
 
 
 def take_session(*, has_wrappers: bool) -> None:
-    """What a command has from us besides its rights: a session, with the terminal if there is one, and signals."""
+    """Gives a command what it has from us besides its rights: a session, with the terminal if there is one, and signals."""
     os.setsid()
     has_terminal = os.isatty(0)
     if has_terminal:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from channels.message import MessageContext
 
 Effect: TypeAlias = Literal["safe", "keyed", "once"]
-"""What a second run would do. `safe`: only reads. `keyed`: repeats harmlessly under the same idempotency key.
+"""The effect of a second run. `safe`: only reads. `keyed`: repeats harmlessly under the same idempotency key.
 `once`: may have happened, so after a crash it is never run again."""
 
 
@@ -31,7 +31,7 @@ class Image:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolResult:
-    """What a call gave: `content` for the model, `details` for programs (never sent to a model)."""
+    """The result of a call: `content` for the model, `details` for programs (never sent to a model)."""
 
     content: tuple[str | Image, ...]
     details: Mapping[str, Any] = field(default_factory=dict)
@@ -41,11 +41,8 @@ class ToolResult:
 
 
 class ToolError(Exception):
-    """A call that failed in a way the model can act on.
-
-    `code` stands literally in the result (`INVALID_ARGUMENT`, `NOT_FOUND`, `EXEC_DENIED`, …); `message` says what to
-    do about it and shows nothing from outside the workspace.
-    """
+    """A call that failed in a way the model can act on. `code` stands literally in the result (`INVALID_ARGUMENT`,
+    `NOT_FOUND`, `EXEC_DENIED`, …); `message` says what to do about it and shows nothing from outside the workspace."""
 
     def __init__(self, code: str, message: str, *, retryable: bool = False, **details: Any) -> None:
         super().__init__(message)
@@ -56,7 +53,7 @@ class ToolError(Exception):
 
     @property
     def body(self) -> str:
-        """As a model reads it: `error` for models that know OpenAI's form, the other members for all."""
+        """The form that a model reads: `error` for models that know OpenAI's form, the other members for all."""
         sentence = f"{self.code.replace('_', ' ').capitalize()}: {self.message}"
         body = {"ok": False, "error": sentence, "error_code": self.code, "message": self.message}
         return json.dumps(body | {"retryable": self.retryable}, ensure_ascii=False)
@@ -64,6 +61,25 @@ class ToolError(Exception):
 
 def failed(error: ToolError) -> ToolResult:
     return ToolResult(content=(error.body,), details=error.details, is_error=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A file as it was read: `content` with its mode and owner; or `link`, the real path outside of the workspace."""
+
+    name: str
+    """Its path in the workspace."""
+    content: bytes = b""
+    rights: tuple[int, int, int] = (0, 0, 0)
+    link: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Held:
+    """`command` runs `copies` in the place of the files that it names."""
+
+    command: str
+    copies: tuple[Copy, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,11 +93,13 @@ class Call:
     session: str = ""
     """The conversation it is in; what an agent remembers is found by it."""
     begun_at: float | None = None
-    """When an earlier run of this call began, which a restart cut short; None where this is the first."""
+    """The time when an earlier run of this call began, which a restart cut short; None if this is the first."""
     tainted: bool = False
     """A result of this turn was `external`."""
     gated: bool = False
     """It needs an approval even where its tool would ask nobody."""
+    held: Held | None = None
+    """The files of what was approved, as they were hashed right before the run."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,8 +117,6 @@ class ToolSpec:
 
 
 class Tool(Protocol):
-    """One thing an agent can do."""
-
     @property
     def spec(self) -> ToolSpec: ...
 
@@ -113,16 +129,16 @@ class Tool(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Subject:
-    """What a person approves when a call needs an approval: shown whole, and bound by its digest.
-
-    `text` is what runs, exactly. `facts` are shown and bound (folder, sandbox, network, time); `identity` is bound alone
-    (inodes, hashes): where it differs before the call runs, the call is another one. `always`: may be approved for good.
-    """
+    """The request that a person approves if a call needs an approval: shown whole, and bound by its digest. `text` is what
+    runs, exactly. `facts` are shown and bound (folder, sandbox, network, time); `identity` is bound alone (inodes, hashes):
+    if it differs before the call runs, the call is another one. `always`: may be approved for good."""
 
     text: str
     facts: Mapping[str, str | int | bool]
     identity: Mapping[str, str | int] = field(default_factory=dict)
     always: bool = False
+    held: Held | None = None
+    """The files that `identity` was made of, for the run."""
 
 
 @runtime_checkable
@@ -130,8 +146,7 @@ class NeedsApproval(Tool, Protocol):
     """A tool of which some calls run only with a person's approval."""
 
     def subject(self, arguments: Any, call: Call) -> Subject | None:
-        """What is to be approved; None where this call needs nobody, and never where it is `gated`. Blocking. Raises
-        ToolError."""
+        """The subject to approve; None if this call needs nobody, never if it is `gated`. Blocking. Raises ToolError."""
 
 
 MISTAKES_MAX = 20
@@ -161,8 +176,7 @@ class Arguments(BaseModel, extra="forbid", strict=True, frozen=True):
 
     @classmethod
     def spec(cls, name: str, *, summary: str, description: str, effect: Effect) -> ToolSpec:
-        """The spec of a tool that takes these arguments. Raises ValueError for a model that does not fit the schema form:
-        a mistake of ours, seen by the tests."""
+        """The spec of a tool that takes these arguments. Raises ValueError if the model does not fit the schema form."""
         full = cls.model_json_schema()
         if "$defs" in full:
             raise ValueError(f"{cls.__name__}: nested models do not fit the schema form")

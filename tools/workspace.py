@@ -1,59 +1,56 @@
 """One agent's workspace: the only place its file tools can touch, held by a directory descriptor.
 
 Two things lie elsewhere and seem to be in it: `uploads`, which is the folder of the running session and of no other, and
-read-only mounts such as shared skills. What is opened is looked at after it was opened: regular files only, with one
-name, on the file system of their folder. What is written replaces a file at once or not at all, and within a quota.
-Blocking; the tools run it off the event loop.
+read-only mounts such as shared skills. The private files (`tools.paths.PRIVATE`) lie in it and, in a session that others
+read, are not found, under no name and through no link. What is opened is looked at after it was opened: regular files
+only, with one name, on the file system of their folder. What is written replaces a file at once or not at all, and
+within a quota. Blocking; the tools run it off the event loop.
 """
 
 import os
-import shutil
 import stat
 import sys
-import time
 import weakref
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from pathlib import Path
 
-from tools.limits import ENTRY_BYTES, stored_bytes
-from tools.paths import explained, not_found, open_beneath, open_in, protection, relative
+from tools.limits import ENTRY_BYTES
+from tools.paths import called, explained, is_private, not_found, open_beneath, open_in, protection, relative
+from tools.quota import Used
 from tools.replacement import replace_file
 from tools.tool import ToolError
+from tools.uploads import UPLOADS, make_folder
 
 NOBODY = 65_534
-"""Whom a workspace is given to where the gateway runs as root: commands never do."""
+"""The user and group that get a workspace if the gateway runs as root: commands never do."""
 
 _READ = os.O_RDONLY | os.O_NONBLOCK
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
-COUNT_SECONDS = 60
-COUNT_PAUSES = 10
-"""After a count, nobody counts for so many times as long as it took."""
 
 
 @dataclass(kw_only=True)
 class Workspace:
-    """`root` is made where it is missing, for its owner only. `mounts` maps paths in it, such as `skills/NAME`, to folders
-    that are read there; `uploads` is the folder of a session. Of the instruction files and the memory tools change those
-    in `writable`.
-    """
+    """`root` is made where it is missing, for its owner only. `mounts` maps paths in it, such as `skills/NAME`, to
+    folders that are read there; `uploads` is the folder of a session. Of the instruction files and the memory tools
+    change those in `writable`. `hides_private`: nobody finds the private files here."""
 
     root: Path
     mounts: Mapping[str, Path] = field(default_factory=dict)
     uploads: Path | None = None
     writable: Collection[str] = ()
+    hides_private: bool = False
     quota_bytes: int = sys.maxsize
     fd: int = field(default=-1, repr=False)
     _owner: "Workspace | None" = field(default=None, repr=False)
-    """Whoever opened the descriptor: it stays open for as long as anybody uses it."""
-    _used: "Used" = field(default_factory=lambda: Used(), repr=False)
-    _sent: "Used" = field(default_factory=lambda: Used(), repr=False)
+    """The workspace that opened the descriptor: it stays open for as long as anybody uses it."""
+    _used: Used = field(default_factory=Used, repr=False)
+    _sent: Used = field(default_factory=Used, repr=False)
 
     def __post_init__(self) -> None:
-        self.root = Path(os.path.abspath(self.root))  # noqa: PTH100 - it removes `..`, as `relative` does
         if self.fd < 0:
+            self.root = Path(os.path.abspath(self.root))  # noqa: PTH100 - it removes `..`, as `relative` does
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.fd = os.open(self.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             if os.geteuid() == 0 and os.fstat(self.fd).st_uid == 0:
@@ -62,15 +59,30 @@ class Workspace:
         self._closing = weakref.finalize(self, os.close, self.fd) if self._owner is None else None
 
     def serving(
-        self, *, uploads: Path | None = None, mounts: Mapping[str, Path] | None = None, writable: Collection[str] = ()
+        self,
+        *,
+        uploads: Path | None = None,
+        mounts: Mapping[str, Path] | None = None,
+        writable: Collection[str] = (),
+        hides_private: bool = False,
     ) -> "Workspace":
-        """The same workspace, by the same descriptor, as one session sees it; `writable` is open to it besides."""
-        opened = (*self.writable, *writable)
-        owner = self._owner or self
-        return replace(self, mounts=mounts or {}, uploads=uploads, writable=opened, _owner=owner, _sent=Used())
+        """The same descriptor as one session sees it; `writable` is open to it besides. What was hidden stays hidden."""
+        return replace(
+            self,
+            mounts=mounts or {},
+            uploads=uploads,
+            writable=(*self.writable, *writable),
+            hides_private=self.hides_private or hides_private,
+            _owner=self._owner or self,
+            _sent=Used(),
+        )
+
+    def hides(self, name: str) -> bool:
+        """True if a path, relative to the workspace, is not there for this session."""
+        return self.hides_private and is_private(name.split("/"))
 
     def close(self) -> None:
-        """Once, by whoever made the workspace; else it is closed when the last one lets go of it."""
+        """Lets go of the descriptor, once, by the maker of the workspace; the last one to let go closes it."""
         if self._closing is not None:
             self._closing()
             self.fd = -1
@@ -95,7 +107,7 @@ class Workspace:
             os.close(fd)
 
     def entries(self, path: str) -> dict[str, bool]:
-        """What is in a folder, unsorted, and whether it is a folder itself. Raises ToolError."""
+        """The entries of a folder, unsorted, and whether each is a folder itself. Raises ToolError."""
         return self._entries(self._name(path), path)
 
     def below(self, path: str) -> Iterator[tuple[str, str, bool]]:
@@ -125,26 +137,28 @@ class Workspace:
         try:
             fd, device = self._open(name, _FOLDER)
         except NotADirectoryError:
-            raise ToolError("NOT_A_FOLDER", f"{path!r} is not a folder; `read` reads files") from None
+            raise ToolError("NOT_A_FOLDER", f"{called(path)!r} is not a folder; `read` reads files") from None
         except OSError as error:
             if not found:
                 raise explained(error, path) from None
             return found
         try:
-            if os.fstat(fd).st_dev != device:
+            status = os.fstat(fd)
+            if status.st_dev != device:
                 raise not_found(path)
+            is_root = os.path.samestat(status, os.fstat(self.fd))  # by whatever link
             with os.scandir(fd) as entries:
-                own = {it.name: it.is_dir(follow_symlinks=False) for it in entries}
+                own = {
+                    it.name: it.is_dir(follow_symlinks=False) for it in entries if not (is_root and self.hides(it.name))
+                }
         finally:
             os.close(fd)
         hidden = UPLOADS if name == "." and self.uploads is not None else None
         return {it: is_folder for it, is_folder in own.items() if it.casefold() != hidden} | found
 
     def write(self, path: str, data: bytes, *, expected: os.stat_result | None = None) -> str:
-        """Put `data` there, atomically, and make the folders on the way; the name relative to the workspace.
-
-        With `expected`, only where the file is still what it was then. Raises ToolError.
-        """
+        """Put `data` there, atomically, and make the folders on the way; the name relative to the workspace. With
+        `expected`, only where the file is still what it was then. Raises ToolError."""
         name = self._writable(path)
         folder, _, leaf = name.rpartition("/")
         self._take(name, len(data))
@@ -159,7 +173,6 @@ class Workspace:
         return name
 
     def _take(self, name: str, size: int) -> None:
-        """Raises ToolError where the quota is used up."""
         more = size + ENTRY_BYTES * (1 + name.count("/"))
         with suppress(ToolError), self.found(name) as fd:
             more = size - os.fstat(fd).st_blocks * 512
@@ -182,7 +195,10 @@ class Workspace:
         if name == ".":
             raise ToolError("INVALID_ARGUMENT", "that is the workspace itself; name a file in it")
         if name == UPLOADS and self.uploads is not None:
-            raise ToolError("IS_A_FOLDER", f"{path!r} is a folder")
+            raise ToolError("IS_A_FOLDER", f"{called(path)!r} is a folder")
+        if self.hides(name):
+            message = f"{called(path)!r} is private: others read along here. Say so to the user"
+            raise ToolError("PROTECTED", message)
         if reason := protection(name, self.writable):
             raise ToolError("PROTECTED", reason)
         return name
@@ -191,16 +207,31 @@ class Workspace:
         """A descriptor, and the device of the folder it was opened beneath. Raises OSError."""
         if self.uploads is not None and (name == UPLOADS or name.startswith(f"{UPLOADS}/")):
             return open_in(self.uploads, name[len(UPLOADS) + 1 :], flags)
+        if self.hides(name):
+            raise FileNotFoundError
         try:
-            return open_beneath(self.fd, name, flags), os.fstat(self.fd).st_dev
+            fd = open_beneath(self.fd, name, os.O_PATH if self.hides_private else flags)
         except FileNotFoundError:
             prefix = next((it for it in self.mounts if name == it or name.startswith(f"{it}/")), None)
             if prefix is None:
                 raise
             return open_in(self.mounts[prefix], name[len(prefix) + 1 :], flags)
+        if self.hides_private:
+            fd = self._seen(fd, flags)
+        return fd, os.fstat(self.fd).st_dev
+
+    def _seen(self, fd: int, flags: int) -> int:
+        """The same opened with `flags`, unless a link led to a private file: the kernel knows its path. Raises OSError."""
+        try:
+            root, place = (Path(f"/proc/self/fd/{it}").readlink() for it in (self.fd, fd))
+            if not place.is_relative_to(root) or self.hides(str(place.relative_to(root))):
+                raise FileNotFoundError
+            return os.open(f"/proc/self/fd/{fd}", flags | os.O_CLOEXEC)
+        finally:
+            os.close(fd)
 
     def _elsewhere(self, folder: str) -> set[str]:
-        """What is in a folder although it lies elsewhere. Of the workspace itself only uploads are: the prompt names the
+        """Entries of a folder that lie elsewhere. Of the workspace itself these are only uploads: the prompt names the
         mounts, and a listing shows what is the workspace's own."""
         if folder == ".":
             return {UPLOADS} if self.uploads is not None and self.uploads.is_dir() else set()
@@ -228,7 +259,7 @@ class Workspace:
         return current
 
     def _give(self, name: str | int, parent: int | None = None) -> None:
-        """What tools make belongs to whom the workspace belongs to, so that commands and file tools can share it."""
+        """Gives what tools make to the workspace's owner, so that commands and file tools can share it."""
         if os.geteuid() == 0:
             owner = os.fstat(self.fd)
             if isinstance(name, int):
@@ -237,63 +268,10 @@ class Workspace:
                 os.chown(name, owner.st_uid, owner.st_gid, dir_fd=parent, follow_symlinks=False)
 
 
-class Used:
-    """What a folder takes on the disk: counted now and then, since commands write there, too, and kept up to date by what
-    tools write in between."""
-
-    def __init__(self) -> None:
-        self._stored, self._counted, self._seconds = 0, float("-inf"), 0.0
-
-    def take(self, folder: str, more: int, most: int) -> None:
-        """Raises ToolError."""
-        age = time.monotonic() - self._counted
-        is_doubtful = self._stored + more > most or age > COUNT_SECONDS
-        if is_doubtful and age > self._seconds * COUNT_PAUSES:
-            began = time.monotonic()
-            stored = stored_bytes((folder,), entries_max=most // ENTRY_BYTES)
-            self._stored = sys.maxsize if stored is None else stored
-            self._counted = time.monotonic()
-            self._seconds = self._counted - began
-        if more > 0 and self._stored + more > most:
-            what = f"the files here may take {most:,} bytes in all (tools.files.quotaBytes)"
-            raise ToolError("QUOTA_EXCEEDED", f"{what}; delete what is not needed, or tell the user")
-        self._stored = max(0, self._stored + more)
-
-
 def _judge(fd: int, path: str, device: int) -> None:
-    """Only an ordinary file under one name: no pipe, no second name for something outside, no other file system."""
+    """Refuses all but an ordinary file under one name: a pipe, a second name for something outside, another file system."""
     status = os.fstat(fd)
     if stat.S_ISDIR(status.st_mode):
-        raise ToolError("IS_A_FOLDER", f"{path!r} is a folder; `ls` lists it")
+        raise ToolError("IS_A_FOLDER", f"{called(path)!r} is a folder; `ls` lists it")
     if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1 or status.st_dev != device:
         raise not_found(path)
-
-
-UPLOADS = "uploads"
-
-
-def folder_of(base: Path, session: str) -> Path:
-    """The same for ever, and no two sessions' are one."""
-    return base / sha256(session.encode(errors="surrogatepass")).hexdigest()[:32]
-
-
-def processes_of(uploads: Path) -> Path:
-    """Where the records of a session's background processes are, beside its uploads: no tool sees them there."""
-    return uploads.with_name(f"{uploads.name}.processes")
-
-
-def make_folder(folder: Path) -> int:
-    """A descriptor of a session's folder, made if missing, for its owner only. Raises OSError."""
-    # Where the gateway is root its commands are somebody else: they may pass the folder above, and not list it.
-    folder.parent.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
-    with suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-
-
-def forget(base: Path, session: str) -> None:
-    """Delete what was sent to a session and what it ran. Blocking. Raises OSError."""
-    uploads = folder_of(base, session)
-    for folder in (uploads, processes_of(uploads)):
-        with suppress(FileNotFoundError):
-            shutil.rmtree(folder)

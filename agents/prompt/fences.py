@@ -1,4 +1,4 @@
-r"""What people write cannot pose as what the gateway says: `harmless` breaks every look-alike with a visible backslash.
+r"""People's text cannot pose as the gateway's: `harmless` breaks every look-alike with a visible backslash.
 
 A message is first folded to what a reader makes of it: width and styled letters (NFKC), case, marks, invisible
 characters and kinds of newline no longer matter. Where the folded text reads as a heading, label, marker, envelope or
@@ -15,10 +15,11 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
+from channels.marks import MARKS
 from tools.paths import INSTRUCTION_FILES, MEMORY
 
 BOUNDARY = "<<<CACHE_BOUNDARY>>>"
-"""Where the stable part of the system prompt ends. For people and programs that read it; no provider is sent it."""
+"""The end of the stable part of the system prompt. For people and programs that read it; no provider is sent it."""
 SILENT = "__SILENT__"
 """An answer that is exactly this is not sent."""
 INBOUND = "Inbound Context (trusted metadata)"
@@ -52,8 +53,7 @@ HEADINGS = (
     "Runtime",
     TOOL_CALLS,
 )
-"""The sections of the system prompt, in their order; the last stands there only where tools are offered by prompt, and
-"Gateway Control" is kept for tools that are to come."""
+"""The sections of the system prompt, in their order; the last stands there only where tools are offered by prompt."""
 
 FILE_HEADINGS = (*INSTRUCTION_FILES, MEMORY)
 """The workspace files in the prompt, each under its name."""
@@ -90,14 +90,15 @@ _JOINER = "\u200d"
 """Joins several emoji into one: the one invisible character that a name may need."""
 
 
-def harmless(text: str) -> str:
-    """A person's text, safe to stand in a prompt. Idempotent; ordinary text comes back unchanged."""
+def harmless(text: str, *, marks: bool = True) -> str:
+    """A person's text, safe to stand in a prompt. Idempotent; ordinary text comes back unchanged. Without `marks`, the
+    gateway's own words of `channels.marks` stay as they are: the text was made harmless before they were put in."""
     text = _clean(text)
-    return _broken(text, sorted(set(weak_points(text))))
+    return _broken(text, sorted(set(weak_points(text, marks=marks))))
 
 
 def external(text: str, source: str, boundary: str) -> str:
-    """What a stranger wrote, as a tool gave it, behind a boundary that he could not know."""
+    """A stranger's text, as a tool gave it, behind a boundary that the stranger could not know."""
     source = harmless(one_line(source[:SOURCE_CHARS_MAX])).replace('"', "'").replace("<", "(").replace(">", ")")
     return f'<<<{EXTERNAL} {boundary} source="{source}">>>\n{harmless(text)}\n<<<END_{EXTERNAL} {boundary}>>>'
 
@@ -111,6 +112,8 @@ def without_boundary(text: str) -> str:
 
 def one_line(text: str) -> str:
     """A name or a path from the config that must not leave its line: what cannot be seen is shown as an escape."""
+    if text.isascii() and text.isprintable() and "<" not in text:
+        return text
     return without_boundary(
         "".join(f"\\u{ord(char):04x}" if unseen(char) and char != _JOINER else char for char in text)
     )
@@ -118,22 +121,24 @@ def one_line(text: str) -> str:
 
 def speaker(name: str) -> str:
     """A person's name as it stands before `: `: one line, no colon, nothing invisible; empty where nothing is left."""
+    if name.isascii() and name.isalnum():
+        return name
     kept = (" " if ":" in _folded(char) or char in _NEWLINES else char for char in _clean(name))
     seen = (char for char in kept if unicodedata.category(char) != "Cf" or char == _JOINER)
     words = "".join(seen).split()
     return harmless(" ".join(words)) if any(_folded(char).strip() for word in words for char in word) else ""
 
 
-def weak_points(text: str) -> Iterator[int]:
-    """Where something must go in between, lest the text read as ours. Positions in `text`, in no order, repeated."""
+def weak_points(text: str, *, marks: bool = True) -> Iterator[int]:
+    """Positions in `text` where something must go in between, lest it read as ours; in no order, repeated."""
     folded, origins = _fold(text)
-    for rule in _RULES:
+    for rule in (*_RULES, _MARKED) if marks else _RULES:
         for found in rule.finditer(folded):
             yield _place(origins, found.start(1))
 
 
 def unseen(char: str) -> bool:
-    """Whether a character shows nothing of its own, or cannot be shown: controls, bidi, zero-width, unassigned."""
+    """True if a character shows nothing of its own, or cannot be shown: controls, bidi, zero-width, unassigned."""
     return unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") or char in _BLANK_LETTERS
 
 
@@ -154,7 +159,7 @@ def _broken(text: str, points: list[int]) -> str:
 
 
 def _fold(text: str) -> tuple[str, range | list[int]]:
-    """What a reader makes of it, and for every character of that the position it comes from."""
+    """The text that a reader makes of it, and for every character of that the position it comes from."""
     if _PLAIN_ASCII.fullmatch(text):
         return text.lower(), range(len(text))
     pieces = [_folded(char) for char in text]
@@ -223,3 +228,13 @@ _RULES = (
     re.compile(rf"<(/?)(?:{_TOKENS})>"),
     re.compile(rf"\[(/?)(?:{_BRACKETED})\]"),
 )
+
+
+def _mark(mark: str) -> str:
+    """The pattern of its words; if it ends with a sign, that as well, lest every `[button` were one."""
+    end = "" if mark[-1].isalnum() else rf"{_GAP}{{0,3}}{re.escape(mark[-1])}"
+    return rf"{_GAP}{{1,8}}".join(re.findall(r"\w+", mark.casefold())) + (end or r"(?!\w)")
+
+
+# (The gateway: …) and the like, at the beginning of a line
+_MARKED = re.compile(rf"{_LEAD}[(\[{{<]{_GAP}{{0,8}}({'|'.join(map(_mark, MARKS))})", re.MULTILINE)

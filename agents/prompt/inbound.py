@@ -9,14 +9,15 @@ a fence, hide, or read as one of the gateway's own words is a \\uXXXX escape, so
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from functools import lru_cache
+from datetime import tzinfo
 from typing import TypeAlias, TypeVar
 
 from agents.messages import Message, ToolResultMessage, UserMessage, texts
 from agents.prompt.fences import INBOUND, harmless, speaker, unseen, weak_points
 from agents.prompt.texts import wording
+from channels.marks import NOTE
 from channels.message import Attachment, MessageContext, Sender
+from channels.moment import day, timestamp
 from tools.memory import Note
 
 SCHEMA = "clawgate.inbound_meta.v1"
@@ -29,44 +30,55 @@ NOTES_SHOWN = 10
 NOTE_CHARS_SHOWN = 500
 NOTES_CHARS_MAX = 2_000
 HEARD = "Chat history since your last reply"
-"""What others said in a group while nobody spoke to the bot."""
+"""The label of what others said in a group while nobody spoke to the bot."""
 HEARD_CHARS_MAX = 1_000
 HISTORY_CHARS_MAX = 8_000
 NOTES = "Notes that this person had you keep"
-"""Of the person's, the newest stand beside each of his messages in a direct chat; `memory_search` finds all."""
+"""The label of a person's newest notes beside each message in a direct chat; `memory_search` finds all."""
 
 Value: TypeAlias = "str | bool | int | Sequence[Members]"
 Members: TypeAlias = Mapping[str, "Value | None"]
 
 _SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")  # strftime's would follow the machine's locale
 _NOT_OF_IDS = re.compile(r"[^A-Za-z0-9_.:@=+/~-]")
 
 
-def metadata_blocks(*contexts: MessageContext, notes: Sequence[Note] = (), heard: Sequence[MessageContext] = ()) -> str:
+def metadata_blocks(
+    *contexts: MessageContext, zone: tzinfo, notes: Sequence[Note] = (), heard: Sequence[MessageContext] = ()
+) -> str:
     """Trusted block, then the untrusted ones of each message that apply, what was `heard` in the chat before them, and the
     person's notes; with a blank line between them and none at the end. Messages that are answered together are of one
-    chat."""
-    untrusted = [block for context in contexts for block in _untrusted(context)]
-    more = [*([_heard(heard)] if heard else []), *([_notes(notes)] if notes else [])]
+    chat. Times are in `zone`."""
+    untrusted = [block for context in contexts for block in _untrusted(context, zone)]
+    more = [*([_heard(heard, zone)] if heard else []), *([_notes(notes, zone)] if notes else [])]
     return "\n\n".join((_trusted(contexts[-1]), *untrusted, *more))
 
 
-def body(context: MessageContext, message_chars: int, note: str = "") -> str:
-    """The id line, then `NAME: text`. Of the text at most `message_chars` characters, then a note of what was cut, and
-    the gateway's own `note` on its files."""
-    text = context.text[:message_chars]
+def body(context: MessageContext, message_chars: int, note: str = "", spoken: str = "") -> str:
+    """The id line, then `NAME: text`, then what is `spoken` in its files, which is harmless already. Of all that at most
+    `message_chars` characters, then a note of what was cut, and the gateway's own `note` on its files."""
+    text, more = context.text[:message_chars], f"\n{spoken}" if spoken else ""
+    mark = context.mark if context.mark and text.startswith(context.mark) else ""
     name = speaker(capped(_name(context.sender), NAME_CHARS_MAX)) or speaker(context.sender.id) or "unknown"
-    shown = harmless(f"{name}: {harmless(text) if text.strip() else _wordless(context.attachments)}")
-    if len(context.text) > message_chars:
-        shown += f"\n(The gateway cut this message here: {len(context.text) - message_chars:,} more characters.)"
+    words = mark + harmless(text[len(mark) :])
+    silence = "" if spoken else _wordless(context.attachments)
+    shown = f"{name}: {words if text.strip() else silence}{more[: message_chars - len(text)]}"
+    shown = harmless(shown, marks=False)
+    if (cut := len(context.text) + len(more) - message_chars) > 0:
+        shown += f"\n{cut_here(cut)}"
     if note:
         shown += f"\n{note}"
-    return f"[message_id: {_tag(context.message_id)}]\n{shown}"
+    id_ = _NOT_OF_IDS.sub("_", context.message_id)[:ID_CHARS_MAX]  # of a hostile one only what cannot leave the tag
+    return f"[message_id: {id_}]\n{shown}"
+
+
+def cut_here(chars: int) -> str:
+    """The note that stands where a message longer than `limits.messageChars` was cut."""
+    return f"{NOTE} cut this message here: {chars:,} more characters.)"
 
 
 def written(body: str) -> str:
-    """What the person wrote, of a body as it stands in the history."""
+    """The words that the person wrote, of a body as it stands in the history."""
     return body.partition("\n")[2].partition(": ")[2]
 
 
@@ -75,21 +87,15 @@ ID_LINE = re.compile(r"^\[message_id: ([^\]\n]*)\]\n", re.MULTILINE)
 
 
 def ids(message: Message) -> Iterator[str]:
-    """Of the messages whose words a message of the history holds; nobody can write such a line in his own."""
+    """The ids of the messages whose words a message of the history holds; nobody can write such a line in a message."""
     for text in texts(message) if isinstance(message, UserMessage) else ():
         yield from ID_LINE.findall(text.partition("\n")[0] + "\n")
 
 
 def spoken(message: Message) -> str:
-    """What a person or a model said in a message, without the id lines; a tool says nothing."""
+    """The words that a person or a model said in a message, without the id lines; a tool says nothing."""
     text = "" if isinstance(message, ToolResultMessage) else "\n\n".join(texts(message))
     return ID_LINE.sub("", text) if isinstance(message, UserMessage) else text
-
-
-def timestamp(moment: datetime) -> str:
-    """`Mon 2026-06-15 14:31 UTC`."""
-    moment = moment.astimezone(UTC)
-    return f"{_WEEKDAYS[moment.weekday()]} {moment:%Y-%m-%d %H:%M} UTC"
 
 
 def _trusted(context: MessageContext) -> str:
@@ -104,14 +110,14 @@ def _trusted(context: MessageContext) -> str:
     return json_block(f"## {INBOUND}\n{wording('Inbound Context')}", facts)
 
 
-def _untrusted(context: MessageContext) -> Iterator[str]:
+def _untrusted(context: MessageContext, zone: tzinfo) -> Iterator[str]:
     chat, sender, quote = context.chat, context.sender, context.reply_to
     info: dict[str, Value | None] = {
         "chat_id": capped(chat.id, ID_CHARS_MAX),
         "message_id": capped(context.message_id, ID_CHARS_MAX),
         "sender_id": capped(sender.id, ID_CHARS_MAX),
         "sender": capped(_name(sender), NAME_CHARS_MAX),
-        "timestamp": timestamp(context.sent_at),
+        "timestamp": timestamp(context.sent_at, zone),
         "is_group_chat": chat.kind == "group",
         "was_mentioned": context.mentioned,
         "thread_id": capped(chat.thread, ID_CHARS_MAX),
@@ -133,14 +139,14 @@ def _labelled(what: str, values: "Value | Members") -> str:
     return json_block(f"{what} (untrusted metadata):", values)
 
 
-def _heard(contexts: Sequence[MessageContext]) -> str:
+def _heard(contexts: Sequence[MessageContext], zone: tzinfo) -> str:
     """The newest lines, as many as there is room for, newest last."""
     shown: list[Members] = []
     room = HISTORY_CHARS_MAX
     for context in reversed(contexts):
         line = {
             "sender": capped(_name(context.sender), NAME_CHARS_MAX),
-            "timestamp": timestamp(context.sent_at),
+            "timestamp": timestamp(context.sent_at, zone),
             "text": capped(context.text, HEARD_CHARS_MAX),
         }
         if (room := room - len(_written(line)) - 2) < 0:
@@ -149,7 +155,7 @@ def _heard(contexts: Sequence[MessageContext]) -> str:
     return _labelled(HEARD, shown)
 
 
-def _notes(notes: Sequence[Note]) -> str:
+def _notes(notes: Sequence[Note], zone: tzinfo) -> str:
     """The newest, as many as there is room for, oldest first; how many there are besides."""
     shown: list[Members] = []
     room = NOTES_CHARS_MAX
@@ -157,9 +163,7 @@ def _notes(notes: Sequence[Note]) -> str:
         text = capped(note.text, NOTE_CHARS_SHOWN)
         if (room := room - len(text)) < 0:
             break
-        shown.insert(
-            0, {"number": note.number, "date": f"{datetime.fromtimestamp(note.at, UTC):%Y-%m-%d}", "text": text}
-        )
+        shown.insert(0, {"number": note.number, "date": day(note.at, zone), "text": text})
     return _labelled(NOTES, {"notes": shown, "left_out": len(notes) - len(shown) or None})
 
 
@@ -169,13 +173,8 @@ def _attachment(attachment: Attachment) -> Members:
 
 
 def _name(sender: Sender) -> str:
-    """What to call them: the id where there is no name that anybody could read."""
+    """The name to call the sender by: the id if there is no name that anybody could read."""
     return sender.name if sender.name and speaker(sender.name) else sender.id
-
-
-def _tag(message_id: str) -> str:
-    """An id as the tag carries it. Platforms' ids pass; of a hostile one only what cannot leave the tag."""
-    return _NOT_OF_IDS.sub("_", message_id)[:ID_CHARS_MAX]
 
 
 def _wordless(attachments: tuple[Attachment, ...]) -> str:
@@ -194,7 +193,7 @@ T = TypeVar("T", str, str | None)
 
 
 def capped(text: T, chars_max: int) -> T:
-    """At most so many characters; an ellipsis is the last where something was cut."""
+    """The text, at most so many characters of it; an ellipsis is the last if something was cut."""
     return text if text is None or len(text) <= chars_max else text[: chars_max - 1] + "…"
 
 
@@ -211,9 +210,15 @@ def _written(value: "Value | Members") -> str:
             return "[" + ", ".join(map(_written, value)) + "]"
 
 
-@lru_cache(maxsize=512)
+_PLAIN = re.compile(r"(?:[A-Za-z0-9 .,=+/~-]|_(?!_)|(?<=[0-9]):(?=[0-9]))*")
+"""No rule of `weak_points` fits into these characters: most ids, names and times are made of them."""
+
+
 def _quoted(text: str) -> str:
-    """Chats, people and accounts come again with each message."""
+    return text if _PLAIN.fullmatch(text) else _escaped(text)
+
+
+def _escaped(text: str) -> str:
     escaped = set(weak_points(text))
     for start in range(len(text)):
         if text.startswith("```", start):

@@ -1,4 +1,4 @@
-"""What stands in a prompt, in an answer: metadata blocks, id lines, boundary markers, session keys, thoughts and calls.
+"""Parts of a prompt in an answer: metadata blocks, id lines, boundary markers, session keys, thoughts and calls.
 
 None of it reaches a chat, also where a model repeats it. A tag such as `<think>` that is quoted as code is talked about,
 not used, and stays; what the gateway alone can have written goes from code, too. Each rule takes time that grows with the
@@ -42,7 +42,7 @@ _STARTS = {
     "(": ("(untrusted metadata)", "(trusted metadata)"),
     "## ": (f"## {INBOUND.lower()}",),
 }
-"""By what it begins with, all that is taken out and ends on its line."""
+"""Everything that is taken out and ends on its line, by what it begins with."""
 _ENDS = {"<<<": ">>>", "<": ">", "[": "]", "(": ")", "## ": ")"}
 _KEYS = ("aside:agent:", "agent:")
 _END_CHARS = 900
@@ -56,7 +56,7 @@ def without_internals(text: str) -> str:
 
 
 def without_beginnings(text: str) -> str:
-    """Of a text that still grows: without what could become something of that at its end."""
+    """A text that still grows, without what could become something of that at its end."""
     line = text[-_END_CHARS:].rpartition("\n")[2].lower()
     points = [len(line)]
     for opening, starts in _STARTS.items():
@@ -101,7 +101,7 @@ def _used(text: str) -> Iterator[str]:
 
 
 def _is_talk(text: str, found: re.Match[str], talked: Collection[str]) -> bool:
-    """Whether a tag of calls stands among words: no call begins with a word, and one that closes such a tag is talk, too."""
+    """True if a tag of calls stands among words: no call begins with a word, and what closes such a tag is talk, too."""
     if found["name"].lower() in _THOUGHTS.split("|"):
         return False
     if found["end"]:
@@ -121,7 +121,7 @@ def _code_end(text: str, found: re.Match[str]) -> int:
 
 
 def _element_end(text: str, found: re.Match[str]) -> int:
-    """Behind the tag that closes it, whatever stands between; the end of the text where there is none."""
+    """The place behind the tag that closes it, whatever stands between; the end of the text if there is none."""
     if found[0].endswith("/>"):
         return found.end()
     depth, name = 1, re.escape(found["name"])

@@ -27,14 +27,14 @@ _CODE_SPAN = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
 
 
 def visible(text: str) -> str | None:
-    """What to send. None where the model chose silence; empty where nothing is left but it did not choose to be silent."""
+    """The text to send. None if the model chose silence; empty if nothing is left but it did not choose to be silent."""
     shown = "\n".join(_sent_lines(without_internals(text)))
     shown = _BLANK_LINES.sub("", without_internals(shown)).rstrip()  # taking one out may put another together
     return None if SILENT in text and _says_nothing(shown) else shown
 
 
 def draft(text: str) -> str:
-    """What may be shown of an answer that is still growing: the end of its last line waits while it may become a
+    """The part of a still growing answer that may be shown: the end of its last line waits while it may become a
     directive, and the whole while it may become a chosen silence."""
     head, newline, last = without_beginnings(text).rpartition("\n")
     last = _without_beginnings(last)
@@ -52,7 +52,7 @@ def media(text: str) -> list[str]:
 
 
 def is_voice(text: str) -> bool:
-    """Whether the answer wants its sound to be a voice message."""
+    """True if the answer wants its sound to be a voice message."""
     return any(_VOICE.search(_CODE_SPAN.sub("", line)) for line, is_open in _fenced(text) if is_open)
 
 
@@ -104,7 +104,7 @@ def _without_token(line: str) -> str:
 
 
 def _without_beginnings(line: str) -> str:
-    """Without what may yet become the token or a tag."""
+    """The line without what may yet become the token or a tag."""
     opened = line.rfind("[[")
     if opened >= 0 and "]]" not in line[opened:]:
         line = line[:opened]
@@ -115,7 +115,7 @@ def _without_beginnings(line: str) -> str:
 
 
 def _without_tags(line: str) -> str:
-    """Without reply and voice tags, except those that are quoted as code."""
+    """The line without reply and voice tags, except those that are quoted as code."""
     if "[[" not in line:
         return line
     pieces, at = [], 0

@@ -1,4 +1,4 @@
-"""What the model is told that writes a summary: what it is for, its headings, and what it must keep.
+"""Instructions for a model that writes a summary: what it is for, its headings, and what it must keep.
 
 The chat stands in the request as a quotation, each line of it marked; nothing in it is an instruction to whoever sums it up.
 """
@@ -11,16 +11,17 @@ from agents.prompt.inbound import ID_LINE
 from agents.prompt.texts import wording
 from agents.sentences import language_of
 from agents.truncate import truncate_result
+from channels.marks import RESULT
 from tools.tool import Image
 
 HEADINGS = {
     "en": ("Decisions", "Open tasks", "Constraints", "Pending asks", "Exact identifiers"),
     "zh": ("决定", "未完成的任务", "约束", "待答复的请求", "准确标识"),
 }
-"""Of a summary, in this order, by the language of the chat; one in any other language has the English ones."""
+"""A summary's headings, in this order, by the language of the chat; one in any other language has the English ones."""
 FOCUS_CHARS_MAX = 800
 RESULT_CHARS = 2_000
-"""Of a tool's result and of a call's arguments, in the source: what mattered of it stands in the answer behind it."""
+"""The characters of a tool's result or a call's arguments in the source: what mattered stands in the answer behind it."""
 SPARSE = 20
 """A chat with one Chinese character in so many is Chinese."""
 
@@ -61,7 +62,7 @@ def _lines(message: Message) -> Iterator[str]:
         case UserMessage():
             who = "user"
         case ToolResultMessage():
-            who = f"result of {message.tool}"
+            who = f"{RESULT[1:]} {message.tool}"
         case AssistantMessage():
             who = "assistant"
     for part in message.content:
@@ -69,7 +70,8 @@ def _lines(message: Message) -> Iterator[str]:
             case Text(text=text):
                 is_result = isinstance(message, ToolResultMessage)
                 shown = truncate_result(text, RESULT_CHARS) if is_result else ID_LINE.sub("", text)
-                yield from f"[{who}] {harmless(shown)}".splitlines()
+                marked = isinstance(message, UserMessage)  # made harmless before the gateway's words were put in
+                yield from f"[{who}] {harmless(shown, marks=not marked)}".splitlines()
             case ToolCall():
                 arguments = truncate_result(part.arguments_raw, RESULT_CHARS)
                 yield from f"[{who} calls {part.name}] {harmless(arguments)}".splitlines()

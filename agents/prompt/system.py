@@ -5,8 +5,10 @@ user message (`agents.prompt.inbound`).
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
+from operator import attrgetter
+from typing import Any, TypeAlias
 
 import skills.catalog
 from agents.config import AgentConfig
@@ -19,45 +21,66 @@ from tools.config import ExecMode
 from tools.paths import MEMORY
 from tools.tool import ToolSpec
 
+Commands: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
+"""The names of a chat's commands, everybody's and the owners': the same for all people of the chat, as their prompt is."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PromptFacts:
-    """What one turn's system prompt is made of. `tools` and `skills` are what is left after policy."""
+class LastingFacts:
+    """The facts that the stable half is made of: the same for all chats of an agent, until somebody changes a file, the
+    config or what is allowed. `tools` and `skills` are what is left after policy."""
 
     agent: AgentConfig
     tools: tuple[ToolSpec, ...]
     skills: tuple[Skill, ...]
     workspace: str
     docs: str | None
-    """Where the agent can read the gateway's documentation; None where it cannot."""
+    """The place where the agent can read the gateway's documentation; None if it cannot."""
     workspace_files: tuple[tuple[str, str], ...]
     """Name and text, as `read_workspace_files` gives them."""
-    channel: str
-    capabilities: tuple[str, ...]
     directives: tuple[str, ...]
-    """What the channel acts upon in an answer: `media`, `voice`, `reply`."""
+    """The directives in an answer that the channel acts upon: `media`, `voice`, `reply`."""
     chat_kind: ChatKind
-    session: str
     exec_mode: ExecMode = "ask"
-    """What the operator's policy does with a call of `exec`."""
-    caller: str = ""
-    """What the program that asks sends as its system prompt."""
+    """The operator's policy for a call of `exec`."""
     approval: tuple[str, ...] = ()
     """Other tools whose calls may need an approval."""
+    commands: Commands = ((), ())
 
     def has(self, *names: str) -> bool:
         return any(tool.name in names for tool in self.tools)
+
+
+_LASTING = attrgetter(*(it.name for it in fields(LastingFacts)))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PromptFacts(LastingFacts):
+    """The facts that one turn's system prompt is made of."""
+
+    channel: str
+    capabilities: tuple[str, ...]
+    session: str
+    caller: str = ""
+    """The system prompt that the asking program sends."""
+    reasoning: bool = False
+    """The person reads the model's reasoning above the answers."""
 
 
 GATEWAY = "Clawgate"
 FILE_TOOLS = ("read", "write", "edit", "ls")
 
 
-@lru_cache(maxsize=256)
 def build_system(facts: PromptFacts) -> System:
-    """Both parts, without the boundary itself and without blank lines at their ends. A session's facts are mostly the same
-    at its next turn."""
-    return System(stable=_joined(identity(facts), *_stable(facts)), volatile=_joined(*_volatile(facts)))
+    """Both parts, without the boundary itself and without blank lines at their ends. The stable one is rendered when what it
+    is made of has changed. The other one is kept nowhere: what a program sends may be as long as its request."""
+    return System(stable=_rendered(_LASTING(facts)), volatile=_joined(*_volatile(facts)))
+
+
+@lru_cache(maxsize=64)
+def _rendered(lasting: tuple[Any, ...]) -> str:
+    facts = LastingFacts(**{it.name: value for it, value in zip(fields(LastingFacts), lasting, strict=True)})
+    return _joined(identity(facts), *_stable(facts))
 
 
 def sections(facts: PromptFacts) -> list[str]:
@@ -78,13 +101,17 @@ def _worded(heading: str, *more: str) -> str:
     return _section(heading, wording(heading), *more)
 
 
-def _stable(facts: PromptFacts) -> Iterator[str]:
+def _stable(facts: LastingFacts) -> Iterator[str]:
     """The sections above the cache boundary, in order, each where it applies."""
     yield _section("Tooling", *tooling(facts))
     if facts.tools:
         yield _section("Tool Call Style", *tool_call_style(facts))
         yield _worded("Execution Bias")
     yield _worded("Safety")
+    if any(facts.commands):
+        whose = zip(("everybody", "the owners of this bot"), facts.commands, strict=True)
+        lines = (f"- Of {who}: {', '.join(f'/{name}' for name in names)}" for who, names in whose if names)
+        yield _worded("Gateway Control", *lines)
     if facts.agent.system_prompt.strip():
         yield _section("Agent Instructions", without_boundary(facts.agent.system_prompt.strip("\r\n")))
     if facts.skills and facts.has("read"):
@@ -110,7 +137,7 @@ def _volatile(facts: PromptFacts) -> Iterator[str]:
     yield _section("Runtime", runtime(facts))
 
 
-def identity(facts: PromptFacts) -> str:
+def identity(facts: LastingFacts) -> str:
     name = one_line(facts.agent.name).strip() or one_line(facts.agent.id)
     return (
         f"You are {name}, an assistant whom people reach in their chats. "
@@ -118,7 +145,7 @@ def identity(facts: PromptFacts) -> str:
     )
 
 
-def tooling(facts: PromptFacts) -> Sequence[str]:
+def tooling(facts: LastingFacts) -> Sequence[str]:
     if not facts.tools:
         return ["You have no tools here. Answer from what you know, and say so where that is not enough."]
     return [
@@ -128,7 +155,7 @@ def tooling(facts: PromptFacts) -> Sequence[str]:
     ]
 
 
-def tool_call_style(facts: PromptFacts) -> Iterator[str]:
+def tool_call_style(facts: LastingFacts) -> Iterator[str]:
     runs, choice = facts.has("exec", "process"), facts.agent.tool_choice
     yield wording("Tool Call Style")
     if (runs and facts.exec_mode == "ask") or facts.has(*facts.approval):
@@ -172,4 +199,7 @@ def runtime(facts: PromptFacts) -> str:
         "capabilities": ",".join(facts.capabilities) or "none",
         "thinking": facts.agent.thinking or "off",
     }
-    return " | ".join(f"{name}={one_line(value).replace('|', '¦')}" for name, value in pairs.items())
+    line = " | ".join(f"{name}={one_line(value).replace('|', '¦')}" for name, value in pairs.items())
+    shown = "on: people read it above your answers" if facts.reasoning else "off: people do not see it"
+    switch = f" (/reasoning {'off' if facts.reasoning else 'on'} changes that)"
+    return f"{line}\nReasoning: {shown}{switch if any('reasoning' in it for it in facts.commands) else ''}"

@@ -1,4 +1,4 @@
-"""What the prompts say word for word: each text of `texts.md` by the heading above it."""
+"""The words of the prompts: each text of `texts.md` by the heading above it."""
 
 from collections.abc import Mapping
 from functools import cache

@@ -1,7 +1,7 @@
 """The workspace's own documents that go into the prompt: six names, read anew at every turn, for they are small.
 
-They are opened by descriptor and never through a link; what is not an ordinary file under one name is passed over. How
-they are shown is not decided here.
+They are opened by descriptor and never through a link; what is not an ordinary file under one name is passed over, and so
+is what a running command may have put there. How they are shown is not decided here.
 """
 
 import os
@@ -13,13 +13,10 @@ from pathlib import Path
 import structlog
 
 from agents.prompt.fences import FILE_HEADINGS
-from channels.message import ChatKind
-from tools.paths import MEMORY
+from tools.absent import is_absent
 from tools.workspace import Workspace
 
 NAMES = FILE_HEADINGS
-PRIVATE = ("USER.md", MEMORY)
-"""About one person: never shown where others read along."""
 FILE_CHARS_MAX = 20_000
 ALL_CHARS_MAX = 60_000
 _BYTES_MAX = 4 * FILE_CHARS_MAX  # no character takes more than four
@@ -27,12 +24,16 @@ _BYTES_MAX = 4 * FILE_CHARS_MAX  # no character takes more than four
 log = structlog.get_logger()
 
 
-def read_workspace_files(workspace: Workspace, kind: ChatKind) -> Iterator[tuple[str, str]]:
-    """Name and text of the files there are, in their fixed order, each and all together capped with a note. Blocking.
-    Raises nothing."""
+def read_workspace_files(workspace: Workspace) -> Iterator[tuple[str, str]]:
+    """Name and text of the files that this session sees, in their fixed order, each and all together capped with a note.
+    Blocking. Raises nothing."""
     left = ALL_CHARS_MAX
-    for name in NAMES if kind == "direct" else [it for it in NAMES if it not in PRIVATE]:
+    for name in NAMES:
+        if workspace.hides(name):
+            continue
         whole, cut = _text(workspace, name)
+        if is_absent(workspace.fd, name):
+            continue
         text = whole[:left]
         left -= len(text)
         if whole and (cut or len(text) < len(whole)):
@@ -64,6 +65,6 @@ def _text(workspace: Workspace, name: str) -> tuple[str, bool]:
 
 @lru_cache(maxsize=1_024)
 def _log_passed_over(root: Path, name: str) -> None:
-    """Once for each file."""
+    """Logs once for each file."""
     reason = "not an ordinary file, or not readable"
     log.warning("workspace_file_passed_over", folder=str(root), name=name, reason=reason)

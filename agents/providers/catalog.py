@@ -1,40 +1,174 @@
-"""Which wires there are: a new one is a folder and a line here."""
+"""The wires that there are: a new one is a folder of its request and its response, and a `WireSpec` here.
 
+Claude and OpenAI's two are spoken through their makers' SDKs, Gemini and Mistral over plain HTTP. Many vendors speak
+OpenAI's Chat; what one of them wants differently is its record (`chat.vendors`).
+"""
+
+import re
 import time
 from collections.abc import Callable
+from urllib.parse import quote
 
-from agents.providers.anthropic.provider import anthropic_wire
+from agents.providers.anthropic import request as anthropic_request
+from agents.providers.anthropic.response import AnthropicAssembly
+from agents.providers.chat import request as chat_request
+from agents.providers.chat.response import API as CHAT_API
+from agents.providers.chat.response import ChatAssembly
 from agents.providers.chat.vendors import vendor_for
 from agents.providers.config import Api, ProviderConfig, api_of
 from agents.providers.demo.provider import DemoProvider
-from agents.providers.gemini.provider import gemini_wire
-from agents.providers.mistral.provider import mistral_wire
+from agents.providers.gemini import request as gemini_request
+from agents.providers.gemini.response import GeminiAssembly
+from agents.providers.http import PlainClient, SdkClient, http_client
+from agents.providers.mistral import request as mistral_request
+from agents.providers.mistral.response import MistralAssembly
+from agents.providers.names import load_by_name
 from agents.providers.network import NetworkProvider, WireSpec
-from agents.providers.openai.provider import chat_wire, responses_wire
 from agents.providers.provider import Provider
+from agents.providers.responses import request as responses_request
+from agents.providers.responses.response import ResponsesAssembly
+from channels.transport import is_local
 
-_WIRES: dict[Api, Callable[[str, ProviderConfig], WireSpec]] = {
-    "anthropic-messages": lambda name, config: anthropic_wire(config),
-    "openai-responses": lambda name, config: responses_wire(config),
-    "openai-chat": lambda name, config: chat_wire(config, vendor_for(name, config.base_url, config.dialect)),
-    "google-gemini": lambda name, config: gemini_wire(config),
-    "mistral": lambda name, config: mistral_wire(config),
-}
+ANTHROPIC_URL = "https://api.anthropic.com"
+ANTHROPIC_VERSION = "2023-06-01"
+RESPONSES_URL = "https://api.openai.com/v1"
+GEMINI_URL = "https://generativelanguage.googleapis.com"
+MISTRAL_URL = "https://api.mistral.ai"
+PRICE_SECONDS = 2.0
+"""Seconds that a finished answer of Chat waits for what may come behind it: its price, and the end of the body."""
 
 
 def needs_key(name: str, config: ProviderConfig) -> bool:
-    """Whether the provider can answer nothing without a key. Raises ValueError where its api is not known."""
+    """True if the provider can answer nothing without a key. Raises ValueError if its api is not known."""
     return api_of(name, config) != "demo" and not wire_of(name, config).keyless
 
 
 def build_provider(name: str, config: ProviderConfig, *, now: Callable[[], float] = time.time) -> Provider:
-    """The provider called `name` in the config. Opens nothing; raises ValueError where its api is not known."""
-    api = api_of(name, config)
-    if api == "demo":
+    """The provider called `name` in the config. Opens nothing; raises ValueError if its api is not known."""
+    if api_of(name, config) == "demo":
         return DemoProvider(name, now=now)
     return NetworkProvider(name, config, wire_of(name, config), now=now)
 
 
 def wire_of(name: str, config: ProviderConfig) -> WireSpec:
-    """What the provider called `name` speaks, which must not be `demo`. Raises ValueError where its api is not known."""
+    """The wire of the provider called `name`, which must not be `demo`. Raises ValueError if its api is not known."""
     return _WIRES[api_of(name, config)](name, config)
+
+
+def _anthropic(name: str, config: ProviderConfig) -> WireSpec:
+    base_url = (config.base_url or ANTHROPIC_URL).rstrip("/").removesuffix("/v1")  # the path has it
+    return WireSpec(
+        api=anthropic_request.API,
+        build=lambda: _anthropic_client(config, base_url),
+        path=lambda request: "/v1/messages",
+        body=lambda request: anthropic_request.wire_request(request) | {"stream": True},
+        assembly=AnthropicAssembly,
+        models_url=f"{base_url}/v1/models?limit=1000",
+        models_headers={"anthropic-version": ANTHROPIC_VERSION},
+    )
+
+
+def _anthropic_client(config: ProviderConfig, base_url: str) -> SdkClient:
+    load_by_name()
+    import anthropic
+    import httpx2
+
+    http = http_client(config, base_url, httpx2)
+    client = anthropic.AsyncAnthropic(
+        api_key="set with each request",
+        auth_token=None,
+        base_url=base_url,
+        max_retries=0,
+        timeout=http.timeout,
+        open_telemetry=False,
+        http_client=http,
+    )
+    return SdkClient(client, http, anthropic.AsyncStream, config)
+
+
+def _chat(name: str, config: ProviderConfig) -> WireSpec:
+    vendor = vendor_for(name, config.base_url, config.dialect)
+    base_url = (config.base_url or vendor.base_url or "").rstrip("/")  # `api_of` has checked that there is one
+    return WireSpec(
+        api=CHAT_API,
+        build=lambda: _openai_client(config, base_url),
+        path=lambda request: "/chat/completions",
+        body=lambda request: chat_request.wire_request(request, vendor),
+        assembly=lambda draft: ChatAssembly(draft, vendor),
+        keyless=vendor.keyless or is_local(base_url),
+        models_url=f"{base_url}/models",
+        key_url=f"{base_url}{vendor.key_path}" if vendor.key_path else "",
+        tail_seconds=PRICE_SECONDS,
+    )
+
+
+def _responses(name: str, config: ProviderConfig) -> WireSpec:
+    base_url = (config.base_url or RESPONSES_URL).rstrip("/")
+    return WireSpec(
+        api=responses_request.API,
+        build=lambda: _openai_client(config, base_url),
+        path=lambda request: "/responses",
+        body=lambda request: responses_request.wire_request(request) | {"stream": True},
+        assembly=ResponsesAssembly,
+        keyless=is_local(base_url),
+        models_url=f"{base_url}/models",
+    )
+
+
+def _openai_client(config: ProviderConfig, base_url: str) -> SdkClient:
+    load_by_name()
+    import httpx2
+    import openai
+
+    http = http_client(config, base_url, httpx2)
+    client = openai.AsyncOpenAI(
+        api_key="no-key",  # each request brings its own; servers that want none often want to see one all the same
+        base_url=base_url,
+        max_retries=0,
+        timeout=http.timeout,
+        http_client=http,
+    )
+    # What it reads from the environment is dropped: a stray variable must not change what we send, or to whom.
+    client.organization = client.project = client.admin_api_key = client.webhook_secret = None
+    return SdkClient(client, http, openai.AsyncStream, config)
+
+
+def _gemini(name: str, config: ProviderConfig) -> WireSpec:
+    base_url = gemini_url(config)
+    return WireSpec(
+        api=gemini_request.API,
+        build=lambda: PlainClient(config, base_url, {}),
+        path=lambda request: f"/{quote(gemini_request.resource(request.model))}:streamGenerateContent?alt=sse",
+        body=gemini_request.wire_request,
+        models_url=f"{base_url}/models?pageSize=1000",
+        key_header=lambda key: ("x-goog-api-key", key),
+        assembly=GeminiAssembly,
+    )
+
+
+def gemini_url(config: ProviderConfig) -> str:
+    """The address of Gemini's API, with its version: the one that is configured, else `v1beta`."""
+    url = (config.base_url or GEMINI_URL).rstrip("/")
+    return url if re.search(r"/v\d+(?:alpha|beta)?\d*$", url) else f"{url}/v1beta"
+
+
+def _mistral(name: str, config: ProviderConfig) -> WireSpec:
+    base_url = (config.base_url or MISTRAL_URL).rstrip("/").removesuffix("/v1")
+    return WireSpec(
+        api=mistral_request.API,
+        build=lambda: PlainClient(config, base_url, {"Accept": "text/event-stream"}),
+        path=lambda request: "/v1/chat/completions",
+        body=lambda request: mistral_request.wire_request(request) | {"stream": True},
+        assembly=MistralAssembly,
+        keyless=is_local(base_url),
+        models_url=f"{base_url}/v1/models",
+    )
+
+
+_WIRES: dict[Api, Callable[[str, ProviderConfig], WireSpec]] = {
+    "anthropic-messages": _anthropic,
+    "openai-responses": _responses,
+    "openai-chat": _chat,
+    "google-gemini": _gemini,
+    "mistral": _mistral,
+}

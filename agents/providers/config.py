@@ -1,4 +1,4 @@
-"""What a person writes about a model provider: one block under `providers`, keyed by the name models refer to.
+"""The config of a model provider: one block under `providers`, keyed by the name models refer to.
 
 The name before the slash of `provider/model` picks the block; well-known names imply their wire. Limits of a model
 stand under `models`, by `provider/model` or by the model's name alone, over Clawgate's own table
@@ -63,25 +63,25 @@ ToolCalling: TypeAlias = Literal["native", "prompt"]
 
 
 class ModelConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """What you know of a model, over Clawgate's own table: for a new model, or where the table is wrong."""
+    """The facts you know of a model, over Clawgate's own table: for a new model, or if the table is wrong."""
 
     window: Annotated[int, Field(ge=1024)] | None = None
     """Its context window, in tokens."""
     max_output: Annotated[int, Field(ge=16)] | None = None
     """The longest answer it gives, in tokens."""
     vision: bool | None = None
-    """Whether it takes pictures; one that does not gets a line of text in their place."""
+    """True if it takes pictures; one that does not gets a line of text in their place."""
     thinking: tuple[Level, ...] | None = None
     """The levels of thinking it may be asked for; none, and nothing is ever sent."""
     thinking_style: ThinkingStyle | None = None
-    """How it is asked, where its wire has several ways: `adaptive`, `always`, `between_tools` or `budget` for
+    """The way it is asked to think, if its wire has several: `adaptive`, `always`, `between_tools` or `budget` for
     Anthropic, `level` or `budget` for Gemini."""
     forced_tool: bool | None = None
-    """Whether `toolChoice` may demand a tool."""
+    """True if `toolChoice` may demand a tool."""
     tool_calling: ToolCalling | None = None
     """`native`, or `prompt` for a model that takes no tools: they are described in the prompt then."""
     prices: PricesConfig | None = None
-    """For the cost in logs, transcripts and metrics; none is counted without them."""
+    """For the cost in `/usage`, budgets, transcripts and metrics, instead of the shipped ones."""
 
 
 class ProviderConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
@@ -97,11 +97,11 @@ class ProviderConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_
     """The wire it speaks: `anthropic-messages`, `openai-responses`, `openai-chat`, `google-gemini`, `mistral` or
     `demo`. Known provider names imply theirs (docs/providers.md)."""
     dialect: str | None = None
-    """Whose quirks an `openai-chat` server has, such as `deepseek`; where unset the provider's name says it, else the host
-    of `baseUrl`, else `generic` (docs/providers.md)."""
+    """The vendor whose quirks an `openai-chat` server has, such as `deepseek`; if unset, the provider's name says it, else
+    the host of `baseUrl`, else `generic` (docs/providers.md)."""
     base_url: str | None = None
-    """Where it is, http or https. With `/v1` for openai-*, without it for anthropic and mistral; the vendor's own
-    address where unset."""
+    """Its address, http or https. With `/v1` for openai-*, without it for anthropic and mistral; the vendor's own
+    address if unset."""
     tool_calling: ToolCalling = "native"
     """`native`, or `prompt` for models that take no tools: they are described in the prompt then."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 600
@@ -165,7 +165,7 @@ class ProviderConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_
 
 
 def can_be_sent(key: str) -> bool:
-    """Whether it fits into a header, as every vendor wants it."""
+    """True if it fits into a header, as every vendor wants it."""
     return bool(_HEADER_VALUE.fullmatch(key.strip()))
 
 
@@ -191,7 +191,7 @@ def known_models() -> list[str]:
 
 
 def serves_own_models(name: str, base_url: str | None) -> bool:
-    """Whether a provider is a vendor's own service, whose models `models.yaml` should know: by its address where it has
+    """True if a provider is a vendor's own service, whose models `models.yaml` should know: by its address if it has
     one, else by its name. A vendor without a default model has no models of its own."""
     if base_url is None:
         vendor = well_known(name)

@@ -1,4 +1,4 @@
-"""What a model provider says of its keys, and whether it has the models that the config names: by its list of models,
+"""Checks of a model provider's keys, and of the models that the config names: by the provider's list of models,
 which costs nothing. A name that is not in it may still be a right one, such as a deployment's, so that is a warning."""
 
 import asyncio
@@ -25,7 +25,7 @@ _KEY_TROUBLE = {"auth": "the key is refused", "billing": "the key has no money o
 async def probe(
     name: str, config: ProviderConfig, models: Sequence[str], *, seconds: float, key_fix: str
 ) -> list[Finding]:
-    """Of every key on its own. `models` are the names that the config uses of it; `key_fix` is where a key is set."""
+    """The findings of each key. `models` are the names that the config uses of it; `key_fix` is where a key is set."""
     wire, keys = wire_of(name, config), config.keys
     config = config.model_copy(update={"timeout_seconds": seconds})
     if not keys and not wire.keyless:
@@ -79,7 +79,7 @@ async def _read(client: Any, url: str) -> bytes:
 
 
 def _names(answer: object) -> Iterator[str]:
-    """Of whatever wire: OpenAI and those like it have `data`, Gemini has `models`. Raises ValueError."""
+    """The models' names in any wire's list: OpenAI and those like it have `data`, Gemini has `models`. Raises ValueError."""
     if not isinstance(answer, dict) or not isinstance(answer.get("data", answer.get("models")), list):
         raise ValueError
     for model in objects_of(answer, "data") or objects_of(answer, "models"):
@@ -112,7 +112,6 @@ def _unknown(provider: str, models: Sequence[str], offered: set[str]) -> Iterato
 
 
 def _is_named(model: str, offered: str) -> bool:
-    """Dated names have a short one (`claude-x-20260101`), local ones a tag (`x:latest`), and a router's may have more
-    behind a colon."""
+    """Dated names have a short one (`claude-x-20260101`), local ones a tag (`x:latest`), a router's more behind a colon."""
     stem = model.removesuffix("-latest")
     return offered in (model, model.partition(":")[0]) or offered.startswith((f"{stem}-2", f"{model}:"))

@@ -30,7 +30,7 @@ ANSWER_CHARS_MAX = 8_000_000
 
 BlockKind: TypeAlias = Literal["text", "thinking", "call", "opaque"]
 Payload: TypeAlias = tuple[str, Any] | None
-"""What a vendor wants back of a block, by the kind that its wire knows; None where it wants nothing."""
+"""The data of a block that a vendor wants back, by the kind that its wire knows; None if it wants nothing."""
 
 
 @dataclass(slots=True)
@@ -127,8 +127,7 @@ class Draft:
                 block.unshown += shown
 
     def close(self, key: Hashable, *, arguments: str | None = None, cut: bool = False) -> Iterator[ModelEvent]:
-        """A call is whole, or `cut`; `arguments` where they are not what was streamed. Nothing for other blocks and closed
-        calls."""
+        """A call is whole, or `cut`; `arguments` where they are not what was streamed. Nothing for other blocks."""
         block = self.blocks.get(key)
         if block is None or block.kind != "call" or block.call is not None:
             return
@@ -158,8 +157,7 @@ class Draft:
         return call_id
 
     def finished(self, reason: StopReason | None) -> AssistantMessage:
-        """The whole answer; `reason` is None for one that nobody knows. Raises BadStream: what may have been cut or
-        refused is never run."""
+        """The whole answer; `reason` is None for one that nobody knows. Raises BadStream: nothing cut is ever run."""
         parts = [part for block in self._in_order() for part in self._part(block)]
         calls = any(isinstance(part, ToolCall) for part in parts)
         if reason is None and calls:

@@ -1,4 +1,4 @@
-"""How an attempt fails: what is raised on the way from a server to the final message."""
+"""The failures of an attempt: the exceptions on the way from a server to the final message."""
 
 from collections.abc import Mapping
 

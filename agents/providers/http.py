@@ -6,9 +6,12 @@ would carry the key to wherever it points.
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeAlias
+
+import orjson
 
 from agents.providers.config import ProviderConfig
 from agents.providers.errors import BadStream, RequestRefused
@@ -18,13 +21,16 @@ from channels.transport import Transport, client_class
 END = "[DONE]"
 CONNECT_SECONDS = 5.0
 TAIL_SECONDS = 0.25
-"""How long a body may take to end after the answer's last event; read to its end, the connection can be used again."""
+"""Seconds that a body may take to end after the answer's last event; read to its end, the connection can be used again."""
 
 REFUSAL_BYTES_MAX = 256 * 1024
 REFUSAL_SECONDS = 5.0
-"""How much of a refusal's body is read, and for how long: its status says the most."""
+"""The limits of reading a refusal's body, in bytes and seconds: its status says the most."""
 ERROR_BYTES_MAX = 1_000_000
-"""Of an error that is told in the place of events."""
+"""The longest error that is told in the place of events."""
+EVENT_BYTES_MAX = 8 * 1024 * 1024
+STREAM_BYTES_MAX = 256 * 1024 * 1024
+"""The limits of one event, and of all that an answer takes on the way: with either a server could fill the memory."""
 
 
 class PlainClient:
@@ -48,18 +54,27 @@ class PlainClient:
 class SdkClient:
     """An official SDK: it gives us authentication, paths and the connection. Bodies and events are ours: its own methods
     copy every item of a body on the event loop, take a cut stream for a whole one, and raise in the middle of
-    half-written arguments. `stream_class` is its `AsyncStream`, of which we want the response."""
+    half-written arguments. `stream_class` is its `AsyncStream`, of which we want the response.
 
-    def __init__(self, client: Any, stream_class: Any, config: ProviderConfig) -> None:
+    The SDK builds the first request for a path and key. Later ones are that request with another body: building each
+    anew takes longer than sending it."""
+
+    def __init__(self, client: Any, http: Any, stream_class: Any, config: ProviderConfig) -> None:
         # Drop what it reads from a variable like ANTHROPIC_CUSTOM_HEADERS: a stray one must not change what we send.
         client._custom_headers = dict(config.headers)
         self._client = client
+        self._http = http
         self._stream_class = stream_class[object]
+        self._built: dict[tuple[object, ...], Any] = {}
 
     async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> Any:
+        name = (path, *headers.items())
+        if (built := self._built.get(name)) is not None:
+            return await self._http.send(built, stream=True, body=body)
         stream = await self._client.post(
             path, cast_to=object, content=body, options={"headers": headers}, stream=True, stream_cls=self._stream_class
         )
+        self._built[name] = stream.response.request
         return stream.response
 
     async def close(self) -> None:
@@ -120,7 +135,7 @@ def http_client(config: ProviderConfig, base_url: str, library: Any, **options: 
     async def refuse(response: Any) -> None:
         raise RequestRefused(response.status_code, await _refusal(response, patience), response.headers)
 
-    timeout = library.Timeout(total, connect=min(CONNECT_SECONDS, total))
+    timeout = library.Timeout(total, connect=min(CONNECT_SECONDS, total), read=None)  # who reads has its own deadline
     return client_class(library)(transport=Transport(library, base_url), refuse=refuse, timeout=timeout, **options)
 
 
@@ -152,6 +167,7 @@ class Answer:
         self._until = min(self._end, began + config.first_byte_seconds)
         self._in_tail = self._over = False
         self._reader = _EventReader()
+        self._received = 0
         self.headers: Mapping[str, str] = {}
         self._response: Any = None
         self._chunks: AsyncIterator[bytes]
@@ -160,8 +176,9 @@ class Answer:
         """Raises BadStream where what is answered is neither events nor an error: a proxy's page with status 200."""
         async with asyncio.timeout_at(self._until):
             self._response = await sending
-            self._chunks = aiter(self._response.aiter_bytes())
             self.headers = self._response.headers
+            packed = "content-encoding" in self.headers
+            self._chunks = aiter(self._response.aiter_bytes() if packed else self._response.stream)
             kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind and kind != "text/event-stream":
                 await self._read_error(kind)
@@ -185,6 +202,9 @@ class Answer:
             async with asyncio.timeout_at(self._until):
                 chunk = await anext(self._chunks, b"")
             self._over = not chunk
+            self._received += len(chunk)
+            if self._received > STREAM_BYTES_MAX:
+                raise BadStream(f"the answer is longer than {STREAM_BYTES_MAX:,} bytes")
             events = self._reader.feed(chunk or b"\n\n")
         except Exception:
             if self.ended:
@@ -206,23 +226,42 @@ class _EventReader:
 
     def __init__(self) -> None:
         self.found: list[str] = []
-        self._rest = b""
+        self._rest = bytearray()
         self._data: list[str] = []
+        self._size = 0
 
     def feed(self, chunk: bytes) -> list[str]:
-        """The events that are whole with it."""
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        for line in lines:
-            self._take(line.removesuffix(b"\r"))
+        """The events that are whole with it. Each byte is looked at once. Raises BadStream."""
+        first, *lines = chunk.split(b"\n")
+        self._rest += first
+        if lines:
+            *lines, rest = bytes(self._rest), *lines
+            self._rest = bytearray(rest)
+            for line in lines:
+                self._take(line.removesuffix(b"\r"))
+        if self._size + len(self._rest) > EVENT_BYTES_MAX:
+            raise BadStream(f"an event is longer than {EVENT_BYTES_MAX:,} bytes")
         found, self.found = self.found, []
         return found
 
     def _take(self, line: bytes) -> None:
         if line.startswith(b"data:"):
             self._data.append(line[5:].removeprefix(b" ").decode())
+            self._size += len(line)
         elif not line and self._data:
             self.found.append("\n".join(self._data))
-            self._data = []
+            self._data, self._size = [], 0
+
+
+_LONG_NUMBER = re.compile("[0-9]{19}")
+
+
+def _parsed(data: str) -> Any:
+    """Faster by five than the standard library, which alone reads whole numbers of any size and half an emoji."""
+    if not _LONG_NUMBER.search(data):
+        with suppress(orjson.JSONDecodeError):
+            return orjson.loads(data)
+    return json.loads(data)
 
 
 def event_of(data: str) -> dict[str, Any]:
@@ -231,7 +270,7 @@ def event_of(data: str) -> dict[str, Any]:
     if (data := data.strip()) in ("", END):
         return {"type": END} if data else {}
     try:
-        event = json.loads(data)
+        event = _parsed(data)
     except (ValueError, RecursionError) as error:
         raise BadStream("an event is not JSON") from error
     if not isinstance(event, dict):

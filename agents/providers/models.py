@@ -1,11 +1,11 @@
-"""What we know of models: `models.yaml`, read once, under what the config says of them.
+"""The facts that we know of models: `models.yaml`, read once, under what the config says of them.
 
-An unknown model gets cautious limits, no pictures and no thinking settings. Which wire it speaks is its provider's
-business, not the model's.
+An unknown model gets cautious limits, no pictures and no thinking settings. Its wire is its provider's business.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -16,7 +16,7 @@ from pydantic.alias_generators import to_camel, to_snake
 
 Level: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
 LEVELS: tuple[Level, ...] = get_args(Level)
-"""How hard a model may be asked to think, least first."""
+"""The levels of thinking that a model may be asked for, least first."""
 
 ThinkingStyle: TypeAlias = Literal["adaptive", "always", "between_tools", "budget", "level"]
 
@@ -27,7 +27,7 @@ Price = Annotated[float, Field(ge=0)]
 
 
 class PricesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """What a million tokens cost, in whatever currency you count in."""
+    """The cost of a million tokens, in whatever currency you count in."""
 
     input: Price = 0.0
     """Read by the model, not from a cache."""
@@ -37,6 +37,8 @@ class PricesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     """Written to the provider's cache, where it charges for that."""
     output: Price = 0.0
     """Written by the model, reasoning included."""
+    as_of: str = ""
+    """The day of these prices, such as `"2026-11-23"`: a note for people."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,17 +63,20 @@ UNKNOWN = ModelFacts(known=False)
 
 @cache
 def facts_of(model: str) -> ModelFacts:
-    """What the shipped table has of a model, named without its provider."""
+    """The shipped table's facts of a model, named without its provider."""
     names = {family_of(model), family_of(model.rpartition("/")[2])}  # OpenRouter says vendor/model
-    for pattern, facts in _table():
+    table, prices = _tables()
+    for pattern, facts in table:
         if any(fnmatchcase(name, pattern) for name in names):
-            return facts
+            return replace(facts, prices=next((prices[it] for it in names if it in prices), None))
     return UNKNOWN
 
 
 def known_names() -> list[str]:
     """Names that the shipped table has, as one would write them: of a pattern, what stands before its asterisk."""
-    return [name for pattern, _ in _table() if "*" not in (name := pattern.removesuffix("*")) and name[-1].isalnum()]
+    return [
+        name for pattern, _ in _tables()[0] if "*" not in (name := pattern.removesuffix("*")) and name[-1].isalnum()
+    ]
 
 
 def family_of(model: str) -> str:
@@ -80,8 +85,7 @@ def family_of(model: str) -> str:
 
 
 def nearest(wanted: Level, levels: tuple[Level, ...]) -> Level | None:
-    """The level to ask for where `levels` may be: the wanted one, else the next below, else the lowest; None where a
-    model takes none."""
+    """The level to ask for: the wanted one of `levels`, else the next below, else the lowest; None if a model takes none."""
     ranked = sorted(levels, key=LEVELS.index)
     below = [level for level in ranked if LEVELS.index(level) <= LEVELS.index(wanted)]
     if wanted != "off" and below == ["off"] and len(ranked) > 1:
@@ -90,12 +94,14 @@ def nearest(wanted: Level, levels: tuple[Level, ...]) -> Level | None:
 
 
 @cache
-def _table() -> tuple[tuple[str, ModelFacts], ...]:
+def _tables() -> tuple[tuple[tuple[str, ModelFacts], ...], Mapping[str, PricesConfig]]:
+    """The facts by pattern, and the prices by name."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     written: dict[str, dict[str, Any]] = yaml.load(_TABLE.read_bytes(), Loader=loader)
-    return tuple((name, _facts(record)) for names, record in written.items() for name in names.split("|"))
+    prices = {name: PricesConfig(**record) for name, record in written.pop("prices").items()}
+    return tuple((name, _facts(it)) for names, it in written.items() for name in names.split("|")), prices
 
 
 def _facts(record: dict[str, Any]) -> ModelFacts:

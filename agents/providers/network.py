@@ -1,8 +1,7 @@
 """A provider behind a network: one request, one stream, one attempt, the same for every wire.
 
 What differs is the `WireSpec`: how a request reads, how its events become a message, how its errors read. What does not
-is here: keys, deadlines, and the promise that whatever breaks is a final message. Retries are not
-(`agents.providers.retry`).
+is here: keys, deadlines, and the promise that whatever breaks is a final message.
 """
 
 import json
@@ -32,8 +31,7 @@ class Assembly(Protocol):
     draft: Draft
 
     def feed(self, event: dict[str, Any]) -> Iterator[ModelEvent]:
-        """Take one event of the wire. Raises BadStream for what is plainly broken, AttemptFailed for a reported error;
-        passes over what it does not know."""
+        """Takes one event of the wire; ignores unknown ones. Raises BadStream, or AttemptFailed for a reported error."""
 
     def finish(self) -> AssistantMessage:
         """The whole answer. Raises BadStream where its end is missing, AttemptFailed where the model broke off."""
@@ -97,7 +95,10 @@ class NetworkProvider:
             message = assembly.finish()
         except Exception as error:  # noqa: BLE001 - the port's promise: whatever breaks is a final message
             failed = self._explain(error, answer.headers)
-            message = draft.failed(self._with_another_key(key, failed.error), failed.reason)
+            if key and self._keys.refused(key, failed.error):
+                log.warning("model_key_rests", provider=self.name, kind=failed.error.kind)
+                failed.error = replace(failed.error, retryable=True, retry_after_seconds=0.0)
+            message = draft.failed(failed.error, failed.reason)
         yield Done(message=message)
 
     async def warm_up(self) -> None:
@@ -129,12 +130,6 @@ class NetworkProvider:
         except TypeError:
             body = self._wire.body(replace(request, settled=()))
             return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-
-    def _with_another_key(self, key: str | None, error: ModelError) -> ModelError:
-        if key and self._keys.refused(key, error):
-            log.warning("model_key_rests", provider=self.name, kind=error.kind)
-            return replace(error, retryable=True, retry_after_seconds=0.0)
-        return error
 
     def _explain(self, error: Exception, headers: Mapping[str, str]) -> AttemptFailed:
         """An exception as one of our kinds, the innermost first: an SDK wraps what happened. `headers` are the answer's."""
@@ -189,8 +184,7 @@ _KINDS: dict[str, ErrorKind] = {
     "HTTPError": "network",
     "APIConnectionError": "network",
 }
-"""By the class or its base, the first that fits. By name, since httpx comes as `httpx2` with the SDKs, too, and importing
-either for nothing costs time."""
+"""The class or its base, the first that fits, by name: SDKs have httpx as `httpx2`, and importing either costs time."""
 
 
 def _failed(kind: ErrorKind, summary: str) -> AttemptFailed:
@@ -198,8 +192,7 @@ def _failed(kind: ErrorKind, summary: str) -> AttemptFailed:
 
 
 _REST_SECONDS: dict[ErrorKind, float] = {"rate_limited": 30.0, "auth": 600.0, "billing": 600.0}
-"""How long a refused key rests where the server names no time. One that is not accepted or has no money left rests longer:
-somebody has to do something about it."""
+"""A refused key's rest if the server names none; longer where somebody must act: it is not accepted, or has no money."""
 
 
 class KeyRing:

@@ -44,10 +44,8 @@ DEPTH_MAX = 64
 
 
 def parse_arguments(raw: str) -> dict[str, Any] | None:
-    """The arguments as an object; None where they are not one. Nothing is repaired by guessing.
-
-    What strict JSON cannot carry back (NaN, infinities, lone surrogates, absurd depth) counts as broken.
-    """
+    """The arguments as an object; None where they are not one. Nothing is repaired by guessing. What strict JSON cannot
+    carry back (NaN, infinities, lone surrogates, absurd depth) counts as broken."""
     if not raw.strip():
         return {}
     try:

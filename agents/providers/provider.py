@@ -1,8 +1,7 @@
 """The port of a model provider: one request in, a stream of events out that always ends with `Done`.
 
 A provider never raises for the model's or the network's trouble: the final message says `error` or `aborted` and
-carries a `ModelError`. It makes one attempt; repeating is the business of `agents.providers.retry`. Cancelling the
-task closes the stream.
+carries a `ModelError`. It makes one attempt; `agents.providers.retry` repeats. Cancelling the task closes the stream.
 """
 
 from collections.abc import AsyncIterator, Callable, Hashable, Sequence
@@ -52,8 +51,8 @@ _SERIAL: Callable[[Turn], int] = attrgetter("serial")
 
 
 def grown(turns: Sequence[Turn], key: Hashable, start: T, add: Callable[[T, Sequence[Turn]], T]) -> T:
-    """What `add` makes of the turns, beginning with `start`. As long as the chat is kept, it is asked about new turns alone;
-    `key` says all else that the result depends on. The result holds none of these turns."""
+    """The value that `add` makes of the turns, beginning with `start`. While the chat is kept, it is asked about new turns
+    alone; `key` says all else that the result depends on. The result holds none of these turns."""
     if not turns:
         return start
     forms, serials = turns[0].forms, tuple(map(_SERIAL, turns))
@@ -72,12 +71,10 @@ def grown(turns: Sequence[Turn], key: Hashable, start: T, add: Callable[[T, Sequ
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelRequest:
-    """What a model is asked. `messages` is repaired and ready; `model` is the name without its provider. It begins with the
-    turns of `settled`: each of them begins with a person, ends with an answer, and shares no call's id with the rest.
-
-    `thinking` is one of the levels the model takes, or None to leave it to the model. `conversation` names the chat to
-    caches and key rings: the same from turn to turn, and nothing that tells who it is.
-    """
+    """A question to a model. `messages` is repaired and ready; `model` is the name without its provider. It begins with
+    the turns of `settled`: each of them begins with a person, ends with an answer, and shares no call's id with the
+    rest. `thinking` is one of the levels the model takes, or None to leave it to the model. `conversation` names the
+    chat to caches and key rings: the same from turn to turn, and nothing that tells who it is."""
 
     model: str
     facts: ModelFacts = UNKNOWN

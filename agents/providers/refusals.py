@@ -1,4 +1,4 @@
-"""What a refusal means, whichever vendor it is from: our error kind, when to try again, and its words for the operator.
+"""The meaning of a refusal, whichever vendor it is from: our error kind, when to try again, and its words for the operator.
 
 Kinds are found by status and by the names in `type`, `code` and their like; one vendor's names mean nothing else to
 another. Prose is read only where the vendors leave no choice. A summary is for the log: numbers and names in a safe
@@ -69,7 +69,7 @@ _DELAY = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
 def failure_of(
     body: object, status: int = 0, headers: Mapping[str, str] | None = None, now: float = 0
 ) -> AttemptFailed:
-    """What a server refused with `status`, or reported inside a stream that began with 200. `body` is the parsed JSON,
+    """The error that a server sent with `status`, or reported in a stream that began with 200. `body` is the parsed JSON,
     with or without an `error` member around it. `headers` have a say in whether and when to try again (`x-should-retry`
     overrides the kind); `now` is wall time in seconds, for a Retry-After that names a date."""
     body = body[0] if isinstance(body, list) and body else body
@@ -126,15 +126,14 @@ def _named(kinds: Mapping[ErrorKind, str], names: str) -> ErrorKind | None:
 
 
 def _is_filtered(status: int, names: str, prose: str) -> bool:
-    """Whether it is a content filter's: of what goes in, or of what the model wrote."""
+    """True if it is a content filter's: of what goes in, or of what the model wrote."""
     if status == 400 and ("content_filter" in names or "output blocked by content filtering" in prose):
         return True
     return status in (0, 400) and bool(re.search(r"_policy\b|policy_violation", names))
 
 
 def prose_of(value: object, depth: int = 4) -> str:
-    """What a refusal says to people, wherever that is: beside the error object or in it, in an object of its own, or in a
-    validator's list with the place of each fault."""
+    """A refusal's words to people: beside or in the error object, in its own, or in a validator's list with the places."""
     match value:
         case str():
             return value[:_PROSE_CHARS_MAX]

@@ -1,7 +1,7 @@
-"""What the requests of all wires have in common: limits, names and ids that they take, and the tool choice.
+"""The common part of the requests of all wires: limits, names and ids that they take, and the tool choice.
 
-Which tool choice a wire is sent is the agent's, or the nearest that the model takes, with the reason in the log. What a
-wire cannot demand is also asked for in the prompt (`agents.runner`), so a degraded choice is still a wish.
+The tool choice that a wire is sent is the agent's, or the nearest that the model takes, with the reason in the log. If
+a wire cannot demand it, the prompt asks for it as well (`agents.runner`), so a degraded choice is still a wish.
 """
 
 import hashlib
@@ -17,10 +17,11 @@ from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, 
 from agents.providers.models import Level
 from agents.providers.payload import json_object, well_formed
 from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice, Turn, grown
+from channels.marks import NOTE
 from tools.tool import Image, ToolSpec
 
 THINKING_SHARES: dict[Level, float] = {"minimal": 0.1, "low": 0.2, "medium": 0.4, "high": 0.6, "xhigh": 0.7, "max": 0.8}
-"""Of `max_tokens`, which holds thinking and answer together, for models that want a number."""
+"""The shares of `max_tokens`, which holds thinking and answer together, for models that want a number."""
 
 log = structlog.get_logger()
 
@@ -52,8 +53,7 @@ def written(
 
 
 def with_lost_tools(request: ModelRequest) -> ModelRequest:
-    """An agent that has lost its tools declares those that its history calls and may call none, since a history with calls
-    and no tools is refused."""
+    """An agent without tools declares those that its history calls and may call none: else the request is refused."""
     if request.tools or not (called := called_names(request)):
         return request
     names = dict.fromkeys(map(wire_name, called))
@@ -90,7 +90,7 @@ def with_pictures_behind(messages: Sequence[Message]) -> Iterator[Message]:
 
 
 _SHOWN_BELOW = "(the picture follows in the next user message)"
-_FROM_TOOLS = "Pictures from the tool results above:"
+_FROM_TOOLS = f"{NOTE}: pictures of the results above.)"
 
 
 def result_text(message: ToolResultMessage) -> str:
@@ -122,7 +122,7 @@ def data_url(image: Image) -> str:
 
 
 def image_label(image: Image) -> str:
-    """What stands in place of a picture that the model cannot see."""
+    """The text in place of a picture that the model cannot see."""
     return f"[image: {well_formed(image.name or 'not shown')}]"
 
 

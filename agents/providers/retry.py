@@ -26,7 +26,7 @@ ATTEMPTS_BEFORE_FALLBACK = 2
 """Attempts before falling back, when a model fails and another one is ready."""
 PAUSE_MAX_SECONDS = 30.0
 QUICK_SHARE = 0.25
-"""Of the pause, where nobody was too busy to answer: a broken connection is mostly good again at once."""
+"""The share of the pause if nobody was too busy to answer: a broken connection is mostly good again at once."""
 
 _BUSY: frozenset[ErrorKind] = frozenset({"rate_limited", "overloaded", "server"})
 _OUR_FAULT: frozenset[ErrorKind] = frozenset({"invalid", "too_large", "stale_thinking", "no_tools"})
@@ -36,7 +36,7 @@ log = structlog.get_logger()
 
 
 class RetryConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """What happens where a model is overloaded, cannot be reached or breaks off."""
+    """The retries if a model is overloaded, cannot be reached or breaks off."""
 
     max_seconds: Annotated[float, Field(ge=0)] = 30
     """For how long one request is repeated, from its first failure on: so long a person still waits. A server that asks
@@ -51,9 +51,8 @@ RESTS_SECONDS = (30.0, 60.0, 300.0)
 
 
 class Health:
-    """Which models rest: one that could not answer is passed over for a while, as long as another one can be asked. Shared
-    by all agents, because it is the model that is down. One that fails again right after its rest rests longer; one answer,
-    and all is forgotten."""
+    """The models that rest: one that could not answer is passed over for a while, as long as another one can be asked.
+    Shared by all agents, as it is the model that is down. One that fails again at once rests longer, until it answers."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -94,7 +93,7 @@ class _Policy:
     clock: Callable[[], float]
     emit: Callable[[Notice], None]
     until: float | None = None
-    """When to give up; known from the first failure on."""
+    """The moment to give up; known from the first failure on."""
 
     def pause(self, error: ModelError, attempt: int) -> float | None:
         """Seconds until the next attempt; None where a person would not wait so long."""
@@ -124,11 +123,9 @@ async def complete(
     fallbacks: Sequence[tuple[Provider, ModelRequest]] = (),
     health: Health | None = None,
 ) -> AssistantMessage:
-    """The final message, good or an error; raises nothing but CancelledError.
-
-    `deadline` is a moment of `clock`, in seconds. `fallbacks` are tried in order once a model has failed twice, or cannot
-    be used at all; each brings a request repaired for it. A model that rests by `health` is skipped while another is awake.
-    """
+    """The final message, good or an error; raises nothing but CancelledError. `deadline` is a moment of `clock`, in
+    seconds. `fallbacks` are tried in order once a model has failed twice, or cannot be used at all; each brings a
+    request repaired for it. A model that rests by `health` is skipped while another is awake."""
     policy = _Policy(
         config=config, deadline=deadline, sleep=sleep, random=random, clock=clock, emit=emit or (lambda event: None)
     )
@@ -182,7 +179,7 @@ async def _attempt_with_retries(
 async def _attempt(provider: Provider, request: ModelRequest, policy: _Policy) -> AssistantMessage:
     """The message of the stream's `Done`, or the error of a stream that ended or ran out of time without one."""
     message: AssistantMessage | None = None
-    failure = _failed(provider, request, "timeout", "the turn's deadline")
+    kind: ErrorKind = "timeout"
     if (seconds := policy.deadline - policy.clock()) > 0:
         events = provider.stream(request)
         try:
@@ -192,17 +189,18 @@ async def _attempt(provider: Provider, request: ModelRequest, policy: _Policy) -
                         message = event.message
                     else:
                         policy.emit(event)
-            failure = _failed(provider, request, "incomplete", "the stream ended without Done")
+            kind = "incomplete"
         except TimeoutError:
             pass
         finally:
             if isinstance(events, AsyncGenerator):
                 await events.aclose()
-    message = message or failure
+    message = message or _failed(provider, request, kind)
     policy.emit(Done(message=message))
     return message
 
 
-def _failed(provider: Provider, request: ModelRequest, kind: ErrorKind, summary: str) -> AssistantMessage:
+def _failed(provider: Provider, request: ModelRequest, kind: ErrorKind) -> AssistantMessage:
+    summary = "the turn's deadline" if kind == "timeout" else "the stream ended without Done"
     draft = Draft(api=provider.api, provider=provider.name, model=request.model, timestamp=0.0)
     return draft.failed(ModelError(kind=kind, summary=summary, retryable=kind == "incomplete"))

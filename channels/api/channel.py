@@ -11,8 +11,8 @@ from datetime import datetime
 
 from channels.abilities import Progress
 from channels.access import AccessConfig
-from channels.channel import Capabilities, Receipt, Refused, Rejected, WebhookRequest
-from channels.message import MessageContext, Outbound
+from channels.channel import Capabilities, Fetch, Receipt, Refused, Rejected, WebhookRequest, stored_file
+from channels.message import Attachment, File, MessageContext, Outbound
 from channels.queue import QueueConfig
 
 
@@ -29,7 +29,7 @@ class Waiting:
 
 
 class ApiChannel:
-    """`channels.channel.Channel` and `ShowsProgress`."""
+    """`channels.channel.Channel`, `ShowsProgress` and `DownloadsFiles`."""
 
     name = "api"
     access = AccessConfig(dmPolicy="open", groupPolicy="disabled")
@@ -38,8 +38,9 @@ class ApiChannel:
     queue = QueueConfig()
     resend_ambiguous = True
 
-    def __init__(self, account: str) -> None:
+    def __init__(self, account: str, stored: Fetch) -> None:
         self.account = account
+        self._stored = stored
         self._waiting: dict[str, set[Waiting]] = {}
 
     @contextmanager
@@ -66,6 +67,9 @@ class ApiChannel:
 
     async def enrich(self, context: MessageContext) -> MessageContext:
         return context
+
+    async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
+        return await stored_file(self._stored, attachment, bytes_max)
 
     def split(self, text: str) -> list[str]:
         return [text]

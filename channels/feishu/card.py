@@ -35,15 +35,14 @@ def made(elements: Sequence[Mapping[str, Any]], summary: str, **config: Any) -> 
 
 
 def needs_card(text: str) -> bool:
-    """Whether it has what a post shows badly or not at all: a block of code, a table."""
+    """True if it has what a post shows badly or not at all: a block of code, a table."""
     if not any(mark in text for mark in ("```", "~~~", "|")):
         return False
     return any(token.type in ("fence", "table_open") for token in _markdown().parse(text))
 
 
 def shown(text: str) -> str:
-    """As an element takes it: without pings and pictures by address, formulas as code, and tables beyond those that a card
-    may have as they are written."""
+    """The form that an element takes: no pings, no pictures by address, formulas as code, surplus tables as written."""
     text = shielded(text)
     if text.count("|") > TABLES_MAX:
         lines = _lines(text)
@@ -78,7 +77,7 @@ def _markdown_element(lines: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 
 def _lines(text: str) -> list[str]:
-    """As the parser counts them."""
+    """The lines as the parser counts them."""
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 

@@ -1,15 +1,14 @@
 """One Feishu app as a channel: what comes in is verified and read, what goes out is sent once.
 
 The order of `receive` is the order of trust: signature over the raw bytes, strict decryption, token, app id, and only
-then the event. The URL check is the one delivery that carries no signature; its token must be right and nothing of it is
-kept.
+then the event. The URL check is the one delivery that carries no signature; its token must be right.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 import orjson
@@ -31,14 +30,15 @@ from channels.channel import (
     WebhookRequest,
 )
 from channels.feishu import signature
-from channels.feishu.api import FeishuApi, People, fetch_file
+from channels.feishu.api import FeishuApi
 from channels.feishu.config import FeishuAccount, listens
 from channels.feishu.connection import LongConnection
-from channels.feishu.content import FORWARDED
 from channels.feishu.events import receipt
 from channels.feishu.live import is_closed
 from channels.feishu.outgoing import Outgoing, split
+from channels.feishu.people import People, fetch_file
 from channels.feishu.reactions import Reactions, react
+from channels.marks import BUNDLE
 from channels.message import Attachment, File, MessageContext, Outbound
 from channels.pace import Pace, SingleFlight
 from channels.wire import mapping
@@ -56,8 +56,8 @@ log = structlog.get_logger()
 
 
 class FeishuChannel:
-    """`channels.channel.Channel`, `Listens`, `DownloadsFiles`, `ShowsProgress`, `ShowsDrafts`, `ActsOnMessages`
-    and `MarksMessages` for one account."""
+    """`channels.channel.Channel`, `Listens`, `DownloadsFiles`, `ShowsProgress`, `ShowsDrafts`, `ActsOnMessages`,
+    `MarksMessages` and `ChecksHeaders` for one account."""
 
     name = "feishu"
     capabilities = Capabilities(
@@ -70,7 +70,7 @@ class FeishuChannel:
         repeat_seconds=REPEAT_SECONDS,
     )
 
-    def __init__(self, config: FeishuAccount, account: str, stored: Fetch) -> None:
+    def __init__(self, config: FeishuAccount, account: str, stored: Fetch, zone: tzinfo = UTC) -> None:
         self.account = account
         self.access: AccessConfig = config
         self.queue = config.queue
@@ -80,14 +80,27 @@ class FeishuChannel:
         self._key = config.encrypt_key.get_secret_value().strip()
         self._token = config.verification_token.get_secret_value().strip()
         self._api = FeishuApi(config)
-        self._people = People(self._api)
+        self._people = People(self._api, zone)
         self._pace = Pace(
             per_second=config.sends_per_second, account_rate=ACCOUNT_RATE, chat_rate=lambda chat: CHAT_RATE
         )
         self._outgoing = Outgoing(api=self._api, account=account, stored=stored, rendering=config.rendering)
         self._reactions = Reactions(api=self._api, account=account, app_id=config.app_id, emoji=config.reaction)
         self._bot: str | None = None
+        self._zone = zone
         self._learning = SingleFlight(self._learn, late="Feishu has not said yet who the bot is")
+
+    def check_headers(self, request: WebhookRequest, now: datetime) -> int | None:
+        """A delivery without a signature can only be the URL check, which is short."""
+        if not self._key:
+            return None
+        if signature.is_signed(request):
+            signature.check_fields(request, now=now, window_seconds=self._config.timestamp_window_seconds)
+            return None
+        declared = request.header("content-length") or ""
+        if declared.isdecimal() and int(declared[:20]) > signature.CHALLENGE_BYTES_MAX:
+            raise Rejected("signature missing")
+        return signature.CHALLENGE_BYTES_MAX
 
     def receive(self, request: WebhookRequest, now: datetime) -> Receipt:
         window = self._config.timestamp_window_seconds
@@ -104,7 +117,14 @@ class FeishuChannel:
         if not listens(self._config, public_url):
             await asyncio.Event().wait()  # the door brings everything
         api = FeishuApi(self._config)  # of its own, as a call that hangs must not hold a send back
-        connection = LongConnection(api=api, account=self.account, read=self._read, deliver=deliver)
+        connection = LongConnection(
+            api=api,
+            account=self.account,
+            read=lambda body: self._receipt(
+                signature.parse(body), datetime.now(UTC)
+            ),  # which needs no proof of its own
+            deliver=deliver,
+        )
         try:
             await connection.run()
         finally:
@@ -120,7 +140,7 @@ class FeishuChannel:
             self._people.name(context.sender.id),
             self._people.title(context.chat.id) if grouped else _nothing(),
             self._people.quoted(answers) if answers and answers.text is None else _nothing(),
-            self._people.forwarded(context.message_id) if context.text == FORWARDED else _nothing(),
+            self._people.forwarded(context.message_id) if context.mark == BUNDLE else _nothing(),
         )
         return replace(
             context,
@@ -149,16 +169,16 @@ class FeishuChannel:
     async def open_draft(self, part: Outbound, key: str) -> str:
         return await self._outgoing.cards.open(part)
 
-    async def update_draft(self, part: Outbound, key: str) -> None:
+    async def update_draft(self, part: Outbound, key: str) -> str:
         try:
-            await self._outgoing.cards.update(part)
+            return await self._outgoing.cards.update(part)
         except DeliveryError as error:
             if not is_closed(error):
                 raise
             log.info("feishu_card_closed", account=self.account)
+            return part.replaces or ""
 
     async def send(self, part: Outbound, key: str) -> str:
-        """Send one part, as rich text or as a card; the message id. Raises DeliveryError."""
         async with self._paced(part.target.chat):
             return await self._outgoing.send(part, key)
 
@@ -196,19 +216,12 @@ class FeishuChannel:
         if not self._key and (not self._token or self._config.verification == "signature"):
             raise Rejected("nothing to verify with")
 
-    def _check_app(self, event: dict[str, Any]) -> None:
+    def _receipt(self, event: dict[str, Any], now: datetime) -> Receipt:
         holder = "header" if isinstance(event.get("header"), dict) else "event"
         given = mapping(event, holder).get("app_id")
         if given is not None and not signature.same(given, self._config.app_id):
             raise Rejected("meant for another app")
-
-    def _read(self, body: bytes) -> Receipt:
-        """An event of the long connection, which needs no proof of its own. Raises Rejected."""
-        return self._receipt(signature.parse(body), datetime.now(UTC))
-
-    def _receipt(self, event: dict[str, Any], now: datetime) -> Receipt:
-        self._check_app(event)
-        return receipt(event, account=self.account, bot=self._bot, now=now)
+        return receipt(event, account=self.account, bot=self._bot, now=now, zone=self._zone)
 
     async def _learn(self) -> None:
         answer = await self._api.call("/open-apis/bot/v3/info")

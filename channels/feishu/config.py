@@ -1,4 +1,4 @@
-"""What a person writes to connect a Feishu app: one account, or several under `accounts`."""
+"""The settings that connect a Feishu app: one account, or several under `accounts`."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal, TypeAlias
@@ -25,7 +25,7 @@ class FeishuAccount(AccessConfig):
     verification_token: SecretStr = SecretStr("")
     """The Verification Token, from the same page; checked in addition to the signature."""
     mode: Literal["webhook", "websocket", "auto"] = "auto"
-    """How events arrive: `webhook`, at `/webhooks/feishu/{account}`; `websocket`, through a long connection (长连接) that
+    """Way of events: `webhook`, at `/webhooks/feishu/{account}`; `websocket`, through a long connection (长连接) that
     the gateway opens, so that it needs no public address; `auto`: `webhook` where `server.publicUrl` and what verifies a
     delivery are set, else `websocket`. The developer console must say the same."""
     verification: Literal["signature", "token"] = "signature"
@@ -33,9 +33,9 @@ class FeishuAccount(AccessConfig):
     base_url: str = "https://open.feishu.cn"
     """The open platform: `https://open.larksuite.com` for Lark."""
     timestamp_window_seconds: Annotated[int, Field(ge=1)] | None = 3600
-    """How old a signed delivery may be; null accepts any age. Replays are caught by message id in any case."""
+    """The age that a signed delivery may have; null accepts any age. Replays are caught by message id in any case."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 10
-    """How long one call of Feishu's API may take."""
+    """The time that one call of Feishu's API may take."""
     sends_per_second: Annotated[float, Field(gt=0)] | None = None
     """The pace of this app's sends. Where unset they go out at once, and at Feishu's documented pace (50 a second, 5 in
     one chat) for a minute after Feishu has asked to slow down."""
@@ -46,10 +46,10 @@ class FeishuAccount(AccessConfig):
     """The reaction that a message has while it is being answered, `""` for none. The app needs the scope
     `im:message.reactions:write_only` and `im:message:readonly`."""
     quotes: Quotes = "all"
-    """Which messages of an answer stand as a reply under the question: `all`, `first`, or `off` for none; in a topic always
+    """Messages of an answer that stand as a reply under the question: `all`, `first`, or `off` for none; in a topic always
     all."""
     rendering: Rendering = "auto"
-    """What an answer is sent as that does not grow in a card: `auto`, a card where it has code or tables, else rich text
+    """The form of an answer that does not grow in a card: `auto`, a card where it has code or tables, else rich text
     (`post`); or always one of them."""
     queue: QueueConfig = QueueConfig()
 
@@ -64,7 +64,6 @@ class FeishuConfig(FeishuAccount):
 
 
 def accounts(config: FeishuConfig) -> dict[str, FeishuAccount]:
-    """The configured accounts by name: those with an app id."""
     if not config.enabled:
         return {}
     named = {DEFAULT: config, **config.accounts}
@@ -72,7 +71,7 @@ def accounts(config: FeishuConfig) -> dict[str, FeishuAccount]:
 
 
 def listens(account: FeishuAccount, public_url: str | None) -> bool:
-    """Whether its events come through a connection of ours."""
+    """True if its events come through a connection of ours."""
     verifies = not is_blank(account.encrypt_key) or (
         account.verification == "token" and not is_blank(account.verification_token)
     )

@@ -35,7 +35,7 @@ RECONNECT_SECONDS = 120.0
 OPEN_SECONDS_MAX = 10.0
 FRAME_BYTES_MAX = 4 * 1024 * 1024
 PART_SECONDS = 5.0
-"""How long the parts of one event are waited for, as the official SDKs do."""
+"""The time that the parts of one event are waited for, as the official SDKs do."""
 PARTS_MAX = 64
 PARTED_MAX = 100
 SECONDS_MAX = 3600
@@ -46,7 +46,7 @@ log = structlog.get_logger()
 
 @dataclass(kw_only=True, slots=True)
 class Rhythm:
-    """When to ping and to connect anew, in seconds; Feishu says so at each connection, and with a pong."""
+    """The times to ping and to connect anew, in seconds; Feishu says so at each connection, and with a pong."""
 
     ping: float = PING_SECONDS
     interval: float = RECONNECT_SECONDS
@@ -59,7 +59,7 @@ class Rhythm:
         self.nonce = _seconds(config, "ReconnectNonce", self.nonce, least=0)
 
     def wait(self, failures: int) -> float:
-        """How long to wait after so many failures: little after a loss, and later and later until the interval."""
+        """The seconds to wait after so many failures: little after a loss, and later and later until the interval."""
         spread = random.random()
         if not failures:
             return spread * self.nonce
@@ -78,7 +78,6 @@ class LongConnection:
     _parts: "Parts" = field(default_factory=lambda: Parts())
 
     async def run(self) -> None:
-        """Until it is cancelled."""
         failures = 0
         while True:
             began = time.monotonic()
@@ -98,6 +97,8 @@ class LongConnection:
         from websockets.asyncio.client import connect
 
         url, service = await self._endpoint()
+        quiet = logging.getLogger("websockets.quiet")
+        quiet.setLevel(logging.WARNING)  # the address holds a ticket: at debug level it would be logged
         try:
             async with connect(
                 url,
@@ -107,7 +108,7 @@ class LongConnection:
                 max_size=FRAME_BYTES_MAX,
                 compression=None,
                 proxy=None,
-                logger=_quiet(),
+                logger=quiet,
             ) as connection:
                 log.info("feishu_connected", account=self.account)
                 pinging = asyncio.create_task(self._ping(connection, service))
@@ -121,7 +122,7 @@ class LongConnection:
             raise Unreachable(f"the connection was lost ({type(error).__name__})") from error
 
     async def _endpoint(self) -> tuple[str, int]:
-        """Where to connect to, and which service that is. Raises DeliveryError."""
+        """The address to connect to, and the service there. Raises DeliveryError."""
         answer = await self.api.endpoint()
         self.rhythm.learn(mapping(answer, "ClientConfig"))
         url = text(answer, "URL")
@@ -201,10 +202,11 @@ class Parts:
             del self._begun[next(iter(self._begun))]
         _, parts = self._begun.setdefault(message, (now, {}))
         parts[place] = payload
-        if len(parts) < count or sum(map(len, parts.values())) > FRAME_BYTES_MAX:
+        size = sum(map(len, parts.values()))
+        if len(parts) < count and size <= FRAME_BYTES_MAX:
             return None
         del self._begun[message]
-        return b"".join(parts[it] for it in range(count))
+        return None if size > FRAME_BYTES_MAX else b"".join(parts[it] for it in range(count))
 
 
 def _seconds(config: Mapping[str, Any], key: str, before: float, *, least: int) -> float:
@@ -212,15 +214,8 @@ def _seconds(config: Mapping[str, Any], key: str, before: float, *, least: int) 
     return float(value) if value is not None and least <= value <= SECONDS_MAX else before
 
 
-def _quiet() -> logging.Logger:
-    """The address that a connection is opened with holds a ticket: at debug level it would be logged."""
-    logger = logging.getLogger("websockets.quiet")
-    logger.setLevel(logging.WARNING)
-    return logger
-
-
 def _handshake_error(headers: Mapping[str, str]) -> DeliveryError:
-    """What Feishu says in the headers of a refused handshake."""
+    """The reason that Feishu gives in the headers of a refused handshake."""
     code = headers.get("Handshake-Autherrcode") or headers.get("Handshake-Status") or ""
     if code in REFUSED_CODES:
         return refused(code)

@@ -7,10 +7,12 @@ another becomes `@name`. What is no text becomes a few words in brackets, so tha
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, tzinfo
 from typing import Any
 
+from channels.marks import BUNDLE
 from channels.message import Attachment, AttachmentKind
+from channels.moment import timestamp
 from channels.wire import clean, loads, mappings
 from channels.wire import text as text_of
 
@@ -20,8 +22,6 @@ CARD_LINES_MAX = 200
 CARD_DEPTH_MAX = 20
 _CARD_TEXTS = ("markdown", "lark_md", "plain_text", "text", "a")
 _STYLES = (("bold", "**"), ("italic", "*"), ("lineThrough", "~~"))
-FORWARDED = "[merged and forwarded messages]"
-"""What stands for a bundle until `api.People` has read it."""
 LOCALES = ("zh_cn", "en_us", "ja_jp", "zh_hk", "zh_tw")
 
 
@@ -40,9 +40,8 @@ Names = Mapping[str, str]
 """By placeholder: what stands in its place; empty for the bot's own."""
 
 
-def read(kind: str, raw: object, names: Names) -> Content | None:
-    """What a message of this type says; None where it says nothing, as when it was recalled before delivery, or where
-    nobody says it."""
+def read(kind: str, raw: object, names: Names, zone: tzinfo = UTC) -> Content | None:
+    """The content of a message of this type, its times in `zone`; None if it says nothing, or nobody says it."""
     if not isinstance(raw, str) or not raw.strip() or kind == "system":
         return None
     try:
@@ -52,14 +51,18 @@ def read(kind: str, raw: object, names: Names) -> Content | None:
     if not isinstance(content, dict):
         return Content(text=f"[unreadable {_word(kind)} message]")
     reader = _READERS.get(kind)
-    found = reader(content, names) if reader else Content(text=f"[unsupported message: {_word(kind)}]")
+    found = reader(content, names, zone) if reader else Content(text=f"[unsupported message: {_word(kind)}]")
     text = clean(found.text).strip()
-    return Content(text=text, attachments=found.attachments) if text or found.attachments else None
+    attachments = tuple(replace(it, key=clean(it.key), name=it.name and clean(it.name)) for it in found.attachments)
+    return Content(text=text, attachments=attachments) if text or attachments else None
+
+
+BUNDLES = "merge_forward"
+"""The type of a message whose text is `BUNDLE` until `People` has read it."""
 
 
 def resolve(text: str, names: Names) -> str:
-    """Placeholders as whole tokens: `@_user_1` is not the beginning of `@_user_10`. The bot's own takes its space with
-    it."""
+    """Placeholders are whole tokens: `@_user_1` does not begin `@_user_10`. The bot's own takes its space with it."""
 
     def replaced(found: re.Match[str]) -> str:
         if found[1] == "@_all":
@@ -70,12 +73,8 @@ def resolve(text: str, names: Names) -> str:
     return _PLACEHOLDER.sub(replaced, text)
 
 
-def _text(content: Mapping[str, Any], names: Names) -> Content:
-    return Content(text=resolve(text_of(content, "text"), names))
-
-
-def _post(content: Mapping[str, Any], names: Names) -> Content:
-    """As received: title and paragraphs at the top; wrapped in a locale by some clients."""
+def _post(content: Mapping[str, Any], names: Names, zone: tzinfo) -> Content:
+    """The form as received: title and paragraphs at the top; wrapped in a locale by some clients."""
     if not isinstance(content.get("content"), list):
         wrapped = (content.get(locale) for locale in (*LOCALES, *content))
         content = next((found for found in wrapped if isinstance(found, dict)), {})
@@ -93,7 +92,7 @@ def _post(content: Mapping[str, Any], names: Names) -> Content:
         paragraphs.append("".join(texts))
     for file in mappings(content, "files"):
         kind: AttachmentKind = "other" if file.get("is_folder") is True else "file"
-        attached = _attached(kind, "file_key", _file)(file, names)
+        attached = _attached(kind, "file_key", _file)(file, names, zone)
         paragraphs.append(attached.text)
         attachments += attached.attachments
     return Content(text=resolve("\n".join(paragraphs), names), attachments=tuple(attachments))
@@ -142,15 +141,15 @@ def _node_attachments(node: Mapping[str, Any]) -> list[Attachment]:
 
 
 def _attached(kind: AttachmentKind, key: str, words: Callable[[Mapping[str, Any]], str]) -> "_Reader":
-    def read_attached(content: Mapping[str, Any], names: Names) -> Content:
-        handle, name = text_of(content, key), clean(text_of(content, "file_name")) or None
+    def read_attached(content: Mapping[str, Any], names: Names, zone: tzinfo) -> Content:
+        handle, name = text_of(content, key), text_of(content, "file_name") or None
         attachments = (Attachment(kind=kind, key=handle, name=name),) if handle else ()
         return Content(text=f"[{words(content)}]", attachments=attachments)
 
     return read_attached
 
 
-def _card(content: Mapping[str, Any], names: Names) -> Content:
+def _card(content: Mapping[str, Any], names: Names, zone: tzinfo) -> Content:
     """A card: in its degraded form, rows of nodes as in a post; or as it was made, of any generation."""
     rows = content.get("elements")
     if isinstance(rows, list) and all(isinstance(row, list) for row in rows):
@@ -166,7 +165,7 @@ def _card(content: Mapping[str, Any], names: Names) -> Content:
 
 
 def _card_texts(node: object, depth: int) -> Iterator[str]:
-    """What is written on it, in the order of its elements."""
+    """The text that is written on it, in the order of its elements."""
     if depth > CARD_DEPTH_MAX:
         return
     if isinstance(node, dict):
@@ -178,20 +177,19 @@ def _card_texts(node: object, depth: int) -> Iterator[str]:
 
 
 def _words(template: str, *keys: str) -> "_Reader":
-    def words(content: Mapping[str, Any], names: Names) -> Content:
+    def words(content: Mapping[str, Any], names: Names, zone: tzinfo) -> Content:
         found = template.format(*(text_of(content, key) for key in keys)).rstrip(": ")
-        return Content(text=f"[{found}{_when(content)}]")
+        return Content(text=f"[{found}{_when(content, zone)}]")
 
     return words
 
 
-def _when(content: Mapping[str, Any]) -> str:
+def _when(content: Mapping[str, Any], zone: tzinfo) -> str:
     """Beginning, end and due date, as far as it has them: milliseconds as text."""
     found = []
     for word, key in (("from", "start_time"), ("to", "end_time"), ("due", "due_time")):
         if re.fullmatch(r"[0-9]{10,14}", value := text_of(content, key)):
-            moment = datetime.fromtimestamp(int(value) / (1 if len(value) == 10 else 1000), UTC)
-            found.append(f", {word} {moment:%Y-%m-%d %H:%M} UTC")
+            found.append(f", {word} {timestamp(int(value) / (1 if len(value) == 10 else 1000), zone)}")
     return "".join(found)
 
 
@@ -199,16 +197,16 @@ def _file(content: Mapping[str, Any]) -> str:
     return ": ".join(filter(None, ("file", text_of(content, "file_name"))))
 
 
-def _vote(content: Mapping[str, Any], names: Names) -> Content:
+def _vote(content: Mapping[str, Any], names: Names, zone: tzinfo) -> Content:
     options = content.get("options")
     lines = [it for it in (options if isinstance(options, list) else ()) if isinstance(it, str)]
     return Content(text="\n- ".join((f"[vote: {text_of(content, 'topic')}]", *lines[:OPTIONS_MAX])))
 
 
-def _todo(content: Mapping[str, Any], names: Names) -> Content:
+def _todo(content: Mapping[str, Any], names: Names, zone: tzinfo) -> Content:
     summary = content.get("summary")
-    task = f"[task{_when(content)}]"
-    return Content(text=f"{task}\n{_post(summary, names).text}" if isinstance(summary, dict) else task)
+    task = f"[task{_when(content, zone)}]"
+    return Content(text=f"{task}\n{_post(summary, names, zone).text}" if isinstance(summary, dict) else task)
 
 
 def _length(content: Mapping[str, Any]) -> str:
@@ -221,9 +219,9 @@ def _word(kind: str) -> str:
     return kind if re.fullmatch(r"[a-z0-9_]{1,40}", kind) else "unknown"
 
 
-_Reader = Callable[[Mapping[str, Any], Names], Content]
+_Reader = Callable[[Mapping[str, Any], Names, tzinfo], Content]
 _READERS: dict[str, _Reader] = {
-    "text": _text,
+    "text": lambda content, names, zone: Content(text=resolve(text_of(content, "text"), names)),
     "post": _post,
     "image": _attached("image", "image_key", lambda content: "image"),
     "file": _attached("file", "file_key", _file),
@@ -234,7 +232,7 @@ _READERS: dict[str, _Reader] = {
     "interactive": _card,
     "share_chat": _words("shared group: {}", "chat_id"),
     "share_user": _words("shared contact: {}", "user_id"),
-    "merge_forward": lambda content, names: Content(text=FORWARDED),
+    BUNDLES: lambda content, names, zone: Content(text=BUNDLE),
     "location": _words("location: {} ({}, {})", "name", "latitude", "longitude"),
     "share_calendar_event": _words("calendar event: {}", "summary"),
     "calendar": _words("calendar event: {}", "summary"),

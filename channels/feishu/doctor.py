@@ -1,4 +1,4 @@
-"""What Feishu says of an app: whether its credentials work, its bot is on, its scopes are granted, and its events come the
+"""Feishu's word on an app: whether its credentials work, its bot is on, its scopes are granted, and its events come the
 way that the config says. All of it is read; nothing is sent to anybody and no connection is opened.
 
 The list of scopes is open to every app, the event subscription only to one that may read about itself. Scopes are those
@@ -82,8 +82,12 @@ async def _scopes(api: FeishuApi, account: FeishuAccount, check: str) -> list[Fi
         for it in mappings(data, "scopes")
         if number(it, "grant_status") == _GRANTED and text(it, "scope_type") in ("tenant", "")
     }
-    missing = [Finding(check, status, *_lacks(scopes, what)) for status, scopes, what in _wanted(account)
-               if granted.isdisjoint(scopes)]  # fmt: skip
+    fix = f"add it under Permissions & Scopes (权限管理) {_PUBLISH}"
+    missing = [
+        Finding(check, status, f"{scopes[0]} is not granted: {what}", fix)
+        for status, scopes, what in _wanted(account)
+        if granted.isdisjoint(scopes)
+    ]
     return missing or [Finding(check, "ok", "all that the gateway uses are granted")]
 
 
@@ -101,12 +105,8 @@ def _wanted(account: FeishuAccount) -> Iterator[tuple[Status, tuple[str, ...], s
         yield "warning", scopes, f"there are no {what}"
 
 
-def _lacks(scopes: tuple[str, ...], what: str) -> tuple[str, str]:
-    return f"{scopes[0]} is not granted: {what}", f"add it under Permissions & Scopes (权限管理) {_PUBLISH}"
-
-
 async def _connection(api: FeishuApi, account: FeishuAccount, check: str, public_url: str | None) -> list[Finding]:
-    """Whether a long connection could be opened: an address is asked for, as every start does."""
+    """Finds out if a long connection could be opened: an address is asked for, as every start does."""
     if not listens(account, public_url):
         return []
     check = f"{check} connection"

@@ -1,18 +1,18 @@
 """From a verified, decrypted event to a receipt: who said what, where. Pure.
 
 Only `header.event_type` and `event.*` are sure to be there: everything else is looked for and may be missing. Nothing
-is believed about a type that is not checked here; whatever does not fit is `Rejected`, never an exception of another
-kind.
+is believed about a type that is not checked here; whatever does not fit is `Rejected`, and nothing else.
 """
 
 import hashlib
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
-from channels.channel import Arrived, Ignored, Membership, NotReady, Recalled, Receipt, Rejected
+from channels.channel import Arrived, Ignored, Membership, NotReady, Reacted, Recalled, Receipt, Rejected
 from channels.feishu import content
+from channels.marks import BUNDLE
 from channels.message import BUTTON_TOKEN, Chat, MessageContext, Press, Quote, Sender
 from channels.wire import clean, mapping, text
 
@@ -20,28 +20,36 @@ MESSAGE = "im.message.receive_v1"
 CARD_ACTION = "card.action.trigger"
 RECALLED = "im.message.recalled_v1"
 ADDED, REMOVED = "im.chat.member.bot.added_v1", "im.chat.member.bot.deleted_v1"
+MENU, REACTION = "application.bot.menu_v6", "im.message.reaction.created_v1"
+_RATINGS = {"THUMBSUP": "👍", "ThumbsDown": "👎"}
 _KNOWN = """im.message.message_read_v1 im.message.reaction.created_v1 im.message.reaction.deleted_v1
 im.chat.access_event.bot_p2p_chat_entered_v1 im.chat.updated_v1 im.chat.disbanded_v1 im.chat.member.user.added_v1
-im.chat.member.user.deleted_v1 im.chat.member.user.withdrawn_v1 application.bot.menu_v6 p2p_chat_create"""
+im.chat.member.user.deleted_v1 im.chat.member.user.withdrawn_v1 p2p_chat_create"""
 KNOWN = frozenset(_KNOWN.split())
 """Events we know of and start no turn for."""
 RECEIVED = '{"toast":{"type":"info","content":"Received","i18n":{"zh_cn":"已收到","en_us":"Received"}}}'.encode()
-"""What the person sees at once who pressed a button; what becomes of it, the card will say."""
+"""The text that the person who pressed a button sees at once; what becomes of it, the card will say."""
 ID_CHARS_MAX = 128
 _MILLISECONDS_MAX = 253_402_300_799_000
 
 
-def receipt(event: Mapping[str, Any], *, account: str, bot: str | None, now: datetime) -> Receipt:
-    """What to do with an event whose sender and token have been checked. `bot` is the bot's own open id, if known.
-
-    Raises Rejected, or NotReady for a group message while `bot` is unknown.
-    """
+def receipt(event: Mapping[str, Any], *, account: str, bot: str | None, now: datetime, zone: tzinfo) -> Receipt:
+    """Decides on an event whose sender and token have been checked. `bot` is the bot's own open id, if known.
+    Raises Rejected, or NotReady for a group message while `bot` is unknown."""
     kind, body = _kind(event), event.get("event")
-    if kind in (MESSAGE, CARD_ACTION, RECALLED, ADDED, REMOVED):
+    if kind in (MESSAGE, CARD_ACTION, RECALLED, ADDED, REMOVED, MENU, REACTION):
         if not isinstance(body, dict):
             raise Rejected("event without a body", status=400)
         if kind == CARD_ACTION:
             return _press(body, mapping(event, "header"), account=account, now=now)
+        if kind == MENU:
+            return _chosen(body, mapping(event, "header"), account=account, now=now)
+        if kind == REACTION:
+            emoji = _RATINGS.get(text(mapping(body, "reaction_type"), "emoji_type"))
+            if emoji is None or body.get("operator_type") != "user":
+                return Ignored(kind=kind, reason="not handled")
+            sender_id = _id(mapping(body, "user_id"), "open_id")
+            return Reacted(message_id=_id(body, "message_id"), sender=sender_id, emoji=emoji)
         if kind in (ADDED, REMOVED):
             sender = Sender(id=_id(mapping(body, "operator_id"), "open_id"))
             chat = Chat(id=_id(body, "chat_id"), kind="group", title=clean(text(body, "name")) or None)
@@ -53,7 +61,7 @@ def receipt(event: Mapping[str, Any], *, account: str, bot: str | None, now: dat
         if kind == RECALLED:
             message_id = _id(body, "message_id")
             return Recalled(chat=_id(body, "chat_id"), message_id=message_id, dedupe=f"message:{message_id}")
-        return _message(body, mapping(event, "header"), account=account, bot=bot, now=now)
+        return _message(body, mapping(event, "header"), account=account, bot=bot, now=now, zone=zone)
     return Ignored(kind=kind, reason="not handled" if kind in KNOWN else "unknown event")
 
 
@@ -66,7 +74,7 @@ def _kind(event: Mapping[str, Any]) -> str:
 
 
 def _message(
-    body: Mapping[str, Any], header: Mapping[str, Any], *, account: str, bot: str | None, now: datetime
+    body: Mapping[str, Any], header: Mapping[str, Any], *, account: str, bot: str | None, now: datetime, zone: tzinfo
 ) -> Receipt:
     message, sender = mapping(body, "message"), mapping(body, "sender")
     message_id, chat_id = _id(message, "message_id"), _id(message, "chat_id")
@@ -78,7 +86,7 @@ def _message(
         return Ignored(kind=MESSAGE, reason="own message")
     names, mentioned = _mentions(message.get("mentions"), bot)
     kind = message.get("message_type")
-    parsed = content.read(kind if isinstance(kind, str) else "", message.get("content"), names)
+    parsed = content.read(kind if isinstance(kind, str) else "", message.get("content"), names, zone)
     if parsed is None:
         return Ignored(kind=MESSAGE, reason="empty")
     thread, parent = _optional_id(message, "thread_id"), _optional_id(message, "parent_id")
@@ -89,6 +97,7 @@ def _message(
         message_id=message_id,
         sender=Sender(id=sender_id, is_bot=sender.get("sender_type", "user") != "user"),
         text=parsed.text,
+        mark=BUNDLE if kind == content.BUNDLES else "",
         attachments=parsed.of(message_id).attachments,
         sent_at=_moment(message.get("create_time")) or _moment(header.get("create_time")) or now,
         mentioned=mentioned,
@@ -98,7 +107,7 @@ def _message(
 
 
 def _press(body: Mapping[str, Any], header: Mapping[str, Any], *, account: str, now: datetime) -> Receipt:
-    """Who pressed, and where, is the event's word; of the button nothing is taken but its token."""
+    """The event says who pressed, and where; of the button nothing is taken but its token."""
     action, place, event_id = mapping(body, "action"), mapping(body, "context"), _id(header, "event_id")
     token = mapping(action, "value").get("token")
     if action.get("tag") != "button" or not isinstance(token, str) or not BUTTON_TOKEN.fullmatch(token):
@@ -117,6 +126,22 @@ def _press(body: Mapping[str, Any], header: Mapping[str, Any], *, account: str, 
     return Arrived(context=context, dedupe=(f"press:{event_id}",), answer=RECEIVED)
 
 
+def _chosen(body: Mapping[str, Any], header: Mapping[str, Any], *, account: str, now: datetime) -> Receipt:
+    """An entry of the bot's menu. The event names no chat; the menu is in direct chats alone."""
+    sender = Sender(id=_id(mapping(mapping(body, "operator"), "operator_id"), "open_id"))
+    context = MessageContext(
+        channel="feishu",
+        account=account,
+        chat=Chat(id=sender.id, kind="direct"),
+        message_id="",
+        sender=sender,
+        text=f"/{clean(text(body, 'event_key')).removeprefix('/')}",
+        sent_at=now,
+        mentioned=True,
+    )
+    return Arrived(context=context, dedupe=(f"menu:{_id(header, 'event_id')}",), is_menu=True)
+
+
 def _dedupe(message: Mapping[str, Any], message_id: str, chat_id: str, sender_id: str) -> tuple[str, ...]:
     """The message's own id; for text also what it is made of, as a re-push may carry another id."""
     key, created, raw = f"message:{message_id}", message.get("create_time"), message.get("content")
@@ -127,7 +152,7 @@ def _dedupe(message: Mapping[str, Any], message_id: str, chat_id: str, sender_id
 
 
 def _mentions(mentions: object, bot: str | None) -> tuple[dict[str, str], bool]:
-    """What stands for each placeholder, and whether the bot is among them. Told by open id, never by name or place."""
+    """The text for each placeholder, and whether the bot is among them. Told by open id, never by name or place."""
     names: dict[str, str] = {}
     mentioned = False
     for mention in mentions if isinstance(mentions, list) else ():

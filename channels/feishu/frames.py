@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 CONTROL, DATA = 0, 1
-"""What a frame's `method` says."""
+"""The values of a frame's `method`."""
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED = {_FIXED64: 8, _FIXED32: 4}
 VARINT_BYTES_MAX = 10

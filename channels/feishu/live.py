@@ -1,8 +1,8 @@
 """An answer that grows in a streaming card: created, sent as a message, updated, and finished as the whole answer.
 
 Every operation of a card carries a number that rises; it is the time since the card was made, so that it also rises after
-a crash. Sending the card has an idempotency key made of its id: whoever goes on with it sends it once more and finds the
-first message. Source: the open platform's pages on CardKit.
+a crash. Once the card was sent, its handle names the message. Between the sending and that, an idempotency key made of the
+card's id has Feishu find the first message, for an hour. Source: the open platform's pages on CardKit.
 """
 
 import time
@@ -36,7 +36,6 @@ Place: TypeAlias = Callable[[Outbound, str, str, dict[str, Any]], Awaitable[str]
 @dataclass(slots=True)
 class _Card:
     message: str | None = None
-    """Which shows it."""
     sequence: int = 0
 
 
@@ -57,17 +56,19 @@ class LiveCards:
             raise Refused("Feishu's answer does not name the card")
         return f"{HANDLE}{card}:{int(self._now() * 1000)}"
 
-    async def update(self, part: Outbound) -> None:
-        """Raises DeliveryError."""
-        card, begun = _parts(part)
-        await self._send(card, part)
+    async def update(self, part: Outbound) -> str:
+        """The handle from here on: what was not sent yet is, as it is. Raises DeliveryError."""
+        card, begun, message = _parts(part)
+        if not message:
+            return f"{HANDLE}{card}:{begun}:{await self._send(card, part)}"
         body = {"content": shown(part.text), **self._number(card, begun)}
         await self._api.call(f"{_CARDS}/{quote(card, safe='')}/elements/{ELEMENT}/content", body=body, method="PUT")
+        return part.replaces or ""
 
     async def finish(self, part: Outbound, key: str) -> str:
         """The card as the whole answer; the message's id. With nothing to say the message is taken away. Raises
         DeliveryError, Refused or Gone where the card cannot be finished."""
-        card, begun = _parts(part)
+        card, begun, message = _parts(part)
         if not part.text.strip():
             await self.take_away(part)
             return ""
@@ -78,13 +79,13 @@ class LiveCards:
         except DeliveryError as error:
             if error.code != _APPLIED:
                 raise
-        return await self._send(card, part)
+        return message or await self._send(card, part)
 
     async def take_away(self, part: Outbound) -> None:
         """Raises DeliveryError, but not where there is nothing any more."""
-        card, _ = _parts(part)
+        card, _, message = _parts(part)
         try:
-            message = await self._send(card, part)
+            message = message or await self._send(card, part)
             await self._api.call(f"/open-apis/im/v1/messages/{quote(message, safe='')}", method="DELETE")
         except Gone:
             return
@@ -112,9 +113,10 @@ def is_closed(error: DeliveryError) -> bool:
     return error.code in _CLOSED
 
 
-def _parts(part: Outbound) -> tuple[str, int]:
-    card, _, begun = (part.replaces or "").removeprefix(HANDLE).rpartition(":")
-    return card, int(begun)
+def _parts(part: Outbound) -> tuple[str, int, str]:
+    """The card, when it was made, and the message that shows it, as far as that is known."""
+    card, begun, *message = (part.replaces or "").removeprefix(HANDLE).split(":")
+    return card, int(begun), "".join(message)
 
 
 def _body(words: str, *, streams: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What one Feishu app sends: a part as a message, in the first form that Feishu takes, and Markdown in parts that fit one.
+"""One Feishu app's messages: a part as a message, in the first form that Feishu takes, and Markdown in parts that fit one.
 
 What is not taken as a card or as rich text goes as plain text, and what does not pass an audit as a note that says so. A
 reply that cannot be one (the message was withdrawn) becomes a plain message in the chat, except inside a topic, where that
@@ -8,6 +8,7 @@ would open a new one.
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -26,10 +27,9 @@ from channels.feishu.api import (
 )
 from channels.feishu.card import answer_card, card, needs_card, without_pings
 from channels.feishu.config import Rendering
-from channels.feishu.files import uploaded
 from channels.feishu.live import HANDLE, LiveCards
 from channels.formulas import shielded
-from channels.message import Outbound
+from channels.message import PICTURES, File, Outbound, StoredFile, not_sent
 from channels.split import Limit
 from channels.wire import mapping
 from channels.wire import text as text_of
@@ -38,7 +38,21 @@ NOT_PASSED = "这条回复未通过平台的内容审核，未能发送。 / Thi
 UUID_CHARS_MAX = 50
 PART_CHARS_MAX = 4_000
 PART_BYTES_MAX = 20_000
-"""Of the text as JSON. It is encoded twice, and Feishu's 30 KB count the outer form."""
+"""The size of the text as JSON. It is encoded twice, and Feishu's 30 KB count the outer form."""
+IMAGE_BYTES_MAX = 10 * 1024 * 1024
+FILE_BYTES_MAX = 30 * 1024 * 1024
+_KINDS = {
+    ".pdf": "pdf",
+    ".mp4": "mp4",
+    ".doc": "doc",
+    ".docx": "doc",
+    ".xls": "xls",
+    ".xlsx": "xls",
+    ".ppt": "ppt",
+    ".pptx": "ppt",
+}
+_VOICE = ("audio/ogg", "audio/opus")
+"""The types that Feishu plays as a voice message: opus."""
 _QUOTES = 2
 _MESSAGES = "/open-apis/im/v1/messages"
 
@@ -46,7 +60,7 @@ log = structlog.get_logger()
 
 
 class Outgoing:
-    """Of one app. `cards` are its answers that grow."""
+    """Sends for one app. `cards` are its answers that grow."""
 
     def __init__(self, *, api: FeishuApi, account: str, stored: Fetch, rendering: Rendering) -> None:
         self._api = api
@@ -66,7 +80,7 @@ class Outgoing:
                 await self.cards.take_away(part)
             part = replace(part, replaces=None)
         for file in part.files:
-            kind, content = await uploaded(self._api, self._stored, file, voice=part.voice)
+            kind, content = await _uploaded(self._api, self._stored, file, voice=part.voice)
             return await self._place(part, key, kind, content)
         for kind, content, tolerated in _forms(part, self._rendering):
             try:
@@ -113,9 +127,33 @@ _Form: TypeAlias = tuple[str, dict[str, Any], frozenset[str]]
 """Type, content, and the codes by which Feishu refuses it so that the next form may do."""
 
 
+async def _uploaded(api: FeishuApi, stored: Fetch, file: StoredFile, *, voice: bool) -> tuple[str, dict[str, Any]]:
+    """The kind and content of the message that a file is. Raises DeliveryError, but not for what Feishu refuses: it
+    is told in a sentence in the file's place, as the answer that the file belongs to must not fail. A picture that Feishu
+    does not take as one goes as a file. Sizes and types: the open platform's pages on uploads."""
+    found = await stored(file.id)
+    data = found[1] if found else b""
+    if not data or len(data) > FILE_BYTES_MAX:
+        return "text", {"text": not_sent(file)}
+    whole = File(name=file.name, type=file.type, data=data)
+    try:
+        if file.type in PICTURES and len(data) <= IMAGE_BYTES_MAX:
+            try:
+                answer = await api.upload("/open-apis/im/v1/images", {"image_type": "message"}, "image", whole)
+                return "image", {"image_key": text_of(answer, "image_key")}
+            except Refused as error:
+                log.info("feishu_picture_refused", code=error.code)
+        as_voice = voice and file.type in _VOICE
+        kind = "opus" if as_voice else _KINDS.get(PurePath(file.name).suffix.lower(), "stream")
+        answer = await api.upload("/open-apis/im/v1/files", {"file_type": kind, "file_name": file.name}, "file", whole)
+        return "audio" if as_voice else "file", {"file_key": text_of(answer, "file_key")}
+    except Refused as error:
+        log.error("feishu_file_refused", code=error.code, reason=str(error))
+        return "text", {"text": not_sent(file)}
+
+
 def _forms(part: Outbound, rendering: Rendering) -> Iterator[_Form]:
-    """The ways to say a part, the next one for whoever was refused the last. What replaces a card is a card, and only where
-    it replaces none a text."""
+    """The ways to say a part, each for when the last was refused. Only a card replaces a card, and a text none."""
     text = without_pings(shielded(part.text))
     if part.replaces is not None:
         no_card = frozenset[str]() if part.buttons else NO_CARD_CODES

@@ -1,11 +1,10 @@
-"""That somebody is being answered, as a reaction on his message: Feishu has no "typing…".
+"""A sign that somebody is being answered, as a reaction on his message: Feishu has no "typing…".
 
 It is there while the turn runs, and nothing waits for it. It is found by listing when it goes, so one that an earlier
 process has left, or whose call got lost, goes with it. An app without the permission does without, and says so once.
 """
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from urllib.parse import quote
@@ -62,7 +61,7 @@ class Reactions:
     app_id: str
     emoji: str
     _turns: dict[str, asyncio.Event] = field(default_factory=dict)
-    """What is being answered, by the message's id, and whether that is over."""
+    """The messages being answered, by the message's id, and whether that is over."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def show(self, progress: Progress) -> None:
@@ -122,13 +121,10 @@ class Reactions:
 
     async def _remove(self, path: str, emoji: str) -> None:
         listed = await self.api.call(path, {"reaction_type": emoji}, timeout_seconds=CALL_SECONDS)
-        for reaction in self._own(listed):
-            await self.api.call(f"{path}/{quote(reaction, safe='')}", method="DELETE", timeout_seconds=CALL_SECONDS)
-
-    def _own(self, listed: dict[str, object]) -> Iterator[str]:
         for item in mappings(mapping(listed, "data"), "items"):
             if text(mapping(item, "operator"), "operator_id") == self.app_id:
-                yield text(item, "reaction_id")
+                one = f"{path}/{quote(text(item, 'reaction_id'), safe='')}"
+                await self.api.call(one, method="DELETE", timeout_seconds=CALL_SECONDS)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -58,26 +58,31 @@ def challenge(event: dict[str, Any]) -> str | None:
 
 
 def is_signed(request: WebhookRequest) -> bool:
-    """Whether any of the three headers is present, however often: then all of them must be right."""
+    """True if any of the three headers is present, however often: then all of them must be right."""
     names = (TIMESTAMP_HEADER, NONCE_HEADER, SIGNATURE_HEADER)
     return any(name in names for name, _ in request.headers)
 
 
-def verify(request: WebhookRequest, *, key: str, now: datetime, window_seconds: int | None) -> None:
-    """Raises Rejected unless the raw body carries this key's signature."""
+def check_fields(request: WebhookRequest, *, now: datetime, window_seconds: int | None) -> tuple[str, str, str]:
+    """Timestamp, nonce and signature, well formed and young enough. Raises Rejected."""
     timestamp = request.header(TIMESTAMP_HEADER) or ""
     nonce = request.header(NONCE_HEADER) or ""
     given = request.header(SIGNATURE_HEADER) or ""
     if not _TIMESTAMP.fullmatch(timestamp) or not _NONCE.fullmatch(nonce) or not _SIGNATURE.fullmatch(given):
         raise Rejected("signature missing or malformed")
+    if window_seconds is not None and abs(now.timestamp() - int(timestamp)) > window_seconds:
+        raise Rejected("signature too old", guess=True)
+    return timestamp, nonce, given
+
+
+def verify(request: WebhookRequest, *, key: str, now: datetime, window_seconds: int | None) -> None:
+    """Raises Rejected unless the raw body carries this key's signature."""
+    timestamp, nonce, given = check_fields(request, now=now, window_seconds=window_seconds)
     if not hmac.compare_digest(sign(timestamp, nonce, key, request.body).encode(), given.encode()):
         raise Rejected("signature wrong", guess=True)
-    if window_seconds is not None and abs(now.timestamp() - int(timestamp)) > window_seconds:
-        raise Rejected("signature too old")
 
 
 def sign(timestamp: str, nonce: str, key: str, body: bytes) -> str:
-    """64 hexadecimal digits."""
     return hashlib.sha256((timestamp + nonce + key).encode() + body).hexdigest()
 
 

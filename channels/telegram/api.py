@@ -5,7 +5,6 @@ its log lines nor its exceptions can hold it. Nothing is repeated here; repeatin
 a status and a sentence, no codes: the sentence is matched in lower case by the part that has been the same for years.
 """
 
-import asyncio
 import mimetypes
 import secrets
 from collections.abc import Mapping
@@ -17,15 +16,12 @@ import orjson
 import structlog
 
 from channels.channel import DeliveryError, Gone, RateLimited, Refused, TooLarge, Unreachable
-from channels.download import download
+from channels.download import download, request
 from channels.message import UNKNOWN_TYPE, Attachment, File
 from channels.telegram.config import TelegramAccount
-from channels.transport import Transport, client_class
+from channels.transport import Answer, Transport, client_class
 from channels.wire import loads, mapping, number, text
 
-NEVER_LEFT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
-CONNECT_SECONDS_MAX = 10.0
-"""Less than the whole: what failed before it left must be distinguished from what may have arrived."""
 HIDDEN = b"***"
 FILES = "/file/"
 RETRY_SECONDS_MAX = 86_400.0
@@ -82,7 +78,8 @@ class TelegramApi:
         self, method: str, body: Mapping[str, Any] | None = None, *, timeout_seconds: float | None = None
     ) -> Any:
         """The `result`. Raises DeliveryError; what Telegram said of a refusal is its `refusal_of`."""
-        return await self._post(method, {"content": orjson.dumps(body or {})}, timeout_seconds)
+        sent = {"content": orjson.dumps(body or {}), "headers": {"content-type": "application/json"}}
+        return await self._post(method, sent, timeout_seconds)
 
     async def upload(self, method: str, fields: Mapping[str, Any], files: Mapping[str, File]) -> Any:
         """The same with files, each under its name in the call."""
@@ -92,18 +89,9 @@ class TelegramApi:
         return await self._post(method, {"data": data, "files": parts, "headers": headers}, UPLOAD_SECONDS)
 
     async def _post(self, method: str, sent: Mapping[str, Any], timeout_seconds: float | None) -> Any:
-        timeout = timeout_seconds or self._account.timeout_seconds
-        soon = min(0.8 * timeout, CONNECT_SECONDS_MAX)
-        each = httpx.Timeout(timeout, connect=soon, pool=soon)
-        try:
-            # The client's own timeout is for one read; an answer that comes drop by drop would never end.
-            async with asyncio.timeout(timeout):
-                response = await self._http().post(f"/{method}", timeout=each, **sent)
-        except (httpx.HTTPError, TimeoutError) as error:
-            arrived = not isinstance(error, NEVER_LEFT)
-            reason = f"Telegram cannot be reached ({type(error).__name__})"
-            raise Unreachable(reason, maybe_arrived=arrived) from error
-        return self._result(response, method)
+        seconds = timeout_seconds or self._account.timeout_seconds
+        sending = request(self._http(), "POST", f"/{method}", seconds=seconds, platform="Telegram", **sent)
+        return self._result(await sending, method)
 
     async def download(self, path: str, *, bytes_max: int) -> bytes:
         """The file at a path that `getFile` gave. Raises DeliveryError."""
@@ -130,11 +118,10 @@ class TelegramApi:
             self._client = client_class(httpx)(
                 base_url=root,
                 transport=_WithToken(token, root),
-                headers={"content-type": "application/json"},
             )
         return self._client
 
-    def _result(self, response: httpx.Response, method: str) -> Any:
+    def _result(self, response: Answer | httpx.Response, method: str) -> Any:
         status, token = response.status_code, self._account.bot_token.get_secret_value().strip()
         try:
             answer = loads(response.content.replace(token.encode(), HIDDEN))  # some servers quote the address
@@ -156,27 +143,18 @@ class TelegramApi:
 
 
 class _WithToken(Transport):
-    """The last step before the wire: `/sendMessage` becomes `/bot<token>/sendMessage`, and `/file/photos/1.jpg`
-    `/file/bot<token>/photos/1.jpg`."""
+    """Puts the token in before the wire: `/bot<token>/sendMessage`, and `/file/bot<token>/photos/1.jpg`."""
 
     def __init__(self, token: str, root: str) -> None:
         super().__init__(httpx, root)
         self._token = token
-        self._root = httpx.URL(root).raw_path.decode().rstrip("/")
+        self._root = str(httpx.URL(root)).rstrip("/")
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        path = request.url.raw_path.decode().removeprefix(self._root)
+    def address(self, url: str) -> str:
+        path = url.removeprefix(self._root)
         file = path.removeprefix(FILES) if path.startswith(FILES) else None
         path = f"/bot{self._token}{path}" if file is None else f"{FILES}bot{self._token}/{file}"
-        addressed = httpx.Request(
-            request.method,
-            request.url.copy_with(raw_path=f"{self._root}{path}".encode()),
-            headers=request.headers,
-            stream=request.stream,
-            extensions=request.extensions,
-        )
-        response: httpx.Response = await super().handle_async_request(addressed)
-        return response
+        return f"{self._root}{path}"
 
 
 class MethodError(Exception):
@@ -208,7 +186,7 @@ class MethodError(Exception):
         return self.status == 400 and any(part in self.description.lower() for part in parts)
 
     def meaning(self) -> DeliveryError:
-        """What it means for a send. Its text is ours: Telegram's may quote what was sent."""
+        """The meaning for a send. Its text is ours: Telegram's may quote what was sent."""
         code, description = str(self.status), self.description.lower()
         if self.status == 429:
             wait = None if self.retry_after is None else min(max(self.retry_after, 0.0), RETRY_SECONDS_MAX)
@@ -222,7 +200,7 @@ class MethodError(Exception):
 
 
 def refusal_of(error: DeliveryError) -> MethodError | None:
-    """What Telegram said, where an answer of Telegram's is behind the error."""
+    """Telegram's own words, if an answer of Telegram's is behind the error."""
     return error.__cause__ if isinstance(error.__cause__, MethodError) else None
 
 

@@ -39,15 +39,14 @@ from channels.telegram.api import TelegramApi, fetch_file, refusal_of
 from channels.telegram.config import TelegramAccount, bot_of
 from channels.telegram.connection import Callbacks, Polling, Registration, offer_menu
 from channels.telegram.content import Me
-from channels.telegram.files import ALBUM_MAX, CAPTION_CHARS
-from channels.telegram.outgoing import Outgoing
+from channels.telegram.outgoing import ALBUM_MAX, CAPTION_CHARS, Outgoing
 from channels.telegram.render import split
 from channels.telegram.timing import Activity, TelegramPace, Timing, is_group
 from channels.wire import fits, loads, mapping, number, text
 
 SECRET_HEADER = "x-telegram-bot-api-secret-token"
 DRAFT = "draft:"
-"""What the handle of an unfinished answer begins with; the message's id follows."""
+"""The beginning of an unfinished answer's handle; the message's id follows."""
 EDIT_SECONDS, GROUP_EDIT_SECONDS = 1.0, 3.0
 
 log = structlog.get_logger()
@@ -55,7 +54,7 @@ log = structlog.get_logger()
 
 class TelegramChannel:
     """`channels.channel.Channel`, and of its abilities `Listens`, `DownloadsFiles`, `ShowsProgress`, `ShowsDrafts`,
-    `ActsOnMessages` and `AnswersPresses`, for one account."""
+    `ActsOnMessages`, `AnswersPresses` and `ChecksHeaders`, for one account."""
 
     name = "telegram"
     capabilities = Capabilities(
@@ -85,7 +84,7 @@ class TelegramChannel:
         self._outgoing = Outgoing(api=self._api, account=account, stored=stored, link_previews=config.link_previews)
         self._activity = Activity(api=self._api, account=account, migrated=self._outgoing.migrated, timing=self._timing)
 
-    def receive(self, request: WebhookRequest, now: datetime) -> Receipt:
+    def check_headers(self, request: WebhookRequest, now: datetime) -> None:
         if self._config.mode == "polling":
             raise Rejected("this account polls", status=404)
         expected, given = self._config.webhook_secret.get_secret_value(), request.header(SECRET_HEADER)
@@ -93,6 +92,9 @@ class TelegramChannel:
             raise Rejected("nothing to verify with")
         if given is None or not hmac.compare_digest(given.encode(errors="surrogatepass"), expected.encode()):
             raise Rejected("secret wrong or missing", guess=True)
+
+    def receive(self, request: WebhookRequest, now: datetime) -> Receipt:
+        self.check_headers(request, now)
         try:
             update = loads(request.body)
         except ValueError:
@@ -154,11 +156,12 @@ class TelegramChannel:
                 return ""
         return f"{DRAFT}{await self.send(part, key)}"
 
-    async def update_draft(self, part: Outbound, key: str) -> None:
+    async def update_draft(self, part: Outbound, key: str) -> str:
         if not part.replaces:
             await self._preview(part, key)
-            return
+            return ""
         await self.send(replace(part, replaces=part.replaces.removeprefix(DRAFT)), key)
+        return part.replaces
 
     async def _preview(self, part: Outbound, key: str) -> None:
         async with self._paced(part.target.chat):
@@ -200,7 +203,7 @@ class TelegramChannel:
         await self._api.close()
 
     def _read(self, update: Mapping[str, Any], now: datetime) -> Receipt:
-        """What is to be done besides is noted for later: nothing here takes time or touches the network."""
+        """Anything to be done besides is noted for later: nothing here takes time or touches the network."""
         receipt = updates.receipt(update, account=self.account, me=self._me, now=now)
         if isinstance(receipt, Moved):
             self._outgoing.follow(receipt.before, receipt.after)

@@ -1,4 +1,4 @@
-"""What a person writes to connect a Telegram bot: one account, or several under `accounts`."""
+"""The settings that connect a Telegram bot: one account, or several under `accounts`."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ class TelegramAccount(AccessConfig):
     bot_token: SecretStr = SecretStr("")
     """The token that @BotFather gave, `123456789:AA…`; empty means that this account is not configured."""
     mode: Literal["polling", "webhook"] = "polling"
-    """How updates arrive: `polling` fetches them and needs no public address; `webhook` has Telegram post them to
+    """The way that updates arrive: `polling` fetches them and needs no public address; `webhook` has Telegram post them to
     `/webhooks/telegram/{account}`."""
     webhook_secret: SecretStr = SecretStr("")
     """For `mode: webhook`: a long random word of A-Z, a-z, 0-9, `_` and `-`. Telegram sends it with every update, and it
@@ -29,16 +29,16 @@ class TelegramAccount(AccessConfig):
     api_root: str = "https://api.telegram.org"
     """The Bot API, or a Bot API server of your own."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 30
-    """How long one call of Telegram's API may take."""
+    """The time that one call of Telegram's API may take."""
     sends_per_second: Annotated[float, Field(gt=0)] | None = None
     """The pace of this bot's sends. Where unset they go out at once, and at Telegram's documented pace (30 a second, 1 in
     one chat, 20 a minute in one group) for a minute after Telegram has asked to slow down."""
     quotes: Quotes = "first"
-    """Which messages of an answer are shown as a reply to the question: `all`, `first`, or `off` for none."""
+    """The messages of an answer that are shown as a reply to the question: `all`, `first`, or `off` for none."""
     link_previews: bool = False
-    """Whether Telegram shows a preview of the first link in a reply."""
+    """True if Telegram shows a preview of the first link in a reply."""
     drafts: bool = False
-    """Whether an answer grows in a direct chat as a draft of Telegram's (`sendMessageDraft`) instead of a message that is
+    """True if an answer grows in a direct chat as a draft of Telegram's (`sendMessageDraft`) instead of a message that is
     edited. Older clients do not show drafts."""
     resend_ambiguous: bool = False
     """Telegram does not recognise a repeated send. `false` makes a send that may have arrived a dead letter and counts
@@ -56,7 +56,6 @@ class TelegramConfig(TelegramAccount):
 
 
 def accounts(config: TelegramConfig) -> dict[str, TelegramAccount]:
-    """The configured accounts by name: those with a bot token."""
     if not config.enabled:
         return {}
     named = {DEFAULT: config, **config.accounts}
@@ -86,6 +85,7 @@ def problems(account: TelegramAccount) -> Iterator[tuple[str, str]]:
         account,
         person=(_PERSON, "a person's id, a number in quotes: ids only, never names"),
         group=(_GROUP, 'a group\'s id, such as "-1001234567890": never a name'),
+        direct=_PERSON,
     )
 
 
@@ -96,6 +96,7 @@ def warnings(account: TelegramAccount) -> Iterator[str]:
         group="the chat's number",
         place="on Telegram",
         added="that anybody adds it to",
+        direct=_PERSON,
     )
     if account.resend_ambiguous:
         yield "resendAmbiguous: true — a reply may appear twice after a timeout"

@@ -1,4 +1,4 @@
-"""What keeps a bot in touch with Telegram: its polls or its webhook, its menu, and the answers to presses.
+"""The tasks that keep a bot in touch with Telegram: its polls or its webhook, its menu, and the answers to presses.
 
 Each of these is tried until it works, and none ends while the gateway runs; whoever wants it to end cancels it.
 """
@@ -6,6 +6,7 @@ Each of these is tried until it works, and none ends while the gateway runs; who
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import structlog
 
 from channels.abilities import MenuEntry
-from channels.channel import Deliver, DeliveryError, Receipt, Refused, Unreachable
+from channels.channel import Deliver, DeliveryError, Ignored, NotStored, Receipt, Refused, Unreachable
 from channels.telegram.api import TelegramApi, refusal_of
 from channels.telegram.timing import Timing
 from channels.telegram.updates import ALLOWED_UPDATES, QUERY_CHARS_MAX
@@ -25,6 +26,8 @@ PASSING_CONFLICTS = 2
 BUSY_SECONDS = 1.0
 """A poll that ends empty sooner than this was not held open: some server or proxy does not know how."""
 LIMIT = 100
+TRIES_MAX = 3
+"""For an update that raises on its way to the database: those behind it wait meanwhile."""
 _ANOTHER = "another process polls with this bot token: stop it, or give one of the two a bot of its own"
 _WEBHOOK = "a webhook is set for this bot: stop the deployment that sets it, or choose mode: webhook here"
 
@@ -33,8 +36,8 @@ _WEBHOOK = "a webhook is set for this bot: stop the deployment that sets it, or 
 class Polling:
     """Fetches updates by long polls; the next poll confirms what has been stored, so that nothing is lost on the way.
 
-    What cannot be read is logged and passed over, or it would stand in the way for ever; what cannot be stored is
-    fetched again. `read` makes a receipt of an update."""
+    What cannot be read is logged and passed over, or it would stand in the way for ever, and so is what raises on its way
+    into the database TRIES_MAX times; while that takes nothing, updates are fetched again. `read` makes a receipt of one."""
 
     api: TelegramApi
     account: str
@@ -42,6 +45,8 @@ class Polling:
     deliver: Deliver
     timing: Timing
     _offset: int | None = None
+    _tries: int = 0
+    """The number of times that the next update has raised."""
 
     async def run(self) -> None:
         # What waits behind the webhook stays: nothing a person wrote is dropped.
@@ -92,8 +97,13 @@ class Polling:
                     await self.deliver(receipt)
                 except Exception as error:  # noqa: BLE001 - whatever it was, the update is not stored
                     self._log("telegram_update_not_stored", update_id, error)
-                    return False
-            self._offset = update_id + 1
+                    self._tries += not isinstance(error, NotStored)
+                    if self._tries < TRIES_MAX:
+                        return False
+                    self._log("telegram_update_given_up", update_id, error)
+                    with suppress(Exception):
+                        await self.deliver(Ignored(kind="unknown", reason="given up"))  # counted
+            self._offset, self._tries = update_id + 1, 0
         return bool(readable) or not updates
 
     def _log(self, event: str, update_id: int, error: Exception) -> None:
@@ -144,10 +154,8 @@ async def offer_menu(api: TelegramApi, commands: Sequence[MenuEntry], *, account
 
 @dataclass(kw_only=True, slots=True)
 class Registration:
-    """Keeps the webhook set and logs the delivery failures that Telegram reports.
-
-    It is set only where it differs, as every replica does this and setting it often is refused.
-    `url` is None where the gateway's own address is not known: then it only watches."""
+    """Keeps the webhook set and logs the delivery failures that Telegram reports. It is set only where it differs, as
+    every replica does this and setting it often is refused. With `url` None, the address being unknown, it only watches."""
 
     api: TelegramApi
     account: str
@@ -155,7 +163,7 @@ class Registration:
     secret: str = field(repr=False)
     timing: Timing
     _reported: int | None = None
-    """When the failure happened that has been logged."""
+    """The time of the failure that has been logged."""
     _refused: bool = False
     """We refused a delivery: the secret that Telegram has is not the one of now. It cannot be read back."""
 
@@ -184,7 +192,6 @@ class Registration:
             await self._set(text(info, "url"), self.url)
 
     def _report(self, info: Mapping[str, Any]) -> None:
-        """Log a failure that is new."""
         at, reason = number(info, "last_error_date"), text(info, "last_error_message")
         if at is None or at == self._reported:
             return

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from channels.marks import FORWARDED, VIA
 from channels.message import Attachment
 from channels.telegram import media
 from channels.wire import clean, mapping, mappings, number, text
@@ -17,7 +18,7 @@ MORE_UNITS_MIN = 4_000
 DEPTH_MAX = 20
 """Telegram nests 16 deep."""
 Mentions: TypeAlias = Callable[[Mapping[str, Any]], bool]
-"""Whether a node mentions the bot; it is left out then."""
+"""True if a node mentions the bot; it is left out then."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,6 +33,7 @@ class Me:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TelegramContent:
     text: str
+    mark: str = ""
     attachments: tuple[Attachment, ...] = ()
     mentioned: bool = False
     for_another: bool = False
@@ -49,7 +51,7 @@ class _Entity:
 
 
 def read(message: Mapping[str, Any], me: Me) -> TelegramContent | None:
-    """What it says; None where it says nothing, as a service message does."""
+    """The content of a message; None if it says nothing, as a service message does."""
     marked = _Marked(message)
     entities = list(marked.entities())
     mentioned = any(_is_mine(entity, me) or _is_menu_command(entity, me) for entity in entities)
@@ -60,14 +62,22 @@ def read(message: Mapping[str, Any], me: Me) -> TelegramContent | None:
     words = clean(words).strip() or media.words(message)
     if not words and not attached:
         return None
-    author = origin(message, "forward_origin")
+    mark = _foreign(message)
     return TelegramContent(
-        text=f"[forwarded from {author}]\n{words}" if author else words,
+        text=mark + words,
+        mark=mark,
         attachments=attached,
         mentioned=mentioned,
         for_another=any(_is_for_another(entity, me) for entity in entities),
         more=bool(text(message, "media_group_id")) or marked.units >= MORE_UNITS_MIN,
     )
+
+
+def _foreign(message: Mapping[str, Any]) -> str:
+    """The lines above words that are not the sender's own, forwarded or written by an inline bot: so they are no command."""
+    author, bot = origin(message, "forward_origin"), mapping(message, "via_bot")
+    via = f"{VIA}{' '.join(text(bot, 'username').split()) or number(bot, 'id') or 'a bot'}]\n" if bot else ""
+    return f"{FORWARDED} {' '.join(author.split())}]\n{via}" if author else via
 
 
 def quoted(message: Mapping[str, Any]) -> str | None:
@@ -77,7 +87,7 @@ def quoted(message: Mapping[str, Any]) -> str | None:
 
 
 def origin(message: Mapping[str, Any], key: str) -> str | None:
-    """Who wrote what was forwarded, or what is answered from another chat."""
+    """The author of what was forwarded, or what is answered from another chat."""
     found = mapping(message, key)
     if not found:
         return None
@@ -88,7 +98,6 @@ def origin(message: Mapping[str, Any], key: str) -> str | None:
 
 
 def name(party: Mapping[str, Any]) -> str | None:
-    """How a person, a group or a channel is called."""
     full = " ".join(filter(None, (text(party, "first_name"), text(party, "last_name"))))
     return clean(full or text(party, "title") or text(party, "username")).strip() or None
 
@@ -135,7 +144,7 @@ class _Marked:
 
 
 def _instead(entity: _Entity, me: Me) -> str | None:
-    """What stands in an entity's place; None where it stays as it is."""
+    """The text in an entity's place; None if it stays as it is."""
     match entity.kind:
         case "mention" | "text_mention" if _is_mine(entity, me):
             return ""

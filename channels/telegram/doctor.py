@@ -1,4 +1,4 @@
-"""What Telegram says of a bot: whether its token works, what it sees of groups, and where its updates go. All of it is
+"""Telegram's word on a bot: whether its token works, what it sees of groups, and where its updates go. All of it is
 read; nothing is set and nothing is fetched."""
 
 import asyncio

@@ -17,7 +17,7 @@ from rich.cells import cell_len
 from channels.telegram.page import BULLET, Page, TextRun, TextStyle, write_inline
 
 NESTING_MAX = 40
-"""Of blocks. The parser recurses, and drops what is deeper; a text that goes deeper is shown as it is."""
+"""The depth of blocks. The parser recurses, and drops what is deeper; a text that goes deeper is shown as it is."""
 TABLE_COLUMNS_MAX = 20
 """A head of hundreds of columns makes the parser fill in thousands of cells for the lines below it."""
 RULE = "———"
@@ -55,7 +55,7 @@ class _Document:
         self._page = page
         self._lines = lines
         self._numbers: list[int | None] = []
-        """Of the next item, for every list we are in; None in one with bullets."""
+        """The number of the next item, for every list we are in; None in one with bullets."""
         self._quotes = 0
 
     def write(self, tokens: Sequence[Token]) -> None:
@@ -113,7 +113,7 @@ class _Document:
             self._page.close("blockquote")
 
     def _code(self, token: Token) -> None:
-        """What follows the language, often a file's name, is said above."""
+        """Anything that follows the language, often a file's name, is said above."""
         page = self._page
         page.break_lines(1 if page.depth else 2)
         language, _, rest = token.info.strip().partition(" ")
@@ -128,7 +128,7 @@ class _Document:
         page.break_lines(1 if page.depth else 2)
 
     def _table(self, tokens: Sequence[Token]) -> None:
-        """As a grid where it is narrow and plain; else every cell on a line of its own, behind its head."""
+        """Shows a table as a grid if it is narrow and plain; else every cell on a line of its own, behind its head."""
         rows = [self._row(tokens, at) for at, token in enumerate(tokens) if token.type == "tr_open"]
         aligns = [_align(token) for token in tokens if token.type == "th_open"]
         pages = [[_cell(cell) for cell in row] for row in rows]
@@ -184,13 +184,8 @@ def grid(head: Sequence[str], rows: Sequence[Sequence[str]], aligns: Sequence[Al
     widths = [max(cell_len(cell) for cell in column) for column in zip(head, *rows, strict=True)]
     if sum(widths) + len(_BETWEEN) * (len(widths) - 1) > CELLS_MAX:
         return None
-    lines = [_line(row, widths, aligns) for row in (head, *rows)]
+    lines = [_BETWEEN.join(map(_padded, row, widths, aligns)).rstrip() for row in (head, *rows)]
     return "\n".join([lines[0], _CROSSING.join("-" * cells for cells in widths), *lines[1:]])
-
-
-def _line(row: Sequence[str], widths: Sequence[int], aligns: Sequence[Align]) -> str:
-    padded = (_padded(cell, cells, align) for cell, cells, align in zip(row, widths, aligns, strict=True))
-    return _BETWEEN.join(padded).rstrip()
 
 
 def _padded(cell: str, cells: int, align: Align) -> str:

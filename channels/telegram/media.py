@@ -51,10 +51,6 @@ def _audio(media: Mapping[str, Any]) -> str:
     return _lasting(f"audio: {title}" if title else "audio")(media)
 
 
-def _place(place: Mapping[str, Any]) -> str:
-    return f"location: {_coordinate(place, 'latitude')}, {_coordinate(place, 'longitude')}"
-
-
 def _venue(venue: Mapping[str, Any]) -> str:
     place = mapping(venue, "location")
     where = f"({_coordinate(place, 'latitude')}, {_coordinate(place, 'longitude')})"
@@ -71,14 +67,8 @@ def _contact(contact: Mapping[str, Any]) -> str:
     return "contact: " + ", ".join(filter(None, (name, text(contact, "phone_number"))))
 
 
-def _poll(poll: Mapping[str, Any]) -> str:
-    options = " / ".join(text(option, "text") for option in mappings(poll, "options"))
-    return f"poll: {text(poll, 'question')} — {options}"
-
-
-def _checklist(checklist: Mapping[str, Any]) -> str:
-    tasks = " / ".join(text(task, "text") for task in mappings(checklist, "tasks"))
-    return f"checklist: {text(checklist, 'title')} — {tasks}"
+def _list(kind: str, title: str, entries: str) -> "_Reader":
+    return lambda it: f"{kind}: {text(it, title)} — {' / '.join(text(one, 'text') for one in mappings(it, entries))}"
 
 
 _Reader: TypeAlias = Callable[[Mapping[str, Any]], str]
@@ -103,10 +93,10 @@ _WORDS: dict[str, _Reader] = {
     "audio": _audio,
     "sticker": lambda media: f"sticker {text(media, 'emoji')}",
     "venue": _venue,
-    "location": _place,
+    "location": lambda place: f"location: {_coordinate(place, 'latitude')}, {_coordinate(place, 'longitude')}",
     "contact": _contact,
-    "poll": _poll,
-    "checklist": _checklist,
+    "poll": _list("poll", "question", "options"),
+    "checklist": _list("checklist", "title", "tasks"),
     "dice": lambda media: f"dice {text(media, 'emoji')}: {number(media, 'value')}",
     "game": _named("game"),
     "invoice": _named("invoice"),

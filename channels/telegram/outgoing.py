@@ -1,11 +1,11 @@
-"""What one Telegram bot sends out, message by message; also what it edits, deletes and reacts to.
+"""The messages that one Telegram bot sends out, message by message; also what it edits, deletes and reacts to.
 
 Telegram does not recognise a repeated send, so only what it has definitely refused is tried in another way: as plain text
 where it did not take the entities, without the reply or the topic where those are gone, and to the supergroup that a group
 has become.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,13 +14,21 @@ from uuid import UUID
 import structlog
 
 from channels.channel import DeliveryError, Fetch, Gone, Refused
-from channels.message import Button, Outbound, not_sent
+from channels.message import Button, File, Outbound, StoredFile, not_sent
 from channels.telegram.api import MethodError, TelegramApi, refusal_of
-from channels.telegram.files import CAPTION_UNITS_MAX, SentFiles
 from channels.telegram.render import RenderedText, rendered, units
 from channels.telegram.timing import is_group
 from channels.wire import number
 
+CAPTION_UNITS_MAX = 1_024
+CAPTION_CHARS = 800
+"""The size of Markdown: what it shows may be longer, and is then sent apart."""
+ALBUM_MAX = 10
+PHOTO_BYTES_MAX = 10 * 1024 * 1024
+UPLOAD_BYTES_MAX = 50 * 1024 * 1024
+_PHOTOS = ("image/png", "image/jpeg", "image/webp")
+_VOICE = ("audio/ogg", "audio/opus", "audio/mpeg", "audio/mp4", "audio/x-m4a")
+_AS_DOCUMENT = ("photo_", "image_process_failed", "voice_messages_forbidden", "wrong file", "file is too big")
 OTHER_WAYS_MAX = 4
 """One for each thing that Telegram may refuse of a message."""
 DRAFT_NUMBERS = 2**31 - 1
@@ -33,7 +41,7 @@ log = structlog.get_logger()
 
 
 class Outgoing:
-    """Of one bot. Where a call takes a `chat` besides the part, it is where the part's own chat is by now."""
+    """Sends for one bot. If a call takes a `chat` besides the part, it is where the part's own chat is by now."""
 
     def __init__(self, *, api: TelegramApi, account: str, stored: Fetch, link_previews: bool) -> None:
         self._api = api
@@ -44,7 +52,7 @@ class Outgoing:
         """Groups that have become supergroups, as far as an update has said or a send has found out."""
 
     def follow(self, before: str, after: str) -> None:
-        """What is still to be sent to the old group goes to the new one. Who may write there is the operator's word."""
+        """All that is still to go to the old group goes to the new one. Who may write there is the operator's word."""
         if self.migrated.get(before) == after:
             return
         self.migrated[before] = after
@@ -153,10 +161,8 @@ class Outgoing:
         return body
 
     def _otherwise(self, part: Outbound, body: dict[str, Any], error: MethodError) -> dict[str, Any] | None:
-        """Another way to say it; None where there is none.
-
-        A group's topic that is gone takes the reply with it: without the topic everybody would see it in General.
-        """
+        """Another way to say it; None where there is none. A group's topic that is gone takes the reply with it:
+        without the topic everybody would see it in General."""
         if error.bad_entities and "entities" in body:
             return _without(body, "entities") | {"text": rendered(part.text).plain}
         if error.bad_entities and "caption_entities" in body:
@@ -184,3 +190,46 @@ def _key(button: Button) -> dict[str, Any]:
 
 def _without(body: dict[str, Any], *keys: str) -> dict[str, Any]:
     return {key: value for key, value in body.items() if key not in keys}
+
+
+class SentFiles:
+    """The files of one message, on their way. Several are one call, an album, so that they are sent together or not
+    at all. What Telegram refuses as a picture or a voice message goes as a document. `attempt` may be made again with
+    another body. Sizes: the Bot API's page on sending files."""
+
+    def __init__(self, *, api: TelegramApi, files: Sequence[tuple[StoredFile, bytes]], voice: bool) -> None:
+        self._api = api
+        self._files = [File(name=stored.name, type=stored.type, data=data) for stored, data in files]
+        self._kind = _kind(self._files, voice=voice)
+
+    async def attempt(self, body: Mapping[str, Any]) -> Any:
+        """The message, of an album the first. Raises DeliveryError."""
+        if not self._files or any(not 0 < len(file.data) <= UPLOAD_BYTES_MAX for file in self._files):
+            raise Refused("a file that Telegram does not take: it is gone, empty or too large")
+        try:
+            return await self._call(body)
+        except DeliveryError as error:
+            refusal = refusal_of(error)
+            spoilt = refusal is not None and any(it in refusal.description.lower() for it in _AS_DOCUMENT)
+            if self._kind == "document" or not spoilt:
+                raise
+            log.info("telegram_sent_as_document", kind=self._kind)
+            self._kind = "document"
+            return await self._call(body)
+
+    async def _call(self, body: Mapping[str, Any]) -> Any:
+        if len(self._files) == 1:
+            method = f"send{self._kind.capitalize()}"
+            return await self._api.upload(method, body, {self._kind: self._files[0]})
+        named = {f"file{number}": file for number, file in enumerate(self._files)}
+        words = {key: body[key] for key in ("caption", "caption_entities") if key in body}
+        rest = {key: value for key, value in body.items() if key not in words}
+        media = [{"type": self._kind, "media": f"attach://{name}"} for name in named]
+        first, *_ = await self._api.upload("sendMediaGroup", rest | {"media": [media[0] | words, *media[1:]]}, named)
+        return first
+
+
+def _kind(files: Sequence[File], *, voice: bool) -> str:
+    if files and all(file.type in _PHOTOS and len(file.data) <= PHOTO_BYTES_MAX for file in files):
+        return "photo"
+    return "voice" if voice and len(files) == 1 and files[0].type in _VOICE else "document"

@@ -17,7 +17,7 @@ from markdown_it.token import Token
 
 BULLET = "• "
 Kind = Literal["bold", "italic", "strikethrough", "spoiler", "text_link", "code", "pre", "blockquote"]
-"""Of an entity, in Telegram's words."""
+"""An entity's kind, in Telegram's words."""
 _LETTERS: tuple[Kind, ...] = ("bold", "italic", "strikethrough", "spoiler")
 
 
@@ -30,7 +30,7 @@ class TextStyle:
     """Two neighbours of one kind stay two, but for letters: Telegram makes one of them."""
 
     def facts(self) -> dict[str, Any]:
-        """What its entity has besides the kind and the place."""
+        """The members that its entity has besides the kind and the place."""
         key = {"text_link": "url", "pre": "language"}.get(self.kind)
         return {key: self.value} if key and self.value else {}
 
@@ -46,7 +46,7 @@ class Page:
         self._runs: list[TextRun] = []
         self._styles: list[TextStyle] = []
         self._leads: list[str] = []
-        """What the lines of each list item begin with: its marker first, blanks of the same width after that."""
+        """The beginnings of the lines of each list item: its marker first, blanks of the same width after that."""
         self._gap = 1
         """Line ends owed before the next text. At least one, at the top too: a first line may begin with a marker."""
         self._number = 0
@@ -134,7 +134,7 @@ class Page:
             self.write("")
 
     def _marker(self) -> str:
-        """Of the innermost item, until it is written."""
+        """The marker of the innermost item, until it is written."""
         return "" if not self._leads or self._leads[-1].isspace() else self._leads[-1]
 
     def _begin_line(self) -> None:
@@ -160,8 +160,7 @@ class Page:
         return replace(style, number=self._number)
 
     def _effective(self, *more: TextStyle) -> tuple[TextStyle, ...]:
-        """Each kind once. Code combines with nothing: it gives way to a link and a quote, and takes the place of the
-        rest."""
+        """Each kind once. Code combines with nothing: it gives way to a link and a quote, and replaces the rest."""
         styles: dict[Kind, TextStyle] = {}
         for style in (*self._styles, *more):
             styles.setdefault(style.kind, style)
@@ -200,7 +199,9 @@ class _Paragraph:
         page = self._page
         match token.type:
             case "text":
-                text = token.content if index else self._without_box(token.content)
+                text, box = token.content, None if index else _TASK.match(token.content)
+                if box and page.mark_task("☐ " if box[1] == " " else "☑ "):
+                    text = text[box.end() :]
                 self._text(text, [at + len(text) - len(token.content) for at in self._spoilers.get(index, ())])
             case "softbreak" | "hardbreak":
                 page.new_line()
@@ -217,12 +218,6 @@ class _Paragraph:
             case _:
                 page.write(token.content)
 
-    def _without_box(self, text: str) -> str:
-        found = _TASK.match(text)
-        if found and self._page.mark_task("☐ " if found[1] == " " else "☑ "):
-            return text[found.end() :]
-        return text
-
     def _text(self, text: str, marks: Sequence[int]) -> None:
         begins = 0
         for mark in marks:
@@ -236,11 +231,9 @@ class _Paragraph:
 
     def _words(self, text: str) -> None:
         """With names of files as code: clients take `backup.sh` for an address in a country's domain."""
-        if self._links or self._page.is_open("spoiler"):
-            return self._page.write(text)
-        for number, piece in enumerate(_FILE.split(text)):
+        pieces = [text] if self._links or self._page.is_open("spoiler") else _FILE.split(text)
+        for number, piece in enumerate(pieces):
             self._page.write(piece, *([TextStyle(kind="code")] if number % 2 else []))
-        return None
 
     def _image(self, token: Token) -> None:
         """A link with the words for it; inside of a link only the words."""
@@ -288,7 +281,7 @@ def is_clickable(address: str) -> bool:
 
 
 def _spoilers(tokens: Sequence[Token]) -> dict[int, list[int]]:
-    """Where `||` opens or closes a spoiler, by token. A word before it, or a blank behind it, and it opens none."""
+    """The `||` that open or close a spoiler, by token. A word before it, or a blank behind it, and it opens none."""
     found: list[tuple[int, int]] = []
     for index, token in enumerate(tokens):
         text = token.content if token.type == "text" else ""

@@ -20,7 +20,7 @@ ENTITIES_MAX = 100
 _REPLACEMENT = "\ufffd"
 UNITS_MAX = 4_000
 BYTES_MAX = 30_000
-"""Of the text and the addresses of its links."""
+"""The size of the text and the addresses of its links."""
 _UNITS_MIN = 100
 """Even a table whose every row repeats a long head fits, if it is that short."""
 _ONE_MAX = 3 * UNITS_MAX
@@ -30,7 +30,7 @@ _ONE_MAX = 3 * UNITS_MAX
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RenderedText:
     text: str
-    """What a reader sees: the text that Telegram's limit counts."""
+    """The text as a reader sees it: the text that Telegram's limit counts."""
     entities: list[dict[str, Any]]
     plain: str
     """Without any markup; links show their addresses."""

@@ -1,8 +1,7 @@
-"""What passes with time: the waits of a connection, where a test can hold the clock, the pace of sends, and "typing…".
+"""Waits and paces: the waits of a connection, where a test can hold the clock, the pace of sends, and "typing…".
 
 Telegram shows an action for five seconds or until the next message, so it is sent again and again. The answer does not
-need it: nobody waits for it, what fails is not repeated, and where Telegram asks to slow down nothing is sent until
-then.
+need it: nobody waits for it, what fails is not repeated, and while Telegram asks to slow down nothing is sent.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ BACKOFF_SECONDS_MAX = 60.0
 ACCOUNT_RATE, CHAT_RATE, GROUP_RATE = 30.0, 1.0, 20 / 60
 """Sends a second for one bot, to one chat and to one group, as documented."""
 SLOW_SECONDS = 1.0
-"""Where Telegram did not say for how long."""
+"""The wait if Telegram did not say for how long."""
 MANY_CHATS = 3
 TOGETHER_SECONDS = 10.0
 
@@ -33,11 +32,11 @@ log = structlog.get_logger()
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Timing:
     poll_seconds: int = 50
-    """How long Telegram holds a poll open where there is nothing new; it allows no more."""
+    """The time that Telegram holds a poll open if there is nothing new; it allows no more."""
     margin_seconds: float = 10.0
     """A poll that is silent for this much longer has lost its connection."""
     watch_seconds: float = 300.0
-    """How often the webhook's state is checked."""
+    """The time between two checks of the webhook's state."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     random: Callable[[], float] = random.random
     clock: Callable[[], float] = time.monotonic
@@ -47,8 +46,7 @@ class Timing:
         return float(min(2.0 ** min(failures, 10), most) * (0.75 + self.random() / 2))
 
     async def until_done(self, event: str, attempt: Callable[[], Awaitable[None]], *, account: str) -> None:
-        """Try until Telegram has done it; `event` is logged meanwhile. Also what it refuses is tried again: a new token
-        can be a restart away."""
+        """Tries until Telegram has done it and logs `event` meanwhile; also after a refusal: a new token can come."""
         failures = 0
         while True:
             try:
@@ -62,9 +60,8 @@ class Timing:
 
 @dataclass(kw_only=True)
 class TelegramPace(Pace):
-    """Telegram counts a bot's messages: all, those to one chat, and more strictly those to one group.
-
-    A refusal slows its chat; refusals in `MANY_CHATS` at a time slow the whole bot."""
+    """Telegram counts a bot's messages: all, those to one chat, and more strictly those to one group. A refusal slows
+    its chat; refusals in `MANY_CHATS` at a time slow the whole bot."""
 
     account_rate: float = ACCOUNT_RATE
     chat_rate: Callable[[str], float] = lambda chat: GROUP_RATE if is_group(chat) else CHAT_RATE
@@ -102,7 +99,7 @@ class Activity:
     migrated: Mapping[str, str]
     timing: Timing
     _turns: dict[Place, set[str]] = field(default_factory=dict)
-    """What is being answered, by the message's id; two agents may be active in one group."""
+    """The messages being answered, by the message's id; two agents may be active in one group."""
     _tasks: dict[Place, asyncio.Task[None]] = field(default_factory=dict)
     _rests_until: float = float("-inf")
 

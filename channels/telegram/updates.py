@@ -9,21 +9,22 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from channels.channel import Arrived, Edited, Ignored, Membership, Moved, NotReady, Receipt
+from channels.channel import Arrived, Edited, Ignored, Membership, Moved, NotReady, Reacted, Receipt
 from channels.message import BUTTON_TOKEN, Chat, MessageContext, Press, Quote, Sender
 from channels.telegram import content, media
 from channels.telegram.content import Me, name
-from channels.wire import clean, mapping, number, text
+from channels.wire import clean, mapping, mappings, number, text
 
-ALLOWED_UPDATES = ("message", "edited_message", "callback_query", "my_chat_member")
-"""What Telegram is asked for, spelt out: left out, its earlier list would stay."""
+ALLOWED_UPDATES = ("message", "edited_message", "callback_query", "my_chat_member", "message_reaction")
+"""The kinds of update that Telegram is asked for, spelt out: left out, its earlier list would stay."""
 _OTHERS = """channel_post edited_channel_post business_connection business_message edited_business_message
-deleted_business_messages guest_message stopped_message_generation message_reaction message_reaction_count inline_query
+deleted_business_messages guest_message stopped_message_generation message_reaction_count inline_query
 chosen_inline_result shipping_query pre_checkout_query purchased_paid_media poll poll_answer chat_member
 chat_join_request chat_boost removed_chat_boost managed_bot subscription"""
 KNOWN = frozenset((*ALLOWED_UPDATES, *_OTHERS.split()))
 """Updates we know of; a message starts a turn, a press of a button is a command, and nothing else does anything."""
 _MESSAGE, _EDITED, _MEMBERSHIP = "message", "edited_message", "my_chat_member"
+_REACTION = "message_reaction"
 _OUT = ("left", "kicked")
 PRESS = "callback_query"
 QUERY_CHARS_MAX = 64
@@ -33,7 +34,7 @@ _MIGRATED = ("migrate_to_chat_id", "migrate_from_chat_id")
 
 
 def receipt(update: Mapping[str, Any], *, account: str, me: Me, now: datetime) -> Receipt:
-    """What to do with an update. Raises NotReady for a group message while the bot's own name is unknown."""
+    """Decides what to do with an update. Raises NotReady for a group message while the bot's own name is unknown."""
     kind = _kind(update)
     if kind == PRESS:
         return _press(update, account=account, now=now)
@@ -43,6 +44,8 @@ def receipt(update: Mapping[str, Any], *, account: str, me: Me, now: datetime) -
         )
         edits = number(update, "update_id") or 0
         return Edited(arrived=edited, number=edits) if isinstance(edited, Arrived) else edited
+    if kind == _REACTION:
+        return _reacted(mapping(update, _REACTION))
     if kind == _MEMBERSHIP:
         return _membership(update, account=account, now=now)
     if (moved := migration(update)) is not None:
@@ -69,6 +72,7 @@ def receipt(update: Mapping[str, Any], *, account: str, me: Me, now: datetime) -
         message_id=str(message_id),
         sender=sender,
         text=parsed.text,
+        mark=parsed.mark,
         attachments=parsed.attachments,
         sent_at=_moment(message) or now,
         mentioned=parsed.mentioned or number(mapping(_answered(message), "from"), "id") == me.id,
@@ -81,7 +85,7 @@ def receipt(update: Mapping[str, Any], *, account: str, me: Me, now: datetime) -
 def _press(update: Mapping[str, Any], *, account: str, now: datetime) -> Receipt:
     """Under a message that is lost to the bot as well, of which only the place is known then."""
     query, update_id = mapping(update, PRESS), number(update, "update_id")
-    message, query_id, token = mapping(query, _MESSAGE), text(query, "id"), text(query, "data")
+    message, query_id, token = mapping(query, _MESSAGE), clean(text(query, "id")), clean(text(query, "data"))
     chat, message_id = mapping(message, "chat"), number(message, "message_id")
     sender = _sender({"from": query.get("from")})
     known = bool(query_id) and len(query_id) <= QUERY_CHARS_MAX and update_id is not None and sender is not None
@@ -103,8 +107,19 @@ def _press(update: Mapping[str, Any], *, account: str, now: datetime) -> Receipt
     return Arrived(context=context, dedupe=(f"update:{update_id}", f"press:{query_id}"))
 
 
+def _reacted(reaction: Mapping[str, Any]) -> Receipt:
+    chat, message_id = number(mapping(reaction, "chat"), "id"), number(reaction, "message_id")
+    sender = number(mapping(reaction, "user"), "id")
+    emoji = next(
+        (it for it in (text(new, "emoji") for new in mappings(reaction, "new_reaction")) if it in ("👍", "👎")), ""
+    )
+    if not (chat and message_id and sender and emoji):
+        return Ignored(kind=_REACTION, reason="not handled")
+    return Reacted(message_id=str(message_id), sender=str(sender), emoji=emoji, chat=str(chat))
+
+
 def _membership(update: Mapping[str, Any], *, account: str, now: datetime) -> Receipt:
-    """Of a group; that a person blocks the bot shows when something is sent."""
+    """The bot's place in a group; that a person blocks the bot shows when something is sent."""
     changed, update_id = mapping(update, _MEMBERSHIP), number(update, "update_id")
     chat, sender = mapping(changed, "chat"), _sender(changed)
     before, after = (text(mapping(changed, f"{it}_chat_member"), "status") in _OUT for it in ("old", "new"))
@@ -151,7 +166,7 @@ def _sender(message: Mapping[str, Any]) -> Sender | None:
     party_id = number(party, "id")
     if party_id is None:
         return None
-    language = text(party, "language_code")[:LANGUAGE_CHARS_MAX] or None
+    language = clean(text(party, "language_code"))[:LANGUAGE_CHARS_MAX] or None
     return Sender(id=str(party_id), name=name(party), is_bot=party.get("is_bot") is True, language=language)
 
 

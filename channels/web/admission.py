@@ -1,4 +1,4 @@
-"""Who may come in: whoever is at this machine while no agent is, else who has the token, a link, or a session.
+"""The people who may come in: whoever is at this machine while no agent is, else who has the token, a link, or a session.
 
 A command that an agent runs comes from this machine, too. So as soon as an agent can run commands, or a token is set,
 being at this machine is not enough; the gateway then prints a link at its start, which signs in one browser, once.
@@ -53,7 +53,7 @@ class Sessions(Protocol):
     async def end(self, keys: Sequence[str]) -> None: ...
 
     async def hold(self, keys: Sequence[str], at: float) -> bool:
-        """Whether one of them has begun and not ended."""
+        """True if one of them has begun and not ended."""
 
 
 @dataclass(kw_only=True)
@@ -65,17 +65,17 @@ class Admission:
     public_host: str | None = None
     link_seconds: float = 3600.0
     now: Callable[[], float] = time.time
-    _link: tuple[bytes, float] | None = None
+    _link: tuple[str, float] | None = None
     """The hash of the code that has yet to be used, and when it expires."""
 
     def __post_init__(self) -> None:
         tokens = {OPERATOR: self.token, **self.users}
         self._tokens = {person: given.encode() for person, given in tokens.items() if given}
         self._signers = self._tokens | ({OPERATOR: self.token.encode()} if self.way == "link" else {})
-        """What sessions are signed with: whoever came by the link has no token."""
+        """The keys that sessions are signed with: whoever came by the link has no token."""
 
     async def judge(self, headers: Headers, *, changes: bool) -> str:
-        """Who sends a request. `changes`: it is not a mere GET. Raises Rejected with what the person is to do."""
+        """The sender of a request. `changes`: it is not a mere GET. Raises Rejected with what the person is to do."""
         if changes:
             self.judge_origin(headers)
         else:
@@ -124,21 +124,20 @@ class Admission:
         return code
 
     async def sign_in(self, token: str, headers: Headers) -> str:
-        """The value of a new session's cookie, good for `SESSION_SECONDS`; the request's own session ends.
-        Raises Rejected."""
+        """A new session's cookie, good for `SESSION_SECONDS`; the request's own session ends. Raises Rejected."""
         person = self._owner(token)
         link = None if person else self._take_link(token.strip())
         value = secrets.token_urlsafe(32)
         session, now = f"{value}.{_signature(self._signers[person or OPERATOR], value)}", self.now()
         replaced = [key for _, key in self._presented(headers)]
         try:
-            await self.sessions.begin(_key(session), ends=now + SESSION_SECONDS, at=now, instead_of=replaced)
+            await self.sessions.begin(_digest(session), ends=now + SESSION_SECONDS, at=now, instead_of=replaced)
         except Exception:
             self._link = link or self._link  # nobody was signed in with it
             raise
         return session
 
-    def _take_link(self, code: str) -> tuple[bytes, float]:
+    def _take_link(self, code: str) -> tuple[str, float]:
         """The link that has this code; from now on it is used. Raises Rejected."""
         if not code.startswith(LINK_PREFIX):
             raise _wrong_token()
@@ -157,7 +156,6 @@ class Admission:
         await self.sessions.end([key for _, key in self._presented(headers)])
 
     async def signed_in(self, headers: Headers) -> str | None:
-        """Whose session the request has."""
         for person, key in self._presented(headers):
             if await self.sessions.hold([key], self.now()):
                 return person
@@ -168,10 +166,10 @@ class Admission:
         for value, _, signature in (cookie.partition(".") for cookie in _cookies(headers)):
             for person, token in self._signers.items():
                 if hmac.compare_digest(signature.encode(errors="replace"), _signature(token, value).encode()):
-                    yield person, _key(f"{value}.{signature}")
+                    yield person, _digest(f"{value}.{signature}")
 
     def _owner(self, token: str) -> str | None:
-        """Whose token it is; every one is compared, so that the time tells nothing."""
+        """The person whose token it is; every one is compared, so that the time tells nothing."""
         given = token.strip().encode(errors="replace")
         owners = [person for person, known in self._tokens.items() if hmac.compare_digest(given, known)]
         return owners[0] if owners else None
@@ -185,16 +183,12 @@ def _wrong_token() -> Rejected:
     return Rejected(WRONG_TOKEN, status=401, sentence="That is not a token of this server.", guess=True)
 
 
-def _key(session: str) -> str:
-    return _digest(session).hex()
-
-
-def _digest(text: str) -> bytes:
-    return sha256(text.encode(errors="replace")).digest()
+def _digest(text: str) -> str:
+    return sha256(text.encode(errors="replace")).hexdigest()
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address to listen on, or a host's name, is this very machine."""
+    """True if an address to listen on, or a host's name, is this very machine."""
     host = host.strip("[]").rstrip(".").lower()
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -222,7 +216,7 @@ def _bare(place: str) -> str:
 
 
 def _cookies(headers: Headers) -> list[str]:
-    """Those that may be a session's. Cut by hand: the parser of the standard library gives up at a neighbour's cookie
+    """The cookies that may be a session's. Cut by hand: the parser of the standard library gives up at a neighbour's cookie
     that is not to its taste, and with it on every one behind."""
     pairs = [pair.strip().partition("=") for key, text in headers if key == "cookie" for pair in text.split(";")]
     return [value for name, _, value in pairs if name in (SECURE_COOKIE, COOKIE)]

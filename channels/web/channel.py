@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from channels.abilities import Progress
 from channels.access import AccessConfig
-from channels.channel import Arrived, Capabilities, Gone, Rejected, TooLarge, WebhookRequest
+from channels.channel import Arrived, Capabilities, Gone, Rejected, WebhookRequest, stored_file
 from channels.message import (
     BUTTON_TOKEN,
     PICTURES,
@@ -54,7 +54,7 @@ class _Pressed(BaseModel, extra="forbid", strict=True):
 
 
 class _Posted(BaseModel, extra="forbid", strict=True):
-    """What the page sends to the webhook: a message, or the press of a button."""
+    """The body that the page sends to the webhook: a message, or the press of a button."""
 
     id: _Id
     chat: _Id
@@ -82,14 +82,18 @@ class WebChannel:
     resend_ambiguous = True
 
     def __init__(
-        self, config: WebConfig, *, admission: Admission, archive: ChatHistory, now: Callable[[], float]
+        self,
+        config: WebConfig,
+        *,
+        admission: Admission,
+        archive: ChatHistory,
+        live: LiveTurns,
+        now: Callable[[], float],
     ) -> None:
         self.admission = admission
         self.archive = archive
-        self.live = LiveTurns()
+        self.live = live
         self.renderings = Renderings(archive)
-        self.leaving: set[str] = set()
-        """Conversations that are being erased."""
         self._keeping: set[asyncio.Task[None]] = set()
         self.queue = config.queue
         self.fault = ""
@@ -154,13 +158,7 @@ class WebChannel:
         return replace(context, attachments=tuple(attachments))
 
     async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
-        found = await self.archive.file(attachment.key)
-        if found is None:
-            raise Gone("the file is no longer there")
-        stored, data = found
-        if stored.size > bytes_max:
-            raise TooLarge(bytes_max)
-        return File(name=stored.name, type=stored.type, data=data)
+        return await stored_file(self.archive.file, attachment, bytes_max)
 
     def split(self, text: str) -> list[str]:
         """A page shows whatever length."""
@@ -170,7 +168,7 @@ class WebChannel:
         """Keep an answer for the page. Raises Gone where its conversation was deleted."""
         chat, reply_to = part.target.chat, part.target.reply_to
         conversation = await self.archive.conversation(chat)
-        if conversation is None or (part.dropped and chat in self.leaving):
+        if conversation is None or (part.dropped and chat in self.live.leaving):
             raise Gone("the conversation was deleted", code="deleted")
         if part.replaces is not None:
             if not await self.archive.replace(chat, part.replaces, part.text, part.buttons):
@@ -197,7 +195,7 @@ class WebChannel:
         """Stores the text of a stopped turn, since it was read. An interrupted turn will say it all again."""
         self.live.show(progress)
         chat, reply_to = progress.context.chat.id, progress.context.message_id
-        if progress.outcome != "stopped" or chat in self.leaving:
+        if progress.outcome != "stopped" or chat in self.live.leaving:
             return
         if text := self.live.text((chat, reply_to)).strip():
             keeping = asyncio.create_task(self._keep_stopped(Target(chat=chat, reply_to=reply_to), text))
@@ -267,7 +265,6 @@ class WebChannel:
         return context
 
     async def close(self) -> None:
-        self.live.close()
         if self._keeping:
             await asyncio.wait(self._keeping)
 

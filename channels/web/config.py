@@ -1,4 +1,4 @@
-"""What a person writes to have the web chat: one switch. Who may come in follows from where the server listens."""
+"""The settings of the web chat: one switch. Who may come in follows from where the server listens."""
 
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
@@ -17,9 +17,8 @@ class WebConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gener
     """`false` switches the page off; its conversations stay in the database."""
     queue: QueueConfig = QueueConfig()
     tools: ToolLists = ToolLists()
-    """What is left of the agents' tools in the web chat."""
+    """The tools of the agents that are left in the web chat."""
 
 
 def accounts(config: WebConfig) -> dict[str, WebConfig]:
-    """The one account there is, unless it is switched off."""
     return {DEFAULT: config} if config.enabled else {}

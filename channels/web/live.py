@@ -1,4 +1,4 @@
-"""What is going on right now: the turns that run, as far as they have come, and the pages that watch.
+"""The state of things right now: the turns that run, as far as they have come, and the pages that watch.
 
 Nothing here lasts: a page that reconnects gets the state of every running turn, and reads earlier messages from the
 archive. A page that does not keep up is let go, for it comes back and starts from there.
@@ -26,13 +26,13 @@ Key = tuple[str, str]
 @dataclass(slots=True)
 class LiveTurn:
     person: str
-    """Whose conversation it is in."""
+    """The person whose conversation it is in."""
     text: str = ""
     tools: tuple[ToolUse, ...] = ()
     note: str = ""
     outcome: str | None = None
     heard: float | None = None
-    """When the replica that runs it has last sent something of it; None where this one does."""
+    """The time at which the replica that runs it last sent something of it; None if this one does."""
     blocks: list[str] = field(default_factory=list)
     drawn: str = ""
     """The text that `blocks` show."""
@@ -76,13 +76,16 @@ class Watcher:
 
 
 class LiveTurns:
-    """The turns of one process, those of other replicas that it hears of, and the pages connected to it. `watched` is
-    called now and then while there are pages, `changed` at each step of an own turn."""
+    """The turns of one process, those of other replicas that it hears of, and the pages connected to it. It lasts as long as
+    the process: an edited config replaces the web channel, and running turns go on showing themselves. `watched` is called
+    now and then while there are pages, `changed` at each step of an own turn."""
 
     def __init__(self) -> None:
         self.watched: Callable[[], None] = lambda: None
         self.changed: Callable[[Key, LiveTurn], None] = lambda key, turn: None
         self._turns: dict[Key, LiveTurn] = {}
+        self.leaving: set[str] = set()
+        """Conversations that are being erased."""
         self._watchers: set[Watcher] = set()
         self._closed = False
 
@@ -100,8 +103,12 @@ class LiveTurns:
             self._watchers.discard(watcher)
 
     def close(self) -> None:
-        """Let every page go: a stream would hold the server open."""
+        """Let every page go for good: a stream would hold the server open."""
         self._closed = True
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Let every page go. It comes back at once, and is judged by the config that holds by then."""
         for watcher in self._watchers:
             watcher.let_go()
 
@@ -118,10 +125,12 @@ class LiveTurns:
         self.changed(key, self._turns.get(key, news))
 
     def take(self, key: Key, news: LiveTurn) -> None:
-        """How a turn stands now. What another replica still says of one that runs here is late."""
+        """Takes in how a turn stands now. What another replica still says of one that runs here is late."""
         turn, before = self._turns.get(key), None
         if turn is None:
-            self._forget()
+            ended = [key for key, turn in self._turns.items() if turn.outcome is not None]
+            for oldest in ended[: max(0, len(ended) - ENDED_MAX)]:
+                del self._turns[oldest]
             turn = self._turns[key] = LiveTurn(news.person)
         elif news.heard and not turn.heard and turn.outcome is None:
             return
@@ -141,7 +150,6 @@ class LiveTurns:
                 self._tell_draft(key, turn)
 
     def own(self) -> list[tuple[Key, LiveTurn]]:
-        """The turns that run here."""
         return [(key, turn) for key, turn in self._turns.items() if turn.outcome is None and turn.heard is None]
 
     def lose(self, before: float) -> None:
@@ -154,18 +162,18 @@ class LiveTurns:
         return any(key[0] == chat and turn.outcome is None for key, turn in self._turns.items())
 
     def text(self, key: Key) -> str:
-        """What the turn has said so far; nothing where it ran elsewhere."""
+        """The turn's text so far; nothing if it ran elsewhere."""
         return turn.text if (turn := self._turns.get(key)) else ""
 
     def tools(self, key: Key) -> tuple[ToolUse, ...]:
-        """What the turn has used; the turn is forgotten where it has ended."""
+        """The tools that the turn has used; the turn is forgotten if it has ended."""
         turn = self._turns.get(key)
         if turn is not None and turn.outcome is not None:
             del self._turns[key]
         return turn.tools if turn else ()
 
     def state(self, person: str = OPERATOR) -> Iterator[bytes]:
-        """How every running turn of a person stands, for a page that has just connected: each as it is when it is taken.
+        """The state of every running turn of a person, for a page that has just connected: each as it is when it is taken.
         Drafts that the page got before come again behind it, and end at the same text."""
         for key in list(self._turns):
             turn = self._turns.get(key)
@@ -175,7 +183,7 @@ class LiveTurns:
                 yield _draft_event(key, 0, turn.blocks)
 
     def _tell_draft(self, key: Key, turn: LiveTurn) -> None:
-        """What has changed of a draft: mostly its last block. As text it comes whole."""
+        """The change of a draft: mostly its last block. As text it comes whole."""
         watchers = [it for it in self._watchers if it.person == turn.person]
         for watcher in (it for it in watchers if it.plain):
             watcher.tell(event("draft", {"chat": key[0], "message": key[1], "text": turn.text}))
@@ -189,11 +197,6 @@ class LiveTurns:
         if at < max(len(drawn_before), len(turn.blocks)):
             for watcher in pages:
                 watcher.tell(_draft_event(key, at, turn.blocks[at:]))
-
-    def _forget(self) -> None:
-        ended = [key for key, turn in self._turns.items() if turn.outcome is not None]
-        for key in ended[: max(0, len(ended) - ENDED_MAX)]:
-            del self._turns[key]
 
 
 def _turn_event(key: Key, turn: LiveTurn) -> bytes:

@@ -1,4 +1,4 @@
-"""What the page gets, as JSON: the shapes of docs/http.md, stream events, and messages rendered once for all pages.
+"""The page's data, as JSON: the shapes of docs/http.md, stream events, and messages rendered once for all pages.
 Files, tools and conversations have there the members that their classes have, in that order.
 
 The stream is server-sent events (WHATWG HTML, section 9.2): a name, perhaps a number to go on from, and one line of data.
@@ -22,7 +22,7 @@ from markdown_it.token import Token
 from channels.web.archive import ChatHistory, Conversation, Sized, WebMessage
 
 PAGE_BYTES_MAX = 524_288
-"""Of the words that are loaded at once; a message that is larger comes alone."""
+"""The bytes of words that are loaded at once; a message that is larger comes alone."""
 RENDERED_BYTES_MAX = 4 * 1_048_576
 
 
@@ -59,7 +59,8 @@ def _rendered(message: WebMessage) -> "Rendered":
         "turn": words.turn,
         "at": message.at,
     }
-    return Rendered(number=message.number, chat=message.chat, json=orjson.dumps(view))
+    # A copy: what orjson returns holds as much memory as it had to write into, 8 kB for a line.
+    return Rendered(number=message.number, chat=message.chat, json=bytes(memoryview(orjson.dumps(view))))
 
 
 def conversation_view(conversation: Conversation, *, running: bool) -> dict[str, Any]:
@@ -78,8 +79,6 @@ class Rendered:
 
 
 class Renderings:
-    """The messages that were rendered last."""
-
     def __init__(self, archive: ChatHistory) -> None:
         self._archive = archive
         self._kept: dict[int, Rendered] = {}
@@ -87,7 +86,7 @@ class Renderings:
         self._lock = asyncio.Lock()
 
     async def of(self, numbers: Sequence[int]) -> list[Rendered]:
-        """Those of the messages that there still are, in the order of `numbers`."""
+        """The messages that there still are, in the order of `numbers`."""
         async with self._lock:
             missing = [number for number in numbers if number not in self._kept]
             if missing:
@@ -117,7 +116,7 @@ MATH_LINES_MAX = 50
 LINK_BACK_CHARS = 1_000
 _MATH = re.compile(
     r"\$\$(?:[^$\\]|\\.)+\$\$|\$(?![\s$])(?:[^$\\]|\\.)+(?<!\s)\$(?!\d)"
-    r"|\\\((?:.|\n){1,1000}?\\\)|\\\[(?:.|\n){1,1000}?\\\]",
+    r"|\\\((?:.|\n){1,1000}?\\\)|\\\[(?:.|\n){1,1000}?\\\]"
 )
 """Between dollars no further dollar, so that prices stay prices; or between TeX's own brackets."""
 _ALIGN = re.compile(r"text-align:(left|center|right)")

@@ -1,0 +1,1 @@
+"""Programs' door: `/v1`, as the OpenAI API has it."""

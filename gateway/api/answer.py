@@ -15,17 +15,16 @@ import structlog
 
 from channels.api.channel import ApiChannel, Waiting
 from channels.message import MessageContext
-from gateway.api.call import ApiError
-from gateway.api.caller import Caller
-from gateway.intake import Intake
-from gateway.outbox import payload_json
-from gateway.routing import session_key
-from gateway.runtime import Runtime
+from gateway.api.call import ApiError, Call
+from gateway.inbox.intake import Intake
+from gateway.outbox.outbox import payload_json
+from gateway.records.sessions import session_key
+from gateway.state.runtime import Runtime
 from gateway.store import records
-from gateway.store.store import StoreUnavailable
+from gateway.store.errors import StoreUnavailable
 
 POLL_SECONDS = 1.0
-"""Between two looks into the store, for an answer that another replica gives."""
+"""Seconds between two looks into the store, for an answer that another replica gives."""
 
 log = structlog.get_logger()
 
@@ -38,15 +37,18 @@ class Answering:
     intake: Intake
     channel: ApiChannel
     context: MessageContext
-    agent: str
-    caller: Caller
+    call: Call
+    created: int
     final: dict[str, Any] = field(default_factory=dict)
     text: str = ""
 
     @property
+    def id(self) -> str:
+        return self.context.message_id.replace("-", "")
+
+    @property
     def bill(self) -> tuple[int, int, int, int, int]:
-        """All requests of the turn together: tokens of the prompt, of the answer, read from a cache, written to one, and of
-        reasoning."""
+        """All requests of the turn together: tokens of prompt, answer, read from and written to a cache, of reasoning."""
         tokens: dict[str, int] = self.final.get("tokens", {})
         new, read, written, output, reasoning = (
             tokens.get(it, 0) for it in ("input", "cache_read", "cache_write", "output", "reasoning")
@@ -54,18 +56,19 @@ class Answering:
         return new + read + written, output, read, written, reasoning
 
     async def pieces(self) -> AsyncGenerator[str]:
-        """The text as it grows; now and then an empty one, while nothing is new. Raises ApiError where the call has failed,
-        and StoreUnavailable."""
+        """The text as it grows; an empty one now and then. Raises ApiError if the call has failed, and StoreUnavailable."""
         with self.channel.waiting(self.context.message_id) as waiting:
             key = self.context.message_id
-            acceptance = await self.intake.accept(self.context, self.agent, [key], caller=self.caller)
+            acceptance = await self.intake.accept(self.context, self.call.agent, [key], caller=self.call.caller)
             if acceptance.overflow:
                 raise ApiError(
                     429, "Too many calls wait already.", type_="rate_limit_error", code="rate_limit_exceeded"
                 )
             shown, look = Shown(), acceptance.turn is None
+            control, rules = self.runtime.control, self.runtime.setup.session_rules(self.call.agent)
+            session = session_key(self.call.agent, self.context, rules.scope)
             while True:
-                leaving = self._is_leaving()
+                leaving = control.draining and session not in control.lanes
                 if look and (answer := await self._answer(key)) is not None:
                     self._take(answer)
                     yield shown.end(self.text)
@@ -87,14 +90,8 @@ class Answering:
         waiting.changed.clear()
         return waiting.progress is not None and waiting.progress.outcome is not None
 
-    def _is_leaving(self) -> bool:
-        """Whether this process stops and nothing of the conversation runs here any more."""
-        control, rules = self.runtime.control, self.runtime.setup.session_rules(self.agent)
-        return control.draining and session_key(self.agent, self.context, rules.scope) not in control.lanes
-
     async def _answer(self, key: str) -> records.Answer | None:
-        """A read that is cancelled in the middle can hang in its driver: a client who leaves does not do that. While the
-        database is away there is no answer yet."""
+        """A client who leaves cancels no read, which can hang in its driver. Without the database there is no answer yet."""
         reading = self.runtime.store.answer(f"{self.channel.name}:{self.channel.account}:{key}")
         try:
             return await asyncio.shield(asyncio.ensure_future(reading))
@@ -105,7 +102,7 @@ class Answering:
     def _take(self, answer: records.Answer) -> None:
         self.final = json.loads(answer.final)
         self.text = "".join(payload_json.validate_json(it).part.text for it in answer.payloads)
-        if self.final["outcome"] == "replied" and not answer.payloads:
+        if self.channel.account not in self.runtime.setup.config.server.api.open:
             raise ApiError(401, "The token was revoked meanwhile.", code="invalid_api_key", final=True)
         if error := _error(self.final["outcome"], self.final.get("reason", ""), self.text):
             raise error
@@ -113,13 +110,13 @@ class Answering:
 
 @dataclass(slots=True)
 class Shown:
-    """What a stream has shown: of the newest step of the turn, `step`, after so many tools."""
+    """The text that a stream has shown: of the newest step of the turn, `step`, after so many tools."""
 
     step: str = ""
     tools: int = 0
 
     def more(self, text: str, tools: int) -> str:
-        """What is new, where it can go on from what was shown; a step behind a tool's result stands beneath the earlier."""
+        """The new text, if it can go on from what was shown; a step behind a tool's result stands beneath the earlier."""
         text = text.rstrip()
         if text.startswith(self.step):
             new, self.step, self.tools = text[len(self.step) :], text, tools
@@ -137,7 +134,7 @@ class Shown:
 
 
 def _error(outcome: str, reason: str, text: str) -> ApiError | None:
-    """How a turn failed; None where it did not. The sentence is the one that a person would read."""
+    """The error of a failed turn; None if it did not fail. The sentence is the one that a person would read."""
     message = text or f"The turn ended without an answer ({outcome})."
     match outcome, reason:
         case (("replied" | "silent" | "declined"), _):

@@ -1,9 +1,12 @@
 """One call as a program makes it, in either of OpenAI's two shapes, and what it is refused with.
 
-What would change the meaning of an answer and is not done is refused by name; what only tunes a model (temperature, limits
-of tokens), and what a front end adds for itself, is taken and left: the agent's own settings hold.
+What an answer cannot do without is refused by name. What tunes a model, offers tools or is a front end's own is taken and
+left, since the agent has settings and tools of its own; the answer's header names it. Pictures come inside the call, as
+data URLs: the gateway fetches nothing that a program names.
 """
 
+import base64
+import binascii
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +15,10 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from gateway.api.caller import Caller, Earlier
+from agents.attachments import actual_type
+from channels.message import PICTURES, UNKNOWN_TYPE, File
+from gateway.records.caller import Caller, Earlier
+from gateway.turns.attachments import FILES_MAX
 
 SESSION = re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,200}")
 _NOTHING: Sequence[Any] = (None, False, 0, "", [], {})
@@ -22,11 +28,17 @@ _TAKEN: Mapping[str, Sequence[Any]] = {
     "function_call": (None, "auto", "none"),
     "response_format": (None, {"type": "text"}),
     "modalities": (None, ["text"]),
-    **dict.fromkeys(("tools", "functions", "logprobs", "top_logprobs", "logit_bias", "stop", "audio"), _NOTHING),
-    **dict.fromkeys(("previous_response_id", "conversation", "background", "prompt", "web_search_options"), _NOTHING),
+    **dict.fromkeys(("audio", "previous_response_id", "conversation", "background", "prompt"), _NOTHING),
 }
-"""Of the parameters that would change what an answer is, the values that ask for nothing."""
+"""The values that ask for nothing, of the parameters that decide what an answer is."""
+_HEEDED = ("model", "messages", "input", "instructions", "stream", "stream_options", "user", "text", *_TAKEN)
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+IGNORED_MAX = 30
 _TEXTS = ("text", "input_text", "output_text")
+_PICTURES = ("image_url", "input_image")
+_EARLIER = "[image]"
+"""Stands for a picture of an earlier message: only those of the last one are shown."""
+_DATA = re.compile(r"data:([a-z0-9.+/-]{1,80})?(?:;[a-z0-9=.-]{1,80}){0,3};base64,", re.IGNORECASE)
 _SYSTEM = ("system", "developer")
 
 
@@ -51,22 +63,30 @@ class ApiError(Exception):
         self.body = {"message": message, "type": type_, "param": param, "code": code}
 
 
+def unsupported(param: str, message: str) -> ApiError:
+    return ApiError(400, message, param=param, code="unsupported_parameter")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Call:
-    """`text` is what is to be answered. `session` names the conversation of which it is a part, None for none."""
+    """`text` is what is to be answered. `session` names the conversation of which it is a part, None for none. `ignored` are
+    the parameters that ask for something and change nothing."""
 
     agent: str
     text: str
     caller: Caller
     session: str | None
     stream: bool
+    pictures: tuple[File, ...] = ()
+    ignored: tuple[str, ...] = ()
     with_usage: bool = True
-    """Whether a stream of chunks ends with what the answer took."""
+    """True if a stream of chunks ends with what the answer took."""
 
 
 class Part(BaseModel):
     type: str
     text: str = ""
+    image_url: Any = None
 
 
 class Message(BaseModel):
@@ -86,8 +106,6 @@ class Format(BaseModel):
 
 
 class Body(BaseModel):
-    """What both shapes have."""
-
     model: str
     stream: bool | None = False
     stream_options: StreamOptions | None = None
@@ -111,17 +129,18 @@ def parsed(raw: bytes, field: str, session: str | None) -> Call:
         raise ApiError(400, f"{place or 'The body'}: {first['msg']}", param=place or None) from None
     for name, taken in _TAKEN.items():
         if given.get(name) not in taken:
-            raise _unsupported(name, f"{name} is not supported here: the agent has its own settings and tools.")
+            raise unsupported(name, f"{name} is not supported here: the agent has its own settings and tools.")
     if body.text and body.text.format and body.text.format.get("type") != "text":
-        raise _unsupported("text.format", "text.format: only text is supported.")
+        raise unsupported("text.format", "text.format: only text is supported.")
     messages = body.messages if field == "messages" else body.input
     if messages is None:
         raise ApiError(400, f"{field} is missing.", param=field, code="missing_required_parameter")
     if isinstance(messages, str):
         messages = [Message(role="user", content=messages)]
     instructions, turns = _split(messages, field)
-    if not turns or turns[-1].role != "user" or not turns[-1].text.strip():
-        raise ApiError(400, f"{field}: the last message must be the user's, with words.", param=field)
+    shown = _pictures(messages[-1], f"{field}[{len(messages) - 1}]") if messages else ()
+    if not turns or messages[-1].role != "user" or not (turns[-1].text.strip() or shown):
+        raise ApiError(400, f"{field}: the last message must be the user's, with words or a picture.", param=field)
     session = _session(session or body.user or None)
     caller = Caller(
         instructions="\n\n".join(filter(str.strip, (body.instructions or "", *instructions))),
@@ -133,16 +152,19 @@ def parsed(raw: bytes, field: str, session: str | None) -> Call:
         caller=caller,
         session=session,
         stream=bool(body.stream),
+        pictures=shown,
+        ignored=_ignored(given),
         with_usage=bool(body.stream_options and body.stream_options.include_usage),
     )
 
 
 def _split(messages: Sequence[Message], field: str) -> tuple[list[str], list[Earlier]]:
-    """What the program commands, and the messages of both sides."""
+    """The program's instructions, and the messages of both sides."""
     instructions, turns = list[str](), list[Earlier]()
     for number, message in enumerate(messages):
         place = f"{field}[{number}]"
-        text = _text(message, place).replace("\0", "\ufffd")
+        is_last = number == len(messages) - 1
+        text = _text(message, place, "" if is_last else _EARLIER).replace("\0", "\ufffd")
         if message.role in _SYSTEM:
             instructions.append(text)
         elif message.role == "user":
@@ -151,22 +173,64 @@ def _split(messages: Sequence[Message], field: str) -> tuple[list[str], list[Ear
             if text.strip():
                 turns.append(Earlier(role="assistant", text=text))
         else:
-            raise _unsupported(f"{place}.role", f"{place}.role: expected system, developer, user or assistant.")
+            raise unsupported(f"{place}.role", f"{place}.role: expected system, developer, user or assistant.")
     return instructions, turns
 
 
-def _text(message: Message, place: str) -> str:
+def _text(message: Message, place: str, instead: str) -> str:
+    """The words of a message, with `instead` in the place of each picture. Raises ApiError."""
     if message.type != "message":
-        raise _unsupported(f"{place}.type", f"{place}.type: only messages are supported; tools are the agent's own.")
+        raise unsupported(f"{place}.type", f"{place}.type: only messages are supported; tools are the agent's own.")
     if message.tool_calls or message.function_call:
-        raise _unsupported(f"{place}.tool_calls", f"{place}.tool_calls: tools are the agent's own.")
+        raise unsupported(f"{place}.tool_calls", f"{place}.tool_calls: tools are the agent's own.")
     if not isinstance(message.content, list):
         return message.content or ""
     for number, part in enumerate(message.content):
-        if part.type not in _TEXTS:
+        if part.type not in (*_TEXTS, *_PICTURES):
             at = f"{place}.content[{number}].type"
-            raise _unsupported(at, f"{at}: only text is supported, not {part.type[:40]}.")
-    return "".join(part.text for part in message.content)
+            raise unsupported(at, f"{at}: only text and pictures are supported, not {part.type[:40]}.")
+    return "".join(instead if part.type in _PICTURES else part.text for part in message.content)
+
+
+def _pictures(message: Message, place: str) -> tuple[File, ...]:
+    parts = message.content if isinstance(message.content, list) else []
+    found = [(at, part) for at, part in enumerate(parts) if part.type in _PICTURES]
+    return tuple(
+        _picture(part.image_url, number, f"{place}.content[{at}].image_url")
+        for number, (at, part) in enumerate(found, 1)
+    )
+
+
+def _picture(given: Any, number: int, place: str) -> File:
+    """The picture that a part of a message has, which names it directly or in an object. Raises ApiError."""
+    url = given.get("url") if isinstance(given, dict) else given
+    if not isinstance(url, str):
+        raise unsupported(place, f"{place}: send the picture as a data URL in image_url; kept files are not supported.")
+    if not (head := _DATA.match(url[:400])):
+        sentence = "only data URLs with base64 are taken, since the gateway fetches nothing for a program"
+        raise unsupported(place, f"{place}: {sentence}.")
+    try:
+        data = base64.b64decode(url[head.end() :], validate=True)
+    except (binascii.Error, ValueError):
+        raise ApiError(400, f"{place}: this is not base64.", param=place) from None
+    kind = actual_type((head[1] or UNKNOWN_TYPE).lower(), data)
+    if kind not in PICTURES:
+        raise unsupported(place, f"{place}: only pictures are taken (PNG, JPEG, GIF, WebP).")
+    return File(name=f"picture-{number}", type=kind, data=data)
+
+
+def check_pictures(pictures: tuple[File, ...], bytes_max: int) -> None:
+    """The limits that hold for everybody's files. Raises ApiError."""
+    if len(pictures) > FILES_MAX:
+        raise ApiError(400, f"A message has at most {FILES_MAX} pictures.", param="messages")
+    if any(len(it.data) > bytes_max for it in pictures):
+        raise ApiError(413, f"A picture is larger than {bytes_max / 1_048_576:.0f} MiB (limits.fileBytes).")
+
+
+def _ignored(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """The parameters that ask for something that nobody does, in alphabetical order; as many as fit into a header."""
+    names = (name for name, value in given.items() if name not in _HEEDED and value not in _NOTHING)
+    return tuple(sorted(name for name in names if _NAME.fullmatch(name))[:IGNORED_MAX])
 
 
 def _session(name: str | None) -> str | None:
@@ -175,10 +239,6 @@ def _session(name: str | None) -> str | None:
             400, "The session's name has 1 to 200 characters, none of them a control character.", param="user"
         )
     return name
-
-
-def _unsupported(param: str, message: str) -> ApiError:
-    return ApiError(400, message, param=param, code="unsupported_parameter")
 
 
 def _place(location: Sequence[int | str]) -> str:

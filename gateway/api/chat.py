@@ -6,25 +6,22 @@ from typing import Any
 import orjson
 
 from gateway.api.answer import Answering
-from gateway.api.call import ApiError, Call
+from gateway.api.call import ApiError
 
 FIELD = "messages"
 DONE = b"data: [DONE]\n\n"
 
 
-def whole(call: Call, id_: str, created: int, answering: Answering) -> Mapping[str, Any]:
+def whole(answering: Answering) -> Mapping[str, Any]:
     message = {"role": "assistant", "content": answering.text, "refusal": None}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _reason(answering.final)}
-    about = {"id": f"chatcmpl-{id_}", "object": "chat.completion", "created": created, "model": call.agent}
-    return about | {"choices": [choice], "usage": _usage(answering)}
+    return _about(answering, "chat.completion") | {"choices": [choice], "usage": _usage(answering)}
 
 
-async def stream(
-    call: Call, id_: str, created: int, answering: Answering, pieces: AsyncIterator[str]
-) -> AsyncIterator[bytes]:
+async def stream(answering: Answering, pieces: AsyncIterator[str]) -> AsyncIterator[bytes]:
     def chunk(delta: Mapping[str, Any] | None, reason: str | None = None, **more: Any) -> bytes:
         choices = [] if delta is None else [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}]
-        about = {"id": f"chatcmpl-{id_}", "object": "chat.completion.chunk", "created": created, "model": call.agent}
+        about = _about(answering, "chat.completion.chunk")
         return b"data: " + orjson.dumps(about | {"choices": choices} | more) + b"\n\n"
 
     yield chunk({"role": "assistant", "content": ""})
@@ -35,9 +32,14 @@ async def stream(
         yield b"data: " + orjson.dumps({"error": error.body}) + b"\n\n"
         return
     yield chunk({}, _reason(answering.final))
-    if call.with_usage:
+    if answering.call.with_usage:
         yield chunk(None, usage=_usage(answering))
     yield DONE
+
+
+def _about(answering: Answering, kind: str) -> dict[str, Any]:
+    model, created = answering.call.agent, answering.created
+    return {"id": f"chatcmpl-{answering.id}", "object": kind, "created": created, "model": model}
 
 
 def _reason(final: Mapping[str, Any]) -> str:

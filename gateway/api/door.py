@@ -1,14 +1,13 @@
-"""The OpenAI-compatible endpoint: other software talks to the agents, whose ids are the models. docs/api.md says what it
-takes.
+"""The OpenAI-compatible endpoint: other software talks to the agents, whose ids are the models. See docs/api.md.
 
 A call is a message like any other: stored before anything is done for it, and answered in a turn of its own, whether or not
 its program still waits. A program that repeats a call under the same `Idempotency-Key` gets the answer of the first.
 """
 
 import hmac
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import ModuleType
 from typing import TypeAlias
@@ -19,15 +18,17 @@ from fastapi import APIRouter, Request, Response
 from starlette.responses import StreamingResponse
 
 from channels.api.channel import ApiChannel
-from channels.message import Chat, MessageContext, Sender
+from channels.message import Attachment, Chat, File, MessageContext, Sender
 from gateway.api import chat, responses
 from gateway.api.answer import POLL_SECONDS, Answering
-from gateway.api.call import ApiError, Call, parsed
-from gateway.intake import Intake
-from gateway.outbox import idempotency_key
-from gateway.request import Guesses, Unreadable, answer_json, read_body
-from gateway.runtime import Runtime
-from gateway.store.store import StoreUnavailable
+from gateway.api.call import ApiError, Call, check_pictures, parsed
+from gateway.config.root import Config
+from gateway.http.bodies import Bodies, Unreadable, declared_size
+from gateway.http.request import Guesses, answer_json
+from gateway.inbox.intake import Intake
+from gateway.outbox.outbox import idempotency_key
+from gateway.state.runtime import Runtime
+from gateway.store.errors import StoreUnavailable
 
 HOLD_SECONDS = 10.0
 """A stream begins with the first words, so that a call which fails before them has the status of its error; after this, it
@@ -43,6 +44,7 @@ class ApiDoor:
     runtime: Runtime
     intake: Intake
     guesses: Guesses
+    bodies: Bodies
 
     def router(self) -> APIRouter:
         router = APIRouter()
@@ -101,24 +103,30 @@ class ApiDoor:
     def _answers(self, shape: ModuleType) -> Route:
         async def answered(request: Request, name: str) -> Response:
             limits = self.runtime.setup.config.server
-            body = await read_body(request, bytes_max=limits.max_body_bytes, seconds=limits.body_timeout_seconds)
+            longest = bytes_max(self.runtime.setup.config)
+            size = min(declared_size(request, longest), longest)
+            seconds = limits.body_timeout_seconds * max(1.0, size / limits.max_body_bytes)
+            async with self.bodies.reserved(size):
+                body = await self.bodies.read(request, bytes_max=longest, seconds=seconds)
             session = request.headers.get("x-clawgate-session", "").encode("latin-1").decode(errors="replace").strip()
             call = parsed(body, shape.FIELD, session or None)
             answering = self._answering(call, name, _message_id(request, name, body))
-            created, id_ = int(self.runtime.now()), answering.context.message_id.replace("-", "")
+            answering.context = replace(answering.context, attachments=await self._kept(call.pictures))
+            ignored = {"x-clawgate-ignored": ", ".join(call.ignored)} if call.ignored else {}
             if call.stream:
-                return await self._streamed(shape, call, id_, created, answering)
+                return await self._streamed(shape, answering, ignored)
             async with aclosing(answering.pieces()) as pieces:
                 async for _ in pieces:
                     if await request.is_disconnected():  # the turn goes on
                         return Response(status_code=499)
-            return answer_json(shape.whole(call, id_, created, answering))
+            return answer_json(shape.whole(answering), 200, **ignored)
 
         return answered
 
     def _answering(self, call: Call, name: str, message_id: str) -> Answering:
         setup = self.runtime.setup
-        agent, chars = self._known(call.agent), setup.limits.message_chars
+        chars = setup.limits.message_chars
+        self._known(call.agent)
         if len(call.caller.instructions) > chars:
             raise ApiError(400, f"The instructions are longer than {chars:,} characters (limits.messageChars).")
         channel = setup.channels.get((ApiChannel.name, name))
@@ -139,11 +147,18 @@ class ApiDoor:
             intake=self.intake,
             channel=channel,
             context=context,
-            agent=agent,
-            caller=call.caller,
+            call=call,
+            created=int(self.runtime.now()),
         )
 
-    async def _streamed(self, shape: ModuleType, call: Call, id_: str, created: int, answering: Answering) -> Response:
+    async def _kept(self, given: tuple[File, ...]) -> tuple[Attachment, ...]:
+        """The pictures, stored until the turn takes them into the session's uploads."""
+        check_pictures(given, self.runtime.setup.limits.file_bytes)
+        archive, now = self.runtime.store.archive, self.runtime.now()
+        kept = [await archive.put(it, now) for it in given]
+        return tuple(Attachment(kind="image", key=it.id, name=it.name, type=it.type) for it in kept)
+
+    async def _streamed(self, shape: ModuleType, answering: Answering, ignored: Mapping[str, str]) -> Response:
         pieces = answering.pieces()
         first, silent_seconds = "", 0.0
         async for first in pieces:
@@ -157,8 +172,8 @@ class ApiDoor:
                 async for piece in pieces:
                     yield piece
 
-        body = shape.stream(call, id_, created, answering, all_of_them())
-        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        body = shape.stream(answering, all_of_them())
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no", **ignored}
         return StreamingResponse(body, headers=headers, media_type="text/event-stream")
 
     def _known(self, agent: str) -> str:
@@ -167,6 +182,11 @@ class ApiDoor:
         known = ", ".join(self.runtime.setup.runners)
         sentence = f"There is no agent {agent[:64]!r}; there is: {known}."
         raise ApiError(404, sentence, param="model", code="model_not_found")
+
+
+def bytes_max(config: Config) -> int:
+    """The longest call: its words, and pictures that are together as large as one file, in base64."""
+    return config.server.max_body_bytes + config.limits.file_bytes * 4 // 3
 
 
 def _message_id(request: Request, name: str, body: bytes) -> str:

@@ -6,28 +6,25 @@ from typing import Any
 import orjson
 
 from gateway.api.answer import Answering
-from gateway.api.call import ApiError, Call
+from gateway.api.call import ApiError
 
 FIELD = "input"
 
 
-def whole(call: Call, id_: str, created: int, answering: Answering) -> Mapping[str, Any]:
+def whole(answering: Answering) -> Mapping[str, Any]:
     is_cut = answering.final.get("reason") == "cut"
     reason = "max_output_tokens" if is_cut else "content_filter" if answering.final["outcome"] == "declined" else None
+    status = "incomplete" if reason else "completed"
     return _response(
-        call,
-        id_,
-        created,
-        "incomplete" if reason else "completed",
-        output=[_item(id_, answering.text, "incomplete" if reason else "completed")],
+        answering,
+        status,
+        output=[_item(answering, answering.text, status)],
         usage=_usage(answering),
         incomplete_details={"reason": reason} if reason else None,
     )
 
 
-async def stream(
-    call: Call, id_: str, created: int, answering: Answering, pieces: AsyncIterator[str]
-) -> AsyncIterator[bytes]:
+async def stream(answering: Answering, pieces: AsyncIterator[str]) -> AsyncIterator[bytes]:
     number = -1
 
     def event(name: str, **facts: Any) -> bytes:
@@ -36,11 +33,11 @@ async def stream(
         data = orjson.dumps({"type": name, "sequence_number": number} | facts)
         return f"event: {name}\ndata: ".encode() + data + b"\n\n"
 
-    begun = _response(call, id_, created, "in_progress", output=[])
-    place = {"item_id": f"msg_{id_}", "output_index": 0, "content_index": 0}
+    begun = _response(answering, "in_progress", output=[])
+    place = {"item_id": f"msg_{answering.id}", "output_index": 0, "content_index": 0}
     yield event("response.created", response=begun)
     yield event("response.in_progress", response=begun)
-    yield event("response.output_item.added", output_index=0, item=_item(id_, None, "in_progress"))
+    yield event("response.output_item.added", output_index=0, item=_item(answering, None, "in_progress"))
     yield event("response.content_part.added", **place, part=_part(""))
     shown = ""
     try:
@@ -50,28 +47,29 @@ async def stream(
             yield event("response.output_text.delta", **place, delta=piece, logprobs=[]) if piece else alive
     except ApiError as error:
         failure = {"code": error.body["code"] or "server_error", "message": error.body["message"]}
-        yield event("response.failed", response=_response(call, id_, created, "failed", output=[], error=failure))
+        yield event("response.failed", response=_response(answering, "failed", output=[], error=failure))
         return
     answering.text = shown
-    response = whole(call, id_, created, answering)
+    response = whole(answering)
     yield event("response.output_text.done", **place, text=shown, logprobs=[])
     yield event("response.content_part.done", **place, part=_part(shown))
     yield event("response.output_item.done", output_index=0, item=response["output"][0])
     yield event(f"response.{response['status']}", response=response)
 
 
-def _response(call: Call, id_: str, created: int, status: str, **more: Any) -> Mapping[str, Any]:
+def _response(answering: Answering, status: str, **more: Any) -> Mapping[str, Any]:
     """The members that the official client counts on."""
-    about = {"id": f"resp_{id_}", "object": "response", "created_at": created, "status": status, "model": call.agent}
+    about = {"id": f"resp_{answering.id}", "object": "response", "created_at": answering.created, "status": status}
     settings = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "metadata": {}, "store": False}
     absent = dict.fromkeys(("error", "incomplete_details", "instructions", "temperature", "top_p", "usage"))
     text = {"text": {"format": {"type": "text"}}, "previous_response_id": None}
-    return {**about, **settings, **absent, **text, **more}
+    return {**about, "model": answering.call.agent, **settings, **absent, **text, **more}
 
 
-def _item(id_: str, text: str | None, status: str) -> Mapping[str, Any]:
+def _item(answering: Answering, text: str | None, status: str) -> Mapping[str, Any]:
     content = [] if text is None else [_part(text)]
-    return {"id": f"msg_{id_}", "type": "message", "role": "assistant", "status": status, "content": content}
+    about = {"id": f"msg_{answering.id}", "type": "message", "role": "assistant"}
+    return about | {"status": status, "content": content}
 
 
 def _part(text: str) -> Mapping[str, Any]:

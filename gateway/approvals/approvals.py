@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import structlog
@@ -24,20 +23,18 @@ from gateway.approvals.surfaces import (
     is_approver,
     message_json,
     message_of,
-    person_of,
     surfaces_json,
     surfaces_of,
 )
-from gateway.queue import Inbound, inbound_json
-from gateway.routing import LOCAL_PERSON, control_session, session_key
+from gateway.observe.logs import logged
+from gateway.records.inbound import ASK, SETTLED, Inbound, inbound_json
+from gateway.records.sessions import LOCAL_PERSON, control_session, session_key
+from gateway.state.runtime import Runtime
 from gateway.store.approval_records import Admission, Approval, Decider, Grant, State
+from gateway.store.errors import StoreUnavailable
 from gateway.store.records import Delivery
-from gateway.store.store import StoreUnavailable
 from tools.approval import Request, digest_of
 from tools.tool import ToolError
-
-if TYPE_CHECKING:
-    from gateway.runtime import Runtime
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 WATCH_SECONDS = 1.0
@@ -46,8 +43,6 @@ JUMP_SECONDS = 60.0
 DAY_SECONDS = 86_400.0
 COMMANDS = ("exec", "process")
 """The tools that `tools.exec.mode` switches off."""
-ASK, SETTLED, PRESSED = "approval:ask", "approval:settled", "approval:press"
-"""Internal commands; no person's text is one."""
 
 log = structlog.get_logger()
 
@@ -64,8 +59,8 @@ def id_of(typed: str) -> str:
 
 
 class Clock:
-    """Which requests are over. Within one boot of the machine the monotonic clock decides as well, and alone once the wall
-    clock has jumped ahead; a wall clock that is set back revives nothing."""
+    """Tells which requests are over. Within one boot of the machine the monotonic clock decides as well, and alone once
+    the wall clock has jumped ahead; a wall clock that is set back revives nothing."""
 
     def __init__(self, now: Callable[[], float], monotonic: Callable[[], float] = time.monotonic) -> None:
         self._now, self._monotonic = now, monotonic
@@ -90,7 +85,7 @@ class Clock:
 
 
 class Approvals:
-    def __init__(self, runtime: "Runtime", *, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, runtime: Runtime, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._runtime = runtime
         self._store = runtime.store
         self.clock = Clock(runtime.now, monotonic)
@@ -99,13 +94,10 @@ class Approvals:
         """Requests that this process has made sure of."""
 
     def approvers(self, agent: str) -> Sequence[str]:
-        """Who may decide about an agent's calls, as the config says now: nobody is one by being in a chat."""
+        """The people who may decide about an agent's calls, as the config says now: nobody is one by being in a chat."""
         config = self._runtime.setup.config
-        own = next((it.approvals.approvers for it in config.agents.list if it.id == agent), None)
-        named = config.approvals.approvers if own is None else own
-        if named is None:
-            named = config.owners or (LOCAL_PERSON,)
-        return named
+        named = config.approvers(next((it for it in config.agents.list if it.id == agent), None))
+        return (LOCAL_PERSON,) if named is None else named
 
     def may_decide_any(self, message: MessageContext) -> bool:
         return any(self.may_decide(it.id, message) for it in self._runtime.setup.config.agents.list)
@@ -125,9 +117,10 @@ class Approvals:
         session: str,
         turn: int,
         origin: MessageContext,
+        people: Sequence[str],
         tainted: bool,
     ) -> tuple[Admission, Approval | None]:
-        """Ask whoever may decide. Raises ToolError."""
+        """Asks the approvers. `people` are all whose words the turn answers. Raises ToolError."""
         now, config = self._runtime.now(), self._runtime.setup.config.approvals
         text = request.subject.text
         if len(visible(text)[0]) > SHOWN_CHARS_MAX:
@@ -143,7 +136,7 @@ class Approvals:
             agent=agent,
             sid=session,
             turn=turn,
-            requester=person_of(origin),
+            requester=", ".join(people),
             origin=message_json.dump_json(origin).decode(),
             request=bound,
             digest=digest_of(bound),
@@ -197,7 +190,7 @@ class Approvals:
         await self._runtime.accept(delivery)
 
     async def decide(self, approval: Approval, decision: str, by: Decider) -> tuple[bool, Approval]:
-        """Whether this decision holds; and the approval as it is then. The person has been found to be an approver."""
+        """True if this decision holds; and the approval as it is then. The person has been found to be an approver."""
         now, grant = self._runtime.now(), None
         if approval.state == "pending" and self.clock.is_over(approval):
             await self.move(approval.id, "pending", "expired")
@@ -220,10 +213,10 @@ class Approvals:
         return won, approval
 
     async def is_lost(self, approval: Approval) -> bool:
-        """Whether no chat could be sent the whole request."""
+        """True if no chat could be sent the whole request."""
         count = len(surfaces_of(approval))
-        asked = [dedupe(approval.id, f"ask:{number}") for number in range(count)]
-        return await self._store.approvals.given_up(asked) >= count
+        requests = [dedupe(approval.id, f"ask:{number}") for number in range(count)]
+        return await self._store.approvals.given_up(requests) >= count
 
     async def announce(self, approval: Approval) -> None:
         """Go on with the conversation, and let everybody who was asked know. May be repeated. Raises StoreUnavailable."""
@@ -237,9 +230,10 @@ class Approvals:
             await self._accept(approval, surface.context, f"settled:{number}", command=SETTLED, number=number)
         await self._store.approvals.announced(approval.id)
 
-    async def cancel(self, session: str, turn: int) -> None:
-        """Whatever waits in a conversation, because the message `turn` there stops it or begins anew."""
-        for approval in await self._store.approvals.cancel(session, by=f"message {turn}", at=self._runtime.now()):
+    async def cancel(self, session: str, turn: int, turns: Sequence[int] = ()) -> None:
+        """Cancels what waits in a conversation because message `turn` ends it; after a recall, what these `turns` asked."""
+        by, at = f"message {turn}", self._runtime.now()
+        for approval in await self._store.approvals.cancel(session, by=by, at=at, turns=turns):
             await self.announce(approval)
 
     async def move(self, id_: str, before: State, after: State, **facts: object) -> bool:
@@ -255,7 +249,7 @@ class Approvals:
         """Runs as long as the gateway does: ends what nobody decided, and makes good what a crash left out."""
         while True:
             waits = False
-            with suppress(StoreUnavailable):
+            with logged("approvals_round_failed"), suppress(StoreUnavailable):
                 waits = await self._round()
             with suppress(TimeoutError):
                 async with asyncio.timeout(WATCH_SECONDS if waits else IDLE_SECONDS):
@@ -263,25 +257,31 @@ class Approvals:
             self._asked.clear()
 
     async def _round(self) -> bool:
-        """Whether something waits."""
+        """Settles what has to be settled; returns True if something waits."""
         unsettled = await self._store.approvals.unsettled()
         for approval in unsettled:
-            if approval.state == "pending" and self.clock.is_over(approval):
-                await self.move(approval.id, "pending", "expired")
-            elif approval.state == "pending" and self._is_off(approval):
-                await self.move(approval.id, "pending", "cancelled", decision="config")
-            if (current := await self._store.approvals.get(approval.id)) is not None and current.state != "pending":
-                await self.announce(current)
-            elif approval.id not in self._repeated:
-                # Whoever died before its messages were stored left some of them out.
-                await self._ask(approval)
+            with logged(
+                "approval_not_settled", but=StoreUnavailable
+            ):  # one that cannot be settled is in no other's way
+                await self._settle(approval)
         if unsettled:
             await self._store.approvals.close_lost(at=self._runtime.now())
         self._repeated &= {it.id for it in unsettled}
         return bool(unsettled)
 
+    async def _settle(self, approval: Approval) -> None:
+        if approval.state == "pending" and self.clock.is_over(approval):
+            await self.move(approval.id, "pending", "expired")
+        elif approval.state == "pending" and self._is_off(approval):
+            await self.move(approval.id, "pending", "cancelled", decision="config")
+        if (current := await self._store.approvals.get(approval.id)) is not None and current.state != "pending":
+            await self.announce(current)
+        elif approval.id not in self._repeated:
+            # Whoever died before its messages were stored left some of them out.
+            await self._ask(approval)
+
     def _is_off(self, approval: Approval) -> bool:
-        """Whether the config does not let the agent do this any more."""
+        """True if the config does not let the agent do this any more."""
         runner = self._runtime.setup.runners.get(approval.agent)
         return runner is None or (approval.tool in COMMANDS and runner.exec_config.mode == "deny")
 

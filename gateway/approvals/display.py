@@ -1,20 +1,21 @@
-"""What a person reads before he decides: the whole call, exactly, with nothing hidden in it and nothing that could pose as
-the gateway's own words. And what the command line prints of requests and grants."""
+"""The text that an approver reads before deciding: the whole call, exactly, with nothing hidden in it and nothing that
+could pose as the gateway's own words. And what the command line prints of requests and grants."""
 
 import hashlib
 import json
 import re
-from datetime import UTC, datetime
+import unicodedata
+from datetime import tzinfo
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from agents.prompt.fences import unseen
 from agents.sentences import Language, language_of
 from channels.message import MessageContext
+from channels.moment import clock, iso
 from gateway.store.approval_records import Approval, Grant
 
 SHOWN_CHARS_MAX = 24_000
-"""Of a call: more than that is not put before anybody."""
+"""Characters of a call: more than that is not put before anybody."""
 VALUE_CHARS = 200
 _HINTS = {
     r"\|\s*(?:sudo\s+)?(?:ba|z|da|k)?sh\b|\|\s*(?:python|perl|ruby|node)": (
@@ -26,6 +27,14 @@ _HINTS = {
     r"\brm\s+(?:-\w*[rf]|--recursive|--force)|\b(?:shred|mkfs|dd)\b": ("deletes", "删除数据"),
     r">\s*/(?!dev/null\b)|\btee\s+/": ("writes outside its folder", "写入工作目录之外"),
 }
+_ALPHABETS = (
+    "letters of several alphabets in one word: it may only look like another",
+    "同一个词混用多种字母：可能是形近字",
+)
+_WRITTEN_TOGETHER = frozenset(("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC"))
+"""First words of the names of letters that stand beside Latin ones without a space, and look like none of them."""
+_BLANKS = "\u2800\U0001d159"
+"""Symbols that show nothing: the empty braille cell, the note without a head."""
 _LABELS = {
     "folder": ("Folder", "目录"),
     "sandbox": ("Sandbox", "沙箱"),
@@ -39,17 +48,19 @@ _WORDS = {
 
 
 def visible(text: str) -> tuple[str, bool]:
-    r"""The text with each character that shows nothing, or not itself, as an escape such as `\u202e`; and whether there was
-    one."""
+    r"""The text with what shows nothing, or not itself, as an escape such as `\u202e`; whether there was any."""
     shown = "".join(_escape(char) if _is_hidden(char) else char for char in text)
     return shown, shown != text
 
 
 def _is_hidden(char: str) -> bool:
-    if char in "\n ":
-        return False
-    point = ord(char)
-    return unseen(char) or char.isspace() or 0xFE00 <= point <= 0xFE0F or 0xE0100 <= point <= 0xE01EF
+    is_blank = unseen(char) or char.isspace() or char in _BLANKS or unicodedata.category(char) in ("Mn", "Me")
+    return is_blank and char not in "\n "
+
+
+def _mixes_alphabets(text: str) -> bool:
+    words = (it for it in re.findall(r"[^\W\d_]+", text) if not it.isascii())
+    return any(len({unicodedata.name(it, "").split(" ")[0] for it in word} - _WRITTEN_TOGETHER) > 1 for word in words)
 
 
 def _escape(char: str) -> str:
@@ -57,14 +68,14 @@ def _escape(char: str) -> str:
 
 
 def fenced(text: str) -> str:
-    """In a code block that nothing in it can end."""
+    """A code block that nothing in it can end."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{text}\n{fence}"
 
 
 def value(text: str) -> str:
-    """On one line, as code, whatever is in it."""
+    """The text on one line, as code, whatever is in it."""
     shown = visible(text)[0].replace("\n", "\\n").replace("`", "'")
     return f"`{shown if len(shown) <= VALUE_CHARS else shown[: VALUE_CHARS - 1] + '…'}`"
 
@@ -77,8 +88,7 @@ def reply_lines(approval: Approval) -> list[str]:
     return [f"/approve {approval.id} {it}" for it in answers(approval)]
 
 
-def request_text(approval: Approval, origin: MessageContext, zone: ZoneInfo) -> str:
-    """Markdown."""
+def request_text(approval: Approval, origin: MessageContext, zone: tzinfo) -> str:
     request = json.loads(approval.request)
     lang = language_of(origin.text)
     zh = lang == "zh"
@@ -86,37 +96,35 @@ def request_text(approval: Approval, origin: MessageContext, zone: ZoneInfo) -> 
     data = request["text"].encode(errors="surrogatepass")
     shown, hidden = visible(request["text"])
     who = f"{value(approval.requester)}{f' ({value(origin.sender.name)})' if origin.sender.name else ''}"
-    until = datetime.fromtimestamp(approval.expires, tz=zone)
     facts = {agent: value(approval.agent), requester: who, chat: value(f"{origin.channel}:{origin.chat.id}")}
     facts |= {_LABELS.get(name, (name, name))[zh]: value(str(it)) for name, it in request["facts"].items()}
     unit, colon = ("字节，", "：") if zh else ("bytes, ", ": ")
     facts[size] = f"{len(data)} {unit}SHA-256 `{hashlib.sha256(data).hexdigest()[:12]}`"
-    facts[expires] = f"{until:%H:%M:%S} ({until:%Z})"
+    facts[expires] = clock(approval.expires, zone)
     lines = [f"**{head}** {value(approval.tool)}", *(f"- {name}{colon}{text}" for name, text in facts.items())]
     lines += ["", fenced(shown), ""]
     if hidden:
         escapes = "The call contains invisible characters; they are shown as `\\u…`."
         lines += ["其中含有不可见字符，已显示为 `\\u…`。" if zh else escapes, ""]
     hints = [words[zh] for pattern, words in _HINTS.items() if re.search(pattern, request["text"])]
+    hints += [_ALPHABETS[zh]] if _mixes_alphabets(request["text"]) else []
     if hints:
-        lines += [
-            ("提示（仅供参考）：" if zh else "Hints, and no more than that: ") + ("；" if zh else "; ").join(hints),
-            "",
-        ]
+        lead, comma = ("提示（仅供参考）：", "；") if zh else ("Hints, and no more than that: ", "; ")
+        lines += [lead + comma.join(hints), ""]
     lines += [answer, *(f"- `{line}`" for line in reply_lines(approval))]
     return "\n".join(lines)
 
 
-def facts(it: Approval | Grant, zone: ZoneInfo) -> dict[str, Any]:
-    """In JSON: `kind` is `pending` or `grant`."""
+def facts(it: Approval | Grant, zone: tzinfo) -> dict[str, Any]:
+    """The JSON form: `kind` is `pending` or `grant`."""
     request = json.loads(it.request)
     shared = {"id": it.id, "agent": it.agent, "tool": request["tool"], "text": request["text"], "digest": it.digest}
     if isinstance(it, Grant):
-        used = _moment(it.last_used_at, zone)
-        of_grant = {"by": it.granted_by, "since": _moment(it.granted_at, zone), "uses": it.uses, "lastUsed": used}
-        return {"kind": "grant", **shared, **of_grant, "expires": _moment(it.expires, zone)}
-    asked = {"requester": it.requester, "session": it.sid, "since": _moment(it.created, zone)}
-    return {"kind": "pending", **shared, **asked, "expires": _moment(it.expires, zone)}
+        used, ends = (None if at is None else iso(at, zone) for at in (it.last_used_at, it.expires))
+        of_grant = {"by": it.granted_by, "since": iso(it.granted_at, zone), "uses": it.uses, "lastUsed": used}
+        return {"kind": "grant", **shared, **of_grant, "expires": ends}
+    origin = {"requester": it.requester, "session": it.sid, "since": iso(it.created, zone)}
+    return {"kind": "pending", **shared, **origin, "expires": iso(it.expires, zone)}
 
 
 def line(it: dict[str, Any]) -> str:
@@ -124,12 +132,8 @@ def line(it: dict[str, Any]) -> str:
     return f"{it['id']}  {it['kind']}  {it['agent']}  {it['tool']}  until {it['expires']}  {who}  {value(it['text'])}"
 
 
-def _moment(at: float | None, zone: ZoneInfo) -> str | None:
-    return None if at is None else datetime.fromtimestamp(at, tz=UTC).astimezone(zone).isoformat(timespec="seconds")
-
-
 def outcome_text(approval: Approval, lang: Language) -> str:
-    """What became of a request, in a line."""
+    """The outcome of a request, in a line."""
     zh, by = lang == "zh", value(approval.decided_by or "")
     tool, id_ = value(approval.tool), approval.id
     match approval.state:

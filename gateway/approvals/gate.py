@@ -7,11 +7,14 @@ So no history is ever unpaired, nothing waits in a lane, and a crash leaves what
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
 
 from agents.messages import AssistantMessage, Text, ToolCall, UserMessage
 from agents.prompt.inbound import metadata_blocks
 from agents.runner import AgentRunner
+from channels.marks import OWN_TURN
 from channels.message import MessageContext
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.display import reply_lines
@@ -27,17 +30,17 @@ _NOTES = {
 }
 
 
-def opening(approval: Approval, context: MessageContext, at: float) -> tuple[UserMessage, AssistantMessage]:
-    """How the turn begins that goes on with what was decided: a note, and the very call, taken from the stored request."""
+def opening(
+    approval: Approval, context: MessageContext, at: float, zone: tzinfo
+) -> tuple[UserMessage, AssistantMessage]:
+    """The beginning of the turn that goes on with a decision: a note, and the very call, taken from the stored request."""
     what = _NOTES.get(approval.state, "has been decided").format(by=approval.decided_by or "nobody")
-    note = (
-        f"(A note of the gateway, and of no person. The call of {approval.tool} that waited as {approval.id} {what}.)"
-    )
+    note = f"{OWN_TURN}, and of no person. The call of {approval.tool} that waited as {approval.id} {what}.)"
     text = f"[message_id: approval-{approval.id}]\n{note}"
     given = json.loads(approval.request)["arguments"]
     call = ToolCall(id=call_id(approval), name=approval.tool, arguments=given, arguments_raw=canonical(given))
     return (
-        UserMessage(content=(Text(text=text),), metadata=metadata_blocks(context), timestamp=at),
+        UserMessage(content=(Text(text=text),), metadata=metadata_blocks(context, zone=zone), timestamp=at),
         AssistantMessage(content=(call,), provider="", model="", api="", stop_reason="tool_use", timestamp=at),
     )
 
@@ -61,12 +64,13 @@ class SpawnedCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnGate:
-    """`decided` is what the turn goes on with, if it does."""
+    """`people` are all whose words the turn answers; `decided` is what it goes on with, if it does."""
 
     approvals: Approvals
     runner: AgentRunner
     session: str
     turn: int
+    people: Sequence[str]
     decided: Approval | None = None
 
     def demands(self, tool: str, call: Call) -> bool:
@@ -81,7 +85,14 @@ class TurnGate:
         if self.decided is not None and self.decided.state == "denied" and self.decided.digest == digest_of(bound):
             raise _denied(self.decided)
         admission, approval = await self.approvals.request(
-            request, bound, agent=agent, session=self.session, turn=self.turn, origin=call.message, tainted=call.tainted
+            request,
+            bound,
+            agent=agent,
+            session=self.session,
+            turn=self.turn,
+            origin=call.message,
+            people=self.people,
+            tainted=call.tainted,
         )
         if admission == "unreachable":
             message = (

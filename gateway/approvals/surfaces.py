@@ -1,17 +1,14 @@
-"""Where a request is put: the chats in which somebody who may decide reads it, found by the message whose turn asked."""
+"""The chats in which a request is put: an approver reads it there. The message whose turn asked finds them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
 from channels.message import Chat, MessageContext, Sender
-from gateway.queue import inbound_of
+from gateway.records.inbound import inbound_of
+from gateway.state.runtime import Runtime
 from gateway.store.approval_records import Approval
-
-if TYPE_CHECKING:
-    from gateway.runtime import Runtime
 
 NEWEST_MAX = 50
 """Messages of a person in which his direct chat is looked for."""
@@ -34,7 +31,6 @@ def surfaces_of(approval: Approval) -> tuple[Surface, ...]:
 
 
 def message_of(approval: Approval) -> MessageContext:
-    """The message whose turn asked."""
     return message_json.validate_json(approval.origin)
 
 
@@ -43,13 +39,12 @@ def person_of(message: MessageContext) -> str:
 
 
 def is_approver(message: MessageContext, approvers: Sequence[str]) -> bool:
-    """Whether a message is one of theirs; a bot decides nothing, whoever it is."""
+    """True if a message is an approver's; a bot decides nothing, whoever it is."""
     return not message.sender.is_bot and person_of(message) in approvers
 
 
-async def find_surfaces(runtime: "Runtime", origin: MessageContext, approvers: Sequence[str]) -> tuple[Surface, ...]:
-    """Here, if it is a direct chat with an approver or a chat that the config lists; else the direct chat with each of
-    them. Raises StoreUnavailable."""
+async def find_surfaces(runtime: Runtime, origin: MessageContext, approvers: Sequence[str]) -> tuple[Surface, ...]:
+    """Here, if an approver's direct chat or one that the config lists; else each approver's. Raises StoreUnavailable."""
     listed = runtime.setup.config.approvals.surfaces
     here = replace(origin, message_id="", attachments=(), reply_to=None, press=None, more=False)
     if origin.chat.kind == "direct" and is_approver(origin, approvers):
@@ -62,7 +57,14 @@ async def find_surfaces(runtime: "Runtime", origin: MessageContext, approvers: S
     return tuple(Surface(context=it, approver=person) for person, it in found if it is not None)
 
 
-async def _direct(runtime: "Runtime", person: str, origin: MessageContext) -> MessageContext | None:
+async def direct_chat(runtime: Runtime, context: MessageContext) -> Chat:
+    """The direct chat of a message that does not name it: the one that the sender wrote in last, or his own."""
+    sender = f"{context.channel}:{context.account}:{context.sender.id}"
+    chats = [inbound_of(it).context.chat for it in await runtime.store.approvals.newest_from(sender, NEWEST_MAX)]
+    return next((it for it in chats if it.kind == "direct"), context.chat)
+
+
+async def _direct(runtime: Runtime, person: str, origin: MessageContext) -> MessageContext | None:
     """The direct chat with somebody, as far as there is one: where he wrote last, or where his platform says."""
     name, _, id_ = person.partition(":")
     channels = runtime.setup.channels

@@ -41,7 +41,7 @@ app.command("replay", hidden=True)(dead_letters.replay_dead_letters)
 
 
 def _print_version(wanted: bool) -> None:
-    from gateway.config.report import VERSION
+    from gateway.guard import VERSION
 
     if wanted:
         typer.echo(VERSION)

@@ -24,7 +24,7 @@ approvals_app = typer.Typer(
 @pairing_app.command("list")
 def list_contacts(as_json: AsJson = False, config: ConfigOption = CONFIG) -> None:
     """List who waits with a code, and who may write."""
-    from gateway.contacts import line, listed
+    from gateway.operate.contacts import line, listed
 
     found = listed(load(config).config)
     waiting = sum(it["approvedBy"] is None for it in found)
@@ -37,7 +37,7 @@ def approve_contact(
     config: ConfigOption = CONFIG,
 ) -> None:
     """Let somebody write to the bot, on all replicas from now on. They are notified within seconds."""
-    from gateway.contacts import approve
+    from gateway.operate.contacts import approve
 
     typer.echo("\n".join(approve(load(config).config, who)))
 
@@ -48,7 +48,7 @@ def revoke_contact(
     config: ConfigOption = CONFIG,
 ) -> None:
     """Take the permission back, from the next message on. What is in allowFrom and owners stays as it is."""
-    from gateway.contacts import revoke
+    from gateway.operate.contacts import revoke
 
     typer.echo("\n".join(revoke(load(config).config, who)))
 

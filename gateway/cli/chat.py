@@ -12,13 +12,13 @@ from gateway.cli.options import CONFIG, ConfigOption, environment, load
 from gateway.fault import OperatorError
 
 if TYPE_CHECKING:
-    from gateway.terminal import Conversation
+    from gateway.cli.terminal import Conversation
 
 PROMPT = "> "
 POLL_SECONDS, NOTICE_SECONDS = 1.0, 0.2
 """So often the database is looked at where the stream says nothing, and so soon Ctrl-C is noticed."""
 DELIVERY_LOOKS = 10
-"""How often the database has an answer before its words are taken from there, and not from the stream."""
+"""Looks that find an answer in the database before its words are taken from there, and not from the stream."""
 INTERRUPTED = 130
 FAILURES = {"failed", "declined", "over-budget", "too-many", "too-fast", "stopped", "stale", "recalled", "erased"}
 HELP = (
@@ -40,10 +40,10 @@ def chat(
 ) -> None:
     """Talk to an agent here in the terminal, beside a serving gateway or without one. With a MESSAGE, or one from a pipe, it
     prints the answer and exits: 1 if there is none, with the reason on standard error."""
-    from gateway import logs
+    from gateway.cli.terminal import Conversation, door
     from gateway.config.problems import quoted, suggestion
-    from gateway.scrubber import Scrubber, secrets_of
-    from gateway.terminal import Conversation, door
+    from gateway.observe import logs
+    from gateway.observe.scrubber import Scrubber, secrets_of
 
     loaded = load(config)
     if agent is not None and agent not in (known := [it.id for it in loaded.config.agents.list]):
@@ -69,7 +69,7 @@ def chat(
 
 
 class Screen:
-    """What is printed of a conversation: by `follow`, on a thread of its own, while somebody writes or waits."""
+    """The printed part of a conversation: by `follow`, on a thread of its own, while somebody writes or waits."""
 
     def __init__(self, conversation: "Conversation", *, interactive: bool) -> None:
         self._conversation = conversation
@@ -81,7 +81,7 @@ class Screen:
         """The message that is being answered, and how much of the answer stands there."""
         self._shown = ""
         self._stopped = ""
-        """What stood there when Ctrl-C ended it."""
+        """The text that stood there when Ctrl-C ended it."""
         self._is_mid_line = False
         self._tools: dict[str, str] = {}
         self._is_prompting = False
@@ -151,7 +151,10 @@ class Screen:
             signal.signal(signal.SIGINT, before)
 
     def _interrupt(self, *_: object) -> None:
-        """Ctrl-C while something is asked: noticed between two looks, since what it would break off may swallow it."""
+        """Ctrl-C while a message is answered. `_wait` notices the first one, since what it would break off may swallow it.
+        The second breaks off whatever is under way."""
+        if self._is_interrupted:
+            raise KeyboardInterrupt
         self._is_interrupted = True
 
     def _wait(self, message: str) -> str:
@@ -194,7 +197,7 @@ class Screen:
             self._note(f"({turn['note']})")
 
     def _draft(self, text: str) -> None:
-        """What goes on from what stands there; of another answer nothing is shown before it is whole."""
+        """Prints what goes on from what stands there; of another answer nothing is shown before it is whole."""
         text = _shown(text).rstrip()
         if self._streams and text.startswith(self._shown):
             self._write(text[len(self._shown) :], end="")
@@ -245,6 +248,6 @@ def _attached(line: str) -> tuple[list[Path], str]:
 
 def _shown(text: str) -> str:
     """Without what a terminal obeys."""
-    from gateway.sessions import UNSEEN
+    from gateway.operate.sessions import UNSEEN
 
     return UNSEEN.sub("", text)

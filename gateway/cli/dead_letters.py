@@ -16,13 +16,13 @@ dead_letters_app = typer.Typer(
 def list_dead_letters(as_json: AsJson = False, config: ConfigOption = CONFIG) -> None:
     """List the dead letters, oldest first."""
     from dataclasses import asdict
-    from datetime import UTC, datetime
 
+    from channels.moment import iso
     from gateway.store.dead_letters import dead_letters
 
+    loaded = load(config).config
     found = [
-        {"name": it.name} | asdict(it) | {"at": datetime.fromtimestamp(it.at, tz=UTC).isoformat(timespec="seconds")}
-        for it in dead_letters(load(config).config.database)
+        {"name": it.name} | asdict(it) | {"at": iso(it.at, loaded.server.zone)} for it in dead_letters(loaded.database)
     ]
 
     def line(it: dict[str, object]) -> str:

@@ -25,7 +25,7 @@ SECRETS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "telegram": (("TELEGRAM_BOT_TOKEN", "Token of the bot, from @BotFather / @BotFather 给出的 token"),),
 }
-SHIPPED = Path(__file__).resolve().parents[2] / "config.yaml"
+TEMPLATE = Path(__file__).with_name("config.template.yaml")
 """Has every platform already, and each stays off until its secrets are set."""
 _SECRET = re.compile(r"[\x21-\x26\x28-\x7e]+")
 
@@ -56,7 +56,8 @@ def init(
     dotenv = config.parent / ".env"
     there = {**dotenv_values(dotenv, interpolate=False), **environment()}
     if not yes:
-        channel = [it for it in Platform if _wants(it, it in (channel or []))]
+        names = {it: "Feishu / 飞书" if it == "feishu" else it.capitalize() for it in Platform}
+        channel = [it for it in Platform if typer.confirm(f"{names[it]}?", default=it in (channel or []), err=True)]
         if provider is None and model is None:
             found = next((name for name, it in known.items() if any(there.get(key) for key in it.variables)), "auto")
             offered = f"Whose model? {', '.join(known)}, or auto / 使用哪家的模型"
@@ -74,17 +75,11 @@ def init(
     for pair in SECRETS.values():  # half of one would be a mistake
         if not all(there.get(name) or given.get(name) for name, _ in pair):
             given = {name: it for name, it in given.items() if name not in dict(pair)}
-    text = SHIPPED.read_text(encoding="utf-8").partition("\n")[2]  # without the schema's place
-    text = text.replace("${CLAWGATE_MODEL:-auto}", json.dumps(chosen), 1)
+    text = TEMPLATE.read_text(encoding="utf-8").replace("${CLAWGATE_MODEL:-auto}", json.dumps(chosen), 1)
     _write(config, text.replace("- id: assistant", f"- id: {json.dumps(agent)}", 1))
     if given:
         _append(dotenv, "".join(f"{name}='{value}'\n" for name, value in given.items()))
     _report(config, [name for name, _ in wanted if not there.get(name) and name not in given])
-
-
-def _wants(platform: str, default: bool) -> bool:
-    name = {"feishu": "Feishu / 飞书"}.get(platform, platform.capitalize())
-    return typer.confirm(f"{name}?", default=default, err=True)
 
 
 def _secret(name: str, label: str) -> str:
@@ -131,7 +126,6 @@ def _append(path: Path, text: str) -> None:
 
 
 def _report(config: Path, missing: list[str]) -> None:
-    """What was written, and the next step."""
     typer.echo(f"{config}: written")
     if missing:
         typer.echo(f"set {', '.join(missing)} in the environment, or in {config.parent / '.env'}")

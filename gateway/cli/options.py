@@ -1,4 +1,4 @@
-"""What the commands share: options, the config, and how they end. Here alone the environment is read."""
+"""The commands' common parts: options, the config, and how they end. Here alone the environment is read."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence

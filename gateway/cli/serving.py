@@ -22,14 +22,14 @@ def serve(
     port: Annotated[int | None, typer.Option(help="Listen here instead of server.port.", min=0, max=65535)] = None,
 ) -> None:
     """Serve the page and the channels until Ctrl-C or SIGTERM."""
-    from gateway import logs
-    from gateway.config.report import greeting
-    from gateway.gateway import Gateway
-    from gateway.reload import Reload
-    from gateway.scrubber import Scrubber, secrets_of
-    from gateway.serve import harden, listen, run
+    from gateway.app.gateway import Gateway
+    from gateway.app.reload import Reload
+    from gateway.app.serve import harden, listen, run
+    from gateway.observe import logs
+    from gateway.observe.scrubber import Scrubber, secrets_of
+    from gateway.operate.report import greeting
+    from gateway.store.errors import StoreUnavailable
     from gateway.store.opening import open_store
-    from gateway.store.store import StoreUnavailable
 
     loaded = load(config)
     server = loaded.config.server
@@ -67,7 +67,7 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Check the config file: every mistake on a line of its own, exit code 1 if there is one."""
-    from gateway.config.report import report
+    from gateway.operate.report import report
 
     if as_json:
         _examine(config, lambda probe: online or probe == "config", as_json=True)
@@ -91,9 +91,10 @@ def doctor(config: ConfigOption = CONFIG, as_json: AsJson = False) -> None:
 def _examine(path: Path, wanted: Callable[[str], bool], *, as_json: bool) -> None:
     import asyncio
 
-    from gateway import doctor, logs
     from gateway.config.problems import ConfigErrors
-    from gateway.scrubber import Scrubber, secrets_of
+    from gateway.observe import logs
+    from gateway.observe.scrubber import Scrubber, secrets_of
+    from gateway.operate import doctor
 
     scrubber = Scrubber()
     logs.configure(level="error", output="console", scrubber=scrubber)
@@ -112,7 +113,7 @@ def _examine(path: Path, wanted: Callable[[str], bool], *, as_json: bool) -> Non
 
 @routes_app.callback()
 def routes() -> None:
-    """Which agent answers what, and why."""
+    """Show which agent answers what, and why."""
 
 
 @routes_app.command("explain")
@@ -128,11 +129,11 @@ def explain_route(
     config: ConfigOption = CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """What would become of a message: agent, session, binding, access, model, tools and skills, and why."""
+    """Show what would become of a message: agent, session, binding, access, model, tools and skills, and why."""
     import json
     import time
 
-    from gateway import routes
+    from gateway.operate import routes
 
     loaded = load(config)
     context = routes.message_to(loaded.config, channel, account, chat, chat_type, thread, sender)

@@ -19,7 +19,7 @@ SessionId = Annotated[str, typer.Argument(metavar="ID", help="A session, as `ses
 @sessions_app.command("list")
 def list_sessions(as_json: AsJson = False, config: ConfigOption = CONFIG) -> None:
     """List the sessions, the one that was last active at the end."""
-    from gateway.sessions import listed, summary
+    from gateway.operate.sessions import listed, summary
 
     loaded = load(config).config
     found = [summary(it, loaded.server.zone) for it in listed(loaded)]
@@ -51,7 +51,7 @@ def export_session(
 
 
 def _export(name: str, form: str, config: Path) -> None:
-    from gateway.sessions import exported, found, markdown
+    from gateway.operate.sessions import exported, found, markdown
 
     loaded = load(config).config
     if (it := found(loaded, name)) is None:
@@ -60,21 +60,20 @@ def _export(name: str, form: str, config: Path) -> None:
     if form == "json":
         typer.echo(exported(session, entries, marks, loaded.server.zone))
     else:
-        typer.echo("\n".join(markdown(session, entries, loaded.server.zone)))
+        typer.echo("\n".join(markdown(session, entries, marks, loaded.server.zone)))
 
 
 @sessions_app.command("erase")
 def erase_sessions(
     name: Annotated[str | None, typer.Argument(metavar="ID", help="A session, as `sessions list` names it.")] = None,
     person: Annotated[
-        str | None,
-        typer.Option(metavar="CHANNEL:ID", help="All of a person, such as feishu:ou_…: /whoami prints it."),
+        str | None, typer.Option(metavar="CHANNEL:ID", help="All of a person, such as feishu:ou_…: /whoami prints it.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     config: ConfigOption = CONFIG,
 ) -> None:
     """Remove a session, or all that is kept of a person, for good: messages, answers, files. Nothing brings it back."""
-    from gateway.sessions import erase, listed, portions
+    from gateway.operate.sessions import erase, listed, portions
 
     channel, _, who = (person or "").partition(":")
     if (name is None) == (person is None) or (person is not None and not (channel and who)):

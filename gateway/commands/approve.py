@@ -10,20 +10,20 @@ import json
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from agents.sentences import language_of
 from channels.message import Button
-from gateway.approvals.approvals import ASK, PRESSED, SETTLED, dedupe, id_of
+from gateway.approvals.approvals import dedupe, id_of
 from gateway.approvals.display import answers, outcome_text, request_text, value
 from gateway.approvals.surfaces import message_of, person_of, surfaces_of
-from gateway.commands.command import CommandContext
-from gateway.journal import Ending
-from gateway.queue import BUTTON
+from gateway.commands.command import CommandContext, Reply, Run
+from gateway.records.inbound import ASK, INTRODUCTION, PRESSED, SETTLED
+from gateway.state.queues import BUTTON
 from gateway.store.approval_records import Approval, Decider, Token
 
-_DECISION = re.compile(r"/approve ([0-9A-HJKMNP-TV-Z-]{12,14}) (allow-once|allow-always|deny)")
+_DECISION = re.compile(r" */approve(?:@\S+)? ([0-9A-HJKMNP-TV-Z-]{12,14}) (allow-once|allow-always|deny) *")
+"""A name behind the @ is this bot's: `command_of` has seen to that."""
 _BUTTONS: Mapping[str, tuple[str, str, Any]] = {
     "allow-once": ("允许一次", "Allow once", "primary"),
     "allow-always": ("始终允许", "Allow always", "default"),
@@ -31,18 +31,9 @@ _BUTTONS: Mapping[str, tuple[str, str, Any]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Notice:
-    """What the gateway's own message says. `replaces` is the platform's id of the earlier one that it takes the place of."""
-
-    text: str | None
-    buttons: tuple[Button, ...] = ()
-    replaces: str | None = None
-
-
 async def approve(context: CommandContext) -> str | None:
     message = context.message
-    found = _DECISION.fullmatch(_without_mention(message.text).strip(" "))
+    found = _DECISION.fullmatch(message.text)
     if found is None or message.attachments or message.press:
         return context.say(
             "Nothing was decided. The whole message must be one line: `/approve XXXX-XXXX-XXXX allow-once`, "
@@ -53,15 +44,10 @@ async def approve(context: CommandContext) -> str | None:
     by = _decider(context)
     if await context.runtime.store.approvals.is_muted(by.person, at=context.runtime.now()):
         return None
-    approval = await context.runtime.approvals.get(id_of(found[1]))
-    if approval is None or not context.runtime.approvals.may_decide(approval.agent, message):
+    approval = await context.approvals.get(id_of(found[1]))
+    if approval is None or not context.approvals.may_decide(approval.agent, message):
         return await _unknown(context, by)
     return (await _decide(context, approval, found[2], by))[1]
-
-
-def _without_mention(text: str) -> str:
-    """`/approve@bot` is `/approve`: `command_of` has seen that the bot is this one."""
-    return re.sub(r"^( *)/approve@\S+", r"\1/approve", text)
 
 
 async def _unknown(context: CommandContext, by: Decider) -> str | None:
@@ -73,8 +59,8 @@ async def _unknown(context: CommandContext, by: Decider) -> str | None:
 
 
 async def _decide(context: CommandContext, approval: Approval, decision: str, by: Decider) -> tuple[bool, str]:
-    """Whether this decided it, and what to answer."""
-    if decision != "deny" and await context.runtime.approvals.is_lost(approval):
+    """True if this decided it; and what to answer."""
+    if decision != "deny" and await context.approvals.is_lost(approval):
         return False, context.say(
             f"{approval.id} could not be shown to you whole, so it can only be denied.",
             f"{approval.id} 未能完整显示，只能拒绝。",
@@ -84,14 +70,14 @@ async def _decide(context: CommandContext, approval: Approval, decision: str, by
             f"{approval.id} can only be allowed once: not all that it runs can be pinned down. Nothing was decided.",
             f"{approval.id} 只能单次允许（无法确定其执行的全部内容）。未作任何决定。",
         )
-    won, approval = await context.runtime.approvals.decide(approval, decision, by)
+    won, approval = await context.approvals.decide(approval, decision, by)
     text = outcome_text(approval, context.language)
     return won, text if won else context.say(f"Decided already. {text}", f"已有结果。{text}")
 
 
-async def approvals(context: CommandContext) -> str:
-    """What waits and what is granted, of the agents whose requests the person may decide; or the end of one of these."""
-    service, store = context.runtime.approvals, context.runtime.store.approvals
+async def list_approvals(context: CommandContext) -> str:
+    """Lists what waits and what is granted, of the agents whose requests the person may decide; or ends some of these."""
+    service, store = context.approvals, context.runtime.store.approvals
     waiting, grants = await store.listed(context.runtime.now())
     waiting = [it for it in waiting if service.may_decide(it.agent, context.message)]
     grants = [it for it in grants if service.may_decide(it.agent, context.message)]
@@ -129,18 +115,18 @@ def _decider(context: CommandContext) -> Decider:
     return Decider(person=person_of(message), surface=surface, turn=context.turn)
 
 
-async def ask(context: CommandContext) -> Notice:
+async def ask(context: CommandContext) -> str | Reply | None:
     """Silent where it was decided meanwhile."""
     id_, _, number = context.arguments.partition(" ")
-    approval = await context.runtime.approvals.get(id_)
+    approval = await context.approvals.get(id_)
     if approval is None or approval.state != "pending":
-        return Notice(text=None)
+        return None
     origin = message_of(approval)
     text = request_text(approval, origin, context.setup.config.server.zone)
     if not _has_buttons(context):
-        return Notice(text=text)
+        return text
     zh = language_of(origin.text) == "zh"
-    return Notice(text=text, buttons=await _buttons(context, approval, int(number), zh=zh))
+    return Reply(text=text, buttons=await _buttons(context, approval, int(number), zh=zh))
 
 
 async def _buttons(context: CommandContext, approval: Approval, number: int, *, zh: bool) -> tuple[Button, ...]:
@@ -161,39 +147,35 @@ def _hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-async def settled(context: CommandContext) -> Notice:
+async def settled(context: CommandContext) -> str | Reply | None:
     """In the place of the request, where the channel can; else a line, unless the decision was answered in that chat."""
     id_, _, number = context.arguments.partition(" ")
-    approval = await context.runtime.approvals.get(id_)
-    if approval is None:
-        return Notice(text=None)
-    store, asked = context.runtime.store.approvals, dedupe(id_, f"ask:{number}")
-    sent = await store.sent(asked)
-    if not sent:
-        return Notice(text=None)
+    store, request = context.runtime.store.approvals, dedupe(id_, f"ask:{number}")
+    approval, sent = await context.approvals.get(id_), await store.sent(request)
+    if approval is None or not sent:
+        return None
     text = outcome_text(approval, language_of(message_of(approval).text))
-    if _has_buttons(context) and not await store.given_up([asked]):  # of several messages the last one has them
-        return Notice(text=text, replaces=sent[-1])
+    if _has_buttons(context) and not await store.given_up([request]):  # of several messages the last one has them
+        return Reply(text=text, replaces=sent[-1])
     surface = surfaces_of(approval)[int(number)].context
     here = approval.decided_in == f"{surface.channel}:{surface.account}:{surface.chat.id}"
-    return Notice(text=None if here else text)
+    return None if here else text
 
 
-async def press(context: CommandContext) -> Notice:
-    """A button carries nothing but a token: who pressed it is in the platform's event. What it decides is said by the
-    request itself, which `settled` replaces."""
+async def press(context: CommandContext) -> str | None:
+    """A button carries a token alone: the platform's event says who pressed it, and `settled` replaces the request."""
     store, by, message = context.runtime.store.approvals, _decider(context), context.message
     token = await store.token(_hash(message.press.token)) if message.press and message.press.token else None
-    approval = await context.runtime.approvals.get(token.approval) if token else None
+    approval = await context.approvals.get(token.approval) if token else None
     theirs = token is not None and token.approver in ("", by.person)
     if token is None or approval is None or not theirs:
         muted = await store.is_muted(by.person, at=context.runtime.now())
-        return Notice(text=None if muted else await _unknown(context, by))
-    if not context.runtime.approvals.may_decide(approval.agent, message):
-        return Notice(text=await _unknown(context, by))
+        return None if muted else await _unknown(context, by)
+    if not context.approvals.may_decide(approval.agent, message):
+        return await _unknown(context, by)
     won, text = await _decide(context, approval, token.decision, by)
     is_replaced = not await store.given_up([dedupe(approval.id, f"ask:{token.surface}")])
-    return Notice(text=None if won and is_replaced else text)
+    return None if won and is_replaced else text
 
 
 def _has_buttons(context: CommandContext) -> bool:
@@ -201,18 +183,10 @@ def _has_buttons(context: CommandContext) -> bool:
     return channel is not None and channel.capabilities.buttons
 
 
-INTRODUCTION = "introduction"
-"""The command that stands for the bot's being added to a group."""
-
-
-async def introduce(context: CommandContext) -> Notice:
+async def introduce(context: CommandContext) -> str | None:
     channel = context.setup.channels.get((context.message.channel, context.message.account))
-    return Notice(text=channel.access.introduction or None if channel else None)
+    return channel.access.introduction or None if channel else None
 
 
-NOTICES = {ASK: ask, SETTLED: settled, PRESSED: press, INTRODUCTION: introduce}
-
-
-async def run_notice(context: CommandContext, name: str) -> Ending:
-    notice = await NOTICES[name](context)
-    return Ending(outcome=name, text=notice.text, buttons=notice.buttons, replaces=notice.replaces)
+NOTICE_RUNS: Mapping[str, Run] = {ASK: ask, SETTLED: settled, PRESSED: press, INTRODUCTION: introduce}
+"""The gateway's own messages, by the internal command that stands for each."""

@@ -7,17 +7,19 @@ does goes by that number, so that the second run changes nothing more.
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from agents.messages import AssistantMessage
 from agents.runner import AgentRunner
 from agents.sentences import Language
 from agents.turn import Settings, settings_json
 from channels.abilities import MenuEntry
-from channels.message import MessageContext, StoredFile
+from channels.message import Button, MessageContext, StoredFile
+from gateway.approvals.approvals import Approvals
 from gateway.config.root import Audience, Config
-from gateway.queue import inbound_of
-from gateway.routing import is_owner
-from gateway.runtime import Runtime, Setup
+from gateway.records.inbound import inbound_of, is_readable
+from gateway.records.sessions import is_owner
+from gateway.state.runtime import Runtime, Setup
 from gateway.store.records import Concerned, Work
 
 SHOWN_CHARS = 60
@@ -30,6 +32,7 @@ class CommandContext:
     own message: what was accepted earlier has a smaller one. `agent` answers in that conversation."""
 
     runtime: Runtime
+    approvals: Approvals
     setup: Setup
     session: str
     turn: int
@@ -40,7 +43,7 @@ class CommandContext:
 
     @property
     def runner(self) -> AgentRunner | None:
-        """None where the agent is no longer configured."""
+        """The agent's runner; None if it is no longer configured."""
         return self.setup.runners.get(self.agent)
 
     @property
@@ -49,7 +52,7 @@ class CommandContext:
 
     @property
     def person(self) -> str:
-        """As `owners` in the config names them."""
+        """The sender as `owners` in the config names people."""
         return f"{self.message.channel}:{self.message.sender.id}"
 
     def say(self, en: str, zh: str) -> str:
@@ -75,11 +78,17 @@ class CommandContext:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reply:
-    """`text` is None where an agent will answer instead. `answers` are of models that the command called."""
+    """`text` is None where an agent will answer instead. `answers` are of models that the command called. `replaces` is the
+    platform's id of the gateway's earlier message that this one takes the place of."""
 
     text: str | None
     files: tuple[StoredFile, ...] = ()
     answers: tuple[AssistantMessage, ...] = ()
+    buttons: tuple[Button, ...] = ()
+    replaces: str | None = None
+
+
+Run: TypeAlias = Callable[[CommandContext], Awaitable[str | Reply | None]]
 
 
 ANY = sys.maxsize
@@ -92,7 +101,7 @@ class Command:
     opens it further."""
 
     form: str
-    run: Callable[[CommandContext], Awaitable[str | Reply | None]]
+    run: Run
     takes: int
     en: str
     zh: str
@@ -123,10 +132,12 @@ def first_words(text: str) -> str:
 
 
 def dropped_lines(context: CommandContext, messages: Sequence[Concerned]) -> str:
-    """Which messages will not be answered, each with its first words, as a paragraph to add; empty for none."""
+    """The messages that will not be answered, each with its first words, as a paragraph to add; empty for none."""
     if not messages:
         return ""
-    shown = [f"- {first_words(inbound_of(it.body).context.text)}" for it in messages[:SHOWN_MAX]]
+    shown = [
+        f"- {first_words(inbound_of(it.body).context.text)}" for it in messages[:SHOWN_MAX] if is_readable(it.body)
+    ]
     shown += ["- …"] if len(messages) > SHOWN_MAX else []
     head = context.say(
         f"{len(messages)} waiting message{'s were' if len(messages) > 1 else ' was'} dropped:",

@@ -1,23 +1,24 @@
 """Commands about the conversation itself: where it begins, what runs in it, what is answered again or forgotten."""
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import tzinfo
 
 from agents.messages import AssistantMessage, Message, UserMessage, texts
-from agents.prompt.inbound import timestamp
 from channels.message import File
+from channels.moment import timestamp
 from gateway.commands.command import CommandContext, Reply, dropped_lines, first_words
 from gateway.commands.report import plan_of
-from gateway.history import TURNS_MAX, numbered_turns, turns_of
-from gateway.journal import stopped_by
-from gateway.memory import StoredMemory
-from gateway.queue import Inbound, inbound_json, inbound_of
+from gateway.records.inbound import Inbound, inbound_json, inbound_of, is_readable
 from gateway.store.records import Concerned, Delivery, Mark, Summary
+from gateway.turns.history import TURNS_MAX, numbered_turns, turns_of
+from gateway.turns.journal import stopped_by
+from gateway.turns.memory import StoredMemory
 
 EXPORTED_CHARS_MAX = 200_000
-"""Where the export is no file: more than any channel sends in one reply."""
+"""The limit if the export is no file: more than any channel sends in one reply."""
 
 
 async def start(context: CommandContext) -> str:
@@ -36,7 +37,9 @@ async def new(context: CommandContext) -> str:
     await context.runtime.store.mark(context.session, Mark(turn=context.turn, kind="new", at=context.runtime.now()))
     await context.runtime.choices.choose_queue(context.session, "", turn=context.turn, at=context.runtime.now())
     begins = context.say("A new conversation begins.", "新的对话开始了。")
-    for ended in (first_words(inbound_of(it.body).context.text) for it in concerned if it.begun):
+    for ended in (
+        first_words(inbound_of(it.body).context.text) for it in concerned if it.begun and is_readable(it.body)
+    ):
         begins += context.say(f" What was being answered ends here: {ended}.", f"正在回答的内容到此为止：{ended}。")
     return begins + lines
 
@@ -49,26 +52,30 @@ async def stop(context: CommandContext) -> str:
 
 
 async def _stop(context: CommandContext) -> tuple[Sequence[Concerned], str]:
-    """What was stopped, and which messages of it will not be answered, for people."""
+    """Stops the turns; returns what was stopped, and which messages of it will not be answered, for people."""
     by, runtime = stopped_by(context.turn), context.runtime
     concerned = await runtime.store.concerned(context.session, before=context.turn, by=by)
-    await runtime.approvals.cancel(context.session, context.turn)
+    concerned = [
+        it for it in concerned if not (is_readable(it.body) and inbound_of(it.body).recalled)
+    ]  # a recall has ended it
+    await context.approvals.cancel(context.session, context.turn)
     await runtime.control.stop(context.session, context.turn)
     return concerned, dropped_lines(context, [it for it in concerned if not it.begun])
 
 
-async def retry(context: CommandContext) -> str | Reply:
+async def retry(context: CommandContext) -> str | None:
     return await _answer_again(context)
 
 
-async def edit(context: CommandContext) -> str | Reply:
+async def edit(context: CommandContext) -> str | None:
     if not context.arguments.strip():
         return context.say("Write the new words behind /edit.", "请在 /edit 后面写上新的内容。")
     return await _answer_again(context, context.arguments.strip())
 
 
-async def _answer_again(context: CommandContext, text: str = "") -> str | Reply:
-    """Forget the last turn and answer its message anew, with other words where there is a `text`."""
+async def _answer_again(context: CommandContext, text: str = "") -> str | None:
+    """Forgets the last turn and answers its message again, with other words if there is a `text`. The new turn has the
+    rights of the message's author, so nobody else may ask for it."""
     turn = await _last_turn(context, context.say("There is nothing to answer again.", "没有可以重新回答的消息。"))
     if isinstance(turn, str):
         return turn
@@ -78,13 +85,18 @@ async def _answer_again(context: CommandContext, text: str = "") -> str | Reply:
             "That message is too old to be answered again; please send it anew.",
             "那条消息太旧，无法重新回答，请重新发送。",
         )
-    await _undo(context, turn)
     contexts = tuple(it for body in bodies.values() for it in inbound_of(body).contexts)
+    if {it.sender.id for it in contexts} != {context.message.sender.id}:
+        return context.say(
+            "Only the person who wrote that message can have it answered again.",
+            "只有写那条消息的人可以让它重新得到回答。",
+        )
+    await _undo(context, turn)
     again = replace(inbound_of(own).context, sent_at=context.message.sent_at)
-    again = replace(again, text=text) if text else again
+    again = replace(again, text=text, mark="") if text else again
     together = (*contexts[:-1], again) if len(contexts) > 1 else ()
     await _deliver(context, replace(inbound_of(own), context=again, replays=context.turn, together=together))
-    return Reply(text=None)
+    return None
 
 
 async def undo(context: CommandContext) -> str:
@@ -98,10 +110,13 @@ async def undo(context: CommandContext) -> str:
 
 
 async def _last_turn(context: CommandContext, nothing: str) -> int | str:
-    """The turn that may be undone; else why there is none, `nothing` where the conversation is empty."""
-    if (await context.conversation()).waiting:
+    """The turn that may be undone; else why there is none, `nothing` where the conversation is empty. What another command
+    has answered again in the meantime counts, though it was accepted later; what an earlier run of this one has does not."""
+    work = await replace(context, turn=sys.maxsize).conversation()
+    waiting = [(it.turn, inbound_of(it.body).replays) for it in work.waiting]
+    if any(turn < context.turn or replays not in (0, context.turn) for turn, replays in waiting):
         return context.say("An answer is still under way; /stop ends it.", "正在回答中；发送 /stop 可停止。")
-    turn = await context.runtime.store.last_turn(context.session, before=context.turn, by=_by(context))
+    turn = await context.runtime.store.last_turn(context.session, before=sys.maxsize, by=_by(context))
     return nothing if turn is None else turn
 
 
@@ -125,11 +140,12 @@ async def _deliver(context: CommandContext, inbound: Inbound) -> None:
         body=inbound_json.dump_json(inbound).decode(),
         at=context.runtime.now(),
         sender=scope + message.sender.id,
+        again=True,
     )
     await context.runtime.accept(delivery)
 
 
-async def use_skill(context: CommandContext) -> str | Reply:
+async def use_skill(context: CommandContext) -> str | None:
     name, _, text = context.arguments.partition(" ")
     plan = plan_of(context, await context.conversation())
     skills = plan.facts.skills if plan and plan.facts.has("read") else ()
@@ -144,7 +160,7 @@ async def use_skill(context: CommandContext) -> str | Reply:
     )
     message = replace(context.message, text=f"{words}\n\n{text.strip()}".strip())
     await _deliver(context, Inbound(agent=context.agent, context=message))
-    return Reply(text=None)
+    return None
 
 
 async def compact(context: CommandContext) -> str | Reply:
@@ -155,22 +171,31 @@ async def compact(context: CommandContext) -> str | Reply:
     history = [messages for _, messages in turns]
     compacted = None
     if context.runner is not None:
-        memory = StoredMemory(context.runtime.store)
+        memory = StoredMemory(context.runtime.store, context.setup.config.server.zone)
         compacted = await context.runner.compact(
             history,
             session=context.session,
             summary=work.summary.text,
             focus=context.arguments,
-            save=memory.saver(context.session, context.message, turn=context.turn, at=context.runtime.now()),
+            save=memory.saver(
+                context.session, context.message, turn=context.turn, at=context.runtime.now(), revision=work.revision
+            ),
         )
     if compacted is None:
         return context.say("There is nothing to summarise yet.", "目前没有需要压缩的内容。")
     if not compacted.turns:
         kept = "No summary kept all that matters, so the conversation stays as it is."
         return Reply(text=context.say(kept, "没有得到足够完整的摘要，对话保持原样。"), answers=compacted.answers)
-    made = Summary(text=compacted.content, by=context.turn, turns=compacted.turns, answers=compacted.answers)
+    made = Summary(
+        text=compacted.content,
+        by=context.turn,
+        turns=compacted.turns,
+        answers=compacted.answers,
+        external=work.summary.external or compacted.external,
+    )
     mark = made.mark(turns[compacted.turns - 1][0], context.runtime.now())
-    await context.runtime.store.mark(context.session, mark)
+    if not await context.runtime.store.changes.summarise(context.session, mark, work.revision):
+        return await compact(context)  # something of it was taken back meanwhile
     return _compacted(context, made)
 
 
@@ -186,7 +211,8 @@ async def export(context: CommandContext) -> str | Reply:
     turns = turns_of(await context.runtime.store.transcript(context.session))
     if not turns:
         return context.say("There is nothing to export yet.", "还没有可以导出的内容。")
-    markdown = "\n\n".join((f"# {context.agent}", *(line for turn in turns for line in _exported(turn))))
+    zone = context.setup.config.server.zone
+    markdown = "\n\n".join((f"# {context.agent}", *(line for turn in turns for line in _exported(turn, zone))))
     markdown = context.runtime.scrubber.scrub(markdown)
     channel = context.setup.channels.get((context.message.channel, context.message.account))
     if channel is None or "media" not in channel.capabilities.directives:
@@ -197,10 +223,10 @@ async def export(context: CommandContext) -> str | Reply:
     return Reply(text=context.say("The conversation as a file:", "对话已导出为文件："), files=(kept,))
 
 
-def _exported(turn: Sequence[Message]) -> Iterator[str]:
+def _exported(turn: Sequence[Message], zone: tzinfo) -> Iterator[str]:
     """The words of a turn, and the names of the tools that were called."""
     for message in turn:
-        at = timestamp(datetime.fromtimestamp(message.timestamp, tz=UTC))
+        at = timestamp(message.timestamp, zone)
         if isinstance(message, UserMessage):
             yield from (f"## {at}\n\n{text.partition(chr(10))[2]}" for text in texts(message))
         elif isinstance(message, AssistantMessage):

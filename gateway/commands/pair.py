@@ -4,18 +4,17 @@ Nothing tells a wrong code from one that is unknown, too old or the owner's own,
 said at all: they are counted in the database, for all replicas and over restarts.
 """
 
-from datetime import UTC, datetime
-
 import structlog
 
-from gateway.commands.command import CommandContext, Reply
-from gateway.pairing import hashed
+from channels.moment import clock
+from gateway.approvals.pairing import hashed
+from gateway.commands.command import CommandContext
 from gateway.store.statements import PAIRING_SECONDS
 
 log = structlog.get_logger()
 
 
-async def pair(context: CommandContext) -> str | Reply:
+async def pair(context: CommandContext) -> str | None:
     code = context.arguments.split()[-1:]
     if not code:
         return await _waiting(context)
@@ -23,7 +22,7 @@ async def pair(context: CommandContext) -> str | Reply:
     found = await contacts.redeem(hashed(code[0]) or "", by=context.person, turn=context.turn, at=at)
     if found == "muted":
         log.warning("pairing_muted", by=context.person)
-        return Reply(text=None)
+        return None
     if found == "wrong":
         log.warning("pairing_refused", by=context.person)
         return context.say(
@@ -40,13 +39,13 @@ async def pair(context: CommandContext) -> str | Reply:
 
 
 async def _waiting(context: CommandContext) -> str:
-    """Who waits is nobody's business in a group."""
+    """Lists who waits, except in a group: there it is nobody's business."""
     found = await context.runtime.store.contacts.waiting(context.runtime.now() - PAIRING_SECONDS)
     if context.message.chat.kind == "group" or not found:
         return context.say(
             "Let somebody in with the code that I gave them: /pair CODE", "用我发给对方的配对码批准：/pair 配对码"
         )
     zone = context.setup.config.server.zone
-    lines = [f"- `{it.name}` {datetime.fromtimestamp(it.asked or 0, tz=UTC).astimezone(zone):%H:%M}" for it in found]
+    lines = [f"- `{it.name}` {clock(it.asked or 0, zone)}" for it in found]
     head = context.say("Waiting to be let in, with /pair CODE:", "等待批准（用 /pair 配对码）：")
     return "\n".join((head, *lines))

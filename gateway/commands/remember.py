@@ -5,12 +5,12 @@ command is run again after a crash.
 """
 
 import re
-from datetime import UTC, datetime
 
+from channels.moment import day
 from gateway.commands.command import CommandContext
-from gateway.memory import person
-from gateway.routing import agent_of
+from gateway.records.sessions import agent_of
 from gateway.store.memory import NOTES_MAX
+from gateway.turns.memory import person
 from tools.memory import NOTE_CHARS_MAX
 
 _FORGET = re.compile(r"(?:forget|忘记|忘掉|删除)\s*#?\s*([0-9]{1,9})", re.IGNORECASE)
@@ -26,7 +26,7 @@ async def remember(context: CommandContext) -> str:
         )
     if not words:
         lines = [
-            f"{it.number}. {' '.join(it.text.split())} ({datetime.fromtimestamp(it.at, UTC):%Y-%m-%d})"
+            f"{it.number}. {' '.join(it.text.split())} ({day(it.at, context.setup.config.server.zone)})"
             for it in await memory.notes(sender, agent)
         ]
         if not lines:

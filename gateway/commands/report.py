@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime, time
 
 import orjson
 
@@ -13,15 +13,17 @@ from agents.providers.provider import System
 from agents.runner import Plan
 from agents.tokens import WRAPPING_TOKENS, estimate, request_tokens, tokens
 from agents.turn import Turn, settings_json
-from gateway.budgets import Used, used
+from channels.moment import local
 from gateway.commands.command import CommandContext
-from gateway.config.report import VERSION
-from gateway.history import TURNS_MAX, turns_of
+from gateway.guard import VERSION
+from gateway.records.sessions import sees_private
 from gateway.store.records import Bill, Work
+from gateway.turns.budgets import Used, used
+from gateway.turns.history import TURNS_MAX, turns_of
 
 
 def plan_of(context: CommandContext, work: Work) -> Plan | None:
-    """Of the next request; None where nobody could answer it."""
+    """The plan of the next request; None if nobody could answer it."""
     channel = context.setup.channels.get((context.message.channel, context.message.account))
     if context.runner is None or channel is None:
         return None
@@ -33,6 +35,7 @@ def plan_of(context: CommandContext, work: Work) -> Plan | None:
         actions=channel.capabilities.actions,
         history=(),
         user=UserMessage(content=()),
+        sees_private=sees_private(context.setup.config.owners, context.message),
         layers=context.setup.layers.of(context.message),
         settings=settings_json.validate_json(work.settings),
         summary=work.summary.text,
@@ -56,10 +59,7 @@ async def status(context: CommandContext) -> str:
         (say("Context", "上下文"), _fill(used, plan.window)),
         (say("Conversation", "本次对话"), spent.shown(context)),
         (say("Cache", "缓存"), spent.cache(context)),
-        (
-            say("Queue", "队列"),
-            f"`{mode}`, {say('running', '处理中')} {int(runs)}, {say('waiting', '排队')} {waits}",
-        ),
+        (say("Queue", "队列"), f"`{mode}`, {say('running', '处理中')} {int(runs)}, {say('waiting', '排队')} {waits}"),
         ("Clawgate", VERSION),
     )
     return _listed(lines)
@@ -78,8 +78,7 @@ async def context(context: CommandContext) -> str:
 
 
 def _shares(context: CommandContext, plan: Plan, work: Work) -> Iterator[tuple[str, int]]:
-    """What the next request is made of, with its tokens: the prompt's sections, the workspace's files apart, the tools and
-    what was said."""
+    """The parts of the next request with their tokens: the prompt's sections, each workspace file, tools, what was said."""
     facts = plan.facts
 
     def corrected(count: int) -> int:
@@ -136,7 +135,7 @@ async def whoami(context: CommandContext) -> str:
 
 @dataclass(slots=True)
 class _Sum:
-    """Of bills. `cost` is None as long as none has one: without prices there is none."""
+    """The sum of bills. `cost` is None as long as none has one: without prices there is none."""
 
     tokens: Counter[str] = field(default_factory=Counter)
     cost: float | None = None
@@ -163,10 +162,9 @@ class _Sum:
 
 
 async def _spent(context: CommandContext) -> tuple[_Sum, _Sum]:
-    """What the turns and commands of the conversation took since it began, and those of today, where the gateway is."""
+    """Sums what the turns and commands of the conversation took since it began, and those of today, where the gateway is."""
     zone = context.setup.config.server.zone
-    now = datetime.fromtimestamp(context.runtime.now(), tz=UTC).astimezone(zone)
-    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+    midnight = datetime.combine(local(context.runtime.now(), zone).date(), time(), zone).timestamp()
     bills = await context.runtime.store.bills(context.session, since=midnight)
     return _Sum.of(it for it in bills if it.current), _Sum.of(it for it in bills if it.recent)
 

@@ -1,25 +1,19 @@
 """Commands that set something: for the conversation until it begins anew (model, thinking, what is shown of a turn, the
 queue), or for the chat (who answers in it). And what the settings show above an answer."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from agents.messages import AssistantMessage, Message, Thinking
-from agents.prompt.inbound import capped
 from agents.providers.models import LEVELS
 from agents.turn import Settings, settings_json
-from channels.message import MessageContext
-from gateway.choices import MODES
 from gateway.commands.command import CommandContext
-from gateway.config.root import Config
-from gateway.redaction import redacted
-from gateway.routing import holding
+from gateway.records.sessions import is_open
+from gateway.state.choices import MODES
 from gateway.store.records import Mark
-from gateway.watch import about
 
 DEFAULT = "default"
-REASONING_CHARS_MAX = 4_000
 ABOUT_CHARS_MAX = 100
 
 
@@ -31,11 +25,13 @@ async def model(context: CommandContext) -> str:
         await _set(context, model="")
         default = context.runner.config.model[0] if context.runner else ""
         return context.say(f"The model is the agent's again: `{default}`.", f"已恢复为助手自己的模型：`{default}`。")
-    offered = config.choosable_models
-    found = [it for it in offered if it == wanted] or [it for it in offered if it.lower().endswith(wanted.lower())]
-    if len(found) != 1:
-        problem = context.say(f"There is no one model {_quoted(wanted)}.", f"没有唯一匹配 {_quoted(wanted)} 的模型。")
+    found = _named(wanted, config.choosable_models)
+    if not found:
+        problem = context.say(f"There is no model {_quoted(wanted)}.", f"没有模型 {_quoted(wanted)}。")
         return f"{problem}\n\n{await models(context)}"
+    if len(found) > 1:
+        several = f"Several models have {_quoted(wanted)} in their names:", f"有多个模型的名称包含 {_quoted(wanted)}："
+        return await _listed(context, context.say(*several), found)
     await _set(context, model=found[0])
     return context.say(
         f"`{found[0]}` answers from the next message on, until /new.", f"从下一条消息起使用 `{found[0]}`，直到 /new。"
@@ -43,15 +39,27 @@ async def model(context: CommandContext) -> str:
 
 
 async def models(context: CommandContext) -> str:
-    current = model_of(context, await context.settings())
-    mark = context.say("in use", "使用中")
-    lines = [f"- `{it}`{f' ({mark})' if it == current else ''}" for it in context.setup.config.choosable_models]
-    head = context.say("The models, set with `/model NAME`:", "可选的模型（用 `/model NAME` 设置）：")
-    return "\n".join((head, *lines))
+    head = context.say("The models, set with `/model` NAME or NUMBER:", "可选的模型（用 `/model` 名称或编号设置）：")
+    return await _listed(context, head, context.setup.config.choosable_models)
+
+
+async def _listed(context: CommandContext, head: str, models: Sequence[str]) -> str:
+    """With their numbers, which no Markdown list may count anew."""
+    current, mark = model_of(context, await context.settings()), context.say("in use", "使用中")
+    numbers = {it: number for number, it in enumerate(context.setup.config.choosable_models, start=1)}
+    return "\n".join((head, *(f"- {numbers[it]} · `{it}`{f' ({mark})' if it == current else ''}" for it in models)))
+
+
+def _named(wanted: str, models: Sequence[str]) -> Sequence[str]:
+    """The one with this number, else those with this name, alone or behind a provider, else those with it in their names."""
+    if re.fullmatch("[1-9][0-9]{0,3}", wanted) and int(wanted) <= len(models):
+        return [models[int(wanted) - 1]]
+    part = wanted.lower()
+    exact, whole = [it for it in models if it.lower() == part], [it for it in models if it.lower().endswith(f"/{part}")]
+    return exact or whole or [it for it in models if part in it.lower()]
 
 
 def model_of(context: CommandContext, settings: Settings) -> str:
-    """The model that answers next."""
     if settings.model in context.setup.config.choosable_models:
         return settings.model
     return context.runner.config.model[0] if context.runner else ""
@@ -115,7 +123,7 @@ async def queue(context: CommandContext) -> str:
 async def agent(context: CommandContext) -> str:
     """Each agent has a conversation of its own in a chat; that of the former one waits where it was left."""
     config, wanted = context.setup.config, context.arguments
-    offered = [it for it in config.agents.list if context.is_owner or _is_open(it.id, config, context.message)]
+    offered = [it for it in config.agents.list if is_open(config, it.id, context.message)]
     chosen = next((it for it in offered if wanted.lower() in (it.id, it.name.lower())), None) if wanted else None
     if chosen is not None:
         at = context.runtime.now()
@@ -129,12 +137,6 @@ async def agent(context: CommandContext) -> str:
     return "\n".join(filter(None, (problem, head, *lines)))
 
 
-def _is_open(agent: str, config: Config, message: MessageContext) -> bool:
-    """Whether somebody who owns nothing may choose the agent: one that bindings keep for others is not his to choose."""
-    bound = [it for it in config.routes if it.agent == agent]
-    return not bound or agent == config.agents.list[0].id or bool(holding(bound, message))
-
-
 async def _set(context: CommandContext, **changes: Any) -> None:
     settings = replace(await context.settings(), **changes)
     content = settings_json.dump_json(settings).decode()
@@ -144,19 +146,3 @@ async def _set(context: CommandContext, **changes: Any) -> None:
 
 def _quoted(word: str) -> str:
     return "“" + word.replace("`", "'")[:ABOUT_CHARS_MAX] + "”"
-
-
-def above(settings: Settings, messages: Sequence[Message]) -> Iterator[str]:
-    """What a person wants to see above an answer: the model's readable reasoning as a quote, and a line for each call."""
-    answers = [it for it in messages if isinstance(it, AssistantMessage)]
-    thoughts = [it.text.strip() for answer in answers for it in answer.content if isinstance(it, Thinking)]
-    if settings.reasoning and (text := "\n\n".join(filter(None, thoughts))):
-        yield "\n".join(f"> {line}".rstrip() for line in capped(text, REASONING_CHARS_MAX).split("\n"))
-    calls = [call for answer in answers for call in answer.calls]
-    if settings.verbose and calls:
-        yield "\n".join(_called(call.name, redacted(about(call))) for call in calls)
-
-
-def _called(tool: str, first_argument: str) -> str:
-    shown = first_argument.replace("`", "'")[:ABOUT_CHARS_MAX]
-    return f"- `{tool}`" + (f" `{shown}`" if shown else "")

@@ -1,25 +1,33 @@
 """The sections `budgets` and `rates`: what may be spent in a day, and how often somebody is answered."""
 
 import re
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, Field
 from pydantic.alias_generators import to_camel
 
-from gateway.store.spending import Rate, Rated
-
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 RATE_SECONDS_MAX = 86_400
 RATE_COUNT_MAX = 10_000
+Rated: TypeAlias = Literal["sender", "chat"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rate:
+    """So many messages are answered in any `seconds`."""
+
+    count: int
+    seconds: float
 
 
 class BudgetConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """What may be spent in a day; nothing is counted where neither key is set."""
+    """The most that may be spent in a day; nothing is counted if neither key is set."""
 
     tokens_per_day: Annotated[int, Field(ge=1)] | None = None
     """Tokens of all requests to a model: input, cached or not, and output."""
     cost_per_day: Annotated[float, Field(gt=0)] | None = None
-    """Money at the prices under `models`, in their currency; a model without prices costs nothing here."""
+    """Money at the prices under `models`, else at the shipped ones; a model without prices costs nothing here."""
 
     @property
     def is_set(self) -> bool:
@@ -27,7 +35,7 @@ class BudgetConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
 
 
 class BudgetsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """What may be spent in a day, which begins at midnight in `server.timezone` (docs/budgets.md)."""
+    """The most that may be spent in a day, which begins at midnight in `server.timezone` (docs/budgets.md)."""
 
     agent: BudgetConfig = BudgetConfig()
     """Each agent, in all chats together."""
@@ -59,15 +67,16 @@ RateText = Annotated[str, AfterValidator(_is_rate)]
 
 
 class RatesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """How many messages are answered in a time; the first one beyond that gets a sentence, the further ones nothing."""
+    """The number of messages answered in a time; the first one beyond that gets a sentence, the further ones nothing."""
 
     sender: RateText | None = None
-    """Of one person, in all chats of a channel account together, such as `20/1m`. Commands do not count."""
+    """Messages of one person, in all chats of a channel account together, such as `20/1m`. A command counts only if it asks
+    a model."""
     chat: RateText | None = None
-    """Of one chat, its topics and all people in it together, such as `60/1m`."""
+    """Messages of one chat, its topics and all people in it together, such as `60/1m`."""
 
     @property
     def by_whom(self) -> dict[Rated, Rate]:
-        """Those that are set."""
+        """The rates that are set."""
         written: dict[Rated, str | None] = {"sender": self.sender, "chat": self.chat}
         return {whose: rate_of(text) for whose, text in written.items() if text is not None}

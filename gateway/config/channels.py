@@ -1,24 +1,25 @@
-"""Which channels there are: a new one is a folder, a record and a field here.
+"""The channels that there are: a new one is a folder, a record and a field here.
 
 Each record says what the rest of the gateway needs to know of a channel's config; nothing else names a platform. The
 records go with the section, so that whoever has read a config also has the channels that it may speak of.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
-from agents.config import AgentConfig
+from channels.abilities import MenuEntry
 from channels.channel import Channel
 from channels.feishu import config as feishu
 from channels.feishu import doctor as feishu_doctor
 from channels.feishu.channel import FeishuChannel
 from channels.feishu.config import FeishuConfig
 from channels.finding import Finding
+from channels.moment import zone_of
 from channels.telegram import config as telegram
 from channels.telegram import doctor as telegram_doctor
 from channels.telegram.channel import TelegramChannel
@@ -28,13 +29,20 @@ from channels.web.admission import Admission, Sessions, Way
 from channels.web.archive import ChatHistory
 from channels.web.channel import WebChannel
 from channels.web.config import WebConfig
+from channels.web.live import LiveTurns
 from gateway.config.problems import Key
-from gateway.config.server import filled
-from tools.catalog import offered
-from tools.config import ExecMode, effective_exec
+from gateway.config.server import ServerConfig, filled
 
-if TYPE_CHECKING:
-    from gateway.config.root import Config
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exposure:
+    """The way the whole config lets people in. `commanding` are the agents that run commands unasked, `unapproved` those
+    whose commands somebody must approve, of whom none is named."""
+
+    server: ServerConfig
+    way: Way
+    commanding: Sequence[str]
+    unapproved: Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,31 +53,36 @@ class ChannelType:
     accounts: Callable[[Any], Mapping[str, Any]]
     """The configured accounts of a section, by name."""
     channel: Callable[[Any, str, "ChannelDeps"], Channel]
+    facts: Callable[[Exposure], Any] = lambda exposure: None
+    """Everything that a channel gets of the config besides its account. An edit that changes neither renews no channel."""
+    told: Callable[[Any, str | None, Sequence[MenuEntry]], Any] = lambda account, public_url, menu: (public_url, menu)
+    """The part of `server.publicUrl` and of the menu that its connection depends on. Only another one is connected anew."""
     keys: tuple[str, ...] = ()
-    """What must be set before an account is one."""
+    """The keys that must be set before an account is one."""
     bot: Callable[[Any], str] = lambda account: ""
-    """Which bot an account is: no two may be the same."""
+    """The bot that an account is: no two may be the same."""
     bot_key: str = ""
     bot_word: str = ""
-    arrives: Callable[[Any, str, "Config"], str]
-    """How its events arrive, for the report: of an account, its name, and the whole config."""
+    arrives: Callable[[Any, str, Exposure], str]
+    """The way the events of an account arrive, for the report, by its config and name."""
     problems: Callable[[Any], Iterable[tuple[str, str]]] = lambda account: ()
-    """What must be mended in an account, as key and sentence."""
+    """The mistakes to mend in an account, as key and sentence."""
     warnings: Callable[[Any], Iterable[str]] = lambda account: ()
-    """What works but deserves a look."""
+    """Sentences on what works but deserves a look."""
     address: Callable[[Any], str] = lambda account: ""
-    """Where its platform answers."""
-    probe: Callable[[Any, str, "Config", float], Awaitable[list[Finding]]] | None = None
-    """What the platform says of an account: of it, its name, the whole config and the time."""
+    """The address at which its platform answers."""
+    probe: Callable[[Any, str, Exposure, float], Awaitable[list[Finding]]] | None = None
+    """The platform's findings of an account, by its config, its name and the time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChannelDeps:
-    """What a channel may stand on besides its own config."""
+    """Everything a channel is built from besides its account. `facts` are its type's; `live` outlives it."""
 
-    config: "Config"
+    facts: Any
     archive: ChatHistory
     sessions: Sessions
+    live: LiveTurns
     now: Callable[[], float]
 
 
@@ -84,7 +97,6 @@ class Account:
 
 
 def configured(channels: "ChannelsConfig") -> Iterator[Account]:
-    """Every account of every channel that is switched on."""
     for kind in channels.kinds.values():
         section = getattr(channels, kind.name)
         for name, config in kind.accounts(section).items() if section is not None else ():
@@ -99,47 +111,39 @@ def account_names(channels: "ChannelsConfig") -> dict[str, list[str]]:
 
 
 def named_accounts(section: Any) -> Mapping[str, Any]:
-    """What stands under `accounts`, where a section has that and is there."""
+    """The entries under `accounts`, if a section has that and is there."""
     accounts: Mapping[str, Any] = getattr(section, "accounts", {})
     return accounts
 
 
-def _feishu_arrives(account: feishu.FeishuAccount, name: str, config: "Config") -> str:
-    if feishu.listens(account, config.server.public_url):
+def _feishu_arrives(account: feishu.FeishuAccount, name: str, exposure: Exposure) -> str:
+    if feishu.listens(account, exposure.server.public_url):
         return f"app {account.app_id}, long connection — choose 使用长连接接收事件 in the developer console"
     step = "enter it as the request URL in the developer console"
-    if config.server.public_url is None:
+    if exposure.server.public_url is None:
         step = "set server.publicUrl to the address under which Feishu reaches this server"
-    return f"app {account.app_id}, webhook {_webhook(config)}/feishu/{name} — {step}"
+    return f"app {account.app_id}, webhook {_webhook(exposure)}/feishu/{name} — {step}"
 
 
-def _telegram_arrives(account: telegram.TelegramAccount, name: str, config: "Config") -> str:
+def _telegram_arrives(account: telegram.TelegramAccount, name: str, exposure: Exposure) -> str:
     bot = f"bot {telegram.bot_of(account)}"
     if account.mode == "polling":
         return f"{bot}, polling"
     step = "Telegram is told of it at the start"
-    if config.server.public_url is None:
+    if exposure.server.public_url is None:
         step = "set server.publicUrl, or mode: polling, which needs none"
-    return f"{bot}, webhook {_webhook(config)}/telegram/{name} — {step}"
+    return f"{bot}, webhook {_webhook(exposure)}/telegram/{name} — {step}"
 
 
-def approved_by_nobody(config: "Config") -> list[str]:
-    """The agents whose commands somebody must approve, of whom none is named."""
-    asking = [agent for agent in config.agents.list if exec_mode(config, agent) == "ask"]
-    if config.owners or config.approvals.approvers is not None:
-        return []
-    return [agent.id for agent in asking if agent.approvals.approvers is None]
+def _webhook(exposure: Exposure) -> str:
+    return f"{exposure.server.public_url or '<publicUrl>'}/webhooks"
 
 
-def _webhook(config: "Config") -> str:
-    return f"{config.server.public_url or '<publicUrl>'}/webhooks"
-
-
-def _web_arrives(account: web.WebConfig, name: str, config: "Config") -> str:
-    server = config.server
+def _web_arrives(account: web.WebConfig, name: str, exposure: Exposure) -> str:
+    server = exposure.server
     address = f"{server.public_url or server.address}/"
-    match way_in(config):
-        case "open" if agents := ", ".join(approved_by_nobody(config)):
+    match exposure.way:
+        case "open" if agents := ", ".join(exposure.unapproved):
             return f"{address}; whoever opens it on this machine approves commands of {agents}, as owners names nobody"
         case "open":
             return address
@@ -148,7 +152,7 @@ def _web_arrives(account: web.WebConfig, name: str, config: "Config") -> str:
         case "link" if filled(server.users):
             return f"{address}, with a token of server.users or the sign-in link of the start"
         case "link":
-            agents = ", ".join(commanding(config))
+            agents = ", ".join(exposure.commanding)
             return f"{address}, with the sign-in link of the start, as commands of {agents} run on this machine, too"
         case "token":
             own = "the admin token" if server.admin_token.get_secret_value() else "a token of server.users"
@@ -158,37 +162,36 @@ def _web_arrives(account: web.WebConfig, name: str, config: "Config") -> str:
             return f"closed, as the server can be reached from elsewhere — {step}"
 
 
+def _web_facts(exposure: Exposure) -> dict[str, Any]:
+    server = exposure.server
+    return {
+        "token": server.admin_token.get_secret_value(),
+        "users": filled(server.users),
+        "way": exposure.way,
+        "public_host": urlsplit(server.public_url).netloc if server.public_url else None,
+        "link_seconds": server.sign_in_link_seconds,
+    }
+
+
 def _web_channel(account: web.WebConfig, name: str, deps: ChannelDeps) -> WebChannel:
-    server = deps.config.server
-    admission = Admission(
-        token=server.admin_token.get_secret_value(),
-        users=filled(server.users),
-        way=way_in(deps.config),
-        sessions=deps.sessions,
-        public_host=urlsplit(server.public_url).netloc if server.public_url else None,
-        link_seconds=server.sign_in_link_seconds,
-        now=deps.now,
-    )
-    return WebChannel(account, admission=admission, archive=deps.archive, now=deps.now)
+    admission = Admission(sessions=deps.sessions, now=deps.now, **deps.facts)
+    return WebChannel(account, admission=admission, archive=deps.archive, live=deps.live, now=deps.now)
 
 
 CHANNEL_TYPES: dict[str, ChannelType] = {
-    "web": ChannelType(
-        name="web",
-        accounts=web.accounts,
-        channel=_web_channel,
-        arrives=_web_arrives,
-    ),
+    "web": ChannelType(name="web", accounts=web.accounts, channel=_web_channel, facts=_web_facts, arrives=_web_arrives),
     "feishu": ChannelType(
         name="feishu",
         accounts=feishu.accounts,
         problems=feishu.problems,
         warnings=feishu.warnings,
-        channel=lambda account, name, deps: FeishuChannel(account, name, deps.archive.file),
+        channel=lambda account, name, deps: FeishuChannel(account, name, deps.archive.file, zone_of(deps.facts)),
+        facts=lambda exposure: exposure.server.timezone,
+        told=lambda account, public_url, menu: feishu.listens(account, public_url),
         keys=("appId", "appSecret"),
         bot=lambda account: str(account.app_id),
         address=lambda account: str(account.base_url),
-        probe=lambda account, name, config, now: feishu_doctor.probe(account, name, config.server.public_url),
+        probe=lambda account, name, exposure, now: feishu_doctor.probe(account, name, exposure.server.public_url),
         bot_key="appId",
         bot_word="app",
         arrives=_feishu_arrives,
@@ -199,10 +202,13 @@ CHANNEL_TYPES: dict[str, ChannelType] = {
         problems=telegram.problems,
         warnings=telegram.warnings,
         channel=lambda account, name, deps: TelegramChannel(account, name, deps.archive.file),
+        told=lambda account, public_url, menu: (account.mode == "webhook" and public_url, menu),
         keys=("botToken",),
         bot=telegram.bot_of,
         address=lambda account: str(account.api_root),
-        probe=lambda account, name, config, now: telegram_doctor.probe(account, name, config.server.public_url, now),
+        probe=lambda account, name, exposure, now: telegram_doctor.probe(
+            account, name, exposure.server.public_url, now
+        ),
         bot_key="botToken",
         bot_word="bot",
         arrives=_telegram_arrives,
@@ -221,28 +227,3 @@ class ChannelsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_
     """Telegram: keys directly here are the account `default`, further bots stand under `accounts`."""
     web: WebConfig | None = None
     """The web chat at `/`, in a browser."""
-
-
-def way_in(config: "Config") -> Way:
-    """Without a token, whoever is at this machine may come in only while no agent is."""
-    has_token = bool(config.server.admin_token.get_secret_value() or filled(config.server.users))
-    if config.server.is_open_here:
-        return "link" if has_token or commanding(config) else "open"
-    return "token" if has_token else "closed"
-
-
-def commanding(config: "Config") -> list[str]:
-    """The agents that run commands unasked."""
-    return [agent.id for agent in config.agents.list if exec_mode(config, agent) == "allow"]
-
-
-def sandboxed(config: "Config") -> list[str]:
-    """The agents whose commands run in a sandbox, or not at all."""
-    agents = [agent for agent in config.agents.list if exec_mode(config, agent) in ("ask", "allow")]
-    return [it.id for it in agents if effective_exec(config.tools.exec, it.tools).sandbox == "auto"]
-
-
-def exec_mode(config: "Config", agent: AgentConfig) -> ExecMode | None:
-    """None where it runs no commands."""
-    runs = {"exec", "process"} & {*offered(config.tools, agent.tools)}
-    return effective_exec(config.tools.exec, agent.tools).mode if runs else None

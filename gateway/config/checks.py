@@ -1,11 +1,10 @@
-"""What one section must know of another: names that must exist, ids that must differ, secrets that must be there.
+"""Checks of one section against another: names that must exist, ids that must differ, secrets that must be there.
 
 Each check looks at the sound parts of the file and reports what it finds; none stops another. What may stay but should
 be known is in `warnings`.
 
 The file tools reach everything beneath a workspace. So it must not hold the config, the database or what people send,
-belong to the system, or be shared: two agents must not see each other's files. How a tool stays inside is
-`tools.workspace`.
+belong to the system, or be shared: two agents must not see each other's files (see `tools.workspace`).
 """
 
 import re
@@ -15,11 +14,11 @@ from typing import Any
 
 from agents.config import AgentConfig
 from agents.providers.config import IMPLIED, api_of
-from agents.transcription import TranscriptionConfig
 from agents.workspaces import PLACEHOLDERS
 from channels.access import ANYBODY, AccessConfig, is_blank, is_http
 from channels.tools import ToolLists
 from gateway.config.channels import Account, ChannelsConfig, account_names, configured, named_accounts
+from gateway.config.commands import OWNER_ONLY, WORDS
 from gateway.config.problems import Findings, Key, quoted, suggestion
 from gateway.config.root import Config
 from gateway.guard import PACKAGES
@@ -45,14 +44,18 @@ def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Finding
             findings.add((*key, "id"), f"two agents have the id {quoted(agent.id)} — each needs one of its own")
         seen.add(agent.id)
         _lists("skill", (*key, "skills"), agent.skills, list(skills.get(agent.id, ())), findings)
+        _names("tool", (*key, "tools", "approval"), agent.tools.approval, NAMES, findings)
         _tool_choice(key, agent, config, findings)
         _models(key, agent, config, findings)
         _targets(key, agent, config.channels, findings)
     for place, lists in _tool_lists(config):
         _lists("tool", place, lists, [*NAMES, *GROUPS], findings)
     _names("tool", ("tools", "ownerOnly"), config.tools.owner_only, [*NAMES, *GROUPS], findings, besides="*")
+    _names("tool", ("tools", "approval"), config.tools.approval, NAMES, findings)
+    _names("tool", ("tools", "taint"), config.tools.taint, NAMES, findings)  # a slip would leave a tool unguarded
     _web(config.tools.web.search, findings)
-    _transcription(config.transcription, findings)
+    if config.transcription.model_fields_set and not config.transcription.model:
+        findings.add(("transcription", "model"), "missing: such as whisper-1, or remove the section")
     _providers(config, findings)
     _bindings(config, findings)
     _accounts(config.channels, [agent.id for agent in config.agents.list], findings)
@@ -60,24 +63,22 @@ def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Finding
 
 
 def _people(config: Config, findings: Findings) -> None:
-    """Who may do what: commands and channels that there are."""
-    from gateway.commands.catalog import COMMANDS  # the config is a part of what runs them
-
+    """Checks the keys that say who may do what: commands and channels that there are."""
     for name, audience in config.commands.items():
-        if name not in COMMANDS:
-            findings.add(("commands", name), _unknown("command", name, COMMANDS), on="key")
-        elif COMMANDS[name].owner_only and audience == "everyone":
+        if name not in WORDS:
+            findings.add(("commands", name), _unknown("command", name, WORDS), on="key")
+        elif name in OWNER_ONLY and audience == "everyone":
             findings.add(("commands", name), "is never for everyone — expected owner or off")
     channels = {**account_names(config.channels), "api": []}
-    named: list[tuple[Key, Iterable[str]]] = [
-        (("owners",), config.owners),
-        (("approvals", "approvers"), config.approvals.approvers or ()),
-        (("approvals", "surfaces"), config.approvals.surfaces),
-    ]
+    named: dict[Key, Iterable[str] | None] = {
+        ("owners",): config.owners,
+        ("approvals", "approvers"): config.approvals.approvers,
+        ("approvals", "surfaces"): config.approvals.surfaces,
+    }
     for number, agent in enumerate(config.agents.list):
-        named.append((("agents", "list", number, "approvals", "approvers"), agent.approvals.approvers or ()))
-    for place, listed in named:
-        for index, name in enumerate(listed):
+        named["agents", "list", number, "approvals", "approvers"] = agent.approvals.approvers
+    for place, listed in named.items():
+        for index, name in enumerate(listed or ()):
             channel, _, person = name.partition(":")
             if channel not in channels and name != "dm":
                 findings.add((*place, index), _unknown("channel", channel, channels))
@@ -86,12 +87,6 @@ def _people(config: Config, findings: Findings) -> None:
     for sender in config.tools.senders:
         if (channel := sender.partition(":")[0]) not in channels:
             findings.add(("tools", "senders", sender), _unknown("channel", channel, channels), on="key")
-    gated: list[tuple[Key, Iterable[str]]] = [(("tools", "approval"), config.tools.approval)]
-    gated.append((("tools", "taint"), config.tools.taint))
-    for number, agent in enumerate(config.agents.list):
-        gated.append((("agents", "list", number, "tools", "approval"), agent.tools.approval))
-    for place, names in gated:  # a typing error here would leave a tool without its guard
-        _names("tool", place, names, NAMES, findings)
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
@@ -128,11 +123,6 @@ def _tool_lists(config: Config) -> Iterator[tuple[Key, ToolLists]]:
             yield (*key, "tools"), account.tools
             chats: Mapping[str, Any] = getattr(account, "chats", {})
             yield from (((*key, "chats", chat, "tools"), it.tools) for chat, it in chats.items())
-
-
-def _transcription(transcription: TranscriptionConfig, findings: Findings) -> None:
-    if transcription.model_fields_set and not transcription.model:
-        findings.add(("transcription", "model"), "missing: such as whisper-1, or remove the section")
 
 
 def _web(search: SearchConfig, findings: Findings) -> None:
@@ -180,10 +170,9 @@ def _targets(key: Key, agent: AgentConfig, channels: ChannelsConfig, findings: F
 def _providers(config: Config, findings: Findings) -> None:
     for name, provider in config.providers.items():
         key = ("providers", name)
-        if "/" in name or not name.strip():
-            findings.add(key, "a provider's name stands before the slash of provider/model and holds none", on="key")
-            continue
         try:
+            if "/" in name or not name.strip():
+                raise ValueError("a provider's name stands before the slash of provider/model and holds none")
             api_of(name, provider)
         except ValueError as error:
             findings.add(key, str(error).removeprefix(f"providers.{name}: "), on="key")
@@ -208,13 +197,20 @@ def _bindings(config: Config, findings: Findings) -> None:
 def _accounts(channels: ChannelsConfig, agents: Sequence[str], findings: Findings) -> None:
     found = list(configured(channels))
     for account in found:
-        for field, message in account.kind.problems(account.config):
-            findings.add((*account.key, *_place(field)), message)
+        for field, message in account.kind.problems(account.config):  # `chats.oc_1.senders[2]` for a field
+            parts = re.findall(r"\[(\d+)\]|([^.\[\]]+)", field)
+            findings.add((*account.key, *(int(index) if index else name for index, name in parts)), message)
         for chat, within in account.config.chats.items() if isinstance(account.config, AccessConfig) else ():
             if within.agent is not None and within.agent not in agents:
                 findings.add((*account.key, "chats", chat, "agent"), _unknown("agent", within.agent, agents))
+    first: dict[tuple[str, str], Account] = {}
+    for account in found:
+        kind = account.kind
+        other = first.setdefault((kind.name, kind.bot(account.config)), account)
+        if other is not account:
+            what = f"the same {kind.bot_word} as account {quoted(other.name)} — each bot needs its own"
+            findings.add((*account.key, kind.bot_key), what)
     for kind in channels.kinds.values():
-        _same_bots([account for account in found if account.kind is kind], findings)
         section = getattr(channels, kind.name)
         if "default" in named_accounts(section) and kind.bot(section).strip():
             findings.add(
@@ -222,21 +218,6 @@ def _accounts(channels: ChannelsConfig, agents: Sequence[str], findings: Finding
                 f"the keys directly under {kind.name} are the account default already — give this one another name",
                 on="key",
             )
-
-
-def _same_bots(accounts: Sequence[Account], findings: Findings) -> None:
-    first: dict[str, Account] = {}
-    for account in accounts:
-        kind = account.kind
-        other = first.setdefault(kind.bot(account.config), account)
-        if other is not account:
-            what = f"the same {kind.bot_word} as account {quoted(other.name)} — each bot needs its own"
-            findings.add((*account.key, kind.bot_key), what)
-
-
-def _place(field: str) -> Key:
-    """`chats.oc_1.senders[2]` as a key."""
-    return tuple(int(index) if index else name for index, name in re.findall(r"\[(\d+)\]|([^.\[\]]+)", field))
 
 
 def check_folders(config: Config, config_file: Path, home: str, findings: Findings) -> None:
@@ -278,6 +259,6 @@ def _neighbour(workspace: Path, seen: Mapping[str, Path]) -> str | None:
 
 
 def _overlaps(one: Path, other: Path) -> bool:
-    """Whether they are, or one lies in the other; a placeholder may be any name."""
+    """True if they are the same, or one lies in the other; a placeholder may be any name."""
     pairs = zip(one.parts, other.parts, strict=False)
     return all(a == b or a in PLACEHOLDERS or b in PLACEHOLDERS for a, b in pairs)

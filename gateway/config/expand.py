@@ -31,7 +31,7 @@ class Expansion:
         self.names: dict[Key, tuple[str, ...]] = {}
         self.warnings: list[str] = []
         self.files: set[Path] = set()
-        """Those that were read."""
+        """The files that were read, or may be."""
         self._folder = folder
         self.env = env
         self._findings = findings

@@ -1,4 +1,4 @@
-"""What to say of a value that a model refuses: what is expected, never what was found, which may be a secret."""
+"""The sentence for a value that a model refuses: what is expected, never what was found, which may be a secret."""
 
 from collections.abc import Mapping
 from typing import Any, get_args

@@ -1,4 +1,4 @@
-"""What is wrong with a file that is no YAML: the parser's complaint, traced back to the slip that caused it.
+"""The mistake in a file that is no YAML: the parser's complaint, traced back to the slip that caused it.
 
 The parser stops where it cannot go on, which is often a line or ten behind the slip. So the usual slips are looked for
 above that place, and the one is blamed whose repair lets the parser go on. What is none of them is reported in the
@@ -43,7 +43,7 @@ _REPAIRS = tuple(
         (r"""([^#']*:\s+)(?P<at>')([^']*)""", r"\1\2\3'", _OPEN_QUOTE),
     )
 )
-"""How a line looks that has a slip, and how it was probably meant. The slip stands at `at`."""
+"""The look of a line that has a slip, and how it was probably meant. The slip stands at `at`."""
 _PLAIN = str.maketrans("，｛｝［］“”‘’", ",{}[]\"\"''")
 
 
@@ -64,7 +64,6 @@ class ColonSlip(NamedTuple):
 
 
 def colon_slip(text: str) -> ColonSlip | None:
-    """The slip, where a plain text looks like one."""
     if found := _KEY_AND_VALUE.fullmatch(text):
         message = _FULL_WIDTH if found["colon"] == "：" else _TIGHT
         return ColonSlip(key=found["key"], value=found["value"], message=message)
@@ -131,7 +130,7 @@ def _error_of(text: str, until: int | None = None) -> yaml.MarkedYAMLError | Non
 
 
 def _classified(error: yaml.MarkedYAMLError) -> tuple[Position | None, str]:
-    """What the parser's complaint alone says."""
+    """The place and the sentence that the parser's complaint alone gives."""
     problem, context = error.problem or "cannot be read", error.context or ""
     mark = error.problem_mark or error.context_mark
     place = None if mark is None else Position.of(mark)

@@ -1,4 +1,4 @@
-"""What a file leaves to the environment: the keys of well-known providers, and which model `auto` is.
+"""The settings that a file leaves to the environment: the keys of well-known providers, and the model that `auto` is.
 
 Settled once, while the config is loaded: everywhere else a provider has its key, and a model is `provider/model`. A
 variable is read only where the file says nothing of a key, and only for a provider that the file or an agent names.
@@ -16,7 +16,7 @@ from gateway.config.root import Config
 
 DEMO = "demo/guide"
 OFFERED = ("anthropic", "openai", "deepseek")
-"""Whose variables a newcomer is offered; all of them stand in docs/providers.md."""
+"""The vendors whose variables a newcomer is offered; all of them stand in docs/providers.md."""
 
 _ALONE = "auto is one model, chosen at the start, and stands alone — a fallback list names its models"
 

@@ -1,7 +1,7 @@
 """Read a config file: bytes, YAML, references, sections, checks, and either a whole config or every problem at once.
 
 Nothing here remembers anything: the same file and environment give the same config, and a file that cannot be used
-leaves nothing behind. Watching the file for changes is `gateway.reload`.
+leaves nothing behind. Watching the file for changes is `gateway.app.reload`.
 """
 
 import shutil
@@ -20,7 +20,7 @@ from gateway.config.reader import read, settled
 from gateway.config.root import Config
 from gateway.config.warnings import warnings
 from gateway.config.yaml import BYTES_MAX, Document, parse
-from gateway.redaction import redacted
+from gateway.observe.redaction import redacted
 from skills.catalog import Skill, SkillCatalog, visible
 
 DOTENV = ".env"
@@ -36,9 +36,9 @@ class Loaded(Settled):
     skills: Mapping[str, tuple[Skill, ...]]
     hidden_skills: Mapping[str, tuple[Skill, ...]]
     files: frozenset[Path]
-    """What its texts were read from, besides the config file, or may be read from."""
+    """The files that its texts were read from, besides the config file, or may be read from."""
     environment: Mapping[str, str] = field(repr=False)
-    """With what `.env` adds to it."""
+    """The environment with what `.env` adds to it."""
 
     def listening(self, host: str, port: int) -> "Loaded":
         """The same, with what is really listened on: the command line may say otherwise, and port 0 takes a free one."""
@@ -48,9 +48,7 @@ class Loaded(Settled):
 
 def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> Loaded:
     """The config in `path`, with `env` as the environment, over the `.env` in its folder. Raises ConfigErrors with all
-    problems of the file.
-
-    A `root` with other channels in its section `channels` reads and runs those."""
+    problems of the file. A `root` with other channels in its section `channels` reads and runs those."""
     findings = Findings(str(path))
     folder = path.parent.resolve()  # of the link, where the file is one: mounted configs often are
     home = env.get("HOME", "")
@@ -104,7 +102,6 @@ def _over_file(path: Path, env: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _read(path: Path, findings: Findings, expansion: Expansion) -> Document | None:
-    """The file's document, when its top is a mapping."""
     try:
         with path.open("rb") as file:
             content = file.read(BYTES_MAX + 1)

@@ -1,4 +1,4 @@
-"""What is wrong with a config file: one line each, with the place, the key and the fix.
+"""The mistakes in a config file: one line each, with the place, the key and the fix.
 
 Positions are those of the file as a person sees it in an editor, lines and columns from 1. A value of the file or of
 the environment is never part of a message, since it may be a secret; names that a person wrote as keys are, where they
@@ -14,16 +14,16 @@ from typing import Any, Literal, TypeAlias
 
 from agents.config import AgentDefaults
 from gateway.fault import OperatorError
-from gateway.redaction import REDACTED, redacted
+from gateway.observe.redaction import REDACTED, redacted
 
 PROBLEMS_MAX = 100
 """More than these help nobody; one further line says how many were left out."""
 
 Key: TypeAlias = tuple[str | int, ...]
-"""Where a value is in the file: mapping keys and list indexes from the top."""
+"""The place of a value in the file: mapping keys and list indexes from the top."""
 
 INHERITED = frozenset(field.alias or name for name, field in AgentDefaults.model_fields.items())
-"""What an agent has from `agents.defaults`."""
+"""The keys that an agent has from `agents.defaults`."""
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _KEY_CHARS_MAX = 64
 _HIDDEN_CHARS_MIN = 6
@@ -38,13 +38,13 @@ class Position:
 
     @classmethod
     def of(cls, mark: Any) -> "Position":
-        """Of one of the YAML parser's marks, which count from 0."""
+        """The position of one of the YAML parser's marks, which count from 0."""
         return cls(mark.line + 1, mark.column + 1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mark:
-    """Where a value stands, and its key where it has one."""
+    """The place of a value, and of its key if it has one."""
 
     key: Position | None
     value: Position
@@ -86,12 +86,11 @@ class Findings:
         self._names: Mapping[Key, tuple[str, ...]] = {}
 
     def locate(self, marks: Mapping[Key, Mark], names: Mapping[Key, tuple[str, ...]]) -> None:
-        """From now on keys can be named instead of positions. `names` are the environment names that values came from: a
-        mistake in one is not the file's."""
+        """From now on keys can be named. `names` are the environment names of values: a mistake in one is not the file's."""
         self._marks, self._names = marks, names
 
     def origin(self, key: Key) -> Key:
-        """Where the value of a key was written: one of an agent in its own block, or in the defaults."""
+        """The place where the value of a key was written: one of an agent in its own block, or in the defaults."""
         end = len(key)
         while end and isinstance(key[end - 1], int):
             end -= 1
@@ -100,7 +99,7 @@ class Findings:
         return default if inherits and key[:end] not in self._marks and default[: end - 1] in self._marks else key
 
     def is_sound(self, key: Key) -> bool:
-        """Whether nothing is known against it, nor against what it stands in."""
+        """True if nothing is known against it, nor against what it stands in."""
         key = self.origin(key)
         return not any(key[:length] in self._broken for length in range(len(key) + 1))
 

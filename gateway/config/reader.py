@@ -36,7 +36,7 @@ _SENTENCES = {
     (("agents", "list", "*"), "model_type"): "expected a mapping with at least an id, such as { id: assistant }",
     (("bindings",), "tuple_type"): _LINES,
 }
-"""Where the usual sentence would not help; `*` is any entry of a list."""
+"""Sentences for places where the usual one would not help; `*` is any entry of a list."""
 
 
 def read(root: type[Root], document: Document, findings: Findings) -> Root:
@@ -109,8 +109,7 @@ def settled(config: Root, folder: Path, home: str) -> Root:
 
 
 def _faults(error: ValidationError, data: Any) -> list[tuple[Key, Fault]]:
-    """With the places in the data that they are about, in its order. One around another is its consequence, such as a list
-    made too short."""
+    """Each with its place in the data, in its order. One around another is its consequence, as a list made too short."""
     faults = [(_place(it, data), it) for it in error.errors(include_url=False)]
     around = {place[:length] for place, _ in faults for length in range(len(place))}
     return [it for it in faults if it[0] not in around]
@@ -126,7 +125,7 @@ def _place(error: Fault, data: Any) -> Key:
 
 
 def _read_otherwise(data: Any, place: Key, fault: Fault, text: str | None) -> bool:
-    """Whether a value can be read in another way than it was, as its `text`; then `data` has it so."""
+    """True if a value can be read in another way than it was, as its `text`; then `data` has it so."""
     if not _has(data, place):
         return False
     value: Any = text if fault["type"] == "string_type" else None

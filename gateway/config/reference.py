@@ -187,7 +187,7 @@ def schema() -> dict[str, Any]:
 
 
 def _loosened(property_: dict[str, Any], name: str) -> dict[str, Any]:
-    """What the file may hold, where the model alone would be too strict."""
+    """The schema of what the file may hold, if the model alone would be too strict."""
     property_ = {
         key: value for key, value in property_.items() if key not in ("title", "default", "writeOnly", "format")
     }

@@ -21,7 +21,7 @@ from channels.queue import QueueConfig
 from gateway.config.budgets import BudgetsConfig, RatesConfig
 from gateway.config.channels import ChannelsConfig, configured
 from gateway.config.server import ServerConfig
-from gateway.tracing import TracingConfig
+from gateway.observe.tracing import TracingConfig
 from skills.catalog import SkillsConfig
 from tools.config import PersonId, ToolsConfig
 
@@ -44,7 +44,7 @@ class LimitsConfig(TurnLimits):
     reply_parts: Count = 20
     """Messages that one reply may be split into; of a longer one comes the first, and the whole as the file `answer.md`."""
     delivery_seconds: Seconds = 600
-    """How long a part is tried again before it is marked failed and the chat goes on."""
+    """Seconds that a part is tried again before it is marked failed and the chat goes on."""
     unanswered_seconds: Seconds = 1800
     """A message that has waited longer than this turns readiness red: something is stuck."""
     grace_seconds: Seconds = 25
@@ -57,7 +57,7 @@ Audience = Literal["everyone", "owner", "off"]
 
 
 class DatabaseConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """Where the inbox, the transcripts and the outbox are kept."""
+    """The place where the inbox, the transcripts and the outbox are kept."""
 
     url: str = Field(default="sqlite:///./data/clawgate.db", repr=False)
     """`sqlite:///` and the file, relative to the config file's folder (a fourth slash begins an absolute path), for one
@@ -101,7 +101,7 @@ class DatabaseConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_
 
 
 class LoggingConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """What is logged, to standard error. Secrets never are, and message text only where `content` says so."""
+    """The log, on standard error. Secrets are never in it, and message text only if `content` says so."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     """The least serious lines to show."""
@@ -116,13 +116,13 @@ class AgentsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     """The assistants."""
 
     defaults: AgentDefaults = AgentDefaults()
-    """What every agent starts from: mappings are merged key by key, lists and values are replaced."""
+    """The settings that every agent starts from: mappings are merged key by key, lists and values are replaced."""
     list: Annotated[tuple[AgentConfig, ...], Field(min_length=1)]
     """The agents, at least one. The first one answers whatever no binding claims."""
 
 
 class MatchConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """What a message must be for a binding to hold; an omitted key means any."""
+    """The conditions that a message must meet for a binding to hold; an omitted key means any."""
 
     channel: Name | None = None
     """The platform, such as `feishu`."""
@@ -139,28 +139,28 @@ class MatchConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gen
 
 
 class BindingConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """Which agent answers which messages. The most specific binding wins, whatever its place."""
+    """The agent that answers certain messages. The most specific binding wins, whatever its place."""
 
     agent: Name
     """The `id` of the agent that answers."""
     match: MatchConfig = MatchConfig()
-    """Which messages: sender counts more than thread, then chat, chatType, account, channel."""
+    """The messages that it answers: sender counts more than thread, then chat, chatType, account, channel."""
 
 
 class ApprovalsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """Who approves the calls that need it, such as a command of `exec`, and how long he may take (docs/approvals.md)."""
+    """People who approve calls that need it, such as a command of `exec`, and their time to do so (docs/approvals.md)."""
 
     approvers: tuple[PersonId, ...] | None = None
     """People as `channel:id`: `/whoami` prints it. The `owners` where unset; nobody where it is `[]`."""
     surfaces: tuple[Surface, ...] = ("dm",)
-    """Where people are asked: in the direct chat that the request comes from, if it is one with an approver; in a group that
-    stands here as `channel:chat`; else, with `dm`, in the direct chat with each approver."""
+    """The chats where people are asked: the direct chat that the request comes from, if it is one with an approver; a group
+    that stands here as `channel:chat`; else, with `dm`, the direct chat with each approver."""
     expiry_seconds: Annotated[float, Field(ge=30, le=3600)] = 600
-    """How long a request waits for its decision."""
+    """Seconds that a request waits for its decision."""
     grant_days: Annotated[float, Field(gt=0, le=365)] = 30
-    """How long `allow-always` holds."""
+    """Days that `allow-always` holds."""
     pending_per_session: Annotated[int, Field(ge=1, le=100)] = 5
-    """How many requests of one conversation may wait; one more is refused, and the model is told."""
+    """The number of requests of one conversation that may wait; one more is refused, and the model is told."""
     pending_per_agent: Annotated[int, Field(ge=1, le=1_000)] = 20
     """The same of one agent, in all its conversations together."""
 
@@ -169,49 +169,44 @@ class Config(BaseModel, extra="forbid", strict=True, frozen=True, alias_generato
     """The whole of `config.yaml`."""
 
     server: ServerConfig = ServerConfig()
-    """Where the gateway listens, and what it takes in."""
     database: DatabaseConfig = DatabaseConfig()
-    """Where the inbox, the transcripts and the outbox are kept."""
     logging: LoggingConfig = LoggingConfig()
-    """What is logged, to standard error."""
+    """The log, on standard error."""
     tracing: TracingConfig = TracingConfig()
     """Traces for OpenTelemetry."""
     providers: dict[str, ProviderConfig] = {}
     """Model providers, by the name before the slash of `provider/model`. A well-known one needs no block where its key is
     in its usual variable; `demo` needs none at all."""
     channels: ChannelsConfig = ChannelsConfig()
-    """The chat platforms."""
     agents: AgentsConfig
-    """The assistants."""
     models: dict[str, ModelConfig] = {}
-    """What you know of models, by `provider/model` or by the model's name alone; prices, too."""
+    """The facts you know of models, by `provider/model` or by the model's name alone; prices, too (docs/providers.md)."""
     owners: tuple[PersonId, ...] = ()
     """The people who run this bot, as `channel:id`, such as `feishu:ou_…` or `telegram:123`: `/whoami` prints yours. Without
     any, whoever sits at this machine is the only owner, in the web chat."""
     commands: dict[str, Audience] = {}
-    """Who may use a chat command, by its name without the slash: `everyone`, `owner`, or nobody (`off`)."""
+    """The people who may use a chat command, by its name without the slash: `everyone`, `owner`, or nobody (`off`)."""
     language: Literal["en", "zh"] = "en"
     """The language of the gateway's own sentences where nothing says which one a person writes."""
     bindings: tuple[BindingConfig, ...] = ()
-    """Which agent answers which chats; without any, the first agent answers everything."""
+    """The agents that answer certain chats; without a binding, the first agent answers everything."""
     approvals: ApprovalsConfig = ApprovalsConfig()
-    """Who approves the calls that need it."""
+    """The people who approve the calls that need it."""
     tools: ToolsConfig = ToolsConfig()
-    """What holds for the tools of every agent."""
+    """The settings for the tools of every agent."""
     skills: SkillsConfig = SkillsConfig()
-    """Where skills come from."""
+    """The places that skills come from."""
     queue: QueueConfig = QueueConfig()
-    """What becomes of messages that arrive while an earlier one is being answered, and of late ones, everywhere."""
+    """The handling of messages that arrive while an earlier one is being answered, and of late ones, everywhere."""
     retry: RetryConfig = RetryConfig()
-    """What happens where a model is overloaded, cannot be reached or breaks off."""
     transcription: TranscriptionConfig = TranscriptionConfig()
-    """Who turns what people say into text."""
+    """The model that turns what people say into text."""
     limits: LimitsConfig = LimitsConfig()
     """Every limit of a turn and a chat."""
     budgets: BudgetsConfig = BudgetsConfig()
-    """What may be spent in a day."""
+    """The most that may be spent in a day."""
     rates: RatesConfig = RatesConfig()
-    """How many messages are answered in a time."""
+    """The number of messages that are answered in a time."""
 
     @property
     def choosable_models(self) -> tuple[str, ...]:
@@ -232,6 +227,12 @@ class Config(BaseModel, extra="forbid", strict=True, frozen=True, alias_generato
             if chat.agent is not None
         ]
         return (*self.bindings, *within)
+
+    def approvers(self, agent: AgentConfig | None = None) -> tuple[str, ...] | None:
+        """The people who approve calls, of the agent if one is given; None if the config names nobody."""
+        own = None if agent is None else agent.approvals.approvers
+        named = self.approvals.approvers if own is None else own
+        return self.owners or None if named is None else named
 
     def provider(self, name: str) -> ProviderConfig:
         """The block of the provider called `name`; an empty one where the name needs none. Raises KeyError."""

@@ -3,13 +3,15 @@
 import ipaddress
 import re
 from collections.abc import Mapping
+from datetime import tzinfo
 from typing import Annotated, Self
 from urllib.parse import urlsplit
-from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BaseModel, Field, SecretStr, StringConstraints, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
+from channels.access import is_http
+from channels.moment import zone_of
 from channels.web.admission import OPERATOR, is_loopback
 
 ADMIN_TOKEN_CHARS_MIN = 16
@@ -30,7 +32,7 @@ TokenName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
 def filled(tokens: Mapping[str, SecretStr]) -> dict[str, str]:
-    """Those that are not empty."""
+    """The tokens that are not empty."""
     given = ((name, token.get_secret_value()) for name, token in tokens.items())
     return {name: token for name, token in given if token}
 
@@ -64,14 +66,14 @@ class ApiConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gener
 
 
 class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """Where the gateway listens, and what it takes in."""
+    """The address that the gateway listens on, and what it takes in."""
 
     host: Annotated[str, StringConstraints(min_length=1)] = "127.0.0.1"
     """The address to listen on; `0.0.0.0` for every network, behind a proxy that ends TLS."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
     """The port to listen on; 0 takes a free one."""
     public_url: str | None = None
-    """Where the platforms reach this server, such as `https://bot.example.com`: shown with each webhook's path."""
+    """The server's address for the platforms, such as `https://bot.example.com`: shown with each webhook's path."""
     admin_token: Token = SecretStr("")
     """At least 16 characters, 32 where `host` is not loopback. Signs in to the web chat, and opens `/metrics`. While it
     is empty, the web chat is open at this machine, unless an agent can run commands there, and closed beyond it;
@@ -81,12 +83,16 @@ class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     files of his own, and is the person `web:NAME` in `owners`, `approvers` and `tools.senders`. Whoever has `adminToken`
     reads all sessions; the others read only their own."""
     api: ApiConfig = ApiConfig()
-    timezone: str = "UTC"
-    """Where days begin and end, such as `Asia/Shanghai`: for budgets, and for sessions that begin anew each day."""
+    timezone: str | None = None
+    """The zone of all times that people and models read, such as `Asia/Shanghai`, and of days: for budgets, and for sessions
+    that begin anew each day. Where unset, the machine's own; name it where several replicas serve."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 1_048_576
     """The largest request body that is read."""
+    max_unverified_bytes: Annotated[int, Field(ge=65_536)] = 33_554_432
+    """The memory for bodies that are still arriving, of all senders together. Where it is full, further pieces wait, and the
+    body that has been arriving for longest, and for more than a second, is cut off with a 503."""
     body_timeout_seconds: Annotated[float, Field(gt=0)] = 10
-    """How long a request body may take to arrive."""
+    """Seconds that a request body may take to arrive."""
     max_url_bytes: Annotated[int, Field(ge=256, le=65_535)] = 8_192
     """The longest address of a request, with its query; a longer one is answered with 414."""
     max_header_field_bytes: Annotated[int, Field(ge=256)] = 16_384
@@ -96,8 +102,8 @@ class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     max_header_fields: Annotated[int, Field(ge=10)] = 100
     """The number of header fields of a request."""
     connection_timeout_seconds: Annotated[float, Field(gt=0)] = 20
-    """How long a connection may keep the server waiting, from its beginning or its last answer on: for the whole header of
-    a request, for the rest of a body that nobody reads any more, or for taking something of an answer."""
+    """Seconds that a connection may keep the server waiting, from its beginning or its last answer on: for the whole header
+    of a request, for the rest of a body that nobody reads any more, or for taking something of an answer."""
     max_connections: Annotated[int, Field(ge=10)] = 1_000
     """Open connections in all; fewer where the system allows the process fewer files. Beyond that the one that has owed
     a request for longest makes room; where all are being answered, the new one gets a 503."""
@@ -108,7 +114,7 @@ class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     """Host names the server answers to, without port, besides that of `publicUrl`; `*.example.com` for all below one, `*`
     for any. Empty: the names of this machine, for the web chat and its API; webhooks of platforms answer to any."""
     sign_in_link_seconds: Annotated[float, Field(ge=60)] = 3600
-    """How long the sign-in link that the start prints can be used, once."""
+    """Seconds in which the sign-in link that the start prints can be used, once."""
     wrong_tokens_per_minute: Annotated[int, Field(ge=1)] = 20
     """Wrong tokens, signatures and secrets of one address, at all doors together; a further wrong one is answered with
     429. A right one never is."""
@@ -118,7 +124,7 @@ class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
 
     @property
     def is_open_here(self) -> bool:
-        """Whether only people at this machine can reach it, as far as the config says: what has a public address has a
+        """True if only people at this machine can reach it, as far as the config says: what has a public address has a
         proxy or a tunnel that hands on requests of everybody."""
         return is_loopback(self.host) and (
             self.public_url is None or is_loopback(urlsplit(self.public_url).hostname or "")
@@ -139,12 +145,12 @@ class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
         )
 
     @property
-    def zone(self) -> ZoneInfo:
-        return ZoneInfo(self.timezone)
+    def zone(self) -> tzinfo:
+        return zone_of(self.timezone)
 
     @property
     def address(self) -> str:
-        """Where a browser on this machine finds it: `0.0.0.0` listens on every address, and is none."""
+        """The address where a browser on this machine finds it: `0.0.0.0` listens on every address, and is none."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
@@ -156,24 +162,20 @@ class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
 
     @field_validator("timezone")
     @classmethod
-    def _known_timezone(cls, value: str) -> str:
+    def _known_timezone(cls, value: str | None) -> str | None:
         try:
-            ZoneInfo(value)
+            zone_of(value)
         except (KeyError, ValueError, OSError):
             raise ValueError("is no time zone; expected a name such as Asia/Shanghai or UTC") from None
-        return value
+        return value or None
 
     @field_validator("public_url")
     @classmethod
     def _web_address(cls, value: str | None) -> str | None:
         if value is None or value == "":
             return None
-        try:
-            url = urlsplit(value)
-            usable = url.scheme in ("http", "https") and bool(url.hostname) and (url.port is None or url.port > 0)
-        except ValueError:
-            usable = False
-        if not usable or not re.fullmatch(r"[\x21-\x7e]+", value) or url.query or url.fragment or "@" in url.netloc:
+        url = urlsplit(value) if is_http(value) and re.fullmatch(r"[\x21-\x7e]+", value) else None
+        if url is None or url.query or url.fragment or "@" in url.netloc:
             raise ValueError("expected an http:// or https:// address, such as https://bot.example.com")
         return value.rstrip("/")
 

@@ -25,12 +25,12 @@ class Node:
     event: Any
     items: list["Node"] = field(default_factory=list)
     anchored: "Node | None" = None
-    """What an alias stands for."""
+    """The node that an alias stands for."""
     merged: list[tuple["Node", "Node"]] = field(default_factory=list)
     """The entries that << brings to a mapping, those of its sources' own << included."""
     merges_wrongly: bool = False
     is_used: bool = False
-    """Whether an alias refers to it."""
+    """True if an alias refers to it."""
 
     @property
     def place(self) -> Position:
@@ -42,7 +42,6 @@ class Node:
 
     @property
     def merges(self) -> bool:
-        """Whether it is the key <<."""
         return isinstance(self.event, yaml.ScalarEvent) and self.event.style is None and self.event.value == "<<"
 
     def entries(self) -> Iterable[tuple["Node", "Node"]]:

@@ -1,8 +1,12 @@
-"""What a config may say, but somebody should know: what start-up and `check` print beside the facts.
+"""Settings that are allowed, but somebody should know of: the lines of start-up and `check` beside the facts.
 
 Every line names the key and the next step; none holds a value that could be a secret.
 """
 
+import grp
+import os
+import pwd
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -11,18 +15,20 @@ from agents.providers.catalog import needs_key
 from agents.providers.config import known_models, serves_own_models
 from agents.providers.models import facts_of
 from channels.web.admission import is_loopback
-from gateway.config.channels import configured, exec_mode
+from gateway.config.bindings import specificity
+from gateway.config.channels import configured
+from gateway.config.exposure import exec_mode
 from gateway.config.keys import DEMO, Auto, Settled
 from gateway.config.problems import Key, quoted, shown, suggestion
 from gateway.config.root import Config
-from gateway.redaction import secrets_in
-from gateway.routing import specificity
+from gateway.observe.redaction import secrets_in
 
 
 def warnings(settled: Settled, file: Path, origin: Callable[[Key], Key]) -> Iterator[str]:
     """One line each. `origin` has the key under which a value was written."""
     config, names = settled.config, settled.names
-    yield from _logging(config)
+    if config.logging.content:
+        yield "logging.content: what people write and what they are answered is logged — set it to false when you are done"
     yield from _channels(config, names)
     yield from _providers(config, names)
     yield from dict.fromkeys(_models(config, origin))
@@ -36,12 +42,8 @@ def warnings(settled: Settled, file: Path, origin: Callable[[Key], Key]) -> Iter
     yield from _bindings(config)
     yield from _server(config)
     yield from _inline_secrets(config, file, names)
+    yield from _writable(file.resolve())
     yield from _open_folders(config)
-
-
-def _logging(config: Config) -> Iterator[str]:
-    if config.logging.content:
-        yield "logging.content: what people write and what they are answered is logged — set it to false when you are done"
 
 
 def _channels(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:
@@ -117,8 +119,7 @@ def _exec(config: Config, agent: AgentConfig) -> Iterator[str]:
     if mode == "allow":
         yield f"agent {agent.id}: exec runs every command the model gives, without asking (tools.exec.mode: allow)"
     elif mode == "ask":
-        named = agent.approvals.approvers if agent.approvals.approvers is not None else config.approvals.approvers
-        named = config.owners or None if named is None else named
+        named = config.approvers(agent)
         if named == () or (named is None and config.channels.web is None):
             yield (
                 f"agent {agent.id}: nobody can approve its commands, so exec refuses them all — name people in "
@@ -166,8 +167,28 @@ def _inline_secrets(config: Config, file: Path, names: Mapping[Key, tuple[str, .
                 yield f"{shown(key)}: a secret in a file that others can read — use ${{NAME}}, or chmod 600 the file"
 
 
+def _writable(file: Path) -> Iterator[str]:
+    """The config, its folder and its `.env`, where others may write them: what stands there holds two seconds later."""
+    for path in (file, file.parent / ".env", file.parent):
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        by_group = status.st_mode & stat.S_IWGRP and not _own_group(status)
+        if status.st_mode & stat.S_IWOTH or by_group:
+            yield f"{path}: others on this machine can write it, and so decide what runs here — chmod go-w it"
+
+
+def _own_group(status: os.stat_result) -> bool:
+    """True if its group is the owner's alone, as many systems make one for each user."""
+    try:
+        return pwd.getpwuid(status.st_uid).pw_name == grp.getgrgid(status.st_gid).gr_name
+    except KeyError:
+        return status.st_uid == status.st_gid
+
+
 def _open_folders(config: Config) -> Iterator[str]:
-    """What is kept of people, where others on this machine can read or change it. Folders that we make are private."""
+    """Folders with people's data that others on this machine can read or change. Folders that we make are private."""
     database = [Path(config.database.path).parent] if config.database.path else []
     kept = (*database, Path(config.tools.files.uploads_dir), *(Path(it.workspace_dir) for it in config.agents.list))
     for folder in dict.fromkeys(kept):

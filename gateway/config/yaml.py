@@ -42,7 +42,7 @@ _WORDS: dict[str, Scalar] = {"": None, "~": None, "null": None, "true": True, "f
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Document:
-    """What a file says. `texts` has the text of each value that its expansion turned into something else than text."""
+    """The content of a file. `texts` has the text of each value that its expansion turned into something else than text."""
 
     data: Any
     marks: Mapping[Key, Mark]
@@ -52,9 +52,8 @@ class Document:
 def parse(
     content: bytes, findings: Findings, expand: Callable[[str, Key], str] = lambda text, key: text
 ) -> Document | None:
-    """Read one file. Faults go to `findings`; None where it is not YAML at all and nothing more can be said.
-
-    `expand` fills in the text of a value that holds `${`, or raises ValueError with the reason."""
+    """Read one file. Faults go to `findings`; None where it is not YAML at all and nothing more can be said. `expand`
+    fills in the text of a value that holds `${`, or raises ValueError with the reason."""
     text = _decode(content, findings)
     if text is None:
         return None
@@ -144,8 +143,16 @@ class _Reader:
             return None
 
     def _scalar(self, node: Node, text: str, key: Key) -> Scalar:
-        value = _meaning(node.event, text)
-        if node.event.anchor and not node.is_used and self._whole:
+        """The meaning of `text`, which stands in the node, with its quotes considered. Raises ValueError if it has none."""
+        event = node.event
+        if event.anchor is not None and event.style is None and not event.value:
+            raise ValueError("an anchor (&…) without a value — put text that begins with & in quotes")
+        if event.tag is not None:
+            raise ValueError("tags (!…) are not allowed — put text that begins with ! in quotes")
+        if _UNPRINTABLE.search(text):
+            raise ValueError("the text holds a control character or half a character")
+        value = resolve(text) if event.style is None else text
+        if event.anchor and not node.is_used and self._whole:
             message = "no alias (*…) refers to this anchor (&…) — put text that begins with & in quotes"
             self._fault(node.place, key, message)
         return value
@@ -231,19 +238,8 @@ class _Reader:
             self._findings.at(place, key, message)
 
 
-def _meaning(event: Any, text: str) -> Scalar:
-    """Of a scalar, its quotes considered. Raises ValueError where it has none."""
-    if event.anchor is not None and event.style is None and not event.value:
-        raise ValueError("an anchor (&…) without a value — put text that begins with & in quotes")
-    if event.tag is not None:
-        raise ValueError("tags (!…) are not allowed — put text that begins with ! in quotes")
-    if _UNPRINTABLE.search(text):
-        raise ValueError("the text holds a control character or half a character")
-    return resolve(text) if event.style is None else text
-
-
 def resolve(text: str) -> Scalar:
-    """What a plain scalar means. Raises ValueError where it is a number beyond measure."""
+    """The meaning of a plain scalar. Raises ValueError if it is a number beyond measure."""
     if text in _WORDS:
         return _WORDS[text]
     if _INT.fullmatch(text):

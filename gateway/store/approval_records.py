@@ -1,4 +1,4 @@
-"""What is stored of approvals: the request and the states it goes through, the grant, whoever decides, the button's token.
+"""The records of approvals: the request and the states it goes through, the grant, the decider, the button's token.
 
 The rows are written and read in `gateway.store.approvals`.
 """
@@ -11,7 +11,7 @@ State: TypeAlias = Literal[
     "pending", "approved", "spawned", "finished", "interrupted", "denied", "expired", "cancelled", "undeliverable"
 ]
 Admission: TypeAlias = Literal["pending", "denied", "granted", "backlog", "unreachable"]
-"""What becomes of a request: somebody is asked, or was before; it was denied in this turn; a grant covers it; too many
+"""The outcome of a request: somebody is asked, or was before; it was denied in this turn; a grant covers it; too many
 wait; nobody can be asked."""
 ARROWS: Mapping[State, Collection[State]] = {
     "pending": ("approved", "denied", "expired", "cancelled", "undeliverable"),
@@ -55,7 +55,7 @@ class Approval:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grant:
-    """What was approved for good. `uses` counts the runs that it allowed."""
+    """A request that was approved for good. `uses` counts the runs that it allowed."""
 
     id: str
     agent: str
@@ -72,7 +72,7 @@ class Grant:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decider:
-    """Who decides, in which chat, with which message."""
+    """The person who decides, in which chat, with which message."""
 
     person: str
     surface: str = ""
@@ -81,7 +81,7 @@ class Decider:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Token:
-    """What a button's token stands for, by the token's hash."""
+    """The approval and the decision that a button's token stands for, by the token's hash."""
 
     hash: str
     approval: str

@@ -9,19 +9,22 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from types import MappingProxyType
+from typing import Any
 
+import orjson
 from sqlalchemy import Connection
 
 from gateway.store.approval_records import ARROWS, Admission, Approval, Decider, Grant, State, Token
 from gateway.store.writer import Database, is_shared, reads, run, writes
 
 ASKED_PER_MINUTE = 3
-"""Of one person, or in one chat that the config lists, besides those that were allowed."""
+"""The requests put to one person, or to one chat that the config lists, besides those that were allowed."""
 WRONG_IDS_MAX = 10
 WRONG_IDS_SECONDS = 3600.0
 LOST_SECONDS = 3600.0
-"""What was spawned so long ago has ended, or nobody will say how: no call lasts as long."""
+"""A call that was spawned so long ago has ended, or nobody will say how: no call lasts as long."""
 _LOCK_KEY = 7_305_843_001_231
+_WORDLESS: Mapping[str, Any] = {"text": "", "attachments": [], "reply_to": None}
 
 _GRANTED = """
 UPDATE approval_grant SET uses = uses + 1, last_used_at = :at WHERE id = (
@@ -54,25 +57,21 @@ class DatabaseApprovals(Database):
 
     @writes
     def request(
-        self,
-        connection: Connection,
-        new: Approval,
-        *,
-        approvers: Collection[str],
-        session_max: int,
-        agent_max: int,
+        self, connection: Connection, new: Approval, *, approvers: Collection[str], session_max: int, agent_max: int
     ) -> tuple[Admission, Approval | None]:
-        """Ask, unless the same is asked already, was denied in this turn, or is granted: then it is spawned at once."""
+        """Asks, unless the same people were asked, it was denied in this turn, or is granted and so spawned at once."""
         at = new.created
         _serialise(connection)
         same = "SELECT * FROM approval WHERE sid = :sid AND digest = :digest AND state = '{}' AND {} LIMIT 1"
-        if found := _one(connection, same.format("pending", "1 = 1"), sid=new.sid, digest=new.digest):
+        theirs = same.format("pending", "requester = :requester")
+        if found := _one(connection, theirs, sid=new.sid, digest=new.digest, requester=new.requester):
             return "pending", found
         denied = same.format("denied", "turn = :turn")
         if found := _one(connection, denied, sid=new.sid, digest=new.digest, turn=new.turn):
             return "denied", found
         names = {"agent": new.agent, "digest": new.digest, "at": at, "approvers": list(approvers)}
-        if (grant := run(connection, _GRANTED, **names).first()) is not None:
+        # An older version granted more for good than is offered now: those are asked for again.
+        if new.always and (grant := run(connection, _GRANTED, **names).first()) is not None:
             times = {"decision": "grant", "decided_by": grant.granted_by, "decided_at": at, "spawned_at": at}
             spawned = replace(new, state="spawned", announced=1, **times)
             _insert(connection, "approval", spawned)
@@ -99,7 +98,7 @@ class DatabaseApprovals(Database):
     def decide(
         self, connection: Connection, id_: str, decision: str, by: Decider, *, at: float, grant: Grant | None
     ) -> tuple[bool, Approval | None]:
-        """Whether this decision is the one that holds, also where it is repeated; and the approval as it is then."""
+        """True if this decision is the one that holds, also if it is repeated; and the approval as it is then."""
         _serialise(connection)
         to: State = "denied" if decision == "deny" else "approved"
         facts = {"decision": decision, "decided_by": by.person, "decided_in": by.surface, "decided_turn": by.turn}
@@ -128,12 +127,14 @@ class DatabaseApprovals(Database):
         return _move(connection, id_, before, after, "gateway", at, {**facts, **spawned})
 
     @writes
-    def cancel(self, connection: Connection, sid: str, *, by: str, at: float) -> Sequence[Approval]:
-        """Of a conversation, all that is not run: nobody decides it any more. What was cancelled, now or earlier by the
-        same."""
+    def cancel(
+        self, connection: Connection, sid: str, *, by: str, at: float, turns: Sequence[int] = ()
+    ) -> Sequence[Approval]:
+        """Cancels a conversation's requests that have not run, or those of these turns; returns them, also if repeated."""
         _serialise(connection)
         open_ones = "SELECT id, state FROM approval WHERE sid = :sid AND state IN ('pending', 'approved')"
-        for row in run(connection, open_ones, sid=sid).all():
+        open_ones += " AND turn IN :turns" if turns else ""
+        for row in run(connection, open_ones, sid=sid, **({"turns": list(turns)} if turns else {})).all():
             _move(connection, row.id, row.state, "cancelled", by, at, {"decision": by})
         cancelled = (
             "SELECT * FROM approval WHERE sid = :sid AND state = 'cancelled' AND decision = :by AND announced = 0"
@@ -142,7 +143,7 @@ class DatabaseApprovals(Database):
 
     @reads
     def unsettled(self, connection: Connection) -> Sequence[Approval]:
-        """What waits for somebody, and what nobody concerned has been sent yet."""
+        """Approvals that wait for somebody, and those that nobody concerned has been sent yet."""
         found = run(connection, "SELECT * FROM approval WHERE announced = 0 ORDER BY created").mappings()
         return [Approval(**row) for row in found]
 
@@ -152,7 +153,7 @@ class DatabaseApprovals(Database):
 
     @writes
     def close_lost(self, connection: Connection, *, at: float) -> None:
-        """Whatever was spawned and never ended."""
+        """Closes what was spawned and never ended."""
         _serialise(connection)
         lost = "SELECT id FROM approval WHERE state = 'spawned' AND spawned_at < :before"
         for id_ in run(connection, lost, before=at - LOST_SECONDS).scalars().all():
@@ -194,7 +195,7 @@ class DatabaseApprovals(Database):
 
     @reads
     def given_up(self, connection: Connection, dedupes: Sequence[str]) -> int:
-        """Of how many internal messages the answer could not be sent whole."""
+        """The number of internal messages whose answer could not be sent whole."""
         return int(run(connection, _GIVEN_UP, dedupes=list(dedupes)).scalar() or 0)
 
     @reads
@@ -205,7 +206,7 @@ class DatabaseApprovals(Database):
 
     @reads
     def listed(self, connection: Connection, at: float) -> tuple[Sequence[Approval], Sequence[Grant]]:
-        """What waits for a decision, and what is granted, oldest first."""
+        """Requests that wait for a decision, and grants, oldest first."""
         waiting = run(connection, "SELECT * FROM approval WHERE state = 'pending' ORDER BY created").mappings()
         grants = run(connection, _GRANTS, at=at).mappings()
         return [Approval(**it) for it in waiting], [Grant(**it) for it in grants]
@@ -235,17 +236,38 @@ def _asked(surfaces: str) -> set[str]:
 
 
 def forget_approvals(connection: Connection, turns: Sequence[int]) -> Mapping[str, int]:
-    """Of these turns nothing is left but the audit, which holds no words, and what was sent to whoever was asked goes too;
-    how many rows that were, by table."""
-    ids = list(run(connection, "SELECT id FROM approval WHERE turn IN :turns", turns=list(turns)).scalars())
-    for id_ in ids:
-        notices = "SELECT id FROM inbox WHERE dedupe LIKE :dedupe"
-        names = {"dedupe": f"gateway:approval:{id_}:%"}
-        run(connection, f"DELETE FROM outbox WHERE turn IN ({notices})", **names)
-        run(connection, "UPDATE inbox SET body = '' WHERE dedupe LIKE :dedupe AND status <> 0", **names)
-        run(connection, "DELETE FROM approval_token WHERE approval = :id", id=id_)
-        run(connection, "DELETE FROM approval WHERE id = :id", id=id_)
-    return {"approval": len(ids)} if ids else {}
+    """Leaves only the audit of these turns, which holds no words; what was sent to the approvers goes. Rows by table."""
+    found = run(connection, "SELECT id, surfaces FROM approval WHERE turn IN :turns", turns=list(turns)).all()
+    for row in found:
+        names = {"notices": _notices(row)}
+        run(connection, "DELETE FROM outbox WHERE turn IN (SELECT id FROM inbox WHERE dedupe IN :notices)", **names)
+        run(connection, "UPDATE inbox SET body = '' WHERE dedupe IN :notices AND status <> 0", **names)
+        run(connection, "DELETE FROM approval_token WHERE approval = :id", id=row.id)
+        run(connection, "DELETE FROM approval WHERE id = :id", id=row.id)
+    return {"approval": len(found)} if found else {}
+
+
+def forget_words(connection: Connection, turn: int) -> None:
+    """Keeps what was asked in a turn, without the words of the message that the turn answered."""
+    for row in run(connection, "SELECT id, origin, surfaces FROM approval WHERE turn = :turn", turn=turn).all():
+        surfaces = _json([it | {"context": it["context"] | _WORDLESS} for it in orjson.loads(row.surfaces)])
+        names = {"origin": _json(orjson.loads(row.origin) | _WORDLESS), "surfaces": surfaces, "id": row.id}
+        run(connection, "UPDATE approval SET origin = :origin, surfaces = :surfaces WHERE id = :id", **names)
+        notices = "SELECT id, body FROM inbox WHERE dedupe IN :notices AND body <> ''"
+        for notice in run(connection, notices, notices=_notices(row)).all():
+            inbound = orjson.loads(notice.body)
+            body = _json(inbound | {"context": inbound["context"] | _WORDLESS})
+            run(connection, "UPDATE inbox SET body = :body WHERE id = :id", body=body, id=notice.id)
+
+
+def _json(value: object) -> str:
+    return orjson.dumps(value).decode()
+
+
+def _notices(row: Any) -> list[str]:
+    """The dedupe keys of what an approval has people told."""
+    purposes = [f"{it}:{number}" for number in range(len(orjson.loads(row.surfaces))) for it in ("ask", "settled")]
+    return [f"gateway:approval:{row.id}:{it}" for it in ("decided", *purposes)]
 
 
 def _move(

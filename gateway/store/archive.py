@@ -1,4 +1,6 @@
-"""`channels.web.archive.ChatHistory` on the gateway's own database, SQLite or PostgreSQL: one text for both.
+"""The archive of the web chat on the gateway's own database, SQLite or PostgreSQL: one text for both.
+
+The channel sees it as `channels.web.archive.ChatHistory`, which documents what it asks for.
 
 A web chat is read and written at the pace of people, so each method is a plain transaction. On PostgreSQL whoever says
 or erases something does so under a lock: who has seen number 17 must never miss a 16 that is committed later, and an
@@ -17,25 +19,29 @@ from sqlalchemy import Connection, text
 from channels.message import Button, File, StoredFile
 from channels.web.admission import OPERATOR
 from channels.web.archive import Conversation, MessageBody, Sized, WebMessage
+from gateway.records.sessions import CHOICE
 from gateway.store import memory
 from gateway.store.approvals import forget_approvals
-from gateway.store.store import NOTIFY_CHANNEL
+from gateway.store.errors import NOTIFY_CHANNEL
 from gateway.store.writer import Database, reads, writes
 from gateway.store.writer import is_shared as _is_shared
 from gateway.store.writer import run as _run
 
 WEB_NOTICE = "web"
-"""What replicas tell each other where something was said; no session has this name."""
+"""The notice that replicas send each other if something was said; no session has this name."""
 CONVERSATIONS_MAX = 500
 TITLE_CHARS = 60
 UNUSED_FILE_SECONDS = 24 * 3600
 UNSENT = "@"
-"""What stands before the owner of an upload that waits, in the place of its conversation: no conversation has such an id. A
-file of an agent's has NULL instead."""
+"""Stands with its owner for the conversation of an upload that waits; no id begins so. An agent's file has NULL."""
 ROWS_AT_ONCE = 16
+STEP_ROWS = 200
 _LOCK_KEY = 7_305_843_001_217
 _UPLOADS_KEY = 7_305_843_001_218
 
+_TURNS = """
+SELECT turn FROM transcript WHERE sid IN :sessions UNION SELECT id FROM inbox WHERE sid IN :sessions AND status <> 0
+"""
 _words: TypeAdapter[MessageBody] = TypeAdapter(MessageBody)
 
 
@@ -79,12 +85,13 @@ class DatabaseArchive(Database):
 
     @reads
     def conversations(self, connection: Connection, owner: str = OPERATOR) -> Sequence[Conversation]:
+        """A person's; the one with the newest message comes first, a page's worth."""
         which = "WHERE owner = :owner ORDER BY at DESC LIMIT :limit"
         return _conversations(connection, which, owner=owner, limit=CONVERSATIONS_MAX)
 
     @reads
     def says(self, connection: Connection, chat: str, words: str) -> bool:
-        """Neither database compares capitals beyond ASCII."""
+        """True if casefolded `words` stand in a message. Neither database compares capitals beyond ASCII."""
         spoken = text("SELECT words FROM web_message WHERE chat = :chat").execution_options(yield_per=ROWS_AT_ONCE)
         with connection.scalars(spoken, {"chat": chat}) as rows:
             return any(words in str(orjson.loads(it)["text"]).casefold() for it in rows)
@@ -101,33 +108,55 @@ class DatabaseArchive(Database):
 
     @reads
     def agents(self, connection: Connection, chat: str) -> Sequence[str]:
+        """Everybody who was talked to in a conversation, whether configured still or not."""
         spoken = text("SELECT words FROM web_message WHERE chat = :chat AND author = 'you'")
         rows = connection.scalars(spoken.execution_options(yield_per=ROWS_AT_ONCE), {"chat": chat})
         return sorted({_words.validate_json(it).agent for it in rows})
 
     @reads
     def newest_turn(self, connection: Connection, session: str) -> int:
+        """The number of the newest message that was accepted in a session, 0 without any."""
         return _number(connection, "SELECT max(id) FROM inbox WHERE sid = :sid", sid=session)
 
+    async def erase(self, chat: str, sessions: Sequence[str]) -> bool:
+        """Forgets a conversation: messages, files, and of its `sessions` the transcripts, the replies and the messages that
+        wait for nothing any more. False if there is none. It goes in steps, so that nobody waits for a long one; the
+        conversation itself with the last of them. A message that a running turn still needs goes with the dedupe horizon."""
+        while not (ended := await self._erase_some(chat, sessions)):
+            if ended is None:
+                return False
+        return True
+
     @writes
-    def erase(self, connection: Connection, chat: str, sessions: Sequence[str]) -> bool:
-        """What a running turn still needs, its message, goes with the dedupe horizon instead."""
+    def _erase_some(self, connection: Connection, chat: str, sessions: Sequence[str]) -> bool | None:
+        """True if that was the last step; None if there is no such conversation."""
         _alone(connection)
-        if not _run(connection, "DELETE FROM web_conversation WHERE id = :chat", chat=chat).rowcount:
-            return False
-        for table in ("web_message", "file"):
-            _run(connection, f"DELETE FROM {table} WHERE chat = :chat", chat=chat)
-        turns = _run(connection, "SELECT id FROM inbox WHERE sid IN :sessions", sessions=sessions).scalars().all()
+        if _find(connection, chat) is None:
+            return None
+        names = {"chat": chat, "sessions": list(sessions)}
+        turns = _run(connection, f"{_TURNS} LIMIT {STEP_ROWS}", **names).scalars().all()
         forget_approvals(connection, turns)
-        for rows in ("transcript WHERE", "mark WHERE", "inbox WHERE status <> 0 AND", "outbox WHERE"):
-            _run(connection, f"DELETE FROM {rows} sid IN :sessions", sessions=sessions)
-        memory.forget(connection, sessions)
+        for table in ("transcript", "spoken", "outbox"):
+            _run(connection, f"DELETE FROM {table} WHERE turn IN :turns", turns=turns)
+        _run(connection, "DELETE FROM inbox WHERE status <> 0 AND id IN :turns", turns=turns)
+        numbers = f"SELECT number FROM web_message WHERE chat = :chat LIMIT {STEP_ROWS}"
+        said = _run(connection, f"DELETE FROM web_message WHERE number IN ({numbers})", **names).rowcount
+        more = sum(memory.forget(connection, sid) for sid in sessions)
+        if more or turns or said:
+            return False
+        for rows in ("file WHERE chat = :chat", "web_conversation WHERE id = :chat", "mark WHERE sid IN :sessions"):
+            _run(connection, f"DELETE FROM {rows}", **names)
+        chosen = [CHOICE + it for it in sessions]
+        _run(connection, "DELETE FROM mark WHERE sid IN :chosen", chosen=chosen)
+        _run(connection, "UPDATE session SET revision = revision + 1 WHERE id IN :sessions", **names)
+        _run(connection, "DELETE FROM session WHERE id IN :sessions AND pending = 0", **names)
         return True
 
     @reads
     def page(
         self, connection: Connection, chat: str, *, before: int | None, limit: int, bytes_max: int
     ) -> Sequence[Sized]:
+        """The newest messages of a conversation, below number `before`; newest first. `bytes_max`: as in `since`."""
         newest = f"chat = :chat {'' if before is None else 'AND number < :before'} ORDER BY number DESC"
         return _sized(connection, newest, limit, bytes_max, chat=chat, before=before)
 
@@ -150,6 +179,7 @@ class DatabaseArchive(Database):
 
     @writes
     def put(self, connection: Connection, file: File, at: float) -> StoredFile:
+        """Keeps a file of an agent's. One that comes into no conversation within a day is thrown away."""
         _delete_expired(connection, at)
         return _insert_file(connection, file, at, chat=None)
 
@@ -157,6 +187,7 @@ class DatabaseArchive(Database):
     def upload(
         self, connection: Connection, file: File, at: float, *, bytes_max: int, owner: str = OPERATOR
     ) -> StoredFile | None:
+        """Keeps a person's file until it is sent, for a day. None if all that wait would be more than `bytes_max`."""
         _alone(connection, _UPLOADS_KEY)
         _delete_expired(connection, at)
         if _waiting(connection, owner) + len(file.data) > bytes_max:
@@ -169,6 +200,7 @@ class DatabaseArchive(Database):
 
     @writes
     def discard(self, connection: Connection, key: str, owner: str = OPERATOR) -> bool:
+        """Forgets a person's upload. False if it is not there, or sent."""
         unsent = "DELETE FROM file WHERE id = :key AND chat = :unsent"
         return _run(connection, unsent, key=key, unsent=UNSENT + owner).rowcount > 0
 
@@ -185,6 +217,7 @@ class DatabaseArchive(Database):
 
     @reads
     def piece(self, connection: Connection, key: str, at: int, size: int) -> bytes:
+        """At most `size` bytes of a file, from byte `at` on; nothing if it is gone."""
         part = "SELECT substr(data, :at, :size) FROM file WHERE id = :key"
         return bytes(_run(connection, part, key=key, at=at + 1, size=size).scalar() or b"")
 
@@ -238,8 +271,7 @@ def _conversations(connection: Connection, which: str, **names: object) -> list[
 
 
 def _sized(connection: Connection, which: str, limit: int, bytes_max: int, **names: object) -> list[Sized]:
-    """The database measures, so what is too much is not loaded; and SQLite, which must read a text for that, no further
-    than it is asked."""
+    """The database measures, so that nothing too large is loaded; SQLite must read a text for that, as far as asked."""
     size = "octet_length(words)" if _is_shared(connection) else "length(CAST(words AS BLOB))"
     found: list[Sized] = []
     total = 0
@@ -274,19 +306,3 @@ def _title(words: str) -> str:
     """The first words, on one line, without what no database or screen takes."""
     line = re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", words).strip()
     return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1].rstrip() + "…"
-
-
-class DatabaseSessions(Database):
-    @writes
-    def begin(self, connection: Connection, key: str, *, ends: float, at: float, instead_of: Sequence[str]) -> None:
-        _run(connection, "DELETE FROM web_session WHERE ends <= :at OR key IN :keys", at=at, keys=instead_of)
-        _run(connection, "INSERT INTO web_session (key, ends) VALUES (:key, :ends)", key=key, ends=ends)
-
-    @writes
-    def end(self, connection: Connection, keys: Sequence[str]) -> None:
-        _run(connection, "DELETE FROM web_session WHERE key IN :keys", keys=keys)
-
-    @reads
-    def hold(self, connection: Connection, keys: Sequence[str], at: float) -> bool:
-        held = "SELECT EXISTS (SELECT 1 FROM web_session WHERE key IN :keys AND ends > :at)"
-        return bool(_run(connection, held, keys=keys, at=at).scalar())

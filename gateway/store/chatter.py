@@ -1,4 +1,4 @@
-"""What is said in groups beside the bot, where the config has their history kept: the newest few lines of each chat.
+"""The talk in groups beside the bot, if the config has their history kept: the newest few lines of each chat.
 
 Nothing is marked as read. What a turn gets is what arrived between the message that the last turn of its session answers
 and its own, so a turn that begins again reads the same.
@@ -6,6 +6,7 @@ and its own, so a turn that begins again reads the same.
 
 from collections.abc import Sequence
 
+import orjson
 from pydantic import TypeAdapter
 from sqlalchemy import Connection
 
@@ -28,13 +29,19 @@ SELECT body FROM chatter WHERE chat = :chat AND thread = :thread AND at <= :unti
     SELECT at FROM inbox WHERE id = (SELECT max(turn) FROM transcript WHERE sid = :sid AND kind = 'user' AND turn < :turn)
 ), 0) ORDER BY at DESC, message DESC LIMIT :limit
 """
+REACTION = "reaction "
+"""The prefix of a mark's kind, if the mark says what somebody thinks of an answer; the person follows."""
+_REACT = """
+INSERT INTO mark (sid, kind, turn, content, at) VALUES (:sid, :kind, :turn, :content, :at)
+ON CONFLICT (sid, kind, turn) DO UPDATE SET content = excluded.content, at = excluded.at
+"""
 message_json: TypeAdapter[MessageContext] = TypeAdapter(MessageContext)
 
 
 class DatabaseChatter(Database):
     @writes
     def keep(self, connection: Connection, context: MessageContext, at: float) -> None:
-        """Once, however often it is delivered."""
+        """Keeps it once, however often it is delivered."""
         place, scope = _place(context), f"{context.channel}:{context.account}:"
         row = {"message": context.message_id, "sender": scope + context.sender.id, "at": at}
         run(connection, _KEEP, **place, **row, body=message_json.dump_json(context).decode())
@@ -51,9 +58,15 @@ class DatabaseChatter(Database):
 
     @writes
     def forget(self, connection: Connection, chat: str, message: str) -> bool:
-        """Whether there was such a message in `channel:account:chat`."""
+        """Deletes a message of `channel:account:chat`. True if there was one."""
         gone = "DELETE FROM chatter WHERE chat = :chat AND message = :message"
         return run(connection, gone, chat=chat, message=message).rowcount > 0
+
+    @writes
+    def react(self, connection: Connection, sid: str, turn: int, person: str, emoji: str, at: float) -> None:
+        """A 👍 or 👎 on the answer of a turn; the newest of each `channel:account:person`."""
+        content = orjson.dumps({"by": person, "emoji": emoji}).decode()
+        run(connection, _REACT, sid=sid, kind=REACTION + person, turn=turn, content=content, at=at)
 
     @writes
     def prune(self, connection: Connection, before: float) -> None:
@@ -61,7 +74,4 @@ class DatabaseChatter(Database):
 
 
 def _place(context: MessageContext) -> dict[str, str]:
-    return {
-        "chat": f"{context.channel}:{context.account}:{context.chat.id}",
-        "thread": context.chat.thread or "",
-    }
+    return {"chat": f"{context.channel}:{context.account}:{context.chat.id}", "thread": context.chat.thread or ""}

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from sqlalchemy import Connection
 
-from gateway.queue import inbound_json
+from gateway.records.inbound import inbound_json
 from gateway.store.records import Delivery
 from gateway.store.statements import PAIRING_PENDING_MAX, PAIRING_SECONDS
 from gateway.store.writer import Database, is_shared, reads, run, writes
@@ -77,7 +77,7 @@ class Contact:
 
     @property
     def name(self) -> str:
-        """As the command line takes it."""
+        """The form that the command line takes."""
         return contact_name(self.channel, self.account, self.person)
 
 
@@ -93,8 +93,7 @@ class DatabaseContacts(Database):
     def ask(
         self, connection: Connection, channel: str, account: str, person: str, *, turn: int, code: str, at: float
     ) -> bool:
-        """Let a stranger wait with the hash of a code, unless he does already or too many do. True again for the same
-        `turn`, as long as nothing was decided."""
+        """Lets a stranger wait with a code's hash, unless he or too many do. True again for the same undecided `turn`."""
         names = {"channel": channel, "account": account, "since": at - PAIRING_SECONDS}
         if is_shared(connection):  # one after the other, or two could both be the third
             run(connection, "SELECT pg_advisory_xact_lock(3, hashtext(:of))", of=f"{channel}:{account}")
@@ -104,8 +103,8 @@ class DatabaseContacts(Database):
 
     @writes
     def redeem(self, connection: Connection, code: str, *, by: str, turn: int, at: float) -> Redeemed:
-        """What the code that `by` gave in message `turn` did; the same again for the same message. Too many wrong ones in a
-        while, and none of his is looked at any more."""
+        """Tries the code that `by` gave in message `turn`; the same message has the same result again. After too many
+        wrong ones in a while, no code of this person is looked at any more."""
         if is_shared(connection):
             run(connection, "SELECT pg_advisory_xact_lock(4, hashtext(:by))", by=by)
         names = {"by": by, "turn": turn, "since": at - TRIES_SECONDS}
@@ -131,7 +130,7 @@ class DatabaseContacts(Database):
 
 
 def contacts(connection: Connection, since: float) -> list[Contact]:
-    """Who may write, and who waits with a code that was given after `since`; the oldest first."""
+    """The people who may write, or who wait with a code that was given after `since`; the oldest first."""
     shown = f"""
     SELECT {_COLUMNS} FROM contact WHERE approved_by IS NOT NULL OR (code IS NOT NULL AND asked > :since)
     ORDER BY COALESCE(approved_at, asked), person
@@ -157,7 +156,7 @@ def approve_person(
 
 
 def _approved(connection: Connection, rows: Sequence[Any], at: float) -> list[Contact]:
-    """Those approved, each with his notice in the inbox; the next sweep finds it."""
+    """The people just approved, each with a notice in the inbox, which the next sweep finds."""
     found = [Contact(**row) for row in rows]
     for contact in found:
         notice = _notice(connection, contact, at)
@@ -179,7 +178,7 @@ def _notice(connection: Connection, contact: Contact, at: float) -> Delivery | N
 
 
 def revoke(connection: Connection, channel: str, person: str, account: str) -> list[Contact]:
-    """Those who may no longer write, or whose code is void, from the next message on; at every account where it is empty."""
+    """The people who may no longer write, or whose code is void, from the next message on; anywhere if no `account`."""
     names = {"channel": channel, "person": person, "account": account}
     return [Contact(**row) for row in run(connection, _REVOKE, **names).mappings()]
 

@@ -7,7 +7,7 @@ the listing reads the end alone, where the time stands.
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, text
 
-from gateway.store.records import CONTROL
+from gateway.records.sessions import CONTROL
 
 _TAIL_CHARS = 80
 _TIME = re.compile(r'"timestamp":([0-9.e+]+),"role":"[A-Za-z]+"}$')
@@ -26,7 +26,8 @@ FROM transcript WHERE kind IN ('user', 'final') AND sid NOT LIKE '{CONTROL}%' OR
 """
 _BEGINNINGS = "SELECT sid, turn FROM mark WHERE kind = 'new' ORDER BY sid, turn"
 _BETWEEN = "sid = :sid AND turn > :after AND (turn <= :until OR :until < 0)"
-_ENTRIES = f"SELECT turn, kind, content FROM transcript WHERE {_BETWEEN} ORDER BY seq"
+_ENTRIES = f"SELECT seq, turn, kind, content FROM transcript WHERE {_BETWEEN} ORDER BY seq"
+_NAMES = f"SELECT seq, name FROM spoken WHERE {_BETWEEN} AND parts > 0 ORDER BY seq, place"
 _MARKS = f"SELECT turn, kind, at, content FROM mark WHERE {_BETWEEN} AND kind <> 'draft' ORDER BY turn, kind"
 
 
@@ -65,20 +66,27 @@ def sessions(connection: Connection) -> list[Session]:
 
 
 def entries(connection: Connection, session: Session) -> list[dict[str, Any]]:
-    """Its transcript, whole: number of the turn, kind of the row and the row, as JSON where it is."""
-    return list(_read(connection, _ENTRIES, session))
+    """Its whole transcript: number of the turn, kind of the row, the row (JSON where it is), and who speaks in it."""
+    names: dict[int, dict[str, None]] = defaultdict(dict)
+    for row in _rows(connection, _NAMES, session):
+        names[row["seq"]][row["name"]] = None
+    return [row | {"names": ", ".join(names[row["seq"]])} for row in _read(connection, _ENTRIES, session)]
 
 
 def marks(connection: Connection, session: Session) -> list[dict[str, Any]]:
-    """What commands and compaction said of it."""
+    """The marks in it: what commands and compaction said of it, and people's reactions, but no drafts."""
     return list(_read(connection, _MARKS, session))
 
 
 def _read(connection: Connection, statement: str, session: Session) -> Iterator[dict[str, Any]]:
+    for row in _rows(connection, statement, session):
+        yield {**row, "content": _value(row["content"])}
+
+
+def _rows(connection: Connection, statement: str, session: Session) -> Iterator[Mapping[Any, Any]]:
     until = -1 if session.until is None else session.until
     names = {"sid": session.sid, "after": session.after, "until": until}
-    for row in connection.execute(text(statement), names).mappings():
-        yield {**row, "content": _value(row["content"])}
+    yield from connection.execute(text(statement), names).mappings()
 
 
 def _count(session: Session, kind: str, content: str) -> None:

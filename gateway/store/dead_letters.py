@@ -1,8 +1,7 @@
 """Dead letters: messages whose turn was given up and reply parts that could not be delivered, to list and to replay.
 
 For the command line, beside a running gateway or without one, on either database. What is replayed is found by the next
-sweep. A part keeps its idempotency key; a message becomes a new one, whose reply has keys of its own, and its old turn
-stays in the history.
+sweep. A part keeps its idempotency key; a message becomes a new one, whose reply has its own keys; its old turn stays.
 """
 
 import time
@@ -11,12 +10,19 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from uuid import uuid4
 
+from pydantic import ValidationError
 from sqlalchemy import Connection, text
 
 from gateway.config.root import DatabaseConfig
-from gateway.queue import inbound_json
+from gateway.fault import OperatorError
+from gateway.records.inbound import inbound_json
 from gateway.store.opening import connected
 from gateway.store.statements import InboxStatus, OutboxStatus
+
+
+class UnreadableMessage(OperatorError):
+    """This version cannot read the message: replay it with the version that accepted it, or erase its conversation."""
+
 
 LISTED_MAX = 1_000
 _MESSAGES = f"""
@@ -32,10 +38,12 @@ UPDATE outbox SET status = {OutboxStatus.QUEUED:d}, attempts = 0, next_at = 0, c
 WHERE id = :number AND status = {OutboxStatus.FAILED:d}
 """
 _CLOSE_MESSAGE = f"""
-UPDATE inbox SET status = {InboxStatus.DONE:d} WHERE id = :number AND status = {InboxStatus.DEAD:d} RETURNING sid, body
+UPDATE inbox SET status = {InboxStatus.DONE:d} WHERE id = :number AND status = {InboxStatus.DEAD:d}
+RETURNING sid, body, sender, person
 """
 _INSERT_MESSAGE = f"""
-INSERT INTO inbox (dedupe, sid, body, at, status, attempts) VALUES (:dedupe, :sid, :body, :at, {InboxStatus.WAITING:d}, 0)
+INSERT INTO inbox (dedupe, sid, body, at, sender, person, status, attempts, again)
+VALUES (:dedupe, :sid, :body, :at, :sender, :person, {InboxStatus.WAITING:d}, 0, 1)
 """
 
 
@@ -80,9 +88,13 @@ def _replay(connection: Connection, dead_letter: DeadLetter) -> bool:
     row = connection.execute(text(_CLOSE_MESSAGE), names).first()
     if row is None:
         return False
-    inbound = inbound_json.validate_json(row.body)
+    try:
+        inbound = inbound_json.validate_json(row.body)
+    except ValidationError as error:
+        raise UnreadableMessage(f"{dead_letter.name}: {UnreadableMessage.__doc__}") from error
     body = inbound_json.dump_json(replace(inbound, replays=inbound.replays + 1)).decode()
     names |= {"dedupe": f"replay:{dead_letter.number}:{uuid4().hex}", "sid": row.sid, "body": body}
+    names |= {"sender": row.sender, "person": row.person}
     connection.execute(text(_INSERT_MESSAGE), names)
     connection.execute(text("UPDATE session SET pending = pending + 1 WHERE id = :sid"), names)
     return True

@@ -1,15 +1,15 @@
-"""What erasing removes from the database, on either engine, in one transaction: the rows of turns, by their numbers.
+"""The data that erasing removes, on either engine: the rows of turns, by their numbers, and whose words they are.
 
 Numbers are the inbox's and never come again, so one names a turn in every table. Of an inbox row its keys stay until they
-expire, without whose it was: a redelivery is still recognised. Whoever erases has made sure that nobody works on the
-sessions (`hold`); what was deleted is overwritten, and `scrub` leaves no copy of it in SQLite's file.
+expire, without whose it was: a redelivery is still recognised. First it is read what there is, then the sessions are
+claimed, and then the rows go in many short transactions: beside it a gateway goes on writing. What was deleted is
+overwritten, and `scrub` leaves no copy of it in SQLite's log.
 """
 
-import re
-import secrets
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,34 +17,31 @@ import orjson
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from agents.prompt.inbound import HEARD
 from gateway.config.root import DatabaseConfig
-from gateway.routing import control_session, conversation, place_of
+from gateway.records.sessions import CHOICE, control_session, conversation, place_of
 from gateway.store import contacts, memory
 from gateway.store.approvals import forget_approvals
 from gateway.store.archive import UNSENT
-from gateway.store.migrate import DatabaseUnusable
+from gateway.store.chatter import REACTION
+from gateway.store.errors import NOTIFY_CHANNEL
+from gateway.store.migrate import OVERWRITES, DatabaseUnusable
+from gateway.store.recall import COPIES, REVISE, withdraw
 from gateway.store.statements import InboxStatus
-from gateway.store.store import CHOICE, NOTIFY_CHANNEL
 from gateway.store.writer import is_shared, run
 
 NEVER = 2**62
+TURNS_AT_ONCE = 50
 ROWS_AT_ONCE = 500
 SCRUB_SECONDS = 60.0
 UNSCRUBBED = """{file}: all of it was removed, but the file could not be written anew ({reason}): \
 copies may be left in its free pages. Then type: sqlite3 {file} 'VACUUM; PRAGMA wal_checkpoint(TRUNCATE)'"""
-_BLOCK = r"^{} \(untrusted metadata\):\n```json\n(.*)\n```$"
-_INFO, _QUOTE, _HEARD = (
-    re.compile(_BLOCK.format(it), re.MULTILINE) for it in ("Conversation info", "Replied message", HEARD)
-)
-_IN_SPAN = "sid IN :sids AND {0} > :after AND {0} <= :until"
-_NUMBERS = " UNION ".join(
-    f"SELECT {column} AS number FROM {table} WHERE {_IN_SPAN.format(column)}"
-    for table, column in (("transcript", "turn"), ("inbox", "id"), ("outbox", "turn"))
-)
-_SPOKEN = "SELECT sid, seq, turn, content FROM transcript WHERE kind IN ('user', 'steered')"
+_SPAN = "sid IN :sids AND {0} > :after AND {0} <= :until"
+_SAID = "SELECT sid, turn, message, direct FROM spoken WHERE person = :person AND how <> 'heard'"
+_SENT = "SELECT id, sid, turn, body FROM inbox WHERE person = :person"
+_COPIES = "SELECT id, sid, turn, body FROM inbox WHERE sid IN :sids AND again IS NOT NULL AND body LIKE :named"
 _FORGET = f"""
-UPDATE inbox SET body = '', sid = '', sender = NULL, turn = NULL, status = {InboxStatus.OVERFLOW:d} WHERE id IN :numbers
+UPDATE inbox SET body = '', sid = '', sender = NULL, person = NULL, turn = NULL, status = {InboxStatus.OVERFLOW:d}
+WHERE id IN :numbers
 """
 _STOP = """
 UPDATE session SET stopped = COALESCE((SELECT max(id) + 1 FROM inbox WHERE sid = session.id AND status = 0), stopped)
@@ -55,17 +52,16 @@ UPDATE session SET owner = NULL,
     pending = (SELECT count(*) FROM inbox WHERE inbox.sid = session.id AND inbox.status = 0)
 WHERE id IN :sids
 """
-_ERASED = """
-INSERT INTO mark (sid, kind, turn, content, at) VALUES (:sid, 'erased', 0, :content, :at)
-ON CONFLICT (sid, kind, turn) DO UPDATE SET content = excluded.content
-"""
+_BESIDE = "SELECT DISTINCT sid, seq, turn, 0 AS parts FROM spoken WHERE"
+_QUOTED = f"{_BESIDE} message IN :messages AND sid = :sid AND how = 'quoted'"
+_HEARD = f"{_BESIDE} how = 'heard' AND person IN :people"
 
 
 @dataclass(kw_only=True, slots=True)
 class Portion:
-    """What goes of one session key: turns, by number, and the messages that are meant, by id. `all_between`: everything
+    """The part of a session key that goes: turns, by number, and the messages that are meant, by id. `all_between`: all
     behind one turn and up to another, settings and summaries included; else what one person wrote in a group. `direct`:
-    only he speaks there. `whole` once it is erased: nothing is left there."""
+    only he speaks there. `whole`: nothing is left there then."""
 
     sid: str
     numbers: set[int] = field(default_factory=set)
@@ -89,111 +85,185 @@ def span_of(connection: Connection, sid: str, after: int, until: int | None) -> 
 def portions_of(connection: Connection, channel: str, person: str) -> list[Portion]:
     """All that is kept of a person: the sessions that are his alone, and the turns in groups that answer him."""
     portions: dict[str, Portion] = {}
+    named, who = f'%"id":{orjson.dumps(person).decode()}%', f"{channel}:{person}"
 
-    def found(sid: str, number: int, message: str, *, direct: bool) -> None:
-        portion = portions.setdefault(conversation(sid), Portion(sid=conversation(sid)))
-        portion.numbers.add(number)
+    def found(row: Any, numbers: Iterable[int], message: str, direct: bool) -> None:
+        sid = conversation(row.sid)
+        portion = portions.setdefault(sid, Portion(sid=sid))
+        portion.numbers.update(numbers)
         portion.messages |= {message} - {""}
         portion.direct = portion.direct or direct
 
-    for row in run(connection, _SPOKEN):
-        if row.sid.split(":")[2:3] == [channel]:
-            for info in infos(_object(row.content)):
-                if info.get("sender_id") == person:
-                    found(row.sid, row.turn, info.get("message_id", ""), direct=not info.get("is_group_chat"))
-    for row in run(connection, "SELECT id, sid, turn, sender, body FROM inbox WHERE sid <> ''"):
-        context = orjson.loads(row.body)["context"] if row.body else {}
-        his = bool(context) and (context["channel"], context["sender"]["id"]) == (channel, person)
-        if his or (not context and _is_of(row.sender or "", channel, person)):
-            for number in {row.id, row.turn or row.id}:
-                direct = his and context["chat"]["kind"] == "direct"
-                found(row.sid, number, context.get("message_id", ""), direct=direct)
+    for row in run(connection, _SAID, person=who):
+        found(row, [row.turn], row.message, bool(row.direct))
+    sent = run(connection, _SENT, person=who).all()
+    sids = {*portions, *(row.sid for row in sent)}
+    sids |= {control_session(conversation(it)) for it in sids}
+    for row in (*sent, *run(connection, _COPIES, sids=sorted(sids), named=named)):
+        body = orjson.loads(row.body) if row.body else {"context": {"chat": {}}}
+        context = body["context"]
+        if row in sent or person in [it["sender"]["id"] for it in (context, *body.get("together", ()))]:
+            found(
+                row,
+                {row.id, row.turn or row.id},
+                context.get("message_id", ""),
+                context["chat"].get("kind") == "direct",
+            )
     for portion in portions.values():
         if portion.direct or place_of(portion.sid).sender == person:
             portion.all_between = (-1, NEVER)
-            _fill(connection, portion)
+        _fill(connection, portion)
     return list(portions.values())
 
 
-def hold(connection: Connection, sids: Iterable[str], *, served: bool) -> list[str]:
-    """Keep every worker from these sessions until the commit; those that one works on now. `served`: whether a gateway runs
-    on a SQLite file."""
-    held = run(
-        connection, "UPDATE session SET pending = pending WHERE id IN :sids RETURNING id, owner", sids=list(sids)
-    )
+def claim(connection: Connection, portions: Sequence[Portion], *, served: bool) -> list[str]:
+    """Take these sessions out of the hands of whoever may work on them; those that somebody works on now, who is told to
+    stop. With none, nothing of the portions is run any more. `served`: whether a gateway runs on a SQLite file."""
+    sids = sorted({sid for it in portions for sid in it.sids})
+    held = run(connection, "UPDATE session SET pending = pending WHERE id IN :sids RETURNING id, owner", sids=sids)
     owners = {row.id: row.owner for row in held if row.owner is not None}
-    if not is_shared(connection):
-        return list(owners) if served else []
-    living = "SELECT id FROM worker WHERE id IN :owners AND NOT pg_try_advisory_xact_lock(lock_key)"
-    alive = {row.id for row in run(connection, living, owners=sorted(set(owners.values())))}
-    return [sid for sid, owner in owners.items() if owner in alive]
-
-
-def stop(connection: Connection, portions: Iterable[Portion]) -> None:
-    """Stop what runs and waits in sessions that are to go up to their end."""
-    sids = [sid for it in portions if it.all_between and it.all_between[1] == NEVER for sid in it.sids]
-    run(connection, _STOP, sids=sids)
+    active = list(owners) if served else []
     if is_shared(connection):
-        for sid in sids:
-            run(connection, "SELECT pg_notify(:channel, :sid)", channel=NOTIFY_CHANNEL, sid=sid)
+        living = "SELECT id FROM worker WHERE id IN :owners AND NOT pg_try_advisory_xact_lock(lock_key)"
+        alive = {row.id for row in run(connection, living, owners=sorted(set(owners.values())))}
+        active = [sid for sid, owner in owners.items() if owner in alive]
+    if active:
+        whole = [sid for it in portions if it.all_between and it.all_between[1] == NEVER for sid in it.sids]
+        run(connection, _STOP, sids=whole)
+        if is_shared(connection):
+            for sid in whole:
+                run(connection, "SELECT pg_notify(:channel, :sid)", channel=NOTIFY_CHANNEL, sid=sid)
+        return active
+    waiting = run(connection, "SELECT id FROM inbox WHERE sid IN :sids AND status = 0", sids=sids).scalars().all()
+    meant = {number for it in portions for number in it.numbers}
+    run(connection, _FORGET, numbers=[it for it in waiting if it in meant])
+    run(connection, _SETTLE, sids=sids)
+    run(connection, REVISE, sids=sids)
+    return []
 
 
-def erase(connection: Connection, portions: Iterable[Portion], person: tuple[str, str] | None) -> Counter[str]:
-    """Remove their rows; how many, by what they were. `person` is a channel and an id."""
+def forget_turns(connection: Connection, portion: Portion, numbers: Sequence[int]) -> Counter[str]:
+    """A step: the rows of these turns; how many, by what they were."""
+    names: dict[str, Any] = {"sids": portion.sids, "numbers": list(numbers)}
     removed: Counter[str] = Counter()
-    for portion in portions:
-        files: set[str] = set()
-        for numbers in _chunks(sorted(portion.numbers)):
-            payloads = run(connection, "SELECT payload FROM outbox WHERE turn IN :numbers", numbers=numbers)
-            files.update(it["id"] for row in payloads for it in orjson.loads(row.payload)["part"].get("files", ()))
-            kept = "SELECT count(*) FROM inbox WHERE body <> '' AND id IN :numbers"
-            removed["inbox"] += run(connection, kept, numbers=numbers).scalar() or 0
-            run(connection, _FORGET, numbers=numbers)
-            removed.update(forget_approvals(connection, numbers))
-            for table in ("transcript", "outbox"):
-                removed[table] += run(
-                    connection, f"DELETE FROM {table} WHERE turn IN :numbers", numbers=numbers
-                ).rowcount
-        left = "SELECT 1 FROM transcript WHERE sid = :sid UNION ALL SELECT 1 FROM inbox WHERE sid = :sid AND status = 0"
-        portion.whole = run(connection, f"{left} LIMIT 1", sid=portion.sid).first() is None
-        removed["mark"] += _forget_marks(connection, portion)
-        memory.forget(connection, portion.sids)  # what stays is found again when somebody looks for it
-        if portion.whole and portion.all_between:
-            run(connection, "DELETE FROM session WHERE id IN :sids", sids=portion.sids)
-            place = place_of(portion.sid)
-            scope = f"chat:{place.channel}:{place.account}:{place.chat}"
-            spent = "DELETE FROM usage WHERE scope = :scope"
-            removed["usage"] += run(connection, spent, scope=scope).rowcount
-            chat = scope.partition(":")[2]
-            removed["chatter"] += run(connection, "DELETE FROM chatter WHERE chat = :chat", chat=chat).rowcount
-        else:
-            run(connection, _SETTLE, sids=portion.sids)
-            if not portion.whole:
-                run(connection, _ERASED, sid=portion.sid, content=secrets.token_hex(8), at=time.time())
-            _forget_quotes(connection, portion)
-        if place_of(portion.sid).channel == "web":
-            files |= _forget_web(connection, portion, removed)
-        removed["file"] += run(connection, "DELETE FROM file WHERE id IN :files", files=sorted(files)).rowcount
-    scopes = [row.scope for row in run(connection, "SELECT DISTINCT scope FROM usage WHERE scope LIKE 'sender:%'")]
-    his = [it for it in scopes if person and _is_of(it.removeprefix("sender:"), *person)]
-    removed["usage"] += run(connection, "DELETE FROM usage WHERE scope IN :his", his=his).rowcount
-    if person:
-        removed["note"] += memory.forget_notes(connection, *person)
-        removed["contact"] += contacts.forget(connection, *person)
-        if person[0] == "web":
-            unsent = "DELETE FROM file WHERE chat = :chat"
-            removed["file"] += run(connection, unsent, chat=UNSENT + person[1]).rowcount
-        removed["chatter"] += _forget_chatter(connection, *person)
+    words = "SELECT turn, content FROM transcript WHERE turn IN :numbers AND kind <> 'toolResult'"
+    for row in () if portion.whole else run(connection, words, **names).all():
+        memory.forget_turn(connection, portion.sid, row.turn, [row.content])
+    payloads = run(connection, "SELECT payload FROM outbox WHERE turn IN :numbers", **names)
+    files = {it["id"] for row in payloads for it in orjson.loads(row.payload)["part"].get("files", ())}
+    removed["file"] += run(connection, "DELETE FROM file WHERE id IN :files", files=sorted(files)).rowcount
+    removed.update(forget_approvals(connection, numbers))
+    for table in ("spoken", "transcript"):
+        gone = run(connection, f"DELETE FROM {table} WHERE turn IN :numbers", **names).rowcount
+    removed["transcript"] += gone
+    removed["outbox"] += run(connection, "DELETE FROM outbox WHERE turn IN :numbers", **names).rowcount
+    reactions = f"DELETE FROM mark WHERE sid IN :sids AND kind LIKE '{REACTION}%' AND turn IN :numbers"
+    removed["mark"] += run(connection, reactions, **names).rowcount
+    kept = "SELECT count(*) FROM inbox WHERE body <> '' AND id IN :numbers"
+    removed["inbox"] += run(connection, kept, **names).scalar() or 0
+    run(connection, _FORGET, **names)
     return removed
 
 
+def forget_quotes(connection: Connection, portion: Portion, messages: Sequence[str]) -> None:
+    """A step: what others quoted of these messages. It stands in metadata, which nothing reads once its turn has ended."""
+    quoting = run(connection, _QUOTED, sid=portion.sid, messages=list(messages)).all()
+    for row in quoting:
+        withdraw(connection, row)
+    names = {"numbers": [row.turn for row in quoting], "sids": portion.sids, "named": '%"reply_to":{%'}
+    for row in run(connection, COPIES, **names).all():
+        inbound = orjson.loads(row.body)
+        if (inbound["context"].get("reply_to") or {}).get("message_id") in messages:
+            inbound["context"]["reply_to"] = None
+            body = orjson.dumps(inbound).decode()
+            run(connection, "UPDATE inbox SET body = :body WHERE id = :id", body=body, id=row.id)
+
+
+def settle(connection: Connection, portion: Portion) -> Counter[str]:
+    """Removes what does not stay of a session once its turns are gone. If others' turns stay, those that a summary stood
+    for are read again: it may have had the person's words."""
+    removed: Counter[str] = Counter()
+    left = "SELECT 1 FROM transcript WHERE sid = :sid UNION ALL SELECT 1 FROM inbox WHERE sid = :sid AND status = 0"
+    portion.whole = run(connection, f"{left} LIMIT 1", sid=portion.sid).first() is None
+    after, until = portion.all_between or (min(portion.numbers, default=0) - 1, NEVER)
+    names = {"sid": portion.sid, "after": after, "until": until, "all": [portion.sid, CHOICE + portion.sid]}
+    kinds = "'summary', 'settings', 'undone'" if portion.all_between else "'summary'"
+    gone = f"sid = :sid AND kind IN ({kinds}) AND turn > :after AND turn <= :until"
+    gone = "sid IN :all" if portion.whole else gone
+    removed["mark"] += run(connection, f"DELETE FROM mark WHERE {gone}", **names).rowcount
+    place = place_of(portion.sid)
+    if portion.whole and portion.all_between:
+        run(connection, "DELETE FROM session WHERE id IN :sids AND pending = 0", sids=portion.sids)
+        chat = f"{place.channel}:{place.account}:{place.chat}"
+        spent = "DELETE FROM usage WHERE scope = :scope"
+        removed["usage"] += run(connection, spent, scope=f"chat:{chat}").rowcount
+        removed["chatter"] += run(connection, "DELETE FROM chatter WHERE chat = :chat", chat=chat).rowcount
+    run(connection, REVISE, sids=portion.sids)
+    return removed
+
+
+def forget_person(connection: Connection, channel: str, person: str) -> Counter[str]:
+    """Removes what is kept of somebody beside conversations, and what turns were given of that person's words in groups."""
+    who, removed = f"{channel}:{person}", Counter[str]()
+    scopes = run(connection, "SELECT DISTINCT scope FROM usage WHERE scope LIKE 'sender:%'").scalars()
+    his = [it for it in scopes if _is_of(it.removeprefix("sender:"), channel, person)]
+    said = [
+        it for it in run(connection, "SELECT DISTINCT sender FROM chatter").scalars() if _is_of(it, channel, person)
+    ]
+    of_channel = {"first": f"{REACTION}{channel}:", "end": f"{REACTION}{channel};"}
+    kinds = run(
+        connection, "SELECT DISTINCT kind FROM mark WHERE kind >= :first AND kind < :end", **of_channel
+    ).scalars()
+    reactions = [it for it in kinds if _is_of(it.removeprefix(REACTION), channel, person)]
+    heard = [it for it in run(connection, _HEARD, people=[who, ""]).all() if it.sid.split(":")[2:3] == [channel]]
+    for row in heard:
+        withdraw(connection, row)
+    removed["usage"] += run(connection, "DELETE FROM usage WHERE scope IN :his", his=his).rowcount
+    removed["mark"] += run(connection, "DELETE FROM mark WHERE kind IN :reactions", reactions=reactions).rowcount
+    removed["note"] += memory.forget_notes(connection, channel, person)
+    removed["contact"] += contacts.forget(connection, channel, person)
+    if channel == "web":
+        removed["file"] += run(connection, "DELETE FROM file WHERE chat = :chat", chat=UNSENT + person).rowcount
+    removed["chatter"] += run(connection, "DELETE FROM chatter WHERE sender IN :said", said=said).rowcount
+    return removed
+
+
+def forget_web(connection: Connection, portion: Portion) -> Counter[str]:
+    """A step: what the web chat shows of it, and the files in it. A conversation of which no agent remembers anything goes
+    whole. Empty once nothing is left to do."""
+    chat, removed, files = place_of(portion.sid).chat, Counter[str](), set[str]()
+    found = run(connection, "SELECT id FROM session WHERE id LIKE :of", of=f"agent:%:web:%:{chat}").scalars().all()
+    sids = [it for it in found if (place_of(it).channel, place_of(it).chat) == ("web", chat)]
+    empty = run(connection, "SELECT 1 FROM transcript WHERE sid IN :sids LIMIT 1", sids=sids).first() is None
+    rows = run(connection, "SELECT number, key, words FROM web_message WHERE chat = :chat", chat=chat).all()
+    read = [(row, orjson.loads(row.words)) for row in rows]
+    direct = {row.key for row, words in read if words.get("reply_to") in portion.messages}
+    concerned = portion.messages | direct  # a press is answered under an answer
+    gone = [(row, words) for row, words in read if empty or concerned & {row.key, words.get("reply_to")}][:ROWS_AT_ONCE]
+    for _, words in gone:
+        files.update(it["id"] for it in words.get("files", ()))
+    numbers = [row.number for row, _ in gone]
+    removed["web_message"] = run(
+        connection, "DELETE FROM web_message WHERE number IN :numbers", numbers=numbers
+    ).rowcount
+    removed["file"] = run(connection, "DELETE FROM file WHERE id IN :files", files=sorted(files)).rowcount
+    if empty and len(gone) < ROWS_AT_ONCE:
+        run(connection, "DELETE FROM web_conversation WHERE id = :chat", chat=chat)
+        removed["file"] += run(connection, "DELETE FROM file WHERE chat = :chat", chat=chat).rowcount
+    elif gone:  # its title are the first words
+        run(connection, "UPDATE web_conversation SET title = '…' WHERE id = :chat", chat=chat)
+    return +removed
+
+
 def scrub(config: DatabaseConfig) -> None:
-    """Write SQLite's file anew, without what was deleted, and empty its log. Raises DatabaseUnusable."""
+    """Empty SQLite's log. A file from before deleted rows were overwritten is once rewritten. Raises DatabaseUnusable."""
     engine = create_engine(config.url, connect_args={"timeout": SCRUB_SECONDS})
     deadline = time.monotonic() + SCRUB_SECONDS
     try:
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.exec_driver_sql("VACUUM")
+            if connection.exec_driver_sql("PRAGMA user_version").scalar() != OVERWRITES:
+                connection.exec_driver_sql("VACUUM")
+                connection.exec_driver_sql(f"PRAGMA user_version = {OVERWRITES}")
             while connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").scalar():
                 if time.monotonic() > deadline:
                     raise DatabaseUnusable(UNSCRUBBED.format(file=config.path, reason="its log is in use"))
@@ -208,100 +278,20 @@ def scrub(config: DatabaseConfig) -> None:
 def _fill(connection: Connection, portion: Portion) -> None:
     after, until = portion.all_between or (0, 0)
     names = {"sids": portion.sids, "after": after, "until": until}
-    portion.numbers.update(row.number for row in run(connection, _NUMBERS, **names))
-    for row in run(connection, f"{_SPOKEN} AND {_IN_SPAN.format('turn')}", **names):
-        portion.messages.update(it["message_id"] for it in infos(_object(row.content)) if it.get("message_id"))
-    for row in run(connection, f"SELECT body FROM inbox WHERE body <> '' AND {_IN_SPAN.format('id')}", **names):
-        portion.messages.add(orjson.loads(row.body)["context"]["message_id"])
-
-
-def _forget_marks(connection: Connection, portion: Portion) -> int:
-    """Where others' turns stay, those that a summary stood for are read again: it may have had his words."""
-    after, until = portion.all_between or (min(portion.numbers) - 1, NEVER)
-    kinds = ["summary", "settings", "undone"] if portion.all_between else ["summary"]
-    names: dict[str, Any] = {"sid": portion.sid, "after": after, "until": until, "kinds": kinds}
-    if portion.whole:
-        sids = [portion.sid, CHOICE + portion.sid]
-        return run(connection, "DELETE FROM mark WHERE sid IN :sids", sids=sids).rowcount
-    gone = "DELETE FROM mark WHERE sid = :sid AND kind IN :kinds AND turn > :after AND turn <= :until"
-    return run(connection, gone, **names).rowcount
-
-
-def _forget_quotes(connection: Connection, portion: Portion) -> None:
-    """What others quoted of these messages, where they answered them."""
-
-    def unquoted(found: re.Match[str]) -> str:
-        return "" if orjson.loads(found[1]).get("message_id") in portion.messages else found[0]
-
-    for row in run(connection, f"{_SPOKEN} AND sid = :sid", sid=portion.sid).all():
-        if any(it in row.content for it in portion.messages) and (spoken := _object(row.content)):
-            spoken["metadata"] = _QUOTE.sub(unquoted, spoken.get("metadata", ""))
-            names = {"sid": row.sid, "seq": row.seq, "content": orjson.dumps(spoken).decode()}
-            run(connection, "UPDATE transcript SET content = :content WHERE sid = :sid AND seq = :seq", **names)
-    bodies = "SELECT id, body FROM inbox WHERE body <> '' AND sid IN :sids"
-    for row in run(connection, bodies, sids=portion.sids).all():
-        inbound = orjson.loads(row.body)
-        if (inbound["context"].get("reply_to") or {}).get("message_id") in portion.messages:
-            inbound["context"]["reply_to"] = None
-            body = orjson.dumps(inbound).decode()
-            run(connection, "UPDATE inbox SET body = :body WHERE id = :id", body=body, id=row.id)
-
-
-def _forget_chatter(connection: Connection, channel: str, person: str) -> int:
-    """What he said beside the bot, and all that turns of that channel were given of such words: nothing reads it again."""
-    for row in run(connection, f"{_SPOKEN} AND content LIKE :heard", heard=f"%{HEARD}%").all():
-        if row.sid.split(":")[2:3] == [channel] and (spoken := _object(row.content)):
-            spoken["metadata"] = _HEARD.sub("", spoken.get("metadata", ""))
-            names = {"sid": row.sid, "seq": row.seq, "content": orjson.dumps(spoken).decode()}
-            run(connection, "UPDATE transcript SET content = :content WHERE sid = :sid AND seq = :seq", **names)
-    senders = [it.sender for it in run(connection, "SELECT DISTINCT sender FROM chatter")]
-    his = [it for it in senders if _is_of(it, channel, person)]
-    return run(connection, "DELETE FROM chatter WHERE sender IN :his", his=his).rowcount
-
-
-def _forget_web(connection: Connection, portion: Portion, removed: Counter[str]) -> set[str]:
-    """What the web chat shows of it; the files in it. A conversation of which no agent remembers anything goes whole."""
-    chat, files, gone = place_of(portion.sid).chat, set[str](), list[int]()
-    sids = [row.sid for row in run(connection, "SELECT DISTINCT sid FROM transcript WHERE sid LIKE 'agent:%'")]
-    empty = not any((place_of(sid).channel, place_of(sid).chat) == ("web", chat) for sid in sids)
-    rows = run(connection, "SELECT number, key, words FROM web_message WHERE chat = :chat", chat=chat).all()
-    read = [(row, orjson.loads(row.words)) for row in rows]
-    direct = {row.key for row, words in read if words.get("reply_to") in portion.messages}
-    concerned = portion.messages | direct  # a press is answered under an answer
-    for row, words in read:
-        if empty or concerned & {row.key, words.get("reply_to")}:
-            gone.append(row.number)
-            files.update(it["id"] for it in words.get("files", ()))
-    for numbers in _chunks(gone):
-        names = {"numbers": numbers}
-        removed["web_message"] += run(connection, "DELETE FROM web_message WHERE number IN :numbers", **names).rowcount
-    if empty:
-        run(connection, "DELETE FROM web_conversation WHERE id = :chat", chat=chat)
-        removed["file"] += run(connection, "DELETE FROM file WHERE chat = :chat", chat=chat).rowcount
-    elif gone:  # its title are the first words
-        run(connection, "UPDATE web_conversation SET title = '…' WHERE id = :chat", chat=chat)
-    return files
-
-
-def infos(message: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What the metadata says of each of the messages that one row of a transcript holds."""
-    return [orjson.loads(it) for it in _INFO.findall(message.get("metadata", ""))]
-
-
-def _object(content: str) -> dict[str, Any]:
-    """Empty where the row cannot be read."""
-    try:
-        found = orjson.loads(content)
-    except orjson.JSONDecodeError:
-        return {}
-    return found if isinstance(found, dict) else {}
+    turns = run(connection, f"SELECT DISTINCT turn FROM transcript WHERE {_SPAN.format('turn')}", **names)
+    portion.numbers.update(turns.scalars())
+    spoken = f"SELECT message FROM spoken WHERE {_SPAN.format('turn')} AND how <> 'heard' AND parts > 0"
+    portion.messages.update(run(connection, spoken, **names).scalars())
+    ended, waits = (f"SELECT id, body FROM inbox WHERE {_SPAN.format('id')} AND status {it} 0" for it in ("<>", "="))
+    for row in run(connection, f"{ended} UNION ALL {waits}", **names):
+        portion.numbers.add(row.id)
+        with suppress(orjson.JSONDecodeError):
+            portion.messages.add(orjson.loads(row.body)["context"]["message_id"])
+    kept = run(connection, "SELECT DISTINCT turn FROM transcript WHERE sid = :sid", sid=portion.sid).scalars()
+    waiting = run(connection, "SELECT id FROM inbox WHERE sid = :sid AND status = 0", sid=portion.sid).scalars()
+    portion.whole = {*kept, *waiting} <= portion.numbers
 
 
 def _is_of(scope: str, channel: str, person: str) -> bool:
-    """Whether `channel:account:id`, or without an account, is of that person."""
+    """True if `channel:account:id`, or without an account, is of that person."""
     return scope == f"{channel}:{person}" or (scope.startswith(f"{channel}:") and scope.endswith(f":{person}"))
-
-
-def _chunks(numbers: list[int]) -> Iterator[list[int]]:
-    for at in range(0, len(numbers), ROWS_AT_ONCE):
-        yield numbers[at : at + ROWS_AT_ONCE]

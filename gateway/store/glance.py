@@ -27,7 +27,7 @@ AND turn > COALESCE((SELECT max(turn) FROM mark WHERE sid = :sid AND kind = 'new
 
 
 def health(config: DatabaseConfig) -> str:
-    """What is good about it, in words. Raises DatabaseUnusable with what is not."""
+    """Describes in words what is good about the database. Raises DatabaseUnusable with what is not."""
     if config.path is not None and not Path(config.path).exists():
         return f"{config.path}: will be made at the first start"
     with connected(config, seconds=CHECK_SECONDS) as connection:
@@ -44,7 +44,7 @@ def health(config: DatabaseConfig) -> str:
 
 
 def _quick_check(connection: Connection) -> str:
-    """As far as it gets in a few seconds: a large file takes minutes, and an ill one shows early."""
+    """Checks the file as far as it gets in a few seconds: a large one takes minutes, and an ill one shows early."""
     end, driver = time.monotonic() + CHECK_SECONDS / 2, connection.connection.driver_connection
     assert driver is not None
     driver.set_progress_handler(lambda: time.monotonic() > end, _PROGRESS_STEPS)
@@ -62,16 +62,14 @@ def _quick_check(connection: Connection) -> str:
 
 
 def settings(connection: Connection, sid: str) -> str:
-    """What a person has chosen for a session that still goes on, or for a chat (`CHOICE`); empty for nothing."""
+    """The settings that a person chose for a session that still goes on, or for a chat (`CHOICE`); empty if none."""
     return run(connection, _SETTINGS, sid=sid).scalar() or ""
 
 
 def standing(connection: Connection, channel: str, account: str, person: str, at: float) -> str:
-    """As `Store.standing`."""
     names = {"channel": channel, "account": account, "person": person, "since": at - PAIRING_SECONDS}
     return standing_of(run(connection, CONTACT_STANDING, **names).mappings().one())
 
 
 def answer(connection: Connection, dedupe: str) -> Answer | None:
-    """As `Store.answer`."""
     return answer_of(run(connection, ANSWER, dedupe=dedupe).mappings().all())

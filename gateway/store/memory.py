@@ -1,8 +1,9 @@
-"""What is remembered, on SQLite and PostgreSQL: people's notes, and the words of past turns as an index to search.
+"""The memory, on SQLite and PostgreSQL: people's notes, and the words of past turns as an index to search.
 
 A session's index is made when it is searched, up to its last finished turn, so that a turn itself writes nothing for it.
 It holds words only; what is shown of a turn is read from the transcript, where it may have been undone or erased since.
-The words are made by one function for both databases (`tools.memory.terms`), which neither of them cuts up again.
+The words are made by one function for both databases (`tools.memory.terms`). They stand in a plain table, not in a
+full-text index: there a deleted word stays until its segment is written again, which holds the writer for seconds.
 """
 
 from collections.abc import Sequence
@@ -17,11 +18,11 @@ from gateway.store.records import Entry
 from gateway.store.writer import Database, is_shared, reads, run, writes
 from tools.memory import Note, terms
 
-STEP_ROWS = 200
-"""Rows of a transcript that one step adds to the index."""
+STEP_ROWS, STEP_TERMS = 200, 5_000
+"""Rows of a transcript that one step adds to the index, and terms after which it adds no other row."""
 ROWS_AT_ONCE = 8
 NOTES_MAX = 200
-"""Of one person with one agent."""
+"""At most so many notes of one person with one agent."""
 _LOCK_KEY = 7_305_843_001_219
 
 _UNINDEXED = """
@@ -30,6 +31,7 @@ WHERE sid = :sid AND seq > :done
 AND seq <= (SELECT seq FROM transcript WHERE sid = :sid AND kind = 'final' ORDER BY seq DESC LIMIT 1)
 ORDER BY seq LIMIT :limit
 """
+_DONE = "SELECT revision, (SELECT seq FROM indexed WHERE sid = session.id) AS seq FROM session WHERE id = :sid"
 _INDEXED = """
 INSERT INTO indexed (sid, seq) SELECT :sid, :seq WHERE EXISTS (SELECT 1 FROM transcript WHERE sid = :sid AND seq = :seq)
 ON CONFLICT (sid) DO UPDATE SET seq = excluded.seq WHERE indexed.seq = :done RETURNING seq
@@ -41,10 +43,19 @@ AND NOT EXISTS (SELECT 1 FROM mark m WHERE m.sid = t.sid AND m.kind = 'undone' A
 AND EXISTS (SELECT 1 FROM transcript f WHERE f.sid = t.sid AND f.turn = t.turn AND f.kind = 'final')
 ORDER BY seq
 """
+_MATCHING = """
+SELECT turn FROM word WHERE scope = :scope AND term IN :terms GROUP BY turn HAVING count(*) >= :least
+ORDER BY turn DESC LIMIT :limit
+"""
+_FORGET = """
+DELETE FROM word WHERE scope = :scope AND (term, turn) IN (
+    SELECT term, turn FROM word WHERE scope = :scope LIMIT :limit
+)
+"""
 _TAKE_NOTE = """
-INSERT INTO note (sender, agent, number, turn, text, at)
+INSERT INTO note (sender, agent, number, turn, text, at, sid)
 SELECT :sender, :agent, (SELECT COALESCE(max(number), 0) + 1 FROM note WHERE sender = :sender AND agent = :agent),
-    :turn, :text, :at
+    :turn, :text, :at, :sid
 WHERE (SELECT count(*) FROM note WHERE sender = :sender AND agent = :agent AND text <> '') < :notes_max
 ON CONFLICT DO NOTHING
 """
@@ -59,10 +70,22 @@ class DatabaseMemory(Database):
 
     @writes
     def take_note(
-        self, connection: Connection, sender: str, agent: str, words: str, *, turn: int, at: float
+        self,
+        connection: Connection,
+        sender: str,
+        agent: str,
+        words: str,
+        *,
+        turn: int,
+        at: float,
+        of: tuple[str, int] | None = None,
     ) -> int | None:
-        """The number of the note that the message `turn` had taken, once; None where there are too many."""
+        """The number of the note that the message `turn` had taken, once; None where there are too many. `of`: the
+        conversation that it was made from, and its revision; None also where that has another by now."""
         row = {"sender": sender, "agent": agent, "turn": turn, "text": words, "at": at, "notes_max": NOTES_MAX}
+        row["sid"] = of[0] if of else None
+        if of and not holds(connection, *of):
+            return None
         if is_shared(connection):  # the person may have another taken at the same moment, in another chat
             run(connection, "SELECT pg_advisory_xact_lock(:key)", key=_LOCK_KEY)
         run(connection, _TAKE_NOTE, **row)
@@ -78,7 +101,7 @@ class DatabaseMemory(Database):
 
     @writes
     def delete_note(self, connection: Connection, sender: str, agent: str, number: int, *, turn: int) -> bool:
-        """Whether there was one; also True where the message `turn` has deleted it before."""
+        """Deletes a note. True if there was one, or if the message `turn` has deleted it before."""
         row = {"sender": sender, "agent": agent, "number": number, "turn": turn}
         return run(connection, _DELETE_NOTE, **row).first() is not None
 
@@ -95,42 +118,48 @@ class DatabaseMemory(Database):
         return [Entry(**row) for row in run(connection, _TURNS, sid=sid, turns=list(turns)).mappings()]
 
     @reads
-    def _unindexed(self, connection: Connection, sid: str) -> tuple[int, int, Sequence[tuple[int, str]]] | None:
-        """The next step of the index: behind which row it begins, with which it ends, and turns with their terms."""
-        done: int = run(connection, "SELECT seq FROM indexed WHERE sid = :sid", sid=sid).scalar() or 0
+    def _unindexed(self, connection: Connection, sid: str) -> tuple[int, int, int, Sequence[tuple[int, str]]] | None:
+        """The next step of the index: the session's revision, the rows before and at its end, turns with their terms."""
+        if (session := run(connection, _DONE, sid=sid).first()) is None:
+            return None
+        done: int = session.seq or 0
         new = text(_UNINDEXED).execution_options(yield_per=ROWS_AT_ONCE)  # a picture in each may be megabytes
-        last, found = done, []
-        for row in connection.execute(new, {"sid": sid, "done": done, "limit": STEP_ROWS}):
-            last = row.seq
-            if row.content and (words := terms(_words(row.content))):
-                found.append((row.turn, " ".join(words)))
-        return (done, last, found) if last > done else None
+        last, found = done, dict[tuple[int, str], None]()
+        with connection.execute(new, {"sid": sid, "done": done, "limit": STEP_ROWS}) as rows:
+            for row in rows:
+                last = row.seq
+                found |= dict.fromkeys((row.turn, term) for term in terms(_words(row.content)))
+                if len(found) > STEP_TERMS:
+                    break
+        return (session.revision, done, last, list(found)) if last > done else None
 
     @writes
-    def _index(self, connection: Connection, sid: str, done: int, last: int, found: Sequence[tuple[int, str]]) -> None:
-        """Once, whoever else does the same."""
+    def _index(
+        self, connection: Connection, sid: str, revision: int, done: int, last: int, found: Sequence[tuple[int, str]]
+    ) -> None:
+        """Once, whoever else does the same, and only as long as nothing was taken out of the session meanwhile."""
+        if not holds(connection, sid, revision):
+            return
         if run(connection, _INDEXED, sid=sid, done=done, seq=last).first() is None:
             return
-        value = "array_to_tsvector(string_to_array(:terms, ' '))" if is_shared(connection) else ":terms"
-        mine = "" if is_shared(connection) else f"{_scope(sid)} "
-        rows = [{"sid": sid, "turn": turn, "terms": mine + words} for turn, words in found]
+        rows = [{"scope": _scope(sid), "turn": turn, "term": term} for turn, term in found]
         if rows:
-            connection.execute(text(f"INSERT INTO word (sid, turn, terms) VALUES (:sid, :turn, {value})"), rows)
+            new = "INSERT INTO word (scope, turn, term) VALUES (:scope, :turn, :term) ON CONFLICT DO NOTHING"
+            connection.execute(text(new), rows)
 
     @reads
     def _matching(self, connection: Connection, sid: str, wanted: Sequence[str], limit: int) -> Sequence[int]:
         found: dict[int, None] = {}
-        for both in (True, False):
-            if is_shared(connection):
-                matching = "terms @@ CAST(:query AS tsquery) ORDER BY id"
-                query = (" & " if both else " | ").join(f"'{it}'" for it in wanted)
-            else:
-                matching = "word MATCH :query ORDER BY rowid"
-                terms_wanted = (" AND " if both else " OR ").join(f'"{it}"' for it in wanted)
-                query = f'"{_scope(sid)}" AND ({terms_wanted})'
-            turns = f"SELECT turn FROM word WHERE sid = :sid AND {matching} DESC LIMIT :limit"
-            found |= dict.fromkeys(run(connection, turns, sid=sid, query=query, limit=limit).scalars())
+        for least in (len(wanted), 1):
+            names = {"scope": _scope(sid), "terms": list(wanted), "least": least, "limit": limit}
+            found |= dict.fromkeys(run(connection, _MATCHING, **names).scalars())
         return list(found)
+
+
+def holds(connection: Connection, sid: str, revision: int) -> bool:
+    """True if the conversation is as it was read; until the commit nothing is taken out of it."""
+    same = "UPDATE session SET revision = revision WHERE id = :sid AND revision = :revision"
+    return run(connection, same, sid=sid, revision=revision).rowcount == 1
 
 
 def forget_notes(connection: Connection, channel: str, person: str) -> int:
@@ -140,22 +169,23 @@ def forget_notes(connection: Connection, channel: str, person: str) -> int:
     return run(connection, "DELETE FROM note WHERE sender IN :theirs", theirs=theirs).rowcount
 
 
-def forget(connection: Connection, sids: Sequence[str]) -> None:
-    """Nothing of the sessions is left in the index."""
-    for sid in sids:
-        run(connection, "DELETE FROM indexed WHERE sid = :sid", sid=sid)
-        if is_shared(connection):
-            run(connection, "DELETE FROM word WHERE sid = :sid", sid=sid)
-        else:
-            theirs = "SELECT rowid FROM word WHERE word MATCH :scope"
-            run(connection, f"DELETE FROM word WHERE rowid IN ({theirs})", scope=f'"{_scope(sid)}"')
-    if sids and not is_shared(connection):  # a row that is deleted stays in the index until it is written anew
-        run(connection, "INSERT INTO word (word) VALUES ('optimize')")
+def forget(connection: Connection, sid: str) -> bool:
+    """A step of removing a session from the index. False where nothing is left."""
+    run(connection, "DELETE FROM indexed WHERE sid = :sid", sid=sid)
+    return run(connection, _FORGET, scope=_scope(sid), limit=STEP_TERMS).rowcount == STEP_TERMS
 
 
-def _scope(sid: str) -> str:
-    """The session as a term, so that the index finds it at once; no word has that sign."""
-    return f"§{sha256(sid.encode(errors='surrogatepass')).hexdigest()[:32]}"
+def forget_turn(connection: Connection, sid: str, turn: int, contents: Sequence[str]) -> None:
+    """One turn leaves the index, whose rows have these contents."""
+    found = sorted({term for content in contents for term in terms(_words(content))})
+    gone = "DELETE FROM word WHERE scope = :scope AND turn = :turn AND term IN :terms"
+    for at in range(0, len(found), STEP_ROWS):
+        run(connection, gone, scope=_scope(sid), turn=turn, terms=found[at : at + STEP_ROWS])
+
+
+def _scope(sid: str) -> int:
+    """A session as a number: what is found is read from the session's own transcript."""
+    return int.from_bytes(sha256(sid.encode(errors="surrogatepass")).digest()[:7])
 
 
 def _words(content: str) -> str:

@@ -13,9 +13,11 @@ from gateway.fault import OperatorError
 
 log = structlog.get_logger()
 
-HEAD = "0012"
+HEAD = "0014"
+OVERWRITES = 13
+"""The `user_version` of a SQLite file in which every row that was ever deleted was overwritten."""
 FIRST = "0001"
-"""What databases held before revisions were recorded in them."""
+"""The revision of databases from before revisions were recorded in them."""
 SCRIPTS = Path(__file__).with_name("migrations")
 _LOCK_KEY = 7_305_843_001_216
 """Replicas that start together migrate one after the other."""
@@ -30,10 +32,7 @@ class DatabaseTooNew(DatabaseUnusable):
 
 
 def migrate(connection: Connection, *, begin: str) -> None:
-    """Bring the database to `HEAD`. The connection is in autocommit mode; `begin` opens its transaction.
-
-    Raises DatabaseTooNew.
-    """
+    """Brings the database to `HEAD`. The connection autocommits; `begin` opens its transaction. Raises DatabaseTooNew."""
     if revision_of(connection) == HEAD:
         return
     connection.exec_driver_sql(begin)
@@ -42,6 +41,8 @@ def migrate(connection: Connection, *, begin: str) -> None:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
         before = revision_of(connection)
         _upgrade(connection, before)
+        if before is None and connection.dialect.name == "sqlite":
+            connection.exec_driver_sql(f"PRAGMA user_version = {OVERWRITES}")
         connection.exec_driver_sql("COMMIT")
     except BaseException:
         connection.exec_driver_sql("ROLLBACK")
@@ -51,8 +52,7 @@ def migrate(connection: Connection, *, begin: str) -> None:
 
 
 def revision_of(connection: Connection) -> str | None:
-    """What the database says it is; None for an empty one. The table is asked for first: inside a transaction a failing
-    query would spoil it."""
+    """The database's revision; None if empty. Looks for the table first: a failed query would spoil a transaction."""
     tables = inspect(connection)
     if not tables.has_table("alembic_version"):
         return FIRST if tables.has_table("inbox") else None

@@ -1,4 +1,4 @@
-"""Which store stands behind a `database.url`, and how the command line reaches its database beside it."""
+"""The store behind a `database.url`, and the command line's way to its database beside it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,8 +39,7 @@ def beside(config: DatabaseConfig) -> Run:
 
 @contextmanager
 def connected(config: DatabaseConfig, *, seconds: float = 10.0) -> Iterator[Connection]:
-    """One transaction, beside a running gateway or without one; on SQLite what it deletes is overwritten. It waits so long
-    for others. Raises DatabaseUnusable."""
+    """One transaction, with or without a running gateway; SQLite overwrites what it deletes. Raises DatabaseUnusable."""
     if config.path is not None and not Path(config.path).is_file():
         raise DatabaseUnusable(f"{config.path}: there is no database yet. {DatabaseUnusable.__doc__}")
     url = config.url.replace("postgresql://", "postgresql+psycopg://", 1)

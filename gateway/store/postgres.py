@@ -22,12 +22,14 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.store import postgres_statements as sql
 from gateway.store import statements as shared
+from gateway.store.errors import Fenced, Revised, StoreUnavailable
 from gateway.store.migrate import DatabaseUnusable, migrate
 from gateway.store.presence import KEEPALIVE, Presence, Transactions
 from gateway.store.records import Acceptance, Delivery, Entry, Known, Lease, NewPart, Part, SessionState, View
 from gateway.store.spending import limits_of
+from gateway.store.spoken import Spoken
 from gateway.store.statements import InboxStatus, OutboxStatus
-from gateway.store.store import Fenced, Store, StoreUnavailable
+from gateway.store.store import Store
 
 POOL_WAIT_SECONDS = 2.0
 STATEMENT_SECONDS = 5
@@ -87,15 +89,19 @@ class PostgresStore(Store):
     def lease_valid(self) -> bool:
         return self._presence is not None and self._presence.lease_valid()
 
-    async def accept(self, delivery: Delivery, *, pending_max: int, sender_max: int, claim: bool) -> Acceptance:
+    async def accept(
+        self, delivery: Delivery, *, pending_max: int, sender_max: int, claim: bool, begin: bool = False
+    ) -> Acceptance:
         """Messages of one chat pass one after the other: their order is that of their arrival, not of the pool."""
         turnstile = self._turnstiles.setdefault(delivery.sid, asyncio.Lock())
         message = delivery.row | {
             "control": delivery.control,
             "sender_max": sender_max,
             "interrupts": delivery.interrupts,
+            "repeatable": delivery.repeatable,
             "pending_max": pending_max,
             "owner": self._worker if claim else None,
+            "begin": claim and begin,
         }
         async with turnstile:
             if delivery.rates:
@@ -132,15 +138,27 @@ class PostgresStore(Store):
             rows = await waiting.fetchall()
             return View.of(parts, rows, [Entry(**row) for row in await history.fetchall()] if rows else ())
 
-    async def append(self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()) -> SessionState:
+    async def append(
+        self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = (), *, revision: int | None = None
+    ) -> SessionState:
         statement = sql.JOIN if joined else sql.APPEND
-        names = _journaled(lease, entries) | {"joined": list(joined)}
-        return SessionState(**await self._ours(statement["spent_scope" in names], names))
+        names = _journaled(lease, entries, revision) | {"joined": list(joined)}
+        if row := await self._one(statement["spent_scope" in names], names):
+            return SessionState(**row)
+        await self.session_state(lease)
+        raise Revised
 
     async def finish(
-        self, lease: Lease, entries: Sequence[Entry], parts: Sequence[NewPart], *, at: float, dead: bool = False
+        self,
+        lease: Lease,
+        entries: Sequence[Entry],
+        parts: Sequence[NewPart],
+        *,
+        at: float,
+        dead: bool = False,
+        revision: int | None = None,
     ) -> Sequence[Part]:
-        names = _journaled(lease, entries) | {
+        names = _journaled(lease, entries, revision) | {
             "status": int(InboxStatus.DEAD if dead else InboxStatus.DONE),
             "keys": [part.key for part in parts],
             "payloads": [part.payload for part in parts],
@@ -148,7 +166,8 @@ class PostgresStore(Store):
         }
         rows = await self._rows(sql.FINISH["spent_scope" in names], names)
         if not rows:
-            raise Fenced
+            await self.session_state(lease)
+            raise Revised
         return [Part(**row) for row in rows if row["id"] is not None]
 
     async def _close(
@@ -208,10 +227,15 @@ def _psycopg(statement: str) -> str:
     return re.sub(r"(?<!:):(\w+)", r"%(\1)s", statement)
 
 
-def _journaled(lease: Lease, entries: Sequence[Entry]) -> dict[str, object]:
+def _journaled(lease: Lease, entries: Sequence[Entry], revision: int | None) -> dict[str, object]:
     """Lists of what was spent are there only where something was."""
+    spoken = [(n, place, it) for n, entry in enumerate(entries, 1) for place, it in enumerate(entry.spoken)]
     names = lease.row | {
         "turn": entries[-1].turn,
+        "revision": revision,
+        "spoken_entry": [entry for entry, _, _ in spoken],
+        "spoken_place": [place for _, place, _ in spoken],
+        **{f"spoken_{name}": [getattr(it, name) for *_, it in spoken] for name in Spoken.__dataclass_fields__},
         "kinds": [entry.kind for entry in entries],
         "contents": [entry.content for entry in entries],
     }

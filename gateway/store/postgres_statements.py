@@ -1,12 +1,12 @@
-"""What PostgreSQL is told in words of its own: each text is one round trip and one commit.
+"""PostgreSQL's own statements: each text is one round trip and one commit.
 
 Counters on the session row decide, never an EXISTS over another table: under READ COMMITTED a re-checked UPDATE does not
 see a row that another transaction just added.
 """
 
-from gateway.store.records import CONTROL
-from gateway.store.statements import PART_COLUMNS, RATES, RELEASE
-from gateway.store.store import NOTIFY_CHANNEL
+from gateway.records.sessions import CONTROL
+from gateway.store.errors import NOTIFY_CHANNEL
+from gateway.store.statements import OTHERS_WAIT, PART_COLUMNS, RATES, RELEASE
 
 _ACCEPT = f"""
 WITH r AS ({{rates}}),
@@ -27,18 +27,22 @@ a AS (
     ) END AS noted FROM g, r
 ),
 i AS (
-    INSERT INTO inbox (dedupe, dedupe_text, sid, body, at, sender, chat, beyond, status, attempts)
-    SELECT :dedupe, :dedupe_text, CASE WHEN a.beyond THEN :control ELSE :sid END,
-        CASE WHEN a.noted THEN '' ELSE :body END, :at, :sender,
+    INSERT INTO inbox (dedupe, dedupe_text, sid, body, at, sender, person, again, chat, beyond, status, attempts)
+    SELECT CASE WHEN a.beyond AND :repeatable THEN :dedupe || ':' || gen_random_uuid() ELSE :dedupe END,
+        :dedupe_text, CASE WHEN a.beyond THEN :control ELSE :sid END,
+        CASE WHEN a.noted THEN '' ELSE :body END, :at, :sender, :person, CAST(:again AS BIGINT),
         CASE WHEN a.noted OR a.beyond AND a.whose IS NULL THEN NULL ELSE :chat::text END,
         CASE WHEN a.noted THEN NULL ELSE a.whose END, CASE WHEN a.noted THEN 3 ELSE 0 END, 0 FROM a
+    WHERE NOT :repeatable OR NOT EXISTS (SELECT FROM inbox WHERE dedupe = :dedupe)
     ON CONFLICT DO NOTHING RETURNING id, sid, status
 ),
 n AS (
-    INSERT INTO session AS t (id, owner, epoch, pending, stopped)
-    SELECT i.sid, :owner::text, 1, 1, CASE WHEN :interrupts AND NOT a.beyond THEN i.id ELSE 0 END
+    INSERT INTO session AS t (id, owner, epoch, pending, stopped, begun)
+    SELECT i.sid, :owner::text, 1, 1, CASE WHEN :interrupts AND NOT a.beyond AND NOT {OTHERS_WAIT} THEN i.id ELSE 0 END,
+        CASE WHEN :begin THEN i.id ELSE 0 END
     FROM i, a WHERE i.status = 0
     ON CONFLICT (id) DO UPDATE SET
+        begun = CASE WHEN t.owner IS NULL AND t.pending = 0 THEN excluded.begun ELSE t.begun END,
         pending = t.pending + 1,
         owner = COALESCE(t.owner, excluded.owner),
         epoch = t.epoch + (t.owner IS NULL AND excluded.owner IS NOT NULL)::int,
@@ -48,7 +52,7 @@ n AS (
 SELECT i.id AS turn, i.sid, a.beyond, a.whose, n.owner, n.epoch FROM i CROSS JOIN a LEFT JOIN n ON TRUE
 """
 ACCEPT = _ACCEPT.format(rates="SELECT FALSE AS noted, NULL::text AS whose")
-"""Whether the chat is full, or the sender has had enough, is seen as the statement begins: what is accepted at the same
+"""The statement sees as it begins if the chat is full or the sender has had enough: what is accepted at the same
 moment may exceed a limit, by one a replica in a chat and by one a connection for a sender; but a message is in one place
 from its first moment on."""
 
@@ -62,7 +66,7 @@ WITH dead AS MATERIALIZED (
     WHERE id <> :owner AND (expires < clock_timestamp() OR pg_try_advisory_xact_lock(lock_key))
 ),
 c AS (
-    SELECT s.id, s.owner FROM session s
+    SELECT s.id, s.owner, s.begun FROM session s
     WHERE s.owner IS NULL AND s.pending > 0
        OR s.owner IS NULL AND s.id IN (SELECT sid FROM outbox WHERE status = 0)
        OR s.owner IN (SELECT id FROM dead)
@@ -71,9 +75,7 @@ c AS (
 ),
 a AS (
     UPDATE inbox i SET attempts = attempts + 1 FROM c
-    WHERE i.sid = c.id AND i.status = 0 AND c.owner IS NOT NULL AND (
-        SELECT kind FROM transcript t WHERE t.sid = i.sid AND t.turn = i.id ORDER BY seq DESC LIMIT 1
-    ) <> 'drained'
+    WHERE i.sid = c.id AND i.status = 0 AND c.owner IS NOT NULL AND i.id <= c.begun
 ),
 o AS (
     UPDATE outbox SET ambiguous = ambiguous + 1
@@ -81,7 +83,7 @@ o AS (
         SELECT min(p.id) FROM outbox p JOIN c ON c.id = p.sid AND c.owner IS NOT NULL WHERE p.status = 0 GROUP BY p.sid
     )
 )
-UPDATE session s SET owner = :owner, epoch = s.epoch + 1 FROM c WHERE s.id = c.id RETURNING s.id AS sid, s.epoch
+UPDATE session s SET owner = :owner, epoch = s.epoch + 1, begun = 0 FROM c WHERE s.id = c.id RETURNING s.id AS sid, s.epoch
 """
 
 BURY = """
@@ -97,6 +99,13 @@ t AS (
     INSERT INTO transcript (sid, seq, turn, kind, content)
     SELECT s.id, n.seq + e.place, :turn, e.kind, e.content FROM s, n,
     unnest(:kinds::text[], :contents::text[]) WITH ORDINALITY AS e (kind, content, place)
+),
+k AS (
+    INSERT INTO spoken (sid, seq, place, turn, message, person, name, direct, how, parts)
+    SELECT s.id, n.seq + e.entry, e.place, :turn, e.message, e.person, e.name, e.direct::int, e.how, e.parts FROM s, n,
+    unnest(:spoken_entry::int[], :spoken_place::int[], :spoken_message::text[], :spoken_person::text[],
+        :spoken_name::text[], :spoken_direct::bool[], :spoken_how::text[], :spoken_parts::int[])
+        AS e (entry, place, message, person, name, direct, how, parts)
 )
 """
 _SPEND = """
@@ -105,14 +114,21 @@ u AS (
     SELECT p.* FROM s, unnest(:spent_scope::text[], :spent_day::text[], :spent_tokens::bigint[], :spent_cost::float8[]) AS p
     ON CONFLICT (scope, day) DO UPDATE SET tokens = usage.tokens + excluded.tokens, cost = usage.cost + excluded.cost
 ),"""
-_LOCKED = "SELECT id, pending, stopped FROM session WHERE id = :sid AND epoch = :epoch FOR UPDATE"
-_COUNTED_DOWN = """
-UPDATE session SET pending = pending - (SELECT count(*) FROM w) WHERE id = :sid AND epoch = :epoch RETURNING id
+_AS_READ = "(CAST(:revision AS BIGINT) IS NULL OR revision = :revision{})"
+_LOCKED = f"""
+SELECT id, pending, stopped, revision FROM session WHERE id = :sid AND epoch = :epoch AND {_AS_READ.format("")} FOR UPDATE
+"""
+_COUNTED_DOWN = f"""
+UPDATE session SET pending = pending - (SELECT count(*) FROM w), begun = 0
+WHERE id = :sid AND epoch = :epoch AND {_AS_READ.format(" AND stopped <= :turn")} RETURNING id
 """
 
 
-APPEND = [f"WITH {_STEPS.format(owned=_LOCKED, spend=spend)} SELECT pending, stopped FROM s" for spend in ("", _SPEND)]
-"""Where nothing was spent, and where something was; so are the next two."""
+APPEND = [
+    f"WITH {_STEPS.format(owned=_LOCKED, spend=spend)} SELECT pending, stopped, revision FROM s"
+    for spend in ("", _SPEND)
+]
+"""Two variants: if nothing was spent, and if something was. The next two have them as well."""
 JOIN = [
     f"""
 WITH {_STEPS.format(owned=_LOCKED, spend=spend)},
@@ -121,7 +137,7 @@ j AS (
     WHERE inbox.id = ANY(:joined) AND inbox.sid = s.id AND inbox.status = 0 RETURNING inbox.id
 )
 UPDATE session SET pending = session.pending - (SELECT count(*) FROM j) FROM s WHERE session.id = s.id
-RETURNING session.pending, session.stopped
+RETURNING session.pending, session.stopped, session.revision
 """
     for spend in ("", _SPEND)
 ]

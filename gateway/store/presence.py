@@ -21,7 +21,7 @@ import structlog
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.store.store import NOTIFY_CHANNEL, StoreUnavailable
+from gateway.store.errors import NOTIFY_CHANNEL, StoreUnavailable
 
 BEATS_PER_LEASE = 3
 RECONNECT_SECONDS = 1.0
@@ -55,8 +55,8 @@ class Presence:
         self._thread.start()
 
     def lease_valid(self) -> bool:
-        """Whether the last renewal is young enough that nobody can have taken our chats. Also true of a thawed process:
-        the monotonic clock went on while it was frozen."""
+        """True if the last renewal is young enough that nobody can have taken our chats. A thawed process may trust
+        it too: the monotonic clock went on while it was frozen."""
         return time.monotonic() - self._renewed < self.lease_seconds
 
     def close(self) -> None:
@@ -108,8 +108,7 @@ class Presence:
 
 
 class Transactions:
-    """Transactions at the pace of people: SQLAlchemy's text, off the event loop, apart from the pool of the turns. Nothing
-    is connected before the first call."""
+    """Rare transactions: SQLAlchemy's text, off the event loop and the turns' pool. Connects with the first call."""
 
     def __init__(self, conninfo: str, *, statement_seconds: int) -> None:
         creator = partial(_connected, conninfo, statement_seconds)

@@ -1,4 +1,4 @@
-"""What the store takes and gives: messages, chats and their leases, transcripts with their marks, and reply parts."""
+"""Records that the store takes and gives: messages, chats and their leases, transcripts with marks, and reply parts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,16 +7,18 @@ from typing import Any, Literal, TypeAlias
 from pydantic import TypeAdapter, ValidationError
 
 from agents.messages import AssistantMessage, Message
-from gateway.store.spending import Rate, Rated, Spent
+from gateway.config.budgets import Rate, Rated
+from gateway.records.inbound import Body
+from gateway.records.sessions import CONTROL
+from gateway.store.spending import Spent
+from gateway.store.spoken import Spoken
 
 Kind: TypeAlias = Literal["user", "steered", "assistant", "toolResult", "drained", "final"]
-MarkKind: TypeAlias = Literal["new", "summary", "settings", "undone", "draft", "erased"]
+MarkKind: TypeAlias = Literal["new", "summary", "settings", "undone", "draft"]
 Reading: TypeAlias = Literal["whole", "continued"]
-"""Of a row in front of a history: whether it has all turns, or only those behind what was known."""
+"""A row in front of a history says if it has all turns, or only those behind what was known."""
 Standing: TypeAlias = Literal["paired", "waiting", "crowded", "new"]
-"""Of a person at a channel account: he may write, he has a code or had one lately, too many others wait, none of these."""
-CONTROL = "aside:"
-"""What the ids of control sessions begin with: commands and notes, which never wait behind a turn."""
+"""A person at a channel account may write, has a code or had one lately, too many others wait, or none of these."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,6 +47,9 @@ class Delivery:
     rates: Mapping[Rated, Rate] = field(default_factory=dict)
     internal: bool = False
     """It is the gateway's own, and no limit of messages that wait keeps it out."""
+    again: bool = False  # a copy of a message that came before
+    repeatable: bool = False
+    """If it is refused, it may come again under its key: whoever sends it repeats it on purpose, as a program does."""
 
     @property
     def control(self) -> str:
@@ -53,10 +58,13 @@ class Delivery:
 
     @property
     def row(self) -> dict[str, Any]:
-        """What the inbox keeps of it, by column."""
+        """The values that the inbox keeps of it, by column."""
         first, *second = self.dedupe
         row = {"dedupe": first, "dedupe_text": second[0] if second else None, "sid": self.sid, "body": self.body}
-        return row | {"at": self.at, "sender": self.sender, "chat": self.chat if self.rates else None}
+        channel, _, rest = (self.sender or "").partition(":")
+        person, again = f"{channel}:{rest.partition(':')[2]}" if self.sender else None, self.internal or self.again
+        row |= {"person": person, "sender": self.sender, "chat": self.chat if self.rates else None}
+        return row | {"at": self.at, "again": 1 if again else None}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,20 +93,20 @@ class Acceptance:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
     """One row of a transcript; as loaded also a mark, or how it was read. What it `spent` is counted in the commit that
-    writes it."""
+    writes it, and that commit also records what is `spoken` in it."""
 
     turn: int
     kind: Kind | MarkKind | Reading
     content: str
     spent: Spent | None = None
+    spoken: Sequence[Spoken] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mark:
-    """What a command or a compaction says of a conversation; its rows stay as they are. `new`: it begins anew behind `turn`.
+    """A command's or a compaction's word on a conversation; its rows stay as they are. `new`: it begins anew behind `turn`.
     `summary`: a `Summary` stands for all turns up to `turn`. `settings`: what holds from `turn` on, until the next ones or a
-    `new`. `undone`: that one turn is out of the history. `erased`: that turns are no
-    more. Written once: a second one about the same turn is none."""
+    `new`. `undone`: that one turn is out of the history. Written once: a second one about the same turn is none."""
 
     turn: int
     kind: MarkKind
@@ -120,6 +128,8 @@ class Summary:
     turns: int = 0
     steps: int = 0
     answers: tuple[AssistantMessage, ...] = ()
+    external: bool = False
+    """It stands for text of strangers."""
 
     def mark(self, turn: int, at: float) -> Mark:
         return Mark(turn=turn, kind="summary", content=summary_json.dump_json(self).decode(), at=at)
@@ -167,8 +177,8 @@ class Bill:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Known:
-    """That a reader has the finished turns of a conversation up to the row `seq`. While `standing` is what the database says
-    of them, none was taken out and they begin where they did."""
+    """The finished turns of a conversation that a reader has, up to the row `seq`. While `standing` is what the database
+    says of them, none was taken out and they begin where they did."""
 
     seq: int
     standing: str
@@ -176,7 +186,7 @@ class Known:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Work:
-    """What a chat has to do: its oldest waiting messages, with what is journaled of the first one's turn so far and the
+    """The work of a chat: its oldest waiting messages, with what is journaled of the first one's turn so far and the
     finished turns before it. Turns below `stopped` are not to be run on; `superseded`: it was a message of this chat that
     stopped them. `settings` is JSON, `summary` stands for what was before `history`; its text is empty where there is
     none."""
@@ -188,15 +198,19 @@ class Work:
     so_far: Sequence[Entry] = ()
     settings: str = "{}"
     summary: Summary = Summary(text="", by=0)
+    begun: int = 0
+    """The turn that the database has as begun; 0 for none."""
     has_notes: bool = False
-    """Whether the sender of the first message has had notes taken."""
+    """True if the sender of the first message has had notes taken."""
     known: Known | None = None
     """For the next time, where `history` was read with what was known."""
     continues: bool = False
     """`history` begins behind what was known, which still stands."""
     numbers: Sequence[int] = ()
     turns: Sequence[Sequence[Message]] = ()
-    """The turns of the history and their numbers, where `gateway.history` has read it."""
+    """The turns of the history and their numbers, where `gateway.turns.history` has read it."""
+    revision: int = 0
+    """The number of times that something had been taken out of the conversation when this was read."""
 
     @property
     def steps(self) -> int:
@@ -218,7 +232,9 @@ class Work:
         read = next((entry for entry in entries if entry.kind in ("whole", "continued")), None)
         steps = [entry for entry in entries if entry.kind not in marks and entry is not read]
         return cls(
-            waiting=[Waiting(**{name: row[name] for name in ("turn", "body", "at", "attempts")}) for row in rows],
+            waiting=[
+                Waiting(turn=it["turn"], body=Body(it["body"]), at=it["at"], attempts=it["attempts"]) for it in rows
+            ],
             history=[entry for entry in steps if entry.turn != first],
             so_far=[entry for entry in steps if entry.turn == first],
             settings=held.get("settings", "{}"),
@@ -255,11 +271,14 @@ class SentPart:
     body: str
     sid: str
     ext_id: str | None
+    turn: int
+    part: int
+    """Below zero for one of the `message` tool's."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """What became of a message that is done with: the content of its `final` row, and the payloads of its reply."""
+    """The outcome of a message that is done with: the content of its `final` row, and the payloads of its reply."""
 
     final: str
     payloads: Sequence[str]
@@ -279,22 +298,15 @@ class View:
             return cls(parts=parts, work=None)
         work = Work.of(rows, entries)
         superseded, has_notes = bool(rows[0]["superseded"]), bool(rows[0]["has_notes"])
-        work = replace(work, stopped=rows[0]["stopped"], superseded=superseded, has_notes=has_notes)
+        first = {name: rows[0][name] for name in ("stopped", "revision", "begun")}
+        work = replace(work, superseded=superseded, has_notes=has_notes, **first)
         return cls(parts=parts, work=work)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionState:
-    """How a chat stands at a write: messages accepted and not finished, and the turn below which all is stopped."""
+    """The state of a chat at a write: messages that wait, the turn below which all is stopped, and its revision."""
 
     pending: int
     stopped: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Backlog:
-    """Messages that wait or are being answered, reply parts that are to be sent, and since when the oldest waits."""
-
-    messages: int
-    parts: int
-    oldest: float | None
+    revision: int

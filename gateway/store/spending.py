@@ -1,24 +1,16 @@
-"""What is counted beside the messages: what their answers take, for budgets, and how often people write, for rates."""
+"""The counts beside the messages: what their answers take, for budgets, and how often people write, for rates."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, get_args
 
-Rated: TypeAlias = Literal["sender", "chat"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Rate:
-    """So many messages are answered in any `seconds`."""
-
-    count: int
-    seconds: float
+from gateway.config.budgets import Rate, Rated
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Spent:
-    """What model requests took, to be counted for each of `scopes` on `day`, such as 2026-11-22. `scopes` stand in the order
-    agent, chat, sender: two turns that count for the same ones never wait for each other crosswise."""
+    """The usage of model requests, to be counted for each of `scopes` on `day`, such as 2026-11-22. `scopes` stand in
+    the order agent, chat, sender: two turns that count for the same ones never wait for each other crosswise."""
 
     scopes: tuple[str, ...]
     day: str
@@ -32,7 +24,7 @@ class Spent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DayUsage:
-    """What a scope has spent in a day. `warned` is the turn whose answer warned that most of it is used, 0 for none."""
+    """A scope's spending in a day. `warned` is the turn whose answer warned that most of it is used, 0 for none."""
 
     scope: str
     tokens: int
@@ -41,7 +33,7 @@ class DayUsage:
 
 
 def limits_of(rates: Mapping[Rated, Rate]) -> dict[str, float]:
-    """As placeholders; a rate that is not set is one that nothing exceeds."""
+    """The rates as placeholders; a rate that is not set is one that nothing exceeds."""
     of = {whose: rates.get(whose, Rate(count=2**31 - 1, seconds=0.0)) for whose in get_args(Rated)}
     counts = {f"{whose}_count": rate.count for whose, rate in of.items()}
     return counts | {f"{whose}_seconds": rate.seconds for whose, rate in of.items()}

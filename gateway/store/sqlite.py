@@ -9,6 +9,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,16 +18,18 @@ from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
+from gateway.records.sessions import CONTROL
 from gateway.store import sqlite_statements as sql
 from gateway.store import statements as shared
+from gateway.store.errors import Fenced, Revised
 from gateway.store.migrate import DatabaseUnusable, migrate
-from gateway.store.records import CONTROL, Acceptance, Delivery, Entry, Known, Lease, NewPart, Part, SessionState, View
+from gateway.store.records import Acceptance, Delivery, Entry, Known, Lease, NewPart, Part, SessionState, View
 from gateway.store.spending import limits_of
 from gateway.store.statements import InboxStatus, OutboxStatus
-from gateway.store.store import Fenced, Store
+from gateway.store.store import Store
 from gateway.store.writer import Database, Writer, reads, writes
 
-PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "wal_autocheckpoint=4000")
+PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "wal_autocheckpoint=4000", "secure_delete=ON")
 
 
 class DatabaseInUse(DatabaseUnusable):
@@ -72,7 +75,14 @@ class SqliteStore(Database, Store):
 
     @writes
     def accept(
-        self, connection: Connection, delivery: Delivery, *, pending_max: int, sender_max: int, claim: bool
+        self,
+        connection: Connection,
+        delivery: Delivery,
+        *,
+        pending_max: int,
+        sender_max: int,
+        claim: bool,
+        begin: bool = False,
     ) -> Acceptance:
         """Insert the message unless it is known, then count it on its chat's row and own the chat if nobody does."""
         owner = self._worker if claim else None
@@ -87,7 +97,9 @@ class SqliteStore(Database, Store):
         by_sender = {"sender": delivery.sender, "control_sids": CONTROL + "%"}
         theirs, since, notes = _rows(connection, sql.OF_SENDER, **by_sender)[0]
         if theirs <= sender_max * (2 if is_command else 1):
-            lease, pending = _count(connection, delivery.sid, owner, turn if delivery.interrupts else 0)
+            interrupts = delivery.interrupts and not _value(connection, sql.OTHERS_WAIT, **delivery.row)
+            stopped, begun = turn if interrupts else 0, turn if claim and begin else 0
+            lease, pending = _count(connection, delivery.sid, owner, stopped, begun)
             if pending <= pending_max:
                 return Acceptance(turn=turn, lease=lease)
             _rows(connection, sql.COUNT_DOWN, sid=delivery.sid, by=1)
@@ -101,11 +113,11 @@ class SqliteStore(Database, Store):
         it was about to send may have arrived."""
         leases = []
         for chat in _rows(connection, sql.CLAIMABLE, owner=self._worker, limit=limit):
-            epoch = _value(connection, sql.TAKE, sid=chat["id"], owner=self._worker)
-            leases.append(Lease(sid=chat["id"], epoch=epoch))
             if chat["owner"] is not None:
                 _rows(connection, sql.COUNT_ATTEMPT, sid=chat["id"])
                 _rows(connection, sql.COUNT_AMBIGUOUS, sid=chat["id"])
+            epoch = _value(connection, sql.TAKE, sid=chat["id"], owner=self._worker)
+            leases.append(Lease(sid=chat["id"], epoch=epoch))
         return leases
 
     @reads
@@ -126,13 +138,19 @@ class SqliteStore(Database, Store):
 
     @writes
     def append(
-        self, connection: Connection, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()
+        self,
+        connection: Connection,
+        lease: Lease,
+        entries: Sequence[Entry],
+        joined: Sequence[int] = (),
+        *,
+        revision: int | None = None,
     ) -> SessionState:
-        state = _append(connection, lease, entries)
+        state = _append(connection, lease, entries, revision)
         count = sum(len(_rows(connection, sql.JOIN, joined=turn, turn=entries[-1].turn)) for turn in joined)
         if count:
             _rows(connection, sql.COUNT_DOWN, sid=lease.sid, by=count)
-        return SessionState(pending=state.pending - count, stopped=state.stopped)
+        return replace(state, pending=state.pending - count)
 
     @writes
     def finish(
@@ -144,14 +162,17 @@ class SqliteStore(Database, Store):
         *,
         at: float,
         dead: bool = False,
+        revision: int | None = None,
     ) -> Sequence[Part]:
         """The turn's last rows, its reply and the end of its message, all or nothing."""
         turn, status = entries[-1].turn, InboxStatus.DEAD if dead else InboxStatus.DONE
         closed = _rows(connection, sql.CLOSE_MESSAGE, turn=turn, status=status)
-        _append(connection, lease, entries if closed else [])
+        state = _append(connection, lease, entries if closed else [], revision if closed else None)
+        if closed and revision is not None and state.stopped > turn:
+            raise Revised
         if not closed:
             return []
-        _rows(connection, sql.COUNT_DOWN, sid=lease.sid, by=1)
+        _rows(connection, sql.COUNT_FINISHED, sid=lease.sid)
         queued = []
         for number, part in enumerate(parts):
             row: Any = {"turn": turn, "part": number, "key": part.key, "payload": part.payload, "created": at}
@@ -207,20 +228,21 @@ class SqliteStore(Database, Store):
 
 
 def _rows(connection: Connection, statement: str, **names: object) -> list[sqlite3.Row]:
-    """What the statement returns, to its end. On the driver itself: SQLAlchemy's way to it costs more than the statement."""
+    """The statement's rows, to the end. On the driver itself: SQLAlchemy's way to it costs more than the statement."""
     cursor: Any = connection.connection.cursor()
     cursor.row_factory = sqlite3.Row
     return list(cursor.execute(statement, names))
 
 
 def _value(connection: Connection, statement: str, **names: object) -> Any:
-    """Of the first row the first value; None where there is no row."""
+    """The first value of the first row; None if there is no row."""
     rows = _rows(connection, statement, **names)
     return rows[0][0] if rows else None
 
 
-def _count(connection: Connection, sid: str, owner: str | None, stopped: int) -> tuple[Lease | None, int]:
-    holder, epoch, pending = _rows(connection, sql.COUNT_MESSAGE, sid=sid, owner=owner, stopped=stopped)[0]
+def _count(connection: Connection, sid: str, owner: str | None, stopped: int, begun: int) -> tuple[Lease | None, int]:
+    names = {"sid": sid, "owner": owner, "stopped": stopped, "begun": begun}
+    holder, epoch, pending = _rows(connection, sql.COUNT_MESSAGE, **names)[0]
     return (Lease(sid=sid, epoch=epoch) if owner is not None and holder == owner else None), pending
 
 
@@ -228,18 +250,25 @@ def _refuse(
     connection: Connection, delivery: Delivery, turn: int, owner: str | None, *, noted: bool, beyond: Any
 ) -> Acceptance:
     """The message is beyond a limit: it is answered with a note, unless its burst has had one."""
+    if delivery.repeatable:
+        _rows(connection, sql.FREE_KEY, turn=turn)
     if noted:
         _rows(connection, sql.REFUSE_MESSAGE, turn=turn)
         return Acceptance(turn=turn, overflow=True, beyond=beyond)
     _rows(connection, sql.MOVE_MESSAGE, turn=turn, sid=delivery.control, beyond=beyond)
-    lease, _ = _count(connection, delivery.control, owner, 0)
+    lease, _ = _count(connection, delivery.control, owner, 0, 0)
     return Acceptance(turn=turn, lease=lease, overflow=True, beyond=beyond)
 
 
-def _append(connection: Connection, lease: Lease, entries: Sequence[Entry]) -> SessionState:
+def _append(connection: Connection, lease: Lease, entries: Sequence[Entry], revision: int | None) -> SessionState:
     state = _state(connection, lease)
+    if revision not in (None, state.revision):
+        raise Revised
     for entry in entries:
-        _rows(connection, sql.APPEND, sid=lease.sid, turn=entry.turn, kind=entry.kind, content=entry.content)
+        row: Any = {"sid": lease.sid, "turn": entry.turn}
+        row["seq"] = _value(connection, sql.APPEND, **row, kind=entry.kind, content=entry.content)
+        for place, spoken in enumerate(entry.spoken):
+            _rows(connection, sql.SPEAK, **row, place=place, **asdict(spoken))
         for row in entry.spent.rows if entry.spent else ():
             _rows(connection, sql.SPEND, **row)
     return state

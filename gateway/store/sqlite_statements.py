@@ -1,12 +1,16 @@
-"""What SQLite is told in words of its own: steps that PostgreSQL takes in one statement are several here."""
+"""SQLite's own statements: steps that PostgreSQL takes in one statement are several here."""
+
+from gateway.store import statements
 
 INSERT_MESSAGE = """
-INSERT INTO inbox (dedupe, dedupe_text, sid, body, at, sender, chat, status, attempts)
-VALUES (:dedupe, :dedupe_text, :sid, :body, :at, :sender, :chat, 0, 0) ON CONFLICT DO NOTHING RETURNING id
+INSERT INTO inbox (dedupe, dedupe_text, sid, body, at, sender, person, again, chat, status, attempts)
+VALUES (:dedupe, :dedupe_text, :sid, :body, :at, :sender, :person, :again, :chat, 0, 0)
+ON CONFLICT DO NOTHING RETURNING id
 """
 COUNT_MESSAGE = """
-INSERT INTO session AS t (id, owner, epoch, pending, stopped) VALUES (:sid, :owner, 1, 1, :stopped)
+INSERT INTO session AS t (id, owner, epoch, pending, stopped, begun) VALUES (:sid, :owner, 1, 1, :stopped, :begun)
 ON CONFLICT (id) DO UPDATE SET
+    begun = CASE WHEN t.owner IS NULL AND t.pending = 0 THEN excluded.begun ELSE t.begun END,
     pending = t.pending + 1,
     epoch = t.epoch + (t.owner IS NULL AND excluded.owner IS NOT NULL),
     owner = COALESCE(t.owner, excluded.owner),
@@ -17,12 +21,14 @@ OF_SENDER = """
 SELECT count(*) AS theirs, min(id) AS since, count(*) FILTER (WHERE sid LIKE :control_sids) AS notes
 FROM inbox WHERE sender = :sender AND status = 0
 """
+OTHERS_WAIT = f"SELECT {statements.OTHERS_WAIT}"
 OLDEST_WAITING = "SELECT min(id) FROM inbox WHERE sid = :sid AND status = 0"
 NOTED = "SELECT EXISTS (SELECT 1 FROM inbox WHERE sid = :control AND id > :since)"
-"""Whether the chat has had a note since a message came."""
+"""True if the chat has had a note since a message came."""
 MOVE_MESSAGE = """
 UPDATE inbox SET sid = :sid, beyond = :beyond, chat = CASE WHEN :beyond IS NULL THEN NULL ELSE chat END WHERE id = :turn
 """
+FREE_KEY = "UPDATE inbox SET dedupe = dedupe || ':' || id WHERE id = :turn"
 REFUSE_MESSAGE = "UPDATE inbox SET status = 3, body = '', chat = NULL WHERE id = :turn"
 
 CLAIMABLE = """
@@ -32,11 +38,10 @@ WHERE owner IS NOT NULL AND owner <> :owner
    OR owner IS NULL AND id IN (SELECT sid FROM outbox WHERE status = 0)
 ORDER BY id LIMIT :limit
 """
-TAKE = "UPDATE session SET owner = :owner, epoch = epoch + 1 WHERE id = :sid RETURNING epoch"
+TAKE = "UPDATE session SET owner = :owner, epoch = epoch + 1, begun = 0 WHERE id = :sid RETURNING epoch"
 COUNT_ATTEMPT = """
-UPDATE inbox SET attempts = attempts + 1 WHERE sid = :sid AND status = 0 AND (
-    SELECT kind FROM transcript t WHERE t.sid = inbox.sid AND t.turn = inbox.id ORDER BY seq DESC LIMIT 1
-) <> 'drained'
+UPDATE inbox SET attempts = attempts + 1
+WHERE sid = :sid AND status = 0 AND id <= (SELECT begun FROM session WHERE id = :sid)
 """
 COUNT_AMBIGUOUS = """
 UPDATE outbox SET ambiguous = ambiguous + 1 WHERE id = (SELECT min(id) FROM outbox WHERE sid = :sid AND status = 0)
@@ -44,10 +49,15 @@ UPDATE outbox SET ambiguous = ambiguous + 1 WHERE id = (SELECT min(id) FROM outb
 
 APPEND = """
 INSERT INTO transcript (sid, seq, turn, kind, content)
-VALUES (:sid, (SELECT COALESCE(max(seq), 0) + 1 FROM transcript WHERE sid = :sid), :turn, :kind, :content)
+VALUES (:sid, (SELECT COALESCE(max(seq), 0) + 1 FROM transcript WHERE sid = :sid), :turn, :kind, :content) RETURNING seq
+"""
+SPEAK = """
+INSERT INTO spoken (sid, seq, place, turn, message, person, name, direct, how, parts)
+VALUES (:sid, :seq, :place, :turn, :message, :person, :name, :direct, :how, :parts)
 """
 JOIN = "UPDATE inbox SET status = 1, turn = :turn WHERE id = :joined AND status = 0 RETURNING id"
 COUNT_DOWN = "UPDATE session SET pending = pending - :by WHERE id = :sid"
+COUNT_FINISHED = "UPDATE session SET pending = pending - 1, begun = 0 WHERE id = :sid"
 CLOSE_MESSAGE = "UPDATE inbox SET status = :status WHERE id = :turn AND status = 0 RETURNING id"
 INSERT_PART = """
 INSERT INTO outbox (sid, turn, part, key, payload, status, attempts, ambiguous, next_at, created)

@@ -1,4 +1,4 @@
-"""What the engine says to both databases: each text is one statement, a placeholder is `:name`.
+"""Statements of the engine for both databases: each text is one statement, a placeholder is `:name`.
 
 The database is the queue, the journal and the store; `migrations/versions/` make its tables and say what a column is for.
 A session row is the lease of one chat: one owner at a time, with an epoch that every write names, and counters that
@@ -44,13 +44,16 @@ QUEUED = f"""
 SELECT {PART_COLUMNS} FROM outbox WHERE sid = :sid AND status = 0
 AND EXISTS (SELECT 1 FROM session WHERE id = :sid AND epoch = :epoch AND owner IS NOT NULL) ORDER BY id
 """
+IS_QUEUED = "SELECT 1 FROM outbox WHERE id = :part AND status = 0"
 WAITING = """
-SELECT i.id AS turn, i.body, i.at, i.attempts, s.stopped,
+SELECT i.id AS turn, i.body, i.at, i.attempts, s.stopped, s.revision, s.begun,
     EXISTS (SELECT 1 FROM inbox n WHERE n.id = s.stopped AND n.sid = s.id) AS superseded,
     EXISTS (SELECT 1 FROM note WHERE sender = i.sender AND text <> '') AS has_notes
 FROM inbox i JOIN session s ON s.id = i.sid
 WHERE i.sid = :sid AND i.status = 0 AND s.epoch = :epoch AND s.owner IS NOT NULL ORDER BY i.id LIMIT :waiting_max
 """
+OTHERS_WAIT = "EXISTS (SELECT 1 FROM inbox WHERE sid = :sid AND status = 0 AND COALESCE(sender, '') <> :sender)"
+"""Nobody's message stops what is being done for somebody else, nor what an approver has allowed."""
 WAITING_BEFORE = """
 SELECT i.id AS turn, i.body, i.at, i.attempts FROM inbox i
 WHERE i.sid = :sid AND i.status = 0 AND i.id < :before ORDER BY i.id LIMIT :waiting_max
@@ -69,11 +72,11 @@ _ENDED = "COALESCE((SELECT seq FROM transcript WHERE sid = :sid AND kind = 'fina
 
 
 def _standing(begin: str, seq: str) -> str:
-    """Of the turns up to the row `seq`, all that can change in them: rows are only added behind the last, erasing leaves a
-    mark, and the numbers of turns never come again."""
+    """All that can change in the turns up to the row `seq`: rows are only added behind the last, a recall or an
+    erasure counts the session's revision, and the numbers of turns never come again."""
     return f"""({begin}
 || ' ' || (SELECT count(*) FROM mark WHERE sid = :sid AND kind = 'undone')
-|| ' ' || COALESCE((SELECT content FROM mark WHERE sid = :sid AND kind = 'erased'), '')
+|| ' ' || COALESCE((SELECT revision FROM session WHERE id = :sid), 0)
 || ' ' || COALESCE((SELECT turn FROM transcript WHERE sid = :sid AND seq = {seq}), 0))"""
 
 
@@ -135,27 +138,30 @@ CHOICES = "SELECT sid, content FROM mark WHERE kind = 'settings' AND sid LIKE :p
 DRAFT = "SELECT content FROM mark WHERE sid = :sid AND kind = 'draft' AND turn = :turn"
 MARK = """
 INSERT INTO mark (sid, kind, turn, content, at) VALUES (:sid, :kind, :turn, :content, :at)
-ON CONFLICT DO NOTHING RETURNING turn
+ON CONFLICT (sid, kind, turn) DO UPDATE SET content = excluded.content WHERE mark.kind = 'draft' RETURNING turn
 """
-STATE = "SELECT pending, stopped FROM session WHERE id = :sid AND epoch = :epoch"
+STATE = "SELECT pending, stopped, revision FROM session WHERE id = :sid AND epoch = :epoch"
+REVISION = "SELECT COALESCE(max(revision), 0) AS revision FROM session WHERE id = :sid"
 RENEW = "UPDATE session SET epoch = epoch + 1 WHERE id = :sid AND epoch = :epoch RETURNING epoch"
 RELEASE = """
 UPDATE session SET owner = NULL WHERE id = :sid AND epoch = :epoch AND pending = 0
 AND NOT EXISTS (SELECT 1 FROM outbox WHERE sid = :sid AND status = 0 AND id <> :part) RETURNING id
 """
-RELEASE_FOR_TAKEOVER = "UPDATE session SET owner = NULL WHERE id = :sid AND epoch = :epoch"
+BEGUN = "UPDATE session SET begun = :turn WHERE id = :sid AND epoch = :epoch RETURNING id"
+RELEASE_FOR_TAKEOVER = "UPDATE session SET owner = NULL, begun = 0 WHERE id = :sid AND epoch = :epoch"
 BEGIN = f"""
 UPDATE outbox SET next_at = :next_at, ambiguous = CASE WHEN next_at = 0 THEN 0 ELSE ambiguous END
-WHERE id = :part AND {_IS_OURS} RETURNING id
+WHERE id = :part AND {_IS_OURS} RETURNING status
 """
 POSTPONE = f"""
 UPDATE outbox SET attempts = attempts + 1, ambiguous = ambiguous + :ambiguous, next_at = :next_at
 WHERE id = :part AND {_IS_OURS}
 """
 _LATELY = "o.id > (SELECT COALESCE(max(id), 0) FROM outbox) - 20000"
-"""What is looked for was sent a moment ago, as a rule; an index would cost every part that is sent."""
+"""The part that is looked for was sent a moment ago, as a rule; an index would cost every part that is sent."""
 SENT_PARTS = f"""
-SELECT o.payload, COALESCE(i.body, '') AS body, o.sid, o.ext_id FROM outbox o LEFT JOIN inbox i ON i.id = o.turn
+SELECT o.payload, COALESCE(i.body, '') AS body, o.sid, o.ext_id, o.turn, o.part
+FROM outbox o LEFT JOIN inbox i ON i.id = o.turn
 WHERE o.{{column}} = :value AND {_LATELY} ORDER BY o.id DESC
 """
 KEEP_SENT = f"""
@@ -165,7 +171,7 @@ SELECT :sid, t.turn, (SELECT COALESCE(min(part), 0) FROM outbox WHERE turn = t.t
 FROM (SELECT COALESCE(min(id), 0) AS turn FROM inbox WHERE sid = :sid AND status = 0) AS t
 WHERE NOT EXISTS (SELECT 1 FROM outbox o WHERE o.key = :key AND {_LATELY}) RETURNING id
 """
-"""What a tool sends during a turn has parts below zero: the reply's begin there."""
+"""Messages that a tool sends during a turn have parts below zero: the reply's begin there."""
 SET_SENT = f"UPDATE outbox SET ext_id = :ext_id WHERE key = :key AND {_LATELY.removeprefix('o.')} RETURNING id"
 LATELY_DONE = f"""
 SELECT body FROM inbox WHERE status IN ({InboxStatus.DONE:d}, {InboxStatus.DEAD:d}) AND at > :since AND body <> ''
@@ -185,8 +191,9 @@ ON CONFLICT (scope, day) DO UPDATE SET warned = excluded.warned WHERE usage.warn
 """
 _EXCEEDED = """(
     SELECT count(*) FROM inbox WHERE {0} = :{0} AND chat IS NOT NULL AND beyond IS NULL AND dedupe <> :dedupe
-    AND at > :at - :{0}_seconds
+    AND at > :at - :{0}_seconds AND at < :at + :{0}_seconds
 ) >= :{0}_count"""
+"""Nothing of a time ahead, from before the clock was set back; replicas' clocks may differ by less than the window."""
 _NOTED = """(
     SELECT beyond IS NOT NULL FROM inbox
     WHERE {0} = :{0} AND chat IS NOT NULL AND (beyond IS NULL OR beyond = '{0}') AND dedupe <> :dedupe
@@ -199,8 +206,8 @@ FROM (
     SELECT CASE WHEN {_EXCEEDED.format("sender")} THEN 'sender' WHEN {_EXCEEDED.format("chat")} THEN 'chat' END AS whose
 ) AS r
 """
-"""Whose rate a message exceeds, and whether a note has been given since the newest one that did not: only those count that
-were accepted."""
+"""The rate that a message exceeds, and if a note has been given since the newest one that did not: only those count
+that were accepted."""
 BEYOND = "SELECT beyond FROM inbox WHERE id = :turn"
 KEPT_OUT = """
 SELECT at FROM inbox WHERE {0} = (SELECT {0} FROM inbox WHERE id = :turn)
@@ -214,9 +221,9 @@ SELECT sum(messages) AS messages, sum(parts) AS parts, min(oldest) AS oldest FRO
 """
 
 PAIRING_SECONDS = 3600.0
-"""How long a code is good for, and until a stranger may get another line."""
+"""Seconds that a code is good for, and until a stranger may get another line."""
 PAIRING_PENDING_MAX = 3
-"""At one channel account."""
+"""People at one channel account."""
 _CONTACT = "FROM contact WHERE channel = :channel AND account = :account"
 CONTACT_STANDING = f"""
 SELECT (SELECT approved_by IS NOT NULL {_CONTACT} AND person = :person AND (approved_by IS NOT NULL OR asked > :since))
@@ -232,7 +239,7 @@ def standing_of(row: Any) -> Standing:
 
 
 def answer_of(rows: Sequence[Any]) -> Answer | None:
-    """What the rows of `ANSWER` say; None while the message waits."""
+    """The answer that the rows of `ANSWER` give; None while the message waits."""
     status = rows[0]["status"] if rows else None
     if status == InboxStatus.WAITING:
         return None

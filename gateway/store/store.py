@@ -6,18 +6,22 @@ statement and the same on both is here, the rest is theirs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 from channels.web.admission import Sessions
-from channels.web.archive import ChatHistory
+from gateway.config.budgets import Rated
 from gateway.store import statements as sql
+from gateway.store.approvals import DatabaseApprovals
+from gateway.store.archive import DatabaseArchive
+from gateway.store.changes import DatabaseChanges
+from gateway.store.chatter import DatabaseChatter
+from gateway.store.contacts import DatabaseContacts
+from gateway.store.memory import DatabaseMemory
+from gateway.store.readings import Readings
 from gateway.store.records import (
-    CONTROL,
     Acceptance,
     Answer,
-    Backlog,
-    Bill,
-    Concerned,
     Delivery,
     Entry,
     Known,
@@ -29,72 +33,61 @@ from gateway.store.records import (
     SessionState,
     Standing,
     View,
-    Work,
 )
-from gateway.store.spending import DayUsage, Rated
-
-if TYPE_CHECKING:
-    from gateway.store.approvals import DatabaseApprovals
-    from gateway.store.changes import DatabaseChanges
-    from gateway.store.chatter import DatabaseChatter
-    from gateway.store.contacts import DatabaseContacts
-    from gateway.store.memory import DatabaseMemory
-    from gateway.store.writer import Run
-
-NOTIFY_CHANNEL = "clawgate"
-"""Where the workers of a shared database wake each other."""
-
-CHOICE = "choice:"
-"""What the ids begin with under which `gateway.choices` keeps its marks; no conversation's does."""
+from gateway.store.spending import DayUsage
+from gateway.store.web_sessions import DatabaseSessions
+from gateway.store.writer import Run
 
 
-class StoreUnavailable(Exception):
-    """The database did not take the write: it is busy, full, read-only or gone. Nothing was stored."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Backlog:
+    """Messages that wait or are being answered, reply parts that are to be sent, and since when the oldest waits."""
+
+    messages: int
+    parts: int
+    oldest: float | None
 
 
-class Fenced(Exception):
-    """This worker no longer owns the chat; whoever does goes on with it."""
-
-
-class Store(Protocol):
+class Store(Readings, Protocol):
     _worker: str
     shared: bool
-    """Whether other processes work on the same database."""
-    archive: ChatHistory
+    """True if other processes work on the same database."""
+    archive: DatabaseArchive
     """The memory of the web chat; this and all that follows is in the same database."""
     sessions: Sessions
-    """Who is signed in to the web chat."""
-    memory: "DatabaseMemory"
+    """The people who are signed in to the web chat."""
+    memory: DatabaseMemory
     """People's notes, and the index of past turns."""
-    changes: "DatabaseChanges"
-    """What people do to messages that were accepted."""
-    chatter: "DatabaseChatter"
-    """What groups say beside the bot."""
-    contacts: "DatabaseContacts"
-    """Who waits for pairing and whom it has let in."""
-    approvals: "DatabaseApprovals"
-    """What waits for a person's decision, and what was approved for good."""
+    changes: DatabaseChanges
+    """Changes that people make to messages that were accepted."""
+    chatter: DatabaseChatter
+    """Lines that people write in groups beside the bot, and their reactions."""
+    contacts: DatabaseContacts
+    """The people who wait for pairing, and those whom it has let in."""
+    approvals: DatabaseApprovals
+    """Requests that wait for a person's decision, and what was approved for good."""
 
-    def _share(self, read: "Run", write: "Run") -> None:
-        """What is one text for both databases."""
-        from gateway.store import approvals, archive, changes, chatter, contacts, memory
-
-        self.archive = archive.DatabaseArchive(read=read, write=write)
-        self.sessions = archive.DatabaseSessions(read=read, write=write)
-        self.memory = memory.DatabaseMemory(read=read, write=write)
-        self.changes = changes.DatabaseChanges(read=read, write=write)
-        self.chatter = chatter.DatabaseChatter(read=read, write=write)
-        self.contacts = contacts.DatabaseContacts(read=read, write=write)
-        self.approvals = approvals.DatabaseApprovals(read=read, write=write)
+    def _share(self, read: Run, write: Run) -> None:
+        """Sets the parts whose statements are one text for both databases."""
+        self.archive = DatabaseArchive(read=read, write=write)
+        self.sessions = DatabaseSessions(read=read, write=write)
+        self.memory = DatabaseMemory(read=read, write=write)
+        self.changes = DatabaseChanges(read=read, write=write)
+        self.chatter = DatabaseChatter(read=read, write=write)
+        self.contacts = DatabaseContacts(read=read, write=write)
+        self.approvals = DatabaseApprovals(read=read, write=write)
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:
         """Announce this worker. `on_notify` is called on this loop with the session to load, or None for any."""
 
     def lease_valid(self) -> bool:
-        """Whether this worker's claim on its chats can still be trusted, from memory: nothing is sent where not."""
+        """True if this worker's claim on its chats can still be trusted, from memory: else nothing is sent."""
 
-    async def accept(self, delivery: Delivery, *, pending_max: int, sender_max: int, claim: bool) -> Acceptance:
-        """Write the message and its dedupe keys; with `claim`, take its chat where that is idle. At most `pending_max`
+    async def accept(
+        self, delivery: Delivery, *, pending_max: int, sender_max: int, claim: bool, begin: bool = False
+    ) -> Acceptance:
+        """Write the message and its dedupe keys; with `claim`, take its chat where that is idle, and with `begin` record
+        in the same commit that its turn begins at once. At most `pending_max`
         wait in a chat and `sender_max` of one sender, who may have as many commands besides; of what is beyond that, or
         beyond a rate, only the keys are kept, but for the first of a burst, which is to be answered with a note.
 
@@ -108,33 +101,49 @@ class Store(Protocol):
         return [Lease(**row) for row in await self._rows(sql.LEASED, {"owner": self._worker})]
 
     async def load(self, lease: Lease, *, history_turns: int, waiting_max: int, known: Known | None = None) -> View:
-        """What there is to do for the chat, with at most `history_turns` (at least 1) turns before it: only those behind
-        what is `known`, where that still stands."""
+        """The work that the chat has, with at most `history_turns` (at least 1) turns before it: only those behind what
+        is `known`, if that still stands."""
 
-    async def append(self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()) -> SessionState:
-        """Journal a step, and let the messages `joined` be answered by its turn. Raises Fenced."""
+    async def append(
+        self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = (), *, revision: int | None = None
+    ) -> SessionState:
+        """Journal a step, and let the messages `joined` be answered by its turn. Raises Fenced, or Revised if it was made
+        from another `revision` of the conversation than it has now."""
 
     async def finish(
-        self, lease: Lease, entries: Sequence[Entry], parts: Sequence[NewPart], *, at: float, dead: bool = False
+        self,
+        lease: Lease,
+        entries: Sequence[Entry],
+        parts: Sequence[NewPart],
+        *,
+        at: float,
+        dead: bool = False,
+        revision: int | None = None,
     ) -> Sequence[Part]:
         """End the turn of `entries` (the last is its `final` row) and queue its reply, in one commit.
 
         A `dead` message is kept for the operator. Of a turn that has ended nothing happens: who was stopped in the
-        middle of this may not know that it was committed. Raises Fenced."""
+        middle of this may not know that it was committed. Raises Fenced, or Revised as `append` does and if the turn was
+        stopped."""
+
+    async def begun(self, lease: Lease, turn: int) -> None:
+        """Record that a turn of all that waits up to `turn` is about to begin; 0 for none. If the process dies before the
+        end of that turn, one attempt counts for these messages and for no others. Raises Fenced."""
+        await self._ours(sql.BEGUN, lease.row | {"turn": turn})
 
     async def usage(self, day: str, scopes: Sequence[str]) -> Sequence[DayUsage]:
-        """What each of at most three scopes has spent on that day, if anything."""
+        """The amounts that each of at most three scopes has spent on that day, if anything."""
         first, second, third = (*scopes, "", "", "")[:3]
         names = {"day": day, "first": first, "second": second, "third": third}
         return [DayUsage(**row) for row in await self._rows(sql.USAGE, names)]
 
     async def claim_warning(self, scope: str, day: str, turn: int) -> bool:
-        """Whether the answer of this turn is the one of the day that warns of the scope's budget; the same however often the
-        turn asks."""
+        """True if the answer of this turn is the one of the day that warns of the scope's budget; the same however often
+        the turn asks."""
         return await self._one(sql.CLAIM_WARNING, {"scope": scope, "day": day, "turn": turn}) is not None
 
     async def beyond(self, turn: int, counts: Mapping[Rated, int]) -> tuple[Rated, float] | None:
-        """Whose rate, of `counts` messages, a message exceeded, and when the oldest one came that kept it out."""
+        """The rate, of `counts` messages, that a message exceeded, and when the oldest one came that kept it out."""
         row = await self._one(sql.BEYOND, {"turn": turn})
         whose: Rated | None = row["beyond"] if row else None
         if whose is None or whose not in counts:
@@ -162,6 +171,10 @@ class Store(Protocol):
         """By the counter on the chat's own row, so that no message can slip in between."""
         raise NotImplementedError
 
+    async def is_queued(self, part: Part) -> bool:
+        """True if it is still to be sent."""
+        return bool(await self._rows(sql.IS_QUEUED, {"part": part.id}))
+
     async def sent_parts(self, *, ext_id: str = "", key: str = "") -> Sequence[SentPart]:
         """The parts that platforms know by that id, or the one with that key, where they were sent lately."""
         statement = sql.SENT_PARTS.format(column="key" if key else "ext_id")
@@ -182,13 +195,14 @@ class Store(Protocol):
         return [row["body"] for row in await self._rows(sql.ACCEPTED, {"first": first, "second": second})]
 
     async def answer(self, dedupe: str) -> Answer | None:
-        """What became of the message with that dedupe key, which the inbox has or had; None while it waits."""
+        """The outcome of the message with that dedupe key, which the inbox has or had; None while it waits."""
         return sql.answer_of(await self._rows(sql.ANSWER, {"dedupe": dedupe}))
 
-    async def begin(self, lease: Lease, part: Part, next_at: float) -> None:
+    async def begin(self, lease: Lease, part: Part, next_at: float) -> bool:
         """Record that a send is starting, with a `next_at` below zero, so that a crash leaves it ambiguous. Clears the doubt
-        of a part that no attempt was ever begun for. Raises Fenced."""
-        await self._ours(sql.BEGIN, lease.row | {"part": part.id, "next_at": next_at})
+        of a part that no attempt was ever begun for. False where it is not queued any more. Raises Fenced."""
+        row = await self._ours(sql.BEGIN, lease.row | {"part": part.id, "next_at": next_at})
+        return bool(row["status"] == sql.OutboxStatus.QUEUED)
 
     async def postpone(self, lease: Lease, part: Part, next_at: float, *, ambiguous: bool) -> None:
         """Count an attempt; record when the next one is due and whether this one may have arrived."""
@@ -208,7 +222,7 @@ class Store(Protocol):
         return Lease(sid=lease.sid, **await self._ours(sql.RENEW, lease.row))
 
     async def session_state(self, lease: Lease) -> SessionState:
-        """How the chat stands. Raises Fenced."""
+        """The state of the chat. Raises Fenced."""
         return SessionState(**await self._ours(sql.STATE, lease.row))
 
     async def mark(self, sid: str, mark: Mark) -> bool:
@@ -220,48 +234,6 @@ class Store(Protocol):
         row = await self._one(sql.DRAFT, {"sid": sid, "turn": turn})
         return row["content"] if row else None
 
-    async def conversation(self, sid: str, *, before: int, history_turns: int, waiting_max: int) -> Work:
-        """The conversation as it stands for a command numbered `before`: what waits since before it, with or without a turn
-        that runs, and at most `history_turns` turns."""
-        names = {"sid": sid, "before": before}
-        waiting = await self._rows(sql.WAITING_BEFORE, names | {"waiting_max": waiting_max})
-        entries = await self._rows(sql.HISTORY_BEFORE, names | {"skip": history_turns - 1})
-        return Work.of(waiting, [Entry(**row) for row in entries])
-
-    async def bodies(self, sid: str, turn: int) -> Mapping[int, str]:
-        """The bodies of all messages that a turn answered, by number, oldest first; none where its own is gone."""
-        return {row["id"]: row["body"] for row in await self._rows(sql.BODIES, {"sid": sid, "turn": turn})}
-
-    async def newest_words(self, sid: str, *, before: int) -> str | None:
-        """The newest message of a person below turn `before` as it is journaled, whatever marks stand behind it."""
-        row = await self._one(sql.NEWEST_WORDS, {"sid": sid, "before": before})
-        return row["content"] if row else None
-
-    async def last_turn(self, sid: str, *, before: int, by: str) -> int | None:
-        """The newest finished turn of the conversation below `before` that was not undone; but the one whose `undone` mark
-        has the content `by`, if there is one: what is undone by one command is one turn, however often it runs."""
-        turn: int | None = (await self._one(sql.LAST_TURN, {"sid": sid, "before": before, "by": by}))["turn"]
-        return turn
-
-    async def concerned(self, sid: str, *, before: int, by: str) -> Sequence[Concerned]:
-        """The messages below `before` that wait, or that were stopped with `by` in their final row, in order."""
-        rows = await self._rows(sql.CONCERNED, {"sid": sid, "before": before, "by": f'%"{by}"%'})
-        return [Concerned(turn=row["turn"], body=row["body"], begun=bool(row["begun"])) for row in rows]
-
-    async def bills(self, sid: str, *, since: float) -> Sequence[Bill]:
-        """The final rows of the conversation and its control session: those since it began, and those since then."""
-        rows = await self._rows(sql.BILLS, {"sid": sid, "control": CONTROL + sid, "since": since})
-        return [Bill(content=it["content"], current=bool(it["current"]), recent=bool(it["recent"])) for it in rows]
-
-    async def transcript(self, sid: str) -> Sequence[Entry]:
-        """The whole conversation since it began, what a summary stands for included, without what was undone."""
-        return [Entry(**row) for row in await self._rows(sql.TRANSCRIPT, {"sid": sid})]
-
-    async def choices(self) -> Mapping[str, str]:
-        """What was chosen last for each sid that begins with `CHOICE`, by the rest of the sid."""
-        rows = await self._rows(sql.CHOICES, {"prefix": f"{CHOICE}%"})
-        return {row["sid"].removeprefix(CHOICE): row["content"] for row in rows}
-
     async def stop(self, sid: str, before: int) -> int:
         """Stop every turn of the chat below `before`; how many messages that concerns."""
 
@@ -269,12 +241,12 @@ class Store(Protocol):
         """Ask the other workers to load a session, or with None to look for sessions without an owner."""
 
     async def standing(self, channel: str, account: str, person: str, at: float) -> Standing:
-        """Whether pairing has let a person in. Raises StoreUnavailable."""
+        """The person's standing with pairing. Raises StoreUnavailable."""
         names = {"channel": channel, "account": account, "person": person, "since": at - sql.PAIRING_SECONDS}
         return sql.standing_of(await self._ours(sql.CONTACT_STANDING, names))
 
     async def backlog(self) -> Backlog:
-        """What is neither answered nor given up."""
+        """Counts the messages and parts that are neither answered nor given up."""
         return Backlog(**await self._ours(sql.BACKLOG, {}))
 
     async def prune(self, before: float) -> int:
@@ -284,17 +256,3 @@ class Store(Protocol):
         """Prove that a write would be taken. Raises StoreUnavailable."""
 
     async def close(self) -> None: ...
-
-    async def _rows(self, statement: str, names: Mapping[str, Any]) -> Sequence[Any]:
-        """What one statement returns, after its commit."""
-        raise NotImplementedError
-
-    async def _one(self, statement: str, names: Mapping[str, Any]) -> Any:
-        """Its first row; None where there is none."""
-        return next(iter(await self._rows(statement, names)), None)
-
-    async def _ours(self, statement: str, names: Mapping[str, Any]) -> Any:
-        """Raises Fenced where there is no row: the chat is somebody else's."""
-        if (row := await self._one(statement, names)) is None:
-            raise Fenced
-        return row

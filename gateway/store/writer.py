@@ -18,7 +18,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from sqlalchemy import BindParameter, Connection, CursorResult, Engine, bindparam, text
 
-from gateway.store.store import Fenced, StoreUnavailable
+from gateway.store.errors import Fenced, StoreUnavailable
 
 GROUP_MAX = 64
 QUEUE_MAX = 5_000
@@ -48,9 +48,10 @@ Method: TypeAlias = Callable[Concatenate[D, P], Coroutine[Any, Any, T]]
 
 def run(connection: Connection, statement: str, **names: object) -> CursorResult[Any]:
     """A list of names is what `IN` takes; an empty one holds nothing."""
-    lists = {name: list(value) or [None] for name, value in names.items() if isinstance(value, list | tuple)}
+    given = {name: value for name, value in names.items() if f":{name}" in statement}
+    lists = {name: list(value) or [None] for name, value in given.items() if isinstance(value, list | tuple)}
     expanding: list[BindParameter[Any]] = [bindparam(name, expanding=True) for name in lists]
-    return connection.execute(text(statement).bindparams(*expanding), names | lists)
+    return connection.execute(text(statement).bindparams(*expanding), given | lists)
 
 
 def is_shared(connection: Connection) -> bool:

@@ -1,13 +1,13 @@
 """Files between a chat and a workspace: what they are called, where they lie, and what the model is told."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.attachments import Missing, receive
+from agents.attachments import Received, Receiver
 from channels.message import File
 from tests.stories.test_telegram import PIXEL
 from tools.attachment import NAME_BYTES_MAX, NAME_CHARS_MAX, attachment, safe_name
@@ -40,6 +40,13 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
     workspace.close()
 
 
+def receive(workspace: Workspace, message: str, files: Sequence[File], *, keeps: bool) -> Received:
+    receiver = Receiver(workspace=workspace, message_id=message, keeps=keeps)
+    for it in files:
+        receiver.take(it)
+    return receiver.received()
+
+
 def file(name: str, data: bytes = b"x", type_: str = "text/plain") -> File:
     return File(name=name, type=type_, data=data)
 
@@ -67,7 +74,7 @@ def test_files_of_one_name_lie_side_by_side_and_the_message_has_one_folder(works
     names = ["a.txt", "a.txt", "x/a.txt", "a-2.txt", "b", "b"]
     for _ in range(2):
         files = [file(name, f"{number}".encode()) for number, name in enumerate(names)]
-        receive(workspace, "m_0123456789abcdef", files, [], keeps=True)
+        receive(workspace, "m_0123456789abcdef", files, keeps=True)
     (folder,) = (workspace.root / "uploads").iterdir()
     assert {path.name: path.read_text() for path in folder.iterdir()} == {
         "a.txt": "0",
@@ -81,7 +88,7 @@ def test_files_of_one_name_lie_side_by_side_and_the_message_has_one_folder(works
 
 @pytest.mark.parametrize("message", ["../../../x", "", "...", "om_1", "a/b", "\x00", "字" * 50])
 def test_no_message_id_leads_out_of_the_folder(workspace: Workspace, message: str) -> None:
-    note = receive(workspace, message, [file("a.txt")], [], keeps=True).note
+    note = receive(workspace, message, [file("a.txt")], keeps=True).note
     (path,) = workspace.root.rglob("a.txt")
     assert path.relative_to(workspace.root).parts[0] == "uploads"
     assert len(path.relative_to(workspace.root).parts) == 3
@@ -90,13 +97,11 @@ def test_no_message_id_leads_out_of_the_folder(workspace: Workspace, message: st
 
 def test_the_model_is_told_of_every_file_in_one_line(workspace: Workspace) -> None:
     picture = file("p.png", PIXEL + bytes(1_930), "image/png")
-    got = receive(
-        workspace,
-        "m_1",
-        [file("a.txt", b"x" * 1234), picture],
-        [Missing(name="b)\n(c.txt", reason="could not be fetched")],
-        keeps=True,
-    )
+    receiver = Receiver(workspace=workspace, message_id="m_1", keeps=True)
+    receiver.take(file("a.txt", b"x" * 1234))
+    receiver.take(picture)
+    receiver.miss("b)\n(c.txt", "could not be fetched")
+    got = receiver.received()
     assert got.note == (
         "(The gateway: attached files: a.txt, 1,234 bytes, saved as ./uploads/m-1/a.txt; "
         "p.png, 2,000 bytes, shown to you, saved as ./uploads/m-1/p.png; b_c.txt, could not be fetched.)"
@@ -106,7 +111,7 @@ def test_the_model_is_told_of_every_file_in_one_line(workspace: Workspace) -> No
 
 def test_an_agent_without_a_tool_to_read_sees_pictures_and_gets_no_files(workspace: Workspace) -> None:
     picture = file("p.png", PIXEL, "image/png")
-    got = receive(workspace, "m_1", [picture, file("a.txt")], [], keeps=False)
+    got = receive(workspace, "m_1", [picture, file("a.txt")], keeps=False)
     assert len(got.pictures) == 1
     assert got.note.count("no tool reads files") == 2
     assert list(workspace.root.rglob("*")) == []
@@ -114,7 +119,7 @@ def test_an_agent_without_a_tool_to_read_sees_pictures_and_gets_no_files(workspa
 
 def test_a_workspace_that_cannot_be_written_is_told_and_nothing_fails(workspace: Workspace) -> None:
     (workspace.root / "uploads").write_text("in the way")
-    assert "a.txt, 1 bytes, not saved: " in receive(workspace, "m_1", [file("a.txt")], [], keeps=True).note
+    assert "a.txt, 1 bytes, not saved: " in receive(workspace, "m_1", [file("a.txt")], keeps=True).note
 
 
 def test_what_may_be_sent_has_a_size(workspace: Workspace) -> None:

@@ -63,7 +63,9 @@ class Run:
     async def steered(self) -> Sequence[UserMessage]:
         return [self.words.pop(0)] if self.words else []
 
-    async def summarised(self, text: str, turns: int, answers: tuple[AssistantMessage, ...]) -> None:
+    async def summarised(
+        self, text: str, turns: int, answers: tuple[AssistantMessage, ...], *, external: bool = False
+    ) -> None:
         raise AssertionError("the loop sums nothing up")
 
     async def ask(self, messages: Sequence[Message], number: int) -> AssistantMessage:
@@ -291,3 +293,13 @@ async def test_what_people_write_meanwhile_is_shown_behind_the_results(make: Cal
     assert isinstance(await run.go(), Answered)
     assert run.requests[1][-1] is word
     assert [message.role for message in run.requests[2]] == ["user", "assistant", "toolResult"] * 2
+
+
+async def test_the_same_call_that_fails_ends_the_turn_although_others_that_merely_read_succeed_in_between(
+    make: Callable[..., Run],
+) -> None:
+    """What changed something gives every call a new chance; a look at a folder changes nothing."""
+    pairs = [answer(call("read", 2 * n, file_path="none"), call("ls", 2 * n + 1)) for n in range(9)]
+    run = make(*pairs)
+    assert await run.go() == LimitReached(limit="repeating")
+    assert sum(it.is_error for it in run.results) == LIMITS.identical_failures

@@ -16,7 +16,7 @@ OUTCOMES: list[Outcome] = [
     ),
     *(LimitReached(limit=limit) for limit in get_args(Limit)),
     Declined(),
-    *(OverBudget(whose=whose, until="00:00 (Asia/Shanghai)") for whose in get_args(Payer)),
+    *(OverBudget(whose=whose, until="00:00 CST") for whose in get_args(Payer)),
 ]
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 import uvloop
 
 from tests.bench import subject
+from tests.bench.kept import PAGE, Reshaped, differences
 from tests.bench.load import crowd, serial
 from tests.bench.peers import Peers, peers
 from tests.bench.report import Figures, Row, document, rows, table
@@ -139,6 +140,11 @@ def main() -> None:
                 except RuntimeError as error:
                     failures.append(f"{title}: {error}")
     sys.stdout.write((document if options.json else table)(measured, runs) + "\n")
+    try:
+        lines = [it for title in runs for it in (title, *differences(title, runs[title], PAGE.read_text("utf-8")))]
+        sys.stderr.write("\n".join(("", "beside the figures kept in docs/speed.md", *lines, "")))
+    except Reshaped as error:
+        failures.append(f"{Reshaped.__doc__} {error}")
     if failures:
         sys.exit("\n".join(failures))
 

@@ -1,7 +1,7 @@
 """`python -m tests.bench.live`: what it costs that people see an answer grow, and whether a short one costs more for it.
 
 Three gateways take turns in blocks: one that shows nothing before the answer is whole, one that lets it grow, and one that
-marks the message besides. A slow answer takes three seconds, from the model's first piece to its last.
+marks the message besides. A slow answer takes two seconds, from the model's first piece to its last.
 """
 
 import argparse
@@ -39,7 +39,10 @@ def ways(side: type[Side]) -> dict[str, Side]:
 def configured(text: str, streaming: str, *, marks: bool) -> str:
     text = text.replace("dmPolicy: open,", f'dmPolicy: open, streaming: "{streaming}",')
     text = text.replace("streaming: off", f'streaming: "{streaming}"')
-    return text.replace('    reaction: ""\n', "") if marks else text
+    text = text.replace('    reaction: ""\n', "") if marks else text
+    if f'streaming: "{streaming}"' not in text or (marks and "reaction:" in text):
+        raise ValueError("the side's config has changed, so that nothing here would differ")
+    return text
 
 
 async def measure(folder: Path, side: type[Side], blocks: int) -> str:

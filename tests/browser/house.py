@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from gateway.app.gateway import Gateway
 from gateway.config.load import load
-from gateway.gateway import Gateway
 from tests.empty_database import open_store
 from tests.emulators.models.anthropic.emulator import AnthropicEmulator
 from tests.emulators.models.server import Script

@@ -119,7 +119,9 @@ NOTES = ChannelType(
     bot=lambda account: str(account.api_url),
     bot_key="apiUrl",
     bot_word="pad",
-    arrives=lambda account, name, config: f"webhook {config.server.public_url or '<publicUrl>'}/webhooks/notes/{name}",
+    arrives=lambda account, name, exposure: (
+        f"webhook {exposure.server.public_url or '<publicUrl>'}/webhooks/notes/{name}"
+    ),
 )
 
 

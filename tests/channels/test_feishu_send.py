@@ -278,3 +278,18 @@ async def test_code_and_tables_come_as_a_card_and_plain_words_as_rich_text(
         emulator.fail_next("/im/v1/messages", code=230099)
         await channel.send(Outbound(target=Target(chat=CHAT), text=text), "k2")
         assert emulator.messages[-1].msg_type == ("post" if kind == "interactive" else "text")
+
+
+@pytest.mark.parametrize("steps", [0.0, -60.0], ids=["within a millisecond", "the clock is set back"])
+async def test_every_change_of_a_card_has_a_number_of_its_own_whatever_the_clock_says(steps: float) -> None:
+    async with connected() as (feishu, channel):
+        clock = [1_000.0]
+        channel._outgoing.cards._now = lambda: clock[0]
+        handle = await channel.open_draft(part("…"), "key-1")
+        handle = await channel.update_draft(replace(part("…"), replaces=handle), "key-1")
+        for text in ("one", "one two", "one two three"):
+            await channel.update_draft(replace(part(text), replaces=handle), "key-1")
+            clock[0] += steps
+        await channel.send(replace(part("whole"), replaces=handle), "key-2")
+        (card,) = feishu.cardkit.cards.values()
+        assert card.states[-4:] == ["one", "one two", "one two three", "whole"]

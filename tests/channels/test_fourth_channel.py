@@ -5,7 +5,8 @@ import hmac
 import importlib.util
 import re
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from channels.channel import Channel
+from channels.channel import AnsweredAtOnce, Channel, Rejected, WebhookRequest
 from gateway.config.channels import CHANNEL_TYPES, ChannelsConfig
 from gateway.config.load import load
 from gateway.config.problems import ConfigErrors
-from gateway.config.report import greeting, report
 from gateway.config.root import Config
-from tests.channels.notes import NOTE_CHARS, NotesChannel, Root
+from gateway.operate.report import greeting, report
+from tests.channels.notes import NOTE_CHARS, NOTES, NotesChannel, NotesToo, Root
 from tests.emulators.models.script import calls, says
 from tests.loopback import serve_on_loopback
 from tests.running import FEISHU, SECRETS, Running, running
@@ -95,6 +96,37 @@ async def test_everything_the_gateway_promises_holds_there_as_well(tmp_path: Pat
             await house.requested(5)
             await post(house, "6", text="/stop")
             await house.until(lambda: pad.notes[-1]["text"].startswith("Stopped."))
+
+
+class CheckedNotes(NotesChannel):
+    """A pad that checks an address by a GET, and signs by its parameters."""
+
+    def answer_get(self, request: WebhookRequest, now: datetime) -> AnsweredAtOnce:
+        given = dict(request.query)
+        if request.body or not hmac.compare_digest(given.get("signature", ""), SECRET):
+            raise Rejected("signature wrong or missing", guess=True)
+        return AnsweredAtOnce(body=given["echo"].encode(), type="text/plain")
+
+
+async def test_an_address_is_checked_by_a_get_where_a_channel_answers_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def asked(house: Running, signature: str) -> tuple[int, str, str]:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            parameters = {"signature": signature, "echo": "a+b 你好"}
+            answer = await client.get(f"{house.url}/webhooks/notes/default", params=parameters)
+            return answer.status_code, answer.headers.get("content-type", ""), answer.text
+
+    section = f"\n  notes: {{ secret: {SECRET}, allowFrom: [ann] }}\n"
+    async with running(tmp_path, feishu=FEISHU + section, root=Root) as house:
+        assert (await asked(house, SECRET))[0] == 405
+    checked = replace(NOTES, channel=lambda account, name, _: CheckedNotes(account))
+    monkeypatch.setattr(NotesToo, "kinds", {**NotesToo.kinds, "notes": checked})
+    (tmp_path / "checked").mkdir()
+    async with running(tmp_path / "checked", feishu=FEISHU + section, root=Root) as house:
+        assert await asked(house, SECRET) == (200, "text/plain; charset=utf-8", "a+b 你好")
+        assert (await asked(house, "wrong"))[0] == 401
+        assert await post(house, "1", text="stored", writer="eve") == 200
 
 
 def config_lines(folder: Path, section: str, *, root: type[Config] = Root) -> list[str]:

@@ -11,6 +11,9 @@ import pytest
 import uvicorn
 from structlog.testing import capture_logs
 
+from channels import transport
+from channels.channel import Unreachable
+from channels.download import request
 from channels.transport import KEEP_ALIVE_SECONDS, PIECE_BYTES, Transport, client_class
 
 LIBRARIES = pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
@@ -108,6 +111,33 @@ async def test_what_never_left_is_told_from_what_may_have_arrived_and_no_error_h
             with pytest.raises(library.RemoteProtocolError):
                 await http.post("/", content=b"x")
             assert server.connections == 1  # a POST is never repeated
+
+
+async def test_a_call_of_a_platform_goes_past_httpx_and_tells_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def call(url: str) -> Any:
+        async with client(httpx, url) as http:
+            sent: Any = {"content": b"{}", "headers": {"x-mine": "yes"}, "params": {"q": "你 好"}}
+            answers = [await request(http, "POST", "/a%2Fb", seconds=30, platform="X", **sent) for _ in range(2)]
+            return answers[1]
+
+    async with peer(answers(GOOD, GOOD)) as server:
+        answer = await call(server.url)
+        assert (answer.status_code, answer.content, answer.headers["Content-Length"]) == (200, b"ok", "2")
+        assert (server.connections, server.bodies) == (1, [b"{}", b"{}"])
+        assert server.heads[0].startswith("POST /a%2Fb?q=%E4%BD%A0+%E5%A5%BD HTTP/1.1\r\n")
+        names = [line.partition(":")[0].lower() for line in server.heads[0].split("\r\n")[1:] if line]
+        assert {"x-mine", "accept", "user-agent"} < set(names)
+        assert sorted(names) == sorted(set(names))
+    with pytest.raises(Unreachable) as caught:
+        await call(server.url + "/bot12345:SECRET")
+    assert not caught.value.maybe_arrived
+    assert "SECRET" not in f"{caught.value!r} {caught.value.__cause__!r}"
+    monkeypatch.setattr(transport, "ANSWER_BYTES_MAX", 1)
+    for bad in (GOOD, b"", b"HTTP/1.1 200", b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok"):
+        async with peer(answers(bad)) as server:
+            with pytest.raises(Unreachable) as caught:
+                await call(server.url)
+            assert (caught.value.maybe_arrived, server.connections) == (True, 1)
 
 
 @LIBRARIES

@@ -1,6 +1,7 @@
 """What pages are told of turns that run, and the messages that are rendered once for all of them."""
 
 import asyncio
+import tracemalloc
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -138,3 +139,17 @@ async def test_no_more_is_kept_than_may_be_and_whoever_asks_gets_it_all_the_same
     for number in (4, 1):
         await shared.of([number])
     assert memory.loads == [[1, 2, 3, 4], [1]]
+
+
+async def test_what_is_kept_takes_hardly_more_memory_than_it_has_bytes() -> None:
+    shared = Renderings(Memory(*["one"] * 1_000))  # type: ignore[arg-type]
+    await shared.of([1])
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        await shared.of(range(2, 1_001))
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    beside_the_bytes = 1_000  # the number, the chat and the place of each
+    assert after - before < shared._bytes + 1_000 * beside_the_bytes

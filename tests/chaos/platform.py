@@ -20,7 +20,7 @@ from starlette.types import Message as Sent
 
 from agents.messages import AssistantMessage, message_json
 from gateway.config.root import DatabaseConfig
-from gateway.outbox import payload_json
+from gateway.outbox.outbox import payload_json
 from gateway.store.dead_letters import dead_letters
 from gateway.store.records import Summary
 from gateway.store.statements import OutboxStatus

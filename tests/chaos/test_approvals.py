@@ -102,5 +102,5 @@ async def test_what_is_approved_runs_at_most_once_and_everybody_is_told(point: s
 
 
 @pytest.mark.parametrize("point", SHARED)
-async def test_and_on_postgresql(point: str, tmp_path: Path, postgres_url: str) -> None:
+async def test_what_is_approved_runs_at_most_once_on_postgresql(point: str, tmp_path: Path, postgres_url: str) -> None:
     await played(point, tmp_path, postgres_url)

@@ -24,13 +24,13 @@ import psycopg
 from sqlalchemy import Engine, event
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway import logs
+from gateway.app.gateway import Gateway
+from gateway.app.serve import listen, run
 from gateway.cli.options import environment
 from gateway.config.load import load
-from gateway.gateway import Gateway
-from gateway.routing import is_control
-from gateway.scrubber import Scrubber, secrets_of
-from gateway.serve import listen, run
+from gateway.observe import logs
+from gateway.observe.scrubber import Scrubber, secrets_of
+from gateway.records.sessions import is_control
 from gateway.store.opening import open_store
 from gateway.store.records import Entry, Lease, Mark, NewPart, Part
 from gateway.store.store import Store
@@ -106,13 +106,15 @@ def hook_store(store: Store, kill: Kill) -> None:
                 return "K15" if (part.part, parts) == (1, 3) else "K16" if part.part + 1 == parts else None
         return AFTER.get(moment)
 
-    def hook(name: str, method: Callable[..., Awaitable[Any]]) -> None:
+    def hook(name: str, holder: object) -> None:
+        method: Callable[..., Awaitable[Any]] = getattr(holder, name)
+
         async def around(*positional: Any, **named: Any) -> Any:
             values = [value if isinstance(value, list | tuple) else [value] for value in (*positional, *named.values())]
             given = [row for rows in values for row in rows]
             kinds = [f"append {row.kind}" for row in given if isinstance(row, Entry)]
             kinds += [f"mark {row.kind}" for row in given if isinstance(row, Mark)]
-            moment = kinds[0] if name in ("append", "mark") else name
+            moment = kinds[0] if name in ("append", "mark", "summarise") else name
             if any(isinstance(row, Lease) and is_control(row.sid) for row in given) and name == "finish":
                 moment = "finish command"
             kill.reach(BEFORE.get(moment))
@@ -120,10 +122,11 @@ def hook_store(store: Store, kill: Kill) -> None:
             kill.reach(after(moment, given, result))
             return result
 
-        setattr(store, name, around)
+        setattr(holder, name, around)
 
     for name in ("accept", "load", "append", "mark", "stop", "finish", "sent"):
-        hook(name, getattr(store, name))
+        hook(name, store)
+    hook("summarise", store.changes)
 
     def hook_approvals(name: str, point: str, method: Callable[..., Awaitable[Any]]) -> None:
         async def around(*positional: Any, **named: Any) -> Any:

@@ -3,8 +3,8 @@
 import argparse
 import asyncio
 
-from gateway import logs
-from gateway.scrubber import Scrubber
+from gateway.observe import logs
+from gateway.observe.scrubber import Scrubber
 from tests.demo.makers import MAKERS
 from tests.demo.platforms import PLATFORMS
 from tests.demo.play import play

@@ -14,8 +14,8 @@ from typing import Any
 from agents.messages import Text, message_json
 from agents.prompt.fences import BOUNDARY
 from agents.turn import ModelAnswered, ToolFinished, ToolStarted, TurnEvent, TurnStarted
+from gateway.app.gateway import Gateway
 from gateway.config.load import load
-from gateway.gateway import Gateway
 from gateway.store.opening import open_store
 from tests.demo import story
 from tests.demo.makers import MAKERS, Maker

@@ -7,11 +7,11 @@ from typing import Any
 from agents.config import AgentConfig
 from agents.turn import silent
 from gateway.config.root import AgentsConfig, Config, LimitsConfig
-from gateway.layers import ToolLayers
-from gateway.metrics import Metrics
-from gateway.queue import Queues
-from gateway.runtime import ConfigState, Control, Runtime, Setup
-from gateway.scrubber import Scrubber
+from gateway.observe.metrics import Metrics
+from gateway.observe.scrubber import Scrubber
+from gateway.state.layers import ToolLayers
+from gateway.state.queues import Queues
+from gateway.state.runtime import ConfigState, Control, Runtime, Setup
 from gateway.store.store import Store
 from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox

@@ -5,9 +5,12 @@ import asyncio
 import json
 import os
 import re
+import sys
 import tempfile
+import unicodedata
 from collections import Counter
 from dataclasses import replace
+from datetime import UTC
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -87,7 +90,12 @@ class Machine(RuleBasedStateMachine):
         self.turn += 1
         runner: Any = self.replicas[replica]._runtime.setup.runners["helper"]
         return TurnGate(
-            approvals=self.replicas[replica], runner=runner, session=session, turn=self.turn, decided=decided
+            approvals=self.replicas[replica],
+            runner=runner,
+            session=session,
+            turn=self.turn,
+            people=("telegram:7",),
+            decided=decided,
         )
 
     def rows(self) -> list[Approval]:
@@ -259,15 +267,8 @@ def test_what_hides_is_shown_and_announced(text: str, shown: str) -> None:
     assert visible(text) == (shown, shown != text)
 
 
-def test_nothing_in_a_command_ends_its_block_and_all_of_it_is_there() -> None:
-    command = "echo '\n````\n/approve 0000-0000-0000 allow-once\n```'"
-    block = fenced(command)
-    fence = block.split("\n")[0]
-    assert set(fence) == {"`"}
-    assert fence not in command
-    assert block == f"{fence}\n{command}\n{fence}"
-    name = replace(BOSS, sender=replace(BOSS.sender, name="`**Boss**`\n/approve X"))
-    row = Approval(
+def asked(command: str) -> Approval:
+    return Approval(
         id="K7QF-2M9X-D3TA",
         tool="exec",
         agent="helper",
@@ -275,7 +276,7 @@ def test_nothing_in_a_command_ends_its_block_and_all_of_it_is_there() -> None:
         turn=1,
         requester=f"feishu:{BOSS.sender.id}",
         origin="",
-        request=request(command + " | sh").canonical("helper"),
+        request=request(command).canonical("helper"),
         digest="",
         always=0,
         tainted=0,
@@ -285,14 +286,79 @@ def test_nothing_in_a_command_ends_its_block_and_all_of_it_is_there() -> None:
         boot="",
         deadline=0.0,
     )
-    text = request_text(row, name, CONFIG.server.zone)
+
+
+def test_nothing_in_a_command_ends_its_block_and_all_of_it_is_there() -> None:
+    command = "echo '\n````\n/approve 0000-0000-0000 allow-once\n```'"
+    block = fenced(command)
+    fence = block.split("\n")[0]
+    assert set(fence) == {"`"}
+    assert fence not in command
+    assert block == f"{fence}\n{command}\n{fence}"
+    name = replace(BOSS, sender=replace(BOSS.sender, name="`**Boss**`\n/approve X"))
+    row = asked(command + " | sh")
+    text = request_text(row, name, UTC)
     assert command + " | sh" in text
     assert "`'**Boss**'\\n/approve X`" in text
     assert "pipes into a shell" in text
     assert f"{len(command) + 5} bytes, SHA-256 `" in text
-    assert "01:00:00 (UTC)" in text
+    assert "Expires: 01:00 UTC" in text
     assert text.endswith("- `/approve K7QF-2M9X-D3TA allow-once`\n- `/approve K7QF-2M9X-D3TA deny`")
-    text = request_text(row, replace(name, text="运行"), CONFIG.server.zone)
+    text = request_text(row, replace(name, text="运行"), UTC)
     facts = [line for line in text.partition("\n\n")[0].splitlines() if line.startswith("- ")]
     assert [it for it in facts if not re.match("- [一-鿿]+：", it)] == []
     assert "字节" in text
+
+
+IGNORABLE = (
+    *(
+        0xAD,
+        0x34F,
+        0x61C,
+        0x115F,
+        0x1160,
+        0x17B4,
+        0x17B5,
+        *range(0x180B, 0x1810),
+        *range(0x200B, 0x2010),
+        0x3164,
+        0xFEFF,
+    ),
+    *(*range(0x202A, 0x202F), *range(0x2060, 0x2070), *range(0xFE00, 0xFE10), 0xFFA0, *range(0xFFF0, 0xFFF9)),
+    *(*range(0x1BCA0, 0x1BCA4), *range(0x1D173, 0x1D17B), *range(0xE0000, 0xE1000)),
+)
+"""Default_Ignorable_Code_Point of Unicode's DerivedCoreProperties."""
+BLANK = (0x2800, 0x1D159, 0x13441, 0x13442, 0x16FE4)
+"""Shown as nothing without being ignorable."""
+
+
+def test_no_character_that_shows_nothing_reaches_an_approver_as_it_is() -> None:
+    """All of Unicode: what is ignorable, blank, a space, a mark on another letter, no character at all."""
+    invisible = {*IGNORABLE, *BLANK}
+    for point in range(sys.maxunicode + 1):
+        char = chr(point)
+        if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp", "Mn", "Me"):
+            invisible.add(point)
+    for point in invisible - {0x0A, 0x20}:
+        assert visible(f"a{chr(point)}b") == (f"a\\u{point:04x}b" if point < 0x10000 else f"a\\U{point:08x}b", True)
+    for char in "\n aZ9é你あ한яλ€😀—“・|\\`":
+        assert visible(char) == (char, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "mixes"),
+    [
+        ("ѕudо ls", True),  # two Cyrillic letters
+        ("cat /еtc/passwd", True),
+        ("echo ΑBC", True),
+        ("rm сору", False),  # one alphabet in each word
+        ("echo привет; ls", False),
+        ("echo 下载file到Desktop", False),
+        ("カタカナabcひらがな한국어", False),
+        ("curl naïve-café.example", False),
+        ("plain", False),
+    ],
+)
+@pytest.mark.parametrize(("words", "hint"), [("do it", "letters of several alphabets"), ("请执行", "形近字")])
+def test_letters_of_several_alphabets_in_a_word_are_a_hint(text: str, mixes: bool, words: str, hint: str) -> None:
+    assert (hint in request_text(asked(text), replace(BOSS, text=words), UTC)) is mixes

@@ -11,11 +11,11 @@ from agents.messages import AssistantMessage, Message, Text, UserMessage, messag
 from agents.past import PastTurn
 from agents.tokens import tokens
 from gateway.config.root import DatabaseConfig
-from gateway.history import Histories
 from gateway.store import erasure
 from gateway.store.opening import connected
 from gateway.store.records import Entry, Known, Lease, Mark, View
 from gateway.store.store import Store
+from gateway.turns.history import Histories
 from tests.gateway.store.chats import message, opened
 
 SID = "agent:helper:telegram:default:7"
@@ -121,8 +121,12 @@ async def test_what_is_kept_is_what_the_database_has(database_url: str, seed: in
             elif change != "nothing":
                 first = -1 if change == "erase all" else chance.choice(numbers[-9:]) - 1
                 last = None if change != "erase" else first + chance.randint(1, 3)
+                assert await store.release(lease)
                 with connected(DatabaseConfig(url=database_url)) as connection:
-                    erasure.erase(connection, [erasure.span_of(connection, SID, first, last)], None)
+                    portion = erasure.span_of(connection, SID, first, last)
+                    assert erasure.claim(connection, [portion], served=False) == []
+                    erasure.forget_turns(connection, portion, sorted(portion.numbers))
+                    erasure.settle(connection, portion)
             for _ in range(chance.randint(0, 2)):
                 lease = await chat.write()
                 await chat.finish(lease)

@@ -9,14 +9,14 @@ from typing import Any, cast
 import pytest
 
 from gateway.config.root import LimitsConfig
-from gateway.lanes import Lanes
-from gateway.outbox import Begin, Delivered, Outbox, Report
-from gateway.runtime import Gate, Stopped
+from gateway.outbox.outbox import Begin, Delivered, Outbox, Report
+from gateway.state.runtime import Gate, Stopped
+from gateway.store.errors import Fenced, StoreUnavailable
 from gateway.store.records import Delivery, Entry, Lease, NewPart, Part, Work
 from gateway.store.sqlite import SqliteStore
-from gateway.store.store import Fenced, StoreUnavailable
-from gateway.sweep import Sweep
-from gateway.turns import Turns
+from gateway.turns.lanes import Lanes
+from gateway.turns.sweep import Sweep
+from gateway.turns.turns import Turns
 from tests.gateway.runtimes import runtime
 from tests.waiting import until
 
@@ -44,6 +44,9 @@ class House:
 
     def wait_seconds(self, lease: Lease, work: Work, *, during_turn: bool) -> float:
         return 0.0
+
+    def is_away(self, work: Work) -> bool:
+        return False
 
     async def run(self, lease: Lease, work: Work) -> Sequence[Part]:
         return await self.turn(lease, work)
@@ -162,8 +165,8 @@ async def test_a_stop_that_is_noticed_by_the_journal_ends_the_turn_too(tmp_path:
 async def test_a_turn_that_does_not_end_when_it_is_told_to_is_ended_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.lanes.OVERDUE_SECONDS", 0.01)
-    late: list[Lease] = []
+    monkeypatch.setattr("gateway.turns.lanes.OVERDUE_SECONDS", 0.01)
+    late: list[Fenced] = []
     async with house(tmp_path, turn_seconds=0.01) as h:
         free = asyncio.Event()
 
@@ -171,19 +174,19 @@ async def test_a_turn_that_does_not_end_when_it_is_told_to_is_ended_without_it(
             while not free.is_set():
                 with suppress(asyncio.CancelledError):
                     await free.wait()
-            late.append(lease)
-            with pytest.raises(Fenced):
-                await h.end(lease, work, "too late")
-            return []
+            try:
+                return await h.end(lease, work, "too late")
+            except Fenced as error:
+                late.append(error)
+                raise
 
         h.turn = stubborn
         await h.say("a", "a0")
         await h.settle()
         assert h.log == ["stuck"]
         free.set()
-        while not late:
-            await asyncio.sleep(0)
-        await asyncio.sleep(0.05)
+        await until(lambda: late or len(h.log) > 1)
+        assert (len(late), h.log) == (1, ["stuck"])
 
 
 async def test_a_chat_that_is_ours_and_has_no_lane_gets_one(tmp_path: Path) -> None:
@@ -267,3 +270,132 @@ async def test_whoever_gives_up_holds_up_nobody() -> None:
     await asyncio.gather(*waiting, return_exceptions=True)
     assert not waiting[2].cancelled()
     await gate.enter()
+
+
+def begun_of(store: SqliteStore) -> dict[str, int]:
+    with store._engine.connect() as connection:
+        rows = connection.exec_driver_sql("SELECT id, begun FROM session")
+        return {row.id: row.begun for row in rows}
+
+
+async def test_only_turns_that_run_are_recorded_as_begun_and_one_that_begins_at_once_costs_no_commit_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten chats at the same moment for two places: whatever kills the process then was none of the eight."""
+    async with house(tmp_path, parallel_turns=2) as h:
+        recorded: list[int] = []
+        begun, free = h.store.begun, asyncio.Event()
+
+        async def counted(lease: Lease, turn: int) -> None:
+            recorded.append(turn)
+            await begun(lease, turn)
+
+        async def waits(lease: Lease, work: Work) -> Sequence[Part]:
+            if work.begun != work.waiting[0].turn:  # as `Turns.run` does
+                await h.store.begun(lease, work.waiting[0].turn)
+            await free.wait()
+            return await h.answer(lease, work)
+
+        monkeypatch.setattr(h.store, "begun", counted)
+        h.turn = waits
+        for quiet in ("one", "other"):
+            await h.say(quiet, quiet)
+        await until(lambda: sum(map(bool, begun_of(h.store).values())) == 2)
+        assert recorded == []
+        free.set()
+        await h.settle()
+        free.clear()
+        await asyncio.gather(*(h.say(f"chat{n}", f"m{n}") for n in range(10)))
+        await until(lambda: sum(lane.turn is not None for lane in h.runtime.control.lanes.values()) == 2)
+        await until(lambda: sum(map(bool, begun_of(h.store).values())) == 2)
+        assert len(recorded) == 2
+        free.set()
+        await h.settle()
+        assert (len(h.sent), any(begun_of(h.store).values())) == (12, False)
+
+
+async def test_a_place_that_becomes_free_is_offered_at_once_to_sessions_without_an_owner(tmp_path: Path) -> None:
+    """Another replica leaves them to whoever has a place; without this they wait for the next sweep."""
+    async with house(tmp_path, parallel_turns=1) as h:
+        free = asyncio.Event()
+
+        async def waits(lease: Lease, work: Work) -> Sequence[Part]:
+            await free.wait()
+            return await h.answer(lease, work)
+
+        h.turn = waits
+        await h.say("chat", "message")
+        await until(lambda: h.lanes.free_slots == 0)
+        h.lanes.wanted.clear()
+        free.set()
+        await h.settle()
+        assert h.lanes.wanted.is_set()
+
+
+async def test_a_kill_and_a_drain_use_up_no_attempt_of_what_only_waits(tmp_path: Path) -> None:
+    """A gateway with one place and ten chats is killed twice, drained once, and killed again before it begins."""
+    for life in range(4):
+        async with house(tmp_path, parallel_turns=1) as h:
+            under_way = asyncio.Event()
+
+            async def hangs(lease: Lease, work: Work, h: House = h, under_way: asyncio.Event = under_way) -> Any:
+                if work.begun != work.waiting[0].turn:
+                    await h.store.begun(lease, work.waiting[0].turn)
+                under_way.set()
+                await asyncio.Event().wait()
+
+            h.turn = hangs
+            if life == 0:
+                await asyncio.gather(*(h.say(f"chat{n}", f"m{n}") for n in range(10)))
+            for lease in await h.store.claim(10):
+                h.lanes.open(lease)
+            await under_way.wait()
+            if life == 2:
+                await h.lanes.drain(0.01)
+            else:  # nothing is given back, as if the process were gone
+                for lane in list(h.runtime.control.lanes.values()):
+                    lane.lease = Lease(sid=lane.lease.sid, epoch=-1)
+    async with house(tmp_path) as h:
+        leases = await h.store.claim(10)
+        work = [(await h.store.load(lease, history_turns=1, waiting_max=1)).work for lease in leases]
+        attempts = sorted(it.waiting[0].attempts for it in work if it)
+        assert attempts[:7] == [0] * 7
+        assert sum(attempts) == 3  # one for each kill, and none for the drain
+
+
+async def test_a_last_attempt_is_made_beside_no_other_one(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        running, most = 0, 0
+
+        async def counted(lease: Lease, work: Work) -> Sequence[Part]:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            parts = await h.answer(lease, work)
+            running -= 1
+            return parts
+
+        h.turn = counted
+        for n in range(5):
+            message = Delivery(sid=f"chat{n}", dedupe=(f"{n}",), body=f"m{n}", at=1.0)
+            await h.store.accept(message, pending_max=9, sender_max=9, claim=False)
+        with h.store._engine.begin() as connection:
+            connection.exec_driver_sql("UPDATE inbox SET attempts = 2")
+        await h.sweep.once()
+        await h.settle()
+        assert (len(h.sent), most) == (5, 1)
+
+
+async def test_a_gateway_that_is_about_to_stop_leaves_what_it_accepts_to_the_next_one(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        accept = h.store.accept
+
+        async def slow(*given: Any, **named: Any) -> Any:
+            accepted = await accept(*given, **named)
+            h.runtime.control.drain()
+            return accepted
+
+        h.store.accept = slow  # type: ignore[method-assign]
+        await h.say("a", "a0")
+        assert await h.store.leased() == []
+        assert begun_of(h.store) == {"a": 0}

@@ -8,7 +8,8 @@ import pytest
 from channels.access import AccessConfig
 from channels.message import Chat, ChatKind, Sender
 from channels.tools import ToolLists
-from gateway.layers import ToolLayers
+from gateway.config.channels import CHANNEL_TYPES, Account
+from gateway.state.layers import ToolLayers
 from tests.channels.contexts import context
 from tests.gateway.config.writing import loaded
 
@@ -35,7 +36,8 @@ def test_commands_are_the_owners(
     tmp_path: Path, more: str, policy: Any, sender: str, kind: ChatKind, gone: bool
 ) -> None:
     layers = ToolLayers(loaded(tmp_path, f"{AGENTS}\n{more}\n").config)
-    account = AccessConfig.model_construct(dm_policy=policy, allow_from=("ou_listed",))
+    access = AccessConfig.model_construct(dm_policy=policy, allow_from=("ou_listed",))
+    account = Account(kind=CHANNEL_TYPES["feishu"], name="default", config=access, key=("channels", "feishu"))
     layers._accounts = {("feishu", "default"): account}
     found = layers.of(context("feishu", Chat(id="oc_1", kind=kind), sender=Sender(id=sender)))
     assert found == ((RUNTIME,) if gone else ())

@@ -6,25 +6,26 @@ import json
 import logging
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Literal
 from urllib.parse import quote
 
 import pytest
 import structlog
 
-from gateway import logs
-from gateway.scrubber import Scrubber
+from gateway.observe import logs
+from gateway.observe.scrubber import Scrubber
 
 SECRET = 'canary/"密钥"+secret'
 
 
 @pytest.fixture
 def written() -> Iterator[io.StringIO]:
-    stream = io.StringIO()
+    stream, shown = io.StringIO(), structlog.get_config()
     before, level = logging.getLogger().handlers, logging.getLogger().level
     logs.configure(level="debug", output="json", scrubber=Scrubber([SECRET]), stream=stream)
     yield stream
-    structlog.reset_defaults()
+    structlog.configure(**shown)
     logging.getLogger().handlers = before
     logging.getLogger().setLevel(level)
 
@@ -94,6 +95,28 @@ def test_in_a_terminal_the_log_is_for_people_unless_the_config_says_otherwise(
     assert line.startswith("{") == json_lines
     assert "part_sent" in line
     assert "canary" not in line
+
+
+@pytest.mark.parametrize("broken", ["closed", "full", "nobody reads", "a full pipe"])
+def test_a_stream_that_takes_nothing_loses_the_line_and_fails_nobody(written: io.StringIO, broken: str) -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    if broken == "full":
+        os.close(writer)
+        writer = os.open("/dev/full", os.O_WRONLY)
+    stream = open(writer, "w", encoding="utf-8")  # noqa: SIM115
+    if broken == "closed":
+        stream.close()
+    elif broken == "nobody reads":
+        os.close(reader)
+    logs.configure(level="info", output="json", scrubber=Scrubber([]), stream=stream)
+    for _ in range(100):  # a pipe holds 64 KiB
+        structlog.get_logger().info("part_sent", text="x" * 4_000)
+        logging.getLogger("some.library").error("x" * 4_000)
+    if broken != "nobody reads":
+        os.close(reader)
+    with suppress(OSError):
+        stream.close()
 
 
 def test_a_line_break_in_a_value_does_not_break_the_line(written: io.StringIO) -> None:

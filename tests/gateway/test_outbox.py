@@ -1,6 +1,8 @@
 """What follows from how a send ended. A unit test because no emulator can make an hour pass."""
 
+import asyncio
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,21 +11,24 @@ from channels.access import Quotes
 from channels.channel import Capabilities, DeliveryError, Gone, RateLimited, Refused, Unreachable
 from channels.message import Chat, MessageContext, Outbound, Press, Target
 from gateway.config.root import LimitsConfig
-from gateway.journal import Ending
-from gateway.outbox import (
+from gateway.outbox.outbox import (
     Attempts,
     Begin,
     Delivered,
     GivenUp,
+    Outbox,
     OutboxPayload,
     Postponed,
     Report,
     payload_json,
 )
-from gateway.reply import reply_parts
-from gateway.store.records import Part
+from gateway.outbox.reply import reply_parts
+from gateway.state.ending import Ending
+from gateway.store.records import Delivery, Entry, NewPart, Part
+from gateway.store.sqlite import SqliteStore
 from tests.gateway.runtimes import runtime
 from tests.tools.bench import CALL
+from tests.waiting import PATIENCE_SECONDS
 
 PAYLOAD = payload_json.dump_json(
     OutboxPayload(channel="x", account="default", part=Outbound(target=Target(chat="c"), text="hi"))
@@ -166,3 +171,33 @@ def test_what_answers_a_press_stands_under_the_button_and_two_presses_get_two_an
     targets = {payload_json.validate_json(part.payload).part.target for (part,) in parts}
     assert targets == {Target(chat="oc_1", thread="omt_1", reply_to="om_card")}
     assert len({part.key for (part,) in parts}) == 2
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["at once", "after a restart"])
+async def test_a_clock_that_is_set_back_holds_no_postponed_part(tmp_path: Path, restarted: bool) -> None:
+    clock, attempts = [1_000_000.0], 0
+
+    async def attempt(part: Part) -> Report:
+        nonlocal attempts
+        attempts += 1
+        if attempts > 1:
+            return Delivered(message_id="m")
+        asyncio.get_running_loop().call_soon(lambda: clock.__setitem__(0, clock[0] - 3_600))
+        return Postponed(seconds=0.05)
+
+    store = SqliteStore(tmp_path / "x.db")
+    outbox = Outbox(runtime(store, now=lambda: clock[0], limits=LimitsConfig(), channels={}), attempt=attempt)
+    delivery = Delivery(sid="s", dedupe=("a",), body="b", at=clock[0])
+    lease = (await store.accept(delivery, pending_max=9, sender_max=9, claim=True)).lease
+    assert lease is not None
+    entries = [Entry(turn=1, kind="final", content="{}")]
+    (part,) = await store.finish(lease, entries, [NewPart(key="k", payload="p")], at=clock[0])
+    if restarted:
+        attempts = 1
+        await store.postpone(lease, part, clock[0] + 0.05, ambiguous=False)
+        (part,) = (await store.load(lease, history_turns=1, waiting_max=9)).parts
+        clock[0] -= 3_600
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await outbox.deliver(lease, part)
+    assert attempts == 2
+    await store.close()

@@ -1,12 +1,15 @@
 """Which messages make one turn, and which are late. Pure: settings and times in, decisions out."""
 
+import gc
+import weakref
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from channels.message import MessageContext
-from gateway.queue import MORE_SECONDS, Queue
+from gateway.records.inbound import Body, Inbound, inbound_json, inbound_of
+from gateway.state.queues import MORE_SECONDS, Queue
 from gateway.store.records import Waiting
 from tests.tools.bench import CALL
 
@@ -64,3 +67,16 @@ def test_late_is_what_is_old_by_the_platform_or_by_us(sent: float, accepted: flo
 )
 def test_a_part_of_something_waits_for_the_rest_of_it(more: bool, ages: list[float], wait: float) -> None:
     assert Queue().hold(replace(context(0), more=more), waiting(*ages), NOW) == pytest.approx(wait)
+
+
+def test_what_was_read_of_a_body_is_read_once_and_goes_with_its_row() -> None:
+    """A call of `/v1` carries its whole conversation: no cache of the process holds it, however many there were."""
+    text = inbound_json.dump_json(Inbound(agent="helper", context=CALL.message)).decode()
+    message = Waiting(turn=1, body=Body(text), at=NOW, attempts=0)
+    inbound = inbound_of(message.body)
+    assert inbound_of(replace(message, attempts=1).body) is inbound
+    assert inbound_of(text) is not inbound_of(text)
+    held = weakref.ref(message.body)
+    del message, inbound
+    gc.collect()
+    assert held() is None

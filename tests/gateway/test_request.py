@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from gateway.request import ADDRESSES_MAX, WINDOW_SECONDS, Guesses, Peer, Peers
+from gateway.http.request import ADDRESSES_MAX, WINDOW_SECONDS, Guesses, Peer, Peers
 from tests.channels.contexts import Clock
 
 CASES = [

@@ -9,8 +9,8 @@ import pytest
 
 from channels.message import ChatKind
 from gateway.config.load import load
-from gateway.contacts import approve
-from gateway.routes import NoSuchPlace, as_json, explained, message_to
+from gateway.operate.contacts import approve
+from gateway.operate.routes import NoSuchPlace, as_json, explained, message_to
 from tests.running import ALICE, ALICE_CHAT, BOB, FEISHU, GROUP, SECRETS, config_text, running
 from tests.stories.test_process import ask
 

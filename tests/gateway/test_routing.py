@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from agents.config import AgentConfig, SessionScope
 from channels.message import Chat, ChatKind, MessageContext, Sender
+from gateway.config.bindings import route, specificity
 from gateway.config.root import AgentsConfig, BindingConfig, MatchConfig
-from gateway.routing import Place, place_of, route, session_key, specificity
+from gateway.records.sessions import Place, place_of, session_key
 from tests.tools.bench import CALL
 
 AGENTS = AgentsConfig(list=(AgentConfig(id="first"), AgentConfig(id="other")))

@@ -3,6 +3,7 @@
 import base64
 import json
 import time
+from collections.abc import Callable
 from urllib.parse import quote
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.message import File
-from gateway.scrubber import RUN_CHARS, Scrubber
+from gateway.observe.scrubber import RUN_CHARS, Scrubber
 
 KEY = "sk-ant-api03-Qw7_zR2mXv9LkP4t"
 ODD = 'canary/"密钥"+se cret'
@@ -38,6 +39,11 @@ def runs(text: str) -> set[str]:
         base64.b64encode(f"x={KEY}\n".encode()).decode()[4:-6],
         base64.urlsafe_b64encode(f"{{{ODD}".encode()).decode()[3:-3],
         KEY.encode().hex(),
+        KEY.encode().hex().upper(),
+        ODD.encode().hex(" "),
+        "".join(f"%{it:02x}" for it in KEY.encode()),
+        "".join(f"%{it:02X}" for it in ODD.encode()),
+        *(base64.b32encode(b"x=+:-"[:shift] + KEY.encode()).decode().rstrip("=")[7:-1] for shift in range(5)),
     ],
 )
 @pytest.mark.parametrize("around", ["{}", "key={};", "é{}密", "x{0}{0}y"])
@@ -46,6 +52,48 @@ def test_every_form_of_a_secret_is_struck_out_wherever_it_stands(form: str, arou
         shown = SCRUBBER.scrub("." * before + around.format(form))
         assert not any(form[at : at + RUN_CHARS] in shown for at in range(max(1, len(form) - RUN_CHARS + 1)))
         assert "***" in shown
+
+
+def as_hexdump(data: bytes) -> str:
+    return "\n".join(
+        f"{at:08x}  {data[at : at + 8].hex(' ')}  {data[at + 8 : at + 16].hex(' ')}" for at in range(0, len(data), 16)
+    )
+
+
+def as_xxd(data: bytes) -> str:
+    return "\n".join(f"{at:08x}: {data[at : at + 16].hex(' ', -2)}" for at in range(0, len(data), 16))
+
+
+def as_od(data: bytes) -> str:
+    pairs = [f"{low | high << 8:04x}" for low, high in zip(data[::2], data[1::2], strict=False)]
+    return "\n".join(f"{at * 2:07o} {' '.join(pairs[at : at + 8])}" for at in range(0, len(pairs), 8))
+
+
+@pytest.mark.parametrize("case", [str, str.upper])
+@pytest.mark.parametrize("dump", [as_hexdump, as_xxd, as_od])
+@pytest.mark.parametrize("before", range(16))
+def test_in_a_dump_no_more_of_a_secret_is_left_than_what_a_lines_end_cuts_off(
+    dump: Callable[[bytes], str], before: int, case: Callable[[str], str]
+) -> None:
+    text = dump(b"." * before + KEY.encode() + b"." * 40)
+    assert SCRUBBER.scrub(dump(b"." * 100)) == dump(b"." * 100)
+    lines = case(text).splitlines()
+    shown = SCRUBBER.scrub("\n".join(lines)).splitlines()
+    kept = ["".join(line.split()[1:]).lower() for line in shown]
+    assert "***" in "".join(shown)
+    pieces = {KEY.encode()[at : at + 4] for at in range(len(KEY) - 3)}
+    for line in kept:
+        for piece in pieces:
+            swapped = b"".join(piece[at : at + 2][::-1] for at in range(0, 4, 2))
+            assert piece.hex() not in line
+            assert swapped.hex() not in line or dump is not as_od
+
+
+def test_a_secret_of_words_strikes_these_words_in_answers() -> None:
+    """As the page on security says: halves must not pass, and nobody can tell a half from a name."""
+    words = Scrubber(["my-company-bot-secret"])
+    assert words.scrub("Welcome to my-company!") == "Welcome to ***!"
+    assert words.scrub("Welcome to the company, my friend.") == "Welcome to the company, my friend."
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from gateway.serve import UNREAD_SECONDS, listen
+from gateway.app.serve import UNREAD_SECONDS, listen
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends such connections by itself")

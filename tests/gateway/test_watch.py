@@ -1,13 +1,16 @@
 """What is shown of a turn: never twice what was said once, and all of it where an answer came in pieces."""
 
+import asyncio
 from typing import Any
+
+import pytest
 
 from agents.messages import AssistantMessage, StopReason, Text, ToolCall
 from agents.providers.provider import TextDelta
 from agents.turn import ModelAnswered, ModelCalled, ModelStreamed, ToolStarted, silent
 from channels.abilities import Progress
-from gateway.scrubber import Scrubber
-from gateway.watch import Watch
+from gateway.observe.scrubber import Scrubber
+from gateway.turns.watch import SHOW_SECONDS, SHOW_SHARE, Watch
 from tests.tools.bench import CALL
 
 LS = ToolCall(id="t1", name="ls", arguments={"path": "."}, arguments_raw='{"path": "."}')
@@ -41,3 +44,24 @@ async def test_an_answer_that_is_continued_is_shown_once_and_whole() -> None:
         watch.tell(answered("three", "end_turn"))
         watch.outcome = "replied"
     assert [text.strip() for text in screen.texts] == ["One two", "One two three"]
+
+
+async def test_what_takes_long_to_show_is_shown_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("gateway.turns.watch.time.perf_counter", lambda: clock[0])
+    pauses: list[float] = []
+
+    def later(seconds: float, call: Any) -> Any:
+        pauses.append(seconds)
+        return asyncio.get_running_loop().call_soon(call)
+
+    def show(progress: Progress) -> None:
+        clock[0] += 0.3
+
+    with Watch([show], CALL.message, silent, Scrubber()) as watch:
+        for _ in range(2):
+            with monkeypatch.context() as patched:
+                patched.setattr(asyncio.get_running_loop(), "call_later", later)
+                watch.tell(ModelStreamed(round=1, event=TextDelta(index=0, text="word ")))
+            await asyncio.sleep(0)
+    assert pauses == [SHOW_SECONDS, pytest.approx(0.3 / SHOW_SHARE)]

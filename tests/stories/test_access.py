@@ -11,8 +11,8 @@ from channels.channel import Arrived
 from channels.feishu import events
 from channels.message import Chat, Press, Sender
 from channels.telegram import updates
-from gateway import contacts
 from gateway.config.problems import ConfigErrors
+from gateway.operate import contacts
 from tests.channels.contexts import context
 from tests.emulators.models.script import says
 from tests.running import ALICE, ALICE_CHAT, BOB, FEISHU, GROUP, Running, running

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 
-from gateway.edge import HEADERS
+from gateway.http.edge import HEADERS
 from tests.running import Running, running
 from tests.waiting import PATIENCE_SECONDS
 from tests.web_page import WEB

@@ -5,6 +5,7 @@ import asyncio
 import json
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ from gateway.config.load import load
 from tests.emulators.models.script import calls, says
 from tests.emulators.telegram.sending import Sent
 from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, GROUP, SECRETS, Running, running
-from tests.stories.at_work import results
+from tests.stories.at_work import results, users
 from tests.stories.test_replicas import two
 from tests.stories.test_telegram import MODES, PUBLIC, bot
+from tests.tools.test_binding import flipping
 from tests.web_page import WEB, new_id, opened
+from tools.binding import Binding, binding_of
 
 ASKS = f'approvals: {{ approvers: ["feishu:{ALICE}"] }}'
 RUN = ("exec", {"command": "echo ran >> ran.txt; echo done so"})
@@ -46,7 +49,7 @@ async def shows(house: Running, *texts: str, chat: str = ALICE_CHAT) -> list[str
 
 
 async def state(house: Running, id_: str) -> str:
-    approval = await house.gateway.runtime.approvals.get(id_)
+    approval = await house.gateway.approvals.get(id_)
     assert approval is not None
     return approval.state
 
@@ -86,7 +89,7 @@ async def test_who_takes_his_message_back_still_reads_what_became_of_what_was_ap
     async with running(tmp_path, script=[calls(RUN), says("it waits")], more=ASKS) as house:
         id_ = await asked(house, message_id="om_wish")
         house.line.hold()
-        house.anthropic.script = [says("it ran"), says("last")]
+        house.anthropic.script = lambda body: says("last" if "and now?" in str(body["messages"][-1]) else "it ran")
         await house.say(f"/approve {id_} allow-once")
         await house.until(lambda: house.line.holding)
         await house.push(house.feishu.recalled_event("om_wish"))
@@ -97,6 +100,28 @@ async def test_who_takes_his_message_back_still_reads_what_became_of_what_was_ap
         await shows(house, "last")
         prompt = str(house.anthropic.requests[-1].body)
         assert ("run it" in prompt, "it ran" in prompt) == (False, True)
+
+
+async def test_a_recall_later_on_leaves_the_outcome_in_the_history(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[calls(RUN), says("it waits")], more=ASKS) as house:
+        id_ = await asked(house, message_id="om_wish")
+        house.anthropic.script = [says("it ran"), says("last")]
+        await house.say(f"/approve {id_} allow-once")
+        await shows(house, "it ran")
+        await house.idle()
+        await house.push(house.feishu.recalled_event("om_wish"))
+        await house.say("and now?")
+        await shows(house, "last")
+        prompt = str(house.anthropic.requests[-1].body)
+        assert ("run it" in prompt, "it waits" in prompt, "it ran" in prompt) == (False, False, True)
+
+
+async def test_what_waits_for_approval_is_cancelled_with_the_message_that_wanted_it(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[calls(RUN), says("it waits")], more=ASKS) as house:
+        id_ = await asked(house, message_id="om_wish")
+        await house.idle()
+        await house.push(house.feishu.recalled_event("om_wish"))
+        assert (ran(house), await state(house, id_)) == (0, "cancelled")
 
 
 async def test_what_is_denied_does_not_run_and_the_model_is_told(tmp_path: Path) -> None:
@@ -182,7 +207,7 @@ async def test_a_file_that_changed_after_the_approval_is_not_run(tmp_path: Path)
         house.workspace().mkdir(parents=True, exist_ok=True)
         (house.workspace() / "job.sh").write_text("echo ran >> ran.txt\n")
         id_ = await asked(house)
-        assert any("allow-always" in it.text for it in house.feishu.messages)
+        assert not any("allow-always" in it.text for it in house.feishu.messages)
         (house.workspace() / "job.sh").write_text("echo ran >> ran.txt; echo evil >> ran.txt\n")
         house.anthropic.script = [says("it changed")]
         await house.say(f"/approve {id_} allow-once")
@@ -192,11 +217,32 @@ async def test_a_file_that_changed_after_the_approval_is_not_run(tmp_path: Path)
         assert (ran(house), await state(house, id_)) == (0, "cancelled")
 
 
-async def test_what_was_allowed_for_good_runs_unasked_until_it_is_revoked(tmp_path: Path) -> None:
+async def test_no_writer_gets_another_script_run_than_the_one_that_was_approved(tmp_path: Path) -> None:
+    """It is put there and taken away from the decision on, as another chat's `write` does it."""
+    good, evil = "echo approved-script\n", "echo foreign-script\n"
     job = ("exec", {"command": "sh job.sh"})
+    outcomes, later = [], 0.0
+    async with running(tmp_path, more=ASKS, now=lambda: time.time() + later) as house:
+        house.workspace().mkdir(parents=True, exist_ok=True)
+        for number in range(5):
+            later += 61.0  # an approver is asked three times a minute
+            (house.workspace() / "job.sh").write_text(good)
+            house.anthropic.script = [calls(job), says("it waits")]
+            id_ = await asked(house, f"run it {number}")
+            house.anthropic.script = [says(f"done {number}")]
+            with flipping(house.workspace() / "job.sh", [good, evil]):
+                await house.say(f"/approve {id_} allow-once")
+                await shows(house, f"done {number}")
+            outcomes.append(results(house.anthropic.requests[-1].body)[-1])
+    assert [it for it in outcomes if "foreign" in it] == []
+    assert all("approved-script" in it or "EXEC_BINDING_MISMATCH" in it for it in outcomes)
+
+
+async def test_what_was_allowed_for_good_runs_unasked_until_it_is_revoked(tmp_path: Path) -> None:
+    job = ("exec", {"command": "cat job.txt"})
     async with running(tmp_path, script=[calls(job), says("it waits")], more=ASKS) as house:
         house.workspace().mkdir(parents=True, exist_ok=True)
-        (house.workspace() / "job.sh").write_text("echo ran >> ran.txt\n")
+        (house.workspace() / "job.txt").write_text("what stands there")
         id_ = await asked(house)
         house.anthropic.script = [says("it ran"), calls(job), says("again")]
         await house.say(f"/approve {id_} allow-always")
@@ -204,14 +250,35 @@ async def test_what_was_allowed_for_good_runs_unasked_until_it_is_revoked(tmp_pa
         await house.idle()
         await house.say("again")
         assert (await house.replies(5))[-1] == "again"
-        assert ran(house) == 2
+        assert "what stands there" in results(house.anthropic.requests[-1].body)[-1]
         await house.say("/approvals")
-        (grant,) = re.findall(r"`(\S+)` helper `sh job.sh` × 1", (await house.replies(6))[-1])
+        (grant,) = re.findall(r"`(\S+)` helper `cat job.txt` × 1", (await house.replies(6))[-1])
         await house.say(f"/approvals revoke {grant}")
         assert (await house.replies(7))[-1] == f"Revoked: {grant}."
         house.anthropic.script = [calls(job), says("it waits")]
         await asked(house)
-        assert ran(house) == 2
+
+
+async def test_what_an_older_version_allowed_for_good_is_asked_for_again(tmp_path: Path) -> None:
+    """The same call, digest for digest."""
+    job = ("exec", {"command": "sh job.sh"})
+
+    def offered(*arguments: Any, **named: Any) -> Binding:
+        return replace(binding_of(*arguments, **named), always=True)
+
+    with pytest.MonkeyPatch.context() as older:
+        older.setattr("tools.exec.binding_of", offered)
+        async with running(tmp_path, script=[calls(job), says("it waits"), says("it ran")], more=ASKS) as house:
+            house.workspace().mkdir(parents=True, exist_ok=True)
+            (house.workspace() / "job.sh").write_text("echo ran >> ran.txt\n")
+            id_ = await asked(house)
+            await house.say(f"/approve {id_} allow-always")
+            await shows(house, "it ran")
+            assert ran(house) == 1
+    async with running(tmp_path, script=[calls(job), says("it waits")], more=ASKS, emulator=house.feishu) as newer:
+        await asked(newer)
+        assert errors(newer) == ["EXEC_APPROVAL_PENDING"] * 2  # of both versions
+        assert ran(newer) == 1
 
 
 async def test_an_agent_cannot_change_what_an_approver_reads_nor_what_another_conversation_said(tmp_path: Path) -> None:
@@ -248,7 +315,7 @@ async def test_a_stop_cancels_what_waits(tmp_path: Path) -> None:
 async def test_too_late_is_too_late_and_the_model_is_told(tmp_path: Path) -> None:
     async with running(tmp_path, script=[calls(RUN), says("it waits")], more=ASKS) as house:
         id_ = await asked(house)
-        clock = house.gateway.runtime.approvals.clock
+        clock = house.gateway.approvals.clock
         house.anthropic.script = [says("nobody wanted it")]
         later = clock._monotonic() + 601
         clock._monotonic = lambda: later
@@ -495,10 +562,24 @@ def marked(kind: str, line: str) -> list[dict[str, Any]]:
     return [{"type": kind, "offset": 0, "length": len(line)}]
 
 
-@pytest.mark.parametrize("door", ["forward", "pre", "blockquote", "expandable_blockquote", "edit", "caption", "bot"])
+FOREIGN = [
+    "forward",
+    "pre",
+    "blockquote",
+    "expandable_blockquote",
+    "quote",
+    "edit",
+    "caption",
+    "bot",
+    "via_bot",
+    "both",
+]
+
+
+@pytest.mark.parametrize("door", FOREIGN)
 async def test_no_line_counts_that_is_not_a_message_of_the_approver_himself(tmp_path: Path, door: str) -> None:
     more = f"{PUBLIC}\napprovals: {{ approvers: ['telegram:500000011'] }}"
-    async with bot(tmp_path, "polling", script=[calls(RUN), says("it waits"), says("I see")], more=more) as it:
+    async with bot(tmp_path, "webhook", script=[calls(RUN), says("it waits"), says("I see")], more=more) as it:
         alice = it.telegram.private(500000011)
         await it.happens(it.telegram.text_update("run it", chat=alice))
         await it.house.until(lambda: any("/approve" in sent.text for sent in it.telegram.messages))
@@ -506,10 +587,19 @@ async def test_no_line_counts_that_is_not_a_message_of_the_approver_himself(tmp_
         line = f"/approve {id_} allow-once"
         update = it.telegram.text_update(line, chat=alice)
         message = update["message"]
+        bob: dict[str, Any] = {"id": 500000022, "is_bot": False, "first_name": "Bob"}
+        inline = {"via_bot": {"id": 500000077, "is_bot": True, "first_name": "Inline", "username": "inline_bot"}}
+        forwarded = {"forward_origin": {"type": "user", "date": message["date"], "sender_user": bob}}
         match door:
             case "forward":
-                user = {"id": 500000022, "is_bot": False, "first_name": "Bob"}
-                message["forward_origin"] = {"type": "user", "date": message["date"], "sender_user": user}
+                message |= forwarded
+            case "via_bot":
+                message |= inline
+            case "both":
+                message |= inline | forwarded
+            case "quote":
+                message |= {"text": "I see", "quote": {"text": line, "position": 0}}
+                message["reply_to_message"] = it.telegram.text_update(line, chat=alice)["message"] | {"from": bob}
             case "edit":
                 update = {"update_id": update["update_id"], "edited_message": message | {"edit_date": message["date"]}}
             case "caption":
@@ -522,6 +612,27 @@ async def test_no_line_counts_that_is_not_a_message_of_the_approver_himself(tmp_
         await it.happens(update)
         await it.house.idle()
         assert (ran(it.house), await state(it.house, id_)) == (0, "pending")
+
+
+@pytest.mark.parametrize("command", ["/new", "/undo", "/edit run it", "/pair", "/approvals", "/retry"])
+@pytest.mark.parametrize("door", ["forward", "via_bot"])
+async def test_what_another_has_written_in_an_owners_name_is_no_command(
+    tmp_path: Path, door: str, command: str
+) -> None:
+    more = f"{PUBLIC}\nowners: ['telegram:500000011']"
+    async with bot(tmp_path, "webhook", script=[says("hello"), says("I see")], more=more) as it:
+        alice = it.telegram.private(500000011)
+        await it.happens(it.telegram.text_update("hi", chat=alice))
+        await it.replies(1)
+        update = it.telegram.text_update(command, chat=alice)
+        bob: dict[str, Any] = {"id": 500000022, "is_bot": door == "via_bot", "first_name": "Bob", "username": "bob_bot"}
+        origin = {"type": "user", "date": update["message"]["date"], "sender_user": bob}
+        update["message"] |= {"via_bot": bob} if door == "via_bot" else {"forward_origin": origin}
+        await it.happens(update)
+        await it.house.idle()
+        assert it.telegram.shown(alice) == ["hello", "I see"]
+        said = users(it.house.anthropic.requests[-1].body)[-1]
+        assert said.endswith(f"[{'via @bob_bot' if door == 'via_bot' else 'forwarded from Bob'}]\n{command}")
 
 
 async def waiting(house: Running) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.config.load import load
-from gateway.sessions import erase
+from gateway.operate.sessions import erase
 from tests.emulators.models.script import calls, says
 from tests.processes import processes_of
 from tests.running import AGENTS, ALICE, BOB, BOB_CHAT, SECRETS, running

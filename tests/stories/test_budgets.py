@@ -11,11 +11,13 @@ import pytest
 
 from agents.messages import Usage
 from channels.message import MessageContext
-from gateway.budgets import used
+from gateway.store.errors import StoreUnavailable
+from gateway.turns.budgets import used
 from tests.emulators.models.script import Turn, calls, says
 from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, running
 from tests.stories.at_work import users
 from tests.stories.test_replicas import two
+from tests.stories.test_telegram import PUBLIC, bot
 from tests.web_page import WEB, opened
 
 COST = Usage(input=60, cache_read=20, output=20)
@@ -66,11 +68,11 @@ async def test_a_budget_that_is_used_up_is_a_refusal_without_a_request_until_the
     async with house_with(tmp_path, "budgets: { sender: { tokensPerDay: 230 } }", database_url, clock) as house:
         assert await written(house, "one") == "re one"
         warned = await written(house, "two")
-        assert warned == "re two\n\n(86 % of your budget for today is used; it starts again at 00:00 (Asia/Shanghai).)"
+        assert warned == "re two\n\n(86 % of your budget for today is used; it starts again at 00:00 CST.)"
         assert await written(house, "three", chat=BOB_CHAT) == "re three"
-        refusal = "Your budget for today is used up. It starts again at 00:00 (Asia/Shanghai); please write to me then."
+        refusal = "Your budget for today is used up. It starts again at 00:00 CST; please write to me then."
         assert await written(house, "four") == refusal
-        assert await written(house, "你好") == "你今天的用量额度已经用完，00:00 (Asia/Shanghai) 恢复，请届时再发消息。"
+        assert await written(house, "你好") == "你今天的用量额度已经用完，00:00 CST 恢复，请届时再发消息。"
         assert await written(house, "five", sender=BOB, chat=BOB_CHAT) == "re five"
         assert len(house.anthropic.requests) == 4
         assert house.counted('clawgate_refusals_total{kind="sender-budget"} 2.0')
@@ -138,7 +140,7 @@ async def test_collected_messages_of_one_whose_budget_is_used_up_get_one_refusal
         house.line.hold()
         await house.say("two", sender=BOB, **group)
         await house.requested(2)
-        for text, sender in (("three", ALICE), ("four", "ou_c1d"), ("five", ALICE)):
+        for text, sender in (("three", ALICE), ("five", ALICE), ("four", "ou_c1d")):
             await house.say(text, sender=sender, **group)
         house.line.release()
         _, two_, five, four = await house.replies(4)
@@ -164,6 +166,23 @@ async def test_two_replicas_count_into_one_budget_and_warn_once(tmp_path: Path, 
         assert len(houses[0].anthropic.requests) == 10
         (agent,) = await used(houses[1].gateway.runtime, houses[1].gateway.config, "helper", message(houses[0]))
         assert agent.tokens == 1000
+
+
+async def test_a_warning_that_a_crash_cut_off_is_written_when_the_turn_goes_on(
+    tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with house_with(tmp_path, "budgets: { sender: { tokensPerDay: 230 } }", database_url) as house:
+        assert await written(house, "one") == "re one"
+        store, deaths = house.gateway.runtime.store, ["between the claim of the warning and the reply"]
+        finish = store.finish
+
+        async def finish_once_dead(*args: Any, **names: Any) -> Any:
+            if deaths:
+                raise StoreUnavailable(deaths.pop())
+            return await finish(*args, **names)
+
+        monkeypatch.setattr(store, "finish", finish_once_dead)
+        assert (await written(house, "two")).startswith("re two\n\n(86 % of your budget")
 
 
 async def test_the_first_message_beyond_a_rate_hears_when_to_go_on_and_commands_do_not_count(
@@ -199,6 +218,67 @@ async def test_the_page_of_the_web_chat_shows_them_like_any_answer(tmp_path: Pat
             await page.say(text)
             await page.answers(number)
         _, refused, too_fast = await page.answers(3)
-        assert refused.startswith("This chat's budget for today is used up. It starts again at 00:00 (UTC)")
+        assert refused.startswith("This chat's budget for today is used up. It starts again at 00:00 UTC")
         assert too_fast.startswith("You write faster than I may answer. Please go on in 60 min;")
         assert len(house.anthropic.requests) == 1
+
+
+WAYS = ["words", "/retry", "/edit other words", "/skill translate hello", "/compact", "a press"]
+LIMITS = [
+    ("rates: { sender: 4/1h }", "You write faster than I may answer."),
+    ("rates: { chat: 4/1h }", "There is more in this chat than I may answer."),
+    ("budgets: { sender: { tokensPerDay: 400 } }", "Your budget for today is used up."),
+    ("budgets: { chat: { tokensPerDay: 400 } }", "This chat's budget for today is used up."),
+    ("budgets: { agent: { tokensPerDay: 400 } }", "This assistant's budget for today is used up."),
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("limit", "sentence"), LIMITS, ids=[limit.partition("}")[0] for limit, _ in LIMITS])
+async def test_every_way_to_a_model_call_ends_at_every_limit(
+    tmp_path: Path, database_url: str, way: str, limit: str, sentence: str
+) -> None:
+    """Three messages have taken four answers of a hundred tokens: one more is within a rate, and none in a budget."""
+    offer = calls(("message", {"action": "buttons", "message": "Go?", "buttons": ["Yes"]}), usage=COST)
+    async with house_with(tmp_path, limit, database_url) as house:
+        house.anthropic.script = [offer, hundred("offered")]
+        await house.say("one")
+        await house.replies(2)
+        await house.idle()
+        house.anthropic.script = echo
+        for text in ("two", "three"):
+            await written(house, text)
+        card = house.feishu.messages[0].message_id
+
+        async def acts() -> None:
+            if way == "a press":
+                await house.push(house.feishu.press_event(card, "Yes", sender=ALICE))
+            else:
+                await house.say("hello" if way == "words" else way)
+            await house.idle()
+
+        for _ in range(3):
+            await acts()
+        requests = len(house.anthropic.requests)
+        assert requests <= 5
+        for _ in range(3):
+            await acts()
+        assert len(house.anthropic.requests) == requests
+        told = [it.text for it in house.feishu.messages if it.text.startswith(sentence)]
+        assert len(told) == 1 if limit.startswith("rates") else told
+
+
+async def test_an_edit_of_a_message_that_is_being_answered_counts_as_a_message(tmp_path: Path) -> None:
+    async with bot(tmp_path, "webhook", script=echo, more=f"{PUBLIC}\nrates: {{ sender: 3/1h }}") as it:
+        alice = it.telegram.private()
+        it.house.line.hold()
+        first = it.telegram.text_update("one", chat=alice)
+        await it.happens(first)
+        await it.house.requested(1)
+        for text in ("two", "three", "four", "five", "six"):
+            await it.happens(it.telegram.edit_update(first["message"]["message_id"], text, chat=alice))
+        it.house.line.release()
+        await it.house.idle()
+        asked = " ".join(users(it.house.anthropic.requests[-1].body))
+        assert [word in asked for word in ("two", "three", "four", "five", "six")] == [True, True, False, False, False]
+        assert len([text for text in it.telegram.shown(alice) if text.startswith("You write faster")]) == 1

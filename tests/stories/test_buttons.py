@@ -9,7 +9,7 @@ import pytest
 
 from channels.channel import DeliveryError
 from channels.message import Chat
-from gateway.store.store import StoreUnavailable
+from gateway.store.errors import StoreUnavailable
 from tests.offers import ALLOW, BUTTONS, COMMAND, DENY, offered, presses
 from tests.running import ALICE, ALICE_CHAT, BOB, FEISHU, GROUP, Running, running
 from tests.stories.test_telegram import MODES, SECRET, Bot, bot

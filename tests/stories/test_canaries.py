@@ -13,12 +13,12 @@ import orjson
 import pytest
 import structlog
 
-from gateway import logs
+from gateway.observe import logs
 from tests.emulators.models.script import calls, says
 from tests.running import ALICE_CHAT, SECRETS, client, push, running
 from tests.stories.at_work import RUNS, results, works
 from tests.stories.test_reload import edited
-from tests.web_page import WEB, opened
+from tests.web_page import CHAT, WEB, opened
 
 TOKEN = "canary-admin-token-91827-91827-91827"
 PASSED_ON = "canary-header-91827"
@@ -36,10 +36,10 @@ CONFIG: dict[str, Any] = {
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
     """What is written to the log, down to `debug`, from the moment that a test gives it a scrubber."""
-    root, stream = logging.getLogger(), io.StringIO()
+    root, stream, shown = logging.getLogger(), io.StringIO(), structlog.get_config()
     before, level = root.handlers, root.level
     yield stream
-    structlog.reset_defaults()
+    structlog.configure(**shown)
     root.handlers = before
     root.setLevel(level)
 
@@ -104,6 +104,11 @@ async def test_a_page_never_sees_one_however_the_answer_is_cut(tmp_path: Path) -
         assert not leaks(files[2].decode())
         seen = orjson.dumps([event.data for event in page.events]).decode()
         kept = orjson.dumps(await page.conversation()).decode()
+        await page.say(f"my own words hold {TOKEN} and {PASSED_ON[:9]}")
+        await page.answers(6)
+        exported = await page.http.get(f"/api/chats/{CHAT}/export")
+        assert "my own words hold *** and " in exported.text
+        assert not leaks(exported.text + str(exported.headers))
     assert page.drafts()
     assert not leaks(seen)
     assert not leaks(kept)

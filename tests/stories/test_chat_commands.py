@@ -13,10 +13,11 @@ from agents.runner import AgentRunner
 from agents.turn import Settings
 from channels.message import Chat, Sender
 from gateway.commands import catalog
-from gateway.commands.catalog import COMMANDS, command_of
-from gateway.commands.settings import above
-from gateway.config.report import VERSION
-from gateway.queue import Inbound
+from gateway.commands.catalog import COMMANDS, command_of, menu
+from gateway.config.commands import CHINESE_NAMES
+from gateway.guard import VERSION
+from gateway.records.inbound import Inbound
+from gateway.turns.answering import above
 from tests.channels.contexts import context as made
 from tests.emulators.models.script import Fault, Say, Think, Turn, calls, says
 from tests.emulators.models.server import Reply
@@ -58,6 +59,14 @@ COMMANDED = [
     ("/ stop", None, ""),
     ("/", None, ""),
     ("//stop", None, ""),
+    ("/模型 haiku", "model", "haiku"),
+    (" ／停止 ", "stop", ""),
+    ("/帮助@helper_bot 模型", "help", "模型"),
+    ("/压缩 上周的\n事", "compact", "上周的\n事"),
+    ("/停止 一下", None, ""),
+    ("/帮我写个脚本", None, ""),
+    ("/帮助我", None, ""),
+    ("请/停止", None, ""),
 ]
 
 
@@ -83,8 +92,8 @@ ANSWERED = {
     "stop": r"There is nothing to stop\.",
     "status": rf"- Agent: `helper`\n- Model: `anthropic/claude-sonnet-4-6`[\s\S]*- Clawgate: {VERSION}",
     "context": r"- Tooling: \d+[\s\S]*- History \(\d+ turns\): \d+\n- In all: [\d,]+ / [\d,]+ \(\d+%\)",
-    "models": r"- `anthropic/claude-sonnet-4-6` \(in use\)",
-    "model": r"- `anthropic/claude-sonnet-4-6` \(in use\)",
+    "models": r"- 1 · `anthropic/claude-sonnet-4-6` \(in use\)",
+    "model": r"- 1 · `anthropic/claude-sonnet-4-6` \(in use\)",
     "think": r"The levels of `anthropic/claude-sonnet-4-6`: `",
     "reasoning": r"reasoning is not shown",
     "verbose": r"Tool calls are not shown",
@@ -112,6 +121,36 @@ def test_the_page_about_commands_has_all_of_them() -> None:
         who = "everyone; in groups the owners" if it.owner_in_groups else "owners" if it.owner_only else "everyone"
         rows.append(f"| `{usage}` | {it.en} | {it.zh} | {who} |")
     assert "\n".join(rows) in (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+
+
+def test_every_command_has_a_chinese_name_which_is_listed_on_its_page_and_nowhere_else() -> None:
+    assert sorted(CHINESE_NAMES.values()) == sorted(COMMANDS)
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    for chinese, name in CHINESE_NAMES.items():
+        assert command_of(made("feishu", Chat(id="c", kind="direct"), text=f"/{chinese}")) == (name, "")
+        assert f"`/{chinese}` {name}" in page
+    assert [it.name for it in menu({})] == list(COMMANDS)
+
+
+async def test_a_command_by_its_chinese_name_is_the_same_one_and_answers_in_chinese(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[says("one"), says("once more")], agents=TWO) as house:
+        await said(house, "hello there, my friend")
+        english = await said(house, "/help")
+        chinese = await said(house, "/帮助")
+        assert english.count("\n") == chinese.count("\n")
+        assert "/帮助" not in english + chinese
+        assert "- `/new` 开始新的对话" in chinese
+        assert await said(house, "/帮助 模型") == await said(house, "/帮助 model")
+        assert await said(house, "/模型 opus") == f"从下一条消息起使用 `{SECOND}`，直到 /new。"
+        assert await said(house, "/重试") == "once more"
+        assert (await said(house, "/新对话")).startswith("新的对话")
+
+
+@pytest.mark.parametrize("name", sorted(CHINESE_NAMES))
+async def test_the_policy_of_a_command_holds_for_its_chinese_name(tmp_path: Path, name: str) -> None:
+    switched_off = f"commands: {{ {CHINESE_NAMES[name]}: off }}"
+    async with running(tmp_path, more=switched_off) as house:
+        assert await said(house, f"/{name}") == f"/{CHINESE_NAMES[name]} 已停用。"
 
 
 def test_the_version_is_that_of_the_project() -> None:
@@ -233,6 +272,33 @@ async def test_a_retry_answers_the_last_message_again_and_an_undo_forgets_it(tmp
         ]
 
 
+@pytest.mark.parametrize("slots", [1, 8])
+@pytest.mark.parametrize("commands", [("/retry", "/retry"), ("/edit two", "/edit two"), ("/retry", "/undo")], ids=str)
+async def test_two_commands_at_once_concern_the_same_last_message(
+    tmp_path: Path, commands: tuple[str, str], slots: int
+) -> None:
+    """Both are accepted before the first one runs, as after a double tap. With one slot, what the first one had answered
+    again is finished before the second one runs; with several it waits."""
+    more = f"limits: {{ parallelTurns: {slots} }}"
+    async with running(tmp_path, script=lambda _: says("done"), more=more) as house:
+        for text in ("one", "two"):
+            await said(house, text)
+        house.line.hold()
+        for number in range(slots):
+            await house.say("hello", sender=BOB, chat=f"oc_{number:030}")
+        await house.requested(2 + slots)
+        for number, text in enumerate(commands):
+            await house.say(text, message_id=f"om_command_{number}")
+        house.line.release()
+        await house.idle()
+        again = [users(it.body)[-1] for it in house.anthropic.requests[2 + slots :]]
+        assert [words.rpartition(": ")[2] for words in again] in (["two"], ["two", "two"])
+        await said(house, "three")
+        history = [words.rpartition(": ")[2] for words in users(house.anthropic.requests[-1].body)]
+        assert history in (["one", "two", "three"], ["one", "three"])
+        assert (history == ["one", "three"]) <= ("/undo" in commands)
+
+
 async def test_a_model_and_a_level_hold_until_the_conversation_begins_anew(tmp_path: Path) -> None:
     async with running(tmp_path, script=[says("a"), says("b"), says("c")], agents=TWO) as house:
         assert SECOND in await said(house, "/model opus-4-6")
@@ -242,7 +308,7 @@ async def test_a_model_and_a_level_hold_until_the_conversation_begins_anew(tmp_p
         assert request["model"] == "claude-opus-4-6"
         assert "thinking=high" in prompt(house)
         assert f"`{SECOND}`" in await said(house, "/status")
-        assert "no one model “gpt”" in await said(house, "/model gpt")
+        assert "no model “gpt”" in await said(house, "/model gpt")
         assert "Thinking is `high`. The levels" in await said(house, "/think hardest")
         await said(house, "/model default")
         await said(house, "hello")
@@ -250,6 +316,59 @@ async def test_a_model_and_a_level_hold_until_the_conversation_begins_anew(tmp_p
         await said(house, "/new")
         await said(house, "hello")
         assert "thinking=off" in prompt(house)
+
+
+MANY = """
+agents:
+  list:
+    - id: helper
+      model:
+        - anthropic/claude-sonnet-4-6
+        - anthropic/claude-haiku-4-5
+        - anthropic/claude-sonnet-4-5
+        - anthropic/gpt-5
+        - anthropic/gpt-5-mini
+        - anthropic/minimax-m2
+"""
+HAIKU, GPT, MINI, MINIMAX = (f"anthropic/{it}" for it in ("claude-haiku-4-5", "gpt-5", "gpt-5-mini", "minimax-m2"))
+CHOSEN: list[tuple[str, str]] = [
+    (HAIKU, HAIKU),
+    ("claude-haiku-4-5", HAIKU),
+    ("haiku", HAIKU),
+    ("HAIKU", HAIKU),
+    ("claude-haiku", HAIKU),
+    ("haiku-4", HAIKU),
+    ("2", HAIKU),
+    ("4", GPT),
+    ("6", MINIMAX),
+    ("gpt-5", GPT),
+    ("gpt-5-mini", MINI),
+    ("minimax", MINIMAX),
+]
+AMBIGUOUS: list[tuple[str, list[int]]] = [
+    ("sonnet", [1, 3]),
+    ("4-5", [2, 3]),
+    ("claude", [1, 2, 3]),
+    ("mini", [5, 6]),
+    ("anthropic/", [1, 2, 3, 4, 5, 6]),
+]
+
+
+async def test_a_model_is_chosen_by_any_part_of_its_name_that_only_one_has_and_by_its_number(tmp_path: Path) -> None:
+    async with running(tmp_path, agents=MANY) as house:
+        listed = await said(house, "/model")
+        assert listed == await said(house, "/models")
+        assert re.findall(r"^- ([0-9]+) · `([^`]+)`", listed, re.MULTILINE)[1] == ("2", HAIKU)
+        for wanted, found in CHOSEN:
+            assert (await said(house, f"/model {wanted}")).startswith(f"`{found}` answers"), wanted
+        assert f"- 6 · `{MINIMAX}` (in use)" in await said(house, "/model")
+        for wanted, numbers in AMBIGUOUS:
+            answer = await said(house, f"/model {wanted}")
+            assert answer.startswith(f"Several models have “{wanted}” in their names:"), wanted
+            assert [int(it) for it in re.findall(r"^- ([0-9]+) · ", answer, re.MULTILINE)] == numbers, wanted
+        for wanted in ("gpt-9", "0", "7", "-1", "２"):
+            assert f"no model “{wanted}”" in await said(house, f"/model {wanted}"), wanted
+        assert f"- 6 · `{MINIMAX}` (in use)" in await said(house, "/model")
 
 
 async def test_what_the_model_did_stands_above_its_answer_where_somebody_wants_it(tmp_path: Path) -> None:
@@ -379,7 +498,7 @@ async def test_a_command_that_runs_again_after_a_crash_acts_once(tmp_path: Path,
         async def twice(name: str, turn: int) -> list[str | None]:
             inbound, texts = Inbound(agent="helper", context=message, command=name), []
             for _ in range(2):
-                texts.append((await catalog.run(runtime, sid, turn, inbound)).text)
+                texts.append((await catalog.run(runtime, house.gateway.approvals, sid, turn, inbound)).text)
                 await house.idle()
             return texts
 
@@ -392,9 +511,13 @@ async def test_a_command_that_runs_again_after_a_crash_acts_once(tmp_path: Path,
         await house.say("think")
         await house.requested(5)
         await house.say("waits")
-        first = await catalog.run(runtime, sid, 2_000, Inbound(agent="helper", context=message, command="new"))
+        first = await catalog.run(
+            runtime, house.gateway.approvals, sid, 2_000, Inbound(agent="helper", context=message, command="new")
+        )
         await house.idle()
-        again = await catalog.run(runtime, sid, 2_000, Inbound(agent="helper", context=message, command="new"))
+        again = await catalog.run(
+            runtime, house.gateway.approvals, sid, 2_000, Inbound(agent="helper", context=message, command="new")
+        )
         assert first.text == again.text
         assert "“waits”" in (first.text or "")
         assert (await runtime.store.conversation(sid, before=3_000, history_turns=9, waiting_max=9)).history == []

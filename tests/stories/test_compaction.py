@@ -140,6 +140,16 @@ async def test_where_no_summary_is_made_the_turn_is_answered_all_the_same(tmp_pa
         assert len(summaries(house)) <= 8
 
 
+async def test_a_history_that_is_not_what_fills_the_request_is_not_summed_up(tmp_path: Path) -> None:
+    """A long message fills it, of each size from one that leaves room for all of the history on; each is undone."""
+    agents = SMALL.replace(f"contextWindow: {WINDOW}", "contextWindow: 9000")
+    async with running(tmp_path, script=script(lambda text: says(GOOD)), agents=agents) as house:
+        await talk(house, *(f"turn {number}: {FILLER[:800]}" for number in range(4)))
+        for size in range(8, 14):
+            await talk(house, FILLER * size, "/undo")
+        assert summaries(house) == []
+
+
 async def test_an_overflow_becomes_a_summary_and_its_cost_is_on_the_bill(tmp_path: Path) -> None:
     agents = SMALL.replace(f"contextWindow: {WINDOW}", "contextWindow: 100000").replace("[]", "[ls]")
     async with running(tmp_path, script=script(lambda text: says(GOOD)), agents=agents) as house:
@@ -280,3 +290,24 @@ async def test_before_a_summary_the_model_may_save_a_note_unseen(tmp_path: Path,
         assert notes == ([] if fails else [("Alice is a vet\ufffd.",)])
         await talk(house, "And now?")
         assert ("Alice is a vet" in json.dumps(conversations(house)[-1])) is not fails
+
+
+async def test_with_history_turns_no_turn_is_shown_beside_its_summary_and_none_behind_it_is_lost(
+    tmp_path: Path,
+) -> None:
+    """The mark of a summary counts the turns that `historyTurns` had left out before."""
+    agents = SMALL.replace("maxTokens: 1000", "maxTokens: 1000\n      historyTurns: 6")
+    async with running(tmp_path, script=script(lambda text: says(GOOD)), agents=agents) as house:
+        for number in range(14):
+            if not summaries(house):
+                await talk(house, f"turn <{number}> {FILLER * 4 * (number > 6)}")
+        assert summaries(house)
+        last = len(conversations(house))
+        summed_up = {number for number in range(last) if f"turn <{number}>" in "".join(summaries(house))}
+        assert min(summed_up) > 0  # some were left out
+        assert [turn for turn, _ in marks(house)] == [max(summed_up) + 1]  # turns are numbered from one
+        await talk(house, f"turn <{last}>")
+        shown = json.dumps(conversations(house)[-1]["messages"])
+        assert {number for number in range(last + 1) if f"turn <{number}>" in shown} == set(
+            range(max(summed_up) + 1, last + 1)
+        )

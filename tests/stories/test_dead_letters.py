@@ -4,8 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine, text
 
-from gateway.store.dead_letters import dead_letters, replay
+from gateway.store.dead_letters import UnreadableMessage, dead_letters, replay
 from tests.emulators.models.script import says
 from tests.running import SECRETS, Running, running
 from tests.stories.test_process import ask
@@ -44,11 +45,11 @@ async def test_a_message_that_was_given_up_can_be_asked_again(
     tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(tmp_path, script=[says("at last")], more=database) as house:
-        monkeypatch.setattr("gateway.turns.ATTEMPTS_MAX", 0)
+        monkeypatch.setattr("gateway.turns.turns.ATTEMPTS_MAX", 0)
         await house.say("hello")
         assert "interrupted several times" in (await house.replies(1))[0]
         await house.idle()
-        monkeypatch.setattr("gateway.turns.ATTEMPTS_MAX", 3)
+        monkeypatch.setattr("gateway.turns.turns.ATTEMPTS_MAX", 3)
         config = house.gateway.config.database
         (dead_letter,) = dead_letters(config)
         assert replay(config, [dead_letter.name]) == [dead_letter.name]
@@ -69,3 +70,42 @@ async def test_what_cannot_be_replayed_is_one_sentence_and_the_names_of_an_earli
         assert await asks(house, "replay", "--all") == (0, "")
         _, output = await ask("--help")
         assert re.findall(r"(?<!dead-)\b(?:letters|replay)\b  ", output) == []
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("mode", ["collect", "followup", "steer", "interrupt"])
+async def test_a_message_that_cannot_be_read_is_a_dead_letter_and_its_chat_goes_on(
+    tmp_path: Path, database: str, mode: str, place: int
+) -> None:
+    """After a downgrade, or a hand on the database: first, in the middle or last of those that wait behind a turn."""
+    more = f"{database}\nqueue: {{ mode: {'followup' if mode == 'interrupt' else mode}, debounceSeconds: 0 }}"
+    async with running(tmp_path, script=lambda _: says("fine"), more=more) as house:
+        house.line.hold()
+        await house.say("nought")
+        await house.until(lambda: house.line.holding)
+        for number in range(3):
+            await house.say(f"message {number}")
+        config = house.gateway.config.database
+        engine = create_engine(config.url.replace("postgresql://", "postgresql+psycopg://"))
+        with engine.begin() as connection:
+            odd = text("UPDATE inbox SET body = :body WHERE body LIKE :named")
+            connection.execute(odd, {"body": '{"agent": "helper"}', "named": f"%message {place}%"})
+        engine.dispose()
+        if mode == "interrupt":
+            await house.say("/stop")
+            await house.until(lambda: house.feishu.messages)
+        house.line.release()
+        await house.idle()
+        said = str(house.anthropic.requests[-1].body)
+        readable = [number for number in range(3) if number != place]
+        assert [number for number in range(3) if f"message {number}" in said] == (
+            [] if mode == "interrupt" else readable
+        )
+        await house.say("and now?")
+        await house.idle()
+        assert house.feishu.messages[-1].text == "fine"
+        assert [it.kind for it in dead_letters(config)] == ["message"]
+        assert house.counted('clawgate_dead_letters_total{kind="message"} 1.0')
+        with pytest.raises(UnreadableMessage, match="message-"):
+            replay(config, [it.name for it in dead_letters(config)])
+        assert len(dead_letters(config)) == 1

@@ -1,9 +1,12 @@
 """docs/deploy.md, step by step as far as a test can follow: the backup that comes back, the unit, the read-only image."""
 
+import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
+
+import yaml
 
 from tests.emulators.models.script import says
 from tests.running import running
@@ -58,6 +61,26 @@ def test_the_unit_is_one_that_systemd_would_load_and_leaves_a_stop_its_time() ->
     assert int(keys["TimeoutStopSec"]) > LimitsConfig().grace_seconds
     assert keys["ReadWritePaths"] == keys["WorkingDirectory"] + "/data"
     assert "RestrictNamespaces" not in keys
+
+
+def test_compose_has_no_default_password_and_says_what_to_do_where_none_is_set() -> None:
+    text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    assert set(re.findall(r"\$\{POSTGRES_PASSWORD[^}]*\}", text)) == {"${POSTGRES_PASSWORD:-}"}
+    services = yaml.safe_load(text)["services"]
+    assert {name for name, it in services.items() if "profiles" not in it} == {"clawgate"}
+    assert services["postgres"]["depends_on"] == {"password": {"condition": "service_completed_successfully"}}
+    guard = services["password"]
+    (script,) = [it.replace("$$", "$") for it in guard["command"]]
+    for password, code in (("", 1), ("x", 0)):
+        environment = {"POSTGRES_PASSWORD": password, "PATH": os.environ["PATH"]}
+        done = subprocess.run(
+            [*guard["entrypoint"], script], env=environment, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr.count("\n"), "POSTGRES_PASSWORD in .env" in done.stderr) == (
+            code,
+            code,
+            code == 1,
+        )
 
 
 def test_each_proxy_lets_through_what_the_gateway_takes_and_streams() -> None:

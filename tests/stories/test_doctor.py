@@ -1,6 +1,7 @@
 """`python -m gateway doctor` against emulators and databases with each fault that it looks for."""
 
 import json
+import os
 import re
 import time
 from collections.abc import Callable
@@ -13,8 +14,8 @@ from sqlalchemy import text
 
 from channels.finding import Finding
 from gateway.config.load import Loaded, load
-from gateway.config.report import VERSION
-from gateway.doctor import FREE_BYTES_LOW, examine
+from gateway.guard import VERSION
+from gateway.operate.doctor import FREE_BYTES_LOW, examine
 from gateway.store.glance import health
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.opening import connected
@@ -31,6 +32,7 @@ from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.loopback import serve_on_loopback
 from tests.running import FEISHU, SECRETS, config_text, feishu_emulator, running
 from tests.stories.test_process import ask
+from tests.waiting import PATIENCE_SECONDS
 from tools.sandbox.sandbox import Sandbox
 
 PUBLIC = "https://bot.example.com"
@@ -44,7 +46,7 @@ def troubles(findings: list[Finding]) -> list[tuple[str, str, str]]:
     return [(it.check, it.status, it.message) for it in findings if it.status != "ok"]
 
 
-async def examined(folder: Path, text: str, only: str, **more: Any) -> list[Finding]:
+async def examined(folder: Path, text: str, only: str | tuple[str, ...], **more: Any) -> list[Finding]:
     file = folder / "config.yaml"
     file.write_text(text, encoding="utf-8")
     return await examine(load(file, SECRETS), wanted=lambda probe: probe.startswith(only), **more)
@@ -253,6 +255,13 @@ async def test_what_this_machine_lacks_is_found(tmp_path: Path, monkeypatch: pyt
         ("config", "warning", "providers.anthropic.apiKey: a secret in a file that others can read"),
         ("provider anthropic", "error", "cannot be reached (ConnectError)"),
     ]
+    tmp_path.chmod(0o777)
+    (_, open_) = [it for it in await examined(tmp_path, text, "config") if it.status == "warning"]
+    assert (open_.message, open_.fix) == (
+        f"{tmp_path}: others on this machine can write it, and so decide what runs here",
+        "chmod go-w it",
+    )
+    tmp_path.chmod(0o700)
     for free, status in ((FREE_BYTES_LOW - 1, "warning"), (1, "error")):
         full = await examined(tmp_path, text, "disk", free=lambda path, free=free: free)
         assert {(it.status, it.fix.partition(":")[0]) for it in full} == {(status, "make room")}
@@ -262,16 +271,34 @@ async def test_what_this_machine_lacks_is_found(tmp_path: Path, monkeypatch: pyt
     assert f"helper: {tmp_path}/file/w cannot be written" in closed.message
     runs = "{ id: helper, model: demo/guide, tools: { allow: [exec] } }"
     for agent, status in ((runs, "error"), ("{ id: helper, model: demo/guide }", "ok")):
-        monkeypatch.setattr("gateway.doctor.Sandbox", partial(Sandbox, kinds=()))
+        monkeypatch.setattr("gateway.operate.doctor.Sandbox", partial(Sandbox, kinds=()))
         (none,) = await examined(tmp_path, f"agents: {{ list: [{agent}] }}", "sandbox")
         assert (none.status, none.message.partition(" ")[0]) == (status, "none")
         monkeypatch.undo()
         (stands,) = await examined(tmp_path, f"agents: {{ list: [{agent}] }}", "sandbox")
         assert stands.status == "ok"
-    monkeypatch.setattr("gateway.doctor.Sandbox", partial(Sandbox, kinds=["Landlock and seccomp"]))
+    monkeypatch.setattr("gateway.operate.doctor.Sandbox", partial(Sandbox, kinds=["Landlock and seccomp"]))
     network = f"tools: {{ exec: {{ network: true }} }}\nagents: {{ list: [{runs}] }}"
     (closed,) = await examined(tmp_path, network, "sandbox")
     assert (closed.status, "helper" in closed.message) == ("error", True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only a root gateway's commands are somebody else's")
+async def test_what_the_commands_of_a_root_gateway_cannot_read_is_found(tmp_path: Path) -> None:
+    config = config_text(feishu_url="http://127.0.0.1:9", anthropic_url="http://127.0.0.1:9")
+    file = tmp_path / "config.yaml"
+    file.write_text(config, encoding="utf-8")
+    workspace = Path(load(file, SECRETS).config.agents.list[0].workspace_dir)
+    (workspace / ".git").mkdir(parents=True)
+    (workspace / "open.txt").write_text("x")
+    assert troubles(await examined(tmp_path, config, "workspaces")) == []
+    (workspace / ".git").chmod(0o700)
+    (workspace / "notes.txt").write_text("x")
+    (workspace / "notes.txt").chmod(0o600)
+    (found,) = [it for it in await examined(tmp_path, config, "workspaces") if it.status == "warning"]
+    assert found.message.endswith(f"which cannot read in {workspace}: .git, notes.txt")
+    assert f"chown -R 65534:65534 {workspace}" in found.fix
+    assert workspace.stat().st_uid == 0  # nothing is changed by looking
 
 
 @pytest.mark.parametrize(("off", "status"), [(0, "ok"), (40, "warning"), (-40, "warning"), (400, "error")])
@@ -282,17 +309,24 @@ async def test_a_wrong_clock_is_found(tmp_path: Path, off: float, status: str) -
     assert (found.status, bool(found.fix)) == (status, status != "ok")
 
 
-async def test_a_probe_that_hangs_or_breaks_hides_no_other(tmp_path: Path) -> None:
+async def test_a_probe_that_hangs_hides_no_other(tmp_path: Path) -> None:
     async def silent(scope: Any, receive: Any, send: Any) -> None:
         await receive()
         await receive()
 
+    hangs = {"feishu default", "provider anthropic", "clock"}
     async with serve_on_loopback(silent) as url:
         text = config_text(feishu_url=url, anthropic_url=url)
-        found = await examined(tmp_path, text, "", seconds=0.5, free=lambda path: 1 // 0)
+        found = await examined(tmp_path, text, ("system", *hangs), seconds=0.1)
+    assert {it.check for it in found if it.message.startswith("no answer within")} == hangs
+    assert {it.check for it in found if it.status == "ok"} >= {"system"}
+
+
+async def test_a_probe_that_breaks_hides_no_other(tmp_path: Path) -> None:
+    text = config_text(feishu_url="http://127.0.0.1:1", anthropic_url="http://127.0.0.1:1")
+    chosen = ("disk", "database", "sandbox")
+    found = await examined(tmp_path, text, chosen, seconds=PATIENCE_SECONDS, free=lambda path: 1 // 0)
     by_check = {it.check: it for it in found}
-    late = {it.check for it in found if it.message.startswith("no answer within")}
-    assert late == {"feishu default", "provider anthropic", "clock"}
     assert by_check["disk"].message == "could not be tried (ZeroDivisionError)"
     assert by_check["database"].status == by_check["sandbox"].status == "ok"
 

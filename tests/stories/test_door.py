@@ -3,6 +3,7 @@ nobody takes. Each is asked over a real socket; behind it the gateway goes on.""
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -375,5 +376,9 @@ async def test_what_is_no_delivery_of_a_size_to_an_account_of_ours_is_refused(tm
             (chunks(), 413),
             (b"x" * 8192, 401),
         ]
+        unsigned = await http.post("/webhooks/feishu/default", content=b"x" * 8193)
+        assert unsigned.status_code == 401
+        at = str(int(time.time()))
+        forged = {"x-lark-request-timestamp": at, "x-lark-request-nonce": "n", "x-lark-signature": "0" * 64}
         for body, status in bodies:
-            assert (await http.post("/webhooks/feishu/default", content=body)).status_code == status
+            assert (await http.post("/webhooks/feishu/default", content=body, headers=forged)).status_code == status

@@ -1,6 +1,8 @@
 """An answer that grows: as a card in Feishu, as an edited message in Telegram; and what becomes of it in the end."""
 
 import asyncio
+import os
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,11 +10,15 @@ from typing import Any
 
 import pytest
 
+from channels.telegram.config import warnings
 from tests.emulators.models.script import calls, says
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.loopback import serve_on_loopback
-from tests.running import ALICE_CHAT, Running, running
+from tests.running import ALICE_CHAT, Running, push, running
 from tests.running import FEISHU as WHOLE
+from tests.stories.at_work import RUNS
+from tests.stories.test_edits import House, house, shows_a_draft
+from tests.waiting import until
 
 FEISHU = WHOLE.replace("    streaming: off\n", "")
 LONG = "first words " + "and more " * 30 + "the end"
@@ -20,7 +26,7 @@ LONG = "first words " + "and more " * 30 + "the end"
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.drafts.OPEN_SECONDS", 0.01)
+    monkeypatch.setattr("gateway.turns.drafts.OPEN_SECONDS", 0.01)
     monkeypatch.setattr("channels.telegram.channel.EDIT_SECONDS", 0.02)
 
 
@@ -60,32 +66,50 @@ def _states(house: Running) -> list[str]:
 
 
 async def test_a_short_answer_needs_no_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.drafts.OPEN_SECONDS", 60.0)
+    monkeypatch.setattr("gateway.turns.drafts.OPEN_SECONDS", 60.0)
     async with running(tmp_path, feishu=FEISHU, script=[says("here")]) as house:
         await house.say("hi")
         assert await house.replies(1) == ["here"]
         assert not house.feishu.cardkit.cards
 
 
-@pytest.mark.parametrize("streaming", ["off", "progress"])
+@pytest.mark.parametrize("streaming", ["off", "progress", "partial"])
 async def test_the_config_says_how_much_is_shown_before_the_answer(tmp_path: Path, streaming: str) -> None:
     feishu = FEISHU + f"    streaming: {streaming}\n"
-    script = [calls(("ls", {})), says(LONG)]
-    async with running(tmp_path, feishu=feishu, script=script) as house:
-        house.line.hold(after_pieces=1)
+    script = [calls(("exec", {"command": "cat go"})), says(LONG)]
+    async with running(tmp_path, feishu=feishu, script=script, more=RUNS) as house:
+        house.workspace().mkdir(parents=True, exist_ok=True)
+        os.mkfifo(house.workspace() / "go", 0o666)
+        (house.workspace() / "go").chmod(0o666)
+        house.line.hold(after_pieces=0)
         await house.say("look")
+        if streaming != "off":
+            await house.until(lambda: any("⏳ exec cat go" in state for state in _states(house)))
+        await asyncio.to_thread((house.workspace() / "go").write_text, "gone")
         await house.requested(2)
-        if streaming == "progress":
-            await asyncio.sleep(0.3)
+        if streaming != "off":  # the line of a tool that has ended does not stand there until there is text
+            await house.until(lambda: _states(house)[-1] == "…")
         house.line.release()
         await house.idle()
         assert house.feishu.shown(ALICE_CHAT) == [LONG]
         shown = _states(house)[:-1]
-        assert not any("first words" in state for state in shown)
-        assert bool(house.feishu.cardkit.cards) <= (streaming == "progress")
+        assert streaming == "partial" or not any("first words" in state for state in shown)
+        assert bool(house.feishu.cardkit.cards) == (streaming != "off")
 
 
-async def test_after_a_restart_the_same_card_is_finished(tmp_path: Path) -> None:
+async def test_an_opening_in_doubt_is_tried_again_where_the_platform_shows_no_second_one(tmp_path: Path) -> None:
+    async with running(tmp_path, feishu=FEISHU, script=[says(LONG)]) as house:
+        house.feishu.fail_next("/cardkit/v1/cards", lose_answer=True)
+        house.line.hold(after_pieces=2)
+        await house.say("tell me")
+        await house.until(lambda: "first words" in str(house.feishu.shown(ALICE_CHAT)))
+        house.line.release()
+        await house.idle()
+        assert house.feishu.shown(ALICE_CHAT) == [LONG]
+
+
+@pytest.mark.parametrize("later", [0.0, 7_200.0], ids=["at once", "when Feishu recognises no repetition any more"])
+async def test_after_a_restart_the_same_card_is_finished(tmp_path: Path, later: float) -> None:
     script = [says(LONG), says("whole at last")]
     async with running(tmp_path, feishu=FEISHU, script=script) as house:
         house.line.hold(after_pieces=2)
@@ -93,8 +117,11 @@ async def test_after_a_restart_the_same_card_is_finished(tmp_path: Path) -> None
         await house.until(lambda: len(_states(house)) > 1)
         emulator = house.feishu
         await house.gateway.lanes.drain(0)
+    emulator.now = emulator.cardkit.now = lambda: time.time() + later
     async with running(tmp_path, feishu=FEISHU, script=script[1:], emulator=emulator) as house:
-        await house.until(lambda: emulator.shown(ALICE_CHAT) == ["whole at last"])
+        await house.until(lambda: "whole at last" in emulator.shown(ALICE_CHAT))
+        await house.idle()
+        assert emulator.shown(ALICE_CHAT) == ["whole at last"]
         assert len(emulator.messages) == 1
 
 
@@ -153,6 +180,25 @@ async def test_a_telegram_message_is_edited_until_it_is_the_answer(tmp_path: Pat
         assert " ".join(telegram.shown(alice)[1:]).split().count("again") == 900
 
 
+async def test_one_direct_chat_on_telegram_has_its_own_streaming(tmp_path: Path) -> None:
+    alice, bob = 500_000_011, 500_000_012
+    more = f'chats: {{ "{alice}": {{ streaming: off }} }}'
+    async with on_telegram(tmp_path, more=more, script=lambda body: says(LONG)) as (house, telegram):
+        for chat in (alice, bob):
+            telegram.private(chat)
+        house.line.hold(after_pieces=2)
+        for chat in (alice, bob):
+            await telegram.push(telegram.text_update("tell me", chat=chat, sender=chat))
+        await house.until(lambda: telegram.shown(bob))
+        assert telegram.shown(alice) == []
+        house.line.release()
+        await house.idle()
+        assert (telegram.shown(alice), telegram.shown(bob)) == ([LONG], [LONG])
+        config = house.gateway.config.channels.telegram
+        assert config is not None
+        assert [it for it in warnings(config) if "chats." in it] == []
+
+
 async def test_an_opening_that_may_have_arrived_is_not_repeated(tmp_path: Path) -> None:
     async with on_telegram(tmp_path, script=[says(LONG)]) as (house, telegram):
         alice = telegram.private()
@@ -168,7 +214,7 @@ async def test_an_opening_that_may_have_arrived_is_not_repeated(tmp_path: Path) 
 async def test_in_a_direct_chat_it_grows_as_a_draft_of_telegrams_where_that_is_switched_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.drafts.REFRESH_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.turns.drafts.REFRESH_SECONDS", 0.05)
     script = [says(LONG), says(LONG), says(LONG)]
     async with on_telegram(tmp_path, more="drafts: true\n    groupPolicy: open", script=script) as (house, telegram):
         alice, group = telegram.private(), telegram.supergroup()
@@ -190,3 +236,76 @@ async def test_in_a_direct_chat_it_grows_as_a_draft_of_telegrams_where_that_is_s
         before = len(telegram.drafts)
         await grows(alice, "again", lambda: len(telegram.messages) == 3)
         assert (telegram.shown(alice), len(telegram.drafts)) == ([LONG, LONG], before)
+
+
+POINTS = {"before": (), "opening": ("/cardkit/v1/cards", "/sendMessage"), "placing": ("/reply",)}
+"""Which call is held while the draft is not growing yet; a card is opened first and placed then."""
+
+
+async def hold_at(it: House, point: str, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Let Alice ask, and wait until her answer's draft is that far. The event lets a mark through."""
+    marked = asyncio.Event()
+    it.line.hold(after_pieces=2)
+    if point == "before":
+        monkeypatch.setattr("gateway.turns.drafts.OPEN_SECONDS", 60.0)
+    if point == "marking":
+        store, reached = it.gateway.runtime.store, asyncio.Event()
+        mark = store.mark
+
+        async def late(sid: str, what: Any) -> None:
+            if what.kind == "draft":
+                reached.set()
+                await marked.wait()
+            await mark(sid, what)
+
+        monkeypatch.setattr(store, "mark", late)
+        await it.say("tell me")
+        await reached.wait()
+    elif point == "growing":
+        await it.say("tell me")
+        await until(lambda: shows_a_draft(it))
+    else:
+        it.held.hold(*POINTS[point], times=1)
+        await it.say("tell me")
+        await until(lambda: it.line.holding if point == "before" else it.held.holding)
+    return marked
+
+
+@pytest.mark.parametrize(
+    ("way", "point", "act"),
+    [
+        (way, point, act)
+        for way in ("feishu webhook", "telegram polling")
+        for point in ("before", "opening", "placing", "marking", "growing")
+        for act in ("stop", "recall", "interrupt", "new")
+        if not way.startswith("telegram") or (act != "recall" and point != "placing")
+    ],
+)
+async def test_a_turn_that_is_cut_off_leaves_nothing_of_its_draft_wherever_that_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, point: str, act: str
+) -> None:
+    """Telegram tells nobody of a recall."""
+
+    def script(body: dict[str, Any]) -> Any:
+        return says("the second answer") if "hurry" in str(body["messages"][-1]) else says(LONG)
+
+    mode = {"queue": {"mode": "interrupt"}} if act == "interrupt" else {}
+    async with house(tmp_path, way, streaming="partial", script=script, **mode) as it:
+        marked = await hold_at(it, point, monkeypatch)
+        (lane,) = it.gateway.runtime.control.lanes.values()
+        match act:
+            case "stop" | "new":
+                await it.say(f"/{act}")
+            case "interrupt":
+                await it.say("hurry up")
+            case _:
+                asked = next(iter(it.feishu.known))
+                assert (await push(it.feishu, it.url, it.feishu.recalled_event(asked))).status_code == 200
+        await until(lambda: lane.turn is None or lane.turn.cancelling())
+        it.held.release()
+        marked.set()
+        it.line.release()
+        await it.idle()
+        shown = await it.shown()
+        assert [text for text in shown if "first words" in text] == []
+        assert ("the second answer" in shown) is (act == "interrupt")

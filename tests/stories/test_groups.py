@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 
-from gateway.sessions import erase
-from tests.emulators.models.script import says
+from gateway.operate.sessions import erase
+from tests.emulators.models.script import Turn, says
 from tests.running import ALICE, ALICE_CHAT, BOB, FEISHU, GROUP, Running, running
 from tests.stories.at_work import users
 
@@ -69,10 +70,14 @@ async def test_a_group_that_does_not_keeps_nothing_and_strangers_never_are_heard
 async def test_a_message_that_is_taken_back_is_not_answered_and_not_remembered(
     tmp_path: Path, database_url: str
 ) -> None:
-    """While it waits, while it is answered, and afterwards; what others wrote stays."""
+    """While it waits, while it is answered, and afterwards; what others wrote stays. A recall has what runs asked anew."""
     more = f'database: {{ url: "{database_url}" }}\nqueue: {{ mode: followup }}'
-    script = [says("never whole " * 50), says("kept"), says("private answer"), says("last")]
-    async with running(tmp_path, script=script, more=more) as house:
+    answers = {"om_running": "never whole " * 50, "om_kept": "kept", "om_private": "private answer", "and now?": "last"}
+
+    def model(body: Any) -> Turn:
+        return says(next(answer for name, answer in answers.items() if name in users(body)[-1]))
+
+    async with running(tmp_path, script=model, more=more) as house:
         house.line.hold(after_pieces=1)
         for name in ("om_running", "om_waiting", "om_kept"):
             await house.say(f"text of {name}", message_id=name)
@@ -119,10 +124,11 @@ async def test_a_message_that_was_answered_again_is_taken_back_with_all_its_answ
         assert house.feishu.shown(ALICE_CHAT) == ["first answer", "second answer", "last"]
 
 
-async def test_who_wrote_beside_a_message_that_is_taken_back_is_answered_all_the_same(
-    tmp_path: Path, database_url: str
+@pytest.mark.parametrize("writer", [ALICE, BOB])
+async def test_what_was_written_beside_a_message_that_is_taken_back_is_answered_all_the_same(
+    tmp_path: Path, database_url: str, writer: str
 ) -> None:
-    """What waits together is one turn: a recall ends it, and the others' messages get another."""
+    """What one person wrote together is one turn: a recall ends it, and the other messages get another."""
     more = f'database: {{ url: "{database_url}" }}'
     in_group: dict[str, Any] = {"chat": GROUP, "chat_type": "group", "mention_bot": True}
     script = [says("first"), says("never whole " * 50), says("for Bob"), says("last")]
@@ -131,7 +137,7 @@ async def test_who_wrote_beside_a_message_that_is_taken_back_is_answered_all_the
         await house.say("begin", sender=ALICE, **in_group)
         await house.until(lambda: house.line.holding)
         await house.say("words of Alice", sender=ALICE, message_id="om_alice", **in_group)
-        await house.say("words of Bob", sender=BOB, message_id="om_bob", **in_group)
+        await house.say("words of Bob", sender=writer, message_id="om_bob", **in_group)
         house.line.release()
         house.line.hold(after_pieces=3)
         await house.requested(2)
@@ -146,6 +152,21 @@ async def test_who_wrote_beside_a_message_that_is_taken_back_is_answered_all_the
         assert "words of Bob" in prompt
         assert "words of Alice" not in prompt
         assert house.feishu.messages[-1].reply_to == "om_bob"
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"), [("/stop", "There is nothing to stop."), ("/new", "A new conversation begins.")]
+)
+async def test_what_a_recall_has_ended_is_nothing_that_a_stop_ends(tmp_path: Path, command: str, answer: str) -> None:
+    async with running(tmp_path, script=[says("never whole " * 50)]) as house:
+        house.line.hold(after_pieces=1)
+        await house.say("a secret", message_id="om_secret")
+        await house.until(lambda: house.line.holding)
+        await house.push(house.feishu.recalled_event("om_secret"))
+        house.line.release()
+        await house.idle()
+        await house.say(command)
+        assert await house.replies(1) == [answer]
 
 
 async def test_what_is_taken_back_is_not_overheard(tmp_path: Path) -> None:

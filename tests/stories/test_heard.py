@@ -8,14 +8,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import orjson
 import pytest
 from PIL import Image
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agents.transcription import sound
 from channels.feishu.content import read
 from channels.telegram import media
+from gateway.turns.attachments import FILES_AT_ONCE
 from tests.channels.telegram_samples import load_samples
 from tests.channels.test_samples import FOLDER
 from tests.emulators.feishu.events import Known
@@ -177,7 +180,7 @@ async def test_a_bundle_is_read_with_what_it_brings_and_a_card_with_what_is_writ
         assert "[card]\nBill\nSee [it](https://x.y/z)\n[image]" in words
         meeting = '{"summary":"Plan","start_time":"1608265395000","end_time":"1608267015000"}'
         words, _ = await it.sees(feishu.message_event("calendar", meeting, sender=ALICE, chat=ALICE_CHAT))
-        assert "[calendar event: Plan, from 2020-12-18 04:23 UTC, to 2020-12-18 04:50 UTC]" in words
+        assert "[calendar event: Plan, from Fri 2020-12-18 04:23 UTC, to Fri 2020-12-18 04:50 UTC]" in words
 
 
 def written(kind: str, width: int, height: int, **more: Any) -> bytes:
@@ -301,6 +304,42 @@ async def test_a_stop_ends_a_transcription(tmp_path: Path) -> None:
         assert it.house.anthropic.requests == []
 
 
+class Slow:
+    """An ASGI app around a platform that hands files out when the test says so."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.open, self.most = 0, 0
+        self.released = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_file = "/resources/" in scope.get("path", "")
+        self.open += is_file
+        self.most = max(self.most, self.open)
+        if is_file:
+            await self.released.wait()
+        await self._app(scope, receive, send)
+        self.open -= is_file
+
+
+async def test_few_files_of_all_chats_are_in_memory_at_a_time_and_all_arrive(tmp_path: Path) -> None:
+    emulator = feishu_emulator()
+    slow = Slow(emulator.app)
+    emulator.app = slow  # type: ignore[assignment]
+    async with running(tmp_path, emulator=emulator, script=[says("seen")] * 12) as house:
+        for number in range(12):
+            chat = f"oc_{number:032}"
+            await house.push(house.feishu.file_event(f"{number}".encode(), name="a.txt", sender=ALICE, chat=chat))
+        waiting = house.gateway.runtime.memory._freed._waiters
+        await house.until(lambda: (slow.open, len(waiting)) == (FILES_AT_ONCE, 12 - FILES_AT_ONCE))
+        slow.released.set()
+        await house.requested(12)
+        await house.idle()
+        assert slow.most == FILES_AT_ONCE
+        assert sorted(house.uploads().values()) == sorted(f"{number}".encode() for number in range(12))
+        assert house.gateway.runtime.memory._held == 0
+
+
 def test_a_picture_is_never_larger_than_what_a_request_may_carry() -> None:
     just, beyond = (PIXEL + bytes(IMAGE_BYTES_MAX - len(PIXEL) + more) for more in (0, 1))
     for data, note in ((just, ""), (beyond, ", scaled from 1x1 to 1x1")):
@@ -308,6 +347,33 @@ def test_a_picture_is_never_larger_than_what_a_request_may_carry() -> None:
         assert picture is not None
         assert picture.note == note
         assert len(base64.b64encode(picture.data)) <= IMAGE_CHARS_MAX
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "RGB", "L", "P", "1"])
+def test_a_large_picture_keeps_its_colours_its_shape_and_the_way_up(mode: str) -> None:
+    """Blue on the left, nothing (white paper) or black on the right; a camera that was turned by a quarter."""
+    source = Image.new("RGBA", (5_000, 1_000), (0, 0, 0, 0))
+    source.paste((0, 0, 255, 255), (0, 0, 2_500, 1_000))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    file = io.BytesIO()
+    source.convert(mode).save(file, "PNG", exif=exif)
+    picture = fitted(file.getvalue())
+    assert picture is not None
+    assert picture.note == ", scaled from 5000x1000 to 400x2000"
+    shown = Image.open(io.BytesIO(picture.data))
+    upper, lower = (pixel(shown, at) for at in (500, 1_500))
+    plain = source.convert(mode).convert("RGBA")
+    for found, place in ((upper, 100), (lower, 4_900)):
+        *colour, alpha = plain.getpixel((place, 500))  # type: ignore[misc]
+        wanted = [round((it * alpha + 255 * (255 - alpha)) / 255) for it in colour]
+        assert all(abs(one - other) < 12 for one, other in zip(found, wanted, strict=True)), (mode, found, wanted)
+
+
+def pixel(picture: Image.Image, row: int) -> tuple[int, ...]:
+    found = picture.getpixel((200, row))
+    assert isinstance(found, tuple)
+    return found
 
 
 LARK = '{"body":{"elements":[{"tag":"div","text":{"tag":"lark_md","content":"**x**"}}]}}'
@@ -318,13 +384,13 @@ KINDS: list[tuple[str, Any, str | None, int]] = [
     (
         "video_chat",
         {"topic": "Sync", "start_time": "1608265395000"},
-        "[video meeting: Sync, from 2020-12-18 04:23 UTC]",
+        "[video meeting: Sync, from Fri 2020-12-18 12:23 CST]",
         0,
     ),
     (
         "todo",
         {"summary": {"content": [[{"tag": "text", "text": "x"}]]}, "due_time": "1608265395000"},
-        "[task, due 2020-12-18 04:23 UTC]\nx",
+        "[task, due Fri 2020-12-18 12:23 CST]\nx",
         0,
     ),
     ("vote", {"topic": "Lunch", "options": ["a", "b"]}, "[vote: Lunch]\n- a\n- b", 0),
@@ -344,5 +410,5 @@ KINDS: list[tuple[str, Any, str | None, int]] = [
 
 @pytest.mark.parametrize(("kind", "content", "text", "files"), KINDS)
 def test_what_a_kind_of_message_in_feishu_says(kind: str, content: Any, text: str | None, files: int) -> None:
-    found = read(kind, json.dumps(content), {})
+    found = read(kind, json.dumps(content), {}, ZoneInfo("Asia/Shanghai"))
     assert (found and found.text, len(found.attachments) if found else 0) == (text, files)

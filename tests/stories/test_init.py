@@ -1,14 +1,19 @@
 """`python -m gateway init`: a newcomer's answers become a config that can be used, and nothing of his is overwritten."""
 
+import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import app
+from gateway.cli.init import TEMPLATE
 from gateway.config.load import load
 
+ROOT = Path(__file__).resolve().parents[2]
 KEY = "sk-ant-REDACTED-91827"
 DEEPSEEK = ("--model", "deepseek/deepseek-chat")
 
@@ -57,6 +62,34 @@ def test_a_script_asks_for_nothing_and_what_is_written_passes_check(tmp_path: Pa
     checked = CliRunner().invoke(app, ["check", "--config", str(config)])
     assert checked.exit_code == 0, checked.output
     assert not (tmp_path / ".env").exists()
+
+
+def test_what_somebody_made_of_his_own_config_is_in_no_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the checkout's `config.yaml` has become, or where it has gone."""
+    code = tmp_path / "checkout" / "gateway" / "cli"
+    shutil.copytree(ROOT / "gateway" / "cli", code)
+    for own in (None, "agents: { list: [ { id: mine, name: My own name } ] }\n"):
+        if own is not None:
+            (tmp_path / "checkout" / "config.yaml").write_text(own, encoding="utf-8")
+        config = tmp_path / f"new-{own is None}.yaml"
+        command = "import sys, pathlib; import gateway; gateway.__path__.insert(0, sys.argv.pop(1)); "
+        command += "from gateway.cli import app; app()"
+        words = [str(code.parent), "init", "--yes", "--config", str(config)]
+        made = subprocess.run([sys.executable, "-c", command, *words], cwd=ROOT, capture_output=True, text=True)
+        assert (made.returncode, made.stderr) == (0, "")
+        assert "My own name" not in config.read_text(encoding="utf-8")
+        assert load(config, {}).config.agents.list[0].id == "assistant"
+
+
+def test_a_new_config_says_what_the_shipped_one_says(tmp_path: Path) -> None:
+    """The words differ where the place does: the shipped one names the schema of its checkout."""
+    shipped, new = (path.read_text(encoding="utf-8") for path in (ROOT / "config.yaml", TEMPLATE))
+    assert shipped == f"# yaml-language-server: $schema=docs/config.schema.json\n{new}"
+    copy = tmp_path / "config.yaml"
+    copy.write_text(new, encoding="utf-8")
+    for path in (copy, ROOT / "config.yaml"):
+        checked = CliRunner().invoke(app, ["check", "--config", str(path)])
+        assert checked.exit_code == 0, checked.output
 
 
 def test_nothing_that_is_there_is_overwritten(tmp_path: Path) -> None:

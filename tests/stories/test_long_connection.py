@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.store.store import StoreUnavailable
+from gateway.store.errors import StoreUnavailable
 from tests.emulators.models.script import says
 from tests.loopback import serve_on_loopback
 from tests.running import ALICE, ALICE_CHAT, APP_ID, BOB, BOB_CHAT, SECRETS, feishu_emulator, running

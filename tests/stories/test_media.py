@@ -14,7 +14,8 @@ from channels.feishu.config import FeishuAccount
 from channels.message import Outbound, StoredFile, Target
 from channels.telegram.channel import TelegramChannel
 from channels.telegram.config import TelegramAccount
-from gateway.reply import arranged
+from channels.telegram.render import rendered
+from gateway.outbox.reply import arranged
 from tests.channels.contexts import Kept
 from tests.emulators.models.script import says
 from tests.emulators.telegram.emulator import TelegramEmulator
@@ -41,6 +42,45 @@ async def test_an_answer_with_files_arrives_whole_in_feishu(tmp_path: Path) -> N
         assert house.feishu.resources[picture].data == PNG
         assert house.feishu.resources[file].name == "report.pdf"
         assert len({sent.uuid for sent in house.feishu.messages}) == 3
+
+
+@pytest.mark.parametrize(("ask", "sentence"), [("send it", "could not be attached"), ("请发给我", "无法附上")])
+@pytest.mark.parametrize(
+    "place", ["{root}/plan.png", "{root}/../secret/plan.png", "..{root}/plan.png", "/etc/plan.png"]
+)
+async def test_a_file_that_is_not_attached_is_named_and_not_the_place_where_it_was_looked_for(
+    tmp_path: Path, ask: str, sentence: str, place: str
+) -> None:
+    async with running(tmp_path) as house:
+        house.anthropic.script = [says(f"Here.\n\nMEDIA:{place.format(root=house.workspace())}")]
+        await house.say(ask)
+        (reply,) = await house.replies(1)
+        assert sentence in reply
+        assert "`plan.png`" in reply
+        assert str(tmp_path) not in reply
+        assert "/etc" not in reply
+
+
+ADDRESSES = {
+    "https://x.test/a_b_c.png?x=1&y=(2)": "https://x.test/a_b_c.png?x=1&y=(2)",
+    "HTTP://x.test/__init__/*a*`b`.png": "HTTP://x.test/%5F%5Finit%5F%5F/%2Aa%2A%60b%60.png",
+    "https://x.test/图.png": "https://x.test/%E5%9B%BE.png",
+    "https://x.test/100%25 <b>.png": "https://x.test/100%25%20%3Cb%3E.png",
+}
+
+
+@pytest.mark.parametrize(("address", "link"), ADDRESSES.items())
+async def test_an_address_that_an_answer_wants_attached_is_a_link_that_people_see_whole(
+    tmp_path: Path, address: str, link: str
+) -> None:
+    async with running(tmp_path, script=[says(f"Here it is.\nMEDIA:{address}")]) as house:
+        await house.say("send me the picture")
+        (reply,) = await house.replies(1)
+        assert reply.split() == ["Here", "it", "is.", link]
+        assert "MEDIA:<path>" in str(house.anthropic.requests[0].body["system"])
+        assert "url" not in str(house.anthropic.requests[0].body["system"]).partition("MEDIA:")[2][:60]
+    shown = rendered(f"Here it is.\n\n{link}")
+    assert shown.text.endswith(link)  # no mark of Markdown takes a character out of it
 
 
 async def test_what_feishu_takes_as_no_picture_goes_as_a_file_and_what_not_at_all_as_a_sentence() -> None:

@@ -119,6 +119,28 @@ async def test_what_a_turn_takes_is_stored_with_it_and_counted(tmp_path: Path) -
         assert house.counted(f"clawgate_model_requests_total{{{sonnet}}} 2.0")
 
 
+@pytest.mark.parametrize(
+    ("prices", "cost"),
+    [
+        ("", 0.0051),
+        ("models: { anthropic/claude-sonnet-4-6: { prices: { input: 30, cacheRead: 3, output: 150 } } }", 0.051),
+        ("models: { claude-sonnet-4-6: { prices: { output: 1 } } }", 0.0001),
+        ("models: { claude-sonnet-4-6: { vision: false } }", 0.0051),
+    ],
+)
+async def test_money_is_counted_at_the_shipped_prices_unless_the_config_has_others(
+    tmp_path: Path, prices: str, cost: float
+) -> None:
+    script = [says("done", usage=Usage(input=1000, cache_read=2000, output=100))]
+    async with running(tmp_path, script=script, more=prices) as house:
+        for count, text in enumerate(("look", "/usage"), start=1):
+            await house.say(text)
+            (*_, answer) = await house.replies(count)
+            await house.idle()
+        assert answer.count(f", cost {cost:.4f}") == 2  # of this conversation, and of today
+        assert [it["cost"] for it in finals(house) if "cost" in it] == [pytest.approx(cost)]
+
+
 async def test_without_usage_it_is_estimated_and_marked_so_and_an_attempt_that_failed_is_not_billed(
     tmp_path: Path,
 ) -> None:

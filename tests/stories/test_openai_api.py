@@ -1,6 +1,8 @@
 """Other software talks to an agent as to OpenAI: the official client at a running gateway."""
 
 import asyncio
+import base64
+import io
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,10 +13,11 @@ import openai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from gateway.api.answer import Shown
 from gateway.config.load import load
-from gateway.runtime import ConfigState
+from gateway.state.runtime import ConfigState
 from tests.emulators.models.script import Fault, calls, says
 from tests.emulators.models.server import Reply, Script
 from tests.running import SECRETS, Running, client, running
@@ -86,6 +89,7 @@ async def test_without_a_session_the_clients_messages_are_the_history_and_with_o
         assert "which number?" in str(first["messages"][2])
         stable, volatile = (part["text"] for part in first["system"])
         assert "pirate" not in stable
+        assert "## Gateway Control" not in stable + volatile  # a program has no commands
         assert volatile.index("## Messaging") < volatile.index("## Caller Instructions") < volatile.index("pirate")
         assert "\n## Safety" not in volatile
 
@@ -109,12 +113,13 @@ async def test_without_a_session_the_clients_messages_are_the_history_and_with_o
     ("more", "param"),
     [
         ({"n": 2}, "n"),
-        ({"tools": [{"type": "function", "function": {"name": "x"}}]}, "tools"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "assistant", "content": "hi"}]}, "messages"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0].type"),
+        ({"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "messages[0].content[0].type"),
         ({"messages": [{"role": "user", "content": 7}]}, "messages[0].content"),
         ({"user": "a\nb"}, "user"),
     ],
@@ -138,6 +143,112 @@ async def test_a_chat_front_ends_own_fields_are_taken(tmp_path: Path) -> None:
     async with served(tmp_path, [says("here")]) as (_, ai):
         answer: Any = await ai.post("/chat/completions", cast_to=object, body=hello() | extra)
         assert answer["choices"][0]["message"]["content"] == "here"
+
+
+TOOL = {"type": "function", "function": {"name": "x", "parameters": {"type": "object"}}}
+IGNORED: list[tuple[dict[str, Any], str]] = [
+    ({"stop": ["\n"]}, "stop"),
+    ({"stop": "\n", "tools": [TOOL], "tool_choice": "auto"}, "stop, tools"),
+    ({"functions": [{"name": "x"}], "logprobs": True, "top_logprobs": 3}, "functions, logprobs, top_logprobs"),
+    ({"logit_bias": {"1": 5}, "web_search_options": {"a": 1}, "store": True}, "logit_bias, store, web_search_options"),
+    ({"temperature": 0.2, "max_tokens": 9, "x y\r\nset-cookie: a": 1, "é": 1}, "max_tokens, temperature"),
+    ({"temperature": 0, "stop": None, "tools": [], "store": False, "n": 1}, ""),
+]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("path", ["chat/completions", "responses"])
+@pytest.mark.parametrize(("more", "named"), IGNORED)
+async def test_what_is_taken_and_left_is_named_in_the_header(
+    tmp_path: Path, more: dict[str, Any], named: str, path: str, streams: bool
+) -> None:
+    words = hello() if path.startswith("chat") else {"model": "helper", "input": "hello"}
+    async with served(tmp_path, [says("here")]) as (house, _), client(f"{house.url}/v1") as http:
+        body = words | more | {"stream": streams}
+        answer = await http.post(path, json=body, headers={"authorization": f"Bearer {TOKEN}"})
+        assert answer.status_code == 200, answer.text
+        assert "here" in answer.text
+        assert answer.headers.get("x-clawgate-ignored", "") == named
+
+
+def png() -> bytes:
+    made = io.BytesIO()
+    Image.new("RGB", (8, 8), "red").save(made, "PNG")
+    return made.getvalue()
+
+
+PICTURE = f"data:image/png;base64,{base64.b64encode(png()).decode()}"
+SHOWN: Any = {"type": "image_url", "image_url": {"url": PICTURE}}
+
+
+async def test_the_official_client_may_offer_tools_and_a_stop_and_send_pictures(tmp_path: Path) -> None:
+    shown: list[Any] = [{"role": "user", "content": [{"type": "text", "text": "what is it?"}, SHOWN]}]
+    picture = {"type": "input_image", "image_url": PICTURE}
+    asked: list[Any] = [{"role": "user", "content": [{"type": "input_text", "text": "and?"}, picture]}]
+    async with served(tmp_path, lambda _: says("a square")) as (house, ai):
+        tools: Any = [TOOL]
+        raw = await ai.chat.completions.with_raw_response.create(
+            model="helper", messages=shown, stop=["x"], tools=tools
+        )
+        assert raw.headers["x-clawgate-ignored"] == "stop, tools"
+        assert raw.parse().choices[0].message.content == "a square"
+        chunks = [it async for it in await ai.chat.completions.create(model="helper", messages=shown, stream=True)]
+        assert "".join(it.choices[0].delta.content or "" for it in chunks) == "a square"
+        assert (await ai.responses.create(model="helper", input=asked)).output_text == "a square"
+        async with ai.responses.stream(model="helper", input=asked) as stream:
+            assert (await stream.get_final_response()).output_text == "a square"
+        for request in house.anthropic.requests:
+            (message,) = request.body["messages"]
+            assert [it["type"] for it in message["content"]].count("image") == 1
+            assert "picture-1.png" in str(message["content"])
+        assert {path.rpartition("/")[2] for path in house.uploads()} == {"picture-1.png"}
+
+
+async def test_a_picture_is_kept_with_its_session_and_a_repeated_call_shows_it_once(tmp_path: Path) -> None:
+    async with served(tmp_path, lambda _: says("seen")) as (house, ai):
+        once: Any = {"model": "helper", "messages": [{"role": "user", "content": [SHOWN]}], "user": "s"}
+        for _ in range(2):
+            await ai.chat.completions.create(**once, extra_headers={"Idempotency-Key": "k"})
+        assert len(house.anthropic.requests) == 1
+        assert len(house.uploads()) == 1
+        await ai.chat.completions.create(**hello("and now?"), user="s")
+        assert str(house.anthropic.requests[-1].body).count("'type': 'image'") == 1
+        answered = {"role": "assistant", "content": "seen"}
+        earlier: Any = [{"role": "user", "content": [SHOWN]}, answered, *hello()["messages"]]
+        await ai.chat.completions.create(model="helper", messages=earlier)
+        assert users(house.anthropic.requests[-1].body)[0] == "[image]"
+
+
+NOT_TAKEN: list[tuple[Any, int, str]] = [
+    ("https://example.com/a.png", 400, "fetches nothing"),
+    ("http://127.0.0.1:8080/api/chats", 400, "fetches nothing"),
+    ("file:///etc/passwd", 400, "fetches nothing"),
+    ("data:image/png,plain", 400, "fetches nothing"),
+    ("data:image/png;base64,***", 400, "not base64"),
+    ("data:image/svg+xml;base64,PHN2Zy8+", 400, "only pictures"),
+    ("data:image/png;base64,bm8gcGljdHVyZQ==", 400, "only pictures"),
+    (f"data:image/png;base64,{base64.b64encode(png() + bytes(70_000)).decode()}", 413, "limits.fileBytes"),
+    (None, 400, "data URL"),
+    (7, 400, "data URL"),
+    ({"file_id": "file-1"}, 400, "data URL"),
+]
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "responses"])
+@pytest.mark.parametrize(("url", "status", "reason"), NOT_TAKEN)
+async def test_a_picture_that_is_not_taken_is_refused_with_the_reason(
+    tmp_path: Path, url: Any, status: int, reason: str, path: str
+) -> None:
+    kind, field = ("image_url", "messages") if path.startswith("chat") else ("input_image", "input")
+    body = {"model": "helper", field: [{"role": "user", "content": [{"type": kind, "image_url": url}]}]}
+    many = {"model": "helper", field: [{"role": "user", "content": [{"type": kind, "image_url": PICTURE}] * 11}]}
+    limits, own = "limits: { fileBytes: 65536 }", {"authorization": f"Bearer {TOKEN}"}
+    async with served(tmp_path, more=limits) as (house, _), client(f"{house.url}/v1") as http:
+        answer = await http.post(path, json=body, headers=own)
+        assert (answer.status_code, reason in answer.json()["error"]["message"]) == (status, True), answer.text
+        answer = await http.post(path, json=many, headers=own)
+        assert (answer.status_code, "at most 10" in answer.text) == (400, True)
+        assert not house.anthropic.requests
 
 
 async def test_errors_have_the_shape_and_the_status_that_clients_know(tmp_path: Path) -> None:
@@ -399,3 +510,28 @@ def test_what_was_shown_is_never_taken_back(steps: list[tuple[bool, str]], whole
         text += shown.more(growing, tools)
     text += shown.end(whole.rstrip())
     assert text.endswith(whole.rstrip())
+
+
+@pytest.mark.parametrize("refused", [1, 3])
+async def test_a_call_that_was_refused_can_be_made_again_under_its_key_and_one_that_was_taken_is_one_turn(
+    tmp_path: Path, database_url: str, refused: int
+) -> None:
+    """Also while too many wait, a call that was taken finds its own turn."""
+    more = f'limits: {{ pendingPerSender: 1 }}\ndatabase: {{ url: "{database_url}" }}'
+    key: Any = {"extra_headers": {"Idempotency-Key": "k-2"}}
+    first: Any = {"extra_headers": {"Idempotency-Key": "k-1"}}
+    async with served(tmp_path, lambda _: says("fine"), more=more) as (house, ai):
+        house.line.hold()
+        taken = [asyncio.create_task(ai.chat.completions.create(**hello("one"), **first))]
+        await house.until(lambda: house.line.holding)
+        for _ in range(refused):
+            with pytest.raises(openai.RateLimitError):
+                await ai.chat.completions.create(**hello("two"), **key)
+        taken.append(asyncio.create_task(ai.chat.completions.create(**hello("one"), **first)))
+        house.line.release()
+        assert [it.choices[0].message.content for it in await asyncio.gather(*taken)] == ["fine", "fine"]
+        await house.idle()
+        for _ in range(2):
+            again = await ai.chat.completions.create(**hello("two"), **key)
+            assert again.choices[0].message.content == "fine"
+        assert len(house.anthropic.requests) == 2

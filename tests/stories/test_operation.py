@@ -121,7 +121,9 @@ async def test_traces_follow_the_conventions_and_hold_nothing_that_was_said(tmp_
 
 
 async def test_without_an_endpoint_nothing_of_it_is_imported() -> None:
-    code = "import sys, gateway.cli, gateway.gateway; print([it for it in sys.modules if 'opentelemetry.sdk' in it])"
+    code = (
+        "import sys, gateway.cli, gateway.app.gateway; print([it for it in sys.modules if 'opentelemetry.sdk' in it])"
+    )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
     output, _ = await process.communicate()
     assert output == b"[]\n"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from gateway import contacts
+from gateway.approvals.pairing import ALPHABET
 from gateway.fault import OperatorError
-from gateway.pairing import ALPHABET
+from gateway.operate import contacts
+from gateway.store.errors import StoreUnavailable
 from gateway.store.opening import connected
-from gateway.store.store import StoreUnavailable
 from tests.channels.contexts import Clock
 from tests.emulators.models.script import says
 from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, GROUP, SECRETS, Running, running

@@ -51,6 +51,23 @@ async def test_what_a_process_left_is_removed_by_the_one_that_answers(tmp_path: 
         assert len(feishu.reacted) == 2
 
 
+async def test_a_message_that_a_restart_takes_up_is_marked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its author has waited already: nobody asks whether the answer comes quickly."""
+    feishu = feishu_emulator()
+    async with running(tmp_path, feishu=FEISHU, script=[LONG], emulator=feishu) as house:
+        house.line.hold(after_pieces=1)
+        await house.say("hello", message_id="om_hello")
+        await house.until(lambda: standing(house) == {"om_hello"})
+        await house.gateway.lanes.drain(0)
+    monkeypatch.setattr("channels.feishu.reactions.QUICK_SECONDS", 3_600.0)
+    async with running(tmp_path, feishu=FEISHU, script=[LONG], emulator=feishu) as house:
+        await house.until(lambda: feishu.shown(ALICE_CHAT))
+        await house.until(lambda: not standing(house))
+        assert len(feishu.reacted) == 2
+
+
 async def test_a_group_sees_it_only_where_the_bot_was_addressed_and_nobody_where_it_is_off(tmp_path: Path) -> None:
     feishu = f"{FEISHU}    requireMention: false\n"
     async with running(tmp_path, feishu=feishu, script=[LONG, LONG]) as house:

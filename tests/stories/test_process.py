@@ -5,7 +5,9 @@ import json
 import os
 import re
 import signal
+import struct
 import sys
+import zlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -23,6 +25,7 @@ from tests.loopback import serve_on_loopback
 from tests.processes import processes_of
 from tests.running import ALICE, ALICE_CHAT, SECRETS, client, config_text, feishu_emulator, push
 from tests.stories.at_work import NEVER, RUNS
+from tests.stories.test_telegram import PIXEL
 from tests.waiting import PATIENCE_SECONDS, until
 
 pytestmark = pytest.mark.slow  # it starts processes
@@ -326,3 +329,37 @@ async def test_a_polled_bot_that_is_killed_answers_everything_once_when_it_is_ba
         async with started(config):
             replies = await telegram.sent(2)
         assert [reply.text for reply in replies] == ["one", "two"]
+
+
+def huge_picture() -> bytes:
+    """150 KB, 39 million pixels with transparency: the most that is decoded at all."""
+    side = 6_240
+    packed = zlib.compress((b"\0" + bytes(4 * side)) * side, 1)
+    chunks = ((b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 6, 0, 0, 0)), (b"IDAT", packed), (b"IEND", b""))
+    written = (struct.pack(">I", len(it)) + kind + it + struct.pack(">I", zlib.crc32(kind + it)) for kind, it in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(written)
+
+
+async def test_the_memory_of_large_pictures_is_given_back_whoever_sent_them(tmp_path: Path) -> None:
+    """Eight at once, each in a chat of its own: eight threads decode one after the other."""
+    async with platforms(tmp_path) as (feishu, anthropic, config), started(config) as run:
+
+        async def resident() -> int:
+            status = await asyncio.to_thread(Path(f"/proc/{run.process.pid}/status").read_text)
+            return int(re.findall(r"VmRSS:\s+(\d+)", status)[0])
+
+        async def looked_at(data: bytes, chats: int) -> None:
+            asked = len(anthropic.requests) + chats
+            anthropic.script = [says("seen")] * chats
+            for number in range(chats):
+                event = feishu.image_event(data, sender=ALICE, chat=f"oc_{asked:08}{number:024}")
+                assert (await push(feishu, run.url, event)).status_code == 200
+            await until(lambda: len(anthropic.requests) == asked)
+            await feishu.sent(asked)
+
+        await looked_at(PIXEL, 8)  # what is loaded with the first ones stays
+        before = await resident()
+        await looked_at(huge_picture(), 8)
+        told = [json.dumps(request.body) for request in anthropic.requests[8:]]
+        assert all("scaled from 6240x6240 to 2000x2000" in it for it in told)
+        assert await resident() <= 1.3 * before

@@ -1,6 +1,7 @@
 """What a provider's prompt cache sees: equal beginnings, from request to request and from turn to turn."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,14 @@ import pytest
 
 from agents.messages import Message
 from agents.providers.anthropic.request import wire_request
+from gateway.commands.catalog import COMMANDS
 from gateway.store.records import Mark
 from tests.agents.providers.requests import asking, assistant, call, result, user
 from tests.demo.makers import MAKERS
 from tests.emulators.models.script import calls, says
-from tests.running import Running
+from tests.running import AGENTS, ALICE, BOB, Running, running
 from tests.stories.test_long_turns import made_by
+from tests.stories.test_sessions import IN_GROUP
 
 LOOK = ("ls", {"path": "."})
 CACHE_MARK = ', "cache_control": {"type": "ephemeral"}'
@@ -87,3 +90,38 @@ def test_the_marks_of_a_request_stand_where_the_next_turn_finds_them() -> None:
     assert marked() == ["ls", "You are a helper.", "now"]
     assert marked(1, 1) == ["ls", "You are a helper.", "end of turn 1", "now"]
     assert marked(1, 30) == ["You are a helper.", "end of turn 0", "end of turn 1", "now"]
+
+
+COMMAND_POLICIES: list[tuple[str, dict[str, Any], set[str], set[str]]] = [
+    ("", {}, {"help", "new", "model", "think", "reasoning", "agent"}, {"pair"}),
+    ("", IN_GROUP, {"help", "new", "think", "reasoning"}, {"model", "agent", "pair"}),
+    ("commands: { model: off, pair: off, new: owner }", {}, {"help", "agent"}, {"new"}),
+    ("commands: { model: everyone, reasoning: off }", IN_GROUP, {"help", "model"}, {"agent", "pair"}),
+]
+
+
+@pytest.mark.parametrize(("policy", "where", "everybodys", "owners"), COMMAND_POLICIES)
+async def test_the_prompt_names_the_commands_that_there_are_and_is_the_same_for_everybody_in_the_chat(
+    tmp_path: Path, policy: str, where: dict[str, Any], everybodys: set[str], owners: set[str]
+) -> None:
+    more = f'owners: ["feishu:{ALICE}"]\n{policy}'
+    agents = AGENTS.replace("exec, message", "grep")  # a tool of owners alone would make another prompt
+    async with running(tmp_path, script=lambda _: says("yes"), agents=agents, more=more) as house:
+        for text, sender in (("one", ALICE), ("two", BOB), ("/reasoning on", ALICE), ("three", ALICE), ("four", BOB)):
+            await house.say(text, sender=sender, **where)
+            await house.idle()
+        prompts = [[block["text"] for block in it.body["system"]] for it in house.anthropic.requests]
+    assert len(prompts) == 4
+    (stable,) = {prompt[0] for prompt in prompts}
+    section = stable.partition("## Gateway Control\n")[2].partition("\n\n")[0]
+    named = [set(re.findall(r"/(\w+)", line)) for line in section.splitlines()[1:]]
+    config = house.gateway.config
+    switched_off = {name for name, audience in config.commands.items() if audience == "off"}
+    assert named[0] | (named[1] if len(named) > 1 else set()) == set(COMMANDS) - switched_off
+    assert named[0] >= everybodys
+    assert (named[1] if len(named) > 1 else set()) == owners
+    can_switch = "reasoning" not in switched_off
+    for prompt, is_on in zip(prompts, (False, False, can_switch, can_switch), strict=True):
+        words = "on: people read it above your answers" if is_on else "off: people do not see it"
+        switch = f" (/reasoning {'off' if is_on else 'on'} changes that)" if can_switch else ""
+        assert f"\nReasoning: {words}{switch}" in prompt[1]

@@ -11,17 +11,18 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from gateway.app.reload import Reload
 from gateway.config.load import load
-from gateway.reload import Reload
 from tests.emulators.models.script import Turn, calls, says
 from tests.running import ALICE_CHAT, BOB, BOB_CHAT, SECRETS, Running, client, push, running
 from tests.stories.test_process import platforms, started
 from tests.stories.test_replicas import two
+from tests.web_page import WEB, opened
 
 
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.reload.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.app.reload.LOOK_SECONDS", 0.05)
 
 
 class Editor:
@@ -37,7 +38,7 @@ class Editor:
             answer = await http.get("/readyz")
         assert answer.status_code == 200
         state: dict[str, Any] = answer.json()["config"]
-        return state
+        return state | {"error": self.house.gateway.runtime.config_state.error}  # whose words are the operator's
 
     async def write(self, text: str) -> dict[str, Any]:
         """Until the gateway has taken note of it."""
@@ -275,3 +276,37 @@ async def test_sighup_reads_it_anew_and_what_cannot_change_says_so(tmp_path: Pat
             assert (await http.get("/metrics", headers=token)).status_code == 200
         assert any("config_wants_restart" in line and "server.port" in line for line in run.output)
         assert not any("a-token-of-the-operator" in line for line in run.output)
+
+
+async def test_why_a_config_is_broken_is_for_the_operator_alone(tmp_path: Path) -> None:
+    """`/readyz` answers anybody under any name: no path, no key, no value of the file stands there."""
+    token = "canary-admin-token-9182736455"
+    async with edited(tmp_path, more=f"server: {{ adminToken: {token} }}") as (house, editor):
+        await editor.replace("dmPolicy: open", "dmPolicyy: open")
+        async with client(house.url, headers={"host": "anything.example"}) as http:
+            for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": f"Basic {token}"}):
+                answer = await http.get("/readyz", headers=headers)
+                assert (answer.status_code, answer.json()["config"]["error"]) == (200, True)
+                assert not [it for it in (str(tmp_path), "config.yaml", "dmPolicy") if it in answer.text]
+            told = (await http.get("/readyz", headers={"authorization": f"Bearer {token}"})).json()["config"]["error"]
+            assert str(editor.file) in told
+            assert "dmPolicyy" in told
+
+
+async def test_who_is_taken_out_of_the_users_is_out_at_once_with_open_streams_and_session(tmp_path: Path) -> None:
+    ann, new = "canary-ann-token-9182736455", "canary-new-token-9182736455"
+    server = f"server: {{ adminToken: canary-admin-token-9182736455, users: {{ ann: {ann}, bob: {new}-b }} }}"
+    async with (
+        edited(tmp_path, feishu=WEB, more=server) as (house, editor),
+        client(house.url, headers={"x-clawgate": "1"}) as http,
+        opened(house.url, authorization=f"Bearer {ann}") as page,
+    ):
+        session = await http.post("/api/session", json={"token": ann})
+        cookie = {"cookie": session.headers["set-cookie"].partition(";")[0]}
+        http.cookies.clear()
+        assert (await http.get("/api/session", headers=cookie)).json() == {"person": "ann"}
+        await editor.replace(ann, new)
+        assert (await http.get("/api/chats", headers=cookie)).status_code == 401
+        assert (await http.get("/api/chats", headers={"authorization": f"Bearer {ann}"})).status_code == 401
+        assert (await http.get("/api/chats", headers={"authorization": f"Bearer {new}"})).status_code == 200
+        await page.until(lambda: page._reading is not None and page._reading.done())

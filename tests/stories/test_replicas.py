@@ -10,8 +10,8 @@ from random import Random
 import psycopg
 import pytest
 
+from gateway.app.gateway import Gateway
 from gateway.config.load import load
-from gateway.gateway import Gateway
 from gateway.store.opening import open_store
 from tests.emulators.models.script import calls, says
 from tests.loopback import serve_on_loopback
@@ -172,8 +172,8 @@ async def test_a_page_of_the_other_one_sees_the_turn_run_its_tools_and_its_text(
 async def test_what_a_dead_replica_was_showing_does_not_run_for_ever(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.replicas.ASK_SECONDS", 0.02)
-    monkeypatch.setattr("gateway.replicas.ASKED_SECONDS", 0.5)
+    monkeypatch.setattr("gateway.web.replicas.ASK_SECONDS", 0.02)
+    monkeypatch.setattr("gateway.web.replicas.ASKED_SECONDS", 0.5)
     monkeypatch.setattr("channels.web.channel.ALIVE_SECONDS", 0.05)
     both = two(tmp_path, postgres_url, [NEVER], feishu=WEB, agents=AGENTS.replace("exec, ", ""))
     async with both as (one, other), opened(other.url) as there:

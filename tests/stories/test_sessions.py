@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from agents.turn import settings_json
-from gateway.journal import TurnJournal
+from gateway.store.errors import StoreUnavailable
 from gateway.store.opening import connected
 from gateway.store.records import Mark
-from gateway.store.store import StoreUnavailable
+from gateway.turns.journal import TurnJournal
 from tests.emulators.models.script import says
 from tests.running import ALICE, ALICE_CHAT, BOB, GROUP, Running, feishu_emulator, running
-from tests.stories.at_work import users
+from tests.stories.at_work import spoken, users
 
 IN_GROUP: dict[str, Any] = {"chat": GROUP, "chat_type": "group", "mention_bot": True}
 MODEL = "model: anthropic/claude-sonnet-4-6"
@@ -37,6 +37,17 @@ async def asks(house: Running, text: str, **who: Any) -> list[str]:
     await house.idle()
     assert f"about {text}" not in str(house.anthropic.requests[-1].body)
     return [it.rpartition("\n")[2] for it in users(house.anthropic.requests[-1].body)]
+
+
+async def test_a_persons_notes_are_there_from_the_first_turn_of_a_day_on(tmp_path: Path) -> None:
+    clock = Clock("2026-06-15T03:50+00:00")
+    async with clock.running(tmp_path, agents=DAILY) as house:
+        await house.say("/remember I am allergic to nuts")
+        await house.replies(1)
+        for text, time_ in (("late", "03:51"), ("breakfast", "04:10"), ("lunch", "04:11")):
+            clock.put(f"2026-06-15T{time_}+00:00")
+            await asks(house, text)
+            assert "allergic" in spoken(house)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +164,7 @@ async def test_a_turn_that_dies_between_the_end_of_the_session_and_its_first_row
     begin = TurnJournal.begin
 
     async def begin_once_dead(journal: TurnJournal, *args: Any, **names: Any) -> None:
-        if dies.pop():
+        if dies and dies.pop():
             raise StoreUnavailable("killed here")
         await begin(journal, *args, **names)
 
@@ -162,9 +173,8 @@ async def test_a_turn_that_dies_between_the_end_of_the_session_and_its_first_row
         await asks(house, "one")
         clock.put("2026-06-15T04:10+00:00")
         monkeypatch.setattr(TurnJournal, "begin", begin_once_dead)
-        dies += [False, True]
+        dies.append(True)
         assert await asks(house, "two") == ["Alice: two"]
-        dies += [False]
         assert await asks(house, "three") == ["Alice: two", "Alice: three"]
         with connected(house.gateway.config.database) as connection:
             rows = connection.exec_driver_sql("SELECT turn FROM mark WHERE kind = 'new'").all()
@@ -175,7 +185,7 @@ async def test_where_nothing_is_configured_nothing_ends_and_nothing_is_asked_of_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock("2026-06-15T03:50+00:00")
-    monkeypatch.setattr("gateway.turns.Turns._begin_anew", None)
+    monkeypatch.setattr("gateway.turns.turns.Turns._begin_anew", None)
     async with clock.running(tmp_path) as house:
         await asks(house, "one")
         clock.put("2027-06-15T04:10+00:00")

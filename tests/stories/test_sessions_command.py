@@ -189,18 +189,18 @@ async def test_a_person_is_found_by_what_the_transcript_says_when_the_inbox_has_
         await house.requested(2)
         await house.say(CANARY, sender=ALICE, **IN_GROUP)
         await house.say("me too", sender=BOB, **IN_GROUP)
-        house.anthropic.script = [says("both")]
+        house.anthropic.script = [says("hers"), says("his")]
         house.line.release()
-        await house.replies(3)
+        await house.replies(4)
         await house.idle()
         assert await house.gateway.runtime.store.prune(4e9) == 4
         assert (await sessions(house, "erase", "--person", f"feishu:{ALICE}", "--yes"))[0] == 0
         assert traces(house, CANARY) == []
         (left,) = await listed(house)
-        assert left["turns"] == 2
+        assert left["turns"] == 3
         await talk(house, "hello", "hi", sender=BOB, **IN_GROUP)
         assert BOBS in str(house.anthropic.requests[-1].body)
-        assert "me too" not in str(house.anthropic.requests[-1].body)  # it was answered together with hers
+        assert "me too" in str(house.anthropic.requests[-1].body)  # a turn answers one person: hers took nobody along
 
 
 async def test_what_is_being_answered_is_stopped_and_nothing_of_it_is_written_afterwards(

@@ -13,8 +13,8 @@ import psycopg
 import pytest
 from structlog.testing import capture_logs
 
+from gateway.store.errors import StoreUnavailable
 from gateway.store.migrate import DatabaseUnusable
-from gateway.store.store import StoreUnavailable
 from tests.emulators.models.script import calls, says
 from tests.postgres import PostgresServer, postgres_server
 from tests.running import ALICE, ALICE_CHAT, Running, client, running

@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
+from channels.channel import Arrived
 from channels.telegram.channel import TelegramChannel
+from channels.telegram.timing import Timing
+from gateway.inbox.intake import Intake
 from gateway.store.dead_letters import dead_letters, replay
+from gateway.store.errors import StoreUnavailable
 from tests.agents.providers.requests import PIXEL as ENCODED_PIXEL
 from tests.emulators.models.script import says
 from tests.emulators.models.server import Script
@@ -204,3 +208,33 @@ async def test_an_edit_changes_what_waits_and_is_a_word_to_the_turn_that_runs(tm
         await it.happens(it.telegram.edit_update(ids[1], "too late", chat=alice))
         await it.house.idle()
         assert len(it.house.anthropic.requests) == 3
+
+
+@pytest.mark.parametrize("fault", ["odd", "database"])
+async def test_an_update_that_cannot_be_handed_over_does_not_stop_those_behind_it_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """After three tries it is given up, where it is the update's own fault; a database that is away gives up nothing."""
+    take, tries = Intake.take, 0
+
+    async def taken(self: Intake, channel: Any, receipt: Any) -> str:
+        nonlocal tries
+        if isinstance(receipt, Arrived) and receipt.context.text == "odd":
+            tries += 1
+            if fault == "odd":
+                raise ValueError("nobody knew")
+            if tries < 5:
+                raise StoreUnavailable("away")
+        return await take(self, channel, receipt)
+
+    monkeypatch.setattr(Intake, "take", taken)
+    monkeypatch.setattr(Timing, "backoff", lambda *_, **__: 0.0)
+    async with bot(tmp_path, "polling", script=lambda _: says("fine")) as it:
+        chat = it.telegram.private()
+        for text in ("odd", "behind"):
+            await it.happens(it.telegram.text_update(text, chat=chat))
+        await it.house.until(lambda: len(it.telegram.messages) == (1 if fault == "odd" else 2))
+        await it.house.idle()
+        assert tries == (3 if fault == "odd" else 5)
+        given_up = 'clawgate_webhook_deliveries_total{channel="telegram",outcome="ignored: given up"} 1.0'
+        assert it.house.counted(given_up) == (fault == "odd")

@@ -39,7 +39,7 @@ async def test_what_is_the_owners_alone_is_not_there_for_others(tmp_path: Path) 
     async with running(tmp_path, more=OWNED) as house:
         assert await offered(house, **ALICES) == ALL
         assert await offered(house, **BOBS) == OTHERS
-        assert "/approve" not in prompt(house)
+        assert "/approve" not in prompt(house).partition("## Gateway Control")[0]  # which names the commands alone
         (result,) = await works(house, ("exec", {"command": "touch made"}), **BOBS)
         assert '"error_code": "TOOL_NOT_ALLOWED"' in result
         assert not (house.workspace() / "made").exists()

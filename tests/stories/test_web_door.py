@@ -8,10 +8,10 @@ import pytest
 
 from channels.web.admission import COOKIE, SECURE_COOKIE
 from channels.web.channel import ALIVE_SECONDS
-from gateway.edge import HEADERS
+from gateway.http.edge import HEADERS
 from tests.channels.contexts import Clock
 from tests.running import Running, client, running
-from tests.web_page import CHAT, WEB, Page, opened
+from tests.web_page import CHAT, WEB, Page, new_id, opened
 
 TOKEN = "canary-admin-token-91827"
 CLOSED = f"server: {{ host: 0.0.0.0, adminToken: {TOKEN} }}"
@@ -169,6 +169,31 @@ async def test_over_tls_the_session_is_bound_to_this_host(tmp_path: Path) -> Non
             assert ("Secure" in cookie) == is_secure
             session = cookie.partition(";")[0]
             assert (await http.get("/api/chats", headers={"cookie": session})).status_code == 200
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t", "\xa0", "\x85"])
+async def test_over_tls_no_sibling_of_the_host_can_put_somebody_into_another_account(
+    tmp_path: Path, blank: str
+) -> None:
+    """A cookie under the plain name can come from any host of the domain; the bound name cannot."""
+    users = "users: { ann: canary-ann-token-91827364, bob: canary-bob-token-91827364 }"
+    more = CLOSED.replace(" }", f", {users}, trustedProxies: [127.0.0.1] }}")
+    async with running(tmp_path, more=more, feishu=WEB) as house, client(house.url, headers=PAGE) as http:
+        sessions = {}
+        for name in ("ann", "bob"):
+            answer = await http.post("/api/session", json={"token": f"canary-{name}-token-91827364"})
+            sessions[name] = answer.headers["set-cookie"].partition(";")[0].partition("=")[2]
+            http.cookies.clear()
+        own, tossed = f"{SECURE_COOKIE}={sessions['ann']}", f"theme=dark;{blank}{COOKIE}={sessions['bob']}"
+        for cookie, who in ((f"{tossed}; {own}", "ann"), (f"{own};{tossed}", "ann"), (tossed, None), (own, "ann")):
+            headers = {b"cookie": cookie.encode("latin-1"), b"x-forwarded-proto": b"https"}
+            answer = await http.get("/api/session", headers=headers)
+            assert answer.json() == {"person": who}
+            posted = await http.post("/webhooks/web/default", json=MESSAGE | {"id": new_id()}, headers=headers)
+            assert posted.status_code == (200 if who else 401)
+        assert (await http.get("/api/session", headers={"cookie": f"{COOKIE}={sessions['bob']}"})).json()[
+            "person"
+        ] == "bob"
 
 
 async def test_an_event_stream_ends_with_its_session(tmp_path: Path) -> None:

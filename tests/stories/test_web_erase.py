@@ -52,10 +52,12 @@ async def test_what_is_over_is_gone_from_every_table(house: Running, page: Page)
     sent = page.written()[0]["files"][0]
     await page.say("/stop")
     await page.answers(2)
+    await page.say("/queue followup")
+    await page.answers(3)
     await house.idle()
     await erase(page)
     assert rows_with(house.folder, SECRET) == []
-    assert set(rows_with(house.folder, CHAT)) <= {"session"}
+    assert rows_with(house.folder, CHAT) == []
     for gone in (file, sent):
         assert (await page.http.get(f"/api/files/{gone['id']}")).status_code == 404
     await answered_anew(house, page)

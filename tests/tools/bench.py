@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,8 @@ class Outbox:
 
 class Nothing:
     """`tools.memory.Memory` of somebody who was never here. The real one is in the stories."""
+
+    zone: tzinfo = UTC
 
     async def passages(self, *_: object) -> Sequence[Passage]:
         return ()

@@ -1,7 +1,8 @@
 """Commands in one kind of sandbox, as one user: run as a script, since a process gives root up for good.
 
-python -m tests.tools.confined KIND UID FOLDER MOUNT COMMANDS: the results of the JSON list, as one. A text is a command
-for `exec`; an object is what `process` starts, and gives all its output; with `until` it is killed once it has written
+python -m tests.tools.confined KIND UID FOLDER MOUNT COMMANDS CONFIG: the results of the JSON list, as one. CONFIG is of
+`tools.exec`. A text is a command for `exec`; an object is what `process` starts, and gives all its output; with `until` it
+is killed once it has written
 that, by `process`, or, where `dies` is true, by the death of this process.
 """
 
@@ -17,6 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httpx  # noqa: F401
+
 from tests.tools.bench import Bench, bench, text_of
 from tools import processes
 from tools.config import ProcessConfig
@@ -26,7 +29,7 @@ from tools.sandbox.sandbox import KINDS, Sandbox
 SYSTEM_PYTHON = "/usr/bin/python3"
 
 
-async def main(kind: str, uid: str, folder: str, shared: str, commands: str) -> None:
+async def main(kind: str, uid: str, folder: str, shared: str, commands: str, config: str) -> None:
     if int(uid) != os.geteuid():
         os.setgroups([])
         os.setresgid(int(uid), int(uid), int(uid))
@@ -37,7 +40,7 @@ async def main(kind: str, uid: str, folder: str, shared: str, commands: str) -> 
         Path(folder),
         mounts={"skills/greet": Path(shared)},
         uploads=Path(folder) / "uploads/a",
-        exec_={"timeoutSeconds": 20},
+        exec_={"timeoutSeconds": 20, **json.loads(config)},
         processes=Processes(ProcessConfig.model_validate({"idleSeconds": 3.0}), time.time),
         sandbox=(sandbox := Sandbox(kinds=[it for it in KINDS if it == kind])),
     )
@@ -54,6 +57,7 @@ async def _run(at: Bench, command: str) -> str:
 
 async def _started(at: Bench, results: list[object], *, until: str = "", dies: bool = False, **arguments: Any) -> str:
     begun = await at.call("process", action="start", **arguments)
+    assert not begun.is_error, text_of(begun)
     id_, output = str(begun.details["id"]), ""
     while until not in output:
         output += await at.text("process", action="poll", id=id_, wait_seconds=1)

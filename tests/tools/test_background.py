@@ -18,7 +18,7 @@ from tools import processes as module
 from tools.config import ProcessConfig
 from tools.processes import Processes
 from tools.sandbox.sandbox import Report, Sandbox, Wall
-from tools.workspace import folder_of, forget
+from tools.uploads import folder_of, forget
 
 NAP = f"sleep {9_000_000 + os.getpid()}"
 """A command that no other run of this suite has."""

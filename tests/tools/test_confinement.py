@@ -1,18 +1,24 @@
 """What no path may do, at every door that takes one: five tools, `MEDIA:` and what people send."""
 
+import errno
 import os
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from agents.attachments import receive
 from channels.message import File
+from tests.agents.test_attachments import receive
 from tests.tools.bench import CALL, Bench, bench, text_of
 from tools.attachment import attachment
+from tools.paths import called, explained
+from tools.sandbox.sandbox import Report, Sandbox
 from tools.tool import ToolError
+from tools.web.client import Client
+from tools.web.config import FetchConfig
 
 SECRET = "secret-81723"
 Door = Callable[[Bench, str], Awaitable[str]]
@@ -79,7 +85,7 @@ async def test_outside_and_missing_are_one_answer_at_every_door(
         assert "NOT_A_FOLDER" in answer
     else:
         missing = await DOORS["read"](hostile, "absent")
-        assert answer.replace(repr(path), "PATH") == missing.replace("'absent'", "PATH")
+        assert answer.replace(repr(called(path)), "PATH") == missing.replace("'absent'", "PATH")
     assert SECRET not in answer
     assert {(tmp_path / it / "file").read_text() for it in ("outside", "workspace-evil")} == {SECRET}
 
@@ -96,6 +102,41 @@ async def test_an_absolute_path_inside_is_the_same_path(hostile: Bench, door: st
     assert await DOORS[door](hostile, str(hostile.root / path)) == await DOORS[door](hostile, path)
     assert "$HOME" in await DOORS[door](hostile, "$HOME")  # nothing is expanded or decoded
     assert "NOT_FOUND" in await DOORS[door](hostile, "folder%2Ffile")
+
+
+ABSOLUTE: dict[str, Callable[[Path, str], str]] = {
+    "as it is": lambda root, name: f"{root}/{name}",
+    "by a detour": lambda root, name: f"{root}/folder/../{name}",
+    "doubled": lambda root, name: f"{root}//{name}/",
+    "from above": lambda root, name: f"..{root}/{name}",
+    "of a neighbour": lambda root, name: f"{root}-evil/{name}",
+}
+KINDS = ("missing", "folder", "hard", "pipe", "loop", "to-file", "binary", "large", "AGENTS.md", "MEMORY.md", "x" * 300)
+
+
+@pytest.mark.parametrize("spelling", ABSOLUTE)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("door", DOORS)
+async def test_no_door_says_where_the_server_keeps_its_files(
+    hostile: Bench, tmp_path: Path, door: str, kind: str, spelling: str
+) -> None:
+    """Whatever went wrong, also where the model itself has named the place: people read what it makes of the answer."""
+    (hostile.root / "binary").write_bytes(b"\0")
+    with (hostile.root / "large").open("wb") as file:
+        file.truncate(9_000_000)
+    answer = await DOORS[door](hostile, ABSOLUTE[spelling](hostile.root, kind))
+    assert str(tmp_path) not in answer
+    if "NOT_FOUND" in answer:
+        assert kind[:150] in answer
+
+
+@pytest.mark.parametrize("code", sorted(errno.errorcode))
+def test_no_error_of_the_system_says_where_the_server_keeps_its_files(code: int) -> None:
+    """Permissions, a full disk, a broken one: what a test cannot make real on every machine."""
+    place = "/srv/clawgate/data/workspaces/helper/plan.txt"
+    body = explained(OSError(code, os.strerror(code), place), place).body
+    assert "/srv" not in body
+    assert "plan.txt" in body or "space" in body or "too long" in body
 
 
 @pytest.mark.parametrize(
@@ -119,7 +160,7 @@ async def test_what_people_send_goes_nowhere_but_into_their_session(tmp_path: Pa
     workspace = at.workspace.serving(uploads=tmp_path / "uploads" / "a")
     names = ["../../x", "/etc/x", "a\0b", ".env", "..", "x" * 5_000, "half \ud83d", "skills/x"]
     files = [File(name=name, type="text/plain", data=b"x") for name in names]
-    note = receive(workspace, "../om_1", files, (), keeps=True).note
+    note = receive(workspace, "../om_1", files, keeps=True).note
     assert note.count("saved as ./uploads/om-1/") == len(names)
     assert os.listdir(at.root) == []
     assert [it.name for it in tmp_path.iterdir() if it.name not in ("workspace", "uploads")] == []
@@ -179,7 +220,25 @@ async def test_a_workspace_has_a_quota_and_so_has_what_is_sent_to_a_session(tmp_
 
     workspace = at.workspace.serving(uploads=tmp_path / "uploads" / "a")
     sent = [File(name="f", type="text/plain", data=b"x" * 60_000)] * 2
-    note = receive(workspace, "om_1", sent, (), keeps=True).note
+    note = receive(workspace, "om_1", sent, keeps=True).note
     assert "saved as ./uploads/om-1/f.txt;" in note
     assert "not saved: QUOTA_EXCEEDED" in note
+    at.workspace.close()
+
+
+@pytest.mark.parametrize("network", [None, "open"])
+async def test_a_command_that_finds_no_sandbox_says_why_and_not_where(tmp_path: Path, network: str | None) -> None:
+    sandbox = Sandbox(kinds=["bubblewrap"])
+    reason = f"bwrap: Can't mkdir {tmp_path}/workspace/.git/hooks: Permission denied"
+    for it in (sandbox, sandbox.opened):
+        it.report = Report(wall=None, failures={"bubblewrap": reason})
+        it._probed = time.monotonic()
+    at = bench(
+        tmp_path, sandbox=sandbox, uploads=tmp_path / "uploads/a", network=Client(FetchConfig()) if network else None
+    )
+    for tool_, arguments in (("exec", {}), ("process", {"action": "start"})):
+        answer = text_of(await at.call(tool_, command="true", **arguments))
+        assert "EXEC_SANDBOX_UNAVAILABLE" in answer
+        assert "Can't mkdir hooks: Permission denied" in answer
+        assert str(tmp_path) not in answer
     at.workspace.close()

@@ -6,15 +6,22 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from tests.processes import processes_of
 from tests.tools.bench import WAIT_FOR_GO, Bench, bench, text_of
 from tests.waiting import until
+from tools.exec import STOPPED
+from tools.process import Limit
 
 NAP = f"sleep {7_000_000 + os.getpid()}"
 """A command that no other run of this suite has."""
+
+
+def test_every_limit_says_why_it_stopped_a_command() -> None:
+    assert set(STOPPED) == set(get_args(Limit))
 
 
 async def test_a_command_runs_in_the_workspace_and_gives_its_output_and_exit_code(at: Bench) -> None:

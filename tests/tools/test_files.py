@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.tools.bench import CALL, Bench, bench, pictures, text_of
+from tools.edit import replaced
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -327,3 +328,53 @@ async def test_what_is_rewritten_keeps_its_mode_but_no_borrowed_rights(at: Bench
     (at.root / "run").chmod(0o4755)
     await at.text("write", file_path="run", content="new")
     assert (at.root / "run").stat().st_mode & 0o7777 == 0o755
+
+
+ENDED: st.SearchStrategy[list[tuple[str, str]]] = st.lists(
+    st.tuples(st.sampled_from(["a", "b", "", "ab", "c d"]), st.sampled_from(["\n", "\r\n"])), max_size=6
+)
+
+
+def unbroken(text: str) -> str:
+    return text.replace("\r\n", "\n")
+
+
+@given(lines=ENDED, last=st.sampled_from(["", "a", "end"]), data=st.data())
+def test_an_edit_keeps_the_line_endings_of_a_file_whatever_their_mix(
+    lines: list[tuple[str, str]], last: str, data: st.DataObject
+) -> None:
+    """A model sees `\\n` alone and writes it. All endings outside the passage stay, those inside that still have a line keep
+    theirs, and a new line has one that stands there: no bare `\\n` comes into a CRLF file, nor the other way round."""
+    text = "".join(line + ending for line, ending in lines) + last
+    plain = unbroken(text)
+    start = data.draw(st.integers(0, max(0, len(plain) - 1)))
+    old = plain[start : data.draw(st.integers(start + 1, len(plain) + 1))]
+    new = data.draw(st.text("xyz\n", max_size=6))
+    if not old or old == new or sum(plain.startswith(old, at) for at in range(len(plain))) > 1:
+        return
+    edited, *_ = replaced(text, old, new)
+    assert unbroken(edited) == plain.replace(old, new, 1)
+    before = re.findall(r"\r?\n", text)
+    after = re.findall(r"\r?\n", edited)
+    ahead, inside, added = plain[: plain.find(old)].count("\n"), old.count("\n"), new.count("\n")
+    same = min(inside, added)
+    assert after[: ahead + same] == before[: ahead + same]
+    assert after[ahead + added :] == before[ahead + inside :]
+    if before:
+        assert set(after) <= set(before)
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "expected"),
+    [
+        ("a\r\nfoo\r\nb", "foo", "foo\nbar", "a\r\nfoo\r\nbar\r\nb"),
+        ("a\r\nfoo", "foo", "foo\nbar", "a\r\nfoo\r\nbar"),
+        ("a\r\nb\nc\n", "a\nb\nc", "1\n2\n3", "1\r\n2\n3\n"),
+        ("a\r\nb\nfoo\nc", "foo", "x\ny", "a\r\nb\nx\ny\nc"),
+        ("a\r\nb", "\nb", "\n\nb", "a\r\n\r\nb"),
+        ("a\nb\r\na\r\nb", "a\nb", "x\ny", "x\ny\r\na\r\nb"),
+        ("a\nb", "b", "b\r\n", "a\nb\r\n"),
+    ],
+)
+def test_the_line_ending_of_a_new_line(text: str, old: str, new: str, expected: str) -> None:
+    assert replaced(text, old, new)[0] == expected

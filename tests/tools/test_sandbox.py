@@ -66,6 +66,25 @@ for what, number in dict(bpf=321, userfaultfd=323, keyctl=250, io_uring=425, mem
     if os.uname().machine == "x86_64":
         attack(what, lambda: libc.syscall(number, 0, 4096, 0o1600, 0, 0))
 attack("typing", lambda: __import__("fcntl").ioctl(0, 0x5412, b"x") and 1)
+def walk(fd):
+    print("OPEN descriptor", fd)
+    attack("the folder above a descriptor", lambda: os.open("../" * 30, os.O_RDONLY, dir_fd=fd))
+    attack("a socket by a descriptor", lambda: os.fchdir(os.open("../" * 30, os.O_RDONLY, dir_fd=fd)) or
+           reach(1, 1, folder[1:] + "/socket"))
+for fd in range(3, 1024):
+    try:
+        os.fstat(fd)
+    except OSError:
+        continue
+    walk(fd)
+for process in map(str, range(1, 100)):
+    try:
+        held = [(it, os.readlink(f"/proc/{process}/fd/{it}")) for it in os.listdir(f"/proc/{process}/fd")]
+    except OSError:
+        continue
+    for fd, target in held:
+        if int(fd) > 2 and target.startswith("/") and not target.startswith("/proc/"):
+            print("OPEN", target, "by process", process)
 """
 _HOG = "import mmap\nm = mmap.mmap(-1, 3 << 30)\nfor at in range(0, 3 << 30, 4096): m[at] = 1\nprint('HELD')"
 
@@ -80,7 +99,9 @@ class Outside:
     udp: socket.socket
     name: str
 
-    def asked(self, kind: Kind, uid: int, *commands: str | dict[str, Any]) -> list[str]:
+    def asked(
+        self, kind: Kind, uid: int, *commands: str | dict[str, Any], config: dict[str, object] | None = None
+    ) -> list[str]:
         script = (self.folder.parent / "attacks.py").read_text()
         attacks = f"cat > a.py <<'EOF'\n{script}\nEOF\n{SYSTEM_PYTHON} a.py {self.numbers}"
         names = {"OUT": str(self.folder), "ATTACKS": json.dumps(attacks)[1:-1]}
@@ -95,7 +116,7 @@ class Outside:
             (work / name).write_text(SECRET)
         for path in (work, *work.rglob("*")):
             os.chown(path, uid or 65534, uid or 65534)
-        arguments = [kind, str(uid), str(work), str(self.folder.parent / "greet"), written]
+        arguments = [kind, str(uid), str(work), str(self.folder.parent / "greet"), written, json.dumps(config or {})]
         run = subprocess.run(
             [sys.executable, "-m", "tests.tools.confined", *arguments],
             cwd=Path(__file__).parents[2],
@@ -107,7 +128,7 @@ class Outside:
         )
         assert run.returncode in (0, -signal.SIGKILL), run.stdout + run.stderr
         probed, *results = json.loads(run.stdout.splitlines()[-1])
-        if probed != kind:
+        if probed != kind and (config or {}).get("sandbox") != "off":
             pytest.skip(f"this machine: {probed}")
         return list(map(str, results))
 
@@ -185,7 +206,7 @@ def test_a_command_in_a_sandbox_reaches_nothing_of_ours(outside: Outside, kind: 
     assert SECRET not in files
     assert "root:" not in files
     assert [it.name for it in outside.folder.iterdir() if it.name == "new"] == []
-    assert "OPEN" not in attacks
+    assert [it for it in attacks.splitlines() if "OPEN" in it] == []
     assert "exit code 0" in attacks
     outside.udp.setblocking(False)
     with pytest.raises(BlockingIOError):
@@ -226,7 +247,7 @@ def test_what_runs_in_the_background_is_in_the_same_sandbox(outside: Outside, ki
     )  # fmt: skip
     assert SECRET not in files + terminal
     assert "root:" not in files + terminal
-    assert "OPEN" not in attacks + typed
+    assert [it for it in (attacks + typed).splitlines() if "OPEN" in it] == []
     assert ["exit code 0" in it for it in (attacks, typed)] == [True, True]
     assert "tty" in terminal
     assert "sent" in terminal
@@ -238,6 +259,22 @@ def test_what_runs_in_the_background_is_in_the_same_sandbox(outside: Outside, ki
     while processes_of(NAP) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert processes_of(NAP) == {}
+
+
+@pytest.mark.parametrize("kind", KINDS[:2])
+@pytest.mark.skipif(not which(SYSTEM_PYTHON), reason="needs a system Python for the attacks")
+def test_with_network_a_command_holds_nothing_of_the_outside_either(outside: Outside, kind: Kind, uid: int) -> None:
+    results = outside.asked(
+        kind, uid, "ATTACKS", {"command": "ATTACKS"}, {"command": "ATTACKS", "pty": True}, config={"network": True}
+    )
+    assert ["exit code 0" in it for it in results] == [True] * 3
+    assert [it for it in results if "OPEN" in it] == []
+
+
+@pytest.mark.skipif(not which(SYSTEM_PYTHON), reason="needs a system Python for the attacks")
+def test_without_a_sandbox_a_command_holds_no_descriptor_of_ours(outside: Outside, uid: int) -> None:
+    results = outside.asked(KINDS[0], uid, "ATTACKS", {"command": "ATTACKS"}, config={"sandbox": "off"})
+    assert [it for it in results if "OPEN descriptor" in it] == []
 
 
 async def test_where_no_sandbox_stands_nothing_runs_and_the_reason_is_given(tmp_path: Path) -> None:
@@ -343,6 +380,44 @@ async def test_a_sandbox_that_vanishes_runs_nothing_and_is_looked_for_anew(tmp_p
     at.workspace.close()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_wall_that_lets_a_descriptor_in_is_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: Kind
+) -> None:
+    """As root and not: whoever runs these tests. A folder of the outside comes along, as those of the launch once did."""
+    launch = Wall.launch
+
+    def leaking(*arguments: Any) -> Launch:
+        launched = launch(*arguments)
+        launched.pass_fds = (*launched.pass_fds, os.open(tmp_path, os.O_PATH | os.O_DIRECTORY))
+        return launched
+
+    monkeypatch.setattr(Wall, "launch", leaking)
+    report = await Sandbox(kinds=[kind]).probe()
+    if "not on this machine" in str(report):
+        pytest.skip(str(report))
+    assert "descriptors of ours" in str(report)
+    assert report.wall is None
+
+
+async def test_a_wall_that_leaves_a_socket_open_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder that holds it is there, and nothing else is wrong."""
+    if not sandboxes._walls("bubblewrap"):
+        pytest.skip("no bubblewrap")
+    fenced = bubblewrap.fenced
+
+    def opened(binary: str, command: str, workspace: Any, **named: Any) -> tuple[list[str], list[int]]:
+        argv, fds = fenced(binary, command, workspace, **named)
+        at = argv.index("--remount-ro", argv.index("--chdir") - 6)
+        socket_ = str(workspace.root.parent / "socket")
+        return [*argv[:at], "--bind", socket_, socket_, *argv[at:]], fds
+
+    monkeypatch.setattr(sandboxes, "fenced", opened)
+    report = await Sandbox(kinds=["bubblewrap"]).probe()
+    assert report.wall is None
+    assert "sockets" in str(report)
+
+
 @pytest.mark.parametrize("hole", ["network", "files"])
 async def test_a_wall_with_a_hole_is_none(monkeypatch: pytest.MonkeyPatch, hole: str) -> None:
     """The probe itself is what is tested: a command line that opens what it should close must not pass."""
@@ -409,3 +484,57 @@ def test_the_filter_is_one_that_the_kernel_can_take() -> None:
         program = seccomp(families, (1, -1), truncates=False)
         assert len(program) % 8 == 0
         assert len(program) // 8 <= 4096
+
+
+CLOSED = {
+    "git of root's": "mkdir -p .git/hooks; touch .git/config; chmod -R go-rwx .git",
+    "all of root's": "mkdir -p .git/hooks sub; touch .git/config AGENTS.md .env notes.txt sub/x; chmod -R go-rwx .",
+    "a folder of root's": "mkdir -p memory skills/own .ssh; touch skills/own/SKILL.md; chmod 700 memory skills .ssh",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("made", CLOSED)
+@pytest.mark.skipif(os.geteuid() != 0, reason="what root alone may enter is made by root")
+async def test_a_workspace_that_root_made_for_itself_runs_commands(tmp_path: Path, kind: Kind, made: str) -> None:
+    (tmp_path / "workspace").mkdir(mode=0o700)
+    subprocess.run(CLOSED[made], shell=True, cwd=tmp_path / "workspace", check=True)
+    at = bench(tmp_path, sandbox=Sandbox(kinds=[kind]))
+    if (await Sandbox(kinds=[kind]).probe()).wall is None:
+        pytest.skip(f"not {kind} here")
+    assert await at.output("echo hello > made; cat made") == "hello"
+    at.workspace.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", ["000", "555", "077"])
+def test_a_command_that_closes_the_workspace_closes_it_for_nobody(
+    outside: Outside, kind: Kind, uid: int, mode: str
+) -> None:
+    """And it brings in nothing by that, nor has what stood there renamed."""
+    closed, after = outside.asked(
+        kind, uid, f"echo bad > TOOLS.md; chmod {mode} .; sleep 0.5; echo closed", "ls -A; cat AGENTS.md"
+    )
+    assert closed.startswith("closed")
+    assert after.endswith("kept\n[exit code 0]")
+    names = after.splitlines()
+    assert {"AGENTS.md", ".env"} <= set(names)
+    assert "TOOLS.md" not in names
+    assert [it for it in names if it.startswith("refused-")] == [it for it in names if it.endswith("-TOOLS.md")] != []
+
+
+async def test_a_workspace_where_no_sandbox_can_be_built_is_not_tried_for_ever(tmp_path: Path) -> None:
+    """It says so once more, with what to do, and begins anew once one could be built."""
+    sandbox = Sandbox()
+    wall = (await sandbox.probe()).wall
+    at = bench(tmp_path, sandbox=sandbox)
+    answers = []
+    for broken in (True, True, False, True):
+        there = Wall(kind="bubblewrap", binary=str(tmp_path / "gone")) if broken else wall
+        sandbox.report = Report(wall=there, failures={})
+        sandbox._probed = time.monotonic()
+        answers.append(text_of(await at.call("exec", command="echo ran")))
+    assert ["Try it again once" in it for it in answers] == [True, False, False, True]
+    assert ("doctor" in answers[1], '"retryable": false' in answers[1]) == (True, True)
+    assert answers[2].startswith("ran")
+    at.workspace.close()

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from tools.limits import PROCESSES_MAX, above
 from tools.sandbox.confine import STAGE, seccomp
-from tools.sandbox.launch import SCRATCH, SKILLS, Place, own_skills, protected, shown, skills
+from tools.sandbox.launch import SCRATCH, SKILLS, Place, hidden, own_skills, protected, shown, skills
 from tools.workspace import Workspace
 
 SHARED_BYTES_MAX = 64 * 1024 * 1024
-"""Of /dev/shm."""
+"""The size of /dev/shm."""
 _INNER = "bin sbin lib lib32 lib64 libexec share include"
 _SETTINGS = (
     "ld.so.cache ld.so.conf ld.so.conf.d alternatives localtime timezone mime.types nsswitch.conf protocols services fonts "
@@ -26,7 +26,7 @@ SYSTEM = (
     "/nix/store",
     *(f"/etc/{it}" for it in _SETTINGS.split()),
 )
-"""What every command may read and run. Not all of /usr: some keep an application in it, perhaps this one."""
+"""Folders that every command may read and run. Not all of /usr: some keep an application in it, perhaps this one."""
 _TOP = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
 _BEGIN = (
     f"ulimit -u {PROCESSES_MAX} 2>/dev/null || ulimit -p {PROCESSES_MAX} || exit 126; unset PWD; echo >&9 && exec 9>&- && "
@@ -58,7 +58,8 @@ def fenced(
     binary: str, command: str, workspace: Workspace, *, has_proc: bool, has_network: bool
 ) -> tuple[list[str], list[int]]:
     """The command line, and the descriptors it names. Raises OSError."""
-    places = _places(workspace)
+    files, folders = hidden(workspace)
+    places = [*_places(workspace), *folders]
     program = above(os.memfd_create("seccomp", os.MFD_CLOEXEC))
     os.write(program, seccomp())
     os.lseek(program, 0, os.SEEK_SET)
@@ -75,6 +76,7 @@ def fenced(
         *("--bind", SCRATCH, "/tmp"),
         *mounts,
         *(it for path in empty for it in ("--remount-ro", path)),
+        *(it for path in files for it in ("--dev-bind", "/dev/null", path)),
         *("--remount-ro", "/", "--setenv", "TMPDIR", "/tmp", "--chdir", root, "--seccomp", str(program)),
         *("--", "/bin/sh", "-c", _BEGIN, command),
     ]

@@ -1,5 +1,5 @@
-"""What the kernel takes from a command: system calls by seccomp, files and signals by Landlock; and where its folders are
-mounted before root is given up.
+"""Rights that the kernel takes from a command: system calls by seccomp, files and signals by Landlock; and where its
+folders are mounted before root is given up.
 
 The supervisor runs this in the command's own process, between fork and exec; it imports nothing of ours. Landlock knows
 no "all but": what is not listed is closed, and what is listed is open as a whole.
@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 
 _libc = ctypes.CDLL(None, use_errno=True)
 STAGE = "/mnt"
-"""Where root mounts a command's folders, in a mount namespace of the command's own: bubblewrap runs as the command's user,
-who may not pass the folders above them."""
+"""The place where root mounts a command's folders, for it alone: bubblewrap's user may not pass the folders above them."""
 
 _IS_ARM = os.uname().machine == "aarch64"
 _AUDIT_ARCH = 0xC00000B7 if _IS_ARM else 0xC000003E
@@ -48,7 +47,7 @@ _NEW_NAMESPACES = 0x7E02_0000
 _TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX: they type into a terminal that somebody else reads."""
 _FAMILIES = (1, 2, 10, 16)
-"""Of sockets in a network namespace of their own: UNIX, IPv4, IPv6, netlink. Not VSOCK, which knows no namespaces."""
+"""Socket families in a network namespace of their own: UNIX, IPv4, IPv6, netlink. Not VSOCK, which knows no namespaces."""
 
 _LOAD, _JUMP_EQUAL, _JUMP_ANY, _JUMP_AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
 _ALLOW, _KILL, _ERROR = 0x7FFF_0000, 0x8000_0000, 0x0005_0000
@@ -87,7 +86,7 @@ def _judged(
 
 
 _FILES, _READ = 0b111 | 3 << 14, 0b1101
-"""What of all rights concerns a file that is no folder; what it is to read a folder, and to run what is in it."""
+"""The rights that concern a file that is no folder; those to read a folder, and to run what is in it."""
 _ALL_RIGHTS = {1: 0x1FFF, 2: 0x3FFF, 3: 0x7FFF, 4: 0x7FFF, 5: 0xFFFF}
 _NET_SINCE, _SCOPES_SINCE, _TRUNCATE_SINCE = 4, 6, 3
 
@@ -98,7 +97,7 @@ def landlock_version() -> int:
 
 
 def prepare(rules: Mapping[str, Sequence[str | int]]) -> int:
-    """A ruleset: `read` and `write` are lists of paths or descriptors. Raises OSError."""
+    """A ruleset: `read` and `write` are lists of paths or descriptors; the descriptors are closed. Raises OSError."""
     version = landlock_version()
     rights = _ALL_RIGHTS.get(min(version, 5), 0)
     tcp = 0b11 if version >= _NET_SINCE else 0
@@ -115,8 +114,7 @@ def prepare(rules: Mapping[str, Sequence[str | int]]) -> int:
             is_folder = os.fstat(fd).st_mode & 0o170000 == 0o040000
             allowed = access if is_folder else access & _FILES
             _checked(_libc.syscall(445, ruleset, 1, struct.pack("=Qi", allowed & rights, fd), 0))
-            if fd != place:
-                os.close(fd)
+            os.close(fd)
     return ruleset
 
 
@@ -143,7 +141,8 @@ def keep_to_itself() -> None:
 
 
 def stage(fds: Sequence[int]) -> None:
-    """Mount these folders and files below STAGE, for this process and those it starts. Needs root. Raises OSError."""
+    """Mount these folders and files below STAGE, for this process and those it starts, and close their descriptors: they
+    lead out of every mount namespace, by `..`. Needs root. Raises OSError."""
     empty, clone, recursive = 0x1000, 1, 0x8000
     trees = [_checked(_libc.syscall(428, fd, b"", clone | empty | recursive | os.O_CLOEXEC)) for fd in fds]
     _checked(_libc.unshare(0x0002_0000))
@@ -157,6 +156,7 @@ def stage(fds: Sequence[int]) -> None:
             os.close(os.open(place, os.O_CREAT | os.O_WRONLY))
         _checked(_libc.syscall(429, tree, b"", -100, place.encode(), 4))
         os.close(tree)
+        os.close(fd)
 
 
 def open_loopback(channel: int, port: int) -> None:

@@ -1,4 +1,4 @@
-"""How one command starts: what the sandbox decides, and the supervisor does.
+"""The start of one command: what the sandbox decides, and the supervisor does.
 
 What a command sees is opened here, by descriptors, and nothing of it is looked up by name a second time: who swaps a
 folder meanwhile changes nothing.
@@ -8,19 +8,21 @@ import marshal
 import os
 import stat
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tools.held import allowed
 from tools.limits import above
-from tools.paths import MEMORY_FOLDER, NOT_MADE, open_by_walking, protection
+from tools.paths import MEMORY, MEMORY_FOLDER, NOT_MADE, names_in, open_by_walking, protection
+from tools.tool import Copy
 from tools.web.proxy import Proxy
 from tools.workspace import NOBODY, Workspace
 
 SCRATCH = "@TMPDIR@"
-"""What stands in `argv` for the temporary folder that the supervisor makes for this command alone."""
+"""The mark in `argv` for the temporary folder that the supervisor makes for this command alone."""
 SKILLS = "skills"
 SHOWN_MAX = 150
 """Descriptors of one command: each is a mount, and a process may hold 256."""
@@ -29,9 +31,8 @@ _ROOT = str(Path(__file__).parents[2])
 
 @dataclass(kw_only=True)
 class Launch:
-    """`argv` is what the supervisor executes as `owner` (uid, gid; None is the gateway's own user), `env` all that it knows,
-    and `plan` what the supervisor does besides. `pass_fds` are named in both; `close` shuts them once the supervisor has
-    them. `proxy` serves it while it runs."""
+    """`argv` is what the supervisor executes as `owner` (uid, gid; None is the gateway's own user), `env` all that it
+    knows, and `plan` what it does besides. Both name `pass_fds`; `close` shuts them once the supervisor has them."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -44,6 +45,17 @@ class Launch:
     def arguments(self) -> tuple[str, ...]:
         """The end of the supervisor's."""
         return marshal.dumps(dict(self.plan)).hex(), *self.argv
+
+    def hold(self, copies: Sequence[Copy]) -> None:
+        """Hand the supervisor these files, as they were read. Raises OSError."""
+        held = []
+        for copy in copies:
+            fd = above(os.memfd_create("approved", os.MFD_CLOEXEC))
+            self.pass_fds += (fd,)
+            os.truncate(fd, len(copy.content))
+            os.pwrite(fd, copy.content, 0)
+            held.append((copy.name, copy.link, fd, copy.rights))
+        self.plan = {**self.plan, "held": held}
 
     def close(self) -> None:
         for fd in self.pass_fds:
@@ -68,7 +80,7 @@ def program(module: str, *options: str) -> tuple[str, ...]:
 
 
 def owner_of(workspace: Workspace) -> tuple[int, int] | None:
-    """Whom a command runs as: never root."""
+    """The user and group that a command runs as, never root; None for the gateway's own."""
     if os.geteuid() != 0:
         return None
     status = os.fstat(workspace.fd)
@@ -97,10 +109,11 @@ def skills(workspace: Workspace, hidden: Collection[str] = ()) -> list[Place]:
 
 
 def protected(workspace: Workspace) -> list[Place]:
-    """What is in the workspace and may only be read there, as for the file tools; of `.git` what others would run."""
+    """The places in the workspace that may only be read, as for the file tools; of `.git` what others would run."""
     places = []
-    names = [it for it in _names(workspace, ".") if _is_protected(it, workspace)]
-    for name in (*names[:SHOWN_MAX], ".git/hooks", ".git/config"):
+    names = [it for it in names_in(workspace.fd, ".") if _is_protected(it, workspace) and not workspace.hides(it)]
+    of_git = (".git/hooks", ".git/config") if may(workspace, ".git", 1) else ()
+    for name in (*names[:SHOWN_MAX], *of_git):
         with suppress(OSError):
             fd = _opened(workspace, name)
             if stat.S_ISLNK(os.fstat(fd).st_mode):
@@ -110,14 +123,35 @@ def protected(workspace: Workspace) -> list[Place]:
     return places
 
 
+def hidden(workspace: Workspace) -> tuple[list[str], list[Place]]:
+    """The files and the folders in the workspace that this session does not see. Not links: a command that follows one finds
+    nothing where it leads to a hidden name. Raises OSError."""
+    names = [it for it in names_in(workspace.fd, ".") if workspace.hides(it)]
+    modes = {it: os.stat(it, dir_fd=workspace.fd, follow_symlinks=False).st_mode for it in names}
+    files = [f"{workspace.root}/{it}" for it, mode in modes.items() if not (stat.S_ISDIR(mode) or stat.S_ISLNK(mode))]
+    return files, [Place(path=f"{workspace.root}/{it}") for it, mode in modes.items() if stat.S_ISDIR(mode)]
+
+
+def may(workspace: Workspace, name: str, rights: int) -> bool:
+    """True if the command's user has these rights there, by the mode: 4 to read, 1 to enter."""
+    try:
+        fd = _opened(workspace, name)
+    except OSError:
+        return False
+    status, owner = os.fstat(fd), owner_of(workspace) or (-1, -1)
+    os.close(fd)
+    return allowed(status.st_mode, status.st_uid, status.st_gid, *owner) & rights == rights
+
+
 def not_made(workspace: Workspace) -> list[str]:
     """Names that a command may not make at the top of the workspace, besides `.env*`."""
-    return [it.casefold() for it in NOT_MADE if it not in workspace.writable]
+    memory = () if MEMORY in workspace.writable else (MEMORY, MEMORY_FOLDER)
+    return [it.casefold() for it in (*NOT_MADE, *memory) if it not in workspace.writable]
 
 
 def own_skills(workspace: Workspace) -> list[Place]:
     """Raises OSError where there are none."""
-    names = _names(workspace, SKILLS)[:SHOWN_MAX]
+    names = names_in(workspace.fd, SKILLS)[:SHOWN_MAX]
     return [Place(path=f"{workspace.root}/{SKILLS}/{it}", fd=_opened(workspace, f"{SKILLS}/{it}")) for it in names]
 
 
@@ -126,15 +160,6 @@ def _is_protected(name: str, workspace: Workspace) -> bool:
         return False
     inner = f"{name}/a.md" if name.casefold() == MEMORY_FOLDER else name
     return protection(inner, workspace.writable) is not None
-
-
-def _names(workspace: Workspace, folder: str) -> list[str]:
-    fd = open_by_walking(workspace.fd, folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with os.scandir(fd) as entries:
-            return sorted(it.name for it in entries)
-    finally:
-        os.close(fd)
 
 
 def _opened(workspace: Workspace, name: str) -> int:

@@ -34,6 +34,7 @@ CONNECT_SECONDS = 5.0
 READ_SECONDS = 10.0
 ADDRESSES_TRIED = 3
 PIECE_BYTES = 65_536
+MEMBERS_MAX = 1_000
 LOOKUPS = 4
 """At the same time. In threads of their own: a name server that never answers holds up nothing else."""
 USER_AGENT = "Clawgate (web_fetch)"
@@ -69,7 +70,7 @@ _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 def is_public(address: Address) -> bool:
-    """Whether everybody may reach it, and also every IPv4 address that hides in it."""
+    """True if everybody may reach it, and also every IPv4 address that hides in it."""
     if not address.is_global or address.is_multicast or address.is_reserved or address.is_unspecified:
         return False
     return not any(address in network for network in _DENIED) and all(map(is_public, embedded(address)))
@@ -88,8 +89,7 @@ def embedded(address: Address) -> Iterable[ipaddress.IPv4Address]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Page:
-    """What arrived from `url`, where the redirects ended. `data` is empty where the type is none that is read; `length` is
-    what the server says of its size."""
+    """The answer from `url`, where redirects ended. `data` is empty for a type that is not read; `length` as declared."""
 
     url: str
     status: int
@@ -168,7 +168,6 @@ class Client:
         return url.copy_with(fragment=None)
 
     async def _get(self, url: "httpx.URL", wanted: Callable[[str], bool]) -> Page | str:
-        """The page, or where it redirects to."""
         import httpcore
 
         host, failure = host_of(url), None
@@ -212,16 +211,16 @@ class Client:
         encoding, limit = encoding.strip().lower(), self.config.max_bytes
         if encoding not in ("", "identity", "gzip", "x-gzip"):
             raise ToolError("FETCH_FAILED", "the page is packed in a way that was not asked for")
-        unpacker = zlib.decompressobj(wbits=31) if "gzip" in encoding else None
+        unpacker = _Gunzip() if "gzip" in encoding else None
         data, received = bytearray(), 0
         async for chunk in response.aiter_stream():
             received += len(chunk)
             for start in range(0, len(chunk), PIECE_BYTES):
                 piece = chunk[start : start + PIECE_BYTES]
-                data += unpacker.decompress(piece, limit + 1 - len(data)) if unpacker else piece
+                data += unpacker.take(piece, limit + 1 - len(data)) if unpacker else piece
                 if len(data) > limit or received > limit:
                     raise ToolError("FETCH_TOO_LARGE", f"the page is longer than {limit:,} bytes")
-        if unpacker and received and (not unpacker.eof or unpacker.unused_data):
+        if unpacker and received and not unpacker.is_whole:
             raise ToolError("FETCH_FAILED", "the packed page is damaged")
         return bytes(data)
 
@@ -278,6 +277,31 @@ def _content_type(header: str) -> tuple[str, str]:
     kind, _, parameters = header.partition(";")
     charset = re.search(r"charset\s*=\s*[\"']?([A-Za-z0-9._:-]{1,40})", parameters, re.IGNORECASE)
     return kind.strip().lower(), charset[1].lower() if charset else ""
+
+
+class _Gunzip:
+    """The members of a gzip stream, one behind the other (RFC 1952, 2.2)."""
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(wbits=31)
+        self._begun = 1
+
+    @property
+    def is_whole(self) -> bool:
+        return self._member.eof
+
+    def take(self, packed: bytes, most: int) -> bytearray:
+        """At most so many bytes of what it unpacks to. Raises zlib.error."""
+        data = bytearray()
+        while packed and len(data) < most:
+            if self._member.eof:
+                self._begun += 1
+                if self._begun > MEMBERS_MAX:  # each costs a copy of what is behind it
+                    raise zlib.error("too many members")
+                self._member = zlib.decompressobj(wbits=31)
+            data += self._member.decompress(packed, most - len(data))
+            packed = self._member.unused_data
+        return data
 
 
 @cache

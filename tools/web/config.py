@@ -1,4 +1,4 @@
-"""What a person writes about the web tools: where `web_search` looks, and how far `web_fetch` may go."""
+"""The config of the web tools: where `web_search` looks, and how far `web_fetch` may go."""
 
 import ipaddress
 from typing import Annotated, Literal, TypeAlias
@@ -15,19 +15,19 @@ Private: TypeAlias = tuple[str, int | None] | Network
 
 
 class FetchConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """How far `web_fetch` may go. Addresses that are not public are refused, however they are written or reached."""
+    """Limits of `web_fetch`. Addresses that are not public are refused, however they are written or reached."""
 
     allow_private: Annotated[tuple[str, ...], Listed] = ()
-    """What may be fetched although it is not public: hosts (`wiki.internal`), hosts with a port of their own
-    (`wiki.internal:8080`) and networks (`10.1.0.0/16`). Whoever writes to the agent can have it read what is there."""
+    """Addresses that may be fetched although they are not public: hosts (`wiki.internal`), hosts with a port of their own
+    (`wiki.internal:8080`) and networks (`10.1.0.0/16`). Everybody who writes to the agent can have it read what is there."""
     ports: Annotated[tuple[Annotated[int, Field(ge=1, le=65535)], ...], Listed] = (80, 443)
     """The ports that may be asked."""
     max_bytes: Annotated[int, Field(ge=1024, le=67_108_864)] = 2_097_152
     """The longest page, also once it is unpacked."""
     total_seconds: Annotated[float, Field(gt=0, le=120)] = 20
-    """How long one fetch may take, redirects included."""
+    """Seconds that one fetch may take, redirects included."""
     redirects: Annotated[int, Field(ge=0, le=10)] = 3
-    """How many redirects are followed; each is judged like the first address."""
+    """The number of redirects that are followed; each is judged like the first address."""
 
     @field_validator("allow_private")
     @classmethod
@@ -38,7 +38,7 @@ class FetchConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gen
 
 
 def private(entry: str) -> Private:
-    """What an entry of `allowPrivate` stands for. Raises ValueError."""
+    """The host or network that an entry of `allowPrivate` names. Raises ValueError."""
     text = entry.strip().lower()
     try:
         return ipaddress.ip_network(text.strip("[]"))
@@ -50,7 +50,7 @@ def private(entry: str) -> Private:
 
 
 class SearchConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """Who answers `web_search`. Without a provider there is no such tool."""
+    """The service that answers `web_search`. Without a provider there is no such tool."""
 
     provider: SearchProvider | None = None
     """`brave`, `tavily` (both want an `apiKey`), or `searxng` (an instance of your own at `baseUrl`)."""

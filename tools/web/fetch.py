@@ -17,7 +17,7 @@ PARALLEL = 4
 EXTRACT_SECONDS = 20.0
 EXTRACT_BYTES_MAX = 64 * 1024 * 1024
 NOTE_CHARS = 1_000
-"""Of a result that is left for its head, its note and the boundary around it."""
+"""Characters of a result that are left for its head, its note and the boundary around it."""
 CHARS_MIN = 200
 _HTML = ("text/html", "application/xhtml+xml")
 _TEXT = re.compile(r"text/[a-z0-9.+-]+|application/(?:[a-z0-9.-]+\+)?(?:json|xml|yaml|x-yaml|x-ndjson|javascript)")
@@ -31,7 +31,7 @@ _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs
 
 
 class Fetcher:
-    """What the fetches of one agent share."""
+    """The parts that all fetches of one agent share."""
 
     def __init__(self, config: FetchConfig, resolve: Resolve | None = None) -> None:
         self.client = Client(config, resolve)

@@ -19,12 +19,12 @@ from tools.sandbox.confine import landlock_version, prepare, restrict
 CPU_SECONDS = 8
 MEMORY_BYTES = 1 << 30
 MARKDOWN_CHARS_MAX = 4 * 1024 * 1024
-"""What a page can become: nested lists are indented, so a short page can be long as Markdown."""
+"""The most that a page can become: nested lists are indented, so a short page can be long as Markdown."""
 NOBODY = 65_534
 ARTICLE_CHARS_MIN = 400
 """A shorter article is probably not what the page is about."""
 ARTICLE_SHARE_MIN = 0.25
-"""Of the page's text; below, the page is a list or an index, and is shown whole."""
+"""The article's share of the page's text; below, the page is a list or an index, and is shown whole."""
 RECURSION_MAX = 4000
 
 _DROPPED = (

@@ -15,7 +15,7 @@ from tools.web.client import Blocked, Client, host_of, port_of
 PORT = 3128
 """In a namespace where every port is free."""
 CONNECTIONS_MAX = 32
-"""Of one command; more wait to be accepted."""
+"""Connections of one command; more wait to be accepted."""
 HEAD_BYTES_MAX = 65_536
 HEAD_SECONDS = 10.0
 IDLE_SECONDS = 120.0
@@ -44,7 +44,7 @@ class Proxy:
         self._serving = asyncio.create_task(self._serve())
 
     def close(self) -> None:
-        """With every connection."""
+        """Ends the proxy with every connection."""
         if self._serving is not None:
             self._serving.cancel()
         else:
@@ -110,8 +110,7 @@ class Proxy:
             await writer.wait_closed()
 
     async def _connected(self, head: str) -> tuple[Stream, bytes]:
-        """The other side, and what to ask it first: nothing where the command wants a tunnel. Raises ToolError, Blocked and
-        OSError."""
+        """The other side, and what to ask it first: nothing for a tunnel. Raises ToolError, Blocked and OSError."""
         line, *headers = head.split("\r\n")
         method, _, rest = line.partition(" ")
         target = rest.rpartition(" ")[0]

@@ -152,7 +152,7 @@ class WebSearch:
 
 
 def refusal(status: int) -> ToolError:
-    """Of what a provider does not answer. Its own words stay out: they may hold the key."""
+    """The error for what a provider does not answer. Its own words stay out: they may hold the key."""
     match status:
         case 429:
             what = "the search provider asks for a pause; go on without it"

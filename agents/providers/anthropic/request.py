@@ -29,11 +29,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
     """The body of `POST /v1/messages`, without `stream`."""
     request = shared.with_lost_tools(request)
     messages, marks = _messages(request)
-    body: dict[str, Any] = {
-        "model": request.model,
-        "max_tokens": shared.output_tokens(request),
-        "messages": messages,
-    }
+    body: dict[str, Any] = {"model": request.model, "max_tokens": shared.output_tokens(request), "messages": messages}
     if system := _system(request.system):
         body["system"] = system
     if request.tools:
@@ -56,11 +52,7 @@ def _system(system: System) -> list[Block]:
 
 def _tools(tools: Sequence[ToolSpec]) -> list[Block]:
     return [
-        {
-            "name": tool.name,
-            "description": shared.description_of(tool),
-            "input_schema": dict(tool.input_schema),
-        }
+        {"name": tool.name, "description": shared.description_of(tool), "input_schema": dict(tool.input_schema)}
         for tool in tools
     ]
 
@@ -74,7 +66,7 @@ def _tool_choice(request: ModelRequest) -> Block | None:
 
 
 def _messages(request: ModelRequest) -> tuple[list[Any], int]:
-    """How many cache marks there are in them as well. The last two turns can carry one, so they are written anew."""
+    """The messages, and the number of cache marks in them. The last two turns can carry one, so they are written anew."""
     settled = request.settled[:-2]
     request = replace(request, settled=settled)
     messages = request.unsettled
@@ -120,10 +112,7 @@ def _blocks(message: Message) -> list[Block]:
 
 def _part(part: Text | Image) -> Block:
     if isinstance(part, Image):
-        return {
-            "type": "image",
-            "source": {"type": "base64", "media_type": part.media_type, "data": part.data},
-        }
+        return {"type": "image", "source": {"type": "base64", "media_type": part.media_type, "data": part.data}}
     return {"type": "text", "text": part.text}
 
 

@@ -32,7 +32,7 @@ class AnthropicAssembly:
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
         self._starts: dict[int, dict[str, Any]] = {}
-        """What opened each block; a thinking block's collects its signature."""
+        """The object that opened each block; a thinking block's collects its signature."""
         self._stop_reason = ""
         self._usage: dict[str, Any] = {}
 
@@ -114,7 +114,7 @@ class AnthropicAssembly:
 
 
 def _beyond(start: dict[str, Any]) -> Payload:
-    """Who else than the model itself made a call, which goes back with it."""
+    """The caller, if another than the model itself made a call; it goes back with the call."""
     caller = object_of(start, "caller")
     return ("tool_use", {"caller": caller}) if caller and caller.get("type") != "direct" else None
 

@@ -1,5 +1,4 @@
-"""Our request as a body of Chat Completions, as one vendor takes it. Pure: nothing is sent, and the history is taken as
-repaired.
+"""Our request as a body of Chat Completions, as one vendor takes it. Pure; the history is repaired already.
 
 What differs from vendor to vendor is asked of its record. Text is sent as a string, never as a list with one part:
 servers of text-only models refuse lists.
@@ -39,22 +38,19 @@ def wire_request(request: ModelRequest, vendor: Vendor) -> Object:
 
 
 def _tool_members(request: ModelRequest, vendor: Vendor) -> Object:
-    """`tools` and `tool_choice`."""
+    """`tools` and `tool_choice`. `auto`, the default where there are tools, is said only if the vendor wants to hear it."""
     if not request.tools:
         return {}
     choice = _choice(request, vendor)
     if choice == "none" and "none" not in vendor.choices and not shared.called_names(request):
         log.info("tools_left_out", model=request.model, reason=f"{vendor.name} has no tool_choice none")
         return {}
-    return _with_choice({"tools": _tools(request.tools, vendor)}, choice, vendor)
-
-
-def _with_choice(members: Object, choice: str | OneTool, vendor: Vendor) -> Object:
-    """`auto` is the default wherever there are tools, and not said unless the vendor wants to hear it."""
+    members: Object = {"tools": _tools(request.tools, vendor)}
     if isinstance(choice, OneTool):
-        return members | {"tool_choice": {"type": "function", "function": {"name": choice.name}}}
-    explicit = vendor.always_choice if choice == "auto" else choice in vendor.choices
-    return members | {"tool_choice": choice} if explicit else members
+        members["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
+    elif vendor.always_choice if choice == "auto" else choice in vendor.choices:
+        members["tool_choice"] = choice
+    return members
 
 
 def _choice(request: ModelRequest, vendor: Vendor) -> str | OneTool:
@@ -70,11 +66,7 @@ def _choice(request: ModelRequest, vendor: Vendor) -> str | OneTool:
 
 def _tools(tools: Sequence[ToolSpec], vendor: Vendor) -> list[Object]:
     return [
-        _tool(
-            tool.name,
-            _cut(shared.description_of(tool), vendor.description_chars_max),
-            tool.input_schema,
-        )
+        _tool(tool.name, _cut(shared.description_of(tool), vendor.description_chars_max), tool.input_schema)
         for tool in tools
     ]
 
@@ -119,7 +111,7 @@ def _user_part(part: Text | Image) -> Object:
 
 
 def _append_user(wire: list[Object], parts: Sequence[Object]) -> None:
-    """As one message with that of a person before it."""
+    """Adds the parts, as one message with that of a person before it."""
     before = wire.pop()["content"] if wire and wire[-1]["role"] == "user" else []
     whole = [*([{"type": "text", "text": before}] if isinstance(before, str) else before), *parts]
     plain = all(part["type"] == "text" for part in whole)

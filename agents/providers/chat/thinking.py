@@ -1,4 +1,4 @@
-"""How each vendor of the Chat wire is asked to think, and what of its reasoning goes back to it.
+"""The way each vendor of the Chat wire is asked to think, and the part of its reasoning that goes back to it.
 
 `request.thinking` is a level that the model takes, or None to leave it to the model: then nothing is sent.
 """
@@ -64,7 +64,7 @@ def _requested(level: Level, request: ModelRequest, vendor: Vendor) -> dict[str,
 
 
 def may_think(request: ModelRequest) -> bool:
-    """Whether the model may think while it answers; one that nobody knows may."""
+    """True if the model may think while it answers; one that nobody knows may."""
     return request.thinking != "off" and (bool(request.facts.thinking) or not request.facts.known)
 
 

@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 from agents.messages import StopReason
 
 ThinkingForm: TypeAlias = Literal["none", "effort", "deepseek", "switch", "kept", "enable", "reasoning", "template"]
-"""How thinking is asked for: `none` not at all · `effort` reasoning_effort · `deepseek` thinking.type and an effort ·
-`switch` thinking.type alone, or an effort where a model cannot be switched · `kept` thinking.type, and earlier
+"""The way to ask for thinking: `none` not at all · `effort` reasoning_effort · `deepseek` thinking.type and an effort ·
+`switch` thinking.type alone, or an effort if a model cannot be switched · `kept` thinking.type, and earlier
 thinking is to be kept · `enable` enable_thinking and a budget · `reasoning` an object of that name · `template`
 arguments of the chat template."""
 
 Replay: TypeAlias = Literal["never", "calls", "filled", "own", "details"]
-"""Which reasoning goes back: `never` any · `calls` on every message with calls, "" where we have none · `filled` the
+"""The reasoning that goes back: `never` none · `calls` on every message with calls, "" if we have none · `filled` the
 same, but "" is refused · `own` what we have · `details` the list of reasoning_details as it came."""
 
 Choice: TypeAlias = Literal["none", "required", "named"]
@@ -31,13 +31,11 @@ class WellKnown:
     names: tuple[str, ...] = ()
     """Names of providers in the config that mean it; the first is the one that `auto` says."""
     variables: tuple[str, ...] = ()
-    """Where the key usually is in the environment: the first that is set counts."""
+    """The environment variables that usually hold the key: the first that is set counts."""
     hosts: tuple[str, ...] = ()
-    """Where it answers, subdomains included, and with a port where only that one is meant; any other address may offer
-    any model."""
+    """Its hosts, subdomains included, with a port if only that one is meant; other addresses may offer any model."""
     default_model: str = ""
-    """Without the provider: what `auto` takes where this vendor's key is the first that is set. Empty where no model is
-    the obvious one."""
+    """Without the provider: what `auto` takes if this vendor's key is the first that is set. Empty if none is obvious."""
 
     def model_of(self, name: str) -> str:
         """The default model, under one of the vendor's names."""
@@ -49,11 +47,11 @@ class Vendor(WellKnown):
     """One of the Chat wire. Its names and hosts pick this record."""
 
     base_url: str | None = None
-    """Where requests go if the config does not say; None where only the config can know."""
+    """The address that requests go to if the config does not say; None if only the config can know."""
     keyless: bool = False
     """May be asked without a key."""
     key_path: str = ""
-    """What only a good key gets, where anybody gets the list of models."""
+    """A path that only a good key gets, if anybody gets the list of models."""
     models: Mapping[str, str] = field(default_factory=dict)
     """Patterns of model names that another record is about."""
 
@@ -62,7 +60,7 @@ class Vendor(WellKnown):
     """Takes `stream_options.include_usage`."""
     prompt_cache_key: bool = False
     description_chars_max: int | None = None
-    """Of a tool, where longer ones have been refused."""
+    """The longest description of a tool, if longer ones have been refused."""
     thinking: ThinkingForm = "none"
     reasoning_unarmed: tuple[str, ...] = ()
     """Patterns of models that take no tools while they reason: with tools they are asked not to."""
@@ -87,7 +85,7 @@ class Vendor(WellKnown):
     """Ids of calls that it takes; others are renamed."""
     replay: Replay = "never"
     reasoning_fields: tuple[str, ...] = ("reasoning_content", "reasoning")
-    """Where reasoning comes in; the first is where it goes back."""
+    """The fields that reasoning comes in; the first is the one that it goes back in."""
 
     finish: Mapping[str, StopReason] = field(default_factory=dict)
     """Finish reasons that OpenAI does not have; `error` is a failed attempt."""
@@ -96,7 +94,7 @@ class Vendor(WellKnown):
 
     @property
     def name(self) -> str:
-        """What `dialect` in the config says."""
+        """The name that `dialect` in the config gives."""
         return self.names[0] if self.names else "generic"
 
 
@@ -246,8 +244,7 @@ VENDORS: dict[str, Vendor] = {
 
 
 def vendor_for(name: str, base_url: str | None, dialect: str | None) -> Vendor:
-    """The record of the provider called `name` in the config. Raises ValueError, with the fix, for an unknown
-    dialect."""
+    """The record of the provider called `name` in the config. Raises ValueError, with the fix, for an unknown dialect."""
     if dialect is not None:
         if dialect not in VENDORS:
             raise ValueError(f"unknown dialect {dialect!r}: this release knows {', '.join(VENDORS)}")

@@ -64,7 +64,7 @@ def _events(draft: Draft, step: ToolCall | str) -> Iterator[ModelEvent]:
 STEPS_MAX = 4
 SCRIPT_NAME = "list_files"
 
-_CJK = re.compile(r"[⺀-鿿豈-﫿\U00020000-\U0003ffff]")
+_CJK_PAIRS = re.compile(r"(?=([⺀-鿿豈-﫿\U00020000-\U0003ffff]{2}))")
 _WANTS_SCRIPT = re.compile(
     r"脚本|写.{0,12}(?:代码|程序)|\bscripts?\b|\bwrite\b.{0,40}\b(?:code|program|file)\b", re.IGNORECASE | re.DOTALL
 )
@@ -86,7 +86,6 @@ REAL_MODEL_ZH = (
 )
 
 Made: TypeAlias = tuple[ToolCall, ToolResultMessage | None]
-"""A call of this turn and its result."""
 
 
 def next_step(request: ModelRequest) -> ToolCall | str:
@@ -97,8 +96,10 @@ def next_step(request: ModelRequest) -> ToolCall | str:
     if len(done) < STEPS_MAX:
         for name, arguments in _plan(request, text, chinese=chinese):
             if name not in {call.name for call, _ in done}:
+                used = {call.id for it in request.messages if isinstance(it, AssistantMessage) for call in it.calls}
+                new = next(id_ for number in count(len(used) + 1) if (id_ := f"demo_{number}") not in used)
                 raw = json.dumps(arguments, ensure_ascii=False)
-                return ToolCall(id=_new_id(request.messages), name=name, arguments=arguments, arguments_raw=raw)
+                return ToolCall(id=new, name=name, arguments=arguments, arguments_raw=raw)
     attached = _written(done) if _MEDIA_OFFERED.search(request.system.stable) else None
     return closing(text, done, chinese=chinese, attached=attached)
 
@@ -143,7 +144,7 @@ def _skill_for(prompt: str, text: str, *, wants_script: bool) -> str | None:
         name, description, location = (_element(skill, tag) for tag in ("name", "description", "location"))
         words = {word for word in re.findall(r"[a-z]{4,}", f"{name} {description}".lower()) if word in name.lower()}
         score = sum(bool(re.search(rf"\b{word}\b", text.lower())) for word in words)
-        score += sum(pair in description for pair in {text[at : at + 2] for at in range(len(text))} if _is_cjk(pair))
+        score += sum(pair in description for pair in set(_CJK_PAIRS.findall(text)))
         score += 2 if wants_script and "script" in name else 0
         if location and score >= 2 and (best is None or score > best[0]):
             best = (score, location)
@@ -153,10 +154,6 @@ def _skill_for(prompt: str, text: str, *, wants_script: bool) -> str | None:
 def _element(xml: str, tag: str) -> str:
     found = re.search(rf"<{tag}>(.*?)</{tag}>", xml, re.DOTALL)
     return unescape(found[1].strip()) if found else ""
-
-
-def _is_cjk(pair: str) -> bool:
-    return len(pair) == 2 and all(_CJK.match(char) for char in pair)
 
 
 def _free_name(messages: Sequence[Message]) -> str:
@@ -178,7 +175,6 @@ def _last_request(messages: Sequence[Message]) -> str:
 
 
 def _done(messages: Sequence[Message]) -> list[Made]:
-    """The calls of the running turn, each with its result."""
     start = max((n for n, message in enumerate(messages) if isinstance(message, UserMessage)), default=0)
     turn = messages[start:]
     results = {message.call_id: message for message in turn if isinstance(message, ToolResultMessage)}
@@ -188,11 +184,6 @@ def _done(messages: Sequence[Message]) -> list[Made]:
 
 def _text(message: UserMessage | ToolResultMessage | None) -> str:
     return "\n".join(texts(message)) if message else ""
-
-
-def _new_id(messages: Sequence[Message]) -> str:
-    used = {call.id for message in messages if isinstance(message, AssistantMessage) for call in message.calls}
-    return next(name for number in count(len(used) + 1) if (name := f"demo_{number}") not in used)
 
 
 def closing(text: str, done: Sequence[Made], *, chinese: bool, attached: str | None) -> str:

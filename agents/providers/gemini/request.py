@@ -125,8 +125,7 @@ def _signature(part: Text | Thinking | ToolCall | Opaque) -> Part:
 
 
 def _call_part(call: ToolCall) -> Part:
-    """The id is always sent, with the call and with its result: it pairs them whatever the order, and Gemini takes
-    ids of anybody's making."""
+    """The id pairs a call with its result whatever the order, so both always carry it; Gemini takes ids of any making."""
     return {
         "functionCall": {
             "id": shared.wire_id(call.id),
@@ -146,14 +145,14 @@ def _result_part(message: ToolResultMessage, name: str) -> Part:
 
 
 PLACEHOLDER_SIGNATURE = "skip_thought_signature_validator"
-"""What a call may carry in place of its own signature, where another model made it or it is long past."""
+"""The value that a call may carry in place of its own signature, if another model made it or it is long past."""
 
 SPOKEN_IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
-"""What Gemini takes as a picture; GIF is not among them."""
+"""The types of pictures that Gemini takes; GIF is not among them."""
 
 
 def signs(model: str) -> bool:
-    """Whether the first call of each step must have a signature; those models also take pictures in results."""
+    """True if the first call of each step must have a signature; those models also take pictures in results."""
     return re.match(r"gemini-(?![12](?:\.|-|$))", _bare(model)) is not None
 
 

@@ -40,11 +40,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
 
 
 def _tool(tool: ToolSpec) -> Block:
-    function = {
-        "name": tool.name,
-        "description": shared.description_of(tool),
-        "parameters": dict(tool.input_schema),
-    }
+    function = {"name": tool.name, "description": shared.description_of(tool), "parameters": dict(tool.input_schema)}
     return {"type": "function", "function": function}
 
 

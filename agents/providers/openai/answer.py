@@ -1,4 +1,4 @@
-"""What the wires in OpenAI's manner share in their answers: calls in pieces, kept apart, and the price."""
+"""The common part of answers on the wires in OpenAI's manner: calls in pieces, kept apart, and the price."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from agents.providers.provider import ModelEvent
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Piece:
-    """What one delta says of a call; what it does not say is empty."""
+    """One delta's piece of a call; what it does not say is empty."""
 
     index: int | None
     id: str
@@ -32,7 +32,7 @@ class _Call:
 
     @property
     def complete(self) -> bool:
-        """Whether its arguments are a whole object already."""
+        """True if its arguments are a whole object already."""
         raw = self.block.body.raw
         return raw.rstrip().endswith("}") and parse_arguments(raw) is not None
 
@@ -87,7 +87,7 @@ class Calls:
 
 
 def _another(call: _Call, piece: _Piece, here: Sequence[_Call]) -> bool:
-    """Whether a piece that brings a name opens a call of its own, though it could belong to `call`."""
+    """True if a piece that brings a name opens a call of its own, though it could belong to `call`."""
     return (
         any(call is other for other in here)
         or (bool(call.name) and piece.name != call.name)

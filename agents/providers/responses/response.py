@@ -35,15 +35,14 @@ _DELTAS: dict[str, tuple[PartKind, str, str]] = {
     "response.reasoning_text.delta": ("reasoning", "content_index", "reasoning"),
     "response.function_call_arguments.delta": ("arguments", "", "function_call"),
 }
-"""Of which kind of part a delta is a piece, what has the part's number, and which type of item has such parts."""
+"""The kind of part that a delta is a piece of, the member with the part's number, and the type of item with such parts."""
 _KINDS: dict[str, PartKind] = {"output_text": "text", "refusal": "refusal", "reasoning_text": "reasoning"}
 _INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "max_tokens", "content_filter": "content_filter"}
 
 
 @dataclass(slots=True)
 class _Item:
-    """`start` is the item as it was opened, `end` as it was when it was done, `sealed` the arguments that are whole. `parts`
-    are the pieces that arrived, by kind and index."""
+    """`start` is the item as opened, `end` as done, `sealed` the whole arguments, `parts` the pieces by kind and index."""
 
     start: dict[str, Any]
     end: dict[str, Any] = field(default_factory=dict)
@@ -58,8 +57,7 @@ class _Item:
         return [text for part_kind, _, text in _final_parts(self.end) if part_kind == kind and text]
 
     def payload(self, _: str) -> Payload:
-        """What history keeps besides the text. Reasoning may be sent again only where it is whole and carries its encrypted
-        content."""
+        """Data for history besides the text. Reasoning may be sent again only if whole and with its encrypted content."""
         match self.type:
             case "message":
                 phase = text_of(self.end, "phase") or text_of(self.start, "phase")
@@ -183,7 +181,7 @@ class ResponsesAssembly:
             yield from self._extend(place, kind, part, whole[len(before) :])
 
     def _place(self, event: dict[str, Any]) -> int:
-        """Where the item of this event stands. Raises BadStream where there is none."""
+        """The place of this event's item. Raises BadStream if there is none."""
         place = index_of(event, "output_index")
         place = self._places.get(text_of(event, "item_id")) if place is None else place
         if place not in self._items:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import count, groupby
 from typing import Literal
 
-from agents.messages import AssistantMessage, AssistantPart, StopReason, Text, Thinking, ToolCall
+from agents.messages import AssistantMessage, AssistantPart, StopReason, Text, Thinking, ToolCall, texts
 from agents.providers.provider import (
     Done,
     ModelEvent,
@@ -26,7 +26,7 @@ from agents.providers.provider import (
     ToolCallStart,
 )
 from agents.providers.textcalls.forms import BARE, TAGS, Form
-from agents.providers.textcalls.written import Stretch, calls_alone, calls_among_words
+from agents.providers.textcalls.written import Stretch, calls_alone, calls_among_words, opening_of
 
 DONE_WELL: frozenset[StopReason] = frozenset({"end_turn", "stop_sequence", "tool_use"})
 """With calls, these mean tool use. Any other reason to stop says more than that calls were made, so it stays."""
@@ -38,15 +38,17 @@ _OPENING, _CLOSING = "<think>", "</think>"
 _CUT_CLOSING = "|".join(_CLOSING[:chars] for chars in range(len(_CLOSING) - 1, 0, -1))
 _THOUGHTS = re.compile(rf"\s*{_OPENING}\s*(.*?)(?:{_CLOSING}\s*|(?:{_CUT_CLOSING})?\Z)", re.DOTALL)
 _OPENS = re.compile(r"[<\[]")
+_MARKS = re.compile(r"[<\[{]")
+"""One begins every call and every thought."""
 _BARE_BEGUN = re.compile(r'(?:\[\s*)?(?:\{\s*(?:"[a-z]{0,10}(?:"\s*)?)?)?|\[[\w.-]{0,120}(?:\][ \t]*\r?(?:\n\s*)?)?')
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Style:
-    """What is taken out of an answer's words. `forms` begin what is held back; with `bare`, so does JSON that begins the
-    answer. `cuts` gets the words of one text, and whether they are all there is and may be calls."""
+    """The rules for what is taken out of an answer's words. `forms` begin what is held back; with `bare`, so does JSON that
+    begins the answer. `cuts` gets the words of one text, and whether they are all there is and may be calls."""
 
-    forms: Sequence[Form]
+    forms: tuple[Form, ...]
     bare: bool
     cuts: Callable[[str, bool], Sequence[Stretch]]
 
@@ -140,12 +142,10 @@ def _added(before: AssistantMessage, after: AssistantMessage, index: int) -> Ite
 
 
 class _Preview:
-    """What may be shown of the words while they come."""
+    """The part of the words that may be shown while they come."""
 
     def __init__(self, style: Style) -> None:
-        self._openings = tuple(form.opening for form in style.forms)
-        self._opening = re.compile("|".join(map(re.escape, self._openings)) or r"\Z.")
-        self._longest = max(map(len, self._openings), default=0)
+        self._forms = style.forms
         self._bare = style.bare
         self._held = ""
         self._state: Literal["beginning", "thinking", "after thoughts", "words", "call"] = "beginning"
@@ -184,10 +184,11 @@ class _Preview:
             self._state = "words"
 
     def _release(self) -> str:
-        if found := self._opening.search(self._held):
+        if found := opening_of(self._forms).search(self._held):
             self._state, end = "call", found.start()
         else:
-            begun = _OPENS.finditer(self._held, max(0, len(self._held) - self._longest))
+            longest = max((len(form.opening) for form in self._forms), default=0)
+            begun = _OPENS.finditer(self._held, max(0, len(self._held) - longest))
             starts = (mark.start() for mark in begun if self._opens(self._held[mark.start() :]))
             end = next(starts, len(self._held))
         if self._silent and not self._held[:end].strip():
@@ -197,21 +198,23 @@ class _Preview:
         return released
 
     def _opens(self, text: str) -> bool:
-        return any(opening.startswith(text) for opening in self._openings)
+        return any(form.opening.startswith(text) for form in self._forms)
 
 
 def read(message: AssistantMessage, request: ModelRequest, style: Style) -> AssistantMessage:
     """The finished answer: the very object where nothing is taken out of its text. Texts that stand together are one; where
     it lost something, its `wire` is lost too, for that belongs to the whole."""
+    if not any(map(_MARKS.search, texts(message))):
+        return message
     runs = [list(run) for _, run in groupby(message.content, lambda part: isinstance(part, Text))]
-    texts = [run for run in runs if isinstance(run[0], Text)]
-    may_call = len(texts) == 1 and not message.calls and message.stop_reason in DONE_WELL
+    told = [run for run in runs if isinstance(run[0], Text)]
+    may_call = len(told) == 1 and not message.calls and message.stop_reason in DONE_WELL
     ids = new_ids(request, message)
     content: list[AssistantPart] = []
     changed = False
     for run in runs:
         text = "".join(part.text for part in run if isinstance(part, Text))
-        thoughts = _THOUGHTS.match(text) if texts and run is texts[0] else None
+        thoughts = _THOUGHTS.match(text) if told and run is told[0] else None
         words = text[thoughts.end() :] if thoughts else text
         cuts = style.cuts(words, may_call)
         if thoughts or cuts:

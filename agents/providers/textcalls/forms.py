@@ -15,7 +15,7 @@ from agents.providers.payload import parse_arguments, refuse_constant, well_form
 from tools.tool import ToolSpec
 
 NAMELESS = "tool_call"
-"""What a call is called whose name cannot be read; no tool is, so it is answered with the names there are."""
+"""The name of a call whose own cannot be read; no tool has it, so it is answered with the names there are."""
 
 DECODER = json.JSONDecoder(strict=False, parse_constant=refuse_constant)
 """Not strict: a raw line break in a string has one reading only, and small models write files that way."""
@@ -35,7 +35,7 @@ Found: TypeAlias = tuple[int, Sequence[WrittenCall]]
 """The place behind a call, and what it says."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Form:
     """`read` takes the text, the header's match and the tools, whose schemas tell the types of tagged parameters; it
     returns None for what is no call after all."""
@@ -162,7 +162,7 @@ def _bare(text: str, head: re.Match[str], tools: Tools) -> Found | None:
 
 
 def _no_call(opening: str, header: str, closing: str = "") -> Form:
-    """What ends with `closing`, or with the text, and makes no call."""
+    """A form that ends with `closing`, or with the text, and makes no call."""
 
     def read(text: str, head: re.Match[str], tools: Tools) -> Found:
         at = text.find(closing, head.end()) if closing else -1
@@ -212,7 +212,7 @@ def _broken(raw: str) -> WrittenCall:
 
 
 def _name_in(payload: str) -> str:
-    """Of what stands behind a tag and cannot be read as a whole."""
+    """The name in what stands behind a tag and cannot be read as a whole."""
     name = _NAME.search(payload) or _FUNCTION.match(payload)
     return name[1] if name else ""
 
@@ -227,7 +227,7 @@ _TAG = Form(
     read=_tagged,
 )
 PROMPTED = (_TAG, _no_call("<tool_response", r"<tool_response>\s{0,64}(?=\{)"))
-"""What a model without tools is prompted to write; a result that it invents ends its answer."""
+"""The forms that a model without tools is prompted to write; a result that it invents ends its answer."""
 _MARKER_CLOSER = r"\[(?:/NAME|END_TOOL_REQUEST)\]"
 TAGS = (
     _TAG,
@@ -245,7 +245,7 @@ TAGS = (
     _with_header("[TOOL_CALLS]", r"\[TOOL_CALLS\]\s{0,64}(?=[\[{])"),
     _with_header("[tool:", r"\[tool:[ \t]{0,16}(?P<name>[^\]\r\n]{1,120})\]\s{0,64}(?=\{)", _MARKER_CLOSER),
 )
-"""What models write whose server did not recognise their call; unmistakable, so people never see it."""
+"""The forms that models write if their server did not recognise their call; unmistakable, so people never see them."""
 _FIRST_KEY = r'\{\s*"(?:name|arguments|parameters)"\s*:'
 BARE = (
     _with_header("[", r"\[(?P<name>[^\]\r\n]{1,120})\][ \t]{0,64}\r?\n\s{0,64}(?=\{)", _MARKER_CLOSER, must_close=True),

@@ -90,7 +90,7 @@ def _offer(request: ModelRequest) -> Offer:
 
 
 def _mistakes(messages: Sequence[Message]) -> int:
-    """How many of the running turn's last answers were nothing but calls that could not be read."""
+    """The number of the running turn's last answers that were nothing but calls that could not be read."""
     turn = takewhile(lambda message: not isinstance(message, UserMessage), reversed(messages))
     answers = (message for message in turn if isinstance(message, AssistantMessage))
     return sum(1 for _ in takewhile(_unreadable, answers))

@@ -1,4 +1,4 @@
-"""Where calls stand in the text of an answer. Pure, and on whole texts only.
+"""The places of calls in the text of an answer. Pure, and on whole texts only.
 
 An opening without the header of its form is a mention, and a call that is quoted as code is a quotation: both are
 ordinary text.
@@ -7,6 +7,7 @@ ordinary text.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from agents.providers.textcalls.forms import ALONE, Form, Tools, WrittenCall
 
@@ -25,10 +26,10 @@ class Stretch:
     calls: Sequence[WrittenCall] = ()
 
 
-def calls_among_words(text: str, forms: Sequence[Form], tools: Tools, *, in_spans: bool = False) -> Iterator[Stretch]:
+def calls_among_words(text: str, forms: tuple[Form, ...], tools: Tools, *, in_spans: bool = False) -> Iterator[Stretch]:
     """The calls in `text`. With `in_spans` a code span that has its line to itself is a call and no quotation: models
     that write calls by prompt put them so."""
-    openings = re.compile("|".join(re.escape(form.opening) for form in forms))
+    openings = opening_of(forms)
     at, fence, line = 0, "", ""
     for _ in range(OPENINGS_MAX):
         opening = openings.search(text, at)
@@ -45,6 +46,12 @@ def calls_among_words(text: str, forms: Sequence[Form], tools: Tools, *, in_span
         if quoting is None or (in_spans and quoting):
             yield found
         at, line = found.end, "" if "\n" in text[found.start : found.end] else f"{line}…"
+
+
+@cache
+def opening_of(forms: tuple[Form, ...]) -> re.Pattern[str]:
+    """A pattern of the places at which one of them may begin."""
+    return re.compile("|".join(re.escape(form.opening) for form in forms) or r"\Z.")
 
 
 def calls_alone(text: str, tools: Tools) -> list[Stretch]:
@@ -83,7 +90,7 @@ def _fence(text: str, start: int, end: int, fence: str) -> str:
 
 
 def _quoting_span(before: str, after: str) -> bool | None:
-    """Whether the code span that holds a call has its line to itself; None where none does. `before` and `after` are the
+    """True if the code span that holds a call has its line to itself; None if no span does. `before` and `after` are the
     rest of the call's line."""
     rest = _SPAN.sub("…", before)
     run = re.search("`+", rest)

@@ -6,6 +6,8 @@
 const PATIENCE_MS = 30_000;
 /** What was given to sign in with is not good, which says nothing of a session. */
 const NOT_ACCEPTED = ["wrong-token", "link-spent"];
+/** Whom a link signs in, as the server calls them. */
+const OPERATOR = "local";
 
 /** The server said no, or (status 0) said nothing. */
 export class Refusal extends Error {
@@ -24,6 +26,8 @@ export class Refusal extends Error {
 export class Api {
   /** Settles with the sign-in under way: until then everything else would be refused. */
   #signingIn = null;
+  /** Somebody else was signed in when this page was loaded. */
+  #replaced = false;
 
   /** `onSignedOut` hears of every 401 but that of signing in itself. */
   constructor({ onSignedOut }) {
@@ -48,8 +52,28 @@ export class Api {
     return answer;
   }
 
+  /**
+   * Signs in with the code of a link, after `agrees(person)` where somebody else is signed in. Gives "signed-in", "kept"
+   * where they do not agree, or "replaced": then nothing that this page has yet to send goes out in another name.
+   */
+  signInByLink(code, agrees) {
+    const outcome = this.#byLink(code, agrees);
+    this.#signingIn = outcome.catch(() => null);
+    return outcome;
+  }
+
+  async #byLink(code, agrees) {
+    const { person } = await this.#send("GET", "api/session");
+    const replaces = person !== null && person !== OPERATOR;
+    if (replaces && !(await agrees(person))) return "kept";
+    await this.#send("POST", "api/session", { token: code });
+    this.#replaced = replaces;
+    return this.#replaced ? "replaced" : "signed-in";
+  }
+
   async #ask(method, path, body) {
     await this.#signingIn;
+    if (this.#replaced) throw new Refusal(0, "network", "");
     return this.#send(method, path, body);
   }
 

@@ -12,19 +12,27 @@ import { Stream } from "./stream.js";
 import { STOP } from "./timeline.js";
 
 const CHAT = /^#(c_[\w-]{1,80})$/;
-const LINK = /^#sign-in=([\w-]{1,200})$/;
+const LINK = /^#sign-in=(.*)$/;
+/** Good once, and the operator's alone: whoever has a token of their own must not sign others in with it. */
+const CODE = /^once-[\w-]{43}$/;
 
 class App {
   #loadingOlder = false;
   /** The ids of presses that may have arrived, by button: pressed again, it is the same press. */
   #presses = new Map();
+  /** Whether the server has said who is signed in since somebody last signed in or out. */
+  #knowsPerson = false;
   /** Why the link in the address did not sign in. */
   linkRefusal = null;
 
   constructor() {
     this.store = new Store(() => this.page.soon());
     this.api = new Api({ onSignedOut: () => this.#signedOut() });
-    this.outbox = new Outbox({ post: (message) => this.#post(message), changed: () => this.page.soon() });
+    this.outbox = new Outbox({
+      post: (message) => this.#post(message),
+      changed: () => this.page.soon(),
+      whose: () => (this.#knowsPerson ? this.store.person : null),
+    });
     this.page = new Page({ store: this.store, outbox: this.outbox, acts: this.#acts() });
     this.stream = new Stream({
       refresh: () => this.#refresh(),
@@ -74,8 +82,10 @@ class App {
   async #refresh() {
     const answer = await this.api.chats();
     const { store } = this;
+    if (store.person !== null && answer.person !== store.person) this.#forgetPerson();
     const otherDatabase = store.after !== null && answer.after < store.after;
     store.takeList(answer);
+    this.#knowsPerson = true;
     this.outbox.pump();
     if (otherDatabase) {
       store.after = answer.after;
@@ -180,13 +190,12 @@ class App {
 
   /** The address names a conversation, or holds what signs in once: then true. */
   #arrive() {
-    const code = LINK.exec(location.hash)?.[1];
-    if (code) {
-      history.replaceState(null, "", location.pathname + location.search);
-      this.#signInByLink(code);
-    }
+    const given = LINK.exec(location.hash)?.[1] ?? null;
+    if (given !== null) history.replaceState(null, "", location.pathname + location.search);
+    const signsIn = given !== null && CODE.test(given);
+    if (signsIn) this.#signInByLink(given);
     this.#follow();
-    return Boolean(code);
+    return signsIn;
   }
 
   #follow() {
@@ -207,7 +216,7 @@ class App {
     const isNew = store.shown === null;
     const chat = store.shown ?? newId("c");
     const agent = isNew ? chosen || store.agents[0]?.id : this.#agentOf(chat);
-    outbox.add({ chat, agent: agent ?? null, text, files });
+    outbox.add({ chat, agent: agent ?? null, text, files, person: store.person });
     if (isNew) {
       store.begin(chat);
       history.pushState(null, "", `#${chat}`);
@@ -220,8 +229,8 @@ class App {
   }
 
   #stop() {
-    const { shown } = this.store;
-    this.outbox.add({ chat: shown, agent: this.#agentOf(shown) ?? null, text: STOP, files: [] });
+    const { shown, person } = this.store;
+    this.outbox.add({ chat: shown, agent: this.#agentOf(shown) ?? null, text: STOP, files: [], person });
   }
 
   async #press({ chat, agent, message }, token) {
@@ -271,15 +280,17 @@ class App {
   async #signInByLink(code) {
     this.stream.end();
     try {
-      await this.api.signIn(code);
-      this.page.signIn.close();
+      const outcome = await this.api.signInByLink(code, (person) => this.page.confirm("replace", { person }));
+      if (outcome === "replaced") return location.reload();
+      if (outcome === "signed-in") this.page.signIn.close();
     } catch (refusal) {
       this.linkRefusal = refusal;
     }
-    this.#signedIn();
+    return this.#signedIn();
   }
 
   #signedOut() {
+    this.#knowsPerson = false;
     this.stream.end();
     this.#connected("signed-out");
     this.page.signIn.ask(this.linkRefusal);
@@ -287,6 +298,7 @@ class App {
   }
 
   #signedIn() {
+    this.#knowsPerson = false;
     this.page.connection = "connecting";
     this.stream.open();
     this.outbox.wake();
@@ -299,10 +311,15 @@ class App {
     } catch (refusal) {
       return this.page.say(sentence(refusal));
     }
+    this.#forgetPerson();
+    return this.#signedOut();
+  }
+
+  /** Whoever comes next sees nothing of the person before. */
+  #forgetPerson() {
     this.page.attachments.forget();
     this.store.forgetEverything();
     this.#startNew();
-    return this.#signedOut();
   }
 }
 

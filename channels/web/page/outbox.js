@@ -13,17 +13,17 @@ const PAUSES_MS = [1000, 2000, 4000, 8000, 15_000];
 
 export class Outbox {
   /**
-   * Entry by id: {id, chat, agent, text, files, at, state: "sending"|"waiting"|"refused"|"sent",
-   * refusal, kept}; `kept` is whether the browser has written it down.
+   * Entry by id: {id, chat, agent, text, files, at, person, state: "sending"|"waiting"|"refused"|"sent",
+   * refusal, kept}; `kept` is whether the browser has written it down, `person` is who wrote it, as far as was known.
    */
   #entries = new Map();
   #pumping = false;
   #failures = 0;
   #wake = () => {};
 
-  constructor({ post, changed }) {
-    this.post = post;
-    this.changed = changed;
+  /** `whose()` is who is signed in, null while that is not known. */
+  constructor({ post, changed, whose }) {
+    Object.assign(this, { post, changed, whose });
     for (const key of keysOf(PREFIX) ?? []) this.#read(key);
     window.addEventListener(
       "storage",
@@ -32,9 +32,9 @@ export class Outbox {
   }
 
   /** Takes a message and sets out to send it. */
-  add({ chat, agent, text, files }) {
+  add({ chat, agent, text, files, person }) {
     const state = this.#failures ? "waiting" : "sending";
-    const entry = { id: newId("m"), chat, agent, text, files, at: this.#later(), state, refusal: null };
+    const entry = { id: newId("m"), chat, agent, text, files, at: this.#later(), person, state, refusal: null };
     this.#put(entry);
     this.#wake();
     this.pump();
@@ -46,8 +46,11 @@ export class Outbox {
     return this.all().filter((entry) => entry.chat === chat);
   }
 
+  /** Those of whoever is signed in; of another person in the same browser they wait, and are not shown. */
   all() {
-    return [...this.#entries.values()].sort((one, other) => one.at - other.at);
+    const person = this.whose();
+    const own = [...this.#entries.values()].filter((entry) => !person || !entry.person || entry.person === person);
+    return own.sort((one, other) => one.at - other.at);
   }
 
   /** The server has shown us the message itself. */
@@ -90,7 +93,9 @@ export class Outbox {
   }
 
   #next() {
-    return this.all().find((entry) => entry.state === "sending" || entry.state === "waiting");
+    const person = this.whose();
+    const mayGo = (entry) => !entry.person || entry.person === person;
+    return this.all().find((entry) => mayGo(entry) && (entry.state === "sending" || entry.state === "waiting"));
   }
 
   /** Null when the message needs no further attempt, else the refusal that will pass. */

@@ -78,12 +78,23 @@ export class Page {
   }
 
   /** Asks before anything is gone for good. */
-  #confirmRemoval(chat) {
+  async #confirmRemoval(chat) {
+    if (await this.confirm("delete", { title: chat.title || word("untitled") })) this.acts.remove(chat.id);
+  }
+
+  /** A question whose words are `{key}Title`, `{key}About` and, on the button, `{key}`. Gives whether the answer is yes. */
+  confirm(key, values) {
     const dialog = part("confirm");
-    part("confirm-about").textContent = word("deleteAbout", { title: chat.title || word("untitled") });
+    for (const [name, chosen] of Object.entries({ "confirm-title": `${key}Title`, "confirm-yes": key })) {
+      part(name).dataset.word = chosen;
+      part(name).textContent = word(chosen);
+    }
+    part("confirm-about").textContent = word(`${key}About`, values);
     dialog.returnValue = "no";
-    dialog.onclose = () => dialog.returnValue === "yes" && this.acts.remove(chat.id);
     dialog.showModal();
+    return new Promise((resolve) => {
+      dialog.onclose = () => resolve(dialog.returnValue === "yes");
+    });
   }
 
   /** A word to the person, beside what they write. */

@@ -21,6 +21,8 @@ export class Store {
   signedIn = false;
   /** Whether all sessions may be read. */
   operator = false;
+  /** Who is signed in; null while that is not known. */
+  person = null;
   after = null;
   /** The id of the conversation that is shown; null is a new one. */
   shown = null;
@@ -54,6 +56,7 @@ export class Store {
     this.guide = answer.guide;
     this.signedIn = answer.signed_in;
     this.operator = answer.operator;
+    this.person = answer.person;
     this.chats = new Map(answer.chats.map((chat) => [chat.id, chat]));
     if (this.after === null) this.#listenFrom(answer.after);
     this.changed();
@@ -86,6 +89,7 @@ export class Store {
     this.turns.clear();
     this.after = null;
     this.signedIn = this.operator = false;
+    this.person = null;
     this.changed();
   }
 

@@ -7,7 +7,7 @@
 export const STOP = "/stop";
 export const RETRY = "/retry";
 export const EDIT = "/edit ";
-const AGAIN = /^\/(?:retry|edit\s+(?<text>[^]+))$/;
+const AGAIN = /^\/(?:retry|重试|(?:edit|修改)\s+(?<text>[^]+))$/;
 
 /** Where a message stands: one that took the place of another has a later number, and stays there. */
 export const placeOf = (row) => row.place ?? row.id;
@@ -55,7 +55,7 @@ export function timeline(conversation, waiting, turns) {
   return entries;
 }
 
-const isCommand = (text) => /^[/／][a-z]/i.test(text);
+const isCommand = (text) => /^[/／][a-z\u4e00-\u9fff]/i.test(text);
 
 /**
  * Which messages are answered anew, by `/retry` or in other words by `/edit`: what was answered before is not shown, and

@@ -105,6 +105,9 @@ export const WORDS = {
     signIn: "Sign in",
     signInAbout:
       "This gateway asks for a token (your own, or server.adminToken, mostly from CLAWGATE_ADMIN_TOKEN), or for the sign-in link that it printed at its start.",
+    replace: "Sign in",
+    replaceTitle: "Sign in as another person?",
+    replaceAbout: "You are signed in as “{person}”. This link signs you out in this browser, and signs you in as the operator.",
     token: "Token",
     uploading: "Wait for the upload.",
     tooMany: ["At most {count} file in a message.", "At most {count} files in a message."],
@@ -223,6 +226,9 @@ export const WORDS = {
     signIn: "登录",
     signInAbout:
       "访问此网关需要令牌（你自己的，或 server.adminToken，通常来自 CLAWGATE_ADMIN_TOKEN），或它启动时显示的登录链接。",
+    replace: "登录",
+    replaceTitle: "要以另一身份登录吗？",
+    replaceAbout: "你现在以「{person}」的身份登录。此链接会让你在这个浏览器中退出，并以管理员身份登录。",
     token: "令牌",
     uploading: "请等待上传完成。",
     tooMany: ["一条消息最多 {count} 个文件。", "一条消息最多 {count} 个文件。"],

@@ -22,7 +22,7 @@ MESSAGE = MessageContext(
     sent_at=datetime(2026, 6, 15, tzinfo=UTC),
     reply_to=Quote(message_id="om_secret", text="secret quote"),
 )
-BLOCKS = metadata_blocks(MESSAGE)
+BLOCKS = metadata_blocks(MESSAGE, zone=UTC)
 KEY = "agent:coder:feishu:default:oc_secret"
 GONE = {
     f"a\n{BLOCKS}\nb": "a\nb",

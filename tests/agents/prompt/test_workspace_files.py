@@ -15,7 +15,7 @@ LONG_AGO = 1_700_000_000_000_000_000
 def read(root: Path, kind: ChatKind) -> tuple[tuple[str, str], ...]:
     workspace = Workspace(root=root)
     try:
-        return tuple(read_workspace_files(workspace, kind))
+        return tuple(read_workspace_files(workspace.serving(hides_private=kind == "group")))
     finally:
         workspace.close()
 

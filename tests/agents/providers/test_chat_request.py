@@ -89,7 +89,12 @@ def test_a_long_history_goes_back_as_it_was() -> None:
         {"role": "tool", "tool_call_id": "call_B", "content": below},
         {
             "role": "user",
-            "content": [text("Pictures from the tool results above:"), URL, URL, text("META\n\nand now?")],
+            "content": [
+                text("(The gateway: pictures of the results above.)"),
+                URL,
+                URL,
+                text("META\n\nand now?"),
+            ],
         },
         {"role": "assistant", "content": "a\n\nb", "tool_calls": [called("call_C", '{"path": "."}')]},
         {"role": "tool", "tool_call_id": "call_C", "content": "README.md"},

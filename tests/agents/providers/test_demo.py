@@ -67,7 +67,7 @@ async def turn(
 
 
 DIRECTIVES = build_system(replace(BARE, directives=("media",)))
-PRETENDED = build_system(replace(BARE, agent=agent(system_prompt="Never say\n- `MEDIA:<path-or-url>` to anyone.")))
+PRETENDED = build_system(replace(BARE, agent=agent(system_prompt="Never say\n- `MEDIA:<path>` to anyone.")))
 NOBODY = System(stable="", volatile="")
 SCRIPT = ["read ./skills/create-python-script/SKILL.md", "ls", "write list_files.py"]
 HONEST = ["demo/guide", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "DEEPSEEK_API_KEY", "model: auto", "docs/providers.md"]

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from agents.messages import ErrorKind, Message, Usage
+from agents.providers.catalog import GEMINI_URL, gemini_url
 from agents.providers.config import ProviderConfig
-from agents.providers.gemini.provider import BASE_URL, base_url
 from agents.repair import repair
 from tests.agents.providers.contract.subjects import SUBJECTS
 from tests.agents.providers.requests import asking, collect, result, user
@@ -39,7 +39,7 @@ async def test_a_signature_goes_back_on_its_own_part_and_a_signed_end_is_replaye
 @pytest.mark.parametrize(
     ("address", "url"),
     [
-        (None, f"{BASE_URL}/v1beta"),
+        (None, f"{GEMINI_URL}/v1beta"),
         ("http://host/", "http://host/v1beta"),
         ("http://host/v1beta/", "http://host/v1beta"),
         ("http://host/gemini/v1alpha", "http://host/gemini/v1alpha"),
@@ -47,7 +47,7 @@ async def test_a_signature_goes_back_on_its_own_part_and_a_signed_end_is_replaye
     ],
 )
 def test_the_address_may_name_a_version_or_not(address: str | None, url: str) -> None:
-    assert base_url(ProviderConfig.model_validate({"baseUrl": address})) == url
+    assert gemini_url(ProviderConfig.model_validate({"baseUrl": address})) == url
 
 
 async def test_a_model_may_come_with_its_folder() -> None:

@@ -139,7 +139,7 @@ def test_older_models_get_the_pictures_of_tools_behind_all_results() -> None:
         parts = wire(ask(*history, *after, model=OLD))["contents"][2]["parts"]
         assert "parts" not in parts[0]["functionResponse"]
         assert parts[2:] == [
-            {"text": "Pictures from the tool results above:"},
+            {"text": "(The gateway: pictures of the results above.)"},
             PNG,
             *({"text": "which?"} for _ in after),
         ]

@@ -86,7 +86,10 @@ def test_a_long_history_goes_back_as_it_was() -> None:
             "content": "see\n(the picture follows in the next user message)",
         },
         {"role": "tool", "tool_call_id": given, "name": "ls", "content": "Error: exit code 1"},
-        {"role": "user", "content": [text("Pictures from the tool results above:"), PNG, text("well?")]},
+        {
+            "role": "user",
+            "content": [text("(The gateway: pictures of the results above.)"), PNG, text("well?")],
+        },
         {"role": "assistant", "content": [text("c"), thinking_chunk("d"), text("e")]},
         {"role": "user", "content": "f"},
     ]

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.budgets import RatesConfig, rate_of
-from gateway.store.spending import Rate
+from gateway.config.budgets import Rate, RatesConfig, rate_of
 from tests.gateway.config.writing import lines, loaded
 
 AGENT = "agents: { list: [ { id: a, model: [openai/gpt-5, anthropic/claude-sonnet-4-6] } ] }\n"
@@ -49,7 +48,11 @@ def test_a_budget_in_money_wants_prices(tmp_path: Path) -> None:
     money = "budgets: { agent: { tokensPerDay: 5 }, sender: { costPerDay: 1 } }\n"
     prices = "models: { claude-sonnet-4-6: { prices: { input: 3, output: 15 } } }\n"
     assert not [line for line in loaded(tmp_path, AGENT + prices).warnings if "no price" in line]
-    (line,) = [line for line in loaded(tmp_path, AGENT + money + prices).warnings if "no price" in line]
+    assert not [
+        line for line in loaded(tmp_path, AGENT + money + prices).warnings if "no price" in line
+    ]  # shipped ones
+    unknown = AGENT.replace("openai/gpt-5", "openai/gpt-5-pro")
+    (line,) = [line for line in loaded(tmp_path, unknown + money + prices).warnings if "no price" in line]
     assert line.startswith(
-        "budgets.sender.costPerDay: no price is known of openai/gpt-5, so what they take costs nothing"
+        "budgets.sender.costPerDay: no price is known of openai/gpt-5-pro, so what they take costs nothing"
     )

@@ -202,6 +202,27 @@ def test_a_secret_in_a_file_that_others_can_read_is_a_warning(tmp_path: Path) ->
         assert found == tuple(key + step for key in expected)
 
 
+@pytest.mark.parametrize("name", ["config.yaml", ".env", "."])
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o620, 0o602, 0o666, 0o777])
+def test_what_decides_what_runs_and_can_be_written_by_others_is_a_warning(
+    tmp_path: Path, name: str, mode: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = (tmp_path / name).resolve()
+    for file in ("config.yaml", ".env"):
+        (tmp_path / file).touch(0o600)
+        (tmp_path / file).chmod(0o600)
+    tmp_path.chmod(0o700)
+    path.chmod(mode | 0o500 if path.is_dir() else mode)
+    for own_group in (True, False):
+        monkeypatch.setattr("gateway.config.warnings._own_group", lambda status, own=own_group: own)
+        found = [it for it in loaded(tmp_path, QUIET + AGENT, EVERY_KEY).warnings if "can write" in it]
+        expected = bool(mode & 0o002 or (mode & 0o020 and not own_group))
+        assert (
+            found
+            == [f"{path}: others on this machine can write it, and so decide what runs here — chmod go-w it"] * expected
+        )
+
+
 _keys = st.sampled_from(
     sorted({name for model in all_models(Config) for name in fields_of(model)} | {"anthropic", "b"})
 )

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from gateway.config.load import load
-from gateway.config.report import VERSION, greeting, report
+from gateway.guard import VERSION
+from gateway.operate.report import greeting, report
 from tests.gateway.config.writing import cases, loaded
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.config.load import load
 from gateway.config.problems import ConfigErrors
-from gateway.config.report import greeting, report
+from gateway.operate.report import greeting, report
 from tests.gateway.config.writing import cases, lines, loaded
 
 AGENT = "agents: { list: [ { id: a } ] }\n"

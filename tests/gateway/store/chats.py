@@ -3,8 +3,9 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from channels.web.archive import ChatHistory, WebMessage
+from channels.web.archive import WebMessage
 from gateway.config.root import DatabaseConfig
+from gateway.store.archive import DatabaseArchive
 from gateway.store.opening import open_store
 from gateway.store.records import Acceptance, Delivery, Entry, Lease, NewPart, Part, View, Work
 from gateway.store.store import Store
@@ -23,14 +24,14 @@ async def opened(url: str, *, lease_seconds: float = 15) -> AsyncIterator[Store]
         await store.close()
 
 
-async def page(archive: ChatHistory, chat: str, *, before: int | None, limit: int) -> Sequence[WebMessage]:
+async def page(archive: DatabaseArchive, chat: str, *, before: int | None, limit: int) -> Sequence[WebMessage]:
     """The newest messages of a conversation, oldest first."""
     return await archive.messages(
         [it.number for it in await archive.page(chat, before=before, limit=limit, bytes_max=LARGE)]
     )
 
 
-async def since(archive: ChatHistory, number: int, *, limit: int) -> Sequence[WebMessage]:
+async def since(archive: DatabaseArchive, number: int, *, limit: int) -> Sequence[WebMessage]:
     return await archive.messages([it.number for it in await archive.since(number, limit=limit, bytes_max=LARGE)])
 
 

@@ -10,9 +10,9 @@ from sqlalchemy import create_engine, text
 
 from channels.abilities import ToolUse
 from channels.message import Button, File
-from channels.web.archive import ChatHistory, MessageBody, WebMessage
+from channels.web.archive import MessageBody, WebMessage
 from gateway.config.root import DatabaseConfig
-from gateway.store.archive import WEB_NOTICE
+from gateway.store.archive import WEB_NOTICE, DatabaseArchive
 from gateway.store.opening import open_store
 from gateway.store.store import Store
 from tests.gateway.store.chats import LARGE, finish, leased, opened, page, since
@@ -30,7 +30,7 @@ async def store(database_url: str) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-def archive(store: Store) -> ChatHistory:
+def archive(store: Store) -> DatabaseArchive:
     return store.archive
 
 
@@ -52,7 +52,7 @@ def count(url: str, table: str, where: str = "1=1") -> int:
     return int(found or 0)
 
 
-async def test_a_message_and_an_answer_are_kept_once_however_often_they_come(archive: ChatHistory) -> None:
+async def test_a_message_and_an_answer_are_kept_once_however_often_they_come(archive: DatabaseArchive) -> None:
     await asyncio.gather(*(archive.keep(CHAT, "m_1", words("hello"), 1.0) for _ in range(10)))
     await archive.keep(CHAT, "m_1", words("another text under the same id"), 2.0)
     assert [(it.title, it.at) for it in await archive.conversations()] == [("hello", 1.0)]
@@ -65,7 +65,7 @@ async def test_a_message_and_an_answer_are_kept_once_however_often_they_come(arc
 
 
 async def test_what_replaces_a_message_has_its_place_and_a_number_of_its_own_and_is_kept_once(
-    archive: ChatHistory,
+    archive: DatabaseArchive,
 ) -> None:
     await archive.keep(CHAT, "m_1", words("hello"), 1.0)
     allow = Button(label="Allow", token="t:1")
@@ -92,7 +92,7 @@ async def test_what_replaces_a_message_has_its_place_and_a_number_of_its_own_and
     assert await archive.last() > now.number
 
 
-async def test_what_was_said_comes_back_as_it_was(archive: ChatHistory) -> None:
+async def test_what_was_said_comes_back_as_it_was(archive: DatabaseArchive) -> None:
     tool = ToolUse(id="t1", name="exec", about='ls "a\nb"\x00', state="failed")
     file = await archive.put(File(name="图 1.png", type="image/png", data=b"\x89PNG\x00\xff"), 1.0)
     text = words("你好\n\n<b>\u2028𝔘", reply_to="m_0", files=(file,), tools=(tool,))
@@ -103,7 +103,7 @@ async def test_what_was_said_comes_back_as_it_was(archive: ChatHistory) -> None:
 
 
 async def test_a_page_goes_on_without_a_gap_before_what_it_holds_and_after_what_it_has_seen(
-    archive: ChatHistory,
+    archive: DatabaseArchive,
 ) -> None:
     assert (await archive.last(), await since(archive, 0, limit=10)) == (0, [])
     for number in range(7):
@@ -120,7 +120,7 @@ async def test_a_page_goes_on_without_a_gap_before_what_it_holds_and_after_what_
     assert list(await since(archive, everything[1].number, limit=2)) == list(everything[2:4])
 
 
-async def test_messages_are_measured_in_bytes_before_they_are_loaded(archive: ChatHistory) -> None:
+async def test_messages_are_measured_in_bytes_before_they_are_loaded(archive: DatabaseArchive) -> None:
     for number, content in enumerate(("x" * 1000, "字" * 1000, "𝔘" * 1000)):
         await archive.keep(CHAT, f"m_{number}", words(content), 1.0)
     measured = list(await archive.since(0, limit=10, bytes_max=LARGE))
@@ -132,7 +132,7 @@ async def test_messages_are_measured_in_bytes_before_they_are_loaded(archive: Ch
     assert await archive.messages([]) == []
 
 
-async def test_a_conversation_is_called_by_its_first_words_or_its_file(archive: ChatHistory) -> None:
+async def test_a_conversation_is_called_by_its_first_words_or_its_file(archive: DatabaseArchive) -> None:
     for first, title in (("  two\n\n lines\t here ", "two lines here"), ("x" * 61, "x" * 59 + "…"), (" \n ", "…")):
         assert await title_of(archive, f"c_{title}", "m_1", words(first)) == title
     file = await archive.put(File(name="plan.pdf", type="application/pdf", data=b"x"), 1.0)
@@ -141,12 +141,12 @@ async def test_a_conversation_is_called_by_its_first_words_or_its_file(archive: 
     assert await title_of(archive, CHAT, "m_2", words("later words")) == "My plan"
 
 
-async def title_of(archive: ChatHistory, chat: str, key: str, body: MessageBody) -> str:
+async def title_of(archive: DatabaseArchive, chat: str, key: str, body: MessageBody) -> str:
     kept = await archive.keep(chat, key, body, 1.0)
     return kept.title if kept else ""
 
 
-async def test_what_is_one_persons_is_nobody_elses_in_lists_search_files_and_news(archive: ChatHistory) -> None:
+async def test_what_is_one_persons_is_nobody_elses_in_lists_search_files_and_news(archive: DatabaseArchive) -> None:
     plan = await archive.upload(File(name="plan.pdf", type="application/pdf", data=b"x"), 1.0, owner="ann", bytes_max=9)
     assert plan is not None
     assert await archive.files([plan.id], "bob") == []
@@ -160,14 +160,14 @@ async def test_what_is_one_persons_is_nobody_elses_in_lists_search_files_and_new
         assert len(await archive.files([plan.id], owner)) == seen
 
 
-async def test_what_is_looked_for_is_found_whatever_its_capitals_and_signs(archive: ChatHistory) -> None:
+async def test_what_is_looked_for_is_found_whatever_its_capitals_and_signs(archive: DatabaseArchive) -> None:
     await archive.keep(CHAT, "m_1", words("Ärger"), 1.0)
     await archive.answer(CHAT, "k_1", words("no 100% _doubt_"), 2.0)
     assert [await archive.says(CHAT, it) for it in ("ärger", "100% _", "mine", "%%")] == [True, True, False, False]
 
 
 async def test_an_answer_to_an_erased_conversation_brings_nothing_back_nor_does_its_number_come_again(
-    archive: ChatHistory, database_url: str
+    archive: DatabaseArchive, database_url: str
 ) -> None:
     await archive.keep(CHAT, "m_1", words("hello"), 1.0)
     gone = await archive.last()
@@ -180,7 +180,7 @@ async def test_an_answer_to_an_erased_conversation_brings_nothing_back_nor_does_
 
 
 async def test_answers_and_an_erasure_at_the_same_moment_leave_nothing_of_the_conversation(
-    archive: ChatHistory, database_url: str
+    archive: DatabaseArchive, database_url: str
 ) -> None:
     for round_ in range(5):
         await archive.keep(CHAT, "m_1", words("hello"), 1.0)
@@ -190,7 +190,7 @@ async def test_answers_and_an_erasure_at_the_same_moment_leave_nothing_of_the_co
 
 
 async def test_erasing_leaves_a_message_that_still_waits_and_takes_its_replies_along(
-    store: Store, archive: ChatHistory, database_url: str
+    store: Store, archive: DatabaseArchive, database_url: str
 ) -> None:
     """Whoever runs the turn must find its row; the answer goes nowhere."""
     await archive.keep(CHAT, "m_1", words("hello"), 1.0)
@@ -207,7 +207,7 @@ async def test_erasing_leaves_a_message_that_still_waits_and_takes_its_replies_a
 
 
 async def test_a_file_that_is_never_sent_is_thrown_away_after_a_day_and_a_used_one_is_kept(
-    archive: ChatHistory,
+    archive: DatabaseArchive,
 ) -> None:
     file = File(name="a.txt", type="text/plain", data=b"x")
     used, sent, unused = [await archive.put(file, 0.0) for _ in range(3)]
@@ -224,12 +224,12 @@ async def test_a_file_that_is_never_sent_is_thrown_away_after_a_day_and_a_used_o
 FILE = File(name="a.bin", type="application/octet-stream", data=b"x" * 1000)
 
 
-async def uploaded(archive: ChatHistory, *, at: float = 0.0, bytes_max: int = 2500) -> str | None:
+async def uploaded(archive: DatabaseArchive, *, at: float = 0.0, bytes_max: int = 2500) -> str | None:
     kept = await archive.upload(FILE, at, bytes_max=bytes_max)
     return kept.id if kept else None
 
 
-async def test_no_more_is_kept_than_may_wait_and_what_is_sent_waits_no_longer(archive: ChatHistory) -> None:
+async def test_no_more_is_kept_than_may_wait_and_what_is_sent_waits_no_longer(archive: DatabaseArchive) -> None:
     assert await archive.waiting_bytes() == 0
     first, second = await uploaded(archive), await uploaded(archive)
     assert first
@@ -243,7 +243,7 @@ async def test_no_more_is_kept_than_may_wait_and_what_is_sent_waits_no_longer(ar
     assert await uploaded(archive, bytes_max=3000)
 
 
-async def test_what_is_not_sent_within_a_day_makes_room_whoever_asks(archive: ChatHistory) -> None:
+async def test_what_is_not_sent_within_a_day_makes_room_whoever_asks(archive: DatabaseArchive) -> None:
     old = [await uploaded(archive) for _ in range(2)]
     assert await uploaded(archive, at=DAY) is None
     assert await uploaded(archive, at=DAY + 1)
@@ -252,7 +252,7 @@ async def test_what_is_not_sent_within_a_day_makes_room_whoever_asks(archive: Ch
     assert await archive.waiting_bytes() == 0
 
 
-async def test_an_agents_files_and_what_was_sent_are_nobodys_uploads(archive: ChatHistory) -> None:
+async def test_an_agents_files_and_what_was_sent_are_nobodys_uploads(archive: DatabaseArchive) -> None:
     for _ in range(5):
         await archive.put(FILE, 0.0)
     kept = await archive.put(FILE, 0.0)
@@ -265,7 +265,7 @@ async def test_an_agents_files_and_what_was_sent_are_nobodys_uploads(archive: Ch
     assert await archive.waiting_bytes() == 0
 
 
-async def test_a_file_comes_in_pieces_and_byte_for_byte(archive: ChatHistory) -> None:
+async def test_a_file_comes_in_pieces_and_byte_for_byte(archive: DatabaseArchive) -> None:
     data = bytes(range(256)) * 5
     file = await archive.put(File(name="a", type="image/png", data=data), 1.0)
     pieces = [await archive.piece(file.id, at, 500) for at in range(0, 2000, 500)]

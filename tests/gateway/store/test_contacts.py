@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from channels.message import Chat
-from gateway import pairing
-from gateway.queue import inbound_json
+from gateway.approvals import pairing
+from gateway.records.inbound import inbound_json
 from gateway.store.contacts import TRIES_MAX, Contact
 from gateway.store.records import Delivery
 from gateway.store.statements import PAIRING_SECONDS

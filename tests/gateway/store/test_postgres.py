@@ -7,7 +7,7 @@ from gateway.config.root import DatabaseConfig
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.opening import open_store
 from gateway.store.postgres import PostgresStore
-from tests.gateway.store.chats import leased, opened, step, work_of
+from tests.gateway.store.chats import leased, opened, work_of
 from tests.waiting import until
 
 
@@ -27,7 +27,7 @@ async def test_a_living_workers_chats_are_left_alone(postgres_url: str) -> None:
 async def test_a_worker_that_gives_no_sign_is_taken_over_when_its_lease_ends(postgres_url: str) -> None:
     async with opened(postgres_url) as one, opened(postgres_url) as other:
         old = await leased(one)
-        await one.append(old, step((await work_of(one, old)).waiting[0].turn, "user"))
+        await one.begun(old, (await work_of(one, old)).waiting[0].turn)
         execute(
             postgres_url,
             "UPDATE worker SET expires = now() - interval '1 s' WHERE id = (SELECT owner FROM session)",

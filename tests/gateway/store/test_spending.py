@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.config.budgets import Rate, Rated
+from gateway.store.errors import Fenced
 from gateway.store.records import Delivery, Entry
-from gateway.store.spending import DayUsage, Rate, Rated, Spent
-from gateway.store.store import Fenced, Store
+from gateway.store.spending import DayUsage, Spent
+from gateway.store.store import Store
 from tests.gateway.store.chats import accept, leased, message, opened, step, work_of
 
 DAY = "2026-11-22"
@@ -134,3 +136,17 @@ async def test_at_many_workers_at_once_a_rate_and_a_sum_are_exact(postgres_url: 
 
         await asyncio.gather(*(spends(it, n) for n, it in enumerate([one, other] * 4)))
         assert {row.tokens for row in await one.usage(DAY, SCOPES)} == {10 * sum(range(8))}
+
+
+async def test_a_clock_that_was_set_back_counts_no_old_messages_and_still_counts_new_ones(store: Store) -> None:
+    rates: Mapping[Rated, Rate] = {"sender": Rate(count=3, seconds=60), "chat": Rate(count=3, seconds=60)}
+    numbers = iter(range(100))
+
+    async def write(at: float) -> str:
+        return await judged(store, rated(next(numbers), at, rates))
+
+    for minutes in (30, 20, 10):
+        assert await write(10_000.0 - 60 * minutes) == "accepted"
+    assert [await write(6_400.0 + second) for second in range(3)] == ["accepted"] * 3
+    assert (await write(6_403.0)).startswith(("sender", "silent: sender"))
+    assert await write(6_461.0) == "accepted"

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.store.errors import Fenced
 from gateway.store.records import Entry, Lease, Mark, NewPart, SentPart
 from gateway.store.spending import Spent
-from gateway.store.store import Fenced, Store
+from gateway.store.store import Store
 from tests.gateway.store.chats import accept, finish, leased, look, message, opened, step, work_of
+from tests.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -81,7 +83,7 @@ async def test_a_part_that_was_sent_lately_is_found_by_its_key_and_by_the_id_tha
     await store.failed(lease, second, "refused")
     await store.sent(lease, third, "")
     assert [(await store.sent_parts(key=it.key))[0].ext_id for it in (first, second)] == ["om_1", None]
-    one = SentPart(payload="one", body="body 1", sid=lease.sid, ext_id="om_1")
+    one = SentPart(payload="one", body="body 1", sid=lease.sid, ext_id="om_1", turn=first.turn, part=0)
     assert (await store.sent_parts(ext_id="om_1"), await store.sent_parts(key=first.key)) == ([one], [one])
     assert await store.sent_parts(ext_id="om_' OR 1=1 --") == []
     other = await leased(store, 2, sid="other")
@@ -113,7 +115,7 @@ async def test_an_attempt_is_on_record_from_its_beginning_and_clears_a_doubt_tha
 ) -> None:
     lease = await leased(store)
     (part,) = await finish(store, lease, "one")
-    await store.begin(lease, part, -5.0)
+    assert await store.begin(lease, part, -5.0)
     (part,) = (await look(store, lease)).parts
     assert (part.next_at, part.ambiguous, part.attempts, part.begun) == (-5.0, 0, 0, False)
     await store.postpone(lease, part, next_at=7.0, ambiguous=True)
@@ -128,6 +130,7 @@ async def test_an_attempt_is_on_record_from_its_beginning_and_clears_a_doubt_tha
     assert (part.next_at, part.ambiguous) == (-9.0, 0)
     assert await store.failed(lease, part, "refused")
     assert (await look(store, lease)).parts == []
+    assert not await store.begin(lease, part, -10.0)
 
 
 async def test_whoever_lost_the_chat_can_write_nothing_and_sees_nothing(store: Store) -> None:
@@ -290,7 +293,9 @@ async def test_the_next_process_takes_up_every_chat_and_knows_what_a_dead_one_ha
     async with opened(database_url) as store:
         chats = {sid: await leased(store, sid=sid) for sid in ("begun", "untouched", "handed over", "sending")}
         for sid in ("begun", "handed over"):
-            await store.append(chats[sid], step((await work_of(store, chats[sid])).waiting[0].turn, "user"))
+            turn = (await work_of(store, chats[sid])).waiting[0].turn
+            await store.begun(chats[sid], turn)
+            await store.append(chats[sid], step(turn, "user"))
         await store.release_for_takeover(chats["handed over"])
         await finish(store, chats["sending"], "one", "two")
     async with opened(database_url) as store:
@@ -318,8 +323,13 @@ async def test_finished_rows_are_pruned_and_what_waits_or_failed_is_kept(store: 
     assert (await store.backlog()).oldest == 2.0
 
 
-async def test_a_database_under_load_keeps_every_chat_in_order(store: Store) -> None:
-    async def chat(name: str) -> list[str]:
+async def test_a_database_under_load_keeps_every_chat_in_order(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long one waits for a connection: that is the machine's."""
+    monkeypatch.setattr("gateway.store.postgres.POOL_WAIT_SECONDS", PATIENCE_SECONDS)
+
+    async def chat(store: Store, name: str) -> list[str]:
         bodies = []
         for number in range(10):
             lease = await leased(store, number, sid=name)
@@ -328,5 +338,6 @@ async def test_a_database_under_load_keeps_every_chat_in_order(store: Store) -> 
             assert await store.sent(lease, part, "om")
         return bodies
 
-    delivered = await asyncio.gather(*(chat(f"chat{number}") for number in range(30)))
+    async with opened(database_url) as store:
+        delivered = await asyncio.gather(*(chat(store, f"chat{number}") for number in range(30)))
     assert delivered == [[f"body {number}" for number in range(10)]] * 30

@@ -23,7 +23,7 @@ def upgrade() -> None:
         sa.Column("dedupe", sa.Text, nullable=False, unique=True),  # channel:account:message id
         sa.Column("dedupe_text", sa.Text, unique=True),  # recognises a re-push under another message id
         sa.Column("sid", sa.Text, nullable=False),
-        sa.Column("body", sa.Text, nullable=False),  # JSON of gateway.queue.Inbound
+        sa.Column("body", sa.Text, nullable=False),  # JSON of gateway.records.inbound.Inbound
         sa.Column("at", sa.Float, nullable=False),
         sa.Column("status", sa.Integer, nullable=False),
         sa.Column("attempts", sa.Integer, nullable=False),  # times it was begun and its process died
@@ -47,7 +47,7 @@ def upgrade() -> None:
         sa.Column("turn", _BigId, nullable=False),
         sa.Column("part", sa.Integer, nullable=False),
         sa.Column("key", sa.Text, nullable=False),  # idempotency key: made once, never per attempt
-        sa.Column("payload", sa.Text, nullable=False),  # JSON of gateway.outbox.OutboxPayload
+        sa.Column("payload", sa.Text, nullable=False),  # JSON of gateway.outbox.outbox.OutboxPayload
         sa.Column("status", sa.Integer, nullable=False),
         sa.Column("ext_id", sa.Text),
         sa.Column("attempts", sa.Integer, nullable=False),

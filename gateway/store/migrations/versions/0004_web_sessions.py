@@ -1,4 +1,4 @@
-"""Who is signed in to the web chat."""
+"""The people who are signed in to the web chat."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Who wrote a message: what waits of one sender is counted over all chats."""
+"""The sender of a message: what waits of one sender is counted over all chats."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What commands and compaction say of a conversation, and what was spent in a day."""
+"""The marks in which commands and compaction speak of a conversation, and what was spent in a day."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What counts towards a rate. Both columns and both indexes are empty where no rate is configured."""
+"""The messages that count towards a rate. Both columns and both indexes are empty if no rate is configured."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Whom pairing has let in, who waits for it, and the wrong codes that were tried."""
+"""The people whom pairing has let in, those who wait for it, and the wrong codes that were tried."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What people are asked to approve, what they approved for good, and an audit of both."""
+"""The requests that people are asked to approve, what they approved for good, and an audit of both."""
 
 import sqlalchemy as sa
 from alembic import op

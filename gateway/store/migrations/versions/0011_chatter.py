@@ -1,4 +1,4 @@
-"""What people said in groups without addressing the bot, where a group's history is kept."""
+"""The talk of people in groups without addressing the bot, if a group's history is kept."""
 
 import sqlalchemy as sa
 from alembic import op

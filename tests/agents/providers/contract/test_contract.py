@@ -431,6 +431,24 @@ async def test_only_the_config_decides_what_is_sent(subject: Subject, monkeypatc
     assert headers.get("x-stainless-retry-count", "0") == "0"
 
 
+@WIRE
+async def test_a_later_request_differs_from_the_first_in_its_body_alone(subject: Subject) -> None:
+    """An SDK builds the first one, and its own judgement of the path, the key and the headers holds for all."""
+    config = {"headers": {"x-team": "blue"}, "apiKey": KEY}
+    long = "x" * 300_000  # more than what is sent in one piece
+    async with subject.connected(*[says("ok")] * 3, config=config) as (emulator, provider):
+        for text in ("short", long, "once more"):
+            await collect(provider, ask(subject, user(text)))
+    first, second, third = emulator.requests
+    assert long in json.dumps(second.body)
+    assert "once more" in json.dumps(third.body)
+    lengths = {received.headers["content-length"] for received in emulator.requests}
+    assert len(lengths) == 3
+    for received in (second, third):
+        assert received.path == first.path
+        assert {**received.headers, "content-length": ""} == {**first.headers, "content-length": ""}
+
+
 @pytest.mark.parametrize("name", ["responses", "mistral", "openai chat", "ollama"])
 async def test_a_server_on_this_machine_needs_no_key(name: str) -> None:
     async with SUBJECTS[name].connected(config={"apiKey": ""}) as (emulator, provider):

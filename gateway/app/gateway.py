@@ -1,0 +1,304 @@
+"""The composition root: everything is built here, in the order in which a message passes it: what lasts once, and what one
+config builds whenever there is a new one."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import structlog
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from agents.turn import Emit, silent
+from channels.channel import Channel
+from channels.web.channel import WebChannel
+from channels.web.live import LiveTurns
+from gateway.api.door import ApiDoor, bytes_max
+from gateway.app.routes import build_app
+from gateway.app.setup import adopt, build_setup, version_of
+from gateway.approvals.approvals import Approvals
+from gateway.commands.catalog import run
+from gateway.config.exposure import sandboxed
+from gateway.config.root import Config
+from gateway.config.server import ServerConfig
+from gateway.guard import VERSION
+from gateway.http.bodies import Bodies
+from gateway.http.connections import Connections
+from gateway.http.door import Door, Readiness
+from gateway.http.request import Guesses, Peers
+from gateway.inbox.intake import Intake
+from gateway.inbox.listening import Listening
+from gateway.observe.logs import logged
+from gateway.observe.metrics import Metrics
+from gateway.observe.scrubber import Scrubber
+from gateway.observe.tracing import Tracing
+from gateway.outbox.outbox import Outbox
+from gateway.state.choices import CHOICES_NOTICE
+from gateway.state.runtime import ConfigState, Control, Runtime, Setup
+from gateway.store.archive import WEB_NOTICE
+from gateway.store.errors import StoreUnavailable
+from gateway.store.store import Store
+from gateway.turns.lanes import Lanes
+from gateway.turns.sweep import Sweep
+from gateway.turns.turns import Turns
+from gateway.web.door import WebDoor
+from gateway.web.replicas import LIVE_NOTICE, Replicas
+from tools.sandbox.sandbox import Sandbox
+
+DEDUPE_SECONDS = 7 * 24 * 3600
+PRUNE_EVERY_SECONDS = 3600
+LAG_EVERY_SECONDS = 1.0
+CHOICES_RETRY_SECONDS = 5.0
+RETIRE_SECONDS = 0.5
+CALLS_AT_ONCE = 2
+"""Bodies of `/v1` in memory: together no larger than so many of the longest."""
+
+log = structlog.get_logger()
+
+
+class Gateway:
+    """One gateway on an opened store, which it closes. `app` is served between `start` and `close`, over `connections`."""
+
+    def __init__(
+        self,
+        config: Config,
+        environment: Mapping[str, str],
+        *,
+        store: Store,
+        scrubber: Scrubber | None = None,
+        emit: Emit = silent,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._background: set[asyncio.Task[None]] = set()
+        self._retiring: list[Setup] = []
+        """Replaced, and still held by a turn or a send; the oldest first."""
+        self._loading: set[asyncio.Task[None]] = set()
+        """Short calls of the database, which are waited for: one that is cancelled in the middle can hang in its driver."""
+        scrubber = scrubber or Scrubber()
+        file = config.database.path
+        sandbox = Sandbox([Path(file)] if file else [])
+        metrics = Metrics()
+        self._live = LiveTurns()
+        self._replicas = Replicas(self._live, store, self._soon) if store.shared else None
+        self._build = partial(
+            build_setup, store=store, scrubber=scrubber, now=now, sandbox=sandbox, metrics=metrics, live=self._live
+        )
+        self.runtime = Runtime(
+            setup=self._build(config, environment),
+            scrubber=scrubber,
+            sandbox=sandbox,
+            config_state=ConfigState(version=version_of(config)),
+            store=store,
+            control=Control(store),
+            metrics=metrics,
+            emit=emit,
+            now=now,
+            tracing=Tracing(config.tracing, VERSION) if config.tracing.endpoint else None,
+        )
+        self.approvals = Approvals(self.runtime)
+        turns = Turns(self.runtime, self.approvals, partial(run, self.runtime, self.approvals))
+        self.lanes = Lanes(self.runtime, turns=turns, outbox=Outbox(self.runtime))
+        self.sweep = Sweep(self.runtime, self.lanes)
+        self._readiness = Readiness(self.runtime, self.sweep)
+        self._intake = Intake(self.runtime, self.approvals, self.lanes)
+        self._listening = Listening(self.runtime, self._intake, self.spawn)
+        self._adopt_server(config.server)
+        self.connections = Connections(config.server, self._peers, self.runtime.metrics)
+        self._web, self._served = self._doors()
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            """The doors of the config that holds when a request arrives."""
+            await self._served(scope, receive, send)
+
+        self.app: ASGIApp = app
+
+    @property
+    def config(self) -> Config:
+        return self.runtime.setup.config
+
+    def _adopt_server(self, config: ServerConfig) -> None:
+        self._peers = Peers(config.trusted_proxies)
+        self._guesses = Guesses(self._peers, per_minute=config.wrong_tokens_per_minute, now=self.runtime.now)
+        self.bodies = Bodies(config.max_unverified_bytes)
+
+    def _doors(self) -> tuple[WebChannel | None, ASGIApp]:
+        setup = self.runtime.setup
+        door = Door(self.runtime, self._intake, self._guesses, self.bodies, self._readiness)
+        calls = Bodies(CALLS_AT_ONCE * bytes_max(setup.config))
+        api = ApiDoor(runtime=self.runtime, intake=self._intake, guesses=self._guesses, bodies=calls)
+        found = setup.channels.get((WebChannel.name, WebChannel.account))
+        web = found if isinstance(found, WebChannel) else None
+        web_door = WebDoor(self.runtime, web, self._peers, self._guesses, self.bodies) if web else None
+        return web, build_app(door, web_door, api, setup.config.server, self._peers)
+
+    async def start_for_one(self) -> None:
+        """For a person at this machine alone: nothing that others wait for is taken up, and no platform is listened to.
+        Raises StoreUnavailable if a shared database does not let this worker in."""
+        await self.runtime.store.start(self._notified)
+        await self._load_choices()
+        self._readiness.started = True
+        self.warming = self.spawn(self._warm_up())
+        self.spawn(self._try_sandbox())
+
+    async def start(self) -> None:
+        """Takes up what an earlier process left; readies identities and clients behind. Raises StoreUnavailable."""
+        await self.start_for_one()
+        taken_up = 0
+        try:
+            taken_up = await self.sweep.once()
+        except StoreUnavailable as error:  # a full or busy disk: not ready, and the sweep goes on trying
+            log.error("store_unavailable", error=repr(error))
+        channels, agents = self.runtime.setup.channels, self.runtime.setup.runners
+        log.info("gateway_started", chats_taken_up=taken_up, channels=len(channels), agents=len(agents))
+        await self._listening.begin(self.runtime.setup)
+        self.spawn(self._prune())
+        self.spawn(self._listening.unmark())
+        self.spawn(self._watch_loop())
+        self.spawn(self.sweep.run())
+        self.spawn(self.approvals.run())
+
+    async def apply(self, config: Config, environment: Mapping[str, str], state: ConfigState) -> None:
+        """From here on `config` holds, also for the next model request of what runs. What is gone from it is closed
+        with the last turn or send that holds it. Raises OSError if a workspace cannot be opened: the old one holds."""
+        before, runtime = self.runtime.setup, self.runtime
+        setup = self._build(config, environment, before=before)
+        gone = [channel for channel in before.channels.values() if channel not in setup.channels.values()]
+        await self._listening.end(gone)  # of two pollers of one bot none would get anything
+        adopt(setup, before)
+        runtime.setup, runtime.config_state = setup, state
+        self.lanes.resize(before.limits.parallel_turns, setup.limits.parallel_turns)
+        if config.server != before.config.server:
+            self._adopt_server(config.server)
+            self.connections.adopt(config.server, self._peers)
+        web = self._web
+        self._web, self._served = self._doors()
+        if web is not self._web:
+            self._live.let_go()  # its pages come back, to the new one
+        self._retiring.append(before)
+        await self._listening.begin(setup)
+        self.warming = self.spawn(self._warm_up())
+        self.spawn(self._try_sandbox())
+        self.spawn(self._retire(before, gone))
+
+    def report(self, state: ConfigState) -> None:
+        """Reports what became of the newest config, where an operator looks."""
+        self.runtime.config_state = state
+        self.runtime.metrics.config_refused.set(state.error is not None)
+        if self._web is not None:
+            self._web.report(state.error or "")
+
+    async def _retire(self, setup: Setup, channels: Sequence[Channel]) -> None:
+        """Channels that left with this setup may be an earlier one's as well, so setups retire in their order."""
+        # Nobody waits for it.
+        while any(self.runtime.uses[it] for it in self._retiring[: self._retiring.index(setup) + 1]):  # noqa: ASYNC110
+            await asyncio.sleep(RETIRE_SECONDS)
+        del self.runtime.uses[setup]
+        self._retiring.remove(setup)
+        for runner in setup.runners.values():
+            runner.close()
+        for channel in channels:
+            await channel.close()
+
+    async def _try_sandbox(self) -> None:
+        """Tries it if some agent's commands need one: the operator who starts the gateway reads whether they will run."""
+        agents = sandboxed(self.config)
+        if agents and self.runtime.sandbox.report is None:
+            report = await self.runtime.sandbox.probe()
+            if report.wall:
+                log.info("sandbox_ready", sandbox=str(report), agents=agents)
+            else:
+                hint = "exec refuses every command (EXEC_SANDBOX_UNAVAILABLE): see docs/sandbox.md"
+                log.error("no_sandbox", reason=str(report), agents=agents, hint=hint)
+
+    async def _warm_up(self) -> None:
+        """Each model's client and its SDK, beside the serving: the first reply should not wait for them. A provider that
+        only `/model` offers is left alone: an SDK costs a second and tens of megabytes."""
+        named = {model.partition("/")[0] for agent in self.config.agents.list for model in agent.model}
+        providers = [it for name, it in self.runtime.setup.providers.items() if name in named]
+        for error in await asyncio.gather(*(it.warm_up() for it in providers), return_exceptions=True):
+            if error is not None:
+                log.error("warm_up_failed", exc_info=error)
+
+    async def drain(self) -> None:
+        """Readiness turns red, running turns are laid down at a step border; deliveries are still stored."""
+        active, grace_seconds = len(self.runtime.control.lanes), self.config.limits.grace_seconds
+        hint = "a second signal stops at once"
+        log.info("gateway_stopping", chats_at_work=active, grace_seconds=grace_seconds, hint=hint)
+        await self.lanes.drain(grace_seconds)
+        self._live.close()  # lets the pages go: their streams would hold the server open
+
+    async def close(self) -> None:
+        """After `drain`, and after the door has closed."""
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, *self._loading, return_exceptions=True)
+        await self.runtime.setup.processes.close()
+        setups = (self.runtime.setup, *self._retiring)
+        for setup in setups:
+            for runner in setup.runners.values():
+                runner.close()
+        for provider in self.runtime.setup.providers.values():
+            await provider.close()
+        for channel in {channel for setup in setups for channel in setup.channels.values()}:
+            await channel.close()
+        await self.runtime.store.close()
+        if self.runtime.tracing:
+            await self.runtime.tracing.close()
+        log.info("gateway_stopped")
+
+    def offer_link(self) -> str | None:
+        """A code that signs in to the web chat once, for whoever sees the start; None where there is no need."""
+        return self._web.admission.offer_link() if self._web else None
+
+    def _notified(self, what: str | None) -> None:
+        """Another worker of the same database has something to tell: of a session, of any, or of the web chat."""
+        # None also where this worker has come back: it may have missed one.
+        if what in (CHOICES_NOTICE, None) and not self.runtime.control.draining:
+            self._soon(self._load_choices())
+        if what is not None and what.startswith(LIVE_NOTICE):
+            if self._replicas:
+                self._replicas.take(what)
+        elif what == WEB_NOTICE:
+            self._live.announce(None)
+        elif what != CHOICES_NOTICE:
+            self.lanes.notified(what)
+
+    def _soon(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._loading.add(task)
+        task.add_done_callback(self._loading.discard)
+
+    async def _load_choices(self) -> None:
+        try:
+            await self.runtime.choices.load()
+        except StoreUnavailable as error:
+            log.error("choices_not_loaded", error=repr(error))
+            asyncio.get_running_loop().call_later(CHOICES_RETRY_SECONDS, self._notified, CHOICES_NOTICE)
+
+    async def _watch_loop(self) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            due = clock() + LAG_EVERY_SECONDS
+            await asyncio.sleep(LAG_EVERY_SECONDS)
+            with logged("lag_not_measured"):
+                self.runtime.metrics.loop_lag.observe(max(0.0, clock() - due))
+
+    async def _prune(self) -> None:
+        while True:
+            with logged("prune_failed"):
+                await self.runtime.store.prune(self.runtime.now() - DEDUPE_SECONDS)
+                await self.runtime.store.archive.prune(self.runtime.now())
+                await self.runtime.store.chatter.prune(self.runtime.now() - DEDUPE_SECONDS)
+            await asyncio.sleep(PRUNE_EVERY_SECONDS)
+
+    def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("background_task_failed", task=getattr(task.get_coro(), "__qualname__", ""), exc_info=error)

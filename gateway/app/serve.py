@@ -1,0 +1,176 @@
+"""`serve`: the gateway behind uvicorn, and what signals mean.
+
+The first SIGTERM or SIGINT turns readiness red at once and lets running turns come to a step border; only then the port
+closes: until that moment deliveries are still stored, for the next start. A second signal, a second later, exits hard.
+A graceful stop exits with 0. SIGHUP reads the config anew. Connections get the files that turns and the database leave them.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import gc
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import structlog
+import uvicorn
+import uvloop
+
+from gateway.app.gateway import Gateway
+from gateway.app.reload import Reload
+from gateway.config.root import Config
+from gateway.fault import OperatorError
+
+UNREAD_SECONDS = 60
+"""The kernel disconnects a peer that reads nothing of what it is sent for so long."""
+SAME_SIGNAL_SECONDS = 1.0
+"""A supervisor that signals `make` and us means it once."""
+BACKLOG = 2048
+"""Connections that the system takes for us while we are at something else; it hands them over in one go."""
+_PR_SET_DUMPABLE = 4
+FILES_MAX = 1 << 20
+"""Files that may be open if the system knows no limit."""
+FILES_KEPT = 64
+"""For the log, the database, the channels' clients and what the interpreter opens."""
+FILES_PER_TURN = 4
+"""The connection to a model, and the pipes of a command."""
+GC_THRESHOLDS = (10_000, 5, 5)
+"""A turn makes thousands of objects, and next to no cycles."""
+STOPPING = "\nStopping: running turns end at their next step, after at most {:g} seconds. Ctrl-C again stops at once.\n"
+"""For whoever sits at the terminal; the log has a line of its own."""
+
+log = structlog.get_logger()
+
+
+class AddressInUse(OperatorError):
+    """Choose another: `server.port` (CLAWGATE_PORT with the shipped config), or `serve --port`."""
+
+
+class Server(uvicorn.Server):
+    """uvicorn with our signals: it would close the port first and end with the signal's exit code."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Raises AddressInUse with what the system says."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if sys.platform == "linux":  # inherited by every connection
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_SECONDS * 1000)
+        return listener
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        raise AddressInUse(f"cannot listen on {host}:{port} ({reason}). {AddressInUse.__doc__}") from error
+
+
+async def serve(gateway: Gateway, listener: socket.socket, reload: Reload | None) -> None:
+    files = raise_files()
+    backlog = min(BACKLOG, files // 8)
+    room = connections_of(files - backlog, gateway.config)
+    if room < gateway.connections.maximum:
+        log.warning("connections_limited", maximum=room, configured=gateway.connections.maximum, files=files)
+    gateway.connections.files = room
+    server = Server(_settings(gateway, backlog))
+    stopping: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def on_signal(number: int) -> None:
+        if stopping.done():
+            if time.monotonic() - stopping.result() > SAME_SIGNAL_SECONDS:
+                os._exit(1)
+            return
+        stopping.set_result(time.monotonic())
+        if number == signal.SIGINT and sys.stderr.isatty():
+            sys.stderr.write(STOPPING.format(gateway.config.limits.grace_seconds))
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
+
+    await gateway.start()
+    if reload is not None:
+        gateway.spawn(reload.run())
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.request)
+    gateway.warming.add_done_callback(lambda _: settle_heap())
+    await _until(stopping, gateway, server, listener)
+
+
+async def serve_one(gateway: Gateway, listener: socket.socket, ready: Callable[[Callable[[], object]], object]) -> None:
+    """For a person at this machine, in whatever thread. `ready` is given what stops it. Raises StoreUnavailable."""
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    await gateway.start_for_one()
+    ready(lambda: loop.call_soon_threadsafe(stopping.set))
+    await _until(asyncio.create_task(stopping.wait()), gateway, Server(_settings(gateway, BACKLOG)), listener)
+
+
+def _settings(gateway: Gateway, backlog: int) -> uvicorn.Config:
+    return uvicorn.Config(
+        gateway.app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        timeout_graceful_shutdown=5,
+        http=cast(Any, gateway.connections.protocol),
+        ws="none",
+        backlog=backlog,
+        proxy_headers=False,
+    )
+
+
+async def _until(
+    stopping: asyncio.Future[Any], gateway: Gateway, server: uvicorn.Server, listener: socket.socket
+) -> None:
+    serving: asyncio.Future[Any] = asyncio.create_task(server.serve(sockets=[listener]))
+    await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+    await gateway.drain()
+    server.should_exit = True
+    await serving
+    await gateway.close()
+
+
+def harden() -> None:
+    """Whatever is made from here on is its owner's alone, and no dump of the memory is ever written. Where we are root,
+    commands run as somebody else, who passes through to a workspace."""
+    os.umask(0o066 if os.geteuid() == 0 else 0o077)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":  # a dump that is piped to a program knows no limit
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def settle_heap() -> None:
+    """Freezes what stays loaded: an SDK leaves a quarter of a million objects that every full collection would walk."""
+    gc.collect()
+    gc.freeze()
+    # Python collects fully once the heap has grown by a quarter since the last time: this one finds nothing to grow from.
+    gc.collect()
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
+def raise_files() -> int:
+    """Lets the process have as many files open as the system allows; returns their number."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
+    return soft if soft != resource.RLIM_INFINITY else FILES_MAX
+
+
+def connections_of(files: int, config: Config) -> int:
+    """The number of files that connections may take; a quarter in any case."""
+    kept = FILES_KEPT + FILES_PER_TURN * config.limits.parallel_turns + config.database.connections
+    return max(files // 4, files - kept)
+
+
+def run(gateway: Gateway, listener: socket.socket, reload: Reload | None = None) -> None:
+    uvloop.run(serve(gateway, listener, reload))

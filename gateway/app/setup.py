@@ -1,0 +1,183 @@
+"""Builds what one config asks for: channels, providers, runners and queues, as one `Setup` that is swapped in as a whole.
+
+A new config takes over what it leaves as it was: a channel whose account did not change keeps its connection and what
+it knows of itself, and a provider keeps its name's place in running turns, whose next request follows the new config.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from agents.model import Models
+from agents.providers.catalog import build_provider
+from agents.providers.config import ProviderConfig, api_of
+from agents.providers.network import NetworkProvider
+from agents.providers.provider import Provider
+from agents.runner import AgentRunner
+from channels.api.channel import ApiChannel
+from channels.channel import Channel
+from channels.web.live import LiveTurns
+from gateway.commands.catalog import commands_in
+from gateway.config.channels import Account, ChannelDeps, configured, named_accounts
+from gateway.config.exposure import exposure
+from gateway.config.load import skill_catalog
+from gateway.config.root import Config
+from gateway.observe.metrics import Metrics
+from gateway.observe.redaction import secrets_in
+from gateway.observe.scrubber import Scrubber, secrets_of
+from gateway.outbox.messenger import ChannelMessenger
+from gateway.state.layers import ToolLayers
+from gateway.state.queues import Queues
+from gateway.state.runtime import Setup
+from gateway.store.store import Store
+from gateway.turns.memory import StoredMemory
+from tools.processes import Processes
+from tools.sandbox.sandbox import Sandbox
+
+FIXED = ("database", "server.host", "server.port", "tracing")
+"""Keys that a running gateway cannot change."""
+
+
+def build_setup(
+    config: Config,
+    environment: Mapping[str, str],
+    *,
+    store: Store,
+    scrubber: Scrubber,
+    now: Callable[[], float],
+    sandbox: Sandbox,
+    metrics: Metrics,
+    live: LiveTurns,
+    before: Setup | None = None,
+) -> Setup:
+    """The agents share their models, the skill catalogue and the messenger. Of the setup `before` it takes what is still
+    good. Nothing of that changes until `adopt` is called. Raises OSError where a workspace cannot be opened."""
+    scrubber.learn(secrets_of(config))
+    deps = ChannelDeps(facts=None, archive=store.archive, sessions=store.sessions, live=live, now=now)
+    channels = dict(_channels(config, deps, before))
+    choosable = config.choosable_models
+    models = {*choosable, *(model for agent in config.agents.list for model in agent.named_models.values())}
+    named = sorted({model.partition("/")[0] for model in models})
+    known = before.providers if before else {}
+    providers = {name: _provider(name, config.provider(name), known.get(name)) for name in named}
+    shared = Models(providers, config.providers, config.models, config.retry)
+    if before:
+        learnt = next(iter(before.runners.values())).models
+        shared.health, shared.calibration = learnt.health, learnt.calibration
+    processes = before.processes if before else Processes(config.tools.process, now)
+    messenger = ChannelMessenger(
+        channels=channels, scrubber=scrubber, store=store, metrics=metrics, file_bytes=config.limits.file_bytes, now=now
+    )
+    build_runner = partial(
+        AgentRunner,
+        models=shared,
+        catalog=skill_catalog(config, environment),
+        tools_config=config.tools,
+        messenger=messenger,
+        memory=StoredMemory(store, config.server.zone),
+        processes=processes,
+        sandbox=sandbox,
+        language=config.language,
+        limits=config.limits,
+        scrub=scrubber.scrub,
+        now=now,
+        zone=config.server.zone,
+        commands=partial(commands_in, config),
+        choosable=choosable,
+    )
+    runners = {agent.id: build_runner(agent) for agent in config.agents.list}
+    queues = Queues(config.queue, channels, config.agents.list)
+    return Setup(
+        config=config,
+        channels=channels,
+        providers=providers,
+        runners=runners,
+        queues=queues,
+        layers=ToolLayers(config),
+        processes=processes,
+    )
+
+
+def adopt(setup: Setup, before: Setup) -> None:
+    """Let the providers that turns hold ask as the new config says; one that is gone from it has no key any more."""
+    setup.processes.config = setup.config.tools.process
+    for name, provider in before.providers.items():
+        if not isinstance(provider, NetworkProvider):
+            continue
+        if setup.providers.get(name) is not provider:
+            provider.revoke()
+        elif before.config.provider(name) != (config := setup.config.provider(name)):
+            new = build_provider(name, config)
+            assert isinstance(new, NetworkProvider)
+            provider.adopt(new)
+
+
+def _provider(name: str, config: ProviderConfig, known: Provider | None) -> Provider:
+    """The one that turns hold, where it speaks the same wire: it is told of the config in `adopt`."""
+    if isinstance(known, NetworkProvider) and known.api == api_of(name, config):
+        return known
+    return build_provider(name, config)
+
+
+def _channels(config: Config, deps: ChannelDeps, before: Setup | None) -> Iterator[tuple[tuple[str, str], Channel]]:
+    known = _made_of(before.config) if before else {}
+    for key, (account, own, facts) in _made_of(config).items():
+        if before is not None and key in known and (own, facts) == known[key][1:]:
+            yield key, before.channels[key]
+        else:
+            yield key, account.kind.channel(account.config, account.name, replace(deps, facts=facts))
+    for name in config.server.api.open:
+        key = ApiChannel.name, name
+        yield key, before.channels[key] if before and key in before.channels else ApiChannel(name, deps.archive.file)
+
+
+def _made_of(config: Config) -> dict[tuple[str, str], tuple[Account, Any, Any]]:
+    """Each account with its own config and its facts: a channel is built from these alone. Its neighbours are channels of
+    their own."""
+    shown, found = exposure(config), {}
+    for it in configured(config.channels):
+        own = it.config.model_copy(update={"accounts": {}}) if named_accounts(it.config) else it.config
+        found[it.kind.name, it.name] = it, own, it.kind.facts(shown)
+    return found
+
+
+def restart_keys(config: Config, started_with: Config) -> tuple[str, ...]:
+    return tuple(key for key in FIXED if _at(config, key) != _at(started_with, key))
+
+
+def loaded_over(config: Config, running: Config) -> Config:
+    """The config with what cannot change as it is."""
+    server = config.server.model_copy(update={"host": running.server.host, "port": running.server.port})
+    return config.model_copy(update={"server": server, "database": running.database, "tracing": running.tracing})
+
+
+def _at(config: Config, key: str) -> Any:
+    value: Any = config
+    for name in key.split("."):
+        value = getattr(value, name)
+    return value
+
+
+def version_of(config: Config) -> str:
+    """12 hex digits of what is in force, the same on every replica that has read the same."""
+    facts = config.model_dump(mode="json", exclude={"database": True, "server": {"host", "port"}})
+    secrets = sorted((repr(key), secret) for key, secret in secrets_in(config) if key[0] != "database")
+    return hashlib.sha256(json.dumps([facts, secrets], sort_keys=True).encode()).hexdigest()[:12]
+
+
+def changes(new: Config, old: Config) -> list[str]:
+    """The differences, by key; agents by their ids and channels by their names."""
+    found = []
+    for name, field in type(new).model_fields.items():
+        if name not in ("agents", "channels") and getattr(new, name) != getattr(old, name):
+            found.append(field.alias or name)
+    before, after = ({agent.id: agent for agent in config.agents.list} for config in (old, new))
+    found += [f"agents.{name}" for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name)]
+    if [*before] != [*after] and sorted(before) == sorted(after):
+        found.append("agents")
+    kinds = type(new.channels).kinds
+    found += [f"channels.{kind}" for kind in kinds if getattr(new.channels, kind) != getattr(old.channels, kind)]
+    return found

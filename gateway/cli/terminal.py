@@ -1,0 +1,224 @@
+"""A person at a terminal is one more page of the web chat: the same door, inbox, commands and approvals.
+
+Where a gateway serves already, its door is used. Where the database is free, a gateway of one's own is opened for as long
+as the conversation lasts: it listens on this machine alone, under a token that nobody else knows, connects no platform and
+takes up nothing that waits for others.
+"""
+
+import asyncio
+import secrets
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import orjson
+from pydantic import SecretStr
+
+from channels.web.admission import PAGE_HEADER, SECURE_COOKIE, Admission
+from channels.web.config import WebConfig
+from gateway.app.gateway import Gateway
+from gateway.app.serve import harden, listen, serve_one
+from gateway.config.exposure import way_in
+from gateway.config.load import Loaded
+from gateway.config.root import Config, DatabaseConfig
+from gateway.config.server import ApiConfig
+from gateway.fault import OperatorError
+from gateway.observe.scrubber import Scrubber
+from gateway.outbox.outbox import payload_json
+from gateway.store.errors import StoreUnavailable
+from gateway.store.glance import answer
+from gateway.store.opening import beside, connected, open_store
+from gateway.store.sqlite import DatabaseInUse
+from gateway.store.store import Store
+from gateway.store.web_sessions import DatabaseSessions
+
+SILENT_SECONDS = 45.0
+"""A stream that says nothing for so long is dead: the door breaks the silence every 15 seconds."""
+RECONNECT_SECONDS = 1.0
+UPLOAD_SECONDS = 600.0
+PROBE_SECONDS = 5.0
+BUSY_SECONDS = 20
+"""Seconds that a database is waited for that somebody uses and nobody serves."""
+
+
+@contextmanager
+def door(loaded: Loaded, url: str | None, scrubber: Scrubber, language: str) -> Iterator[httpx.Client]:
+    """The web chat of the gateway that serves at `url` or by the config, or of one of one's own. Raises OperatorError."""
+    config = loaded.config
+    store = None if url else _free(config)
+    if store is None:
+        headers = {"cookie": asyncio.run(_cookie(config.database))} if way_in(config) == "link" else {}
+        if token := config.server.admin_token.get_secret_value():
+            headers = {"authorization": f"Bearer {token}"}
+        with _client(url or config.server.address, language, **headers) as client:
+            yield client
+        return
+    with (
+        _own(loaded, store, scrubber) as (url, token),
+        _client(url, language, authorization=f"Bearer {token}") as client,
+    ):
+        yield client
+
+
+def _free(config: Config) -> Store | None:
+    """The database, unless a gateway serves it. Another terminal's may be done in a moment."""
+    for second in range(BUSY_SECONDS):
+        try:
+            return open_store(config.database)
+        except DatabaseInUse:
+            with suppress(httpx.TransportError), _client(config.server.address, "") as client:
+                client.get("/healthz", timeout=PROBE_SECONDS)
+                return None
+            if second == 0 and sys.stderr.isatty():
+                sys.stderr.write(
+                    f"Another terminal has the database. It is waited for, {BUSY_SECONDS} seconds at most.\n"
+                )
+            time.sleep(1.0)
+    return None
+
+
+def _client(url: str, language: str, **headers: str) -> httpx.Client:
+    headers |= {PAGE_HEADER: "1", "accept-language": language}
+    return httpx.Client(base_url=url, headers=headers, timeout=UPLOAD_SECONDS, trust_env=False)
+
+
+async def _cookie(config: DatabaseConfig) -> str:
+    """Whoever may write the database may sign in: with a link that is made and used at once."""
+    sessions = DatabaseSessions(read=beside(config), write=beside(config))
+    admission = Admission(token="", way="link", sessions=sessions)
+    return f"{SECURE_COOKIE}={await admission.sign_in(admission.offer_link() or '', ())}"
+
+
+@contextmanager
+def _own(loaded: Loaded, store: Store, scrubber: Scrubber) -> Iterator[tuple[str, str]]:
+    token = secrets.token_urlsafe(32)
+    listener = listen("127.0.0.1", 0)
+    harden()
+    gateway = Gateway(_for_one(loaded.config, token), loaded.environment, store=store, scrubber=scrubber)
+    started = threading.Event()
+    stops: list[Callable[[], object]] = []
+
+    def ready(stop: Callable[[], object]) -> None:
+        stops.append(stop)
+        started.set()
+
+    with ThreadPoolExecutor(1, thread_name_prefix="gateway") as thread:
+        serving = thread.submit(lambda: asyncio.run(serve_one(gateway, listener, ready)))
+        serving.add_done_callback(lambda _: started.set())
+        try:
+            started.wait()
+            if serving.done():
+                serving.result()
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}", token
+        except StoreUnavailable as error:
+            raise OperatorError(f"database.url: {error}") from None
+        finally:
+            for stop in stops:
+                stop()
+
+
+def _for_one(config: Config, token: str) -> Config:
+    private = {"host": "127.0.0.1", "public_url": None, "admin_token": SecretStr(token), "api": ApiConfig()}
+    server = config.server.model_copy(update={**private, "trusted_proxies": (), "allowed_hosts": ()})
+    web = (config.channels.web or WebConfig()).model_copy(update={"enabled": True})
+    channels = config.channels.model_copy(update={"web": web})
+    return config.model_copy(update={"server": server, "channels": channels})
+
+
+class Conversation:
+    """A new one, of the page's as well. `agent` is None where the bindings decide."""
+
+    def __init__(self, http: httpx.Client, database: DatabaseConfig, agent: str | None) -> None:
+        self.chat = f"terminal-{uuid4().hex}"
+        self._http = http
+        self._database = database
+        self._agent = agent
+        self._after: int = self._asked("GET", "/api/chats")["after"]
+        self._folder: Path | None = None
+
+    def say(self, text: str, files: Sequence[str] = ()) -> str:
+        """The id of the message, which is accepted. Raises OperatorError."""
+        message = uuid4().hex
+        body = {"id": message, "chat": self.chat, "agent": self._agent, "text": text, "files": list(files)}
+        self._asked("POST", "/webhooks/web/default", json=body)
+        return message
+
+    def upload(self, path: Path) -> str:
+        """Raises OperatorError and OSError."""
+        uploaded = self._asked("POST", "/api/files", params={"name": path.name}, content=path.read_bytes())
+        return str(uploaded["id"])
+
+    def save(self, file: dict[str, Any]) -> Path:
+        """A file that the agent sent, in a folder that is made for the conversation."""
+        self._folder = self._folder or Path(tempfile.mkdtemp(prefix="clawgate-"))
+        path = self._folder / Path(f"{file['id'][:8]}-{file['name']}".replace("/", "_")).name
+        path.write_bytes(self._answered("GET", f"/api/files/{file['id']}", params={"download": ""}).content)
+        return path
+
+    def answer(self, message: str) -> tuple[str, str | None] | None:
+        """The turn's outcome and its reply, whoever gave it; None until the turn has ended. A silence has no reply."""
+        with connected(self._database) as connection:
+            found = answer(connection, f"web:default:{self.chat}:{message}")
+        if found is None:
+            return None
+        words = "".join(payload_json.validate_json(it).part.text for it in found.payloads)
+        return str(orjson.loads(found.final)["outcome"]), words if found.payloads else None
+
+    def events(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yields what happens in the conversation, until the stream is refused."""
+        patience = httpx.Timeout(UPLOAD_SECONDS, read=SILENT_SECONDS)
+        while True:
+            with suppress(httpx.TransportError):
+                params: dict[str, str | int] = {"after": self._after, "plain": ""}
+                with self._http.stream("GET", "/api/events", params=params, timeout=patience) as response:
+                    if response.status_code != 200:
+                        return
+                    for name, data in self._parsed(response.iter_lines()):
+                        if data.get("chat") == self.chat:
+                            yield name, data
+            time.sleep(RECONNECT_SECONDS)
+
+    def _parsed(self, lines: Iterator[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        name = ""
+        for line in lines:
+            field, _, value = line.partition(": ")
+            if field == "event":
+                name = value
+            elif field == "id":
+                self._after = int(value)
+            elif field == "data":
+                yield name, orjson.loads(value)
+
+    def close(self) -> None:
+        """Ends the session of the sign-in, where there was one."""
+        with suppress(httpx.HTTPError):
+            self._http.delete("/api/session")
+
+    def _asked(self, method: str, path: str, **request: Any) -> Any:
+        return orjson.loads(self._answered(method, path, **request).content)
+
+    def _answered(self, method: str, path: str, **request: Any) -> httpx.Response:
+        try:
+            response = self._http.request(method, path, **request)
+        except httpx.TransportError as error:
+            raise OperatorError(
+                f"no gateway answers at {self._http.base_url} ({type(error).__name__}), although its database is in use — "
+                "end another `chat`, or say with --url where it listens"
+            ) from None
+        if response.is_success:
+            return response
+        try:
+            reason = str(orjson.loads(response.content)["error"])
+        except (orjson.JSONDecodeError, KeyError, TypeError):
+            reason = f"HTTP {response.status_code} from {self._http.base_url}"
+        if response.status_code == 404:
+            reason = f"{reason} — is channels.web.enabled false in the gateway that serves there?"
+        raise OperatorError(reason)

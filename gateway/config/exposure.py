@@ -1,0 +1,39 @@
+"""The way in by a config, and the agents that run commands: what the channels' records and the start go by."""
+
+from agents.config import AgentConfig
+from channels.web.admission import Way
+from gateway.config.channels import Exposure
+from gateway.config.root import Config
+from gateway.config.server import filled
+from tools.catalog import offered
+from tools.config import ExecMode, effective_exec
+
+
+def exposure(config: Config) -> Exposure:
+    asking = [it.id for it in config.agents.list if config.approvers(it) is None and exec_mode(config, it) == "ask"]
+    return Exposure(server=config.server, way=way_in(config), commanding=commanding(config), unapproved=asking)
+
+
+def way_in(config: Config) -> Way:
+    """The way that people come in. Without a token, people at this machine may only while no agent runs commands there."""
+    has_token = bool(config.server.admin_token.get_secret_value() or filled(config.server.users))
+    if config.server.is_open_here:
+        return "link" if has_token or commanding(config) else "open"
+    return "token" if has_token else "closed"
+
+
+def commanding(config: Config) -> list[str]:
+    """The agents that run commands unasked."""
+    return [agent.id for agent in config.agents.list if exec_mode(config, agent) == "allow"]
+
+
+def sandboxed(config: Config) -> list[str]:
+    """The agents whose commands run in a sandbox, or not at all."""
+    agents = [agent for agent in config.agents.list if exec_mode(config, agent) in ("ask", "allow")]
+    return [it.id for it in agents if effective_exec(config.tools.exec, it.tools).sandbox == "auto"]
+
+
+def exec_mode(config: Config, agent: AgentConfig) -> ExecMode | None:
+    """The agent's mode; None if it runs no commands."""
+    runs = {"exec", "process"} & {*offered(config.tools, agent.tools)}
+    return effective_exec(config.tools.exec, agent.tools).mode if runs else None

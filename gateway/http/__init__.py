@@ -1,0 +1,1 @@
+"""The HTTP server: webhooks, health, and the limits that hold before anything is read."""

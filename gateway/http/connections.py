@@ -1,0 +1,284 @@
+"""The door's connections: how many there may be, what the header of a request may hold, how long each may keep us waiting.
+
+uvicorn's protocol keeps every header that it is sent and waits for it for ever. `Connection` counts while the bytes
+arrive: a field, the fields, the whole header and the address have a cap each, and trailers are refused, before any of it
+is kept. A connection that waits for its peer costs a file and nothing else, so it is what makes room. One whose request
+is being answered is never cut: its body and its answer have deadlines of their own. A trusted proxy's connections carry
+everybody's requests; those are counted by the address that each is from, while it is answered.
+"""
+
+import asyncio
+from collections import Counter
+from typing import Any, NoReturn
+
+import httptools
+import structlog
+from starlette.responses import Response
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from gateway.config.server import ServerConfig
+from gateway.http import refusals
+from gateway.http.refusals import Refusal
+from gateway.http.request import Peers, network_of
+from gateway.observe.metrics import Metrics
+
+PIPELINED_MAX = 32
+"""Requests that wait behind the one being answered: hardly any client sends a second one before its answer."""
+FIELD_EXTRA_BYTES = 4
+"""A colon, a space and the end of the line."""
+SWEEP_SECONDS = 0.5
+FILES_MAX = 1 << 20
+"""Files that may be open, until somebody says how many."""
+
+log = structlog.get_logger()
+
+
+class Connection(HttpToolsProtocol):
+    def __init__(self, owner: "Connections", **given: Any) -> None:
+        super().__init__(**given)
+        self._owner = owner
+        self._limits = owner.limits
+        self._unseen_bytes = 0
+        """Received since the parser last found something: it holds them, or throws them away."""
+        self._header_bytes = 0
+        self._unsent_bytes = 0
+        self._in_header = self._in_body = False
+        self._refusal: Refusal | None = None
+        self._deaf = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._owner.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._owner.closed(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._deaf:
+            return
+        self._unset_keepalive_if_required()
+        self._unseen_bytes += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self.cycle.keep_alive = False  # answered as if it were no upgrade, and nothing can follow
+        except httptools.HttpParserError:
+            self._refusal = self._refusal or refusals.MALFORMED
+        if self._unseen_bytes > self._limits.max_header_field_bytes + FIELD_EXTRA_BYTES:
+            self._refusal = self._refusal or refusals.FIELD
+        if self._refusal is not None:
+            self.refuse(self._refusal)
+        elif self._in_body and self.cycle and not self.cycle.response_complete:
+            self.flow.pause_reading()  # until the door asks for more: what nobody has asked for is in no budget
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._header_bytes, self._in_header = 0, True
+
+    def on_url(self, url: bytes) -> None:
+        self._unseen_bytes = 0
+        self._header_bytes += len(url)
+        if self._header_bytes > self._limits.max_url_bytes:
+            self._stop(refusals.ADDRESS)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        size = len(name) + len(value)
+        self._unseen_bytes = 0
+        self._header_bytes += size + FIELD_EXTRA_BYTES
+        if self._in_body:
+            self._stop(refusals.TRAILER)
+        if size > self._limits.max_header_field_bytes:
+            self._stop(refusals.FIELD)
+        if self._header_bytes > self._limits.max_header_bytes:
+            self._stop(refusals.HEADER)
+        if len(self.headers) >= self._limits.max_header_fields:
+            self._stop(refusals.FIELDS)
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._unseen_bytes = 0
+        self._in_header, self._in_body = False, True
+        if len(self.pipeline) == PIPELINED_MAX:
+            self._stop(refusals.PIPELINED)
+        super().on_headers_complete()
+        if not self.flow.write_paused:
+            self._owner.owed(self)
+
+    def on_body(self, body: bytes) -> None:
+        self._unseen_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._unseen_bytes = 0
+        self._in_body = False
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle.response_complete:
+            self._owe()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._owe()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if not self.cycle.response_complete:
+            self._owner.owed(self)
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Read nothing more, and end the connection: with the refusal where it cannot be taken for another answer."""
+        self._deaf = True
+        self._owner.refused(refusal)
+        if self.cycle is None or self.cycle.response_complete:
+            if self._in_body:
+                self.transport.close()
+                return
+            self.transport.write(refusal.answer)
+            self.transport.write_eof()  # and throw away what is still to come: a reset would take the answer with it
+            self._owe()
+        elif self._in_body and not self.pipeline and not self.cycle.response_started:
+            self.cycle.disconnected = True
+            self.transport.write(refusal.answer)
+            self.transport.close()
+        else:
+            self.cycle.keep_alive = False
+
+    def give_up(self) -> None:
+        """The peer had its time: to send a request, or to take something of an answer."""
+        unsent = self.transport.get_write_buffer_size()
+        if 0 < unsent < self._unsent_bytes:
+            self._owe()
+        elif unsent or self.transport.is_closing():
+            self.transport.abort()
+        elif self._in_header and not self._deaf:
+            self.refuse(refusals.LATE)
+        else:
+            self.transport.close()
+
+    def _owe(self) -> None:
+        self._unsent_bytes = self.transport.get_write_buffer_size()
+        self._owner.owes(self)
+
+    def _stop(self, refusal: Refusal) -> NoReturn:
+        """Out of a callback of the parser."""
+        self._refusal = refusal
+        raise httptools.HttpParserError(refusal.reason)
+
+
+class Connections:
+    """The connections of one gateway. `files` may be set lower: how many connections there are files for."""
+
+    def __init__(self, limits: ServerConfig, peers: Peers, metrics: Metrics) -> None:
+        self.files = FILES_MAX
+        self._metrics = metrics
+        self.adopt(limits, peers)
+        self._open: dict[Connection, str | None] = {}
+        """With the network that each counts for."""
+        self._waiting: dict[Connection, float] = {}
+        """For the peer, since when; who has waited longest is first."""
+        self._by_network: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+        self._sweeping: asyncio.TimerHandle | None = None
+
+    def adopt(self, limits: ServerConfig, peers: Peers) -> None:
+        """Sets what holds for connections that are opened from here on."""
+        self.limits, self._peers = limits, peers
+
+    @property
+    def maximum(self) -> int:
+        return min(self.limits.max_connections, self.files)
+
+    def protocol(self, **given: Any) -> Connection:
+        """Makes the protocol that uvicorn asks for with each connection."""
+        return Connection(self, **given)
+
+    def opened(self, connection: Connection) -> None:
+        if not self._sweeping:
+            self._sweeping = connection.loop.call_later(SWEEP_SECONDS, self._sweep, connection.loop)
+        address = connection.client[0] if connection.client else ""
+        proxied, network = self._peers.trusts(address), network_of(address)
+        counted = not proxied and self._enter(network)
+        self._open[connection] = network if counted else None
+        if proxied:
+            connection.app = self._by_request(connection.app)
+        elif not counted:
+            _turn_away(connection, refusals.BUSY_ADDRESS)
+            return
+        if len(self._open) > self.maximum:
+            if not self._waiting:
+                _turn_away(connection, refusals.BUSY)
+                return
+            oldest = next(iter(self._waiting))
+            del self._waiting[oldest]
+            self.refused(refusals.BUSY)
+            oldest.transport.abort()
+        self.owes(connection)
+
+    def closed(self, connection: Connection) -> None:
+        self._waiting.pop(connection, None)
+        if (network := self._open.pop(connection)) is not None:
+            self._leave(network)
+
+    def owes(self, connection: Connection) -> None:
+        """The peer is to do something, from now on: to send a request, or to take an answer."""
+        self._waiting.pop(connection, None)
+        if connection in self._open:
+            self._waiting[connection] = connection.loop.time()
+
+    def owed(self, connection: Connection) -> None:
+        """We are."""
+        self._waiting.pop(connection, None)
+
+    def refused(self, refusal: Refusal) -> None:
+        self._refused[refusal.reason] += 1
+        self._metrics.refused.labels(refusal.reason).inc()
+
+    def _by_request(self, app: Any) -> Any:
+        async def counted(scope: Any, receive: Any, send: Any) -> None:
+            network = network_of(self._peers.of(scope).address)
+            if not self._enter(network):
+                busy = refusals.BUSY_ADDRESS
+                self.refused(busy)
+                response = Response(busy.sentence, busy.status, {"retry-after": "5"}, "text/plain")
+                await response(scope, receive, send)
+                return
+            try:
+                await app(scope, receive, send)
+            finally:
+                self._leave(network)
+
+        return counted
+
+    def _enter(self, network: str) -> bool:
+        if self._by_network[network] >= self.limits.max_connections_per_address:
+            return False
+        self._by_network[network] += 1
+        return True
+
+    def _leave(self, network: str) -> None:
+        self._by_network[network] -= 1
+        if not self._by_network[network]:
+            del self._by_network[network]
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Give up who has kept us waiting for too long; one line in the log for all that were refused meanwhile."""
+        latest = loop.time() - self.limits.connection_timeout_seconds
+        while self._waiting:
+            connection, since = next(iter(self._waiting.items()))
+            if since > latest:
+                break
+            del self._waiting[connection]
+            connection.give_up()
+        if self._refused:
+            log.warning("connections_refused", **{reason.replace(" ", "_"): n for reason, n in self._refused.items()})
+            self._refused.clear()
+        self._sweeping = loop.call_later(SWEEP_SECONDS, self._sweep, loop) if self._open else None
+
+
+def _turn_away(connection: Connection, refusal: Refusal) -> None:
+    connection.refuse(refusal)
+    connection.transport.close()

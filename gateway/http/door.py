@@ -1,0 +1,229 @@
+"""The HTTP door: webhooks in, health out. FastAPI lives here and nowhere else.
+
+A delivery's headers are checked by its channel first. Its body is then read under a cap and a deadline, verified by the
+channel, judged and stored; only then is it answered with 200. Nothing slow happens before the store and nothing at all
+after it: the lane runs at its own pace. A refusal is a 4xx and stores nothing; "try again" is a 503, which makes the
+platform deliver it anew.
+"""
+
+import asyncio
+import hmac
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+
+import orjson
+import structlog
+from fastapi import Request, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from channels.abilities import AnswersGet, ChecksHeaders, Guarded
+from channels.channel import (
+    AnsweredAtOnce,
+    Arrived,
+    Channel,
+    DeliveryError,
+    NotReady,
+    Receipt,
+    Rejected,
+    WebhookRequest,
+)
+from gateway.config.exposure import sandboxed
+from gateway.http.bodies import Bodies, Unreadable
+from gateway.http.request import Guesses, problem, too_many, unread
+from gateway.inbox.intake import Intake
+from gateway.state.runtime import Runtime
+from gateway.store.errors import StoreUnavailable
+from gateway.turns.sweep import Sweep
+
+ACCEPT_SECONDS = 2.0
+"""Feishu waits 3 s for its answer; what has not been stored by then is better delivered again."""
+IDENTITY_SECONDS = 0.8
+PROBE_SECONDS = 0.5
+PROBE_EVERY_SECONDS = 0.25
+
+log = structlog.get_logger()
+
+
+class Readiness:
+    """Tells whether this worker should be sent messages, which a balancer goes by. `started` is set when the gateway has
+    taken up what an earlier process left."""
+
+    def __init__(self, runtime: Runtime, sweep: Sweep) -> None:
+        self.started = False
+        self._runtime = runtime
+        self._sweep = sweep
+        self._probed, self._writes = float("-inf"), False
+
+    async def failing(self) -> Mapping[str, str]:
+        """The faults, by check; nothing if all is well."""
+        if not self.started:
+            return {"start": "not started"}
+        if self._runtime.control.draining:
+            return {"drain": "stopping"}
+        if not await self._takes_writes():
+            return {"database": "takes no writes"}
+        if not self._runtime.store.lease_valid():
+            return {"lease": "not renewed in time"}
+        if (waited := self._sweep.oldest_seconds) > self._runtime.setup.limits.unanswered_seconds:
+            return {"unanswered": f"the oldest message has waited {waited:.0f} s"}
+        return {}
+
+    async def _takes_writes(self) -> bool:
+        """Tried once in a while only: whoever may ask for readiness must not make us write at will."""
+        if (now := time.monotonic()) - self._probed >= PROBE_EVERY_SECONDS:
+            self._probed = now
+            try:
+                async with asyncio.timeout(PROBE_SECONDS):
+                    await self._runtime.store.probe()
+                self._writes = True
+            except (StoreUnavailable, TimeoutError):
+                self._writes = False
+        return self._writes
+
+
+class Door:
+    def __init__(
+        self,
+        runtime: Runtime,
+        intake: Intake,
+        guesses: Guesses,
+        bodies: Bodies,
+        readiness: Readiness,
+    ) -> None:
+        self._runtime = runtime
+        self._config = runtime.setup.config.server
+        self._channels = runtime.setup.channels
+        self._intake = intake
+        self._metrics = runtime.metrics
+        self._guesses = guesses
+        self._bodies = bodies
+        self._guarded = {key: channel for key, channel in self._channels.items() if isinstance(channel, Guarded)}
+        self._checking = {key: channel for key, channel in self._channels.items() if isinstance(channel, ChecksHeaders)}
+        self._answering = {key: channel for key, channel in self._channels.items() if isinstance(channel, AnswersGet)}
+        self._readiness = readiness
+        self._now = runtime.now
+
+    def answers_get(self, channel: str, account: str) -> bool:
+        return (channel, account) in self._answering
+
+    async def webhook(self, request: Request, channel: str, account: str) -> Response:
+        target = self._channels.get((channel, account))
+        if target is None:
+            return Response(status_code=404)
+        try:
+            delivery = await self._read((channel, account), request)
+            if request.method == "GET":
+                receipt: Receipt = self._answering[channel, account].answer_get(delivery, self._clock())
+            else:
+                receipt = await self._judge(target, delivery)
+            async with asyncio.timeout(ACCEPT_SECONDS):
+                outcome = await self._intake.take(target, receipt)
+            body, type_ = _answer(receipt, outcome)
+            response = Response(body, media_type=type_)
+        except Unreadable as unreadable:
+            response, outcome = unread(unreadable), f"rejected: {unreadable.reason}"
+        except Rejected as rejected:
+            if rejected.guess and (wait := self._guesses.wait(request.scope)):
+                response, outcome = too_many(wait), "rejected: too many wrong secrets"
+            else:
+                log.warning("webhook_rejected", channel=channel, account=account, reason=rejected.reason)
+                response, outcome = Response(status_code=rejected.status), f"rejected: {rejected.reason}"
+                if rejected.sentence:
+                    response = problem(rejected.status, "refused", rejected.sentence)
+        except (NotReady, StoreUnavailable, TimeoutError) as error:
+            log.error("webhook_unavailable", channel=channel, account=account, error=repr(error))
+            response, outcome = Response(status_code=503, headers={"retry-after": "5"}), "unavailable"
+        self._metrics.deliveries.labels(channel, outcome).inc()
+        return response
+
+    async def _read(self, key: tuple[str, str], request: Request) -> WebhookRequest:
+        """Headers first: a delivery that they give away keeps no body in memory. Raises Rejected, Unreadable."""
+        query = request.query_params.multi_items() if request.scope["query_string"] else ()
+        delivery = WebhookRequest(headers=request.headers.items(), body=b"", query=query)
+        limit, seconds = self._config.max_body_bytes, self._config.body_timeout_seconds
+        if guarded := self._guarded.get(key):
+            delivery = replace(delivery, person=await guarded.admit(delivery.headers))
+        if checking := self._checking.get(key):
+            limit = min(limit, checking.check_headers(delivery, self._clock()) or limit)
+        return replace(delivery, body=await self._bodies.read(request, bytes_max=limit, seconds=seconds))
+
+    async def _judge(self, channel: Channel, request: WebhookRequest) -> Receipt:
+        now = self._clock()
+        try:
+            return channel.receive(request, now)
+        except NotReady:
+            try:
+                await channel.learn_identity(IDENTITY_SECONDS)
+            except DeliveryError as error:
+                raise NotReady(str(error)) from error
+            return channel.receive(request, now)
+
+    def _clock(self) -> datetime:
+        return datetime.fromtimestamp(self._now(), tz=UTC)
+
+    async def healthz(self) -> Response:
+        """Alive: the event loop answers. Touches nothing else."""
+        return Response(b'{"status":"ok"}', media_type="application/json")
+
+    async def readyz(self, request: Request) -> Response:
+        """Can take work; 503 with the failing checks otherwise. Why an edited config cannot be used is said to whoever has
+        the admin token; to others only that it is so, since the words name files and keys."""
+        failing, config = await self._readiness.failing(), asdict(self._runtime.config_state)
+        if config["error"] and not self._is_operator(request):
+            config["error"] = True
+        content: dict[str, object] = {"ready": not failing, "amiss": dict(failing), "config": config}
+        if sandboxed(self._runtime.setup.config):
+            content["sandbox"] = self._runtime.sandbox.standing
+        return Response(orjson.dumps(content), status_code=503 if failing else 200, media_type="application/json")
+
+    async def metrics(self, request: Request) -> Response:
+        """Prometheus, behind the admin token; not there at all where none is set."""
+        if not self._config.admin_token.get_secret_value():
+            return Response(status_code=404)
+        if not self._is_operator(request):
+            given = request.headers.get("authorization", "")
+            if given and (wait := self._guesses.wait(request.scope)):
+                return too_many(wait)
+            return Response(status_code=401, headers={"www-authenticate": "Bearer"})
+        return Response(self._metrics.render(), media_type="text/plain; version=0.0.4")
+
+    def _is_operator(self, request: Request) -> bool:
+        token = self._config.admin_token.get_secret_value()
+        given = request.headers.get("authorization", "").encode()
+        return bool(token) and hmac.compare_digest(given, f"Bearer {token}".encode())
+
+
+class Webhooks:
+    """`/webhooks/{channel}/{account}`, answered ahead of the router, whose way to a route costs more than storing
+    the message. Everything else goes on to `app`."""
+
+    def __init__(self, app: ASGIApp, door: Door) -> None:
+        self._app = app
+        self._door = door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["path"].startswith("/webhooks/"):
+            return await self._app(scope, receive, send)
+        match scope["path"].split("/")[2:]:
+            case [channel, account] if scope["method"] == "POST" or (
+                scope["method"] == "GET" and self._door.answers_get(channel, account)
+            ):
+                response = await self._door.webhook(Request(scope, receive), channel, account)
+            case [_, _]:
+                response = Response(status_code=405, headers={"allow": "POST"})
+            case _:
+                response = Response(status_code=404)
+        return await response(scope, receive, send)
+
+
+def _answer(receipt: Receipt, outcome: str) -> tuple[bytes, str]:
+    """The body, and its content type."""
+    match receipt:
+        case AnsweredAtOnce(body=body, type=type_):
+            return body, type_
+        case Arrived(answer=answer) if outcome in ("accepted", "duplicate"):
+            return answer, "application/json"
+        case _:
+            return b"{}", "application/json"

@@ -1,0 +1,201 @@
+"""The doors' common parts: who is at the other end of a request, its wrong secrets, and answers that say what to do.
+
+Forwarding headers count only where the connection comes from `server.trustedProxies`; from anybody else they are text that
+whoever writes it can vary at will. They decide limits and the Secure mark of cookies, never who somebody is.
+
+A door looks at a secret first and counts it here only where it is wrong, so whoever has the right one is never kept out,
+whatever others at the same address do. What makes a token safe is its length; the limit keeps those who guess from
+filling the log, and slows a misconfigured client down.
+"""
+
+import ipaddress
+import math
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import orjson
+import structlog
+from fastapi import Request, Response
+from pydantic import BaseModel, ValidationError
+
+from channels.channel import Rejected
+from channels.web.admission import CLOSED, SPENT_LINK, WRONG_TOKEN
+from gateway.http.bodies import Bodies, Unreadable
+from gateway.store.errors import StoreUnavailable
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+WINDOW_SECONDS = 60.0
+ADDRESSES_MAX = 1_000
+"""Beyond that, whoever has not guessed for longest is forgotten."""
+_IPV6_PREFIX = 64
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Peer:
+    """`address` is an IP address, or "" where the connection has none; `secure`: the person's own connection is TLS."""
+
+    address: str
+    secure: bool
+
+
+class Peers:
+    """Tells the peer of a request. `trusted` are addresses and networks, as in `server.trustedProxies`."""
+
+    def __init__(self, trusted: Sequence[str]) -> None:
+        self._trusted: tuple[Network, ...] = tuple(ipaddress.ip_network(it, strict=False) for it in trusted)
+
+    def of(self, scope: Any) -> Peer:
+        client = scope.get("client")
+        address = client[0] if client else ""
+        secure = scope.get("scheme") == "https"
+        if not self.trusts(address):
+            return Peer(address=address, secure=secure)
+        forwarded = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
+        protocols = [value for name, value in scope["headers"] if name == b"x-forwarded-proto"]
+        hops = b",".join(forwarded).decode("latin-1").split(",")
+        return Peer(
+            address=self._nearest_stranger([hop.strip() for hop in hops], address),
+            secure=protocols[-1].strip().lower() == b"https" if protocols else secure,
+        )
+
+    def _nearest_stranger(self, hops: Sequence[str], nearest: str) -> str:
+        """The last hop that no trusted proxy stands for: what is in front of it was written by that stranger."""
+        for hop in reversed(hops):
+            try:
+                nearest = str(ipaddress.ip_address(hop.strip("[]")))
+            except ValueError:
+                return nearest
+            if not self.trusts(nearest):
+                return nearest
+        return nearest
+
+    def trusts(self, address: str) -> bool:
+        parsed = _parsed(address) if self._trusted else None
+        return parsed is not None and any(parsed in network for network in self._trusted)
+
+
+@dataclass(eq=False)
+class Guesses:
+    """`per_minute` wrong secrets are answered as such."""
+
+    peers: Peers
+    per_minute: int
+    now: Callable[[], float]
+    _wrong: dict[str, list[float]] = field(default_factory=dict)
+    """The times of wrong secrets, by network; the latest guesser stands last."""
+
+    def wait(self, scope: Any) -> int:
+        """Count the wrong secret of a request. How many seconds its sender is to wait, 0 while he may go on."""
+        now, address = self.now(), network_of(self.peers.of(scope).address)
+        wrong = [at for at in self._wrong.pop(address, ()) if at > now - WINDOW_SECONDS]
+        self._wrong[address] = wrong
+        if len(self._wrong) > ADDRESSES_MAX:
+            del self._wrong[next(iter(self._wrong))]
+        if len(wrong) >= self.per_minute:
+            return max(1, math.ceil(wrong[0] + WINDOW_SECONDS - now))
+        wrong.append(now)
+        return 0
+
+
+def network_of(address: str) -> str:
+    """The network that counts as one sender: an IPv4 address, or the smallest IPv6 network that is given to one customer."""
+    parsed = _parsed(address)
+    if parsed is None or parsed.version == 4:
+        return str(parsed or address)
+    return str(ipaddress.ip_network((parsed, _IPV6_PREFIX), strict=False))
+
+
+def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return None
+    return getattr(parsed, "ipv4_mapped", None) or parsed
+
+
+class Unserved(Exception):
+    """Status, code and sentence of an answer that says why not."""
+
+
+JSON_BYTES_MAX = 16_384
+JSON_SECONDS = 10.0
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+_CODES = {CLOSED: "closed", WRONG_TOKEN: "wrong-token", SPENT_LINK: "link-spent"}
+_STATUS_CODES = {401: "signed-out", 403: "forbidden"}
+
+Route = Callable[[Request], Awaitable[Response]]
+T = TypeVar("T", bound=BaseModel)
+log = structlog.get_logger()
+
+
+def catch_errors(route: Route, guesses: Guesses) -> Route:
+    """Turns what goes wrong into an answer that the page can show."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await route(request)
+        except Rejected as rejected:
+            if rejected.guess and (wait := guesses.wait(request.scope)):
+                return too_many(wait)
+            code = _CODES.get(rejected.reason) or _STATUS_CODES.get(rejected.status, "refused")
+            if rejected.guess:
+                log.warning("token_refused", reason=rejected.reason)
+            return problem(rejected.status, code, rejected.sentence)
+        except Unserved as unserved:
+            return problem(*unserved.args)
+        except Unreadable as unreadable:
+            return unread(unreadable)
+        except StoreUnavailable as error:
+            log.error("web_unavailable", error=repr(error))
+            return problem(503, "unavailable", "The database is not available. Try again in a moment.")
+
+    return answer
+
+
+def id_in_path(request: Request, parameter: str) -> str:
+    """An id in the path, or "", which nothing is called: not every database takes any text as a question."""
+    value: str = request.path_params[parameter]
+    return value if _ID.fullmatch(value) else ""
+
+
+def number_of(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 18 else None
+
+
+async def read_json(request: Request, model: type[T], bodies: Bodies) -> T:
+    """The JSON body, which must be declared as such: a form of another site cannot do that. Raises Unreadable."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Unreadable(415, "expected content-type: application/json")
+    body = await bodies.read(request, bytes_max=JSON_BYTES_MAX, seconds=JSON_SECONDS)
+    try:
+        return model.model_validate_json(body)
+    except ValidationError:
+        raise Unreadable(400, f"expected JSON with {', '.join(model.model_fields)}") from None
+
+
+def answer_json(content: Mapping[str, Any], status: int = 200, **headers: str) -> Response:
+    headers |= {"cache-control": "no-store"}
+    return Response(orjson.dumps(content), status, headers, media_type="application/json")
+
+
+def too_many(wait_seconds: int) -> Response:
+    """The answer to one more wrong token, at any door."""
+    sentence = (
+        f"Too many wrong tokens from this address. A right one passes; a wrong one is looked at in {wait_seconds} s."
+    )
+    return problem(429, "too-many-attempts", sentence, retry_seconds=wait_seconds)
+
+
+def unread(unreadable: Unreadable) -> Response:
+    """The answer to a body that could not be read; a sender that was cut off for want of room is to try again."""
+    sentence = f"The request could not be read: {unreadable.reason}."
+    return problem(unreadable.status, "unreadable", sentence, retry_seconds=5 if unreadable.status == 503 else None)
+
+
+def problem(status: int, code: str, sentence: str, *, retry_seconds: int | None = None) -> Response:
+    retry = {} if retry_seconds is None else {"retry-after": str(retry_seconds)}
+    return answer_json({"error": sentence, "code": code}, status, **retry)

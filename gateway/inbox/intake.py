@@ -1,0 +1,262 @@
+"""A verified message on its way to a row in the inbox: who may speak, which agent answers, which chat it belongs to."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from shlex import quote
+
+import structlog
+
+from agents.prompt.inbound import HEARD_CHARS_MAX
+from channels.abilities import AnswersPresses, StoresInbound, can
+from channels.access import NOT_MENTIONED, NOT_PAIRED, group_refusal, refusal
+from channels.channel import (
+    AnsweredAtOnce,
+    Arrived,
+    Channel,
+    Edited,
+    Ignored,
+    Membership,
+    Moved,
+    Reacted,
+    Recalled,
+    Receipt,
+)
+from channels.marks import EDITED
+from channels.message import MessageContext, Press
+from gateway.approvals import pairing
+from gateway.approvals.approvals import Approvals
+from gateway.approvals.surfaces import direct_chat
+from gateway.commands.catalog import command_of
+from gateway.config.bindings import route
+from gateway.config.commands import asks_model
+from gateway.outbox.messenger import pressed
+from gateway.outbox.outbox import payload_json
+from gateway.records.caller import Caller
+from gateway.records.inbound import INTRODUCTION, PRESSED, Inbound, inbound_json, inbound_of
+from gateway.records.sessions import control_session, is_control, is_open, is_owner, session_key
+from gateway.state.runtime import Runtime
+from gateway.store.contacts import contact_name
+from gateway.store.records import Acceptance, Delivery
+from gateway.turns.batch import answer_others
+from gateway.turns.lanes import Lanes
+
+log = structlog.get_logger()
+
+
+class Intake:
+    def __init__(self, runtime: Runtime, approvals: Approvals, lanes: Lanes) -> None:
+        self._approvals = approvals
+        self._runtime = runtime
+        self._lanes = lanes
+
+    async def take(self, channel: Channel, receipt: Receipt) -> str:
+        """Takes what a channel has received. Returns `answered`, `accepted`, `duplicate`, `overflow`, or `ignored: …` with
+        the access rule or the channel's reason.
+
+        Raises StoreUnavailable; then the platform must deliver it again. Raises Rejected where the channel cannot keep it.
+        """
+        if isinstance(receipt, AnsweredAtOnce):
+            return "answered"
+        if isinstance(receipt, Ignored):
+            facts = {"channel": channel.name, "account": channel.account, "reason": receipt.reason}
+            log.info("event_ignored", kind=receipt.kind, **facts)
+            return f"ignored: {receipt.reason}"
+        if isinstance(receipt, Recalled):
+            return await self._recall(channel, receipt)
+        if isinstance(receipt, Reacted):
+            return await self._react(channel, receipt)
+        if isinstance(receipt, Edited):
+            return await self._edit(channel, receipt)
+        if isinstance(receipt, Moved):
+            if not all(group_refusal(channel.access, it) for it in (receipt.before, receipt.after)):
+                await self._runtime.choices.move(channel.name, channel.account, receipt.before, receipt.after)
+            return "ignored: group migrated"
+        if isinstance(receipt, Membership):
+            return await self._join(channel, receipt)
+        outcome = await self._take(channel, receipt)
+        if receipt.context.press is not None and can(channel, AnswersPresses):
+            channel.answer_press(receipt.context)
+        return outcome
+
+    async def _join(self, channel: Channel, receipt: Membership) -> str:
+        """Has the bot introduce itself, once, if the config wants it to."""
+        context, refused = receipt.context, group_refusal(channel.access, receipt.context.chat.id)
+        facts = {"channel": channel.name, "account": channel.account, "chat": context.chat.id, "by": context.sender.id}
+        log.info("bot_added" if receipt.joined else "bot_removed", listens=refused is None, **facts)
+        if not receipt.joined or refused or not channel.access.introduction:
+            return "ignored: membership"
+        agent = route(self._runtime.setup.config.routes, self._runtime.setup.config.agents, context)
+        inbound = Inbound(agent=agent, context=context, command=INTRODUCTION, arguments=receipt.dedupe)
+        acceptance = await self._lanes.accept(self._delivery(inbound, [receipt.dedupe]))
+        return "duplicate" if acceptance.turn is None else "accepted"
+
+    async def _recall(self, channel: Channel, receipt: Recalled) -> str:
+        """A message that waits is not answered, and one that is being answered is not any more."""
+        runtime, scope = self._runtime, f"{channel.name}:{channel.account}:"
+        recall = await runtime.store.changes.recall(
+            scope + receipt.dedupe, scope + receipt.chat, receipt.message_id, runtime.now()
+        )
+        if recall is None:
+            return "ignored: not known"
+        for sid in recall.sids:
+            await runtime.control.apply_stop(sid)
+            if asked := [turn for it, turn in recall.turns if it == sid]:
+                await self._approvals.cancel(sid, recall.number, asked)
+        for sid, turn in recall.unanswered:
+            await answer_others(runtime, sid, turn)
+        log.info("message_recalled", message_id=receipt.message_id, state=recall.state)
+        return "recalled"
+
+    async def _react(self, channel: Channel, receipt: Reacted) -> str:
+        """A 👍 or 👎 is kept beside the turn whose answer it is on."""
+        for sent in await self._runtime.store.sent_parts(ext_id=receipt.message_id):
+            to = payload_json.validate_json(sent.payload)
+            here = (to.channel, to.account) == (channel.name, channel.account)
+            if here and sent.part >= 0 and not is_control(sent.sid) and receipt.chat in ("", to.part.target.chat):
+                sender = f"{channel.name}:{channel.account}:{receipt.sender}"
+                await self._runtime.store.chatter.react(sent.sid, sent.turn, sender, receipt.emoji, self._runtime.now())
+                log.info("answer_reacted_to", turn=sent.turn, session=sent.sid)
+                return "reacted"
+        return "ignored: not our answer"
+
+    async def _edit(self, channel: Channel, receipt: Edited) -> str:
+        """A message that waits says what it says now; the turn that answers it is followed by a word on the change."""
+        arrived, scope = receipt.arrived, f"{channel.name}:{channel.account}:"
+        context, (change, name) = arrived.context, arrived.dedupe
+        changed = await self._runtime.store.changes.edit(scope + name, context.sender.id, context.text)
+        if changed is None or changed.state == "finished":
+            return "ignored: edit"
+        log.info("message_edited", message_id=context.message_id, state=changed.state)
+        if changed.state == "running":
+            edited = f"{EDITED}\n"
+            context = replace(context, text=edited + context.text, mark=edited + context.mark, attachments=())
+            return await self._take(channel, replace(arrived, context=context, dedupe=(change,)), receipt.number)
+        return "edited"
+
+    async def _take(self, channel: Channel, receipt: Arrived, replays: int = 0) -> str:
+        context = receipt.context
+        if context.press is not None:
+            receipt = await self._pressed(channel, receipt, context.press)
+            context = receipt.context
+        if receipt.is_menu:
+            if command_of(context) is None:
+                return "ignored: no command"
+            context = replace(context, chat=await direct_chat(self._runtime, context))
+            receipt = replace(receipt, context=context)
+        facts = {"channel": context.channel, "account": context.account, "message_id": context.message_id}
+        agent = self._agent(receipt)
+        if reason := await self._refusal(channel, receipt, agent):
+            if reason == NOT_PAIRED:
+                who = contact_name(context.channel, context.account, context.sender.id)
+                facts["approve"] = f"python -m gateway pairing approve {quote(who)}"
+            if reason == NOT_MENTIONED and channel.access.history_in(context.chat.id):
+                heard = replace(context, text=context.text[:HEARD_CHARS_MAX], attachments=(), reply_to=None)
+                await self._runtime.store.chatter.keep(heard, self._runtime.now())
+            log.info("message_not_admitted", reason=reason, sender=context.sender.id, chat=context.chat.id, **facts)
+            return f"ignored: {reason}"
+        if can(channel, StoresInbound):
+            context = await channel.keep(context, agent)
+        acceptance = await self.accept(context, agent, receipt.dedupe, replays=replays)
+        outcome = "duplicate" if acceptance.turn is None else "overflow" if acceptance.overflow else "accepted"
+        log.info("message_" + outcome, turn=acceptance.turn, session=self._session(agent, context), **facts)
+        return outcome
+
+    async def _pressed(self, channel: Channel, receipt: Arrived, press: Press) -> Arrived:
+        """A press of an agent's button is a message to the conversation that the button is of, if the person may use that
+        agent there, and on a page of ours in the person's own words. Any other is a command, in the chat that its message
+        was sent to."""
+        if found := await pressed(self._runtime.store, receipt.context, press):
+            sid, inbound = found
+            may = is_open(self._runtime.setup.config, inbound.agent, inbound.context)
+            chosen = self._runtime.choices.agent(inbound.context) == inbound.agent
+            if (may or chosen) and self._session(inbound.agent, inbound.context) == sid:
+                own = replace(inbound.context, press=None) if can(channel, StoresInbound) else inbound.context
+                return replace(receipt, context=own, agent=inbound.agent)
+        if press.placed:
+            return receipt
+        return replace(receipt, context=await self._placed(receipt.context, press))
+
+    def _agent(self, receipt: Arrived) -> str:
+        setup, chosen = self._runtime.setup, self._runtime.choices.agent(receipt.context)
+        if receipt.agent and receipt.context.press and receipt.context.press.label:
+            return receipt.agent
+        if chosen in setup.runners:
+            return chosen
+        return receipt.agent or route(setup.config.routes, setup.config.agents, receipt.context)
+
+    async def _refusal(self, channel: Channel, receipt: Arrived, agent: str) -> str | None:
+        """Why the message starts no turn. Only where pairing decides the database is asked; a stranger who has not had a
+        code lately is given one, and nothing of what he wrote is kept."""
+        context, setup = receipt.context, self._runtime.setup
+        reason = refusal(channel.access, context, is_owner=is_owner(setup.config.owners, context))
+        command, _ = command_of(context) or ("", "")
+        decides = command in (PRESSED, "approve", "approvals") and self._approvals.may_decide_any(context)
+        if reason and decides:  # whom the config names as an approver can be asked, so he may answer
+            reason = refusal(channel.access, context, is_owner=True)
+        if reason != NOT_PAIRED:
+            return reason
+        now, store = self._runtime.now(), self._runtime.store
+        standing = await store.standing(context.channel, context.account, context.sender.id, now)
+        if standing == "paired":
+            return None
+        if standing == "new" and context.press is None:
+            request = pairing.request(context, agent, default=setup.config.language)
+            acceptance = await self._lanes.accept(self._delivery(request, receipt.dedupe))
+            if acceptance.turn is not None:  # at once: a crowd finds the places taken even while no lane is free
+                await pairing.register(self._runtime, acceptance.turn, request)
+        return reason
+
+    async def accept(
+        self,
+        context: MessageContext,
+        agent: str,
+        dedupe: Sequence[str],
+        *,
+        replays: int = 0,
+        caller: Caller | None = None,
+    ) -> Acceptance:
+        """A message for an agent, whoever brings it: nothing is asked of a channel. `dedupe` are names of the message within
+        its channel account; `caller`: it is a program's, and no words of it are a command. Raises StoreUnavailable."""
+        command, arguments = (None if caller else command_of(context)) or (None, "")
+        inbound = Inbound(
+            agent=agent, context=context, command=command, arguments=arguments, replays=replays, asked=caller
+        )
+        acceptance = await self._lanes.accept(self._delivery(inbound, dedupe))
+        if acceptance.beyond:
+            self._runtime.metrics.refusals.labels(f"{acceptance.beyond}-rate").inc()
+        return acceptance
+
+    def _delivery(self, inbound: Inbound, dedupe: Sequence[str]) -> Delivery:
+        agent, context, command = inbound.agent, inbound.context, inbound.command
+        sid, scope = self._session(agent, context), f"{context.channel}:{context.account}:"
+        return Delivery(
+            sid=control_session(sid) if command else sid,
+            dedupe=tuple(scope + key for key in dedupe),
+            body=inbound_json.dump_json(inbound).decode(),
+            at=self._runtime.now(),
+            sender=scope + context.sender.id,
+            chat=scope + context.chat.id,
+            rates=self._runtime.setup.config.rates.by_whom if asks_model(command) and not inbound.asked else {},
+            repeatable=inbound.asked is not None,
+            interrupts=command is None and self._runtime.queue(sid, agent, context).mode == "interrupt",
+        )
+
+    async def _placed(self, context: MessageContext, press: Press) -> MessageContext:
+        """In the chat that the pressed message was sent to, as far as that is known; else it stays one of a group."""
+        for found in await self._runtime.store.sent_parts(ext_id=press.message_id):
+            sent = payload_json.validate_json(found.payload)
+            if (sent.channel, sent.account) == (context.channel, context.account):
+                break
+        else:
+            return context
+        target, chat = sent.part.target, inbound_of(found.body).context.chat if found.body else None
+        if target.chat == context.sender.id:
+            return replace(context, chat=replace(context.chat, kind="direct"))
+        if chat is None or not target.chat == context.chat.id == chat.id:
+            return context
+        return replace(context, chat=replace(context.chat, kind=chat.kind, thread=target.thread))
+
+    def _session(self, agent: str, context: MessageContext) -> str:
+        return session_key(
+            agent, self._runtime.choices.at_home(context), self._runtime.setup.session_rules(agent).scope
+        )

@@ -1,0 +1,100 @@
+"""The work for a channel as long as the config has it: learn who the bot is, and keep its own connection, if it has one.
+Whatever breaks there is logged and begun anew; the other channels go on."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeAlias
+
+import structlog
+
+from channels.abilities import Listens, MarksMessages
+from channels.channel import Channel, DeliveryError, NotStored, Receipt
+from gateway.commands.catalog import menu
+from gateway.config.channels import configured
+from gateway.inbox.intake import Intake
+from gateway.records.inbound import inbound_of
+from gateway.state.runtime import Runtime, Setup
+from gateway.store.errors import StoreUnavailable
+
+MARKS_SECONDS, MARKS_MAX = 900.0, 20
+"""The age and number of messages whose marks a start looks for."""
+IDENTITY_RETRY_SECONDS = 15.0
+IDENTITY_TIMEOUT_SECONDS = 10.0
+RECONNECT_SECONDS = 5.0
+
+Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+log = structlog.get_logger()
+
+
+class Listening:
+    def __init__(self, runtime: Runtime, intake: Intake, spawn: Spawn) -> None:
+        self._runtime = runtime
+        self._intake = intake
+        self._spawn = spawn
+        self._tasks: dict[Channel, list[asyncio.Task[None]]] = {}
+        self._told: dict[Channel, Any] = {}
+        """The facts that each connection was told when it began."""
+
+    async def begin(self, setup: Setup) -> None:
+        """For the channels that it is not done for already. A connection that was told something else begins anew."""
+        public_url, entries = setup.config.server.public_url, menu(setup.config.commands)
+        for account in configured(setup.config.channels):
+            channel = setup.channels[account.kind.name, account.name]
+            told = account.kind.told(account.config, public_url, entries)
+            if isinstance(channel, Listens) and self._told.get(channel, told) != told:
+                await self.end([channel])
+            if channel not in self._tasks:
+                self._told[channel] = told
+                self._tasks[channel] = [self._spawn(self._learn_identity(channel))]
+                if isinstance(channel, Listens):
+                    self._tasks[channel].append(self._spawn(self._keep_connected(channel)))
+
+    async def end(self, channels: Iterable[Channel]) -> None:
+        leaving = [task for channel in channels for task in self._tasks.pop(channel, ())]
+        self._told = {channel: told for channel, told in self._told.items() if channel in self._tasks}
+        for task in leaving:
+            task.cancel()
+        await asyncio.gather(*leaving, return_exceptions=True)
+
+    async def unmark(self) -> None:
+        """A process that died between an answer and the end of its turn has left the mark of the message."""
+        with suppress(StoreUnavailable):
+            for body in await self._runtime.store.lately_done(self._runtime.now() - MARKS_SECONDS, MARKS_MAX):
+                context = inbound_of(body).context
+                channel = self._runtime.setup.channel(context)
+                if isinstance(channel, MarksMessages):
+                    await channel.unmark(context)
+
+    async def _learn_identity(self, channel: Channel) -> None:
+        while True:
+            try:
+                return await channel.learn_identity(IDENTITY_TIMEOUT_SECONDS)
+            except DeliveryError as error:
+                facts = {"error": type(error).__name__, "reason": str(error), "code": error.code}
+                log.error("identity_unknown", channel=channel.name, account=channel.account, **facts)
+            except Exception as error:  # the channel's edge, as below
+                log.error("identity_unknown", channel=channel.name, account=channel.account, exc_info=error)
+            await asyncio.sleep(IDENTITY_RETRY_SECONDS)
+
+    async def _keep_connected(self, channel: Listens) -> None:
+        while True:
+            config = self._runtime.setup.config
+            try:
+                await channel.connect(
+                    public_url=config.server.public_url,
+                    commands=menu(config.commands),
+                    deliver=partial(self._deliver, channel),
+                )
+            except Exception as error:  # the connection's edge: the other channels go on
+                log.error("connection_failed", channel=channel.name, account=channel.account, exc_info=error)
+            await asyncio.sleep(RECONNECT_SECONDS)
+
+    async def _deliver(self, channel: Channel, receipt: Receipt) -> None:
+        """Store what a channel has fetched. Raises NotStored: then it is fetched again, however often."""
+        try:
+            outcome = await self._intake.take(channel, receipt)
+        except StoreUnavailable as error:
+            raise NotStored from error
+        self._runtime.metrics.deliveries.labels(channel.name, outcome).inc()

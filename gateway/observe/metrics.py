@@ -1,0 +1,86 @@
+"""The metrics, for Prometheus. Labels are few and from fixed sets: never an id, never a text."""
+
+from functools import partial
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from agents.messages import AssistantMessage, ToolResultMessage
+from tools.catalog import NAMES
+
+TURN_SECONDS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 600)
+LAG_SECONDS = (0.001, 0.01, 0.03, 0.1, 0.3, 1, 3)
+
+
+class Metrics:
+    """One registry per gateway, so that two of them in one process do not mix."""
+
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
+        counter = partial(Counter, registry=registry)
+        self.deliveries = counter(
+            "clawgate_webhook_deliveries", "Webhook deliveries by what became of them.", ["channel", "outcome"]
+        )
+        """`accepted`, `duplicate`, `answered`, `unavailable`, or `ignored: …`, `rejected: …` with the reason."""
+        self.refused = counter(
+            "clawgate_connections_refused",
+            "Connections ended for what they sent, did not send, or for their number.",
+            ["reason"],
+        )
+        self.refusals = counter(
+            "clawgate_refusals", "Messages refused, and turns ended, by a budget or a rate.", ["kind"]
+        )
+        """`agent-budget`, `chat-budget`, `sender-budget`, `sender-rate` or `chat-rate`."""
+        self.turns = counter("clawgate_turns", "Turns by how they ended.", ["agent", "outcome"])
+        self.turn_seconds = Histogram(
+            "clawgate_turn_seconds",
+            "From the start of a turn to its last journal write.",
+            buckets=TURN_SECONDS,
+            registry=registry,
+        )
+        self._requests = counter("clawgate_model_requests", "Requests to a model that took tokens.", ["model"])
+        self._tokens = counter(
+            "clawgate_model_tokens",
+            "Tokens by kind; input counts neither cache, output includes reasoning.",
+            ["model", "kind"],
+        )
+        self._cost = counter("clawgate_model_cost", "At the configured prices, in their currency.", ["model"])
+        self.failures = counter("clawgate_turn_failures", "Turns without an answer, by reason.", ["reason"])
+        """The kind of a model's error, the limit that was reached, or our own fault."""
+        self._tools = counter("clawgate_tool_calls", "Calls of tools by how they ended.", ["tool", "outcome"])
+        """`ok` or `failed`; what is in no catalogue counts as the tool `other`."""
+        self.parts = counter("clawgate_reply_parts", "Attempts at reply parts.", ["channel", "outcome"])
+        self.ambiguous = counter("clawgate_send_ambiguous", "Attempts that may have arrived.", ["channel"])
+        self.dead = counter("clawgate_dead_letters", "Messages and parts given up.", ["kind"])
+        """`message` or `part`."""
+        self.fenced = counter("clawgate_fenced", "Lanes that lost their chat to another.")
+        self.taken_over = counter("clawgate_chats_taken_over", "Chats taken up by a sweep.")
+        gauge = partial(Gauge, registry=registry)
+        self.config_refused = gauge(
+            "clawgate_config_refused", "1 while the config file cannot be used and an older one holds."
+        )
+        self.oldest = gauge(
+            "clawgate_oldest_unanswered_seconds", "Age of the oldest message that is neither answered nor given up."
+        )
+        self.inbox = gauge("clawgate_inbox_messages", "Messages that wait or are being answered, of all replicas.")
+        self.outbox = gauge("clawgate_outbox_parts", "Reply parts that are still to be sent, of all replicas.")
+        self.loop_lag = Histogram(
+            "clawgate_loop_lag_seconds",
+            "How late the event loop comes to what was due, looked at once a second.",
+            buckets=LAG_SECONDS,
+            registry=registry,
+        )
+
+    def count_request(self, answer: AssistantMessage) -> None:
+        self._requests.labels(answer.reference).inc()
+        for kind in ("input", "cache_read", "cache_write", "output", "reasoning"):
+            if tokens := getattr(answer.usage, kind):
+                self._tokens.labels(answer.reference, kind).inc(tokens)
+        if answer.cost:
+            self._cost.labels(answer.reference).inc(answer.cost)
+
+    def count_tool(self, result: ToolResultMessage) -> None:
+        name = result.tool if result.tool in NAMES else "other"
+        self._tools.labels(name, "failed" if result.is_error else "ok").inc()
+
+    def render(self) -> bytes:
+        return generate_latest(self._registry)

@@ -1,0 +1,1 @@
+"""Answers for the operator: the doctor, a config's report, routes, sessions, contacts."""

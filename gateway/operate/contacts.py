@@ -1,0 +1,107 @@
+"""`python -m gateway pairing`: who may write, approved and revoked beside a running gateway or without one.
+
+Every message of somebody who is on no list is looked up, so what is written here holds from the next one on, everywhere.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from channels.access import ANYBODY, AccessConfig
+from channels.moment import iso
+from gateway.approvals.pairing import hashed
+from gateway.config.channels import Account, configured
+from gateway.config.root import Config
+from gateway.fault import OperatorError
+from gateway.store import contacts
+from gateway.store.contacts import Contact
+from gateway.store.opening import connected
+from gateway.store.statements import PAIRING_SECONDS
+
+
+def listed(config: Config) -> list[dict[str, Any]]:
+    """The contacts as JSON, the oldest first. Raises DatabaseUnusable."""
+    with connected(config.database) as connection:
+        return [_facts(it, config) for it in contacts.contacts(connection, time.time() - PAIRING_SECONDS)]
+
+
+def _facts(contact: Contact, config: Config) -> dict[str, Any]:
+    at = iso(contact.approved_at or contact.asked or 0, config.server.zone)
+    facts = {"name": contact.name, "channel": contact.channel, "account": contact.account, "id": contact.person}
+    state = "approved" if contact.approved_by else "pending"
+    return facts | {"state": state, "at": at, "approvedBy": contact.approved_by}
+
+
+def line(it: dict[str, Any]) -> str:
+    state = f"approved by {it['approvedBy']}" if it["approvedBy"] else "waits: pairing approve CODE"
+    return f"{it['name']}  {it['at']}  {state}"
+
+
+def approve(config: Config, who: str) -> list[str]:
+    """By a code, or by `channel:id`: what to say of it. Raises OperatorError."""
+    code, at = hashed(who), time.time()
+    if code is not None:
+        with connected(config.database) as connection:
+            found = contacts.approve_code(connection, code, at=at)
+        if not found:
+            raise OperatorError("no such code: it may be wrong, or older than an hour — `pairing list` shows who waits")
+        return [*_approved(config, found)]
+    channel, person, accounts = _place(config, who)
+    with connected(config.database) as connection:
+        found = contacts.approve_person(connection, channel, person, accounts, at=at)
+    return [*_approved(config, found)] or [f"{who}: may write already"]
+
+
+def _approved(config: Config, found: Sequence[Contact]) -> Iterator[str]:
+    policies = {(it.kind.name, it.name): it.config.dm_policy for it in _accounts(config)}
+    for it in found:
+        policy = policies.get((it.channel, it.account))
+        yield f"{it.name}: may write now" + ("" if it.turn else " (tell them: no message of theirs is kept)")
+        if policy != "pairing":
+            yield f"warning: dmPolicy is {policy} there, so this counts for nothing until it is pairing"
+
+
+def revoke(config: Config, who: str) -> list[str]:
+    """Revokes access, also to an account that is no longer configured; returns what to say. Raises OperatorError."""
+    channel, account, person = _parts(who)
+    with connected(config.database) as connection:
+        found = contacts.revoke(connection, channel, person, account)
+    if not found:
+        raise OperatorError(f"{who}: was not let in by pairing — `pairing list` shows who was")
+    notes = [f"{it.name}: may no longer write" for it in found]
+    places = {(it.channel, it.account) for it in found}
+    lists = [it.config.allow_from for it in _accounts(config) if (it.kind.name, it.name) in places]
+    if f"{channel}:{person}" in config.owners or {person, ANYBODY} & {it for listed in lists for it in listed}:
+        notes.append("warning: may write all the same, as owners or allowFrom in the config say so")
+    return notes
+
+
+def _place(config: Config, who: str) -> tuple[str, str, list[str]]:
+    """The channel, the id, and the accounts that may be meant, the likeliest first. Raises OperatorError."""
+    channel, account, person = _parts(who)
+    accounts = [it for it in _accounts(config) if it.kind.name == channel and account in ("", it.name)]
+    if not accounts or person == ANYBODY:
+        known = ", ".join(f"{it.kind.name}:{it.name}" for it in _accounts(config)) or "none"
+        raise OperatorError(
+            f"{who}: expected a code, or one person as channel:id or channel:account:id, of a configured account ({known})"
+        )
+    only = accounts[0].config.model_copy(update={"allow_from": (person,)})
+    for key, problem in accounts[0].kind.problems(only):
+        if key.startswith("allowFrom"):
+            raise OperatorError(f"{who}: {problem}")
+    return channel, person, [it.name for it in accounts]
+
+
+def _parts(who: str) -> tuple[str, str, str]:
+    """Channel, account and id; no account where none is named, and nobody's where it is something else."""
+    parts = who.strip().split(":")
+    match parts:
+        case [channel, person]:
+            return channel, "", person
+        case [channel, account, person]:
+            return channel, account, person
+    return "", "", ""
+
+
+def _accounts(config: Config) -> list[Account]:
+    return [it for it in configured(config.channels) if isinstance(it.config, AccessConfig)]

@@ -1,0 +1,244 @@
+"""`python -m gateway sessions`: what is kept of conversations, for people and for programs, and its removal.
+
+All of it works beside a running gateway. Erasing takes the sessions out of everybody's hands, deletes files first and rows
+last, in steps that keep nobody waiting: what is interrupted is repeated, and ends the same.
+"""
+
+import fcntl
+import re
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import tzinfo
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import orjson
+from sqlalchemy import Connection
+
+from agents.attachments import tag
+from agents.prompt.inbound import ID_LINE
+from agents.workspaces import is_template, workspace_path
+from channels.message import Chat
+from channels.moment import iso, timestamp
+from gateway.config.root import Config, DatabaseConfig
+from gateway.fault import OperatorError
+from gateway.records.sessions import message_in, place_of
+from gateway.store import conversations, erasure, memory
+from gateway.store.chatter import REACTION
+from gateway.store.conversations import Session
+from gateway.store.erasure import Portion
+from gateway.store.opening import connected
+from tools.uploads import folder_of, forget, processes_of
+
+T = TypeVar("T")
+WAIT_SECONDS = 30.0
+WAIT_POLL_SECONDS = 0.2
+SHORT_CHARS = 200
+UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+class StillAnswered(OperatorError):
+    """Somebody is being answered there now; nothing was erased. Repeat it in a moment, or write /stop there before."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Erased:
+    """`removed` counts rows, by their table, and files; `emptied` are workspaces, `left` those that were not touched."""
+
+    removed: Mapping[str, int]
+    emptied: Sequence[str]
+    left: Sequence[str]
+
+
+def summary(session: Session, zone: tzinfo) -> dict[str, Any]:
+    place = place_of(session.sid)
+    facts: dict[str, Any] = {"id": session.id, "agent": place.agent, "channel": place.channel, "account": place.account}
+    facts |= {"chat": place.chat, "thread": place.thread, "sender": place.sender}
+    facts |= {"started": iso(session.started, zone), "last": iso(session.last, zone)}
+    return facts | {"turns": session.turns, "tokens": session.tokens}
+
+
+def found(config: Config, name: str) -> tuple[Session, list[dict[str, Any]], list[dict[str, Any]]] | None:
+    """The session with this id, its rows and its marks. Raises DatabaseUnusable."""
+    with connected(config.database) as connection:
+        session = next((it for it in conversations.sessions(connection) if it.id == name), None)
+        if session is None:
+            return None
+        return session, conversations.entries(connection, session), conversations.marks(connection, session)
+
+
+def listed(config: Config) -> list[Session]:
+    """Raises DatabaseUnusable."""
+    with connected(config.database) as connection:
+        return conversations.sessions(connection)
+
+
+def markdown(
+    session: Session, entries: Sequence[Mapping[str, Any]], marks: Sequence[Mapping[str, Any]], zone: tzinfo
+) -> Iterator[str]:
+    """Line by line; what people and models wrote is quoted, so that it cannot pose as anything else."""
+    reactions = [it for it in marks if it["kind"].startswith(REACTION)]
+    facts = summary(session, zone)
+    facts |= {"started": timestamp(session.started, zone), "last": timestamp(session.last, zone)}
+    yield f"# Session {facts.pop('id')}"
+    yield ""
+    yield from (f"- {name}: {_shown(str(value))}" for name, value in facts.items() if value is not None)
+    for entry in entries:
+        content = entry["content"]
+        if not isinstance(content, dict):
+            yield from ("", "*(a row that cannot be read)*")
+        elif entry["kind"] == "final":
+            for it in (it["content"] for it in reactions if it["turn"] == entry["turn"]):
+                yield from ("", f"*({it['emoji']} {_shown(it['by'])})*")
+            if content.get("outcome") != "replied":
+                yield from (
+                    "",
+                    f"*({content.get('outcome')}{': ' if content.get('reason') else ''}{content.get('reason', '')})*",
+                )
+        elif entry["kind"] != "drained":
+            yield from _message(content, facts["agent"], entry["names"], zone)
+
+
+def _message(message: Mapping[str, Any], agent: str, names: str, zone: tzinfo) -> Iterator[str]:
+    parts = [it for it in message.get("content", ()) if isinstance(it, dict)]
+    texts = [it.get("text", "") for it in parts if it.get("type") == "text"]
+    pictures = sum(it.get("type") == "image" for it in parts)
+    if message.get("role") == "toolResult":
+        yield f"- `{_shown(message.get('tool', ''))}` gave: {_short(' '.join(texts))}"
+        return
+    at = timestamp(message.get("timestamp", 0.0), zone)
+    yield from ("", f"**{at} · {_shown(names) if message.get('role') == 'user' else agent}**", "")
+    words = ID_LINE.sub("", "\n".join(texts)) if message.get("role") == "user" else "\n".join(texts)
+    yield from (f"> {line}".rstrip() for line in _shown(words).splitlines())
+    yield from ["> *(a picture)*"] * pictures
+    for call in (it for it in parts if it.get("type") == "toolCall"):
+        yield f"- `{_shown(call.get('name', ''))}` {_short(call.get('arguments_raw', ''))}"
+
+
+def exported(session: Session, entries: Sequence[Any], marks: Sequence[Any], zone: tzinfo) -> str:
+    entries = [{name: it[name] for name in ("turn", "kind", "content")} for it in entries]
+    whole = summary(session, zone) | {"entries": entries, "marks": marks}
+    return orjson.dumps(whole, option=orjson.OPT_INDENT_2).decode()
+
+
+def portions(config: Config, *, session: Session | None, person: tuple[str, str] | None) -> list[Portion]:
+    """The portions that erasing would remove. Raises DatabaseUnusable."""
+    with connected(config.database) as connection:
+        if session is not None:
+            return [erasure.span_of(connection, session.sid, session.after, session.until)]
+        return erasure.portions_of(connection, *person) if person else []
+
+
+def erase(config: Config, *, session: Session | None = None, person: tuple[str, str] | None = None) -> Erased:
+    """A session, or all of a person: a channel and an id. Raises DatabaseUnusable, StillAnswered and OSError."""
+    removed, emptied, left = Counter[str](), list[str](), set[str]()
+    while meant := portions(config, session=session, person=person):
+        if not any(it.numbers for it in meant):
+            break
+        _claim(config, meant)
+        for portion in meant:
+            emptied += _delete_files(config, portion, person, removed)
+            left |= {str(it) for it in _workspaces(config, portion, person)}
+            _erase_rows(config, portion, removed)
+    if person:
+        with connected(config.database) as connection:
+            removed += erasure.forget_person(connection, *person)
+    if config.database.path is not None:
+        erasure.scrub(config.database)
+    counts = {name: count for name, count in removed.items() if count}
+    return Erased(removed=counts, emptied=emptied, left=sorted(left - set(emptied)))
+
+
+def _claim(config: Config, meant: Sequence[Portion]) -> None:
+    """Wait until nobody works on the sessions any more, who is told to stop. Raises StillAnswered."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        with connected(config.database) as connection:
+            active = erasure.claim(connection, meant, served=_is_served(config.database))
+        if not active:
+            return
+        if time.monotonic() > deadline:
+            raise StillAnswered(f"{', '.join(active)}: {StillAnswered.__doc__}")
+        time.sleep(WAIT_POLL_SECONDS)
+
+
+def _erase_rows(config: Config, portion: Portion, removed: Counter[str]) -> None:
+    """In transactions that are each as short as any of the gateway's own."""
+
+    def step(operation: Callable[[Connection], T]) -> T:
+        with connected(config.database) as connection:
+            return operation(connection)
+
+    for numbers in _chunks(sorted(portion.numbers), erasure.TURNS_AT_ONCE):
+        removed.update(step(partial(erasure.forget_turns, portion=portion, numbers=numbers)))
+    while portion.whole and step(lambda connection: memory.forget(connection, portion.sid)):
+        pass
+    for messages in () if portion.whole else _chunks(sorted(portion.messages), erasure.ROWS_AT_ONCE):
+        step(partial(erasure.forget_quotes, portion=portion, messages=messages))
+    removed.update(step(lambda connection: erasure.settle(connection, portion)))
+    while place_of(portion.sid).channel == "web" and (gone := step(lambda it: erasure.forget_web(it, portion))):
+        removed.update(gone)
+
+
+def _chunks(these: Sequence[T], count: int) -> Iterator[Sequence[T]]:
+    for at in range(0, len(these), count):
+        yield these[at : at + count]
+
+
+def _delete_files(
+    config: Config, portion: Portion, person: tuple[str, str] | None, removed: Counter[str]
+) -> Iterator[str]:
+    """Deletes what was sent, and all that is in a workspace of the person's own; yields its path. Raises OSError."""
+    base = Path(config.tools.files.uploads_dir)
+    uploads = folder_of(base, portion.sid)
+    folders = [uploads] if portion.whole else [uploads / tag(it) for it in sorted(portion.messages)]
+    removed["upload"] += sum(path.is_file() for folder in folders for path in folder.rglob("*"))
+    if portion.whole:
+        forget(base, portion.sid)
+    for folder in (*folders, processes_of(uploads)):  # what runs ends with its record
+        with suppress(FileNotFoundError):
+            shutil.rmtree(folder)
+    for workspace in _workspaces(config, portion, person, own=True):
+        for path in workspace.iterdir():
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        yield str(workspace)
+
+
+def _workspaces(
+    config: Config, portion: Portion, person: tuple[str, str] | None, *, own: bool = False
+) -> Iterator[Path]:
+    """The workspace of its agent; `own`: only if that is for this person alone. The folder stays: a gateway has it open."""
+    place = place_of(portion.sid)
+    template = next((it.workspace_dir for it in config.agents.list if it.id == place.agent), "")
+    chat = Chat(id=place.chat, kind="direct" if portion.direct else "group", thread=place.thread)
+    sender = person[1] if person else place.sender or ""
+    is_own = bool(person) and is_template(template) and (portion.direct or "{sender}" in template)
+    context = message_in(place.channel, place.account, chat, sender)
+    path = Path(workspace_path(template, context)) if person or not is_template(template) else Path(template)
+    if template and (is_own or not own) and (path.is_dir() or not person):
+        yield path
+
+
+def _is_served(database: DatabaseConfig) -> bool:
+    with suppress(FileNotFoundError), Path(f"{database.path}.lock").open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
+def _shown(text: str) -> str:
+    """Without what a terminal would obey."""
+    return UNSEEN.sub("�", text)
+
+
+def _short(text: str) -> str:
+    """The text on one line, as code."""
+    line = " ".join(_shown(text).replace("`", "'").split())
+    return f"`{line if len(line) <= SHORT_CHARS else line[:SHORT_CHARS] + '…'}`" if line else "nothing"

@@ -1,0 +1,214 @@
+"""`tools.message.Messenger` over the configured channel accounts: what an agent sends, edits and takes back by itself.
+
+It is sent while the turn waits, since its id is the tool's result; the turn's journal holds the call, so a crash repeats it
+under the same keys. What was sent is a row of the outbox like a reply's part: by it a message is known as the bot's own,
+and a press as one of the buttons under it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import structlog
+
+from agents.prompt.internals import without_internals
+from channels import marks
+from channels.abilities import ActsOnMessages
+from channels.channel import Channel, DeliveryError, RateLimited, Unreachable
+from channels.message import Action, Button, MessageContext, Outbound, Press, Quote, StoredFile, Target
+from gateway.observe.metrics import Metrics
+from gateway.observe.scrubber import Scrubber
+from gateway.outbox.outbox import OutboxPayload, idempotency_key, may_repeat, payload_json
+from gateway.outbox.reply import arranged
+from gateway.records.inbound import Inbound, inbound_of
+from gateway.state.queues import BUTTON
+from gateway.store.errors import StoreUnavailable
+from gateway.store.records import NewPart, SentPart
+from gateway.store.store import Store
+from tools.message import Destination, Post
+from tools.tool import Call, ToolError
+
+ATTEMPTS_MAX = 3
+WAIT_SECONDS_MAX = 5.0
+IN_DOUBT = "it may have arrived, so do not send it again unasked"
+QUOTED_CHARS_MAX = 500
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+
+@dataclass(kw_only=True)
+class ChannelMessenger:
+    channels: Mapping[tuple[str, str], Channel]
+    scrubber: Scrubber
+    store: Store
+    metrics: Metrics
+    file_bytes: int
+    now: Callable[[], float]
+
+    async def send(self, to: Destination, post: Post, call: Call) -> str:
+        action: Action = "poll" if post.options else "edit" if post.edits else "buttons" if post.buttons else "send"
+        carrier = self._carrier(to, action)
+        if post.edits:
+            await self._check_is_own(to, post.edits, call.session)
+        if post.reply_to:
+            await self._check_is_here(to, post.reply_to, call)
+        parts = await self._parts(carrier, to, post, call.key)
+        sent: list[str] = []
+        for number, (part, key) in enumerate(parts):
+            try:
+                sent.append(await self._sent(carrier, to, part, key, call))
+            except ToolError as error:
+                if number:
+                    message = f"the first {number} of {len(parts)} parts were sent; of the next: {error.message}"
+                    raise ToolError(error.code, message) from error
+                raise
+        return sent[0]
+
+    async def delete(self, at: Destination, message_id: str, call: Call) -> None:
+        carrier = self._carrier(at, "delete")
+        await self._check_is_own(at, message_id, call.session)
+        assert isinstance(carrier, ActsOnMessages)
+        await self._attempted(carrier, lambda: carrier.delete(at.chat, message_id), repeats=True)
+
+    async def react(self, at: Destination, message_id: str, emoji: str, call: Call) -> None:
+        carrier = self._carrier(at, "react")
+        await self._check_is_here(at, message_id, call)
+        assert isinstance(carrier, ActsOnMessages)
+        await self._attempted(carrier, lambda: carrier.react(at.chat, message_id, emoji), repeats=True)
+
+    def _carrier(self, to: Destination, action: Action) -> Channel:
+        carrier = self.channels.get((to.channel, to.account))
+        if carrier is None:
+            known = ", ".join(f"{name}:{account}" for name, account in sorted(self.channels))
+            raise ToolError("UNKNOWN_CHANNEL", f"there is no channel {to.channel}:{to.account}; there is: {known}")
+        if action not in carrier.capabilities.actions:
+            raise ToolError("UNSUPPORTED", f"{to.channel} has no {action}; nothing was done")
+        return carrier
+
+    async def _parts(self, carrier: Channel, to: Destination, post: Post, key: str) -> list[tuple[Outbound, str]]:
+        """The messages that go out, each with its key; the buttons are under the last."""
+        text = self._clean(post.text)
+        texts = [text] if post.options else carrier.split(text)
+        if post.edits and len(texts) != 1:
+            raise ToolError("INVALID_ARGUMENT", "'message' is too long for one message; send another one instead")
+        if post.files and "media" not in carrier.capabilities.directives:
+            raise ToolError("UNSUPPORTED", f"{to.channel} takes no files; nothing was sent")
+        messages = arranged(texts, await self._kept(post), carrier)
+        target = Target(chat=to.chat, thread=to.thread, reply_to=post.reply_to)
+        parts = []
+        for number, (words, files) in enumerate(messages):
+            part_key, is_last = idempotency_key(key, str(number)), number == len(messages) - 1
+            part = Outbound(target=target, text=words, files=files, voice=post.voice and bool(files))
+            labels = post.buttons if is_last else ()
+            buttons = tuple(
+                Button(label=self._clean(label), token=f"{BUTTON}{part_key}:{place}")
+                for place, label in enumerate(labels)
+            )
+            options = tuple(map(self._clean, post.options))
+            parts.append((replace(part, buttons=buttons, options=options, replaces=post.edits), part_key))
+            if carrier.capabilities.quotes != "all":
+                target = replace(target, reply_to=None)
+        return parts
+
+    def _clean(self, text: str) -> str:
+        return self.scrubber.scrub(without_internals(text))
+
+    async def _kept(self, post: Post) -> tuple[StoredFile, ...]:
+        kept = []
+        for file in post.files:
+            clean = await asyncio.to_thread(self.scrubber.scrub_file, file)
+            kept.append(await self.store.archive.put(clean, self.now()))
+        return tuple(kept)
+
+    async def _sent(self, carrier: Channel, to: Destination, part: Outbound, key: str, call: Call) -> str:
+        """Send one part unless an earlier run has; its id. Buttons are on record before anybody can press them."""
+        repeats = part.replaces is not None
+        if call.begun_at is not None and not repeats:
+            if known := next((it.ext_id for it in await self.store.sent_parts(key=key) if it.ext_id), None):
+                return known
+            if not may_repeat(carrier, self.now() - call.begun_at):
+                self.metrics.ambiguous.labels(carrier.name).inc()
+                raise ToolError("INTERRUPTED", f"a restart interrupted the sending: {IN_DOUBT}")
+        payload = OutboxPayload(channel=to.channel, account=to.account, part=part)
+        row = NewPart(key=key, payload=payload_json.dump_json(payload).decode())
+        if part.buttons:
+            await self.store.keep_sent(call.session, row, None, self.now())
+        sent = await self._attempted(carrier, lambda: carrier.send(part, key), repeats=repeats)
+        try:
+            await self.store.keep_sent(call.session, row, sent, self.now())
+        except StoreUnavailable as error:  # it was sent: the turn's own journal says so next
+            log.error("sent_unrecorded", channel=to.channel, message_id=sent, error=repr(error))
+        log.info("message_sent", channel=to.channel, account=to.account, message_id=sent)
+        return sent
+
+    async def _attempted(self, carrier: Channel, attempt: Callable[[], Awaitable[T]], *, repeats: bool) -> T:
+        """`repeats`: once more changes nothing. Raises ToolError."""
+        in_doubt, began = False, self.now()
+        for number in range(1, ATTEMPTS_MAX + 1):
+            try:
+                return await attempt()
+            except (RateLimited, Unreachable) as error:
+                in_doubt = in_doubt or (isinstance(error, Unreachable) and error.maybe_arrived and not repeats)
+                retry_after = error.retry_after_seconds if isinstance(error, RateLimited) else None
+                wait = retry_after if retry_after is not None else float(2 ** (number - 1))
+                lost = in_doubt and not may_repeat(carrier, self.now() - began)
+                if lost or number == ATTEMPTS_MAX or wait > WAIT_SECONDS_MAX:
+                    if in_doubt:
+                        self.metrics.ambiguous.labels(carrier.name).inc()
+                    message = IN_DOUBT if in_doubt else "the platform cannot be reached now"
+                    raise ToolError("NOT_DELIVERED", message, retryable=not in_doubt) from error
+                await asyncio.sleep(wait)
+            except DeliveryError as error:
+                raise ToolError("NOT_DELIVERED", f"the platform refused it ({error.code or 'no code'})") from error
+        raise AssertionError("unreachable")
+
+    async def _check_is_own(self, at: Destination, message_id: str, session: str = "") -> None:
+        """Raises ToolError where it is not the bot's own message in that chat; with `session`, one of that conversation:
+        what another one has said, or the gateway itself, such as a request for approval, is not the agent's to change."""
+        for sent in await self.store.sent_parts(ext_id=message_id) if message_id else ():
+            if _is_in(sent, at) and session in ("", sent.sid):
+                return
+        raise ToolError("NOT_FOUND", "that is none of your own messages in this chat; nothing was changed")
+
+    async def _check_is_here(self, at: Destination, message_id: str, call: Call) -> None:
+        """An id may be of another chat, where a reply would then stand."""
+        here = call.message
+        met = {here.message_id, here.reply_to.message_id if here.reply_to else "", here.press and here.press.message_id}
+        if (at.channel, at.chat) == (here.channel, here.chat.id) and message_id and message_id in met:
+            return
+        scope = f"{at.channel}:{at.account}:message:"
+        bodies = await self.store.accepted(f"{scope}{message_id}", f"{scope}{at.chat}:{message_id}")
+        if not any(inbound_of(it).context.chat.id == at.chat for it in bodies):
+            await self._check_is_own(at, message_id)
+
+
+def _is_in(sent: SentPart, at: Destination) -> bool:
+    payload = payload_json.validate_json(sent.payload)
+    return (payload.channel, payload.account, payload.part.target.chat) == (at.channel, at.account, at.chat)
+
+
+async def pressed(store: Store, context: MessageContext, press: Press) -> tuple[str, Inbound] | None:
+    """The session that a button of an agent's belongs to, and the press as a message to it. None where the press does not
+    fit the button: it stands under another message, in another chat, or says what none says."""
+    key = press.token.removeprefix(BUTTON).rpartition(":")[0]
+    if not press.token.startswith(BUTTON) or not key or not (found := await store.sent_parts(key=key)):
+        return None
+    sent, part = found[0], payload_json.validate_json(found[0].payload)
+    button = next((it for it in part.part.buttons if it.token == press.token), None)
+    answered = inbound_of(sent.body) if sent.body else None
+    at = Destination(channel=context.channel, account=context.account, chat=context.chat.id)
+    fits = _is_in(sent, at) and sent.ext_id in (None, press.message_id)
+    if button is None or answered is None or not fits or answered.context.chat.id != context.chat.id:
+        return None
+    chat = replace(context.chat, kind=answered.context.chat.kind, thread=answered.context.chat.thread)
+    message = replace(
+        context,
+        chat=chat,
+        text=f"{marks.BUTTON}: {button.shown}]",
+        mark=f"{marks.BUTTON}: {button.shown}]",
+        press=replace(press, placed=True, label=button.shown),
+        reply_to=Quote(message_id=press.message_id, text=part.part.text[:QUOTED_CHARS_MAX]),
+    )
+    return sent.sid, Inbound(agent=answered.agent, context=message)

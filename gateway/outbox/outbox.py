@@ -1,0 +1,235 @@
+"""The outbox: each reply part is attempted until it is sent or given up, and its outcome is stored.
+
+The four delivery errors decide: rate-limited and unreachable are attempted again with the same key, later and later;
+refused and gone are not. A send's outcome is recorded even if the database is away for long. Nothing is sent for a
+session that another worker may own by now.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeAlias
+from uuid import NAMESPACE_URL, uuid5
+
+import structlog
+from pydantic import TypeAdapter
+
+from channels.channel import Channel, DeliveryError, Gone, RateLimited, Refused, Unreachable
+from channels.message import Outbound
+from gateway.approvals.pairing import with_code
+from gateway.state.runtime import Runtime
+from gateway.store.errors import Fenced, StoreUnavailable
+from gateway.store.records import Lease, Part
+
+BACKOFF_SECONDS_MAX = 60.0
+AWAY_SECONDS = 1.0
+UNRECORDED_SECONDS = 0.25
+UNRECORDED_SECONDS_MAX = 30.0
+
+log = structlog.get_logger()
+
+_KEYS = uuid5(NAMESPACE_URL, "clawgate:outbox")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Delivered:
+    message_id: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GivenUp:
+    reason: str
+    ambiguous: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Postponed:
+    """`ambiguous`: the attempt may have arrived all the same."""
+
+    seconds: float
+    ambiguous: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Begin:
+    """Nothing was sent yet: where the platform does not recognise a repetition, the start of an attempt is recorded first,
+    so that a process that dies in the middle leaves the part in doubt, and one that died before leaves none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Away:
+    """The config has no such account now. Nothing is attempted or recorded: a part in doubt stays in doubt."""
+
+
+Report: TypeAlias = Delivered | GivenUp | Postponed | Begin | Away
+
+
+class Outbox:
+    """`attempt` makes one attempt at one part; by default through the part's channel."""
+
+    def __init__(self, runtime: Runtime, *, attempt: Callable[[Part], Awaitable[Report]] | None = None) -> None:
+        self._runtime = runtime
+        self._store = runtime.store
+        self._attempt = attempt or Attempts(runtime).make
+
+    async def deliver(self, lease: Lease, part: Part, *, queued: bool = False) -> bool:
+        """True where that was the session's last work and it was released. Its later parts wait behind this one. `queued`:
+        the newest commit says so."""
+        now, away = self._runtime.now, False
+        asked = part.next_at - part.created
+        """For how long to wait at most: the wall clock may have been set back since."""
+        while True:
+            if (wait := min(part.next_at - now(), asked)) > 0:
+                await self._runtime.control.pause(wait)
+            if not self._store.lease_valid():
+                raise StoreUnavailable("the lease cannot be verified now: nothing is sent")
+            if not queued and not await self._store.is_queued(part):  # somebody has taken back what it answers
+                return False
+            queued = False
+            match await self._attempted(lease, part):
+                case Begin():
+                    mark = -now()
+                    if not (queued := await self._store.begin(lease, part, mark)):
+                        return False
+                    part = replace(part, next_at=mark, begun=True)
+                case Away():
+                    if not away:
+                        log.warning("part_waits_for_its_account", session=lease.sid, turn=part.turn, part=part.part)
+                    away = True
+                    await self._runtime.control.pause(AWAY_SECONDS)
+                case Delivered(message_id=message_id):
+                    return await _recorded(partial(self._store.sent, lease, part, message_id))
+                case GivenUp(reason=reason):
+                    self._runtime.metrics.dead.labels("part").inc()
+                    return await _recorded(partial(self._store.failed, lease, part, reason))
+                case Postponed(seconds=seconds, ambiguous=ambiguous):
+                    due, asked = now() + seconds, seconds
+                    await self._store.postpone(lease, part, due, ambiguous=ambiguous)
+                    counted = part.ambiguous + ambiguous
+                    part = replace(part, attempts=part.attempts + 1, ambiguous=counted, next_at=due, begun=False)
+
+    async def _attempted(self, lease: Lease, part: Part) -> Report:
+        """A send that our own end cuts off may have arrived, and whoever takes the session over must know."""
+        try:
+            return await self._attempt(part)
+        except asyncio.CancelledError:
+            with suppress(Fenced, StoreUnavailable):
+                await self._store.postpone(lease, part, min(part.next_at, self._runtime.now()), ambiguous=True)
+            raise
+
+
+class Attempts:
+    """Single attempts through the configured channel accounts. A part older than `limits.deliverySeconds` gets no other."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def make(self, part: Part) -> Report:
+        """Never raises for the platform's trouble."""
+        payload = payload_json.validate_json(part.payload)
+        setup = self._runtime.setup
+        channel = setup.channels.get((payload.channel, payload.account))
+        facts: dict[str, object] = {"channel": payload.channel, "account": payload.account}
+        facts |= {"turn": part.turn, "part": part.part}
+        repeatable = payload.part.replaces is not None
+        report = self._beforehand(channel, part, facts, repeatable=repeatable)
+        if report is None and channel is not None:
+            try:
+                outbound = with_code(payload.part, channel.access, payload.seed) if payload.seed else payload.part
+                with self._runtime.using(setup):
+                    report = Delivered(message_id=await channel.send(outbound, part.key))
+            except DeliveryError as error:
+                report = self._after(error, part, channel, repeatable=repeatable)
+                facts |= {"error": type(error).__name__, "code": error.code, "attempt": part.attempts + 1}
+        report = report or self._without_account(part)
+        self._log(report, payload.channel, facts)
+        return report
+
+    def _without_account(self, part: Part) -> Report:
+        """An edit may have taken the account away for a moment only."""
+        if self._runtime.now() - part.created < self._runtime.setup.limits.delivery_seconds:
+            return Away()
+        return GivenUp(reason="the channel account is no longer configured")
+
+    def _beforehand(
+        self, channel: Channel | None, part: Part, facts: dict[str, object], *, repeatable: bool
+    ) -> Report | None:
+        """The report to store before an attempt, or instead of one: a process may have died in the middle of it.
+        `repeatable`: what replaces a message does so once, however often it is sent."""
+        if channel is None or repeatable:
+            return None
+        recognised = channel.capabilities.repeat_seconds > 0
+        in_doubt = part.ambiguous > 0 if recognised else part.next_at < 0 and not part.begun
+        if in_doubt and (not recognised or not part.attempts):
+            self._runtime.metrics.ambiguous.labels(channel.name).inc()
+        if in_doubt and not may_repeat(channel, self._runtime.now() - part.created):
+            return GivenUp(reason="it may have arrived, and the platform would not recognise a repetition")
+        if in_doubt:
+            log.warning("part_repeated", **facts)
+        return None if recognised or part.begun else Begin()
+
+    def _after(self, error: DeliveryError, part: Part, channel: Channel, *, repeatable: bool) -> Report:
+        if isinstance(error, Refused | Gone):
+            return GivenUp(reason=str(error))
+        ambiguous = isinstance(error, Unreachable) and error.maybe_arrived and not repeatable
+        give_up_seconds = self._runtime.setup.limits.delivery_seconds
+        if self._runtime.now() - part.created >= give_up_seconds:
+            return GivenUp(reason=f"not delivered within {give_up_seconds:.0f} s: {error}", ambiguous=ambiguous)
+        if ambiguous and not may_repeat(channel, self._runtime.now() - part.created):
+            return GivenUp(reason=f"it may have arrived: {error}", ambiguous=True)
+        if isinstance(error, RateLimited) and error.retry_after_seconds is not None:
+            return Postponed(seconds=error.retry_after_seconds)
+        backoff = min(2.0 ** min(part.attempts, 10), BACKOFF_SECONDS_MAX)
+        return Postponed(seconds=backoff * (0.75 + random.random() / 2), ambiguous=ambiguous)
+
+    def _log(self, report: Report, channel: str, facts: dict[str, object]) -> None:
+        match report:
+            case Begin() | Away():
+                return
+            case Delivered(message_id=message_id):
+                log.info("part_sent", message_id=message_id, **facts)
+            case Postponed(seconds=seconds, ambiguous=ambiguous):
+                log.warning("part_postponed", seconds=round(seconds, 1), may_have_arrived=ambiguous, **facts)
+            case GivenUp(reason=reason):
+                log.error("part_given_up", reason=reason, **facts)
+        self._runtime.metrics.parts.labels(channel, type(report).__name__.lower()).inc()
+        if not isinstance(report, Delivered) and report.ambiguous:
+            self._runtime.metrics.ambiguous.labels(channel).inc()
+
+
+def may_repeat(channel: Channel, age_seconds: float) -> bool:
+    """True if a send that may have arrived, so long ago, is made again under the same key."""
+    return channel.resend_ambiguous or age_seconds < channel.capabilities.repeat_seconds
+
+
+async def _recorded(write: Callable[[], Awaitable[bool]]) -> bool:
+    """Retries until the outcome is stored; otherwise the part would be sent twice."""
+    failures = 0
+    while True:
+        try:
+            return await write()
+        except StoreUnavailable as error:
+            failures += 1
+            log.error("outcome_unrecorded", failures=failures, error=repr(error))
+            await asyncio.sleep(min(UNRECORDED_SECONDS * 2.0 ** min(failures, 10), UNRECORDED_SECONDS_MAX))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OutboxPayload:
+    """One part and the channel account that carries it. `seed`: a pairing code belongs into it, which is not kept."""
+
+    channel: str
+    account: str
+    part: Outbound
+    seed: str = ""
+
+
+payload_json: TypeAdapter[OutboxPayload] = TypeAdapter(OutboxPayload)
+
+
+def idempotency_key(*names: str) -> str:
+    """36 characters, the same for the same names."""
+    return str(uuid5(_KEYS, "\x1f".join(names)))

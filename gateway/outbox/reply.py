@@ -1,0 +1,119 @@
+"""The messages of an ending: texts and files as messages that the channel can carry, those as parts of the outbox."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from agents import sentences
+from channels.access import Quotes
+from channels.channel import Channel
+from channels.message import PICTURES, File, MessageContext, Outbound, StoredFile, Target, TurnFacts
+from gateway.outbox.outbox import OutboxPayload, idempotency_key, payload_json
+from gateway.records.inbound import NOTICES, Inbound
+from gateway.state.ending import Ending
+from gateway.state.runtime import Runtime
+from gateway.store.records import NewPart
+
+
+async def reply(
+    runtime: Runtime, inbound: Inbound, ending: Ending, *, turn: int, aside: bool, seconds: float, replaces: str | None
+) -> list[NewPart]:
+    """The parts of what `turn`, that many seconds long, has to say. `aside`: a command was answered, or a note given;
+    `replaces`: the handle of the unfinished answer."""
+    context = inbound.context
+    channel = runtime.channel(context)
+    marks = channel is not None and channel.capabilities.marks_dropped
+    ending = replace(ending, dropped=marks and ending.dropped)
+    texts, whole = ([""], ()) if ending.dropped else await _texts(runtime, channel, inbound, ending)
+    purpose = "aside" if aside else "dropped" if ending.dropped else "reply"
+    facts = ending.facts(seconds) if marks and purpose == "reply" else None
+    if inbound.command in NOTICES or inbound.approval:
+        purpose = f"{inbound.command or 'approval'} {inbound.arguments or inbound.approval or turn}"
+    elif not context.message_id:  # the choice of a menu is no message, and has no id that tells two apart
+        purpose = f"{purpose} {turn}"
+    if inbound.replays:
+        purpose = f"{purpose} {inbound.replays}"
+    messages = arranged(texts, (*whole, *ending.files), channel, captions=replaces is None)
+    quotes = channel.capabilities.quotes_in(context) if channel else "all"
+    return reply_parts(context, messages, ending, purpose=purpose, quotes=quotes, facts=facts, replaces=replaces)
+
+
+async def _texts(
+    runtime: Runtime, channel: Channel | None, inbound: Inbound, ending: Ending
+) -> tuple[list[str], tuple[StoredFile, ...]]:
+    """The first of too many parts, and the whole as a file. If no files go, as many as may be. A notice is read whole."""
+    if ending.shown is None or channel is None:
+        return [], ()
+    request, parts_max = inbound.context.text, runtime.setup.limits.reply_parts
+    text = runtime.scrubber.scrub(ending.shown)
+    texts = channel.split(text)
+    if inbound.command in NOTICES or len(texts) <= parts_max:
+        return texts, ()
+    if "media" not in channel.capabilities.directives:
+        return [*texts[: parts_max - 1], sentences.cut_short(request)], ()
+    note = f"{sentences.goes_on(request)}\n\n"
+    first = channel.split(note + text)[0].removeprefix(note).rstrip()  # so the note behind it fits as well
+    file = File(name="answer.md", type="text/markdown", data=text.encode(errors="replace"))
+    kept = await runtime.store.archive.put(file, runtime.now())
+    return [f"{first}\n\n{note.strip()}"], (kept,)
+
+
+def reply_parts(
+    context: MessageContext,
+    messages: Sequence[tuple[str, tuple[StoredFile, ...]]],
+    ending: Ending,
+    *,
+    purpose: str = "reply",
+    quotes: Quotes = "all",
+    facts: TurnFacts | None = None,
+    replaces: str | None = None,
+) -> list[NewPart]:
+    """The parts of a reply to `context`, in order, each a text with its files; the last one has the buttons, the first one
+    `replaces`. `purpose` keeps the keys of a note and of a reply apart; `quotes` says which of them show what they answer.
+    What answers a press stands under the message with the button."""
+    replaces = replaces or ending.replaces
+    answered = ending.answers_to or (context.press.message_id if context.press else context.message_id or None)
+    if quotes == "off" and not ending.answers_to and context.press is None:
+        answered = None
+    target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=answered)
+    if replaces is not None and (not messages or messages[0][1] or ending.answers_to):
+        messages = [("", ()), *messages]  # what was begun to be said is taken away
+    names, parts = (context.channel, context.account, context.chat.id, context.message_id), []
+    for number, (text, files) in enumerate(messages):
+        if number and quotes == "first":
+            target = replace(target, reply_to=None)
+        part = Outbound(
+            target=target,
+            text=text,
+            files=files,
+            voice=ending.voice and bool(files),
+            dropped=ending.dropped,
+            turn=facts,
+            replaces=None if number else replaces,
+            buttons=ending.buttons if number == len(messages) - 1 else (),
+        )
+        payload = OutboxPayload(channel=context.channel, account=context.account, part=part, seed=ending.seed)
+        key = idempotency_key(purpose, *names, str(number))
+        parts.append(NewPart(key=key, payload=payload_json.dump_json(payload).decode()))
+    return parts
+
+
+def arranged(
+    texts: Sequence[str], files: tuple[StoredFile, ...], channel: Channel | None, *, captions: bool = True
+) -> list[tuple[str, tuple[StoredFile, ...]]]:
+    """The messages of a reply, each with the files that it brings. Without `captions` a text stands for itself."""
+    rules = channel.capabilities.file_messages if channel else None
+    if not files or rules is None:
+        return [(text, files if number == len(texts) - 1 else ()) for number, text in enumerate(texts)]
+    words = [text for text in texts if text.strip()]
+    caption = words.pop() if captions and words and len(words[-1]) <= rules.caption_chars else ""
+    first, *others = _albums(files, rules.album)
+    return [*((text, ()) for text in words), (caption, first), *(("", group) for group in others)]
+
+
+def _albums(files: Sequence[StoredFile], most: int) -> Iterator[tuple[StoredFile, ...]]:
+    """Pictures in a row together, as many as go; every other file alone."""
+    for pictures, group in groupby(files, key=lambda file: file.type in PICTURES):
+        row = list(group)
+        step = most if pictures else 1
+        yield from (tuple(row[at : at + step]) for at in range(0, len(row), step))

@@ -1,0 +1,116 @@
+"""A session's name: which conversation a message belongs to, and whose it is. Pure: config and message in, names out."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from agents.config import SessionScope
+from channels.api.channel import ApiChannel
+from channels.message import Chat, MessageContext, Sender
+from channels.web.admission import OPERATOR
+from gateway.config.bindings import holding
+from gateway.config.root import Config
+
+CONTROL = "aside:"
+"""The ids of control sessions begin with it: those of commands and notes, which never wait behind a turn."""
+CHOICE = "choice:"
+"""The ids begin with it under which people's choices are kept; no conversation's does."""
+LOCAL_CHANNEL = "web"
+LOCAL_PERSON = f"{LOCAL_CHANNEL}:{OPERATOR}"
+
+
+def message_in(channel: str, account: str, chat: Chat, sender: str) -> MessageContext:
+    """A message that nobody sent, without words, mentioning the bot: for asking what would become of one."""
+    return MessageContext(
+        channel=channel,
+        account=account,
+        chat=chat,
+        message_id="",
+        sender=Sender(id=sender),
+        text="",
+        sent_at=datetime.fromtimestamp(0, UTC),
+        mentioned=True,
+    )
+
+
+def session_key(agent: str, context: MessageContext, scope: SessionScope) -> str:
+    """The name of the conversation: `agent:coder:feishu:default:oc_1`, `:thread:…` for a topic inside the chat, and
+    `:sender:…` where each person in a group has his own. Different conversations never share a key."""
+    chat = context.chat
+    thread = () if chat.thread is None else ("thread", chat.thread)
+    sender = ("sender", context.sender.id) if scope == "sender" and chat.kind == "group" else ()
+    return chat_session(agent, context.channel, context.account, chat.id, *thread, *sender)
+
+
+def chat_session(agent: str, *place: str) -> str:
+    """The same by channel, account and chat, and what follows in pairs."""
+    parts = ["agent", agent, *place]
+    return ":".join(part.replace("%", "%25").replace(":", "%3A") for part in parts)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """The parts of a conversation's key: `sender` if it is one person's in a group."""
+
+    agent: str
+    channel: str
+    account: str
+    chat: str
+    thread: str | None = None
+    sender: str | None = None
+
+
+def place_of(session: str) -> Place:
+    """Raises ValueError where that is no conversation's key."""
+    parts = [part.replace("%3A", ":").replace("%25", "%") for part in session.split(":")]
+    _, agent, channel, account, chat, *more = parts
+    return Place(
+        agent=agent, channel=channel, account=account, chat=chat, **dict(zip(more[::2], more[1::2], strict=True))
+    )
+
+
+def agent_of(session: str) -> str:
+    return conversation(session).split(":", 2)[1]
+
+
+def is_owner(owners: Collection[str], context: MessageContext) -> bool:
+    """True if one of them wrote it. Without any, who sits at this machine or has the admin token, in the web chat."""
+    person = f"{context.channel}:{context.sender.id}"
+    return person in owners if owners else person == LOCAL_PERSON
+
+
+def is_open(config: Config, agent: str, context: MessageContext) -> bool:
+    """True if the sender may choose the agent: an owner may choose every one, others none that bindings keep for others."""
+    bound = [it for it in config.routes if it.agent == agent]
+    is_free = not bound or agent == config.agents.list[0].id or bool(holding(bound, context))
+    return is_free or is_owner(config.owners, context)
+
+
+def is_with_owner(owners: Collection[str], context: MessageContext) -> bool:
+    """True if it is a direct chat with one of them."""
+    return is_owner(owners, context) and context.chat.kind == "direct"
+
+
+def sees_private(owners: Collection[str], context: MessageContext) -> bool:
+    """True if USER.md and the memory files are shown there: in direct chats, and to a program only if it is an owner."""
+    is_program = context.channel == ApiChannel.name
+    return context.chat.kind == "direct" and (not is_program or is_owner(owners, context))
+
+
+def is_operator(config: Config, context: MessageContext) -> bool:
+    """True if the reader of the answer is the operator: in the web chat of a server that only this machine reaches."""
+    return f"{context.channel}:{context.sender.id}" == LOCAL_PERSON and config.server.is_open_here
+
+
+def control_session(session: str) -> str:
+    """The session beside a conversation: commands and notes, which never wait behind a turn."""
+    return CONTROL + session
+
+
+def is_control(session: str) -> bool:
+    return session.startswith(CONTROL)
+
+
+def conversation(session: str) -> str:
+    """The conversation that a control session belongs to."""
+    return session.removeprefix(CONTROL)

@@ -1,0 +1,1 @@
+"""The state that the parts of a running gateway share: runtime, setup, queues, choices."""

@@ -1,0 +1,82 @@
+"""The end of a turn or a command: what is said, what is kept of it, and what it took."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from agents.messages import AssistantMessage, ToolResultMessage
+from channels.message import Button, StoredFile, TurnFacts
+from gateway.store.spending import Spent
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ending:
+    """`text` is None for a chosen silence. A `dead` message is kept for the operator to replay."""
+
+    outcome: str
+    text: str | None
+    message: AssistantMessage | None = None
+    reason: str = ""
+    dead: bool = False
+    media: tuple[str, ...] = ()
+    """Files of the workspace to send along, as the model named them."""
+    files: tuple[StoredFile, ...] = ()
+    """The same, kept for the reply."""
+    voice: bool = False
+    answers_to: str | None = None
+    """The message that it is a reply to, instead of the current one: the model's word, not yet checked."""
+    answers: tuple[AssistantMessage, ...] = ()
+    """The models' answers that took tokens."""
+    buttons: tuple[Button, ...] = ()
+    replaces: str | None = None
+    """The platform's id of the message that this one takes the place of."""
+    notes: tuple[str, ...] = ()
+    """The gateway's own lines beneath the text."""
+    dropped: bool = False
+    """Nobody had begun to answer it."""
+    spent: Spent | None = None
+    """Tokens and cost that are still to be counted."""
+    fault: str = ""
+    """The failure and where to look, in the vendor's words: for the operator."""
+    results: tuple[ToolResultMessage, ...] = ()
+    """Results of the tools that this run has called."""
+    seed: str = ""
+    """The seed of the pairing code that belongs into the text."""
+
+    @property
+    def shown(self) -> str | None:
+        """The text that the person reads; None for nothing at all."""
+        lines = [] if self.text is None else [self.text]
+        return "\n\n".join((*lines, *self.notes)) if lines or self.notes else None
+
+    def facts(self, seconds: float) -> TurnFacts:
+        """The same for people, and whether it went wrong."""
+        bill = self.bill()
+        tokens = bill.get("tokens", {})
+        return TurnFacts(
+            failed=self.outcome == "failed",
+            model=self.answers[-1].reference if self.answers else "",
+            input=sum(tokens.get(name, 0) for name in ("input", "cache_read", "cache_write")),
+            output=tokens.get("output", 0),
+            cost=bill.get("cost"),
+            seconds=round(seconds, 1),
+        )
+
+    def record(self, parts: int, at: float) -> str:
+        """The content of the `final` row."""
+        return json.dumps({"outcome": self.outcome, "reason": self.reason, "parts": parts, "at": at, **self.bill()})
+
+    def bill(self) -> dict[str, Any]:
+        """Sums up what the turn took; empty if no model was called. The cost is there if prices are."""
+        if not self.answers:
+            return {}
+        usages = [answer.usage for answer in self.answers]
+        costs = [answer.cost for answer in self.answers if answer.cost is not None]
+        tokens = {
+            name: sum(getattr(usage, name) for usage in usages)
+            for name in ("input", "cache_read", "cache_write", "output", "reasoning")
+        }
+        bill: dict[str, Any] = {"requests": len(usages), "tokens": tokens}
+        if any(usage.estimated for usage in usages):
+            bill["estimated"] = True
+        return bill | ({"cost": round(sum(costs), 6)} if costs else {})

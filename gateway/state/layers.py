@@ -1,0 +1,53 @@
+"""The tools that are left to an agent for a message, by its place and its sender: the layers that `tools.policy` joins."""
+
+from typing import Any
+
+from channels.message import MessageContext
+from channels.tools import ToolLists
+from gateway.config.channels import configured
+from gateway.config.problems import shown
+from gateway.config.root import Config
+from gateway.records.sessions import is_owner
+from tools.policy import owners_layer
+
+_ALL = ToolLists()
+
+
+class ToolLayers:
+    """The layers of one config."""
+
+    def __init__(self, config: Config) -> None:
+        self._accounts = {(it.kind.name, it.name): it for it in configured(config.channels)}
+        self._senders = config.tools.senders
+        self._owners = config.owners
+        self._others = owners_layer(config.tools, has_owners=bool(config.owners))
+        self._paired = owners_layer(config.tools, has_owners=True)
+
+    def of(self, *contexts: MessageContext) -> tuple[ToolLists, ...]:
+        """The tools for messages that are answered together: those that every one of their senders may have."""
+        return tuple(self.written(*contexts))
+
+    def written(self, *contexts: MessageContext) -> dict[ToolLists, str]:
+        """The same, each with the config key that says it; of equal ones with the first."""
+        found: dict[ToolLists, str] = {}
+        for context in contexts:
+            others = self._others
+            if account := self._accounts.get((context.channel, context.account)):
+                others = self._paired if _is_paired(account.config, context) else others
+                found.setdefault(account.config.tools, f"{shown(account.key)}.tools")
+                if chat := getattr(account.config, "chats", {}).get(context.chat.id):
+                    found.setdefault(chat.tools, f"{shown(account.key)}.chats.{context.chat.id}.tools")
+            who = f"{context.channel}:{context.sender.id}"
+            if sender := self._senders.get(who):
+                found.setdefault(sender, f"tools.senders.{who}")
+            if others and not is_owner(self._owners, context):
+                found.setdefault(others, "tools.ownerOnly")
+        found.pop(_ALL, None)
+        return found
+
+
+def _is_paired(account: Any, context: MessageContext) -> bool:
+    """True if pairing alone lets the sender in: it grants the right to talk, never what is the owners'."""
+    if context.chat.kind != "direct" or getattr(account, "dm_policy", "") != "pairing":
+        return False
+    return {context.sender.id, "*"}.isdisjoint(account.allow_from)

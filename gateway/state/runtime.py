@@ -1,0 +1,223 @@
+"""The things that the parts of a running gateway share: store, control of turns, clock, and what one config builds.
+
+`Control` is how the end of the process and a person's stop reach a running turn, whoever runs it. A drain lets each turn
+come to its next step border; a stop is a mark in the database, which cancels the turn at once where it runs in this
+process and is seen by its next journal write anywhere else.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+
+from agents.config import SessionConfig
+from agents.providers.provider import Provider
+from agents.runner import AgentRunner
+from agents.turn import Emit
+from channels.channel import Channel
+from channels.message import MessageContext
+from gateway.config.root import Config, LimitsConfig
+from gateway.observe.metrics import Metrics
+from gateway.observe.scrubber import Scrubber
+from gateway.observe.tracing import Tracing
+from gateway.records.inbound import inbound_of
+from gateway.state.choices import Choices
+from gateway.state.layers import ToolLayers
+from gateway.state.queues import Queue, Queues
+from gateway.store.errors import Fenced, StoreUnavailable
+from gateway.store.records import Acceptance, Delivery, Lease, Part
+from gateway.store.store import Store
+from tools.processes import Processes
+from tools.sandbox.sandbox import Sandbox
+
+
+class Drained(Exception):
+    """The gateway is stopping: the turn ends at a step border and goes on after the next start."""
+
+
+class Stopped(Exception):
+    """Somebody stopped the turn: it ends here, without a reply."""
+
+
+@dataclass(eq=False, slots=True)
+class Lane:
+    """One session that this process works for. `turn` is the task of its running turn, `number` that turn's, `revision` the
+    conversation's that it has read; `calling` while a tool is at work. `ended` is when its last turn ended, 0 before the
+    first. `awaiting_slot` until it has had one or something to send: it counts against the free slots meanwhile."""
+
+    lease: Lease
+    turn: asyncio.Task[Sequence[Part]] | None = None
+    number: int = 0
+    revision: int = 0
+    calling: bool = False
+    stopping: bool = False
+    ended: float = 0.0
+    awaiting_slot: bool = True
+
+
+class Control:
+    """`lanes` are the sessions that this process works for, by session id."""
+
+    def __init__(self, store: Store) -> None:
+        self.lanes: dict[str, Lane] = {}
+        self._store = store
+        self._draining = asyncio.Event()
+
+    @property
+    def draining(self) -> bool:
+        return self._draining.is_set()
+
+    def drain(self) -> None:
+        """Lets nothing new begin from here on."""
+        self._draining.set()
+
+    async def pause(self, seconds: float) -> None:
+        """Sleep. Raises Drained as soon as the gateway stops."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._draining.wait()
+            raise Drained
+
+    async def stop(self, sid: str, before: int) -> int:
+        """Stop every turn of a session below `before`, wherever it runs; returns how many messages that concerns."""
+        concerned = await self._store.stop(sid, before)
+        if concerned:
+            await self.apply_stop(sid)
+        return concerned
+
+    async def apply_stop(self, sid: str) -> None:
+        """Cancel the running turn of a session if it is marked as stopped, answers what was taken back, or is about to ask a
+        model about what is gone: then it goes on from its journal. Another worker is notified of its own."""
+        lane = self.lanes.get(sid)
+        if lane is None:
+            await self._store.notify(sid)
+            return
+        with suppress(Fenced, StoreUnavailable):  # then the turn's next journal write notices
+            state = await self._store.session_state(lane.lease)
+            ends = state.stopped > lane.number
+            if state.revision != lane.revision and not ends:
+                bodies = await self._store.bodies(sid, lane.number) if lane.calling else {}
+                ends = not lane.calling or any(inbound_of(it).recalled for it in bodies.values())
+            if lane.turn is not None and ends:
+                lane.stopping = True
+                lane.turn.cancel()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Setup:
+    """Everything that one config builds. It is replaced as a whole, never in part; take it once for two things of it."""
+
+    config: Config
+    channels: Mapping[tuple[str, str], Channel]
+    providers: Mapping[str, Provider]
+    runners: Mapping[str, AgentRunner]
+    queues: Queues
+    layers: ToolLayers
+    processes: Processes
+    """The same one in every setup: it outlives them."""
+
+    @property
+    def limits(self) -> LimitsConfig:
+        return self.config.limits
+
+    def channel(self, context: MessageContext) -> Channel | None:
+        """The channel that a message came by; None if it is no longer configured."""
+        return self.channels.get((context.channel, context.account))
+
+    def session_rules(self, agent: str) -> SessionConfig:
+        """The defaults for one that is no longer configured."""
+        runner = self.runners.get(agent)
+        return runner.config.session if runner else SessionConfig()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConfigState:
+    """The config in force; `error` is why a newer one is not, `restart` the keys that want a restart."""
+
+    version: str
+    error: str | None = None
+    restart: tuple[str, ...] = ()
+
+
+class Memory:
+    """Room for files that are in memory. Whoever finds none waits, and small ones pass large ones."""
+
+    def __init__(self) -> None:
+        self._held = 0
+        self._freed = asyncio.Event()
+
+    @asynccontextmanager
+    async def hold(self, size: int, most: int) -> AsyncIterator[Callable[[int], None]]:
+        """Reserves `size` of the `most` bytes that all hold together. Yields what reduces it, as soon as less is needed."""
+        while self._held + size > most:
+            self._freed.clear()
+            await self._freed.wait()
+        mine, self._held = size, self._held + size
+
+        def keep(less: int) -> None:
+            nonlocal mine
+            mine, self._held = less, self._held + less - mine
+            self._freed.set()
+
+        try:
+            yield keep
+        finally:
+            keep(0)
+
+
+@dataclass(kw_only=True, slots=True)
+class Runtime:
+    """One running gateway. Only `setup` and what says which one it is ever change. `uses` counts the turns and the sends
+    that hold each setup. `accept` stores a message and starts its lane; the lanes are it."""
+
+    setup: Setup
+    config_state: ConfigState
+    uses: Counter[Setup] = field(default_factory=Counter)
+    store: Store
+    sandbox: Sandbox
+    control: Control
+    metrics: Metrics
+    emit: Emit
+    now: Callable[[], float]
+    scrubber: Scrubber
+    memory: Memory = field(default_factory=Memory)
+    tracing: Tracing | None = None
+    choices: Choices = field(init=False)
+    accept: Callable[[Delivery], Awaitable[Acceptance]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.choices = Choices(self.store)
+
+    def queue(self, sid: str, agent: str, context: MessageContext) -> Queue:
+        """The queue that the config says, in the mode that was chosen for the conversation."""
+        queue, mode = self.setup.queues.of(agent, context), self.choices.queue(sid)
+        return replace(queue, mode=mode) if mode else queue
+
+    def channel(self, context: MessageContext) -> Channel | None:
+        """The configured one; if an edit has just taken it away, the one that a turn still holds."""
+        found = (setup.channel(context) for setup in (self.setup, *self.uses))
+        return next((channel for channel in found if channel), None)
+
+    @contextmanager
+    def using(self, setup: Setup) -> Iterator[None]:
+        """A turn or a send holds it: its channels stay open."""
+        self.uses[setup] += 1
+        try:
+            yield
+        finally:
+            self.uses[setup] -= 1
+
+
+class Gate:
+    """One chat begins at a time, and between two the event loop answers what has arrived: a turn begins with some
+    milliseconds of work in one piece, and fifty in a row would keep fifty webhooks waiting for their 200. Whoever is in it
+    waits for nobody, so nobody can block it."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    async def enter(self) -> None:
+        """Wait for a turn of the event loop in which nobody else begins."""
+        async with self._lock:
+            await asyncio.sleep(0)

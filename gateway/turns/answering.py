@@ -1,0 +1,217 @@
+"""One run of an agent over a batch of messages: what it is given, what it answers, and what the person reads of that.
+
+The run goes on from what is journaled. It begins with people's words, or with a call that somebody has decided about.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from agents import sentences
+from agents.messages import AssistantMessage, Message, Thinking, ToolResultMessage, UserMessage, message_json
+from agents.prompt.inbound import HEARD, capped, ids
+from agents.prompt.internals import without_internals
+from agents.runner import AgentRunner
+from agents.turn import Emit, Settings, Turn, TurnResult, settings_json
+from channels.channel import Channel
+from channels.message import MessageContext
+from gateway.approvals.approvals import Approvals
+from gateway.approvals.gate import TurnGate, opening
+from gateway.approvals.surfaces import person_of
+from gateway.observe.redaction import redacted
+from gateway.records.inbound import inbound_of
+from gateway.records.sessions import is_operator, is_with_owner, sees_private
+from gateway.state.ending import Ending
+from gateway.state.runtime import Gate, Runtime
+from gateway.store.approval_records import Approval
+from gateway.store.records import Waiting
+from gateway.store.spoken import Spoken
+from gateway.turns.attachments import Attachments
+from gateway.turns.batch import Batch
+from gateway.turns.budgets import Account
+from gateway.turns.journal import TurnJournal, ending_of
+from gateway.turns.memory import StoredMemory
+from gateway.turns.watch import about
+from tools.memory import Note
+
+REASONING_CHARS_MAX = 4_000
+CALL_CHARS_MAX = 100
+
+
+@dataclass(kw_only=True)
+class AgentRun:
+    """`gate` is where the run waits for others to begin."""
+
+    runtime: Runtime
+    approvals: Approvals
+    batch: Batch
+    channel: Channel
+    runner: AgentRunner
+    account: Account | None
+    gate: Gate
+    _decided: Approval | None = None
+    """The approval that the run goes on with, if it does not go on with people's words."""
+    _messages: list[UserMessage] = field(default_factory=list)
+    """The user messages that this run has made of people's messages."""
+
+    def __post_init__(self) -> None:
+        self._attachments = Attachments(self.runtime)
+        self._memory = StoredMemory(self.runtime.store, self.runner.zone)
+
+    async def ending(self, emit: Emit) -> Ending:
+        """Raises Fenced, Drained, Stopped or StoreUnavailable."""
+        batch, approvals, caller = self.batch, self.approvals, self.batch.inbound.asked
+        sid, id_ = batch.lease.sid, batch.inbound.approval
+        earlier = caller.turns(self.runner.limits.message_chars) if caller else []
+        numbers = [*(0 for _ in earlier), *batch.work.numbers]
+        journal = TurnJournal(
+            runtime=self.runtime, batch=batch, read=self._steered, numbers=numbers, account=self.account
+        )
+        decided = self._decided = await approvals.get(id_) if id_ else None
+        context, journaled = await self._journaled(journal)
+        await self.gate.enter()
+        turn = self._turn(context, earlier, journaled)
+        save = self._memory.saver(sid, context, turn=batch.turn, at=self.runtime.now(), revision=batch.work.revision)
+        people = tuple(dict.fromkeys(map(person_of, batch.contexts)))
+        gate = TurnGate(
+            approvals=approvals, runner=self.runner, session=sid, turn=batch.turn, people=people, decided=decided
+        )
+        result = await self.runner.run(turn, journal=journal, emit=emit, budget=self.account, save=save, gate=gate)
+        if decided is not None:
+            await approvals.close(decided.id)
+        return await self._shown(turn, journal, result)
+
+    async def _journaled(self, journal: TurnJournal) -> tuple[MessageContext, Sequence[Message]]:
+        """The turn so far, begun if it was not, and the message that it answers."""
+        batch, work, context = self.batch, self.batch.work, self.batch.inbound.context
+        if so_far := [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]:
+            journal.follow(*so_far)
+            return context, so_far
+        if self._decided is not None:
+            begun = opening(self._decided, context, self.runtime.now(), self.runner.zone)
+            await journal.begin(*begun, joined=())
+            journal.follow(*begun)
+            return context, begun
+        contexts = [await self.channel.enrich(it) for it in batch.contexts]
+        notes = await self._memory.notes(batch.lease.sid, contexts[-1]) if work.has_notes else ()
+        user, spoken = await self._user_message(*contexts, notes=notes, heard=await self._heard(contexts[-1]))
+        await journal.begin(user, joined=[message.turn for message in batch.messages[:-1]], spoken=spoken)
+        return contexts[-1], [user]
+
+    async def _heard(self, context: MessageContext) -> Sequence[MessageContext]:
+        """The messages of the group since the last answer, if its history is kept."""
+        limit = self.channel.access.history_in(context.chat.id) if context.chat.kind == "group" else 0
+        if not limit:
+            return ()
+        sid, until = self.batch.lease.sid, self.batch.messages[-1].at
+        chatter = self.runtime.store.chatter
+        found = await chatter.since(sid, context, turn=self.batch.turn, until=until, limit=limit)
+        return [await self.channel.enrich(it) for it in found]
+
+    async def _steered(self, message: Waiting) -> tuple[UserMessage, Sequence[Spoken]]:
+        return await self._user_message(await self.channel.enrich(inbound_of(message.body).context))
+
+    async def _user_message(
+        self, *contexts: MessageContext, notes: Sequence[Note] = (), heard: Sequence[MessageContext] = ()
+    ) -> tuple[UserMessage, Sequence[Spoken]]:
+        """The message that the model reads, and whose words these are."""
+        sid = self.batch.lease.sid
+        received = [
+            await self._attachments.receive(self.runner, self.channel, self._with_new_files(it), sid) for it in contexts
+        ]
+        self._messages.append(self.runner.user_message(*contexts, received=received, notes=notes, heard=heard))
+        quotes = [it.reply_to for it in contexts if it.reply_to]
+        spoken = [
+            *(_spoken(it, "said", 1 + len(files.pictures)) for it, files in zip(contexts, received, strict=True)),
+            *(Spoken(message=it.message_id, person="", how="quoted") for it in quotes),
+            *(_spoken(it, "heard", 0) for it in heard),
+        ]
+        return self._messages[-1], spoken
+
+    def _with_new_files(self, context: MessageContext) -> MessageContext:
+        """The message without the files of a quoted message that the conversation holds, with its files."""
+        quote = context.reply_to
+        if quote is None or not quote.attachments:
+            return context
+        held = any(quote.message_id in ids(message) for turn in self.batch.work.turns for message in turn)
+        return replace(context, reply_to=replace(quote, attachments=())) if held else context
+
+    def _turn(
+        self, context: MessageContext, earlier: Sequence[Sequence[Message]], journaled: Sequence[Message]
+    ) -> Turn:
+        batch, work, inbound, decided = self.batch, self.batch.work, self.batch.inbound, self._decided
+        user, *so_far = journaled
+        if not isinstance(user, UserMessage):
+            raise TypeError("a transcript's turn begins with its user message")
+        # Behind the call that was decided nothing has run as long as that was not begun.
+        is_unspawned = decided is not None and decided.state != "spawned" and len(so_far) == 1
+        return Turn(
+            context=context,
+            session=batch.lease.sid,
+            capabilities=self.channel.capabilities.names,
+            directives=self.channel.capabilities.directives,
+            actions=self.channel.capabilities.actions,
+            history=[*earlier, *work.turns] if earlier else work.turns,
+            user=user,
+            so_far=so_far,
+            interrupted=bool(work.so_far) and work.so_far[-1].kind != "drained" and not is_unspawned,
+            with_owner=is_with_owner(batch.setup.config.owners, context),
+            sees_private=sees_private(batch.setup.config.owners, context),
+            layers=batch.layers,
+            settings=settings_json.validate_json(work.settings),
+            summary=work.summary.text,
+            summary_external=work.summary.external,
+            summarised=work.made.answers if work.made else None,
+            again=tuple(filter(None, (str(inbound.replays or ""), inbound.approval))),
+            tainted=bool(decided.tainted) if decided else HEARD in user.metadata,
+            caller=inbound.asked.instructions if inbound.asked else "",
+        )
+
+    async def _shown(self, turn: Turn, journal: TurnJournal, result: TurnResult) -> Ending:
+        """The ending with the files that the answer names, and with what stands above it and beneath."""
+        request, caller = turn.context.text, self.batch.inbound.asked
+        ending = ending_of(result.outcome, request)
+        if ending.answers_to and not self._is_here(ending.answers_to, turn):
+            ending = replace(ending, answers_to=None)
+        if ending.media and ending.text is not None:
+            files, note = await self._attachments.send(self.runner, self.channel, turn, ending.media)
+            ending = replace(ending, text=f"{ending.text}\n\n{note}".strip() if note else ending.text, files=files)
+        if ending.text is not None and (turn.settings.reasoning or turn.settings.verbose):
+            steps = [*turn.so_far, *journal.kept, *([ending.message] if ending.message else [])]
+            shown = map(without_internals, above(turn.settings, steps))
+            ending = replace(ending, text="\n\n".join((*shown, ending.text)))
+        is_for_people = ending.text is not None and not caller  # a program gets the agent's words alone
+        shortened = sentences.compacted(result.compaction, request) if is_for_people else None
+        fault = f"({ending.fault})" if ending.fault and is_operator(self.batch.setup.config, turn.context) else None
+        results = tuple(it for it in journal.kept if isinstance(it, ToolResultMessage))
+        lines = tuple(it for it in (shortened, fault) if it)
+        return replace(ending, answers=result.answers, results=results, notes=lines)
+
+    def _is_here(self, message_id: str, turn: Turn) -> bool:
+        """True if it is another message of this conversation: the model names what it likes."""
+        turns = (*self.batch.work.turns, (turn.user, *turn.so_far), self._messages)
+        here = {it for messages in turns for message in messages for it in ids(message)}
+        here |= {it.reply_to.message_id for it in self.batch.inbound.contexts if it.reply_to}
+        return "reply" in self.channel.capabilities.directives and message_id in here - {turn.context.message_id, ""}
+
+
+def _spoken(context: MessageContext, how: Literal["said", "heard"], parts: int) -> Spoken:
+    person = f"{context.channel}:{context.sender.id}"
+    name, is_direct = context.sender.name or context.sender.id, context.chat.kind == "direct"
+    return Spoken(message=context.message_id, person=person, name=name, direct=is_direct, how=how, parts=parts)
+
+
+def above(settings: Settings, messages: Sequence[Message]) -> Iterator[str]:
+    """The lines a person wants above an answer: the model's readable reasoning as a quote, and a line for each call."""
+    answers = [it for it in messages if isinstance(it, AssistantMessage)]
+    thoughts = [it.text.strip() for answer in answers for it in answer.content if isinstance(it, Thinking)]
+    if settings.reasoning and (text := "\n\n".join(filter(None, thoughts))):
+        yield "\n".join(f"> {line}".rstrip() for line in capped(text, REASONING_CHARS_MAX).split("\n"))
+    calls = [call for answer in answers for call in answer.calls]
+    if settings.verbose and calls:
+        yield "\n".join(_called(call.name, redacted(about(call))) for call in calls)
+
+
+def _called(tool: str, first_argument: str) -> str:
+    shown = first_argument.replace("`", "'")[:CALL_CHARS_MAX]
+    return f"- `{tool}`" + (f" `{shown}`" if shown else "")

@@ -1,0 +1,103 @@
+"""Files between a channel and an agent: fetched with a message before its turn, kept with a reply after it.
+
+A file that cannot be fetched or sent never fails the turn: a note tells the model of the one, the person of the other.
+"""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from urllib.parse import quote
+
+import structlog
+
+from agents import sentences
+from agents.attachments import Received, Receiver
+from agents.runner import AgentRunner
+from agents.transcription import transcribe
+from agents.turn import Turn
+from channels.abilities import DownloadsFiles, can
+from channels.channel import Channel, DeliveryError, NotHandedOut, TooLarge
+from channels.message import Attachment, MessageContext, StoredFile
+from gateway.state.runtime import Runtime
+from tools.tool import ToolError
+
+FILES_MAX = 10
+"""Files of one message, and of one reply."""
+FILES_AT_ONCE = 4
+"""Files of all chats that are in memory: together no larger than so many of the largest."""
+FETCH_SECONDS = 60.0
+SPOKEN = ("audio", "video", "file")
+"""Kinds of files that may hold speech; the bytes say whether one does."""
+
+log = structlog.get_logger()
+
+
+class Attachments:
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def receive(self, runner: AgentRunner, channel: Channel, context: MessageContext, session: str) -> Received:
+        """The files of a message and of the one that it answers."""
+        attachments = context.attachments + (context.reply_to.attachments if context.reply_to else ())
+        if not attachments or not can(channel, DownloadsFiles):
+            return Received()
+        receiver = await asyncio.to_thread(runner.receiver, context, session)
+        for number, attachment in enumerate(attachments[:FILES_MAX]):
+            try:
+                await self._take(receiver, channel, attachment, "quoted-" if number >= len(context.attachments) else "")
+            except (DeliveryError, TimeoutError) as error:
+                log.warning("attachment_not_fetched", channel=channel.name, kind=attachment.kind, error=repr(error))
+                reason = "could not be fetched"
+                if isinstance(error, NotHandedOut):
+                    reason = f"not fetched: {error}" if isinstance(error, TooLarge) else f"{reason}: {error}"
+                receiver.miss(attachment.name or attachment.kind, reason)
+        reason, beyond = f"not fetched: of one message only {FILES_MAX} files are", attachments[FILES_MAX:]
+        for attachment in beyond[:FILES_MAX]:
+            receiver.miss(attachment.name or attachment.kind, reason)
+        if (more := len(beyond) - FILES_MAX) > 0:
+            receiver.miss("others", f"{more} more {reason}")
+        return receiver.received()
+
+    async def _take(self, receiver: Receiver, channel: DownloadsFiles, attachment: Attachment, prefix: str) -> None:
+        """Fetch a file and store it once there is memory for it. Raises DeliveryError, TimeoutError."""
+        setup = self._runtime.setup
+        size = setup.limits.file_bytes
+        async with self._runtime.memory.hold(size, FILES_AT_ONCE * size) as keep:
+            async with asyncio.timeout(FETCH_SECONDS):
+                file = await channel.fetch(attachment, bytes_max=size)
+            keep(len(file.data))
+            file = replace(file, name=prefix + file.name)
+            is_spoken = attachment.kind in SPOKEN
+            transcript = await transcribe(setup.config.transcription, file) if is_spoken else None
+            await asyncio.to_thread(receiver.take, file, transcript)
+
+    async def send(
+        self, runner: AgentRunner, channel: Channel, turn: Turn, wanted: Sequence[str]
+    ) -> tuple[tuple[StoredFile, ...], str]:
+        """Keep the files that an answer names; the text is a note for the person on those that cannot be sent."""
+        kept: list[StoredFile] = []
+        lines: list[str] = []
+        context = turn.context
+        for path in wanted:
+            if path.lower().startswith(("http://", "https://")):
+                lines.append(_link(path))
+            elif len(kept) >= FILES_MAX or "media" not in channel.capabilities.directives:
+                lines.append(sentences.not_attached(path, context.text))
+            else:
+                try:
+                    limits = self._runtime.setup.limits
+                    file = await asyncio.to_thread(runner.attachment, path, turn, bytes_max=limits.file_bytes)
+                    file = await asyncio.to_thread(self._runtime.scrubber.scrub_file, file)
+                except ToolError as error:
+                    log.warning("attachment_not_sent", code=error.code)
+                    lines.append(sentences.not_attached(path, context.text))
+                else:
+                    kept.append(await self._runtime.store.archive.put(file, self._runtime.now()))
+        return tuple(kept), "\n".join(lines)
+
+
+def _link(address: str) -> str:
+    """The address as text, which every client makes a link; what would be a mark of Markdown in it is encoded."""
+    quoted = quote(address, safe=":/?#@!$&'()+,;=%")
+    return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", "%5F", quoted)

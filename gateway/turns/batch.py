@@ -1,0 +1,127 @@
+"""The messages that one turn answers: whose they are, in which mode, and whether their session has ended by itself."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import takewhile
+
+from channels.message import MessageContext
+from channels.tools import ToolLists
+from gateway.records.inbound import Inbound, inbound_json, inbound_of, is_readable
+from gateway.records.sessions import is_control
+from gateway.state.queues import Queue, is_last_attempt
+from gateway.state.runtime import Runtime, Setup
+from gateway.store.records import Delivery, Lease, Waiting, Work
+from gateway.turns.history import last_active
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """The messages that one turn answers, oldest first: its setup, its lease, and its number, which is the last one's."""
+
+    setup: Setup
+    lease: Lease
+    work: Work
+    queue: Queue
+    messages: Sequence[Waiting]
+
+    @property
+    def turn(self) -> int:
+        return self.messages[-1].turn
+
+    @property
+    def inbound(self) -> Inbound:
+        return inbound_of(self.messages[-1].body)
+
+    @property
+    def contexts(self) -> Sequence[MessageContext]:
+        """Everything that the turn answers, oldest first."""
+        return [context for message in self.messages for context in inbound_of(message.body).contexts]
+
+    @cached_property
+    def layers(self) -> tuple[ToolLists, ...]:
+        """The layers that take tools away from the turn."""
+        return self.setup.layers.of(*self.inbound.contexts)
+
+    def takes(self, message: Waiting) -> bool:
+        """True if a later message may join the turn: it is of the same person, whose rights and budget the turn has."""
+        return _may_join(message) and senders(message) == senders(self.messages[-1])
+
+    def is_over(self) -> bool:
+        """True if the session ended by itself before the first message of the batch was accepted."""
+        rules = self.setup.session_rules(self.inbound.agent)
+        if not (rules.reset_daily or rules.reset_idle_minutes):
+            return False
+        last = last_active(self.work.history)
+        return last is not None and rules.is_over(last, self.messages[0].at, self.setup.config.server.zone)
+
+
+def batch_of(runtime: Runtime, lease: Lease, work: Work) -> Batch:
+    """The messages of the next turn: of one person, whose rights and budget the turn has. The parts of one thing stay
+    together in every queue mode."""
+    setup, first = runtime.setup, inbound_of(work.waiting[0].body)
+    queue = runtime.queue(lease.sid, first.agent, first.context)
+    if is_control(lease.sid):
+        return Batch(setup=setup, lease=lease, work=work, queue=queue, messages=work.waiting[:1])
+    if len(work.waiting) > 1:
+        work = replace(work, waiting=of_one_person(work.waiting))
+    messages = queue.batch(work.waiting, begun=bool(work.so_far))
+    while len(messages) < len(work.waiting) and not work.so_far and inbound_of(messages[-1].body).context.more:
+        messages = work.waiting[: len(messages) + 1]
+    return Batch(setup=setup, lease=lease, work=work, queue=queue, messages=messages)
+
+
+def of_one_person(waiting: Sequence[Waiting]) -> Sequence[Waiting]:
+    """The oldest messages, as far as the same person wrote them."""
+    first, *others = waiting
+    if not _may_join(first):
+        return [first]
+    whose = senders(first)
+    return [first, *takewhile(lambda it: _may_join(it) and senders(it) == whose, others)]
+
+
+def _may_join(message: Waiting) -> bool:
+    """The gateway's own message is a turn by itself, and so is a last attempt. What was taken back is none."""
+    if not is_readable(message.body) or is_last_attempt(message):
+        return False
+    inbound = inbound_of(message.body)
+    return not inbound.approval and not inbound.recalled
+
+
+def senders(message: Waiting) -> frozenset[str]:
+    """The ids of the people whose words it is: one, but for a message of the time when a turn answered several."""
+    return frozenset(context.sender.id for context in inbound_of(message.body).contexts)
+
+
+def stopped_of(work: Work) -> Sequence[Waiting]:
+    """The messages that a stop concerns. One that interrupts stops what has begun, and takes over what has not."""
+    first = work.waiting[0]
+    if first.turn >= work.stopped:
+        return []
+    if work.so_far:
+        return [first]
+    if work.superseded:
+        return []
+    return [message for message in work.waiting if message.turn < work.stopped]
+
+
+async def has_recalled(runtime: Runtime, sid: str, turn: int) -> bool:
+    """True if a message that the turn answers was taken back."""
+    return any(inbound_of(it).recalled for it in (await runtime.store.bodies(sid, turn)).values())
+
+
+async def answer_others(runtime: Runtime, sid: str, turn: int) -> None:
+    """The messages that a turn answers together with one that was taken back get a turn without it."""
+    for number, body in (await runtime.store.bodies(sid, turn)).items():
+        inbound = inbound_of(body)
+        if not inbound.recalled:
+            context = inbound.context
+            delivery = Delivery(
+                sid=sid,
+                dedupe=(f"{context.channel}:{context.account}:recalled:{turn}:{number}",),
+                body=inbound_json.dump_json(replace(inbound, replays=turn)).decode(),
+                at=runtime.now(),
+                sender=f"{context.channel}:{context.account}:{context.sender.id}",
+                internal=True,
+            )
+            await runtime.accept(delivery)

@@ -1,0 +1,105 @@
+"""The end of a turn: its last rows and the parts of its reply, in one commit."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import structlog
+
+from gateway.outbox.reply import reply
+from gateway.records.inbound import Inbound, inbound_of
+from gateway.records.sessions import is_control
+from gateway.state.ending import Ending
+from gateway.state.runtime import Runtime
+from gateway.store.records import Entry, Lease, Part, Waiting, Work
+from gateway.turns.budgets import account_of
+from gateway.turns.journal import entry
+
+log = structlog.get_logger()
+
+
+class Finish:
+    """Ends messages durably; each method returns the parts that are to be sent."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._store = runtime.store
+
+    async def one(
+        self,
+        lease: Lease,
+        turn: int,
+        inbound: Inbound,
+        ending: Ending,
+        began: float,
+        replaces: str | None,
+        *,
+        revision: int | None = None,
+    ) -> Sequence[Part]:
+        """`replaces`: the handle of the unfinished answer. `revision`: the conversation's that the answer was made of."""
+        seconds, aside = self._runtime.now() - began, is_control(lease.sid)
+        parts = await reply(self._runtime, inbound, ending, turn=turn, aside=aside, seconds=seconds, replaces=replaces)
+        at = self._runtime.now()
+        final = Entry(turn=turn, kind="final", content=ending.record(len(parts), at), spent=ending.spent)
+        entries = [entry(turn, ending.message), final] if ending.message else [final]
+        queued = await self._store.finish(lease, entries, parts, at=at, dead=ending.dead, revision=revision)
+        self._report(turn, inbound.agent, ending, self._runtime.now() - began)
+        return queued
+
+    async def all(
+        self, lease: Lease, messages: Sequence[Waiting], ending: Ending, *, begun: Work | None = None
+    ) -> Sequence[Part]:
+        """`begun`: the one message's turn so far. An unfinished answer may stand there, which is taken away."""
+        parts: list[Part] = []
+        for message in messages:
+            opened = await self._store.draft(lease.sid, message.turn) if begun else None
+            inbound, now = inbound_of(message.body), self._runtime.now()
+            if begun:
+                ending = self._with_bill(ending, inbound, begun)
+            parts += await self.one(lease, message.turn, inbound, ending, now, opened)
+        return parts
+
+    async def unreadable(self, lease: Lease, messages: Sequence[Waiting]) -> Sequence[Part]:
+        """Nobody can be told: whose message it was cannot be read either. The operator may replay it."""
+        for message in messages:
+            at = self._runtime.now()
+            ending = Ending(outcome="failed", reason="unreadable", text=None, dead=True)
+            final = Entry(turn=message.turn, kind="final", content=ending.record(0, at))
+            await self._store.finish(lease, [final], [], at=at, dead=True)
+            log.error("message_unreadable", turn=message.turn, session=lease.sid)
+            self._runtime.metrics.dead.labels("message").inc()
+        return []
+
+    def _with_bill(self, ending: Ending, inbound: Inbound, work: Work) -> Ending:
+        """Adds what the turn's summary took, which is still to be counted where no step was journaled behind it."""
+        if (made := work.made) is None:
+            return ending
+        account = account_of(self._runtime, self._runtime.setup.config, inbound.agent, inbound.context, turn=made.by)
+        if account:
+            account.take_up(made.answers, counted=work.steps > made.steps)
+        return replace(ending, answers=made.answers, spent=account.spent() if account else None)
+
+    def _report(self, turn: int, agent: str, ending: Ending, seconds: float) -> None:
+        """Tells the log and the metrics."""
+        metrics = self._runtime.metrics
+        metrics.turns.labels(agent, ending.outcome).inc()
+        metrics.turn_seconds.observe(seconds)
+        for answer in ending.answers:
+            metrics.count_request(answer)
+        for result in ending.results:
+            metrics.count_tool(result)
+        if ending.outcome == "failed":
+            metrics.failures.labels(ending.reason).inc()
+        if ending.dead:
+            metrics.dead.labels("message").inc()
+        spoken = {"reply": ending.shown} if self._runtime.setup.config.logging.content else {}
+        log.info(
+            "turn_finished",
+            turn=turn,
+            outcome=ending.outcome,
+            reason=ending.reason,
+            seconds=round(seconds, 3),
+            models=[*dict.fromkeys(answer.reference for answer in ending.answers)],
+            tools=[result.tool[:64] + (" failed" if result.is_error else "") for result in ending.results],
+            **spoken,
+            **ending.bill(),
+        )

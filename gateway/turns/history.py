@@ -1,0 +1,127 @@
+"""The transcript read back as history: finished turns, in order, of what the conversation since its beginning holds.
+
+Without turns that the model's safety system refused, which would have everything after them refused too, and without
+turns that have an unreadable row, so that one bad row cannot break a chat. What a chat's last turn had is kept in memory,
+and only what was written since is read: whether the rest still stands is judged by the statement that reads.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import chain, groupby
+from operator import attrgetter
+
+import orjson
+import structlog
+from pydantic import ValidationError
+
+from agents.messages import Message, message_json
+from agents.past import IMAGE_TURNS, past
+from gateway.store.records import Entry, Known, Lease, View
+from gateway.store.store import Store
+from tools.tool import Image
+
+TURNS_MAX = 1_000
+"""Turns of one chat; a summary stands for most of a long conversation before there are so many."""
+WAITING_MAX = 20
+"""Messages of one chat that are loaded together."""
+KEPT_SIZE_MAX, SESSION_SIZE_MAX = 8_000_000, 2_000_000
+"""Bytes, roughly, of the turns that are kept, of all chats and of one: what is more is read anew for each turn."""
+_SIZE = attrgetter("size")
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Kept:
+    """The turns up to the row of `known`, and the last row that one of them has."""
+
+    known: Known
+    numbers: Sequence[int]
+    turns: Sequence[Sequence[Message]]
+    newest: Sequence[Entry]
+    size: int
+
+
+class Histories:
+    """The finished turns of the chats that were last active."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept: dict[str, _Kept] = {}
+        self._size = 0
+
+    async def load(self, lease: Lease) -> View:
+        """Loads the work that there is for a chat, with its finished turns."""
+        kept = self._kept.get(lease.sid)
+        known = kept.known if kept else None
+        view = await self._store.load(lease, history_turns=TURNS_MAX, waiting_max=WAITING_MAX, known=known)
+        if (work := view.work) is None:
+            return view
+        rows = history = work.history
+        numbered = numbered_turns(rows)
+        numbers = [number for number, _ in numbered]
+        turns: list[Sequence[Message]] = [turn for _, turn in numbered]
+        since = 0
+        if kept and work.continues:
+            history = [*kept.newest, *rows]
+            since = max(0, len(kept.turns) - IMAGE_TURNS)
+            numbers, turns = [*kept.numbers, *numbers], [*kept.turns, *turns]
+        shown = past(turns[since:])
+        size = sum(map(_SIZE, chain(turns[:since], shown))) + _picture_chars(turns[-IMAGE_TURNS:])
+        turns[since:] = [it if it.lasting else turn for it, turn in zip(shown, turns[since:], strict=True)]
+        work = replace(work, history=history, numbers=numbers[-TURNS_MAX:], turns=turns[-TURNS_MAX:])
+        self._forget(lease.sid)
+        is_whole = {row.turn for row in rows} == {row.turn for row in rows if row.kind == "final"}
+        if is_whole and not work.so_far and work.known and size <= SESSION_SIZE_MAX:  # else one of them may go on
+            newest = work.history[-1:]
+            self._kept[lease.sid] = _Kept(
+                known=work.known, numbers=work.numbers, turns=work.turns, newest=newest, size=size
+            )
+            self._size += size
+            while self._size > KEPT_SIZE_MAX:
+                self._forget(next(iter(self._kept)))
+        return replace(view, work=work)
+
+    def _forget(self, sid: str) -> None:
+        if gone := self._kept.pop(sid, None):
+            self._size -= gone.size
+
+
+def _picture_chars(turns: Sequence[Sequence[Message]]) -> int:
+    parts = (part for turn in turns for message in turn for part in message.content)
+    return sum(len(part.data) for part in parts if isinstance(part, Image))
+
+
+def turns_of(entries: Sequence[Entry]) -> list[list[Message]]:
+    """The finished turns among `entries`, oldest first, each with its messages in order."""
+    return [messages for _, messages in numbered_turns(entries)]
+
+
+def numbered_turns(entries: Sequence[Entry]) -> list[tuple[int, list[Message]]]:
+    """The same, each behind its number."""
+    turns: list[tuple[int, list[Message]]] = []
+    for number, rows in groupby(entries, key=lambda entry: entry.turn):
+        try:
+            messages = _turn(list(rows))
+        except (ValidationError, orjson.JSONDecodeError, KeyError, TypeError) as error:
+            log.error("turn_unreadable", unreadable_turn=number, error=type(error).__name__)
+            continue
+        if messages:
+            turns.append((number, messages))
+    return turns
+
+
+def last_active(entries: Sequence[Entry]) -> float | None:
+    """The time at which something last happened in them; None if nothing says."""
+    for row in reversed(entries):
+        with suppress(orjson.JSONDecodeError, KeyError, TypeError):
+            return float(orjson.loads(row.content)["at" if row.kind == "final" else "timestamp"])
+    return None
+
+
+def _turn(rows: Sequence[Entry]) -> list[Message]:
+    ended = next((row for row in rows if row.kind == "final"), None)
+    if ended is not None and '"declined"' in ended.content and orjson.loads(ended.content)["outcome"] == "declined":
+        return []
+    return [message_json.validate_json(row.content) for row in rows if row.kind not in ("drained", "final")]

@@ -1,0 +1,179 @@
+"""`agents.loop.Journal` on the store: a step is durable, and then it is seen whether the turn may go on.
+
+Every write returns the state of the session, so a stop, a drain and messages to steer by cost no query of their own.
+`gateway.turns.history` reads it back.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from typing import assert_never
+
+import structlog
+
+from agents import sentences
+from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, message_json
+from agents.prompt.internals import without_internals
+from agents.prompt.reply import answered, is_voice, media, visible
+from agents.providers.config import look_at
+from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, OverBudget
+from gateway.observe.redaction import redacted
+from gateway.state.ending import Ending
+from gateway.state.runtime import Drained, Runtime, Stopped
+from gateway.store.errors import Revised
+from gateway.store.records import Entry, Kind, Lease, SessionState, Summary, Waiting
+from gateway.store.spending import Spent
+from gateway.store.spoken import Spoken
+from gateway.turns.batch import Batch
+from gateway.turns.budgets import Account
+
+STEERED_MAX = 20
+"""Waiting messages that one step of a turn takes in."""
+
+log = structlog.get_logger()
+
+
+@dataclass(kw_only=True)
+class TurnJournal:
+    """The journal of one turn. `read` makes of a waiting message what the model reads; `numbers` are those of the turns of
+    its history, oldest first. `kept` is what this run has journaled."""
+
+    runtime: Runtime
+    batch: Batch
+    read: Callable[[Waiting], Awaitable[tuple[UserMessage, Sequence[Spoken]]]]
+    numbers: Sequence[int]
+    account: Account | None = None
+    kept: list[Message] = field(default_factory=list)
+    _pending: int = 0
+    _open: int = 0
+    """Calls without a result."""
+
+    def __post_init__(self) -> None:
+        self._lease, self._turn = self.batch.lease, self.batch.turn
+        self._steps, self._revision = self.batch.work.steps, self.batch.work.revision
+
+    async def begin(self, *messages: Message, joined: Sequence[int], spoken: Sequence[Spoken] = ()) -> None:
+        """The turn's first rows, and the earlier messages that it answers as well; `spoken` is in the first. Raises Fenced
+        or Stopped."""
+        first, *others = (entry(self._turn, message) for message in messages)
+        entries = [replace(first, spoken=spoken), *others]
+        self._judge(await self.runtime.store.append(self._lease, entries, joined, revision=self._revision))
+        self._steps += len(messages) - 1
+
+    async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
+        """Raises Fenced, Stopped or Drained. What a tool did is kept whatever was taken out of the conversation meanwhile;
+        an answer that was made of what is gone is not."""
+        spent = self.account.spent() if self.account else None
+        has_run = isinstance(message, ToolResultMessage)
+        new = [entry(self._turn, message, spent=spent)]
+        try:
+            state = await self.runtime.store.append(self._lease, new, revision=None if has_run else self._revision)
+        except Revised:
+            await hand_over(self.runtime, self._lease, self._turn, spent)
+            raise
+        self._judge(state)
+        self.kept.append(message)
+        self._steps += 1
+        self.follow(message)
+        if state.revision != self._revision or self.runtime.control.draining:
+            await hand_over(self.runtime, self._lease, self._turn)
+            raise Drained if self.runtime.control.draining else Revised
+
+    def follow(self, *messages: Message) -> None:
+        """Know whether tools are at work behind these steps of the turn."""
+        for message in messages:
+            if isinstance(message, AssistantMessage):
+                self._open = len(message.calls)
+            self._open -= isinstance(message, ToolResultMessage)
+        if lane := self.runtime.control.lanes.get(self._lease.sid):
+            lane.calling = self._open > 0
+
+    async def steered(self) -> Sequence[UserMessage]:
+        """Returns what people wrote meanwhile, journaled as part of this turn; nothing in the other queue modes."""
+        if self.batch.queue.mode != "steer" or self._pending <= 1:
+            return ()
+        work = (await self.runtime.store.load(self._lease, history_turns=1, waiting_max=STEERED_MAX)).work
+        others = [message for message in work.waiting if message.turn != self._turn] if work else []
+        waiting = list(takewhile(self.batch.takes, others))
+        if not waiting:
+            return ()
+        await self.runtime.store.begun(self._lease, waiting[-1].turn)
+        read = [await self.read(message) for message in waiting]
+        entries = [replace(entry(self._turn, it, kind="steered"), spoken=spoken) for it, spoken in read]
+        joined = [message.turn for message in waiting]
+        self._judge(await self.runtime.store.append(self._lease, entries, joined, revision=self._revision))
+        return [message for message, _ in read]
+
+    async def summarised(
+        self, text: str, turns: int, answers: tuple[AssistantMessage, ...], *, external: bool = False
+    ) -> None:
+        """A crash before it leaves the history whole, and after it the summary stands, with what it took."""
+        made = Summary(text=text, by=self._turn, turns=turns, steps=self._steps, answers=answers, external=external)
+        mark = made.mark(self.numbers[turns - 1], self.runtime.now())
+        if not await self.runtime.store.changes.summarise(self._lease.sid, mark, self._revision):
+            raise Revised
+
+    def _judge(self, state: SessionState) -> None:
+        self._pending = state.pending
+        if state.stopped > self._turn:
+            raise Stopped
+
+
+async def hand_over(runtime: Runtime, lease: Lease, turn: int, spent: Spent | None = None) -> None:
+    """A turn ends between two steps, and goes on from its journal."""
+    await runtime.store.append(lease, [Entry(turn=turn, kind="drained", content="{}", spent=spent)])
+
+
+def entry(turn: int, message: Message, *, kind: Kind | None = None, spent: Spent | None = None) -> Entry:
+    content = message_json.dump_json(message).decode()
+    return Entry(turn=turn, kind=kind or message.role, content=content, spent=spent)
+
+
+def stopped(by: int, *, begun: bool) -> Ending:
+    """Silent: the stop's own reply says so, and finds by the reason what it has stopped. `by` is that command's turn."""
+    return Ending(outcome="stopped", reason=stopped_by(by), text=None, dropped=not begun)
+
+
+def stopped_by(turn: int) -> str:
+    return f"by {turn}"
+
+
+def ending_of(outcome: Outcome, request: str) -> Ending:
+    """The ending that the sender sees of an outcome."""
+    message: AssistantMessage | None = None
+    fault = ""
+    match outcome:
+        case Answered(message=message, cut=cut):
+            written = without_internals(outcome.text)
+            if (text := visible(written)) is None:
+                return Ending(outcome="silent", text=None, message=message)
+            files = tuple(media(written))
+            if text.strip() or files:
+                voice = bool(files) and is_voice(written)
+                reason, text = ("cut", f"{text}\n\n{sentences.cut_short(request)}") if cut else ("", text)
+                return Ending(
+                    outcome="replied",
+                    reason=reason,
+                    text=text,
+                    message=message,
+                    media=files,
+                    voice=voice,
+                    answers_to=answered(written),
+                )
+            reason = "empty"
+        case Declined():
+            return Ending(outcome="declined", text=sentences.failure(outcome, request))
+        case ModelFailed(error=error, model=model):
+            words, key = redacted(error.words), look_at(error.kind, model) if model else ""
+            log.error("model_failed", model=model, kind=error.kind, summary=error.summary, words=words, look_at=key)
+            reason = error.kind
+            fault = f"{model}: {words or error.summary}" + (f" — {key}" if key else "")
+        case LimitReached(limit=limit):
+            reason = limit
+        case OverBudget():
+            reason = "budget"
+        case _:
+            assert_never(outcome)
+    return Ending(
+        outcome="failed", reason=reason, text=sentences.failure(outcome, request), message=message, fault=fault
+    )

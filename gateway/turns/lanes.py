@@ -1,0 +1,261 @@
+"""Lanes: one turn per session at a time, in arrival order; sessions side by side up to a named limit.
+
+Accepting a message claims its idle session in the same statement, so nothing polls and no wake-up can be lost: a lane
+releases its session only where the counter on the session's row says that nothing is left. What a lane does, in this
+order: send what is queued, then take the next messages. Who finds sessions without a lane is `gateway.turns.sweep`.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from typing import Any
+
+import structlog
+
+from gateway.outbox.outbox import Outbox
+from gateway.state.queues import is_last_attempt
+from gateway.state.runtime import Drained, Lane, Runtime, Stopped
+from gateway.store.errors import Fenced, Revised, StoreUnavailable
+from gateway.store.records import Acceptance, Delivery, Lease, Part, Work
+from gateway.turns.history import Histories
+from gateway.turns.turns import Turns
+
+BACKOFF_SECONDS_MAX = 30.0
+PENDING_INTERNAL_MAX = 2**30 - 1
+OVERDUE_SECONDS = 30.0
+"""Seconds that a turn may take to end after it was cancelled."""
+
+log = structlog.get_logger()
+
+
+class Lanes:
+    def __init__(self, runtime: Runtime, *, turns: Turns, outbox: Outbox) -> None:
+        limits = runtime.setup.limits
+        self._runtime = runtime
+        self._store = runtime.store
+        self._histories = Histories(runtime.store)
+        self._control = runtime.control
+        self._turns = turns
+        self._outbox = outbox
+        self._slots = asyncio.Semaphore(limits.parallel_turns)
+        self._alone = asyncio.Lock()
+        self._free = limits.parallel_turns
+        self._awaiting_slot = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._accepting: set[asyncio.Task[Acceptance]] = set()
+        self.wanted = asyncio.Event()
+        """Set where there may be sessions without an owner: another worker's notice, or a slot that others wait for."""
+        runtime.accept = self.accept
+
+    @property
+    def free_slots(self) -> int:
+        """The number of further sessions that could begin a turn now."""
+        return self._free - self._awaiting_slot
+
+    def resize(self, before: int, now: int) -> None:
+        """There may be `now` turns at the same time instead of `before`; of fewer, running ones leave theirs as they end."""
+        self._free += now - before
+        for _ in range(now - before):
+            self._slots.release()
+        for _ in range(before - now):
+            self._track(asyncio.create_task(self._slots.acquire(), name="slot"))
+        self.wanted.set()
+
+    async def accept(self, delivery: Delivery) -> Acceptance:
+        """Store the message; it is answered from here on, by this process or the next. Raises StoreUnavailable.
+
+        A caller who gives up waiting does not cancel the write: it may still be committed, and then its lane must open, or
+        the message would wait for the next sweep.
+        """
+        accepting = asyncio.create_task(self._accept(delivery))
+        self._accepting.add(accepting)
+        accepting.add_done_callback(self._accepted)
+        return await asyncio.shield(accepting)
+
+    async def _accept(self, delivery: Delivery) -> Acceptance:
+        """Stores a delivery. If replicas share the work, one that cannot begin at once leaves the session to the others."""
+        shared, draining = self._store.shared, self._control.draining
+        claim = not draining and (not shared or (self.free_slots > 0 and self._store.lease_valid()))
+        limits = self._runtime.setup.limits
+        pending_max, sender_max = limits.pending_per_session, limits.pending_per_sender
+        if delivery.internal:
+            pending_max = sender_max = PENDING_INTERNAL_MAX
+        acceptance = await self._store.accept(
+            delivery,
+            pending_max=pending_max,
+            sender_max=sender_max,
+            claim=claim,
+            begin=self.free_slots >= len(self._accepting),  # every one of these may take a slot
+        )
+        if acceptance.lease is not None:
+            await self._take(acceptance.lease)
+        elif shared and self._control.draining and acceptance.turn is not None:
+            await self._store.notify(None)
+        if delivery.interrupts and acceptance.turn is not None:
+            await self._control.apply_stop(delivery.sid)
+        return acceptance
+
+    async def _take(self, lease: Lease) -> None:
+        """Work for a chat that came with a message; a gateway that is about to stop leaves it to the next one."""
+        self.open(lease)
+        if self._control.draining and not self.has(lease):
+            await self._store.release_for_takeover(lease)
+
+    def _accepted(self, task: asyncio.Task[Acceptance]) -> None:
+        self._accepting.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("accept_failed", exc_info=error)
+
+    def notified(self, sid: str | None) -> None:
+        """Another worker asks to look at a session, or for sessions without an owner."""
+        if sid is None:
+            self.wanted.set()
+        elif sid in self._control.lanes:
+            self._track(asyncio.create_task(self._control.apply_stop(sid)))
+
+    async def drain(self, grace_seconds: float) -> None:
+        """Begin nothing new, let running turns come to a step border, and cancel what takes longer than that."""
+        self._control.drain()
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=grace_seconds)
+            for task in late:
+                task.cancel()
+            if late:
+                log.warning("turns_cancelled_at_shutdown", count=len(late))
+                await asyncio.wait(late, timeout=OVERDUE_SECONDS)
+        with suppress(StoreUnavailable):
+            await self._store.notify(None)
+
+    def has(self, lease: Lease) -> bool:
+        lane = self._control.lanes.get(lease.sid)
+        return lane is not None and lane.lease.epoch == lease.epoch
+
+    def open(self, lease: Lease) -> None:
+        """Start a lane, unless this very lease has one. Judged by epoch: a session may have been released meanwhile."""
+        if self._control.draining or self.has(lease):
+            return
+        lane = self._control.lanes[lease.sid] = Lane(lease)
+        self._awaiting_slot += 1
+        self._track(asyncio.create_task(self._lane(lane), name=f"lane {lease.sid}"))
+
+    def _track(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _lane(self, lane: Lane) -> None:
+        try:
+            await self._work(lane)
+        except Fenced:
+            self._runtime.metrics.fenced.inc()
+            log.warning("lane_fenced", session=lane.lease.sid, epoch=lane.lease.epoch)
+        except (Drained, asyncio.CancelledError):
+            with suppress(StoreUnavailable):
+                await self._store.release_for_takeover(lane.lease)
+        finally:
+            self._settle(lane)
+            if self._control.lanes.get(lane.lease.sid) is lane:
+                del self._control.lanes[lane.lease.sid]
+
+    async def _work(self, lane: Lane) -> None:
+        failures, crashes = 0, 0
+        while True:
+            try:
+                if await self._serve(lane, crashes):
+                    return
+                failures, crashes = 0, 0
+            except (Fenced, Drained):
+                raise
+            except Exception as error:  # the worker's edge: the session is tried again, later and later
+                failures += 1
+                crashes += not isinstance(error, StoreUnavailable)  # an absent database is not the message's fault
+                sid = lane.lease.sid
+                log.error("lane_failed", session=sid, failures=failures, error=repr(error), exc_info=error)
+                await self._control.pause(min(2.0 ** min(failures, 10), BACKOFF_SECONDS_MAX))
+
+    async def _serve(self, lane: Lane, crashes: int) -> bool:
+        """Send what is queued, then run one turn and send its reply; True where the session was released."""
+        view = await self._histories.load(lane.lease)
+        work = view.work
+        if view.parts:
+            self._settle(lane)
+            work = work and await self._not_yet(lane, work)
+        for part in view.parts:
+            if await self._outbox.deliver(lane.lease, part):
+                return True
+        if self._control.draining:
+            raise Drained
+        if work is None:
+            if await self._store.release(lane.lease):
+                return True
+            await self._store.session_state(lane.lease)  # more has come, unless it is another's by now, or erased
+            return False
+        # What arrived during a turn is waited for to be complete; what arrived after it begins at once.
+        during_turn = work.waiting[0].at <= lane.ended
+        if (wait := self._turns.wait_seconds(lane.lease, work, during_turn=during_turn)) > 0:
+            self._settle(lane)
+            await self._not_yet(lane, work)
+            await self._control.pause(wait)
+            return False
+        if crashes:
+            first, *others = work.waiting
+            work = replace(work, waiting=[replace(first, attempts=first.attempts + crashes), *others])
+        for number, part in enumerate(await self._run(lane, work)):
+            if await self._outbox.deliver(lane.lease, part, queued=not number):
+                return True
+        return False
+
+    async def _not_yet(self, lane: Lane, work: Work) -> Work:
+        """The work, recorded as one that only waits: if the process dies, that was no attempt."""
+        if work.begun:
+            await self._store.begun(lane.lease, 0)
+        return replace(work, begun=0)
+
+    async def _run(self, lane: Lane, work: Work) -> Sequence[Part]:
+        if self._slots.locked() or self._alone.locked():
+            work = await self._not_yet(lane, work)
+        alone = self._alone if is_last_attempt(work.waiting[0]) else nullcontext()
+        async with alone, self._slots:
+            if self._control.draining:
+                raise Drained
+            self._settle(lane)
+            if self._turns.is_away(work):
+                return []
+            self._free -= 1
+            try:
+                return await self._turn(lane, work)
+            finally:
+                self._free += 1
+                lane.ended = self._runtime.now()
+                if self.free_slots == 1:
+                    self.wanted.set()
+
+    def _settle(self, lane: Lane) -> None:
+        self._awaiting_slot -= lane.awaiting_slot
+        lane.awaiting_slot = False
+
+    async def _turn(self, lane: Lane, work: Work) -> Sequence[Part]:
+        """The turn as a task of its own, so that a stop ends it and not the lane, and a stuck one does not block it."""
+        lane.number, lane.revision = work.waiting[0].turn, work.revision
+        lane.calling = lane.stopping = False
+        lane.turn = asyncio.create_task(self._turns.run(lane.lease, work))
+        try:
+            await asyncio.wait({lane.turn}, timeout=self._runtime.setup.limits.turn_seconds + OVERDUE_SECONDS)
+            if not lane.turn.done():
+                lane.turn.cancel()
+                await asyncio.wait({lane.turn}, timeout=OVERDUE_SECONDS)
+            if not lane.turn.done():
+                log.error("turn_stuck", session=lane.lease.sid, turn=lane.number)
+                lane.lease = await self._store.renew(lane.lease)
+                return await self._turns.end_stuck(lane.lease, work)
+            if lane.turn.cancelled():
+                return await (self._turns.end_stopped if lane.stopping else self._turns.end_stuck)(lane.lease, work)
+            return lane.turn.result()
+        except (Stopped, Revised):
+            return await self._turns.end_stopped(lane.lease, work)
+        except asyncio.CancelledError:
+            lane.turn.cancel()
+            await asyncio.wait({lane.turn}, timeout=OVERDUE_SECONDS)
+            raise
+        finally:
+            lane.turn = None

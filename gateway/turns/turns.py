@@ -1,0 +1,270 @@
+"""One turn from the inbox row to the finished reply: the agent runner between two durable ends.
+
+Every step is journaled before the next one; what a crash leaves behind is enough to go on from. However a turn goes, it
+is finished with a reply, a recorded silence, or a sentence that says what went wrong: never with nothing.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import TypeAlias
+
+import structlog
+
+from agents import sentences
+from agents.turn import Emit, OverBudget
+from channels.abilities import Progress, ShowsProgress, can
+from gateway.approvals import pairing
+from gateway.approvals.approvals import Approvals
+from gateway.approvals.pairing import REQUESTED
+from gateway.config.commands import asks_model
+from gateway.outbox.outbox import AWAY_SECONDS
+from gateway.records.inbound import Inbound, inbound_of, is_readable
+from gateway.records.sessions import conversation, is_control
+from gateway.state.ending import Ending
+from gateway.state.queues import ATTEMPTS_MAX
+from gateway.state.runtime import Drained, Gate, Runtime, Stopped
+from gateway.store.contacts import APPROVED
+from gateway.store.errors import Fenced, Revised, StoreUnavailable
+from gateway.store.records import Lease, Mark, Part, Work
+from gateway.turns.answering import AgentRun
+from gateway.turns.batch import Batch, answer_others, batch_of, has_recalled, of_one_person, stopped_of
+from gateway.turns.budgets import Account, account_of
+from gateway.turns.drafts import Draft, draft_of
+from gateway.turns.finish import Finish
+from gateway.turns.journal import hand_over, stopped
+from gateway.turns.watch import Watch
+
+RunCommand: TypeAlias = Callable[[str, int, Inbound], Awaitable[Ending]]
+"""Runs the command that a message is: its conversation, its number, the message."""
+
+log = structlog.get_logger()
+
+
+class Turns:
+    """Runs the messages of every lane. Each method but the first finishes a turn durably and returns its reply parts."""
+
+    def __init__(self, runtime: Runtime, approvals: Approvals, run_command: RunCommand) -> None:
+        self._runtime = runtime
+        self._approvals = approvals
+        self._run_command = run_command
+        self._store = runtime.store
+        self._finish = Finish(runtime)
+        self._gate = Gate()
+
+    def wait_seconds(self, lease: Lease, work: Work, *, during_turn: bool) -> float:
+        """Seconds to wait for more messages. `during_turn`: these arrived while one ran; then the chat has been quiet for
+        a moment before they are answered. A part of something waits for the rest of it. A turn that has begun waits for
+        nothing, nor does anybody's message wait for what other people write."""
+        if self.is_away(work):
+            return AWAY_SECONDS
+        if (
+            work.so_far
+            or not all(is_readable(it.body) for it in work.waiting)
+            or of_one_person(work.waiting) != list(work.waiting)
+        ):
+            return 0.0
+        last = inbound_of(work.waiting[-1].body)
+        if not (during_turn or last.context.more):
+            return 0.0
+        queue, now = self._runtime.queue(lease.sid, last.agent, last.context), self._runtime.now()
+        hold = queue.hold(last.context, work.waiting, now)
+        return max(hold, queue.debounce(work.waiting, now)) if during_turn else hold
+
+    def is_away(self, work: Work) -> bool:
+        """True if the config has no such account now: an edit may have taken it away for a moment only."""
+        setup, first = self._runtime.setup, work.waiting[0]
+        if not is_readable(first.body) or setup.channel(inbound_of(first.body).context):
+            return False
+        return self._runtime.now() - first.at < setup.limits.delivery_seconds
+
+    async def run(self, lease: Lease, work: Work) -> Sequence[Part]:
+        """Finish the work's first turn. Raises Fenced, Drained, Stopped or StoreUnavailable if this run does not."""
+        if unreadable := [it for it in work.waiting if not is_readable(it.body)]:
+            return await self._finish.unreadable(lease, unreadable)
+        if (ended := await self._ended(lease, work)) is not None:
+            return ended
+        batch = batch_of(self._runtime, lease, work)
+        if lane := self._runtime.control.lanes.get(lease.sid):
+            lane.number = batch.turn
+        if work.begun != batch.turn:
+            await self._store.begun(lease, batch.turn)
+        if batch.messages[0].attempts >= ATTEMPTS_MAX:
+            return await self._give_up(batch)
+        with (
+            self._runtime.using(batch.setup),
+            structlog.contextvars.bound_contextvars(turn=batch.turn, session=lease.sid, agent=batch.inbound.agent),
+            self._traced(batch) as emit,
+            self._watch(batch, draft := await draft_of(self._runtime, batch), emit) as watch,
+        ):
+            began = self._runtime.now()
+            async with draft or nullcontext():
+                ending = await self._ending(batch, watch.tell)
+            opened = draft.handle or None if draft else None
+            try:
+                inbound, revision = batch.inbound, work.revision
+                parts = await self._finish.one(lease, batch.turn, inbound, ending, began, opened, revision=revision)
+            except Revised:
+                if ending.answers or work.so_far:
+                    await hand_over(self._runtime, lease, batch.turn, ending.spent)
+                raise
+            watch.outcome = ending.outcome
+            if self._runtime.tracing:
+                self._runtime.tracing.ended(batch.turn, ending.outcome, ending.reason)
+            return parts
+
+    def _traced(self, batch: Batch) -> AbstractContextManager[Emit]:
+        tracing, emit = self._runtime.tracing, self._runtime.emit
+        return tracing.turn(batch.inbound.agent, batch.lease.sid, batch.turn, emit) if tracing else nullcontext(emit)
+
+    def _watch(self, batch: Batch, draft: Draft | None, emit: Emit) -> Watch:
+        """Shows the turn while it runs to the people in its chat, where the channel can."""
+        context = batch.inbound.context
+        channel = batch.setup.channel(context)
+        shows: list[Callable[[Progress], None]] = [draft.show] if draft else []
+        if can(channel, ShowsProgress) and not is_control(batch.lease.sid):
+            shows.append(channel.show)
+        resumed = bool(batch.work.so_far) or batch.messages[-1].attempts > 0
+        return Watch(shows, context, emit, self._runtime.scrubber, resumed=resumed)
+
+    async def end_stopped(self, lease: Lease, work: Work) -> Sequence[Part]:
+        """End what was begun, silently: the stop's own reply says so. What was not begun is loaded anew."""
+        return (await self._ended(lease, now) if (now := await self._begun(lease)) else None) or []
+
+    async def _ended(self, lease: Lease, work: Work) -> Sequence[Part] | None:
+        """Ends what was stopped or taken back before it runs; returns None if there is nothing of the kind."""
+        begun, first = work if work.so_far else None, work.waiting[0]
+        recalled = begun is not None and await has_recalled(self._runtime, lease.sid, first.turn)
+        if concerned := stopped_of(work):
+            ending = stopped(work.stopped, begun=begun is not None)
+        else:
+            concerned = [it for it in work.waiting if inbound_of(it.body).recalled] if begun is None else []
+            concerned = [first] if recalled else concerned
+            ending = Ending(outcome="recalled", text=None)
+        if not concerned:
+            return None
+        at = self._runtime.now()
+        if recalled and not stopped_of(work):
+            await answer_others(self._runtime, lease.sid, first.turn)
+        if recalled:
+            await self._store.changes.wipe(lease.sid, first.turn, at, ended=False)
+        parts = await self._finish.all(lease, concerned, ending, begun=begun)
+        if recalled:
+            await self._store.changes.wipe(lease.sid, first.turn, at, ended=True)
+        if begun:
+            self._show(Progress(context=inbound_of(first.body).context, outcome="stopped"))
+        return parts
+
+    async def _give_up(self, batch: Batch) -> Sequence[Part]:
+        """Nothing is done for the turn: no one knows at what its process died."""
+        context, work = batch.inbound.context, batch.work
+        ending = Ending(outcome="failed", reason="attempts", text=sentences.gave_up(context.text), dead=True)
+        parts = await self._finish.all(batch.lease, batch.messages, ending, begun=work if work.so_far else None)
+        self._show(Progress(context=context, outcome=ending.outcome, resumed=True))
+        return parts
+
+    def _show(self, end: Progress) -> None:
+        channel = self._runtime.setup.channel(end.context)
+        if can(channel, ShowsProgress):
+            channel.show(end)
+
+    async def end_stuck(self, lease: Lease, work: Work) -> Sequence[Part]:
+        """End with an apology what would not end by itself."""
+        work = await self._begun(lease) or work
+        text = sentences.internal_error(inbound_of(work.waiting[0].body).context.text)
+        ending = Ending(outcome="failed", reason="stuck", text=text, dead=True)
+        return await self._finish.all(lease, work.waiting[:1], ending, begun=work)
+
+    async def _begun(self, lease: Lease) -> Work | None:
+        """The message whose turn has begun, as the journal has it, alone."""
+        work = (await self._store.load(lease, history_turns=1, waiting_max=1)).work
+        return work if work is not None and work.so_far else None
+
+    async def _ending(self, batch: Batch, emit: Emit) -> Ending:
+        """The turn's ending with what it cost. Our own fault becomes a sentence to the user."""
+        inbound, work = batch.inbound, batch.work
+        text = inbound.context.text
+        account = account_of(self._runtime, batch.setup.config, inbound.agent, inbound.context, turn=batch.turn)
+        if account and work.made:
+            account.take_up(work.made.answers, counted=work.steps > work.made.steps)
+        attempt, resumed = batch.messages[-1].attempts + 1, bool(work.so_far)
+        spoken = {"text": text} if batch.setup.config.logging.content else {}
+        log.info("turn_started", attempt=attempt, resumed=resumed, messages=len(batch.messages), **spoken)
+        try:
+            if is_control(batch.lease.sid):
+                ending = await self._control(batch, account)
+            else:
+                ending = await self._agent(batch, emit, account)
+            if account and ending.outcome == "replied" and not inbound.asked:
+                ending = replace(ending, notes=(*ending.notes, *await account.warnings(text)))
+        except (Fenced, Drained, Stopped, StoreUnavailable):
+            raise
+        except Exception as error:  # the worker's edge
+            log.error("turn_failed", exc_info=error)
+            ending = Ending(outcome="failed", reason="internal", text=sentences.internal_error(text), dead=True)
+        if account and is_control(batch.lease.sid):
+            account.answers += ending.answers
+        return replace(ending, spent=account.spent()) if account else ending
+
+    async def _agent(self, batch: Batch, emit: Emit, account: Account | None) -> Ending:
+        """The agent's answer, unless it is not asked."""
+        inbound, context = batch.inbound, batch.inbound.context
+        runner, channel = batch.setup.runners.get(inbound.agent), batch.setup.channel(context)
+        if runner is None or channel is None:
+            return Ending(outcome="failed", reason="not configured", text=sentences.unknown_agent(context.text))
+        late = batch.queue.lateness(context, batch.messages[-1].at, self._runtime.now())
+        if late is not None and batch.queue.stale == "drop":
+            return Ending(outcome="stale", reason=f"{late:.0f} s late", text=None)
+        if account and not batch.work.so_far and (spent := await account.refusal()):
+            return await self._refuse(batch, spent)
+        if not batch.work.so_far and batch.is_over():
+            batch = replace(batch, work=await self._begin_anew(batch))
+        ending = await AgentRun(
+            runtime=self._runtime,
+            approvals=self._approvals,
+            batch=batch,
+            channel=channel,
+            runner=runner,
+            account=account,
+            gate=self._gate,
+        ).ending(emit)
+        if late is not None and batch.queue.stale == "label" and ending.text is not None:
+            return replace(ending, text=f"{sentences.late(late, context.text)}\n\n{ending.text}")
+        return ending
+
+    async def _refuse(self, batch: Batch, spent: OverBudget) -> Ending:
+        """One sentence for all messages of the batch."""
+        ending = Ending(outcome="over-budget", reason=spent.whose, text=None)
+        await self._finish.all(batch.lease, batch.messages[:-1], ending)
+        return replace(ending, text=sentences.over_budget(spent, batch.inbound.context.text))
+
+    async def _begin_anew(self, batch: Batch) -> Work:
+        """End the session behind its last turn; what was chosen since then, such as a model, holds."""
+        sid, ended = batch.lease.sid, batch.work.history[-1].turn
+        await self._runtime.choices.choose_queue(sid, "", turn=ended, at=self._runtime.now())
+        await self._store.mark(sid, Mark(turn=ended, kind="new", at=self._runtime.now()))
+        log.info("session_begun_anew", ended=ended)
+        fresh = await self._store.conversation(sid, before=batch.turn, history_turns=1, waiting_max=1)
+        return replace(fresh, has_notes=batch.work.has_notes, stopped=batch.work.stopped)
+
+    async def _control(self, batch: Batch, account: Account | None) -> Ending:
+        """The answer to a command, or the note that too many messages wait, or come."""
+        inbound = batch.inbound
+        if asks_model(inbound.command) and (note := await self._note(batch)):
+            return note
+        if inbound.command in (REQUESTED, APPROVED):
+            return await pairing.ending(self._runtime, batch.turn, inbound)
+        if inbound.command == "compact" and account and (spent := await account.refusal()):
+            return await self._refuse(batch, spent)
+        return await self._run_command(conversation(batch.lease.sid), batch.turn, inbound)
+
+    async def _note(self, batch: Batch) -> Ending | None:
+        """Why the message is not answered: too many wait, or come. None for a command within the rates."""
+        text, rates = batch.inbound.context.text, batch.setup.config.rates.by_whom
+        beyond = await self._store.beyond(batch.turn, {it: rate.count for it, rate in rates.items()}) if rates else None
+        if beyond is None:
+            too_many = Ending(outcome="too-many", text=sentences.too_many(text))
+            return None if batch.inbound.command else too_many
+        whose, oldest = beyond
+        seconds = min(oldest - self._runtime.now(), 0.0) + rates[whose].seconds
+        return Ending(outcome="too-fast", reason=whose, text=sentences.too_fast(whose, seconds, text))

@@ -1,0 +1,165 @@
+"""The view of a turn while it runs: the events of the loop, sent to a channel that can show them to people.
+
+A few times a second at most, the newest state as a whole; nothing of it is needed for the answer. What the reply will
+not say is not shown either: directives, the silent token, and what a failed attempt had written.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import structlog
+
+from agents import turn
+from agents.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage
+from agents.prompt.reply import draft
+from agents.providers.provider import Done, TextDelta
+from agents.sentences import retrying
+from agents.turn import Emit, TurnEvent
+from channels.abilities import Progress, ToolUse
+from channels.message import MessageContext
+from gateway.observe.scrubber import Scrubber
+
+SHOW_SECONDS = 0.1
+SHOW_SHARE = 0.1
+"""The largest share of the time that goes into showing one turn: a long answer is shown more seldom."""
+ABOUT_CHARS = 200
+DETAIL_CHARS = 4_000
+"""Characters of the arguments, and of the result, of a call."""
+
+log = structlog.get_logger()
+
+
+@dataclass(eq=False)
+class Watch:
+    """One turn, for as long as the `with` lasts. `tell` receives every event; `outcome` is how the turn ended. Without
+    anybody to show it to, events are only passed on to `emit`."""
+
+    shows: Sequence[Callable[[Progress], None]]
+    context: MessageContext
+    emit: Emit
+    scrubber: Scrubber
+    resumed: bool = False
+    outcome: str = "interrupted"
+    _before: str = ""
+    """The earlier text of an answer that is being continued."""
+    _text: list[str] = field(default_factory=list)
+    _tools: dict[str, ToolUse] = field(default_factory=dict)
+    _began: dict[str, float] = field(default_factory=dict)
+    _note: str = ""
+    _timer: asyncio.TimerHandle | None = None
+    _pause: float = SHOW_SECONDS
+
+    @property
+    def tell(self) -> Emit:
+        return self._follow if self.shows else self.emit
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """No outcome yet: the turn was handed over or stopped."""
+        self._show(self.outcome)
+
+    def _follow(self, event: TurnEvent) -> None:
+        self.emit(event)
+        match event:
+            case turn.TurnStarted(turn=begun):
+                self._recall(begun.so_far)
+                self._show()
+            case turn.ModelCalled():
+                self._text.clear()
+                self._soon()
+            case turn.ModelStreamed(event=TextDelta(text=text)):
+                self._note = ""
+                self._text.append(text)
+                self._soon()
+            case turn.ModelStreamed(event=Done(message=message)) if message.error is not None:
+                self._text.clear()
+                self._soon()
+            case turn.ModelRetried(error=error):
+                self._note = retrying(error, self.context.text)
+                self._show()
+            case turn.ModelAnswered(message=message) if _is_cut(message):
+                self._before += message.text
+                self._text.clear()
+            case turn.ModelAnswered():
+                self._note = ""
+            case turn.ToolStarted(call=call):
+                self._start(call)
+                self._began[call.id] = time.perf_counter()
+                self._show()
+            case turn.ToolFinished(result=result):
+                self._finish(result)
+                self._show()
+
+    def _recall(self, so_far: Sequence[Message]) -> None:
+        for message in so_far:
+            if isinstance(message, AssistantMessage):
+                self._before += message.text if _is_cut(message) else ""
+                for call in message.calls:
+                    self._start(call)
+            elif isinstance(message, ToolResultMessage):
+                self._finish(message)
+
+    def _start(self, call: ToolCall) -> None:
+        self._tools[call.id] = ToolUse(
+            id=call.id,
+            name=self.scrubber.scrub(call.name)[:ABOUT_CHARS],
+            about=self.scrubber.scrub(about(call)),
+            state="running",
+            arguments=self._detail(call.arguments_raw),
+        )
+
+    def _finish(self, result: ToolResultMessage) -> None:
+        begun = self._tools.get(result.call_id) or ToolUse(id=result.call_id, name=result.tool, about="", state="done")
+        began = self._began.pop(begun.id, None)
+        self._tools[begun.id] = replace(
+            begun,
+            state="waiting" if "approval" in (result.details or {}) else "failed" if result.is_error else "done",
+            result=self._detail("\n".join(it.text for it in result.content if isinstance(it, Text))),
+            seconds=None if began is None else round(time.perf_counter() - began, 2),
+        )
+
+    def _detail(self, text: str) -> str:
+        """Its beginning; where it is cut, nothing of a secret is left that was cut in two."""
+        return (
+            self.scrubber.scrub(text) if len(text) <= DETAIL_CHARS else f"{self.scrubber.draft(text[:DETAIL_CHARS])}…"
+        )
+
+    def _soon(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._pause, self._show)
+
+    def _show(self, outcome: str | None = None) -> None:
+        if not self.shows:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        began = time.perf_counter()
+        try:
+            text = self._before + "".join(self._text)
+            text = self.scrubber.draft(draft(text)) if text else ""
+            tools = tuple(self._tools.values())
+            note = "" if outcome else self._note
+            progress = Progress(
+                context=self.context, text=text, tools=tools, note=note, outcome=outcome, resumed=self.resumed
+            )
+            for show in self.shows:
+                show(progress)
+        except Exception as error:
+            log.error("progress_not_shown", exc_info=error)
+        self._pause = max(SHOW_SECONDS, (time.perf_counter() - began) / SHOW_SHARE)
+
+
+def _is_cut(message: AssistantMessage) -> bool:
+    return message.stop_reason in ("max_tokens", "context_window") and not message.calls
+
+
+def about(call: ToolCall) -> str:
+    """The first argument, on one line."""
+    first = next(iter((call.arguments or {}).values()), "")
+    return " ".join(str(first)[: 2 * ABOUT_CHARS].split())[:ABOUT_CHARS]

@@ -1,0 +1,1 @@
+"""The web chat's server side: pages, conversations, uploads and event streams."""

@@ -1,0 +1,178 @@
+"""The conversations of the web chat, as its page asks for them: listed, searched, read, exported, renamed and erased.
+
+Each is one person's: to everybody else there is no such conversation. What the routes take and give is in docs/http.md.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+import structlog
+from fastapi import Request, Response
+from pydantic import BaseModel
+from starlette.responses import StreamingResponse
+
+from channels.moment import timestamp
+from channels.web.admission import OPERATOR
+from channels.web.archive import Conversation
+from channels.web.channel import FILES_MAX, WebChannel
+from channels.web.views import PAGE_BYTES_MAX, conversation_view, event, fitting
+from gateway.commands.catalog import offered
+from gateway.http.bodies import Bodies
+from gateway.http.request import Unserved, answer_json, id_in_path, number_of, problem, read_json
+from gateway.records.sessions import chat_session, control_session
+from gateway.state.runtime import Runtime
+from tools.uploads import forget
+
+PAGE_MESSAGES = 50
+STOP_SECONDS = 5.0
+STOP_POLL_SECONDS = 0.05
+NO_SUCH_CHAT = 404, "no-such-chat", "There is no such conversation."
+
+log = structlog.get_logger()
+
+
+class _Title(BaseModel, extra="forbid", strict=True):
+    title: str
+
+
+class Chats:
+    """Routes of `gateway.web.door`, each told whose page asks."""
+
+    def __init__(self, runtime: Runtime, channel: WebChannel, bodies: Bodies) -> None:
+        self._runtime = runtime
+        self._channel = channel
+        self._bodies = bodies
+        self._archive = runtime.store.archive
+        self._config = runtime.setup.config
+        self._searching = asyncio.Lock()
+
+    async def chats(self, request: Request, person: str) -> Response:
+        """The data that a page begins with: the conversations, who answers there, and what may be sent."""
+        last = await self._archive.last()
+        found = await self._archive.conversations(person)
+        limits, agents = self._config.limits, self._config.agents.list
+        return answer_json(
+            {
+                "agents": [
+                    {
+                        "id": it.id,
+                        "name": it.name or it.id,
+                        "model": it.model[0],
+                        "description": it.description,
+                        "examples": it.examples,
+                    }
+                    for it in agents
+                ],
+                "person": person,
+                "operator": person == OPERATOR,
+                "chats": [*map(self._view, found)],
+                "after": last,
+                "signed_in": bool(await self._channel.admission.signed_in(request.headers.items())),
+                "commands": [
+                    {"name": it.name, "hint": it.form.partition(" ")[2], "en": it.en, "zh": it.zh}
+                    for it in offered(self._config.commands)
+                ],
+                "limits": {"file_bytes": limits.file_bytes, "files": FILES_MAX, "message_chars": limits.message_chars},
+                "guide": agents[0].model[0].partition("/")[0] == "demo",
+            }
+        )
+
+    async def search(self, request: Request, person: str) -> Response:
+        """One after the other, and a conversation at a time: whoever else reads the database waits for no search."""
+        words = request.query_params.get("words", "").strip().casefold()
+        async with self._searching:
+            found = await self._archive.conversations(person) if words else ()
+            ids = [it.id for it in found if words in it.title.casefold() or await self._archive.says(it.id, words)]
+        return answer_json({"chats": ids})
+
+    async def _own(self, request: Request, person: str) -> Conversation:
+        """The conversation that the path names. Raises Unserved where it is not the person's."""
+        found = await self._archive.conversation(id_in_path(request, "chat"))
+        if found is None or found.owner != person:
+            raise Unserved(*NO_SUCH_CHAT)
+        return found
+
+    async def export(self, request: Request, person: str) -> Response:
+        """All of it as Markdown; what people and agents wrote stands there as they wrote it, but for secrets."""
+        found, scrub = await self._own(request, person), self._runtime.scrubber.scrub
+        names = {it.id: it.name or it.id for it in self._config.agents.list}
+        written = (scrub(it) async for it in self._exported(found, names))
+        name = f"filename*=UTF-8''{quote(scrub(found.title), safe='')}.md"
+        headers = {"content-disposition": f"attachment; {name}", "cache-control": "no-store"}
+        return StreamingResponse(written, headers=headers, media_type="text/markdown")
+
+    async def _exported(self, found: Conversation, names: Mapping[str, str]) -> AsyncIterator[str]:
+        yield f"# {found.title}\n"
+        before, pages = None, []
+        while page := fitting(
+            await self._archive.page(found.id, before=before, limit=PAGE_MESSAGES, bytes_max=PAGE_BYTES_MAX)
+        ):
+            before = page[-1]
+            pages.append(page)
+        for page in reversed(pages):
+            for it in await self._archive.messages(page):
+                if it.words.dropped:
+                    continue
+                who = "You" if it.author == "you" else names.get(it.words.agent, it.words.agent)
+                at = timestamp(it.at, self._config.server.zone)
+                files = "".join(f"\n\n*{file.name}*" for file in it.words.files)
+                yield f"\n## {who} · {at}\n\n{it.words.text}{files}\n"
+
+    async def chat(self, request: Request, person: str) -> Response:
+        found, before = await self._own(request, person), request.query_params.get("before", "")
+        newest = await self._archive.page(
+            found.id, before=number_of(before), limit=PAGE_MESSAGES + 1, bytes_max=PAGE_BYTES_MAX
+        )
+        numbers = fitting(newest[:PAGE_MESSAGES])
+        messages = [orjson.Fragment(it.json) for it in await self._channel.renderings.of(numbers[::-1])]
+        return answer_json({"chat": self._view(found), "messages": messages, "more": len(newest) > len(numbers)})
+
+    async def rename(self, request: Request, person: str) -> Response:
+        given, own = await read_json(request, _Title, self._bodies), await self._own(request, person)
+        if (found := await self._archive.rename(own.id, given.title)) is None:
+            raise Unserved(*NO_SUCH_CHAT)
+        self._channel.tell(found)
+        return answer_json(self._view(found))
+
+    def _view(self, found: Conversation) -> dict[str, Any]:
+        return conversation_view(found, running=self._channel.live.running(found.id))
+
+    async def erase(self, request: Request, person: str) -> Response:
+        """Whoever answers there is stopped first: what a running turn writes would be left behind."""
+        chat = (await self._own(request, person)).id
+        agents = sorted({*await self._archive.agents(chat), *(it.id for it in self._config.agents.list)})
+        main = [chat_session(it, self._channel.name, self._channel.account, chat) for it in agents]
+        sessions = [*main, *map(control_session, main)]
+        self._channel.live.leaving.add(chat)
+        try:
+            for session in sessions:
+                await self._stop(session)
+                # While there is a conversation: what fails here can be repeated.
+                await asyncio.to_thread(forget, Path(self._config.tools.files.uploads_dir), session)
+            there_was = await self._archive.erase(chat, sessions)
+        except OSError as error:
+            log.error("uploads_not_deleted", error=repr(error))
+            return problem(
+                500, "files-not-deleted", "Its files could not be deleted; the log says why. Then try again."
+            )
+        finally:
+            self._channel.live.leaving.discard(chat)
+        if not there_was:
+            raise Unserved(*NO_SUCH_CHAT)
+        self._channel.live.announce(event("chat", {"id": chat, "deleted": True}), person)
+        return Response(status_code=204)
+
+    async def _stop(self, session: str) -> None:
+        """Stop what runs there, at whichever worker, and wait for it to have ended, for a while."""
+        control, store = self._runtime.control, self._runtime.store
+        before = await self._archive.newest_turn(session) + 1
+        if await control.stop(session, before):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STOP_SECONDS):
+                    while session in control.lanes or await store.stop(session, before):  # noqa: ASYNC110
+                        await asyncio.sleep(STOP_POLL_SECONDS)

@@ -1,0 +1,273 @@
+"""The web chat's own door: its page, and what the page asks besides sending messages, which go where all messages go.
+
+Every answer says what a browser may do with it; every request but those for the page itself is judged by the channel's
+`Admission` first. The conversations are in `gateway.web.chats`. What the routes take and give is in docs/http.md.
+"""
+
+import asyncio
+import mimetypes
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel
+from starlette.responses import StreamingResponse
+
+from agents.attachments import actual_type
+from channels.channel import Rejected
+from channels.message import PICTURES, File, StoredFile, media_type
+from channels.web.admission import COOKIE, OPERATOR, SECURE_COOKIE, SESSION_SECONDS
+from channels.web.channel import WebChannel
+from channels.web.views import html
+from gateway.config.root import LimitsConfig
+from gateway.http.bodies import Bodies, Unreadable, declared_size
+from gateway.http.request import (
+    Guesses,
+    Peers,
+    Route,
+    Unserved,
+    answer_json,
+    catch_errors,
+    id_in_path,
+    number_of,
+    problem,
+    read_json,
+)
+from gateway.operate.sessions import found as found_session
+from gateway.operate.sessions import listed, markdown, summary
+from gateway.state.runtime import Runtime
+from gateway.store.archive import DatabaseArchive
+from gateway.web.chats import Chats
+from gateway.web.streams import EventStream
+
+PAGE = Path(__file__).resolve().parents[2] / "channels" / "web" / "page"
+TYPES = {".webmanifest": "application/manifest+json", ".woff2": "font/woff2"}
+"""Types that not every system's table has."""
+DOWNLOAD_PIECE_BYTES = 1_048_576
+UPLOAD_SECONDS = 600.0
+FILES_AT_ONCE = 2
+"""Bodies in memory: together no larger than so many of the largest files."""
+NAME_CHARS_MAX = 200
+
+NO_SUCH_FILE = 404, "no-such-file", "There is no such file."
+OPERATOR_ONLY = 403, "operator-only", "Only whoever has server.adminToken reads all sessions."
+PersonRoute = Callable[[Request, str], Awaitable[Response]]
+"""A route for a request that was let in, and for the person whose it is."""
+
+
+class _Token(BaseModel, extra="forbid", strict=True):
+    token: str
+
+
+@dataclass(eq=False)
+class Uploads:
+    """Takes what the page uploads; few bodies are in memory at a time. The room is reserved before a body is read, so that
+    uploads that arrive together cannot pass the limit together: `_reserved` are the bytes of those that have begun, by
+    person. The database counts once more when it keeps one, for all replicas. Others wait unread, at their senders'."""
+
+    archive: DatabaseArchive
+    limits: LimitsConfig
+    now: Callable[[], float]
+    _reserved: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._bodies = Bodies(FILES_AT_ONCE * self.limits.file_bytes)
+
+    async def take(self, request: Request, person: str) -> StoredFile:
+        """Read a file of a person's and keep it. Raises Unserved, Unreadable."""
+        file_max, uploads_max = self.limits.file_bytes, self.limits.uploads_bytes
+        size = min(declared_size(request, file_max), file_max)
+        waiting = await self.archive.waiting_bytes(person)
+        if waiting + self._reserved[person] + size > uploads_max:
+            raise self._too_many()
+        self._reserved[person] += size
+        try:
+            async with self._bodies.reserved(size):
+                data = await self._bodies.read(request, bytes_max=file_max, seconds=UPLOAD_SECONDS)
+                name = _file_name(request.query_params.get("name", "")) or "file"
+                kind = actual_type(media_type(request.headers.get("content-type", "")), data)
+                file = File(name=name, type=kind, data=data)
+                kept = await self.archive.upload(file, self.now(), owner=person, bytes_max=uploads_max)
+        finally:
+            self._reserved[person] -= size
+        if kept is None:
+            raise self._too_many()
+        return kept
+
+    def _too_many(self) -> Unserved:
+        limit = f"{self.limits.uploads_bytes / 1_048_576:.0f} MiB (limits.uploadsBytes)"
+        sentence = f"The files that wait to be sent fill the limit of {limit}. Send some of them, or remove them."
+        return Unserved(413, "too-many-uploads", f"{sentence} What is not sent within a day is deleted.")
+
+
+def _file_name(given: str) -> str:
+    """The part of a name that can be shown; of one without measure the beginning and the end."""
+    name = "".join(char for char in given if char.isprintable()).strip()
+    return name if len(name) <= NAME_CHARS_MAX else name[: NAME_CHARS_MAX // 2] + name[-NAME_CHARS_MAX // 2 :]
+
+
+class WebDoor:
+    def __init__(self, runtime: Runtime, channel: WebChannel, peers: Peers, guesses: Guesses, bodies: Bodies) -> None:
+        self._runtime = runtime
+        self._channel = channel
+        self._archive = runtime.store.archive
+        self._config = runtime.setup.config
+        self._limits = self._config.limits
+        self._bodies = bodies
+        self._chats = Chats(runtime, channel, bodies)
+        self._uploads = Uploads(self._archive, self._limits, runtime.now)
+        self._peers = peers
+        self._guesses = guesses
+        files = {
+            path.relative_to(PAGE).as_posix(): path.read_bytes() for path in sorted(PAGE.rglob("*")) if path.is_file()
+        }
+        self._files = {name: (data, f'"{sha256(data).hexdigest()[:16]}"') for name, data in files.items()}
+        """The page's files and their tags; read once, so that a page is never of two versions."""
+
+    def router(self) -> APIRouter:
+        router = APIRouter()
+        for method, path, route in (
+            ("GET", "/", self.page),
+            ("GET", "/web/{name:path}", self.page),
+            ("POST", "/api/session", self.sign_in),
+            ("GET", "/api/session", self.session_person),
+            ("DELETE", "/api/session", self._judged(self.sign_out)),
+            ("GET", "/api/chats", self._judged(self._chats.chats)),
+            ("GET", "/api/search", self._judged(self._chats.search)),
+            ("GET", "/api/sessions", self._judged(self.sessions)),
+            ("GET", "/api/sessions/{session}", self._judged(self.session)),
+            ("GET", "/api/chats/{chat}", self._judged(self._chats.chat)),
+            ("GET", "/api/chats/{chat}/export", self._judged(self._chats.export)),
+            ("PATCH", "/api/chats/{chat}", self._judged(self._chats.rename)),
+            ("DELETE", "/api/chats/{chat}", self._judged(self._chats.erase)),
+            ("POST", "/api/files", self._judged(self.upload)),
+            ("GET", "/api/files/{key}", self._judged(self.download)),
+            ("DELETE", "/api/files/{key}", self._judged(self.discard)),
+            ("GET", "/api/events", self._judged(self.events)),
+        ):
+            router.add_api_route(path, catch_errors(route, self._guesses), methods=[method])
+        return router
+
+    def _judged(self, route: PersonRoute) -> Route:
+        async def judged(request: Request) -> Response:
+            return await route(request, await self._judge(request))
+
+        return judged
+
+    async def page(self, request: Request) -> Response:
+        name = request.path_params.get("name", "index.html")
+        if name not in self._files:
+            raise Unserved(*NO_SUCH_FILE)
+        body, tag = self._files[name]
+        headers = {"etag": tag, "cache-control": "no-cache"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(body, headers=headers, media_type=TYPES.get(Path(name).suffix) or mimetypes.guess_type(name)[0])
+
+    async def sign_in(self, request: Request) -> Response:
+        """The token, or a link's code, for a session. Asks for the page's header, too: nobody else signs a browser in."""
+        admission, headers = self._channel.admission, request.headers.items()
+        given = await read_json(request, _Token, self._bodies)
+        admission.judge_origin(headers)
+        return self._with_cookie(request, await admission.sign_in(given.token, headers), SESSION_SECONDS)
+
+    async def session_person(self, request: Request) -> Response:
+        """The person whose session this browser has: asked before another one takes its place."""
+        try:
+            return answer_json({"person": await self._judge(request)})
+        except Rejected as rejected:
+            if rejected.guess or rejected.status != 401:
+                raise
+            return answer_json({"person": None})
+
+    async def sign_out(self, request: Request, person: str) -> Response:
+        await self._channel.admission.sign_out(request.headers.items())
+        return self._with_cookie(request, "", 0)
+
+    def _with_cookie(self, request: Request, value: str, seconds: int) -> Response:
+        """Over TLS under a name that binds it to this host, which browsers take only there."""
+        public_tls = (self._config.server.public_url or "").startswith("https:")
+        secure = public_tls or self._peers.of(request.scope).secure
+        name = SECURE_COOKIE if secure else COOKIE
+        response = Response(status_code=204)
+        response.set_cookie(name, value, max_age=seconds, httponly=True, samesite="strict", secure=secure, path="/")
+        return response
+
+    async def sessions(self, request: Request, person: str) -> Response:
+        """The sessions of every channel, the last active first."""
+        if person != OPERATOR:
+            raise Unserved(*OPERATOR_ONLY)
+        found = await asyncio.to_thread(listed, self._config)
+        return answer_json({"sessions": [summary(it, self._config.server.zone) for it in reversed(found)]})
+
+    async def session(self, request: Request, person: str) -> Response:
+        if person != OPERATOR:
+            raise Unserved(*OPERATOR_ONLY)
+        read = await asyncio.to_thread(self._read_session, id_in_path(request, "session"))
+        return answer_json(read) if read else problem(404, "no-such-session", "There is no such session.")
+
+    def _read_session(self, name: str) -> dict[str, Any] | None:
+        if (read := found_session(self._config, name)) is None:
+            return None
+        session, entries, marks = read
+        zone = self._config.server.zone
+        text = self._runtime.scrubber.scrub("\n".join(markdown(session, entries, marks, zone)))
+        return {"session": summary(session, zone), "html": html(text)}
+
+    async def upload(self, request: Request, person: str) -> Response:
+        try:
+            return answer_json(asdict(await self._uploads.take(request, person)))
+        except Unreadable as unreadable:
+            if unreadable.status != 413:
+                raise
+            sentence = f"The file is larger than {self._limits.file_bytes / 1_048_576:.0f} MiB (limits.fileBytes)."
+            return problem(413, "file-too-large", sentence)
+
+    async def discard(self, request: Request, person: str) -> Response:
+        """An upload that was not sent; what was sent goes with its conversation."""
+        if not await self._archive.discard(id_in_path(request, "key"), person):
+            raise Unserved(*NO_SUCH_FILE)
+        return Response(status_code=204)
+
+    async def download(self, request: Request, person: str) -> Response:
+        """Pictures may be shown, everything else is saved: a page that somebody uploaded must not become ours."""
+        file = next(iter(await self._archive.files([id_in_path(request, "key")], person)), None)
+        if file is None:
+            raise Unserved(*NO_SUCH_FILE)
+        shown = file.type in PICTURES and "download" not in request.query_params
+        disposition = f"{'inline' if shown else 'attachment'}; filename*=UTF-8''{quote(file.name, safe='')}"
+        policy = {"content-security-policy": "default-src 'none'; sandbox"}
+        headers = policy | {"content-disposition": disposition, "cache-control": "private, max-age=86400"}
+        headers |= {"content-length": str(file.size)}
+        return StreamingResponse(self._pieces(file), headers=headers, media_type=file.type)
+
+    async def _pieces(self, file: StoredFile) -> AsyncIterator[bytes]:
+        """One at a time: of a file that is sent to somebody slow, no more is in memory."""
+        for at in range(0, file.size, DOWNLOAD_PIECE_BYTES):
+            yield await self._archive.piece(file.id, at, DOWNLOAD_PIECE_BYTES)
+
+    async def events(self, request: Request, person: str) -> Response:
+        after = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        return EventStream(
+            channel=self._channel,
+            person=person,
+            after=number_of(after) or 0,
+            pages_max=self._limits.event_streams,
+            judge=lambda: self._judge_again(request),
+            now=self._runtime.now,
+            plain="plain" in request.query_params,
+        )
+
+    async def _judge_again(self, request: Request) -> str:
+        if self._runtime.setup.channels.get((self._channel.name, self._channel.account)) is not self._channel:
+            raise Rejected("the config has changed")  # the page comes back, and a newer door judges it
+        return await self._judge(request)
+
+    async def _judge(self, request: Request) -> str:
+        changes = request.method not in ("GET", "HEAD")
+        return await self._channel.admission.judge(request.headers.items(), changes=changes)

@@ -1,0 +1,96 @@
+"""What a recall, an erasure and a deleted conversation do to a database that is large: no statement walks a table that grows
+with the messages, and each transaction is of a bounded number of turns."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, event
+
+from channels.web.archive import MessageBody
+from gateway.store import erasure, memory
+from gateway.store.records import Entry, Mark
+from gateway.store.spoken import Spoken
+from gateway.store.sqlite import SqliteStore
+from gateway.store.statements import BODIES, HISTORY, WAITING
+from tests.empty_database import _empty_database
+from tests.gateway.store.chats import leased, opened
+
+GROWING = ("inbox", "transcript", "outbox", "spoken", "word", "web_message", "mark")
+SID = "agent:a:feishu:d:oc_1"
+WEB = "agent:a:web:default:c_1"
+
+
+async def plans(folder: Path, operate: Callable[[SqliteStore], Any]) -> list[str]:
+    """What SQLite says of each statement that is run, as far as it walks such a table."""
+    url, ran = f"sqlite:///{folder}/x.db", list[tuple[str, Any]]()
+    async with opened(url) as store:
+        assert isinstance(store, SqliteStore)
+        for number, sid in ((1, SID), (2, SID), (3, WEB)):
+            lease = await leased(store, number, sid=sid)
+            spoken = (Spoken(message=f"om_{number}", person="feishu:ou_1", direct=True, parts=1),)
+            await store.append(lease, [Entry(turn=number, kind="user", content="{}", spoken=spoken)])
+            await store.finish(lease, [Entry(turn=number, kind="final", content="{}")], [], at=1.0)
+            await store.mark(sid, Mark(turn=number, kind="summary", at=1.0))
+            await store.release(lease)
+        event.listen(store._engine, "before_cursor_execute", lambda *it: ran.append((it[2], it[3])))
+        await operate(store)
+    assert ran
+    with closing(sqlite3.connect(folder / "x.db")) as database:
+        found = [
+            f"{row[3]} in {statement}"
+            for statement, names in ran
+            if not statement.lstrip().startswith("INSERT") or "SELECT" in statement
+            for row in database.execute(f"EXPLAIN QUERY PLAN {statement}", names)
+        ]
+    walked = [it for it in found if it.startswith("SCAN ") and it.split()[1] in GROWING]
+    return [it for it in walked if "inbox_waiting" not in it]  # what waits is bounded by limits of its own
+
+
+async def test_a_recall(tmp_path: Path) -> None:
+    async def operate(store: SqliteStore) -> None:
+        assert await store.changes.recall(f"{SID}:m1", "feishu:d:oc_1", "om_1", 1.0) is not None
+
+    assert await plans(tmp_path, operate) == []
+
+
+async def test_erasing_a_person(tmp_path: Path) -> None:
+    def operation(connection: Connection) -> None:
+        portions = erasure.portions_of(connection, "feishu", "ou_1")
+        assert {it.sid for it in portions} == {SID, WEB}
+        assert erasure.claim(connection, portions, served=False) == []
+        for portion in portions:
+            erasure.forget_turns(connection, portion, sorted(portion.numbers))
+            erasure.forget_quotes(connection, portion, sorted(portion.messages))
+            erasure.settle(connection, portion)
+            memory.forget(connection, portion.sid)
+        erasure.forget_person(connection, "feishu", "ou_1")
+
+    async def operate(store: SqliteStore) -> None:
+        await store.write(operation)
+
+    assert await plans(tmp_path, operate) == []
+
+
+async def test_erasing_a_conversation_of_the_web_chat(tmp_path: Path) -> None:
+    async def operate(store: SqliteStore) -> None:
+        await store.archive.keep("c_1", "m_1", MessageBody(text="x", agent="a"), 1.0)
+        assert await store.archive.erase("c_1", [WEB, f"aside:{WEB}"])
+
+    assert await plans(tmp_path, operate) == []
+
+
+def test_what_each_turn_reads_is_found_by_its_own_index() -> None:
+    """An index more may be taken for what another serves better: the whole conversation would be read for each turn."""
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.deserialize(_empty_database())
+        names = {"sid": "a", "skip": 3, "known_seq": 0, "known": "", "epoch": 1, "waiting_max": 20, "turn": 3}
+
+        def plan(statement: str) -> str:
+            return "\n".join(row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {statement}", names))
+
+        assert "SEARCH t USING INDEX sqlite_autoindex_transcript_1 (sid=? AND seq>?)" in plan(HISTORY)
+        assert "SEARCH i USING INDEX inbox_waiting (sid=?)" in plan(WAITING)
+        assert "inbox_joined (turn=?)" in plan(BODIES)

@@ -1,0 +1,105 @@
+"""What runs in the background as long as the gateway does outlives whatever goes wrong in one round of it, and says so."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from gateway.app.reload import Reload
+from gateway.config.load import load
+from tests.running import SECRETS, Running, running
+
+PRUNE, LAG = "gateway.app.gateway.PRUNE_EVERY_SECONDS", "gateway.app.gateway.LAG_EVERY_SECONDS"
+LOOPS: dict[str, tuple[Callable[[Running], tuple[Any, str]], str]] = {
+    "Approvals.run": (lambda it: (it.gateway.runtime.store.approvals, "unsettled"), "approvals_round_failed"),
+    "Sweep.run": (lambda it: (it.gateway.runtime.store, "claim"), "sweep_failed"),
+    "Gateway._prune": (lambda it: (it.gateway.runtime.store, "prune"), "prune_failed"),
+    "Gateway._watch_loop": (lambda it: (it.gateway.runtime.metrics.loop_lag, "observe"), "lag_not_measured"),
+    "Listening._learn_identity": (lambda it: (feishu(it), "learn_identity"), "identity_unknown"),
+    "Listening._keep_connected": (lambda it: (feishu(it), "connect"), "connection_failed"),
+    "Reload.run": (lambda it: (it.gateway, "report"), "config_not_looked_at"),
+}
+"""Of each what breaks in it, and the event that says so."""
+
+
+def feishu(it: Running) -> Any:
+    return it.gateway.runtime.setup.channels["feishu", "default"]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+async def test_a_loop_goes_on_after_an_error_that_nobody_foresaw(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: str
+) -> None:
+    for name in (PRUNE, LAG, "gateway.turns.sweep.ALONE_SECONDS", "gateway.approvals.approvals.IDLE_SECONDS"):
+        monkeypatch.setattr(name, 0.01)
+    for name in ("gateway.inbox.listening.IDENTITY_RETRY_SECONDS", "gateway.inbox.listening.RECONNECT_SECONDS"):
+        monkeypatch.setattr(name, 0.01)
+    monkeypatch.setattr("gateway.app.reload.LOOK_SECONDS", 0.01)
+    async with running(tmp_path) as it:
+        broken, rounds = asyncio.Event(), 0
+        where, event = LOOPS[loop]
+        thing, name = where(it)
+        real = getattr(thing, name)
+
+        def breaks(*given: Any, **more: Any) -> Any:
+            nonlocal rounds
+            rounds += 1
+            if not broken.is_set():
+                broken.set()
+                raise KeyError("nobody foresaw this")
+            return real(*given, **more)
+
+        monkeypatch.setattr(thing, name, breaks)
+        with capture_logs() as logs:
+            if loop == "Reload.run":
+                file = tmp_path / "config.yaml"
+                reload = Reload(it.gateway, file, SECRETS, load(file, SECRETS), applied=lambda config: None)
+                it.gateway.spawn(reload.run())
+                reload.request()
+                await broken.wait()
+                reload.request()
+            elif loop.startswith("Listening"):
+                await it.gateway._listening.end([feishu(it)])
+                await it.gateway._listening.begin(it.gateway.runtime.setup)
+            await it.until(lambda: rounds >= 2)
+        (told,) = [line for line in logs if line["event"] == event]
+        assert isinstance(told["exc_info"], KeyError)
+
+
+async def test_one_request_for_approval_that_cannot_be_settled_is_in_no_others_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.approvals.approvals.IDLE_SECONDS", 0.01)
+    async with running(tmp_path) as it:
+        approvals, looked = it.gateway.approvals, []
+
+        class Request:
+            def __init__(self, id_: str) -> None:
+                self.id, self.state = id_, "approved"
+
+        async def unsettled() -> Any:
+            return [Request("one"), Request("two")]
+
+        async def get(id_: str) -> Any:
+            looked.append(id_)
+            raise KeyError("a row of another version")
+
+        monkeypatch.setattr(it.gateway.runtime.store.approvals, "unsettled", unsettled)
+        monkeypatch.setattr(it.gateway.runtime.store.approvals, "get", get)
+        with capture_logs() as logs:
+            await it.until(lambda: "two" in looked)
+        assert any(line["event"] == "approval_not_settled" for line in logs)
+        assert approvals is it.gateway.approvals
+
+
+async def test_a_background_task_that_ends_with_an_error_is_logged(tmp_path: Path) -> None:
+    async def breaks() -> None:
+        raise KeyError("nobody foresaw this")
+
+    async with running(tmp_path) as it:
+        with capture_logs() as logs:
+            await asyncio.wait([it.gateway.spawn(breaks())])
+            await it.until(lambda: any(line["event"] == "background_task_failed" for line in logs))

@@ -1,0 +1,289 @@
+"""USER.md and the memory files: every tool × every kind of chat × every kind of person × every other name and link."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from tests.emulators.models.script import calls, says
+from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, running
+from tests.stories.at_work import DONE, prompt, results, works
+from tests.stories.test_openai_api import API, TOKEN, hello, official
+from tools.sandbox.sandbox import KINDS, Kind, Sandbox
+
+AGENTS = """
+agents:
+  list:
+    - id: helper
+      model: anthropic/claude-sonnet-4-6
+      tools:
+        allow: [read, write, edit, ls, grep, find, exec, process, message, memory_search, memory_get]
+"""
+MORE = """
+tools: { exec: { mode: allow }, process: { timeoutSeconds: 30 }, ownerOnly: [], taint: [] }
+limits: { toolCalls: 400 }
+"""
+Wanted: TypeAlias = tuple[str, dict[str, Any]]
+IN_GROUP = {"chat": GROUP, "chat_type": "group", "mention_bot": True}
+CHATS: Mapping[str, tuple[bool, dict[str, Any]]] = {
+    "the owner's own": (True, {"sender": ALICE, "chat": ALICE_CHAT}),
+    "another person's own": (True, {"sender": BOB, "chat": BOB_CHAT}),
+    "a group, by the owner": (False, {"sender": ALICE, **IN_GROUP}),
+    "a group, by another": (False, {"sender": BOB, **IN_GROUP}),
+    "a topic, by the owner": (False, {"sender": ALICE, **IN_GROUP, "thread_id": "omt_1"}),
+    "a topic, by another": (False, {"sender": BOB, **IN_GROUP, "thread_id": "omt_2"}),
+}
+"""Whether the private files are there, and who writes where. A program's calls come besides."""
+
+SECRETS = {
+    "MEMORY.md": "WITNESS of the memory",
+    "USER.md": "WITNESS of the person",
+    "memory/2026-01-01.md": "WITNESS of the day",
+    "memory/deep/er.txt": "WITNESS of the depth",
+    "memory/linked.md": "WITNESS of a file with three names",
+}
+LINKS = {
+    "link.md": "MEMORY.md",
+    "here": ".",
+    "days": "memory",
+    "chain": "days",
+    "folder/up": "..",
+    "folder/user": "../USER.md",
+}
+LINKED = "memory/linked.md"
+"""It has two more names; file tools read nothing that has a second one."""
+HARD = ("hard.md", "folder/hard")
+NAMES = (
+    *SECRETS, "./x/../MEMORY.md", "ROOT/MEMORY.md", "ROOT/folder/../USER.md", "memory", "memory/deep", "memory/",
+    "./memory/.", "link.md", "here/MEMORY.md", "here/memory/2026-01-01.md", "days", "days/2026-01-01.md",
+    "chain/deep/er.txt", "folder/up/USER.md", "folder/user", "hard.md", "folder/hard", "here/here/days/../USER.md",
+)  # fmt: skip
+ODD = (
+    "memory.md", "MEMORY.MD", "User.md", "ＭＥＭＯＲＹ.md", "MEMORY.md.", "MEMORY.md ", "Memory/2026-01-01.md",
+    "memory./deep", "\u24c2EMORY.md",
+)  # fmt: skip
+"""Names of other files here, and of the same ones on a file system that compares carelessly."""
+COMMANDS = (
+    "cat MEMORY.md USER.md memory/* memory/*/*",
+    "cat here/MEMORY.md link.md days/2026-01-01.md folder/user",
+    "grep -r WITNESS .; find . -type f | xargs cat",
+    "ln MEMORY.md h; cat h; ln -s MEMORY.md s; cat s; cp MEMORY.md c; cat c",
+    "mv memory m; cat m/*; mv MEMORY.md m; cat m; rm -f MEMORY.md; cat MEMORY.md; rm -rf memory; cat memory/*",
+    "echo CHANGED > MEMORY.md; echo CHANGED > memory/2026-01-01.md; sed -i s/W/C/ USER.md; cat USER.md",
+)
+
+
+def wall(kind: Kind) -> Any:
+    return Sandbox(kinds=[kind])
+
+
+def planted(root: Path, *, secrets: bool) -> None:
+    (root / "folder").mkdir()
+    for name in ("MEMORY.md", "USER.md"):
+        (root / name).unlink()
+    for name, text in SECRETS.items() if secrets else ():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(f"{text}\n")
+    for name, target in LINKS.items():
+        (root / name).symlink_to(target)
+    if not secrets:
+        (root / "hard.md").write_text("not private")
+    (root / "folder/hard").hardlink_to(root / (LINKED if secrets else "hard.md"))
+    if secrets:
+        (root / "hard.md").hardlink_to(root / LINKED)
+
+
+def asked(root: Path) -> list[Wanted]:
+    """Every file tool with every name; those that change something last."""
+    names = [it.replace("ROOT", str(root)) for it in (*NAMES, *ODD)]
+    reading = [
+        call
+        for name in names
+        for call in (
+            ("read", {"file_path": name}),
+            ("grep", {"pattern": "WITNESS", "path": name}),
+            ("find", {"glob": "**", "path": name}),
+            ("ls", {"path": name}),
+            ("message", {"action": "send", "message": "see", "media": [name]}),
+            ("memory_get", {"path": name}),
+        )
+    ]
+    searching: list[Wanted] = [
+        ("memory_search", {"query": "witness"}),
+        ("grep", {"pattern": "(?i)witness"}),
+        ("grep", {"pattern": "WITNESS", "path": "here"}),
+        ("grep", {"pattern": "WITNESS", "glob": "**/*.md"}),
+        ("find", {"glob": "**"}),
+        ("find", {"glob": "*", "path": "here"}),
+        *(("ls", {"path": path}) for path in (".", "here", "folder/up", "folder", str(root))),
+    ]
+    return [*reading, *searching]
+
+
+def changing(root: Path) -> list[Wanted]:
+    names = [it.replace("ROOT", str(root)) for it in (*NAMES, *ODD, "memory/new.txt", "USER.md/x")]
+    return [
+        call
+        for name in names
+        for call in (
+            ("edit", {"file_path": name, "old_text": "WITNESS", "new_text": "WITNESS"}),
+            ("edit", {"file_path": name, "old_text": "WITNESS", "new_text": "CHANGED"}),
+            ("write", {"file_path": name, "content": "CHANGED"}),
+        )
+    ]
+
+
+@asynccontextmanager
+async def house_of(folder: Path, *, secrets: bool = True, more: str = "") -> AsyncIterator[Running]:
+    folder.mkdir(exist_ok=True)
+    owners = f'owners: ["feishu:{ALICE}"]' if "owners" not in more else ""
+    async with running(folder, agents=AGENTS, more=MORE + owners + more) as house:
+        planted(house.workspace(), secrets=secrets)
+        yield house
+
+
+def untouched(house: Running) -> bool:
+    found = {name: (house.workspace() / name).read_text() for name in SECRETS}
+    return found == {name: f"{text}\n" for name, text in SECRETS.items()}
+
+
+async def does(house: Running, wanted: Sequence[Wanted], token: str = "", **who: Any) -> list[str]:
+    """The agent makes these calls, twelve in each answer, for a person or for a program; what each of them gave."""
+    script = house.anthropic.script = [*(calls(*wanted[at : at + 12]) for at in range(0, len(wanted), 12)), says(DONE)]
+    if token:
+        async with official(house.url, token) as ai:
+            await ai.chat.completions.create(**hello())
+    else:
+        requests = len(house.anthropic.requests) + len(script)
+        await house.say("go on", **who)
+        await house.requested(requests)
+    await house.idle()
+    found = results(house.anthropic.requests[-1].body)
+    return found[len(found) - len(wanted) :]
+
+
+def leaked(house: Running, answers: Sequence[str]) -> list[str]:
+    """Where the secret is in what a tool gave, a person was sent, or the model was told."""
+    uploads = [it.data for it in house.feishu.resources.values()]
+    places = [*answers, prompt(house), *(it.text for it in house.feishu.messages), *map(repr, uploads)]
+    return [it for it in places if "WITNESS of" in it]
+
+
+def told(answers: Sequence[str], root: Path) -> list[str]:
+    return [it.replace(str(root), "ROOT") for it in answers]
+
+
+@pytest.mark.parametrize("chat", [it for it, (sees, _) in CHATS.items() if not sees])
+async def test_no_file_tool_finds_them_in_a_group_by_any_name_or_link(tmp_path: Path, chat: str) -> None:
+    """And what a tool says is what it says where there are none: the answer is no oracle."""
+    who = CHATS[chat][1]
+    said = []
+    for secrets in (True, False):
+        async with house_of(tmp_path / str(secrets), secrets=secrets) as house:
+            answers = await does(house, asked(house.workspace()), **who)
+            assert not leaked(house, answers)
+            assert "### MEMORY.md" not in prompt(house)
+            answers += (changed := await does(house, changing(house.workspace()), **who))
+            assert not leaked(house, answers)
+            assert not any("Edited" in it for it in changed)
+            said.append(told(answers, house.workspace()))
+            if secrets:
+                assert untouched(house)
+            assert not (house.workspace() / "memory/new.txt").exists()
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("chat", [it for it, (sees, _) in CHATS.items() if sees])
+async def test_every_file_tool_finds_them_in_a_direct_chat(tmp_path: Path, chat: str) -> None:
+    who = CHATS[chat][1]
+    async with house_of(tmp_path) as house:
+        for name in SECRETS:
+            reading = await works(
+                house,
+                ("read", {"file_path": name}),
+                ("grep", {"pattern": "WITNESS", "path": name}),
+                ("exec", {"command": f"cat {name}"}),
+                **who,
+            )
+            assert ["WITNESS of" in it for it in reading] == [name != LINKED] * 2 + [True], name
+        listed = await works(house, ("ls", {}), ("find", {"glob": "**"}), ("memory_search", {"query": "day"}), **who)
+        assert ["memory" in it for it in listed] == [True, True, True]
+        await works(house, ("read", {"file_path": "link.md"}), **who)
+        assert "WITNESS of the memory" in prompt(house)
+
+
+@pytest.mark.parametrize("is_owner", [True, False])
+async def test_a_program_finds_them_only_if_it_is_an_owner(tmp_path: Path, is_owner: bool) -> None:
+    more = API + f'owners: ["feishu:{ALICE}"{", api:ui" if is_owner else ""}]\n'
+    async with house_of(tmp_path, more=more) as house:
+        for name in HARD:
+            (house.workspace() / name).unlink()
+        answers = await does(house, asked(house.workspace()), TOKEN)
+        if is_owner:
+            assert leaked(house, answers)
+            assert "WITNESS of the memory" in prompt(house)
+        else:
+            answers += await does(house, changing(house.workspace()), TOKEN)
+            assert not leaked(house, answers)
+            assert untouched(house)
+
+
+async def test_a_program_keeps_what_it_writes_itself_in_a_workspace_of_its_own(tmp_path: Path) -> None:
+    own = AGENTS.replace("id: helper\n", "id: helper\n      workspaceDir: './own/{sender}'\n")
+    more = f'{MORE}owners: ["feishu:{ALICE}"]\n{API}'
+    async with running(tmp_path, agents=own, more=more) as house:
+        noted = ("write", {"file_path": "MEMORY.md", "content": "WITNESS of mine"})
+        assert "Wrote MEMORY.md" in (await does(house, [noted], TOKEN))[0]
+        assert await does(house, [("read", {"file_path": "MEMORY.md"})], TOKEN) == ["WITNESS of mine"]
+        assert "WITNESS of mine" in prompt(house)
+        (refused,) = await works(house, noted, **CHATS["a group, by another"][1])  # a group never sees them
+        assert "PROTECTED" in refused
+
+
+async def test_an_answer_and_an_export_in_a_group_attach_nothing_of_them(tmp_path: Path) -> None:
+    for chat, (sees, who) in CHATS.items():
+        async with house_of(tmp_path / chat) as house:
+            for name in HARD:
+                (house.workspace() / name).unlink()
+            await house.say("/remember WITNESS of a note", sender=ALICE, chat=ALICE_CHAT)
+            await house.replies(1)
+            names = [it.replace("ROOT", str(house.workspace())) for it in (*NAMES, *ODD)]
+            for some in (names[:9], names[9:18], names[18:]):
+                house.anthropic.script = [says("Here.\n\n" + "\n".join(f"MEDIA: {name}" for name in some))]
+                answers = len(house.feishu.messages)
+                await house.say("send them", **who)
+                await house.replies(answers + 1)
+                await house.idle()
+            await house.say("/export", **who)
+            await house.idle()
+            await house.replies(5)
+            found = [it for it in house.feishu.resources.values() if b"WITNESS of" in it.data]
+            assert bool(found) == sees, chat
+            assert any(b"send them" in it.data for it in house.feishu.resources.values())  # the export
+
+
+@pytest.mark.parametrize("kind", [it for it in KINDS if it != "Landlock and seccomp"])
+@pytest.mark.parametrize("chat", CHATS)
+async def test_no_command_finds_them_in_a_group(tmp_path: Path, chat: str, kind: Kind) -> None:
+    sees, who = CHATS[chat]
+    async with house_of(tmp_path) as house:
+        for name in HARD:
+            (house.workspace() / name).unlink()
+        (runner,) = house.gateway.runtime.setup.runners.values()
+        runner._built_in.sandbox = wall(kind)
+        started = [("process", {"action": "start", "command": it}) for it in COMMANDS[:2]]
+        answers = await works(
+            house, *started, *(("exec", {"command": it}) for it in COMMANDS[: 2 if sees else None]), **who
+        )
+        ids = [it.split()[2].rstrip(";") for it in answers[:2]]
+        answers += await works(
+            house, *(("process", {"action": "poll", "id": it, "wait_seconds": 30}) for it in ids), **who
+        )
+        assert "[exit code" in answers[2]
+        if sees:
+            assert all("WITNESS of" in it for it in answers[2:])
+        else:
+            assert not leaked(house, answers)
+            assert untouched(house)
