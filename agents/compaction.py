@@ -142,7 +142,7 @@ class Compactor:
             models = [model := self.models.get(self.config.model)]
             input_tokens = self.models.calibration.room(model.name, int(model.facts.window * INPUT_SHARE))
         now = time.monotonic()
-        writer = _Writer(
+        writer = _Summariser(
             shared=self.models,
             models=models,
             conversation=conversation,
@@ -169,7 +169,7 @@ class Compactor:
 
 
 @dataclass(kw_only=True)
-class _Writer:
+class _Summariser:
     """One compaction's requests."""
 
     shared: Models

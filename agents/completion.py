@@ -15,7 +15,7 @@ import structlog
 
 from agents.compaction import Compactor, Save, opening
 from agents.config import AgentConfig
-from agents.context import Budget, Conversation, Fit, budget
+from agents.context import ContextFitter, Fit, WindowLimits, window_limits
 from agents.messages import AssistantMessage, ErrorKind, Message, ModelError, UserMessage
 from agents.model import Model, Models
 from agents.past import PastTurn, past
@@ -170,8 +170,8 @@ class ModelCalls:
         """True if the history that requests are made of, or its summary, has text of strangers."""
         return self.summary_external or any(turn.is_external for turn in self._past.turns)
 
-    def _behind_summary(self, turns: Sequence[PastTurn]) -> Conversation:
-        return Conversation(turns=turns, result_chars=self.result_chars, lead=opening(self.summary))
+    def _behind_summary(self, turns: Sequence[PastTurn]) -> ContextFitter:
+        return ContextFitter(turns=turns, result_chars=self.result_chars, lead=opening(self.summary))
 
     def _adapted(self, answer: AssistantMessage, number: int, fit: Fit, messages: Sequence[Message]) -> bool:
         """True if the next request takes a form that has not been tried yet."""
@@ -240,7 +240,7 @@ class ModelCalls:
             tools=self.tools,
             tool_choice=self._tool_choice(number),
             thinking=nearest(self.config.thinking, facts.thinking) if self.config.thinking else None,
-            max_tokens=self.budget(model).answer,
+            max_tokens=self._limits(model).answer,
             conversation=self._conversation,
         )
 
@@ -249,7 +249,7 @@ class ModelCalls:
         return self._past.fit(
             messages,
             tokens_max=self._room(model) - self._fixed_tokens,
-            chars_max=self.budget(model).results,
+            chars_max=self._limits(model).results,
             binds_thinking=model.facts.thinking_style != "budget",
         )
 
@@ -258,7 +258,7 @@ class ModelCalls:
 
     def _room(self, model: Model) -> int:
         """The estimated tokens that the model's input may take."""
-        room = self.shared.calibration.room(model.name, self.budget(model).input)
+        room = self.shared.calibration.room(model.name, self._limits(model).input)
         refused = self._refused.get(model.reference)
         return room if refused is None else min(room, below(refused))
 
@@ -267,8 +267,8 @@ class ModelCalls:
         """The estimate of what every request holds: the prompt and the tools."""
         return request_tokens(self.system, self.tools, ())
 
-    def budget(self, model: Model) -> Budget:
-        return budget(
+    def _limits(self, model: Model) -> WindowLimits:
+        return window_limits(
             model.facts,
             window=self._window(model.facts),
             answer_tokens=self.config.max_tokens,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from agents.messages import AssistantMessage, Message, Text, Thinking, ToolResultMessage, UserMessage, with_parts
 from agents.past import IMAGE_TURNS, PastTurn, chars_of_results, excerpt
 from agents.providers.models import ModelFacts
-from agents.providers.provider import Turn, grown
+from agents.providers.provider import SentTurn, grown
 from agents.tokens import tokens
 from agents.truncate import CHARS_PER_TOKEN, STUB_CHARS
 from channels import marks
@@ -41,7 +41,7 @@ _TOKENS, _RESULT_CHARS = attrgetter("tokens"), attrgetter("result_chars")
 LEFT_OUT = UserMessage(content=(Text(text=f"{marks.LEFT_OUT} here. What they did stands.]"),))
 
 
-class Budget(NamedTuple):
+class WindowLimits(NamedTuple):
     """The provider's tokens of a model's window that a request and its answer may take; `results`: characters."""
 
     answer: int
@@ -49,11 +49,11 @@ class Budget(NamedTuple):
     results: int
 
 
-def budget(facts: ModelFacts, *, window: int, answer_tokens: int | None, result_chars: int) -> Budget:
+def window_limits(facts: ModelFacts, *, window: int, answer_tokens: int | None, result_chars: int) -> WindowLimits:
     """`answer_tokens` is the longest answer that the config wants; a small window leaves most of itself to the input."""
     answer = max(1, min(answer_tokens or ANSWER_TOKENS_DEFAULT, facts.max_output, int(window * ANSWER_SHARE)))
     results = max(RESULTS_MIN * result_chars, int(window * RESULTS_SHARE * CHARS_PER_TOKEN))
-    return Budget(answer, int((window - answer) * INPUT_SHARE), results)
+    return WindowLimits(answer, int((window - answer) * INPUT_SHARE), results)
 
 
 class Reach(NamedTuple):
@@ -93,14 +93,14 @@ class Fit:
     reach, for the answer to carry; None where all is whole."""
 
     messages: list[Message]
-    turns: Sequence[Turn] = ()
+    turns: Sequence[SentTurn] = ()
     back: tuple[int, int, int] | None
     tokens: int
     fits: bool = True
 
 
 @dataclass(kw_only=True)
-class Conversation:
+class ContextFitter:
     """The conversation before the running turn: `turns` are those of `past`, `lead` comes before them and always stays.
     `result_chars` is what one result may take."""
 
@@ -119,13 +119,13 @@ class Conversation:
                 _, self._reach = _reached(turn, begin, self._reach)
 
     @cached_property
-    def _whole(self) -> tuple[tuple[Turn, ...], "_Limits"]:
+    def _whole(self) -> tuple[tuple[SentTurn, ...], "_Limits"]:
         """The lasting turns at the beginning, and what all take where nothing is taken from them."""
         newest = 1 - IMAGE_TURNS
-        turns: tuple[Turn, ...] = (*self.turns[:newest], *takewhile(attrgetter("lasting"), self.turns[newest:]))
+        turns: tuple[SentTurn, ...] = (*self.turns[:newest], *takewhile(attrgetter("lasting"), self.turns[newest:]))
         if lead := tuple(self.lead):  # it belongs to the first turn
-            none: tuple[Turn, ...] = ()
-            turns = (*grown(turns[:1], lead, none, lambda _, first: (Turn((*lead, *first[0])),)), *turns[1:])
+            none: tuple[SentTurn, ...] = ()
+            turns = (*grown(turns[:1], lead, none, lambda _, first: (SentTurn((*lead, *first[0])),)), *turns[1:])
         taken = _Limits(sum(map(_TOKENS, self.turns)), sum(map(_RESULT_CHARS, self.turns)))
         return turns, _Limits(taken.tokens + self.size(self.lead), taken.chars)
 

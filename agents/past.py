@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, UserMessage, holds_external, with_parts
-from agents.providers.provider import Turn
+from agents.providers.provider import SentTurn
 from agents.tokens import texts_of, tokens
 from agents.truncate import shortened
 from channels.marks import NOTE
@@ -21,7 +21,7 @@ IMAGE_TURNS = 3
 """A picture is shown in its own turn and in the two behind it."""
 
 
-class PastTurn(Turn):
+class PastTurn(SentTurn):
     """A finished turn without metadata and old pictures. `lasting`: all later requests hold it so."""
 
     lasting = False

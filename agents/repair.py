@@ -27,7 +27,7 @@ from agents.messages import (
 )
 from agents.pairing import call_ids, paired
 from agents.providers.payload import well_formed, well_formed_json
-from agents.providers.provider import Turn, grown
+from agents.providers.provider import SentTurn, grown
 from tools.picture import IMAGE_CHARS_MAX, image_type
 from tools.tool import Image
 
@@ -64,7 +64,7 @@ def repair(
 NEXT = UserMessage(content=(Text(text="…"),))
 
 
-def settled(turns: Sequence[Turn], *, api: str, family: str) -> tuple[tuple[Turn, ...], frozenset[str]]:
+def settled(turns: Sequence[SentTurn], *, api: str, family: str) -> tuple[tuple[SentTurn, ...], frozenset[str]]:
     """The turns at the beginning that are repaired the same way alone and in front of any others, so that each is repaired
     once; and the ids of their calls."""
     none: _Settled = ((), frozenset(), True)
@@ -72,11 +72,11 @@ def settled(turns: Sequence[Turn], *, api: str, family: str) -> tuple[tuple[Turn
     return found, taken
 
 
-_Settled: TypeAlias = tuple[tuple[Turn, ...], frozenset[str], bool]
+_Settled: TypeAlias = tuple[tuple[SentTurn, ...], frozenset[str], bool]
 """The last says whether the next turn may be settled, too."""
 
 
-def _settle(before: _Settled, turns: Sequence[Turn], api: str, family: str) -> _Settled:
+def _settle(before: _Settled, turns: Sequence[SentTurn], api: str, family: str) -> _Settled:
     found, taken, is_open = list(before[0]), set(before[1]), before[2]
     for turn in turns:
         alone, ids = _alone(turn, api, family)
@@ -88,12 +88,12 @@ def _settle(before: _Settled, turns: Sequence[Turn], api: str, family: str) -> _
     return tuple(found), frozenset(taken), is_open
 
 
-def _alone(turn: Sequence[Message], api: str, family: str) -> tuple[Turn | None, tuple[str, ...]]:
+def _alone(turn: Sequence[Message], api: str, family: str) -> tuple[SentTurn | None, tuple[str, ...]]:
     """The turn, repaired; None if what stands behind it would be joined to it, or if its ids would be others."""
     *repaired, _ = repair((*turn, NEXT), api=api, family=family)
     ids, own = call_ids(repaired), call_ids(turn)
     ends = bool(repaired) and isinstance(repaired[-1], AssistantMessage) and bool(repaired[-1].text.strip())
-    return (Turn(repaired) if ends and ids == own else None), ids
+    return (SentTurn(repaired) if ends and ids == own else None), ids
 
 
 def _readable(message: Message) -> Message:

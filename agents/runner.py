@@ -50,7 +50,7 @@ DOCS = "docs"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class TurnPlan:
     """Everything that the next request of a conversation is made of, besides its messages."""
 
     model: Model
@@ -231,9 +231,9 @@ class AgentRunner:
             save=save,
         )
 
-    def plan(self, turn: Turn) -> Plan:
+    def plan(self, turn: Turn) -> TurnPlan:
         config, (model, *_) = self._chosen(turn.settings)
-        return Plan(model=model, window=self._window(model), facts=self._prepare(turn, config)[1])
+        return TurnPlan(model=model, window=self._window(model), facts=self._prepare(turn, config)[1])
 
     def close(self) -> None:
         self._workspaces.close()

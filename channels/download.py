@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import httpx
 
 from channels.channel import TooLarge, Unreachable
-from channels.transport import Answer
+from channels.transport import HttpResponse
 
 SECONDS = 25.0
 """The time of one attempt; two of them stay inside of the time that a turn waits for a file."""
@@ -36,7 +36,7 @@ async def request(
     headers: Mapping[str, str] | None = None,
     params: Mapping[str, str] | None = None,
     **form: Any,
-) -> Answer | httpx.Response:
+) -> HttpResponse | httpx.Response:
     """An upload's `form`, or else `content`, which goes past httpx: that would cost more than the sending. Raises
     Unreachable if no complete answer arrived; it tells whether the request may have arrived."""
     soon = min(0.8 * seconds, CONNECT_SECONDS_MAX)
@@ -50,7 +50,7 @@ async def request(
                 )
                 return uploaded
             url = str(client.base_url).rstrip("/") + path + (f"?{urlencode(params)}" if params else "")
-            answer: Answer = await client.to_server.ask(method, url, headers or {}, content or b"", soon)
+            answer: HttpResponse = await client.to_server.ask(method, url, headers or {}, content or b"", soon)
             return answer
     except (httpx.HTTPError, TimeoutError) as error:
         reason = f"{platform} cannot be reached ({type(error).__name__})"

@@ -37,7 +37,7 @@ _OWN = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "clawgate"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """A whole answer, under httpx's names. `headers` know no case."""
 
     status_code: int
@@ -95,7 +95,7 @@ class Transport(httpx.AsyncBaseTransport):
             extensions={"http_version": b"HTTP/1.1", "reason_phrase": (response.reason or "").encode("latin-1")},
         )
 
-    async def ask(self, method: str, url: str, headers: Mapping[str, str], body: bytes, seconds: float) -> Answer:
+    async def ask(self, method: str, url: str, headers: Mapping[str, str], body: bytes, seconds: float) -> HttpResponse:
         """The whole answer to a small request, without httpx's objects. Raises the same exceptions."""
         import yarl
 
@@ -111,7 +111,7 @@ class Transport(httpx.AsyncBaseTransport):
                         raise self._library.RemoteProtocolError("the answer is too large")
             finally:
                 _let_go(response)
-        return Answer(response.status, response.headers, bytes(content))
+        return HttpResponse(response.status, response.headers, bytes(content))
 
     async def _request(
         self, method: str, address: "yarl.URL", headers: Any, body: bytes, timeout: "aiohttp.ClientTimeout"
@@ -228,7 +228,7 @@ def _timeout(seconds: dict[str, float | None]) -> "aiohttp.ClientTimeout":
 
 @cache
 def _body_class(library: Any) -> type[Any]:
-    class Body(library.AsyncByteStream):  # type: ignore[misc]
+    class ArrivingBody(library.AsyncByteStream):  # type: ignore[misc]
         """The body of one answer as it arrives. Only a connection whose body was read to its end is used again."""
 
         def __init__(self, response: "aiohttp.ClientResponse") -> None:
@@ -242,7 +242,7 @@ def _body_class(library: Any) -> type[Any]:
         async def aclose(self) -> None:
             _let_go(self._response)
 
-    return Body
+    return ArrivingBody
 
 
 def _let_go(response: "aiohttp.ClientResponse") -> None:

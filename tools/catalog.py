@@ -20,13 +20,13 @@ from tools.find import Find
 from tools.grep import Grep
 from tools.ls import Ls
 from tools.memory import Memory, MemoryGet, MemorySearch
-from tools.message import Message, Messenger
+from tools.message import MessageTool, Messenger
 from tools.policy import layers_of, permitted
 from tools.processes import Processes
 from tools.read import Read
 from tools.sandbox.sandbox import Sandbox
 from tools.tool import Call, Effect, Held, NeedsApproval, Tool, ToolError, ToolResult, failed
-from tools.web.client import Client
+from tools.web.client import WebClient
 from tools.web.config import WebToolsConfig
 from tools.web.fetch import Fetcher, WebFetch
 from tools.web.search import WebSearch
@@ -56,12 +56,12 @@ class Catalog:
         """Shared by all turns of the agent, as is the fetcher."""
         self.fetcher = Fetcher(self.web.fetch)
         # Name servers that a command makes slow are not to slow down `web_fetch`.
-        self.network = Client(self.web.fetch) if self.exec_config.network else None
+        self.network = WebClient(self.web.fetch) if self.exec_config.network else None
 
     def tools(self, workspace: Workspace, abilities: Collection[str] = ("send",)) -> list[Tool]:
         """`abilities`: what the `message` tool can do in the turn's chat."""
         built = (build(self, workspace) for name, build in _BUILDERS.items() if name in self.names)
-        return [replace(it, abilities=frozenset(abilities)) if isinstance(it, Message) else it for it in built]
+        return [replace(it, abilities=frozenset(abilities)) if isinstance(it, MessageTool) else it for it in built]
 
     def shell(self, workspace: Workspace) -> Exec:
         return Exec(workspace, self.exec_config, self.exec_slots, self.sandbox, self.result_chars, self.network)
@@ -73,7 +73,7 @@ _BUILDERS: dict[str, Callable[[Catalog, Workspace], Tool]] = {
     "edit": lambda _, workspace: Edit(workspace),
     "ls": lambda _, workspace: Ls(workspace),
     "exec": lambda catalog, workspace: catalog.shell(workspace),
-    "message": lambda catalog, workspace: Message(catalog.messenger, catalog.config.message, workspace),
+    "message": lambda catalog, workspace: MessageTool(catalog.messenger, catalog.config.message, workspace),
     "memory_search": lambda catalog, workspace: MemorySearch(workspace, catalog.memory),
     "memory_get": lambda catalog, workspace: MemoryGet(workspace, catalog.memory, catalog.result_chars),
     "grep": lambda catalog, workspace: Grep(workspace, catalog.result_chars),

@@ -20,7 +20,7 @@ from tools.output import Output
 from tools.process import OUTPUT_BYTES_MAX, Finished, Input, Limit, Supervised
 from tools.sandbox.sandbox import Sandbox
 from tools.tool import Arguments, Call, Held, Subject, ToolError, ToolResult
-from tools.web.client import Client
+from tools.web.client import WebClient
 from tools.workspace import Workspace
 
 log = structlog.get_logger()
@@ -66,7 +66,7 @@ class Exec:
     """The agent's, over all its turns."""
     sandbox: Sandbox
     result_chars: int
-    network: Client | None = None
+    network: WebClient | None = None
     """The judge of where a command in a sandbox may connect to; without it none may connect."""
 
     def subject(self, arguments: ExecArguments, call: Call) -> Subject | None:

@@ -55,7 +55,7 @@ class Find:
 
     def _find(self, arguments: FindArguments) -> ToolResult:
         matches, search = Glob(arguments.glob), Search(self.workspace)
-        page = Page(arguments.limit, self.result_chars)
+        page = ResultLines(arguments.limit, self.result_chars)
         for name, below, is_folder in search.below(arguments.path):
             if matches(below):
                 page.add(shown(name) + ("/" if is_folder else ""))
@@ -147,7 +147,7 @@ class Search:
         return bool(self.stopped)
 
 
-class Page:
+class ResultLines:
     """The lines that fit into a result, and the number of those that do not."""
 
     def __init__(self, limit: int, result_chars: int) -> None:

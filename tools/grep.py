@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import re2
 from pydantic import Field
 
-from tools.find import LIMIT, LIMIT_MAX, PATTERN_CHARS_MAX, Glob, Page, Search, expression
+from tools.find import LIMIT, LIMIT_MAX, PATTERN_CHARS_MAX, Glob, ResultLines, Search, expression
 from tools.ls import shown
 from tools.tool import Arguments, Call, ToolError, ToolResult
 from tools.workspace import Workspace
@@ -53,7 +53,7 @@ class Grep:
 
     def _grep(self, arguments: GrepArguments) -> ToolResult:
         pattern = expression(arguments.pattern, "pattern", ignore_case=arguments.ignore_case)
-        search, page = Search(self.workspace), Page(arguments.limit, self.result_chars)
+        search, page = Search(self.workspace), ResultLines(arguments.limit, self.result_chars)
         total, cut = 0, 0
         for name in self._files(arguments, search):
             data, is_cut = self._text(name)

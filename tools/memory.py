@@ -127,7 +127,7 @@ class Memory(Protocol):
         """The text at `notes`, `notes/N` or `sessions/TURN` of the call's own scope."""
 
 
-class SearchArguments(Arguments):
+class MemorySearchArguments(Arguments):
     query: str = Field(description="What to look for: names, numbers and nouns rather than a sentence.", min_length=1)
     limit: int | None = Field(
         default=None, ge=1, le=RESULTS_MAX, description=f"How many results, {RESULTS} if left out."
@@ -136,7 +136,7 @@ class SearchArguments(Arguments):
 
 @dataclass
 class MemorySearch:
-    spec = SearchArguments.spec(
+    spec = MemorySearchArguments.spec(
         "memory_search",
         summary="search your memory: memory files, this person's notes, earlier turns of this conversation",
         description=(
@@ -146,12 +146,12 @@ class MemorySearch:
         ),
         effect="safe",
     )
-    parse = staticmethod(SearchArguments.parse)
+    parse = staticmethod(MemorySearchArguments.parse)
 
     workspace: Workspace
     memory: Memory
 
-    async def run(self, arguments: SearchArguments, call: Call) -> ToolResult:
+    async def run(self, arguments: MemorySearchArguments, call: Call) -> ToolResult:
         if not (wanted := wanted_terms(arguments.query)):
             raise ToolError("INVALID_ARGUMENT", "'query' has no word to look for")
         limit = arguments.limit or RESULTS

@@ -93,7 +93,7 @@ class Messenger(Protocol):
 
 
 @dataclass
-class Message:
+class MessageTool:
     """`abilities` are the actions that the current chat's channel can carry out, `media` and `voice` among them."""
 
     messenger: Messenger

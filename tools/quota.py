@@ -11,7 +11,7 @@ COUNT_PAUSES = 10
 """After a count, nobody counts for so many times as long as it took."""
 
 
-class Used:
+class FolderUse:
     """Bytes of a folder on the disk: counted now and then, as commands write there, too; tools add what they write."""
 
     def __init__(self) -> None:

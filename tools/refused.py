@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from tools.limits import LOOK_SECONDS
 
 
-class Refused:
+class ForbiddenNames:
     """Renames what is new of them: nothing is lost, and nobody reads or runs it by that name. What the gateway reads is
     renamed at once, since a background command may run for days; what git needs while it works only when nothing of the
     command is left."""

@@ -50,7 +50,7 @@ from tools.limits import (
     watch_free,
     watch_numbers,
 )
-from tools.refused import Refused
+from tools.refused import ForbiddenNames
 from tools.sandbox import confine
 
 KILL_SECONDS_MAX = 5.0
@@ -62,7 +62,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 def main(arguments: list[str]) -> None:
     control, status, folder, uid, gid, seconds, written_max, free_min = map(int, arguments[:8])
-    plan, argv = Plan(arguments[8]), arguments[9:]
+    plan, argv = CommandPlan(arguments[8]), arguments[9:]
     control, status, folder = map(above, (control, status, folder))  # ours, not the command's
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -79,7 +79,7 @@ def main(arguments: list[str]) -> None:
         return
     written = Written((".", temporary), written_max)
     is_full = free_bytes() < free_min
-    refused, mode = Refused(plan.protected, uid), os.fstat(folder).st_mode & 0o700
+    refused, mode = ForbiddenNames(plan.protected, uid), os.fstat(folder).st_mode & 0o700
     argv = [temporary if it == "@TMPDIR@" else it for it in argv]
     shell = os.fork()
     if shell == 0:
@@ -113,7 +113,7 @@ def main(arguments: list[str]) -> None:
 
 
 def become(
-    argv: list[str], plan: "Plan", temporary: str, owner: tuple[int, int], seconds: int, file_bytes: int
+    argv: list[str], plan: "CommandPlan", temporary: str, owner: tuple[int, int], seconds: int, file_bytes: int
 ) -> None:
     """The command, in a process of its own. Raises OSError."""
     uid, gid = owner
@@ -131,7 +131,7 @@ def become(
     os.execv(argv[0], argv)
 
 
-class Plan:
+class CommandPlan:
     """The sandbox's wishes for one command."""
 
     def __init__(self, text: str) -> None:
@@ -233,7 +233,7 @@ def take_session(*, has_wrappers: bool) -> None:
         signal.signal(number, signal.SIG_IGN if has_terminal and has_wrappers else signal.SIG_DFL)
 
 
-def supervise(shell: int, control: int, status: int, woken: int, written: Written, plan: Plan) -> None:
+def supervise(shell: int, control: int, status: int, woken: int, written: Written, plan: CommandPlan) -> None:
     """Until the gateway lets go: pass on its wish to end, say how the shell ended, bury the dead."""
     while True:
         readable, _, _ = select.select([control, woken], [], [])

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tools.limits import ENTRY_BYTES
 from tools.paths import called, explained, is_private, not_found, open_beneath, open_in, protection, relative
-from tools.quota import Used
+from tools.quota import FolderUse
 from tools.replacement import replace_file
 from tools.tool import ToolError
 from tools.uploads import UPLOADS, make_folder
@@ -45,8 +45,8 @@ class Workspace:
     fd: int = field(default=-1, repr=False)
     _owner: "Workspace | None" = field(default=None, repr=False)
     """The workspace that opened the descriptor: it stays open for as long as anybody uses it."""
-    _used: Used = field(default_factory=Used, repr=False)
-    _sent: Used = field(default_factory=Used, repr=False)
+    _used: FolderUse = field(default_factory=FolderUse, repr=False)
+    _sent: FolderUse = field(default_factory=FolderUse, repr=False)
 
     def __post_init__(self) -> None:
         if self.fd < 0:
@@ -74,7 +74,7 @@ class Workspace:
             writable=(*self.writable, *writable),
             hides_private=self.hides_private or hides_private,
             _owner=self._owner or self,
-            _sent=Used(),
+            _sent=FolderUse(),
         )
 
     def hides(self, name: str) -> bool:

@@ -152,7 +152,7 @@ async def _refusal(response: Any, seconds: float) -> object:
     return None
 
 
-class Answer:
+class ArrivingAnswer:
     """One answer as it arrives, under the deadlines of `config`. Raises TimeoutError where nothing comes, where it falls
     silent, where it takes too long in all. Once it has `ended`, neither silence nor an error matters any more: what still
     arrives is waited for `tail_seconds`."""

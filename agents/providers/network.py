@@ -18,7 +18,7 @@ from agents.messages import AssistantMessage, ErrorKind, ModelError
 from agents.providers.config import ProviderConfig
 from agents.providers.draft import Draft
 from agents.providers.errors import AttemptFailed, BadStream, RequestRefused
-from agents.providers.http import END, TAIL_SECONDS, Answer, Client, LazyClient, event_of
+from agents.providers.http import END, TAIL_SECONDS, ArrivingAnswer, Client, LazyClient, event_of
 from agents.providers.provider import Done, ModelEvent, ModelRequest
 from agents.providers.refusals import failure_of, word
 
@@ -82,7 +82,7 @@ class NetworkProvider:
             summary = f"providers.{self.name}.apiKey is empty"
             yield Done(message=draft.failed(ModelError(kind="unconfigured", summary=summary, retryable=False)))
             return
-        answer, client = Answer(self._config, tail_seconds=self._wire.tail_seconds), self._client
+        answer, client = ArrivingAnswer(self._config, tail_seconds=self._wire.tail_seconds), self._client
         try:
             with client.in_use():
                 try:
@@ -154,7 +154,7 @@ class NetworkProvider:
         return AttemptFailed(ModelError(kind="invalid", summary=f"unexpected {name}", retryable=False))
 
 
-def _fed(assembly: Assembly, answer: Answer, events: Sequence[str]) -> Iterator[ModelEvent]:
+def _fed(assembly: Assembly, answer: ArrivingAnswer, events: Sequence[str]) -> Iterator[ModelEvent]:
     """Each event when its turn comes. Behind the end nothing is an error any more."""
     for data in events:
         try:

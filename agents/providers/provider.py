@@ -37,7 +37,7 @@ FORMS_MAX = 4
 T = TypeVar("T")
 
 
-class Turn(tuple[Message, ...]):
+class SentTurn(tuple[Message, ...]):
     """A finished turn as all later requests hold it. The first of a chat keeps what was made of it and those behind it, and
     names them by their serials: if it held them, it would hold itself, and memory would wait for the collector."""
 
@@ -47,10 +47,10 @@ class Turn(tuple[Message, ...]):
 
 
 _serials = count()
-_SERIAL: Callable[[Turn], int] = attrgetter("serial")
+_SERIAL: Callable[[SentTurn], int] = attrgetter("serial")
 
 
-def grown(turns: Sequence[Turn], key: Hashable, start: T, add: Callable[[T, Sequence[Turn]], T]) -> T:
+def grown(turns: Sequence[SentTurn], key: Hashable, start: T, add: Callable[[T, Sequence[SentTurn]], T]) -> T:
     """The value that `add` makes of the turns, beginning with `start`. While the chat is kept, it is asked about new turns
     alone; `key` says all else that the result depends on. The result holds none of these turns."""
     if not turns:
@@ -80,7 +80,7 @@ class ModelRequest:
     facts: ModelFacts = UNKNOWN
     system: System
     messages: tuple[Message, ...]
-    settled: tuple[Turn, ...] = ()
+    settled: tuple[SentTurn, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: ToolChoice = "auto"
     thinking: Level | None = None

@@ -16,7 +16,7 @@ import structlog
 from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, UserMessage, texts, with_parts
 from agents.providers.models import Level
 from agents.providers.payload import json_object, well_formed
-from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice, Turn, grown
+from agents.providers.provider import ModelRequest, OneTool, SentTurn, System, ToolChoice, grown
 from channels.marks import NOTE
 from tools.tool import Image, ToolSpec
 
@@ -40,12 +40,12 @@ def description_of(tool: ToolSpec) -> str:
 
 
 def written(
-    turns: tuple[Turn, ...], convert: Callable[[Sequence[Message]], list[Any]], *depends: Hashable
+    turns: tuple[SentTurn, ...], convert: Callable[[Sequence[Message]], list[Any]], *depends: Hashable
 ) -> list[orjson.Fragment]:
     """The settled turns as `convert` writes each of them by itself, as one piece of JSON. The wire, and what else it
     `depends` on, names that form. Raises TypeError where only the standard library writes a number."""
 
-    def add(before: bytes, new: Sequence[Turn]) -> bytes:
+    def add(before: bytes, new: Sequence[SentTurn]) -> bytes:
         return b",".join([*([before] if before else ()), *(orjson.dumps(convert(turn))[1:-1] for turn in new)])
 
     data: bytes = grown(turns, depends, b"", add)

@@ -16,7 +16,7 @@ from channels.message import Attachment, File, MessageContext, Outbound
 from channels.queue import QueueConfig
 
 
-class Waiting:
+class WaitingCall:
     """One request that waits for a turn. `changed` is set whenever there is a newer `progress`."""
 
     def __init__(self) -> None:
@@ -41,12 +41,12 @@ class ApiChannel:
     def __init__(self, account: str, stored: Fetch) -> None:
         self.account = account
         self._stored = stored
-        self._waiting: dict[str, set[Waiting]] = {}
+        self._waiting: dict[str, set[WaitingCall]] = {}
 
     @contextmanager
-    def waiting(self, message_id: str) -> Iterator[Waiting]:
+    def waiting(self, message_id: str) -> Iterator[WaitingCall]:
         """A request, for as long as it waits for the answer to that message."""
-        waiting = Waiting()
+        waiting = WaitingCall()
         self._waiting.setdefault(message_id, set()).add(waiting)
         try:
             yield waiting

@@ -23,7 +23,7 @@ from channels.download import Download, download, request
 from channels.feishu.config import FeishuAccount
 from channels.message import File
 from channels.pace import SingleFlight
-from channels.transport import Answer, Transport, client_class
+from channels.transport import HttpResponse, Transport, client_class
 from channels.wire import mapping
 
 TOKEN_PATH = "/open-apis/auth/v3/tenant_access_token/internal"
@@ -193,7 +193,7 @@ class FeishuApi:
         return self._client
 
 
-def _answer(response: Answer | httpx.Response, path: str) -> dict[str, Any]:
+def _answer(response: HttpResponse | httpx.Response, path: str) -> dict[str, Any]:
     """The body of a good answer. Raises DeliveryError."""
     try:
         answer = orjson.loads(response.content)
@@ -214,7 +214,7 @@ def _answer(response: Answer | httpx.Response, path: str) -> dict[str, Any]:
     raise _error(str(code), response)
 
 
-def _error(code: str, response: Answer | httpx.Response) -> DeliveryError:
+def _error(code: str, response: HttpResponse | httpx.Response) -> DeliveryError:
     """The error that `code` stands for. Its text is ours: Feishu's may quote what was sent."""
     if code in RATE_CODES or response.status_code == 429:
         reset = response.headers.get("x-ogw-ratelimit-reset") or response.headers.get("retry-after") or ""

@@ -35,7 +35,7 @@ from channels.feishu.config import FeishuAccount, listens
 from channels.feishu.connection import LongConnection
 from channels.feishu.events import receipt
 from channels.feishu.live import is_closed
-from channels.feishu.outgoing import Outgoing, split
+from channels.feishu.outgoing import FeishuOutgoing, split
 from channels.feishu.people import People, fetch_file
 from channels.feishu.reactions import Reactions, react
 from channels.marks import BUNDLE
@@ -84,7 +84,7 @@ class FeishuChannel:
         self._pace = Pace(
             per_second=config.sends_per_second, account_rate=ACCOUNT_RATE, chat_rate=lambda chat: CHAT_RATE
         )
-        self._outgoing = Outgoing(api=self._api, account=account, stored=stored, rendering=config.rendering)
+        self._outgoing = FeishuOutgoing(api=self._api, account=account, stored=stored, rendering=config.rendering)
         self._reactions = Reactions(api=self._api, account=account, app_id=config.app_id, emoji=config.reaction)
         self._bot: str | None = None
         self._zone = zone

@@ -59,7 +59,7 @@ _MESSAGES = "/open-apis/im/v1/messages"
 log = structlog.get_logger()
 
 
-class Outgoing:
+class FeishuOutgoing:
     """Sends for one app. `cards` are its answers that grow."""
 
     def __init__(self, *, api: FeishuApi, account: str, stored: Fetch, rendering: Rendering) -> None:

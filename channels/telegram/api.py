@@ -19,7 +19,7 @@ from channels.channel import DeliveryError, Gone, RateLimited, Refused, TooLarge
 from channels.download import download, request
 from channels.message import UNKNOWN_TYPE, Attachment, File
 from channels.telegram.config import TelegramAccount
-from channels.transport import Answer, Transport, client_class
+from channels.transport import HttpResponse, Transport, client_class
 from channels.wire import loads, mapping, number, text
 
 HIDDEN = b"***"
@@ -121,7 +121,7 @@ class TelegramApi:
             )
         return self._client
 
-    def _result(self, response: Answer | httpx.Response, method: str) -> Any:
+    def _result(self, response: HttpResponse | httpx.Response, method: str) -> Any:
         status, token = response.status_code, self._account.bot_token.get_secret_value().strip()
         try:
             answer = loads(response.content.replace(token.encode(), HIDDEN))  # some servers quote the address

@@ -39,7 +39,7 @@ from channels.telegram.api import TelegramApi, fetch_file, refusal_of
 from channels.telegram.config import TelegramAccount, bot_of
 from channels.telegram.connection import Callbacks, Polling, Registration, offer_menu
 from channels.telegram.content import Me
-from channels.telegram.outgoing import ALBUM_MAX, CAPTION_CHARS, Outgoing
+from channels.telegram.outgoing import ALBUM_MAX, CAPTION_CHARS, TelegramOutgoing
 from channels.telegram.render import split
 from channels.telegram.timing import Activity, TelegramPace, Timing, is_group
 from channels.wire import fits, loads, mapping, number, text
@@ -81,7 +81,9 @@ class TelegramChannel:
         self._learning = SingleFlight(self._learn, late="Telegram has not said yet who the bot is")
         self._draftless: set[str] = set()
         """Direct chats that take no drafts."""
-        self._outgoing = Outgoing(api=self._api, account=account, stored=stored, link_previews=config.link_previews)
+        self._outgoing = TelegramOutgoing(
+            api=self._api, account=account, stored=stored, link_previews=config.link_previews
+        )
         self._activity = Activity(api=self._api, account=account, migrated=self._outgoing.migrated, timing=self._timing)
 
     def check_headers(self, request: WebhookRequest, now: datetime) -> None:

@@ -14,7 +14,7 @@ from markdown_it.rules_block.table import escapedSplit
 from markdown_it.token import Token
 from rich.cells import cell_len
 
-from channels.telegram.page import BULLET, Page, TextRun, TextStyle, write_inline
+from channels.telegram.page import BULLET, StyledText, TextRun, TextStyle, write_inline
 
 NESTING_MAX = 40
 """The depth of blocks. The parser recurses, and drops what is deeper; a text that goes deeper is shown as it is."""
@@ -33,7 +33,7 @@ def read(markdown: str) -> list[TextRun]:
     lines = markdown.split("\n")
     tables = not any(line.count("|") > TABLE_COLUMNS_MAX and not line.strip(" \t>|:-") for line in lines)
     tokens = _parser(tables=tables).parse(markdown)
-    page = Page()
+    page = StyledText()
     if any(token.level + token.nesting >= NESTING_MAX for token in tokens):
         page.write(markdown)
     else:
@@ -51,7 +51,7 @@ def _parser(*, tables: bool) -> MarkdownIt:
 
 
 class _Document:
-    def __init__(self, page: Page, lines: Sequence[str]) -> None:
+    def __init__(self, page: StyledText, lines: Sequence[str]) -> None:
         self._page = page
         self._lines = lines
         self._numbers: list[int | None] = []
@@ -169,7 +169,7 @@ class _Document:
 
 
 def _cell(cell: Sequence[Token]) -> list[TextRun]:
-    page = Page()
+    page = StyledText()
     write_inline(page, cell)
     return page.runs()
 

@@ -40,7 +40,7 @@ _GENERAL = "1"
 log = structlog.get_logger()
 
 
-class Outgoing:
+class TelegramOutgoing:
     """Sends for one bot. If a call takes a `chat` besides the part, it is where the part's own chat is by now."""
 
     def __init__(self, *, api: TelegramApi, account: str, stored: Fetch, link_previews: bool) -> None:

@@ -41,7 +41,7 @@ class TextRun:
     styles: tuple[TextStyle, ...] = ()
 
 
-class Page:
+class StyledText:
     def __init__(self) -> None:
         self._runs: list[TextRun] = []
         self._styles: list[TextStyle] = []
@@ -182,14 +182,14 @@ _STYLES: dict[str, Kind] = {"strong": "bold", "em": "italic", "s": "strikethroug
 """By the tag of the token that opens or closes it."""
 
 
-def write_inline(page: Page, tokens: Sequence[Token]) -> None:
+def write_inline(page: StyledText, tokens: Sequence[Token]) -> None:
     paragraph = _Paragraph(page, tokens)
     for index, token in enumerate(tokens):
         paragraph.add(index, token)
 
 
 class _Paragraph:
-    def __init__(self, page: Page, tokens: Sequence[Token]) -> None:
+    def __init__(self, page: StyledText, tokens: Sequence[Token]) -> None:
         self._page = page
         self._spoilers = _spoilers(tokens)
         self._links: list[tuple[str, int]] = []

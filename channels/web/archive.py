@@ -14,7 +14,7 @@ from channels.web.admission import OPERATOR
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Conversation:
+class WebConversation:
     """`at` is when something was last said in it; `owner` is the person who sees it."""
 
     id: str
@@ -65,7 +65,7 @@ class ChatHistory(Protocol):
 
     async def keep(
         self, chat: str, key: str, words: MessageBody, at: float, *, owner: str = OPERATOR
-    ) -> Conversation | None:
+    ) -> WebConversation | None:
         """Keeps what a person said, unless its key is known; its conversation is made with the first message, and its files
         belong to that from now on. None where the conversation is somebody else's."""
 
@@ -75,7 +75,7 @@ class ChatHistory(Protocol):
     async def replace(self, chat: str, key: str, text: str, buttons: tuple[Button, ...]) -> bool:
         """Lets an agent's message say something else, under a new number in its old place. False if it is not there."""
 
-    async def conversation(self, chat: str) -> Conversation | None: ...
+    async def conversation(self, chat: str) -> WebConversation | None: ...
 
     async def since(self, number: int, owner: str = OPERATOR, *, limit: int, bytes_max: int) -> Sequence[Sized]:
         """All of a person's messages above `number`, in order. Those within `bytes_max` are followed by one more at most."""

@@ -32,7 +32,7 @@ from channels.message import (
     Target,
 )
 from channels.web.admission import OPERATOR, Admission, Headers
-from channels.web.archive import ChatHistory, Conversation, MessageBody
+from channels.web.archive import ChatHistory, MessageBody, WebConversation
 from channels.web.config import WebConfig
 from channels.web.live import LiveTurns, Watcher
 from channels.web.views import ALIVE, Renderings, conversation_view, event, fitting, written
@@ -214,11 +214,11 @@ class WebChannel:
             self.fault = fault
             self.live.announce(event("fault", {"text": fault}), OPERATOR)
 
-    def tell(self, conversation: Conversation) -> None:
+    def tell(self, conversation: WebConversation) -> None:
         """Let the pages know of a new or renamed conversation."""
         self.live.announce(self._chat_event(conversation), conversation.owner)
 
-    def _chat_event(self, conversation: Conversation) -> bytes:
+    def _chat_event(self, conversation: WebConversation) -> bytes:
         return event("chat", conversation_view(conversation, running=self.live.running(conversation.id)))
 
     async def events(self, watcher: Watcher, after: int) -> AsyncIterator[bytes]:

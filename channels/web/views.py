@@ -19,7 +19,7 @@ from markdown_it.rules_block import StateBlock
 from markdown_it.rules_inline import StateInline, linkify
 from markdown_it.token import Token
 
-from channels.web.archive import ChatHistory, Conversation, Sized, WebMessage
+from channels.web.archive import ChatHistory, Sized, WebConversation, WebMessage
 
 PAGE_BYTES_MAX = 524_288
 """The bytes of words that are loaded at once; a message that is larger comes alone."""
@@ -63,7 +63,7 @@ def _rendered(message: WebMessage) -> "Rendered":
     return Rendered(number=message.number, chat=message.chat, json=bytes(memoryview(orjson.dumps(view))))
 
 
-def conversation_view(conversation: Conversation, *, running: bool) -> dict[str, Any]:
+def conversation_view(conversation: WebConversation, *, running: bool) -> dict[str, Any]:
     view = asdict(conversation) | {"running": running}
     del view["owner"]
     return view

@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from channels.api.channel import ApiChannel, Waiting
+from channels.api.channel import ApiChannel, WaitingCall
 from channels.message import MessageContext
 from gateway.api.call import ApiError, Call
 from gateway.inbox.intake import Intake
@@ -80,7 +80,7 @@ class Answering:
                 progress = waiting.progress
                 yield shown.more(progress.text, len(progress.tools)) if progress and not look else ""
 
-    async def _changed(self, waiting: Waiting) -> bool:
+    async def _changed(self, waiting: WaitingCall) -> bool:
         """Waits for news, and returns whether to look into the store."""
         with suppress(TimeoutError):
             async with asyncio.timeout(POLL_SECONDS):

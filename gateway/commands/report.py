@@ -10,7 +10,7 @@ import orjson
 from agents.messages import Message, UserMessage
 from agents.prompt.system import sections
 from agents.providers.provider import System
-from agents.runner import Plan
+from agents.runner import TurnPlan
 from agents.tokens import WRAPPING_TOKENS, estimate, request_tokens, tokens
 from agents.turn import Turn, settings_json
 from channels.moment import local
@@ -22,7 +22,7 @@ from gateway.turns.budgets import Used, used
 from gateway.turns.history import TURNS_MAX, turns_of
 
 
-def plan_of(context: CommandContext, work: Work) -> Plan | None:
+def plan_of(context: CommandContext, work: Work) -> TurnPlan | None:
     """The plan of the next request; None if nobody could answer it."""
     channel = context.setup.channels.get((context.message.channel, context.message.account))
     if context.runner is None or channel is None:
@@ -77,7 +77,7 @@ async def context(context: CommandContext) -> str:
     return f"{head}\n{_listed((*((name, f'{count:,}') for name, count in shares), total))}"
 
 
-def _shares(context: CommandContext, plan: Plan, work: Work) -> Iterator[tuple[str, int]]:
+def _shares(context: CommandContext, plan: TurnPlan, work: Work) -> Iterator[tuple[str, int]]:
     """The parts of the next request with their tokens: the prompt's sections, each workspace file, tools, what was said."""
     facts = plan.facts
 
@@ -102,7 +102,7 @@ def _shares(context: CommandContext, plan: Plan, work: Work) -> Iterator[tuple[s
     yield name, corrected(sum(tokens(message) for turn in history for message in turn))
 
 
-def _history(plan: Plan, work: Work) -> Sequence[Sequence[Message]]:
+def _history(plan: TurnPlan, work: Work) -> Sequence[Sequence[Message]]:
     """The turns that the model is shown, without the blocks that belong to a running turn."""
     turns, kept = turns_of(work.history), plan.facts.agent.history_turns
     shown = turns if kept is None else turns[max(0, len(turns) - kept) :]

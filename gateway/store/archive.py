@@ -18,7 +18,7 @@ from sqlalchemy import Connection, text
 
 from channels.message import Button, File, StoredFile
 from channels.web.admission import OPERATOR
-from channels.web.archive import Conversation, MessageBody, Sized, WebMessage
+from channels.web.archive import MessageBody, Sized, WebConversation, WebMessage
 from gateway.records.sessions import CHOICE
 from gateway.store import memory
 from gateway.store.approvals import forget_approvals
@@ -49,7 +49,7 @@ class DatabaseArchive(Database):
     @writes
     def keep(
         self, connection: Connection, chat: str, key: str, words: MessageBody, at: float, *, owner: str = OPERATOR
-    ) -> Conversation | None:
+    ) -> WebConversation | None:
         _alone(connection)
         title = _title(words.text) or (words.files[0].name if words.files else "") or "…"
         new = "INSERT INTO web_conversation (id, title, agent, at, owner) VALUES (:chat, :title, :agent, :at, :owner)"
@@ -84,7 +84,7 @@ class DatabaseArchive(Database):
         return True
 
     @reads
-    def conversations(self, connection: Connection, owner: str = OPERATOR) -> Sequence[Conversation]:
+    def conversations(self, connection: Connection, owner: str = OPERATOR) -> Sequence[WebConversation]:
         """A person's; the one with the newest message comes first, a page's worth."""
         which = "WHERE owner = :owner ORDER BY at DESC LIMIT :limit"
         return _conversations(connection, which, owner=owner, limit=CONVERSATIONS_MAX)
@@ -97,11 +97,11 @@ class DatabaseArchive(Database):
             return any(words in str(orjson.loads(it)["text"]).casefold() for it in rows)
 
     @reads
-    def conversation(self, connection: Connection, chat: str) -> Conversation | None:
+    def conversation(self, connection: Connection, chat: str) -> WebConversation | None:
         return _find(connection, chat)
 
     @writes
-    def rename(self, connection: Connection, chat: str, title: str) -> Conversation | None:
+    def rename(self, connection: Connection, chat: str, title: str) -> WebConversation | None:
         renamed = "UPDATE web_conversation SET title = :title WHERE id = :chat"
         _run(connection, renamed, chat=chat, title=_title(title) or "…")
         return _find(connection, chat)
@@ -261,13 +261,13 @@ def _alone(connection: Connection, key: int = _LOCK_KEY) -> None:
         _run(connection, "SELECT pg_advisory_xact_lock(:key)", key=key)
 
 
-def _find(connection: Connection, chat: str) -> Conversation | None:
+def _find(connection: Connection, chat: str) -> WebConversation | None:
     return next(iter(_conversations(connection, "WHERE id = :chat", chat=chat)), None)
 
 
-def _conversations(connection: Connection, which: str, **names: object) -> list[Conversation]:
+def _conversations(connection: Connection, which: str, **names: object) -> list[WebConversation]:
     rows = _run(connection, f"SELECT id, title, agent, at, owner FROM web_conversation {which}", **names).mappings()
-    return [Conversation(**row) for row in rows]
+    return [WebConversation(**row) for row in rows]
 
 
 def _sized(connection: Connection, which: str, limit: int, bytes_max: int, **names: object) -> list[Sized]:

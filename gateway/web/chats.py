@@ -18,7 +18,7 @@ from starlette.responses import StreamingResponse
 
 from channels.moment import timestamp
 from channels.web.admission import OPERATOR
-from channels.web.archive import Conversation
+from channels.web.archive import WebConversation
 from channels.web.channel import FILES_MAX, WebChannel
 from channels.web.views import PAGE_BYTES_MAX, conversation_view, event, fitting
 from gateway.commands.catalog import offered
@@ -90,7 +90,7 @@ class Chats:
             ids = [it.id for it in found if words in it.title.casefold() or await self._archive.says(it.id, words)]
         return answer_json({"chats": ids})
 
-    async def _own(self, request: Request, person: str) -> Conversation:
+    async def _own(self, request: Request, person: str) -> WebConversation:
         """The conversation that the path names. Raises Unserved where it is not the person's."""
         found = await self._archive.conversation(id_in_path(request, "chat"))
         if found is None or found.owner != person:
@@ -106,7 +106,7 @@ class Chats:
         headers = {"content-disposition": f"attachment; {name}", "cache-control": "no-store"}
         return StreamingResponse(written, headers=headers, media_type="text/markdown")
 
-    async def _exported(self, found: Conversation, names: Mapping[str, str]) -> AsyncIterator[str]:
+    async def _exported(self, found: WebConversation, names: Mapping[str, str]) -> AsyncIterator[str]:
         yield f"# {found.title}\n"
         before, pages = None, []
         while page := fitting(
@@ -139,7 +139,7 @@ class Chats:
         self._channel.tell(found)
         return answer_json(self._view(found))
 
-    def _view(self, found: Conversation) -> dict[str, Any]:
+    def _view(self, found: WebConversation) -> dict[str, Any]:
         return conversation_view(found, running=self._channel.live.running(found.id))
 
     async def erase(self, request: Request, person: str) -> Response:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.context import Conversation, budget
+from agents.context import ContextFitter, window_limits
 from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, UserMessage
 from agents.past import past
 from agents.providers.models import ModelFacts
@@ -21,8 +21,8 @@ LIMIT = 6_000
 """Of tokens: about six whole results of English."""
 
 
-def conversation(turns: Sequence[Sequence[Message]]) -> Conversation:
-    return Conversation(turns=past(turns), result_chars=RESULT_CHARS)
+def conversation(turns: Sequence[Sequence[Message]]) -> ContextFitter:
+    return ContextFitter(turns=past(turns), result_chars=RESULT_CHARS)
 
 
 def requested(
@@ -156,7 +156,7 @@ def test_a_small_window_keeps_less_for_the_answer_and_the_rest_for_the_conversat
     window: int, wanted: int | None, max_output: int, answer: int
 ) -> None:
     facts = ModelFacts(window=window, max_output=max_output)
-    found = budget(facts, window=window, answer_tokens=wanted, result_chars=16_000)
+    found = window_limits(facts, window=window, answer_tokens=wanted, result_chars=16_000)
     assert found.answer == answer
     assert found.input == int((window - answer) * 0.95)
     assert found.results >= 64_000

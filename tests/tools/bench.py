@@ -17,7 +17,7 @@ from tools.policy import layers_of
 from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
 from tools.tool import Call, Image, ToolError, ToolResult
-from tools.web.client import Client
+from tools.web.client import WebClient
 from tools.web.config import WebToolsConfig
 from tools.workspace import Workspace
 
@@ -125,7 +125,7 @@ def bench(
     uploads: Path | None = None,
     processes: Processes | None = None,
     quota_bytes: int = 1 << 30,
-    network: Client | None = None,
+    network: WebClient | None = None,
 ) -> Bench:
     outbox = Outbox()
     workspace = Workspace(root=folder / "workspace", quota_bytes=quota_bytes)

@@ -17,7 +17,7 @@ from tools.attachment import attachment
 from tools.paths import called, explained
 from tools.sandbox.sandbox import Report, Sandbox
 from tools.tool import ToolError
-from tools.web.client import Client
+from tools.web.client import WebClient
 from tools.web.config import FetchConfig
 
 SECRET = "secret-81723"
@@ -234,7 +234,7 @@ async def test_a_command_that_finds_no_sandbox_says_why_and_not_where(tmp_path: 
         it.report = Report(wall=None, failures={"bubblewrap": reason})
         it._probed = time.monotonic()
     at = bench(
-        tmp_path, sandbox=sandbox, uploads=tmp_path / "uploads/a", network=Client(FetchConfig()) if network else None
+        tmp_path, sandbox=sandbox, uploads=tmp_path / "uploads/a", network=WebClient(FetchConfig()) if network else None
     )
     for tool_, arguments in (("exec", {}), ("process", {"action": "start"})):
         answer = text_of(await at.call(tool_, command="true", **arguments))

@@ -10,7 +10,7 @@ import pytest
 from tests.tools.bench import CALL, Bench, bench, text_of
 from tools.catalog import NAMES, Toolbox
 from tools.config import AgentToolsConfig, ExecConfig, MessageConfig, ToolsConfig, effective_exec
-from tools.message import Message
+from tools.message import MessageTool
 from tools.policy import layers_of, permitted
 from tools.tool import Call, ToolError, ToolResult, ToolSpec
 
@@ -196,7 +196,7 @@ def test_what_a_channel_cannot_do_is_no_argument_of_its_message_tool(
     at: Bench, arguments: dict[str, Any], message: str
 ) -> None:
     abilities = frozenset({"send", "reply", "edit", "delete", "react", "buttons", "media"})
-    tool = Message(at.outbox, MessageConfig(), at.workspace, abilities)
+    tool = MessageTool(at.outbox, MessageConfig(), at.workspace, abilities)
     with pytest.raises(ToolError) as error:
         tool.parse(arguments)
     assert error.value.message.startswith(message)

@@ -22,7 +22,7 @@ from tests.tools.hostile import Behaviour, Web, Write, certified, redirect, resp
 from tools.sandbox.confine import landlock_version
 from tools.tool import ToolError, ToolResult
 from tools.web import page
-from tools.web.client import Client, is_public
+from tools.web.client import WebClient, is_public
 from tools.web.config import FetchConfig
 from tools.web.fetch import Fetcher, WebFetch
 
@@ -423,7 +423,7 @@ def test_an_entry_that_is_neither_host_nor_network_is_no_config(entry: str) -> N
 
 
 def test_the_defaults_are_those_of_the_specification() -> None:
-    client = Client(FetchConfig())
+    client = WebClient(FetchConfig())
     assert json.loads(client.config.model_dump_json(by_alias=True)) == {
         "allowPrivate": [],
         "ports": [80, 443],

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tools.limits import PROCESSES_MAX, above
 from tools.sandbox.confine import STAGE, seccomp
-from tools.sandbox.launch import SCRATCH, SKILLS, Place, hidden, own_skills, protected, shown, skills
+from tools.sandbox.launch import SCRATCH, SKILLS, SandboxPath, hidden, own_skills, protected, shown, skills
 from tools.workspace import Workspace
 
 SHARED_BYTES_MAX = 64 * 1024 * 1024
@@ -83,7 +83,7 @@ def fenced(
     return argv, [program, *(place.fd for place in places if place.fd >= 0)]
 
 
-def _places(workspace: Workspace) -> list[Place]:
+def _places(workspace: Workspace) -> list[SandboxPath]:
     """Later ones lie on earlier ones."""
     places = [*shown(workspace), *protected(workspace)]
     if not (workspace.root / SKILLS).is_symlink():
@@ -94,11 +94,11 @@ def _places(workspace: Workspace) -> list[Place]:
         names = [it.path for it in own]
         shared = skills(workspace, names)
         if own or shared:
-            places += [Place(path=f"{workspace.root}/{SKILLS}"), *own, *shared]
+            places += [SandboxPath(path=f"{workspace.root}/{SKILLS}"), *own, *shared]
     return places
 
 
-def _mount(place: Place) -> tuple[str, ...]:
+def _mount(place: SandboxPath) -> tuple[str, ...]:
     if place.fd < 0:
         return ("--size", "65536", "--perms", "0755", "--tmpfs", place.path)
     kind = "--bind" if place.is_writable else "--ro-bind"

@@ -12,7 +12,7 @@ from pathlib import Path
 from tools.config import ExecConfig
 from tools.process import run
 from tools.sandbox.launch import Launch, owner_of
-from tools.web.client import Client
+from tools.web.client import WebClient
 from tools.web.config import FetchConfig
 from tools.workspace import Workspace
 
@@ -112,7 +112,7 @@ async def pierced(launch: Callable[..., Launch], private: Sequence[Path], *, ope
         leaving.callback(victim.kill)
         files = " ".join(f"'{it}'" for it in (planted, *private) if it.is_file() and "'" not in str(it))
         ports = {"tcp": tcp.getsockname()[1], "udp": udp.getsockname()[1]}
-        network = Client(FetchConfig(ports=(ports["tcp"],))) if opens else None
+        network = WebClient(FetchConfig(ports=(ports["tcp"],))) if opens else None
         command = (_PROXIED if opens else "") + _CANARY
         command = command.format(files=files, victim=victim.pid, gateway=os.getpid(), knocks=_KNOCKS, **ports, **names)
         environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(workspace.root), "TMPDIR": "/tmp"}

@@ -64,7 +64,7 @@ class Launch:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class SandboxPath:
     """A file or folder that a command sees at `path`; an empty folder where there is no descriptor."""
 
     path: str
@@ -87,28 +87,28 @@ def owner_of(workspace: Workspace) -> tuple[int, int] | None:
     return status.st_uid or NOBODY, status.st_gid or NOBODY
 
 
-def shown(workspace: Workspace) -> list[Place]:
+def shown(workspace: Workspace) -> list[SandboxPath]:
     """The workspace and the session's uploads. Raises OSError."""
-    places = [Place(path=str(workspace.root), fd=_opened(workspace, "."), is_writable=True)]
+    places = [SandboxPath(path=str(workspace.root), fd=_opened(workspace, "."), is_writable=True)]
     if workspace.uploads is not None:
         with suppress(FileNotFoundError):
             fd = above(os.open(workspace.uploads, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
-            places.append(Place(path=str(workspace.uploads), fd=fd, is_writable=True))
+            places.append(SandboxPath(path=str(workspace.uploads), fd=fd, is_writable=True))
     return places
 
 
-def skills(workspace: Workspace, hidden: Collection[str] = ()) -> list[Place]:
+def skills(workspace: Workspace, hidden: Collection[str] = ()) -> list[SandboxPath]:
     """The shared ones, without those that would lie at these paths."""
     places = []
     for name, folder in workspace.mounts.items():
         if name.startswith(f"{SKILLS}/") and f"{workspace.root}/{name}" not in hidden:
             with suppress(OSError):
                 fd = above(os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
-                places.append(Place(path=f"{workspace.root}/{name}", fd=fd))
+                places.append(SandboxPath(path=f"{workspace.root}/{name}", fd=fd))
     return places
 
 
-def protected(workspace: Workspace) -> list[Place]:
+def protected(workspace: Workspace) -> list[SandboxPath]:
     """The places in the workspace that may only be read, as for the file tools; of `.git` what others would run."""
     places = []
     names = [it for it in names_in(workspace.fd, ".") if _is_protected(it, workspace) and not workspace.hides(it)]
@@ -119,17 +119,17 @@ def protected(workspace: Workspace) -> list[Place]:
             if stat.S_ISLNK(os.fstat(fd).st_mode):
                 os.close(fd)
             else:
-                places.append(Place(path=f"{workspace.root}/{name}", fd=fd))
+                places.append(SandboxPath(path=f"{workspace.root}/{name}", fd=fd))
     return places
 
 
-def hidden(workspace: Workspace) -> tuple[list[str], list[Place]]:
+def hidden(workspace: Workspace) -> tuple[list[str], list[SandboxPath]]:
     """The files and the folders in the workspace that this session does not see. Not links: a command that follows one finds
     nothing where it leads to a hidden name. Raises OSError."""
     names = [it for it in names_in(workspace.fd, ".") if workspace.hides(it)]
     modes = {it: os.stat(it, dir_fd=workspace.fd, follow_symlinks=False).st_mode for it in names}
     files = [f"{workspace.root}/{it}" for it, mode in modes.items() if not (stat.S_ISDIR(mode) or stat.S_ISLNK(mode))]
-    return files, [Place(path=f"{workspace.root}/{it}") for it, mode in modes.items() if stat.S_ISDIR(mode)]
+    return files, [SandboxPath(path=f"{workspace.root}/{it}") for it, mode in modes.items() if stat.S_ISDIR(mode)]
 
 
 def may(workspace: Workspace, name: str, rights: int) -> bool:
@@ -149,10 +149,12 @@ def not_made(workspace: Workspace) -> list[str]:
     return [it.casefold() for it in (*NOT_MADE, *memory) if it not in workspace.writable]
 
 
-def own_skills(workspace: Workspace) -> list[Place]:
+def own_skills(workspace: Workspace) -> list[SandboxPath]:
     """Raises OSError where there are none."""
     names = names_in(workspace.fd, SKILLS)[:SHOWN_MAX]
-    return [Place(path=f"{workspace.root}/{SKILLS}/{it}", fd=_opened(workspace, f"{SKILLS}/{it}")) for it in names]
+    return [
+        SandboxPath(path=f"{workspace.root}/{SKILLS}/{it}", fd=_opened(workspace, f"{SKILLS}/{it}")) for it in names
+    ]
 
 
 def _is_protected(name: str, workspace: Workspace) -> bool:

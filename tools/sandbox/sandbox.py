@@ -20,7 +20,7 @@ from tools.sandbox.canary import pierced
 from tools.sandbox.confine import landlock_version
 from tools.sandbox.launch import SKILLS, Launch, not_made, owner_of, shown, skills
 from tools.tool import ToolError
-from tools.web.client import Client
+from tools.web.client import WebClient
 from tools.web.proxy import ENVIRONMENT, PORT, Proxy
 from tools.workspace import Workspace
 
@@ -45,7 +45,7 @@ class Wall:
     binary: str = ""
 
     def launch(
-        self, command: str, workspace: Workspace, environment: Mapping[str, str], network: Client | None = None
+        self, command: str, workspace: Workspace, environment: Mapping[str, str], network: WebClient | None = None
     ) -> Launch:
         """`network` judges where it may connect to; without one there is none. Raises OSError."""
         owner = owner_of(workspace)
@@ -122,7 +122,7 @@ class Sandbox:
         workspace: Workspace,
         environment: Mapping[str, str],
         config: ExecConfig,
-        network: Client | None = None,
+        network: WebClient | None = None,
     ) -> Launch:
         """The launch of the command; `network` as in `Wall.launch`. Raises OSError, and ToolError for want of a wall."""
         if config.sandbox == "off":

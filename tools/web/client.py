@@ -88,7 +88,7 @@ def embedded(address: Address) -> Iterable[ipaddress.IPv4Address]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Page:
+class WebPage:
     """The answer from `url`, where redirects ended. `data` is empty for a type that is not read; `length` as declared."""
 
     url: str
@@ -104,7 +104,7 @@ class Blocked(Exception):
 
 
 @dataclass
-class Client:
+class WebClient:
     """`resolve` is the name server, as one function: the addresses of a host as texts. Raises OSError."""
 
     config: FetchConfig
@@ -114,7 +114,7 @@ class Client:
         self._private = [private(entry) for entry in self.config.allow_private]
         self._lookups = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="fetch-lookup")
 
-    async def get(self, url: str, *, wanted: Callable[[str], bool]) -> Page:
+    async def get(self, url: str, *, wanted: Callable[[str], bool]) -> WebPage:
         """The page; its body only where its type is `wanted`. Raises ToolError, which names the rule and no address."""
         import httpcore
 
@@ -131,11 +131,11 @@ class Client:
         except (httpcore.ProtocolError, zlib.error):
             raise ToolError("FETCH_FAILED", "the server's answer is no sound HTTP") from None
 
-    async def _follow(self, url: str, wanted: Callable[[str], bool]) -> Page:
+    async def _follow(self, url: str, wanted: Callable[[str], bool]) -> WebPage:
         current = self.judged(url)
         for _ in range(self.config.redirects + 1):
             answer = await self._get(current, wanted)
-            if isinstance(answer, Page):
+            if isinstance(answer, WebPage):
                 return answer
             following = self.judged(answer, base=current)
             if current.scheme == "https" and following.scheme != "https":
@@ -167,7 +167,7 @@ class Client:
             raise blocked(f"port {port} is not among tools.web.fetch.ports")
         return url.copy_with(fragment=None)
 
-    async def _get(self, url: "httpx.URL", wanted: Callable[[str], bool]) -> Page | str:
+    async def _get(self, url: "httpx.URL", wanted: Callable[[str], bool]) -> WebPage | str:
         import httpcore
 
         host, failure = host_of(url), None
@@ -178,7 +178,7 @@ class Client:
                 failure = error
         raise failure or httpcore.ConnectError
 
-    async def _ask(self, url: "httpx.URL", host: str, address: str, wanted: Callable[[str], bool]) -> Page | str:
+    async def _ask(self, url: "httpx.URL", host: str, address: str, wanted: Callable[[str], bool]) -> WebPage | str:
         """The same of one judged address, and of no name: nothing is looked up here."""
         import httpcore
 
@@ -201,7 +201,7 @@ class Client:
             kind, charset = _content_type(answered.get(b"content-type", ""))
             declared = answered.get(b"content-length", "")
             length = int(declared) if declared.isdecimal() and len(declared) < 16 else None
-            page = partial(Page, url=str(url), status=response.status, type=kind, charset=charset, length=length)
+            page = partial(WebPage, url=str(url), status=response.status, type=kind, charset=charset, length=length)
             if not wanted(kind):
                 return page(data=b"")
             return page(data=await self._body(response, answered.get(b"content-encoding", "")))

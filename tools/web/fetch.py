@@ -9,7 +9,7 @@ from pydantic import Field
 
 from tools.sandbox.launch import program
 from tools.tool import Arguments, Call, ToolError, ToolResult
-from tools.web.client import PIECE_BYTES, Client, Page, Resolve
+from tools.web.client import PIECE_BYTES, Resolve, WebClient, WebPage
 from tools.web.config import FetchConfig
 
 PARALLEL = 4
@@ -34,7 +34,7 @@ class Fetcher:
     """The parts that all fetches of one agent share."""
 
     def __init__(self, config: FetchConfig, resolve: Resolve | None = None) -> None:
-        self.client = Client(config, resolve)
+        self.client = WebClient(config, resolve)
         self.slots = asyncio.Semaphore(PARALLEL)
 
 
@@ -89,7 +89,7 @@ def is_text(kind: str) -> bool:
     return kind in _HTML or _TEXT.fullmatch(kind) is not None
 
 
-async def _read(found: Page) -> tuple[str, str, str]:
+async def _read(found: WebPage) -> tuple[str, str, str]:
     """Title, text, and of what: `article`, `page`, or nothing where it is as it arrived."""
     text = _decoded(found)
     if found.type in _HTML and text.strip():
@@ -98,7 +98,7 @@ async def _read(found: Page) -> tuple[str, str, str]:
     return "", text, ""
 
 
-def _decoded(found: Page) -> str:
+def _decoded(found: WebPage) -> str:
     data = found.data
     for bom, name in _BOMS:
         if data.startswith(bom):

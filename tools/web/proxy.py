@@ -10,7 +10,7 @@ import socket
 from contextlib import suppress
 
 from tools.tool import ToolError
-from tools.web.client import Blocked, Client, host_of, port_of
+from tools.web.client import Blocked, WebClient, host_of, port_of
 
 PORT = 3128
 """In a namespace where every port is free."""
@@ -34,7 +34,7 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 class Proxy:
     """`fd` is the descriptor that the sandbox sends its listening socket by."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: WebClient) -> None:
         self._client = client
         self._channel, theirs = socket.socketpair()
         self.fd = theirs.detach()

@@ -74,7 +74,7 @@ ENGINES: dict[SearchProvider, Engine] = {
 }
 
 
-class SearchArguments(Arguments):
+class WebSearchArguments(Arguments):
     query: str = Field(description="What to look for, as one would type it.", min_length=1, max_length=400)
     count: int | None = Field(
         default=None, ge=1, le=RESULTS_MAX, description=f"How many results, {RESULTS} if left out."
@@ -82,7 +82,7 @@ class SearchArguments(Arguments):
 
 
 class WebSearch:
-    spec = SearchArguments.spec(
+    spec = WebSearchArguments.spec(
         "web_search",
         summary="search the web",
         description=(
@@ -90,12 +90,12 @@ class WebSearch:
         ),
         effect="safe",
     )
-    parse = staticmethod(SearchArguments.parse)
+    parse = staticmethod(WebSearchArguments.parse)
 
     def __init__(self, config: SearchConfig) -> None:
         self._config = config
 
-    async def run(self, arguments: SearchArguments, call: Call) -> ToolResult:
+    async def run(self, arguments: WebSearchArguments, call: Call) -> ToolResult:
         query = " ".join(arguments.query.split())
         if not query:
             raise ToolError("INVALID_ARGUMENT", "'query' has no word to look for")

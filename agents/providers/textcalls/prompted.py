@@ -28,7 +28,7 @@ from agents.messages import (
     UserPart,
 )
 from agents.prompt.fences import TOOL_CALLS
-from agents.providers.provider import ModelEvent, ModelRequest, OneTool, System, Turn, grown
+from agents.providers.provider import ModelEvent, ModelRequest, OneTool, SentTurn, System, grown
 from agents.providers.request import called_names
 from agents.providers.textcalls.answer import Rewriting, Style, rewritten
 from agents.providers.textcalls.forms import PROMPTED
@@ -105,7 +105,7 @@ def translated(request: ModelRequest, offer: Offer) -> ModelRequest:
     """The request as the model gets it; the same object where it needs no tools and has none in its history."""
     if not request.tools and not called_names(request):
         return request
-    settled = grown(request.settled, "prompted", tuple[Turn, ...](), _add_translated)
+    settled = grown(request.settled, "prompted", tuple[SentTurn, ...](), _add_translated)
     stable = "\n\n".join(part for part in (request.system.stable, _section(request, offer)) if part)
     return replace(
         request,
@@ -117,8 +117,8 @@ def translated(request: ModelRequest, offer: Offer) -> ModelRequest:
     )
 
 
-def _add_translated(before: tuple[Turn, ...], turns: Sequence[Turn]) -> tuple[Turn, ...]:
-    return (*before, *(Turn(_alternating(turn)) for turn in turns))
+def _add_translated(before: tuple[SentTurn, ...], turns: Sequence[SentTurn]) -> tuple[SentTurn, ...]:
+    return (*before, *(SentTurn(_alternating(turn)) for turn in turns))
 
 
 def _section(request: ModelRequest, offer: Offer) -> str:

@@ -16,7 +16,7 @@ from agents.messages import AssistantMessage, AssistantPart, Message, Text, Thin
 from agents.providers.catalog import build_provider
 from agents.providers.models import Level, facts_of, family_of
 from agents.providers.network import NetworkProvider
-from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice, Turn
+from agents.providers.provider import ModelRequest, OneTool, SentTurn, System, ToolChoice
 from agents.repair import repair
 from tests.agents.histories import broken_histories
 from tests.agents.providers.contract.bodies import Body, thought
@@ -102,7 +102,8 @@ def test_turns_that_were_written_before_are_the_same_bytes(subject: Subject) -> 
     assert isinstance(provider, NetworkProvider)
     ids = ("one", "x" * 70, "123456789", "2", "3", "4")
     turns = [
-        Turn((user("look"), assistant(call(it, "read")), result(it, "中"), assistant(Text(text="seen")))) for it in ids
+        SentTurn((user("look"), assistant(call(it, "read")), result(it, "中"), assistant(Text(text="seen"))))
+        for it in ids
     ]
     for count in range(len(turns) + 1):
         messages = [it for turn in turns for it in turn] + [user("now"), assistant(call("n")), result("n")]
