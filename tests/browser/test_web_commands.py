@@ -1,9 +1,30 @@
 """Commands in the web chat: what is offered behind a slash, and what becomes of a message that a stop has dropped."""
 
-from playwright.async_api import expect
+import asyncio
+
+from playwright.async_api import Route, expect
 
 from tests.browser.tab import Visit
 from tests.emulators.models.script import says
+
+LIST = "**/api/chats"
+
+
+async def test_who_writes_before_the_list_has_come_is_offered_the_commands_then(visit: Visit) -> None:
+    async with visit(says("never asked")) as (_, tab):
+        released = asyncio.Event()
+
+        async def hold(route: Route) -> None:
+            await released.wait()
+            await route.continue_()
+
+        await tab.page.route(LIST, hold)
+        await tab.page.reload()
+        await tab.message.press_sequentially("/st")
+        offered = tab.page.get_by_role("listbox", name="Commands")
+        await expect(offered).to_be_hidden()
+        released.set()
+        await expect(offered.get_by_role("option")).to_have_count(3)
 
 
 async def test_a_slash_offers_the_commands_and_one_is_taken_by_key_or_by_click(visit: Visit) -> None:

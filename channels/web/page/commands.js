@@ -13,6 +13,8 @@ export class Commands {
   #field = part("message");
   #list = part("commands");
   #at = -1;
+  /** The number of commands that were known when the list was last made. */
+  #known = 0;
 
   /** `commands()` are the server's; `taken` is called where the text has changed. */
   constructor({ commands, taken }) {
@@ -22,11 +24,17 @@ export class Commands {
 
   /** After each change of what is written. */
   show() {
+    this.#known = this.commands().length;
     const begun = BEGUN.exec(this.#field.value)?.[1].toLowerCase();
     const found = begun === undefined ? [] : this.commands().filter((it) => it.name.startsWith(begun));
     this.#list.replaceChildren(...found.slice(0, SHOWN_MAX).map((it, number) => this.#option(it, number)));
     this.#list.hidden = found.length === 0;
     this.#choose(-1);
+  }
+
+  /** Shows the list to a person who began to write before the server had sent the commands. */
+  refresh() {
+    if (this.commands().length !== this.#known && document.activeElement === this.#field) this.show();
   }
 
   hide() {

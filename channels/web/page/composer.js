@@ -61,6 +61,7 @@ export class Composer {
     if (!running) this.#stopAskedAt = 0;
     this.#offer(agents);
     this.#agents.hidden = !isNew || agents.length < 2;
+    this.commands.refresh();
     this.refresh();
   }
 
