@@ -160,6 +160,21 @@ def test_a_docstring_begins_with_its_subject_or_a_verb() -> None:
     assert found == []
 
 
+TWO_MEANINGS = {"Call"}
+"""Class names that still mean two things. The list only shrinks."""
+
+
+def test_a_class_name_means_one_thing() -> None:
+    """A reader who meets a public class name anywhere knows what it is."""
+    places: dict[str, list[str]] = {}
+    for path in (path for folder in PACKAGES for path in sorted((ROOT / folder).rglob("*.py"))):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    shared = {name: found for name, found in places.items() if len(found) > 1}
+    assert {name: found for name, found in shared.items() if name not in TWO_MEANINGS} == {}
+
+
 @pytest.mark.slow
 def test_a_start_loads_nothing_that_can_wait() -> None:
     """Each of these costs tens of milliseconds or megabytes, and is for what not every gateway does."""

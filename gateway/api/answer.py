@@ -90,7 +90,7 @@ class Answering:
         waiting.changed.clear()
         return waiting.progress is not None and waiting.progress.outcome is not None
 
-    async def _answer(self, key: str) -> records.Answer | None:
+    async def _answer(self, key: str) -> records.StoredAnswer | None:
         """A client who leaves cancels no read, which can hang in its driver. Without the database there is no answer yet."""
         reading = self.runtime.store.answer(f"{self.channel.name}:{self.channel.account}:{key}")
         try:
@@ -99,7 +99,7 @@ class Answering:
             log.error("answer_unavailable", error=repr(error))
             return None
 
-    def _take(self, answer: records.Answer) -> None:
+    def _take(self, answer: records.StoredAnswer) -> None:
         self.final = json.loads(answer.final)
         self.text = "".join(payload_json.validate_json(it).part.text for it in answer.payloads)
         if self.channel.account not in self.runtime.setup.config.server.api.open:

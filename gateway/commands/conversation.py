@@ -12,7 +12,7 @@ from channels.moment import timestamp
 from gateway.commands.command import CommandContext, Reply, dropped_lines, first_words
 from gateway.commands.report import plan_of
 from gateway.records.inbound import Inbound, inbound_json, inbound_of, is_readable
-from gateway.store.records import Concerned, Delivery, Mark, Summary
+from gateway.store.records import Concerned, Delivery, SessionMark, Summary
 from gateway.turns.history import TURNS_MAX, numbered_turns, turns_of
 from gateway.turns.journal import stopped_by
 from gateway.turns.memory import StoredMemory
@@ -34,7 +34,8 @@ async def start(context: CommandContext) -> str:
 
 async def new(context: CommandContext) -> str:
     concerned, lines = await _stop(context)
-    await context.runtime.store.mark(context.session, Mark(turn=context.turn, kind="new", at=context.runtime.now()))
+    mark = SessionMark(turn=context.turn, kind="new", at=context.runtime.now())
+    await context.runtime.store.mark(context.session, mark)
     await context.runtime.choices.choose_queue(context.session, "", turn=context.turn, at=context.runtime.now())
     begins = context.say("A new conversation begins.", "新的对话开始了。")
     for ended in (
@@ -126,7 +127,7 @@ def _by(context: CommandContext) -> str:
 
 
 async def _undo(context: CommandContext, turn: int) -> None:
-    mark = Mark(turn=turn, kind="undone", content=_by(context), at=context.runtime.now())
+    mark = SessionMark(turn=turn, kind="undone", content=_by(context), at=context.runtime.now())
     await context.runtime.store.mark(context.session, mark)
 
 

@@ -18,7 +18,7 @@ from gateway.commands.command import CommandContext
 from gateway.guard import VERSION
 from gateway.records.sessions import sees_private
 from gateway.store.records import Bill, Work
-from gateway.turns.budgets import Used, used
+from gateway.turns.budgets import BudgetUse, used
 from gateway.turns.history import TURNS_MAX, turns_of
 
 
@@ -121,7 +121,7 @@ async def usage(context: CommandContext) -> str:
     )
 
 
-def _budget(context: CommandContext, budget: Used) -> tuple[str, str]:
+def _budget(context: CommandContext, budget: BudgetUse) -> tuple[str, str]:
     whose = {"agent": ("assistant", "助手"), "chat": ("chat", "聊天"), "sender": ("you", "你")}[budget.whose]
     percent = f"{budget.share:.0%}"
     head = context.say(f"Budget of today ({whose[0]})", f"今日额度（{whose[1]}）")

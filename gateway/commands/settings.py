@@ -11,7 +11,7 @@ from agents.turn import Settings, settings_json
 from gateway.commands.command import CommandContext
 from gateway.records.sessions import is_open
 from gateway.state.choices import MODES
-from gateway.store.records import Mark
+from gateway.store.records import SessionMark
 
 DEFAULT = "default"
 ABOUT_CHARS_MAX = 100
@@ -140,7 +140,7 @@ async def agent(context: CommandContext) -> str:
 async def _set(context: CommandContext, **changes: Any) -> None:
     settings = replace(await context.settings(), **changes)
     content = settings_json.dump_json(settings).decode()
-    mark = Mark(turn=context.turn, kind="settings", content=content, at=context.runtime.now())
+    mark = SessionMark(turn=context.turn, kind="settings", content=content, at=context.runtime.now())
     await context.runtime.store.mark(context.session, mark)
 
 

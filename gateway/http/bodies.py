@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from fastapi import Request
 
-from gateway.state.runtime import Memory
+from gateway.state.runtime import MemoryQuota
 
 YOUNG_SECONDS = 1.0
 """A body that has been arriving for less is cut off only where twice the budget is in use."""
@@ -45,7 +45,7 @@ class Bodies:
         self._arriving: dict[_Arriving, None] = {}
         """The oldest first."""
         self._freed = asyncio.Event()
-        self._room = Memory()
+        self._room = MemoryQuota()
 
     async def read(self, request: Request, *, bytes_max: int, seconds: float) -> bytes:
         """The raw body. Raises Unreadable."""

@@ -27,7 +27,7 @@ from channels.message import Chat
 from channels.moment import iso, timestamp
 from gateway.config.root import Config, DatabaseConfig
 from gateway.fault import OperatorError
-from gateway.records.sessions import message_in, place_of
+from gateway.records.sessions import message_in, session_parts
 from gateway.store import conversations, erasure, memory
 from gateway.store.chatter import REACTION
 from gateway.store.conversations import Session
@@ -56,7 +56,7 @@ class Erased:
 
 
 def summary(session: Session, zone: tzinfo) -> dict[str, Any]:
-    place = place_of(session.sid)
+    place = session_parts(session.sid)
     facts: dict[str, Any] = {"id": session.id, "agent": place.agent, "channel": place.channel, "account": place.account}
     facts |= {"chat": place.chat, "thread": place.thread, "sender": place.sender}
     facts |= {"started": iso(session.started, zone), "last": iso(session.last, zone)}
@@ -181,7 +181,7 @@ def _erase_rows(config: Config, portion: Portion, removed: Counter[str]) -> None
     for messages in () if portion.whole else _chunks(sorted(portion.messages), erasure.ROWS_AT_ONCE):
         step(partial(erasure.forget_quotes, portion=portion, messages=messages))
     removed.update(step(lambda connection: erasure.settle(connection, portion)))
-    while place_of(portion.sid).channel == "web" and (gone := step(lambda it: erasure.forget_web(it, portion))):
+    while session_parts(portion.sid).channel == "web" and (gone := step(lambda it: erasure.forget_web(it, portion))):
         removed.update(gone)
 
 
@@ -213,7 +213,7 @@ def _workspaces(
     config: Config, portion: Portion, person: tuple[str, str] | None, *, own: bool = False
 ) -> Iterator[Path]:
     """The workspace of its agent; `own`: only if that is for this person alone. The folder stays: a gateway has it open."""
-    place = place_of(portion.sid)
+    place = session_parts(portion.sid)
     template = next((it.workspace_dir for it in config.agents.list if it.id == place.agent), "")
     chat = Chat(id=place.chat, kind="direct" if portion.direct else "group", thread=place.thread)
     sender = person[1] if person else place.sender or ""

@@ -22,7 +22,7 @@ from channels.message import Outbound
 from gateway.approvals.pairing import with_code
 from gateway.state.runtime import Runtime
 from gateway.store.errors import Fenced, StoreUnavailable
-from gateway.store.records import Lease, Part
+from gateway.store.records import Lease, OutboxPart
 
 BACKOFF_SECONDS_MAX = 60.0
 AWAY_SECONDS = 1.0
@@ -70,12 +70,12 @@ Report: TypeAlias = Delivered | GivenUp | Postponed | Begin | Away
 class Outbox:
     """`attempt` makes one attempt at one part; by default through the part's channel."""
 
-    def __init__(self, runtime: Runtime, *, attempt: Callable[[Part], Awaitable[Report]] | None = None) -> None:
+    def __init__(self, runtime: Runtime, *, attempt: Callable[[OutboxPart], Awaitable[Report]] | None = None) -> None:
         self._runtime = runtime
         self._store = runtime.store
         self._attempt = attempt or Attempts(runtime).make
 
-    async def deliver(self, lease: Lease, part: Part, *, queued: bool = False) -> bool:
+    async def deliver(self, lease: Lease, part: OutboxPart, *, queued: bool = False) -> bool:
         """True where that was the session's last work and it was released. Its later parts wait behind this one. `queued`:
         the newest commit says so."""
         now, away = self._runtime.now, False
@@ -111,7 +111,7 @@ class Outbox:
                     counted = part.ambiguous + ambiguous
                     part = replace(part, attempts=part.attempts + 1, ambiguous=counted, next_at=due, begun=False)
 
-    async def _attempted(self, lease: Lease, part: Part) -> Report:
+    async def _attempted(self, lease: Lease, part: OutboxPart) -> Report:
         """A send that our own end cuts off may have arrived, and whoever takes the session over must know."""
         try:
             return await self._attempt(part)
@@ -127,7 +127,7 @@ class Attempts:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    async def make(self, part: Part) -> Report:
+    async def make(self, part: OutboxPart) -> Report:
         """Never raises for the platform's trouble."""
         payload = payload_json.validate_json(part.payload)
         setup = self._runtime.setup
@@ -148,14 +148,14 @@ class Attempts:
         self._log(report, payload.channel, facts)
         return report
 
-    def _without_account(self, part: Part) -> Report:
+    def _without_account(self, part: OutboxPart) -> Report:
         """An edit may have taken the account away for a moment only."""
         if self._runtime.now() - part.created < self._runtime.setup.limits.delivery_seconds:
             return Away()
         return GivenUp(reason="the channel account is no longer configured")
 
     def _beforehand(
-        self, channel: Channel | None, part: Part, facts: dict[str, object], *, repeatable: bool
+        self, channel: Channel | None, part: OutboxPart, facts: dict[str, object], *, repeatable: bool
     ) -> Report | None:
         """The report to store before an attempt, or instead of one: a process may have died in the middle of it.
         `repeatable`: what replaces a message does so once, however often it is sent."""
@@ -171,7 +171,7 @@ class Attempts:
             log.warning("part_repeated", **facts)
         return None if recognised or part.begun else Begin()
 
-    def _after(self, error: DeliveryError, part: Part, channel: Channel, *, repeatable: bool) -> Report:
+    def _after(self, error: DeliveryError, part: OutboxPart, channel: Channel, *, repeatable: bool) -> Report:
         if isinstance(error, Refused | Gone):
             return GivenUp(reason=str(error))
         ambiguous = isinstance(error, Unreachable) and error.maybe_arrived and not repeatable

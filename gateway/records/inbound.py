@@ -40,7 +40,7 @@ class Inbound:
 inbound_json: TypeAdapter[Inbound] = TypeAdapter(Inbound)
 
 
-class Body(str):
+class LoadedBody(str):
     """The text of a loaded inbox row. `inbound` is what was read of it."""
 
     inbound: Any = None
@@ -49,7 +49,7 @@ class Body(str):
 def inbound_of(body: str) -> Inbound:
     """The message in an inbox row's body. A loaded row keeps what was read of it, for it is looked at several times. A cache
     of the process could be as large as any number of bodies, and would hold what was taken back or erased."""
-    if not isinstance(body, Body):
+    if not isinstance(body, LoadedBody):
         return inbound_json.validate_json(body)
     if body.inbound is None:
         body.inbound = inbound_json.validate_json(body)

@@ -49,7 +49,7 @@ def chat_session(agent: str, *place: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class SessionParts:
     """The parts of a conversation's key: `sender` if it is one person's in a group."""
 
     agent: str
@@ -60,11 +60,11 @@ class Place:
     sender: str | None = None
 
 
-def place_of(session: str) -> Place:
+def session_parts(session: str) -> SessionParts:
     """Raises ValueError where that is no conversation's key."""
     parts = [part.replace("%3A", ":").replace("%25", "%") for part in session.split(":")]
     _, agent, channel, account, chat, *more = parts
-    return Place(
+    return SessionParts(
         agent=agent, channel=channel, account=account, chat=chat, **dict(zip(more[::2], more[1::2], strict=True))
     )
 

@@ -13,7 +13,7 @@ from typing import get_args
 from channels.message import MessageContext
 from channels.queue import QueueMode
 from gateway.records.sessions import CHOICE, chat_session
-from gateway.store.records import Mark
+from gateway.store.records import SessionMark
 from gateway.store.store import Store
 
 MODES: Sequence[QueueMode] = get_args(QueueMode)
@@ -60,7 +60,7 @@ class Choices:
 
     async def _choose(self, key: str, value: str, turn: int, at: float) -> None:
         """By the command that is message `turn`: the newest one holds, and one that runs again changes nothing."""
-        await self._store.mark(CHOICE + key, Mark(turn=turn, kind="settings", content=value, at=at))
+        await self._store.mark(CHOICE + key, SessionMark(turn=turn, kind="settings", content=value, at=at))
         await self.load()
         await self._store.notify(CHOICES_NOTICE)
 

@@ -8,7 +8,7 @@ from agents.config import AgentConfig
 from channels.channel import Channel
 from channels.message import MessageContext
 from channels.queue import QueueConfig, QueueMode, StalePolicy
-from gateway.store.records import Waiting
+from gateway.store.records import WaitingMessage
 
 BUTTON = "bt:"
 """The beginning of an agent's button's token; the key of its message and its place there follow."""
@@ -23,7 +23,7 @@ REDELIVERY_SECONDS_MAX = 24 * 3600.0
 """No platform delivers anew for longer than a day: an older date is a wrong clock or a recorded sample, not lateness."""
 
 
-def is_last_attempt(message: Waiting) -> bool:
+def is_last_attempt(message: WaitingMessage) -> bool:
     return message.attempts >= ATTEMPTS_MAX - 1
 
 
@@ -36,17 +36,17 @@ class Queue:
     stale_after_seconds: float = 900.0
     stale: StalePolicy = "label"
 
-    def batch(self, waiting: Sequence[Waiting], *, begun: bool) -> Sequence[Waiting]:
+    def batch(self, waiting: Sequence[WaitingMessage], *, begun: bool) -> Sequence[WaitingMessage]:
         """The messages of the next turn, from the oldest; a turn that has begun is not added to here."""
         return waiting[:1] if begun or self.mode == "followup" else waiting
 
-    def hold(self, context: MessageContext, waiting: Sequence[Waiting], now: float) -> float:
+    def hold(self, context: MessageContext, waiting: Sequence[WaitingMessage], now: float) -> float:
         """Seconds to wait for the rest of what `context`, the last one, is a part of: an album, a paste that was cut."""
         if not context.more or len(waiting) >= BATCH_MAX:
             return 0.0
         return max(0.0, min(waiting[-1].at + MORE_SECONDS - now, MORE_SECONDS))
 
-    def debounce(self, waiting: Sequence[Waiting], now: float) -> float:
+    def debounce(self, waiting: Sequence[WaitingMessage], now: float) -> float:
         """Seconds to wait until the chat has been quiet for long enough."""
         if self.mode != "collect" or len(waiting) >= BATCH_MAX:
             return 0.0

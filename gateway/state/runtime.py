@@ -26,7 +26,7 @@ from gateway.state.choices import Choices
 from gateway.state.layers import ToolLayers
 from gateway.state.queues import Queue, Queues
 from gateway.store.errors import Fenced, StoreUnavailable
-from gateway.store.records import Acceptance, Delivery, Lease, Part
+from gateway.store.records import Acceptance, Delivery, Lease, OutboxPart
 from gateway.store.store import Store
 from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
@@ -47,7 +47,7 @@ class Lane:
     first. `awaiting_slot` until it has had one or something to send: it counts against the free slots meanwhile."""
 
     lease: Lease
-    turn: asyncio.Task[Sequence[Part]] | None = None
+    turn: asyncio.Task[Sequence[OutboxPart]] | None = None
     number: int = 0
     revision: int = 0
     calling: bool = False
@@ -140,7 +140,7 @@ class ConfigState:
     restart: tuple[str, ...] = ()
 
 
-class Memory:
+class MemoryQuota:
     """Room for files that are in memory. Whoever finds none waits, and small ones pass large ones."""
 
     def __init__(self) -> None:
@@ -181,7 +181,7 @@ class Runtime:
     emit: Emit
     now: Callable[[], float]
     scrubber: Scrubber
-    memory: Memory = field(default_factory=Memory)
+    memory: MemoryQuota = field(default_factory=MemoryQuota)
     tracing: Tracing | None = None
     choices: Choices = field(init=False)
     accept: Callable[[Delivery], Awaitable[Acceptance]] = field(init=False)
@@ -209,7 +209,7 @@ class Runtime:
             self.uses[setup] -= 1
 
 
-class Gate:
+class StartGate:
     """One chat begins at a time, and between two the event loop answers what has arrived: a turn begins with some
     milliseconds of work in one piece, and fifty in a row would keep fifty webhooks waiting for their 200. Whoever is in it
     waits for nobody, so nobody can block it."""

@@ -9,7 +9,7 @@ from gateway.records.inbound import inbound_json
 from gateway.store import recall
 from gateway.store.memory import holds
 from gateway.store.recall import Recall, State
-from gateway.store.records import Mark
+from gateway.store.records import SessionMark
 from gateway.store.statements import MARK
 from gateway.store.writer import Database, run, writes
 
@@ -35,7 +35,7 @@ class DatabaseChanges(Database):
         recall.wipe(connection, sid, turn, at, ended=ended)
 
     @writes
-    def summarise(self, connection: Connection, sid: str, mark: Mark, revision: int) -> bool:
+    def summarise(self, connection: Connection, sid: str, mark: SessionMark, revision: int) -> bool:
         """Let a summary stand for turns. False if something was taken out of the conversation since it was read."""
         if not holds(connection, sid, revision):
             return False

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.config.root import DatabaseConfig
-from gateway.records.sessions import CHOICE, control_session, conversation, place_of
+from gateway.records.sessions import CHOICE, control_session, conversation, session_parts
 from gateway.store import contacts, memory
 from gateway.store.approvals import forget_approvals
 from gateway.store.archive import UNSENT
@@ -110,7 +110,7 @@ def portions_of(connection: Connection, channel: str, person: str) -> list[Porti
                 context["chat"].get("kind") == "direct",
             )
     for portion in portions.values():
-        if portion.direct or place_of(portion.sid).sender == person:
+        if portion.direct or session_parts(portion.sid).sender == person:
             portion.all_between = (-1, NEVER)
         _fill(connection, portion)
     return list(portions.values())
@@ -191,7 +191,7 @@ def settle(connection: Connection, portion: Portion) -> Counter[str]:
     gone = f"sid = :sid AND kind IN ({kinds}) AND turn > :after AND turn <= :until"
     gone = "sid IN :all" if portion.whole else gone
     removed["mark"] += run(connection, f"DELETE FROM mark WHERE {gone}", **names).rowcount
-    place = place_of(portion.sid)
+    place = session_parts(portion.sid)
     if portion.whole and portion.all_between:
         run(connection, "DELETE FROM session WHERE id IN :sids AND pending = 0", sids=portion.sids)
         chat = f"{place.channel}:{place.account}:{place.chat}"
@@ -231,9 +231,9 @@ def forget_person(connection: Connection, channel: str, person: str) -> Counter[
 def forget_web(connection: Connection, portion: Portion) -> Counter[str]:
     """A step: what the web chat shows of it, and the files in it. A conversation of which no agent remembers anything goes
     whole. Empty once nothing is left to do."""
-    chat, removed, files = place_of(portion.sid).chat, Counter[str](), set[str]()
+    chat, removed, files = session_parts(portion.sid).chat, Counter[str](), set[str]()
     found = run(connection, "SELECT id FROM session WHERE id LIKE :of", of=f"agent:%:web:%:{chat}").scalars().all()
-    sids = [it for it in found if (place_of(it).channel, place_of(it).chat) == ("web", chat)]
+    sids = [it for it in found if (session_parts(it).channel, session_parts(it).chat) == ("web", chat)]
     empty = run(connection, "SELECT 1 FROM transcript WHERE sid IN :sids LIMIT 1", sids=sids).first() is None
     rows = run(connection, "SELECT number, key, words FROM web_message WHERE chat = :chat", chat=chat).all()
     read = [(row, orjson.loads(row.words)) for row in rows]

@@ -12,7 +12,7 @@ from sqlalchemy.exc import OperationalError
 from gateway.config.root import DatabaseConfig
 from gateway.store.migrate import HEAD, DatabaseTooNew, DatabaseUnusable, revision_of
 from gateway.store.opening import connected
-from gateway.store.records import Answer
+from gateway.store.records import StoredAnswer
 from gateway.store.statements import ANSWER, CONTACT_STANDING, PAIRING_SECONDS, answer_of, standing_of
 from gateway.store.writer import run
 
@@ -71,5 +71,5 @@ def standing(connection: Connection, channel: str, account: str, person: str, at
     return standing_of(run(connection, CONTACT_STANDING, **names).mappings().one())
 
 
-def answer(connection: Connection, dedupe: str) -> Answer | None:
+def answer(connection: Connection, dedupe: str) -> StoredAnswer | None:
     return answer_of(run(connection, ANSWER, dedupe=dedupe).mappings().all())

@@ -25,10 +25,10 @@ from gateway.store import statements as shared
 from gateway.store.errors import Fenced, Revised, StoreUnavailable
 from gateway.store.migrate import DatabaseUnusable, migrate
 from gateway.store.presence import KEEPALIVE, Presence, Transactions
-from gateway.store.records import Acceptance, Delivery, Entry, Known, Lease, NewPart, Part, SessionState, View
+from gateway.store.records import Acceptance, Delivery, Entry, Known, Lease, NewPart, OutboxPart, SessionState, View
 from gateway.store.spending import limits_of
 from gateway.store.spoken import Spoken
-from gateway.store.statements import InboxStatus, OutboxStatus
+from gateway.store.statements import InboxStatus
 from gateway.store.store import Store
 
 POOL_WAIT_SECONDS = 2.0
@@ -134,7 +134,7 @@ class PostgresStore(Store):
             queued = await connection.execute(_psycopg(shared.QUEUED), names)
             waiting = await connection.execute(_psycopg(shared.WAITING), names)
             history = await connection.execute(_psycopg(shared.HISTORY), names)
-            parts = [Part(**row) for row in await queued.fetchall()]
+            parts = [OutboxPart(**row) for row in await queued.fetchall()]
             rows = await waiting.fetchall()
             return View.of(parts, rows, [Entry(**row) for row in await history.fetchall()] if rows else ())
 
@@ -157,7 +157,7 @@ class PostgresStore(Store):
         at: float,
         dead: bool = False,
         revision: int | None = None,
-    ) -> Sequence[Part]:
+    ) -> Sequence[OutboxPart]:
         names = _journaled(lease, entries, revision) | {
             "status": int(InboxStatus.DEAD if dead else InboxStatus.DONE),
             "keys": [part.key for part in parts],
@@ -168,13 +168,10 @@ class PostgresStore(Store):
         if not rows:
             await self.session_state(lease)
             raise Revised
-        return [Part(**row) for row in rows if row["id"] is not None]
+        return [OutboxPart(**row) for row in rows if row["id"] is not None]
 
-    async def _close(
-        self, lease: Lease, part: Part, status: OutboxStatus, *, ext_id: str | None = None, reason: str | None = None
-    ) -> bool:
-        names = {"part": part.id, "status": int(status), "ext_id": ext_id, "reason": reason}
-        return await self._one(sql.MARK, lease.row | names) is not None
+    async def _close(self, lease: Lease, part: OutboxPart, /, **outcome: Any) -> bool:
+        return await self._one(sql.MARK, lease.row | {"part": part.id, **outcome}) is not None
 
     async def stop(self, sid: str, before: int) -> int:
         row = await self._one(sql.STOP, {"sid": sid, "before": before})

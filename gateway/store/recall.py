@@ -19,7 +19,7 @@ from agents.messages import AssistantMessage, Text, UserMessage, message_json
 from channels.marks import ANSWER_GONE, TAKEN_BACK
 from channels.message import MessageContext
 from gateway.records.inbound import Inbound, inbound_json
-from gateway.records.sessions import control_session, conversation, place_of
+from gateway.records.sessions import control_session, conversation, session_parts
 from gateway.store import memory
 from gateway.store.approvals import forget_words
 from gateway.store.statements import InboxStatus, OutboxStatus
@@ -217,7 +217,7 @@ def rewrite(connection: Connection, row: Any, inbound: Inbound) -> bool:
 def _is_in(sid: str, chat: str) -> bool:
     """True if a conversation is of `channel:account:chat`."""
     with suppress(ValueError):
-        place = place_of(sid)
+        place = session_parts(sid)
         return f"{place.channel}:{place.account}:{place.chat}" == chat
     return False
 

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from agents.messages import AssistantMessage, Message
 from gateway.config.budgets import Rate, Rated
-from gateway.records.inbound import Body
+from gateway.records.inbound import LoadedBody
 from gateway.records.sessions import CONTROL
 from gateway.store.spending import Spent
 from gateway.store.spoken import Spoken
@@ -103,7 +103,7 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Mark:
+class SessionMark:
     """A command's or a compaction's word on a conversation; its rows stay as they are. `new`: it begins anew behind `turn`.
     `summary`: a `Summary` stands for all turns up to `turn`. `settings`: what holds from `turn` on, until the next ones or a
     `new`. `undone`: that one turn is out of the history. Written once: a second one about the same turn is none."""
@@ -131,8 +131,8 @@ class Summary:
     external: bool = False
     """It stands for text of strangers."""
 
-    def mark(self, turn: int, at: float) -> Mark:
-        return Mark(turn=turn, kind="summary", content=summary_json.dump_json(self).decode(), at=at)
+    def mark(self, turn: int, at: float) -> SessionMark:
+        return SessionMark(turn=turn, kind="summary", content=summary_json.dump_json(self).decode(), at=at)
 
     @classmethod
     def read(cls, content: str) -> "Summary":
@@ -147,7 +147,7 @@ summary_json: TypeAdapter[Summary] = TypeAdapter(Summary)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Waiting:
+class WaitingMessage:
     """A message that waits for its turn. `turn` is its number, and its turn's unless it joins another's."""
 
     turn: int
@@ -191,7 +191,7 @@ class Work:
     stopped them. `settings` is JSON, `summary` stands for what was before `history`; its text is empty where there is
     none."""
 
-    waiting: Sequence[Waiting]
+    waiting: Sequence[WaitingMessage]
     history: Sequence[Entry]
     stopped: int = 0
     superseded: bool = False
@@ -233,7 +233,8 @@ class Work:
         steps = [entry for entry in entries if entry.kind not in marks and entry is not read]
         return cls(
             waiting=[
-                Waiting(turn=it["turn"], body=Body(it["body"]), at=it["at"], attempts=it["attempts"]) for it in rows
+                WaitingMessage(turn=it["turn"], body=LoadedBody(it["body"]), at=it["at"], attempts=it["attempts"])
+                for it in rows
             ],
             history=[entry for entry in steps if entry.turn != first],
             so_far=[entry for entry in steps if entry.turn == first],
@@ -245,7 +246,7 @@ class Work:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
+class OutboxPart:
     """One row of the outbox. `ambiguous` counts the attempts that may have arrived. `next_at` is below zero while an attempt
     is under way: from `begin` until its outcome is recorded. `begun`: this process recorded the start and has yet to
     send."""
@@ -277,7 +278,7 @@ class SentPart:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
+class StoredAnswer:
     """The outcome of a message that is done with: the content of its `final` row, and the payloads of its reply."""
 
     final: str
@@ -288,11 +289,11 @@ class Answer:
 class View:
     """A session as loaded: the parts still to be sent, in order, and the work behind them."""
 
-    parts: Sequence[Part]
+    parts: Sequence[OutboxPart]
     work: Work | None
 
     @classmethod
-    def of(cls, parts: Sequence[Part], rows: Sequence[Mapping[str, Any]], entries: Sequence[Entry]) -> "View":
+    def of(cls, parts: Sequence[OutboxPart], rows: Sequence[Mapping[str, Any]], entries: Sequence[Entry]) -> "View":
         """From the messages that wait, as rows, and the transcript from the oldest turn to be shown on."""
         if not rows:
             return cls(parts=parts, work=None)

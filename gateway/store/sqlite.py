@@ -23,9 +23,9 @@ from gateway.store import sqlite_statements as sql
 from gateway.store import statements as shared
 from gateway.store.errors import Fenced, Revised
 from gateway.store.migrate import DatabaseUnusable, migrate
-from gateway.store.records import Acceptance, Delivery, Entry, Known, Lease, NewPart, Part, SessionState, View
+from gateway.store.records import Acceptance, Delivery, Entry, Known, Lease, NewPart, OutboxPart, SessionState, View
 from gateway.store.spending import limits_of
-from gateway.store.statements import InboxStatus, OutboxStatus
+from gateway.store.statements import InboxStatus
 from gateway.store.store import Store
 from gateway.store.writer import Database, Writer, reads, writes
 
@@ -130,7 +130,7 @@ class SqliteStore(Database, Store):
         waiting_max: int,
         known: Known | None = None,
     ) -> View:
-        parts = [Part(**row) for row in _rows(connection, shared.QUEUED, **lease.row)]
+        parts = [OutboxPart(**row) for row in _rows(connection, shared.QUEUED, **lease.row)]
         rows = _rows(connection, shared.WAITING, **lease.row, waiting_max=waiting_max)
         names = {"sid": lease.sid, "skip": history_turns - 1} | shared.names_of(known)
         entries = _rows(connection, shared.HISTORY, **names) if rows else ()
@@ -163,7 +163,7 @@ class SqliteStore(Database, Store):
         at: float,
         dead: bool = False,
         revision: int | None = None,
-    ) -> Sequence[Part]:
+    ) -> Sequence[OutboxPart]:
         """The turn's last rows, its reply and the end of its message, all or nothing."""
         turn, status = entries[-1].turn, InboxStatus.DEAD if dead else InboxStatus.DONE
         closed = _rows(connection, sql.CLOSE_MESSAGE, turn=turn, status=status)
@@ -176,21 +176,12 @@ class SqliteStore(Database, Store):
         queued = []
         for number, part in enumerate(parts):
             row: Any = {"turn": turn, "part": number, "key": part.key, "payload": part.payload, "created": at}
-            queued.append(Part(id=_value(connection, sql.INSERT_PART, sid=lease.sid, **row), **row))
+            queued.append(OutboxPart(id=_value(connection, sql.INSERT_PART, sid=lease.sid, **row), **row))
         return queued
 
     @writes
-    def _close(
-        self,
-        connection: Connection,
-        lease: Lease,
-        part: Part,
-        status: OutboxStatus,
-        *,
-        ext_id: str | None = None,
-        reason: str | None = None,
-    ) -> bool:
-        _rows(connection, sql.MARK, part=part.id, status=status, ext_id=ext_id, reason=reason)
+    def _close(self, connection: Connection, lease: Lease, part: OutboxPart, /, **outcome: Any) -> bool:
+        _rows(connection, sql.MARK, part=part.id, **outcome)
         return bool(_rows(connection, shared.RELEASE, **lease.row, part=0))
 
     @writes

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
-from gateway.store.records import Answer, Known, Standing
+from gateway.store.records import Known, Standing, StoredAnswer
 
 
 class InboxStatus(IntEnum):
@@ -238,14 +238,14 @@ def standing_of(row: Any) -> Standing:
     return "new" if row["waiting"] < PAIRING_PENDING_MAX else "crowded"
 
 
-def answer_of(rows: Sequence[Any]) -> Answer | None:
+def answer_of(rows: Sequence[Any]) -> StoredAnswer | None:
     """The answer that the rows of `ANSWER` give; None while the message waits."""
     status = rows[0]["status"] if rows else None
     if status == InboxStatus.WAITING:
         return None
     outcome = '{"outcome": "too-many"}' if status == InboxStatus.OVERFLOW else '{"outcome": "erased"}'
     final = (rows[0]["final"] if rows else None) or outcome
-    return Answer(final=final, payloads=[row["payload"] for row in rows if row["payload"]])
+    return StoredAnswer(final=final, payloads=[row["payload"] for row in rows if row["payload"]])
 
 
 def names_of(known: Known | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ statement and the same on both is here, the rest is theirs.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from channels.web.admission import Sessions
 from gateway.config.budgets import Rated
@@ -21,17 +21,17 @@ from gateway.store.memory import DatabaseMemory
 from gateway.store.readings import Readings
 from gateway.store.records import (
     Acceptance,
-    Answer,
     Delivery,
     Entry,
     Known,
     Lease,
-    Mark,
     NewPart,
-    Part,
+    OutboxPart,
     SentPart,
+    SessionMark,
     SessionState,
     Standing,
+    StoredAnswer,
     View,
 )
 from gateway.store.spending import DayUsage
@@ -119,7 +119,7 @@ class Store(Readings, Protocol):
         at: float,
         dead: bool = False,
         revision: int | None = None,
-    ) -> Sequence[Part]:
+    ) -> Sequence[OutboxPart]:
         """End the turn of `entries` (the last is its `final` row) and queue its reply, in one commit.
 
         A `dead` message is kept for the operator. Of a turn that has ended nothing happens: who was stopped in the
@@ -151,27 +151,19 @@ class Store(Readings, Protocol):
         oldest = await self._one(sql.KEPT_OUT.format(whose), {"turn": turn, "skip": counts[whose] - 1})
         return (whose, oldest["at"]) if oldest else None
 
-    async def sent(self, lease: Lease, part: Part, ext_id: str) -> bool:
+    async def sent(self, lease: Lease, part: OutboxPart, ext_id: str) -> bool:
         """Mark a part as sent; True where that was the last work of the chat and it has been released."""
-        return await self._close(lease, part, sql.OutboxStatus.SENT, ext_id=ext_id)
+        return await self._close(lease, part, status=sql.OutboxStatus.SENT, ext_id=ext_id, reason=None)
 
-    async def failed(self, lease: Lease, part: Part, reason: str) -> bool:
-        """Give a part up: it is a dead letter. True as for `sent`."""
-        return await self._close(lease, part, sql.OutboxStatus.FAILED, reason=reason)
+    async def failed(self, lease: Lease, part: OutboxPart, reason: str) -> bool:
+        """Gives a part up: it is a dead letter. True as for `sent`."""
+        return await self._close(lease, part, status=sql.OutboxStatus.FAILED, ext_id=None, reason=reason)
 
-    async def _close(
-        self,
-        lease: Lease,
-        part: Part,
-        status: sql.OutboxStatus,
-        *,
-        ext_id: str | None = None,
-        reason: str | None = None,
-    ) -> bool:
-        """By the counter on the chat's own row, so that no message can slip in between."""
+    async def _close(self, lease: Lease, part: OutboxPart, /, **outcome: Any) -> bool:
+        """Decides by the counter on the chat's own row, so that no message can slip in between."""
         raise NotImplementedError
 
-    async def is_queued(self, part: Part) -> bool:
+    async def is_queued(self, part: OutboxPart) -> bool:
         """True if it is still to be sent."""
         return bool(await self._rows(sql.IS_QUEUED, {"part": part.id}))
 
@@ -194,17 +186,17 @@ class Store(Readings, Protocol):
         """The inbox's bodies of the messages with one of these dedupe keys."""
         return [row["body"] for row in await self._rows(sql.ACCEPTED, {"first": first, "second": second})]
 
-    async def answer(self, dedupe: str) -> Answer | None:
+    async def answer(self, dedupe: str) -> StoredAnswer | None:
         """The outcome of the message with that dedupe key, which the inbox has or had; None while it waits."""
         return sql.answer_of(await self._rows(sql.ANSWER, {"dedupe": dedupe}))
 
-    async def begin(self, lease: Lease, part: Part, next_at: float) -> bool:
+    async def begin(self, lease: Lease, part: OutboxPart, next_at: float) -> bool:
         """Record that a send is starting, with a `next_at` below zero, so that a crash leaves it ambiguous. Clears the doubt
         of a part that no attempt was ever begun for. False where it is not queued any more. Raises Fenced."""
         row = await self._ours(sql.BEGIN, lease.row | {"part": part.id, "next_at": next_at})
         return bool(row["status"] == sql.OutboxStatus.QUEUED)
 
-    async def postpone(self, lease: Lease, part: Part, next_at: float, *, ambiguous: bool) -> None:
+    async def postpone(self, lease: Lease, part: OutboxPart, next_at: float, *, ambiguous: bool) -> None:
         """Count an attempt; record when the next one is due and whether this one may have arrived."""
         names = {"part": part.id, "next_at": next_at, "ambiguous": int(ambiguous)}
         await self._rows(sql.POSTPONE, lease.row | names)
@@ -225,7 +217,7 @@ class Store(Readings, Protocol):
         """The state of the chat. Raises Fenced."""
         return SessionState(**await self._ours(sql.STATE, lease.row))
 
-    async def mark(self, sid: str, mark: Mark) -> bool:
+    async def mark(self, sid: str, mark: SessionMark) -> bool:
         """Say something of a conversation, whoever works on it; False where that was said before."""
         return await self._one(sql.MARK, mark.row | {"sid": sid}) is not None
 

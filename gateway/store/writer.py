@@ -1,7 +1,7 @@
 """Operations: methods that take a connection. `reads` and `writes` turn one into what its callers await: it runs off the
 event loop, in a transaction, and returns after the commit.
 
-SQLite's `Writer` runs them one after the other on a thread of its own. Waiting operations share a `BEGIN IMMEDIATE` …
+SQLite's `Writer` runs them one after the other on a thread of its own. _Queued operations share a `BEGIN IMMEDIATE` …
 `COMMIT`, so that fifty chats cost one fsync, not fifty. If one of a group fails, the group is rolled back and each
 operation runs alone, so that only the guilty one fails. There is never a deferred transaction that reads and then
 writes: its upgrade fails at once whatever busy_timeout says.
@@ -24,7 +24,7 @@ GROUP_MAX = 64
 QUEUE_MAX = 5_000
 P = ParamSpec("P")
 T = TypeVar("T")
-Waiting: TypeAlias = tuple[Callable[[Connection], Any], asyncio.Future[Any]]
+_Queued: TypeAlias = tuple[Callable[[Connection], Any], asyncio.Future[Any]]
 
 
 class Run(Protocol):
@@ -79,7 +79,7 @@ class Writer:
     def __init__(self, engine: Engine, *, name: str, begin: str) -> None:
         self._engine = engine
         self._begin = begin
-        self._queue: SimpleQueue[Waiting | None] = SimpleQueue()
+        self._queue: SimpleQueue[_Queued | None] = SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
@@ -111,8 +111,8 @@ class Writer:
                     futures[0].get_loop().call_soon_threadsafe(_settle, futures, results)
                 del group, futures, results  # while it waits for the next, what was written is not kept
 
-    def _take(self) -> list[Waiting]:
-        group: list[Waiting] = []
+    def _take(self) -> list[_Queued]:
+        group: list[_Queued] = []
         item = self._queue.get()
         while item is not None:
             if not item[1].cancelled():  # a caller that gave up before its turn came wants nothing written
@@ -127,7 +127,7 @@ class Writer:
             self._queue.put(None)
         return group
 
-    def _run(self, connection: Connection, group: list[Waiting]) -> list[Any] | None:
+    def _run(self, connection: Connection, group: list[_Queued]) -> list[Any] | None:
         """One transaction for the group: the results, or the error of a single operation. None where it was rolled back
         and one of several is guilty."""
         driver: Any = connection.connection.driver_connection

@@ -22,13 +22,13 @@ from gateway.observe.redaction import redacted
 from gateway.records.inbound import inbound_of
 from gateway.records.sessions import is_operator, is_with_owner, sees_private
 from gateway.state.ending import Ending
-from gateway.state.runtime import Gate, Runtime
+from gateway.state.runtime import Runtime, StartGate
 from gateway.store.approval_records import Approval
-from gateway.store.records import Waiting
+from gateway.store.records import WaitingMessage
 from gateway.store.spoken import Spoken
 from gateway.turns.attachments import Attachments
 from gateway.turns.batch import Batch
-from gateway.turns.budgets import Account
+from gateway.turns.budgets import BudgetAccount
 from gateway.turns.journal import TurnJournal, ending_of
 from gateway.turns.memory import StoredMemory
 from gateway.turns.watch import about
@@ -47,8 +47,8 @@ class AgentRun:
     batch: Batch
     channel: Channel
     runner: AgentRunner
-    account: Account | None
-    gate: Gate
+    account: BudgetAccount | None
+    gate: StartGate
     _decided: Approval | None = None
     """The approval that the run goes on with, if it does not go on with people's words."""
     _messages: list[UserMessage] = field(default_factory=list)
@@ -108,7 +108,7 @@ class AgentRun:
         found = await chatter.since(sid, context, turn=self.batch.turn, until=until, limit=limit)
         return [await self.channel.enrich(it) for it in found]
 
-    async def _steered(self, message: Waiting) -> tuple[UserMessage, Sequence[Spoken]]:
+    async def _steered(self, message: WaitingMessage) -> tuple[UserMessage, Sequence[Spoken]]:
         return await self._user_message(await self.channel.enrich(inbound_of(message.body).context))
 
     async def _user_message(

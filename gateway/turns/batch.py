@@ -11,7 +11,7 @@ from gateway.records.inbound import Inbound, inbound_json, inbound_of, is_readab
 from gateway.records.sessions import is_control
 from gateway.state.queues import Queue, is_last_attempt
 from gateway.state.runtime import Runtime, Setup
-from gateway.store.records import Delivery, Lease, Waiting, Work
+from gateway.store.records import Delivery, Lease, WaitingMessage, Work
 from gateway.turns.history import last_active
 
 
@@ -23,7 +23,7 @@ class Batch:
     lease: Lease
     work: Work
     queue: Queue
-    messages: Sequence[Waiting]
+    messages: Sequence[WaitingMessage]
 
     @property
     def turn(self) -> int:
@@ -43,7 +43,7 @@ class Batch:
         """The layers that take tools away from the turn."""
         return self.setup.layers.of(*self.inbound.contexts)
 
-    def takes(self, message: Waiting) -> bool:
+    def takes(self, message: WaitingMessage) -> bool:
         """True if a later message may join the turn: it is of the same person, whose rights and budget the turn has."""
         return _may_join(message) and senders(message) == senders(self.messages[-1])
 
@@ -71,7 +71,7 @@ def batch_of(runtime: Runtime, lease: Lease, work: Work) -> Batch:
     return Batch(setup=setup, lease=lease, work=work, queue=queue, messages=messages)
 
 
-def of_one_person(waiting: Sequence[Waiting]) -> Sequence[Waiting]:
+def of_one_person(waiting: Sequence[WaitingMessage]) -> Sequence[WaitingMessage]:
     """The oldest messages, as far as the same person wrote them."""
     first, *others = waiting
     if not _may_join(first):
@@ -80,7 +80,7 @@ def of_one_person(waiting: Sequence[Waiting]) -> Sequence[Waiting]:
     return [first, *takewhile(lambda it: _may_join(it) and senders(it) == whose, others)]
 
 
-def _may_join(message: Waiting) -> bool:
+def _may_join(message: WaitingMessage) -> bool:
     """The gateway's own message is a turn by itself, and so is a last attempt. What was taken back is none."""
     if not is_readable(message.body) or is_last_attempt(message):
         return False
@@ -88,12 +88,12 @@ def _may_join(message: Waiting) -> bool:
     return not inbound.approval and not inbound.recalled
 
 
-def senders(message: Waiting) -> frozenset[str]:
+def senders(message: WaitingMessage) -> frozenset[str]:
     """The ids of the people whose words it is: one, but for a message of the time when a turn answered several."""
     return frozenset(context.sender.id for context in inbound_of(message.body).contexts)
 
 
-def stopped_of(work: Work) -> Sequence[Waiting]:
+def stopped_of(work: Work) -> Sequence[WaitingMessage]:
     """The messages that a stop concerns. One that interrupts stops what has begun, and takes over what has not."""
     first = work.waiting[0]
     if first.turn >= work.stopped:

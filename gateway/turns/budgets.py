@@ -23,7 +23,7 @@ WARN_SHARE = 0.8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Used:
+class BudgetUse:
     """A budget's standing: today's tokens and money, and what is allowed of them. It starts again at `until`."""
 
     whose: Payer
@@ -39,13 +39,15 @@ class Used:
         return max(self.tokens / tokens if tokens else 0.0, self.cost / cost if cost else 0.0)
 
 
-async def used(runtime: Runtime, config: Config, agent: str, context: MessageContext) -> Sequence[Used]:
+async def used(runtime: Runtime, config: Config, agent: str, context: MessageContext) -> Sequence[BudgetUse]:
     """The standing of each budget that is configured for the sender of a message to this agent in this chat."""
     account = account_of(runtime, config, agent, context, turn=0)
     return await account.used() if account else ()
 
 
-def account_of(runtime: Runtime, config: Config, agent: str, context: MessageContext, *, turn: int) -> "Account | None":
+def account_of(
+    runtime: Runtime, config: Config, agent: str, context: MessageContext, *, turn: int
+) -> "BudgetAccount | None":
     """The account of a turn that answers `context`; None if no budget is configured."""
     if not config.budgets.is_set:
         return None
@@ -57,11 +59,11 @@ def account_of(runtime: Runtime, config: Config, agent: str, context: MessageCon
     }
     allowed: dict[Payer, BudgetConfig] = {whose: getattr(config.budgets, whose) for whose in scopes}
     payers = {whose: scope for whose, scope in scopes.items() if allowed[whose].is_set}
-    return Account(runtime=runtime, payers=payers, allowed=allowed, zone=config.server.zone, turn=turn)
+    return BudgetAccount(runtime=runtime, payers=payers, allowed=allowed, zone=config.server.zone, turn=turn)
 
 
 @dataclass(kw_only=True, slots=True)
-class Account:
+class BudgetAccount:
     """`agents.turn.Budget` of one turn. `payers` are the scopes that its requests count for, in the store's order."""
 
     runtime: Runtime
@@ -98,7 +100,7 @@ class Account:
         self.runtime.metrics.refusals.labels(f"{over.whose}-budget").inc()
         return OverBudget(whose=over.whose, until=over.until)
 
-    async def used(self) -> Sequence[Used]:
+    async def used(self) -> Sequence[BudgetUse]:
         self._seen_day = self._day()
         self._seen = await self.runtime.store.usage(self._seen_day, list(self.payers.values()))
         return self._standing()
@@ -124,7 +126,7 @@ class Account:
                 lines.append(sentences.budget_warning(it.whose, it.share, it.until, request))
         return tuple(lines)
 
-    def _standing(self) -> Sequence[Used]:
+    def _standing(self) -> Sequence[BudgetUse]:
         """The budgets as last seen, with what has been spent since."""
         tokens, cost = self._unwritten()
         seen = {row.scope: row for row in self._seen}
@@ -133,7 +135,7 @@ class Account:
         tomorrow = local(self.runtime.now(), self.zone).date() + timedelta(days=1)
         until = clock(datetime.combine(tomorrow, time(), self.zone).timestamp(), self.zone)
         return [
-            Used(whose=it, tokens=row.tokens + tokens, cost=row.cost + cost, allowed=self.allowed[it], until=until)
+            BudgetUse(whose=it, tokens=row.tokens + tokens, cost=row.cost + cost, allowed=self.allowed[it], until=until)
             for it, row in rows.items()
         ]
 

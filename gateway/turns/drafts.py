@@ -18,7 +18,7 @@ from channels.message import MessageContext, Outbound, Target
 from gateway.outbox.outbox import idempotency_key
 from gateway.records.sessions import is_control
 from gateway.state.runtime import Runtime
-from gateway.store.records import Mark
+from gateway.store.records import SessionMark
 from gateway.turns.batch import Batch
 
 OPEN_SECONDS = 1.0
@@ -35,7 +35,7 @@ NOTHING_NEW = "…"
 log = structlog.get_logger()
 
 
-async def draft_of(runtime: Runtime, batch: Batch) -> "Draft | None":
+async def draft_of(runtime: Runtime, batch: Batch) -> "TurnDraft | None":
     """The answer as it grows, where the chat is to see it; after a crash the one that was begun."""
     context, sid = batch.inbound.context, batch.lease.sid
     channel = batch.setup.channel(context)
@@ -45,7 +45,7 @@ async def draft_of(runtime: Runtime, batch: Batch) -> "Draft | None":
     seconds = channel.draft_seconds(context)
     if seconds is None and opened is None:
         return None
-    return Draft(
+    return TurnDraft(
         runtime=runtime,
         channel=channel,
         context=context,
@@ -58,7 +58,7 @@ async def draft_of(runtime: Runtime, batch: Batch) -> "Draft | None":
 
 
 @dataclass(kw_only=True)
-class Draft:
+class TurnDraft:
     """The draft of one turn, as long as its `async with` lasts. `seconds` is its pace; `whole` shows what the turn does, and
     nothing of the answer. `handle` is of what stands there, also what an earlier process has opened."""
 
@@ -171,5 +171,5 @@ class Draft:
         """Has the handle outlive the process, where it is another than before."""
         before, self.handle = self.handle, handle  # known to the answer even if the mark fails
         if handle and handle != before:
-            mark = Mark(turn=self.turn, kind="draft", content=handle, at=self.runtime.now())
+            mark = SessionMark(turn=self.turn, kind="draft", content=handle, at=self.runtime.now())
             await self.runtime.store.mark(self.sid, mark)

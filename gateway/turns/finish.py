@@ -10,7 +10,7 @@ from gateway.records.inbound import Inbound, inbound_of
 from gateway.records.sessions import is_control
 from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime
-from gateway.store.records import Entry, Lease, Part, Waiting, Work
+from gateway.store.records import Entry, Lease, OutboxPart, WaitingMessage, Work
 from gateway.turns.budgets import account_of
 from gateway.turns.journal import entry
 
@@ -34,7 +34,7 @@ class Finish:
         replaces: str | None,
         *,
         revision: int | None = None,
-    ) -> Sequence[Part]:
+    ) -> Sequence[OutboxPart]:
         """`replaces`: the handle of the unfinished answer. `revision`: the conversation's that the answer was made of."""
         seconds, aside = self._runtime.now() - began, is_control(lease.sid)
         parts = await reply(self._runtime, inbound, ending, turn=turn, aside=aside, seconds=seconds, replaces=replaces)
@@ -46,10 +46,10 @@ class Finish:
         return queued
 
     async def all(
-        self, lease: Lease, messages: Sequence[Waiting], ending: Ending, *, begun: Work | None = None
-    ) -> Sequence[Part]:
+        self, lease: Lease, messages: Sequence[WaitingMessage], ending: Ending, *, begun: Work | None = None
+    ) -> Sequence[OutboxPart]:
         """`begun`: the one message's turn so far. An unfinished answer may stand there, which is taken away."""
-        parts: list[Part] = []
+        parts: list[OutboxPart] = []
         for message in messages:
             opened = await self._store.draft(lease.sid, message.turn) if begun else None
             inbound, now = inbound_of(message.body), self._runtime.now()
@@ -58,7 +58,7 @@ class Finish:
             parts += await self.one(lease, message.turn, inbound, ending, now, opened)
         return parts
 
-    async def unreadable(self, lease: Lease, messages: Sequence[Waiting]) -> Sequence[Part]:
+    async def unreadable(self, lease: Lease, messages: Sequence[WaitingMessage]) -> Sequence[OutboxPart]:
         """Nobody can be told: whose message it was cannot be read either. The operator may replay it."""
         for message in messages:
             at = self._runtime.now()

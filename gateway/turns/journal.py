@@ -21,11 +21,11 @@ from gateway.observe.redaction import redacted
 from gateway.state.ending import Ending
 from gateway.state.runtime import Drained, Runtime, Stopped
 from gateway.store.errors import Revised
-from gateway.store.records import Entry, Kind, Lease, SessionState, Summary, Waiting
+from gateway.store.records import Entry, Kind, Lease, SessionState, Summary, WaitingMessage
 from gateway.store.spending import Spent
 from gateway.store.spoken import Spoken
 from gateway.turns.batch import Batch
-from gateway.turns.budgets import Account
+from gateway.turns.budgets import BudgetAccount
 
 STEERED_MAX = 20
 """Waiting messages that one step of a turn takes in."""
@@ -40,9 +40,9 @@ class TurnJournal:
 
     runtime: Runtime
     batch: Batch
-    read: Callable[[Waiting], Awaitable[tuple[UserMessage, Sequence[Spoken]]]]
+    read: Callable[[WaitingMessage], Awaitable[tuple[UserMessage, Sequence[Spoken]]]]
     numbers: Sequence[int]
-    account: Account | None = None
+    account: BudgetAccount | None = None
     kept: list[Message] = field(default_factory=list)
     _pending: int = 0
     _open: int = 0

@@ -17,7 +17,7 @@ from gateway.outbox.outbox import Outbox
 from gateway.state.queues import is_last_attempt
 from gateway.state.runtime import Drained, Lane, Runtime, Stopped
 from gateway.store.errors import Fenced, Revised, StoreUnavailable
-from gateway.store.records import Acceptance, Delivery, Lease, Part, Work
+from gateway.store.records import Acceptance, Delivery, Lease, OutboxPart, Work
 from gateway.turns.history import Histories
 from gateway.turns.turns import Turns
 
@@ -211,7 +211,7 @@ class Lanes:
             await self._store.begun(lane.lease, 0)
         return replace(work, begun=0)
 
-    async def _run(self, lane: Lane, work: Work) -> Sequence[Part]:
+    async def _run(self, lane: Lane, work: Work) -> Sequence[OutboxPart]:
         if self._slots.locked() or self._alone.locked():
             work = await self._not_yet(lane, work)
         alone = self._alone if is_last_attempt(work.waiting[0]) else nullcontext()
@@ -234,7 +234,7 @@ class Lanes:
         self._awaiting_slot -= lane.awaiting_slot
         lane.awaiting_slot = False
 
-    async def _turn(self, lane: Lane, work: Work) -> Sequence[Part]:
+    async def _turn(self, lane: Lane, work: Work) -> Sequence[OutboxPart]:
         """The turn as a task of its own, so that a stop ends it and not the lane, and a stuck one does not block it."""
         lane.number, lane.revision = work.waiting[0].turn, work.revision
         lane.calling = lane.stopping = False

@@ -23,14 +23,14 @@ from gateway.records.inbound import Inbound, inbound_of, is_readable
 from gateway.records.sessions import conversation, is_control
 from gateway.state.ending import Ending
 from gateway.state.queues import ATTEMPTS_MAX
-from gateway.state.runtime import Drained, Gate, Runtime, Stopped
+from gateway.state.runtime import Drained, Runtime, StartGate, Stopped
 from gateway.store.contacts import APPROVED
 from gateway.store.errors import Fenced, Revised, StoreUnavailable
-from gateway.store.records import Lease, Mark, Part, Work
+from gateway.store.records import Lease, OutboxPart, SessionMark, Work
 from gateway.turns.answering import AgentRun
 from gateway.turns.batch import Batch, answer_others, batch_of, has_recalled, of_one_person, stopped_of
-from gateway.turns.budgets import Account, account_of
-from gateway.turns.drafts import Draft, draft_of
+from gateway.turns.budgets import BudgetAccount, account_of
+from gateway.turns.drafts import TurnDraft, draft_of
 from gateway.turns.finish import Finish
 from gateway.turns.journal import hand_over, stopped
 from gateway.turns.watch import Watch
@@ -50,7 +50,7 @@ class Turns:
         self._run_command = run_command
         self._store = runtime.store
         self._finish = Finish(runtime)
-        self._gate = Gate()
+        self._gate = StartGate()
 
     def wait_seconds(self, lease: Lease, work: Work, *, during_turn: bool) -> float:
         """Seconds to wait for more messages. `during_turn`: these arrived while one ran; then the chat has been quiet for
@@ -78,7 +78,7 @@ class Turns:
             return False
         return self._runtime.now() - first.at < setup.limits.delivery_seconds
 
-    async def run(self, lease: Lease, work: Work) -> Sequence[Part]:
+    async def run(self, lease: Lease, work: Work) -> Sequence[OutboxPart]:
         """Finish the work's first turn. Raises Fenced, Drained, Stopped or StoreUnavailable if this run does not."""
         if unreadable := [it for it in work.waiting if not is_readable(it.body)]:
             return await self._finish.unreadable(lease, unreadable)
@@ -117,7 +117,7 @@ class Turns:
         tracing, emit = self._runtime.tracing, self._runtime.emit
         return tracing.turn(batch.inbound.agent, batch.lease.sid, batch.turn, emit) if tracing else nullcontext(emit)
 
-    def _watch(self, batch: Batch, draft: Draft | None, emit: Emit) -> Watch:
+    def _watch(self, batch: Batch, draft: TurnDraft | None, emit: Emit) -> Watch:
         """Shows the turn while it runs to the people in its chat, where the channel can."""
         context = batch.inbound.context
         channel = batch.setup.channel(context)
@@ -127,11 +127,11 @@ class Turns:
         resumed = bool(batch.work.so_far) or batch.messages[-1].attempts > 0
         return Watch(shows, context, emit, self._runtime.scrubber, resumed=resumed)
 
-    async def end_stopped(self, lease: Lease, work: Work) -> Sequence[Part]:
+    async def end_stopped(self, lease: Lease, work: Work) -> Sequence[OutboxPart]:
         """End what was begun, silently: the stop's own reply says so. What was not begun is loaded anew."""
         return (await self._ended(lease, now) if (now := await self._begun(lease)) else None) or []
 
-    async def _ended(self, lease: Lease, work: Work) -> Sequence[Part] | None:
+    async def _ended(self, lease: Lease, work: Work) -> Sequence[OutboxPart] | None:
         """Ends what was stopped or taken back before it runs; returns None if there is nothing of the kind."""
         begun, first = work if work.so_far else None, work.waiting[0]
         recalled = begun is not None and await has_recalled(self._runtime, lease.sid, first.turn)
@@ -155,7 +155,7 @@ class Turns:
             self._show(Progress(context=inbound_of(first.body).context, outcome="stopped"))
         return parts
 
-    async def _give_up(self, batch: Batch) -> Sequence[Part]:
+    async def _give_up(self, batch: Batch) -> Sequence[OutboxPart]:
         """Nothing is done for the turn: no one knows at what its process died."""
         context, work = batch.inbound.context, batch.work
         ending = Ending(outcome="failed", reason="attempts", text=sentences.gave_up(context.text), dead=True)
@@ -168,7 +168,7 @@ class Turns:
         if can(channel, ShowsProgress):
             channel.show(end)
 
-    async def end_stuck(self, lease: Lease, work: Work) -> Sequence[Part]:
+    async def end_stuck(self, lease: Lease, work: Work) -> Sequence[OutboxPart]:
         """End with an apology what would not end by itself."""
         work = await self._begun(lease) or work
         text = sentences.internal_error(inbound_of(work.waiting[0].body).context.text)
@@ -206,7 +206,7 @@ class Turns:
             account.answers += ending.answers
         return replace(ending, spent=account.spent()) if account else ending
 
-    async def _agent(self, batch: Batch, emit: Emit, account: Account | None) -> Ending:
+    async def _agent(self, batch: Batch, emit: Emit, account: BudgetAccount | None) -> Ending:
         """The agent's answer, unless it is not asked."""
         inbound, context = batch.inbound, batch.inbound.context
         runner, channel = batch.setup.runners.get(inbound.agent), batch.setup.channel(context)
@@ -242,12 +242,12 @@ class Turns:
         """End the session behind its last turn; what was chosen since then, such as a model, holds."""
         sid, ended = batch.lease.sid, batch.work.history[-1].turn
         await self._runtime.choices.choose_queue(sid, "", turn=ended, at=self._runtime.now())
-        await self._store.mark(sid, Mark(turn=ended, kind="new", at=self._runtime.now()))
+        await self._store.mark(sid, SessionMark(turn=ended, kind="new", at=self._runtime.now()))
         log.info("session_begun_anew", ended=ended)
         fresh = await self._store.conversation(sid, before=batch.turn, history_turns=1, waiting_max=1)
         return replace(fresh, has_notes=batch.work.has_notes, stopped=batch.work.stopped)
 
-    async def _control(self, batch: Batch, account: Account | None) -> Ending:
+    async def _control(self, batch: Batch, account: BudgetAccount | None) -> Ending:
         """The answer to a command, or the note that too many messages wait, or come."""
         inbound = batch.inbound
         if asks_model(inbound.command) and (note := await self._note(batch)):

@@ -32,7 +32,7 @@ from gateway.observe import logs
 from gateway.observe.scrubber import Scrubber, secrets_of
 from gateway.records.sessions import is_control
 from gateway.store.opening import open_store
-from gateway.store.records import Entry, Lease, Mark, NewPart, Part
+from gateway.store.records import Entry, Lease, NewPart, OutboxPart, SessionMark
 from gateway.store.store import Store
 
 AFTER_ANSWER_SECONDS = 0.002
@@ -101,7 +101,7 @@ def hook_store(store: Store, kill: Kill) -> None:
                 (turn,) = {row.turn for row in given if isinstance(row, Entry)}
                 counts[turn] = sum(isinstance(row, NewPart) for row in given)
             case "sent":
-                (part,) = (value for value in given if isinstance(value, Part))
+                (part,) = (value for value in given if isinstance(value, OutboxPart))
                 parts = counts.get(part.turn)
                 return "K15" if (part.part, parts) == (1, 3) else "K16" if part.part + 1 == parts else None
         return AFTER.get(moment)
@@ -113,7 +113,7 @@ def hook_store(store: Store, kill: Kill) -> None:
             values = [value if isinstance(value, list | tuple) else [value] for value in (*positional, *named.values())]
             given = [row for rows in values for row in rows]
             kinds = [f"append {row.kind}" for row in given if isinstance(row, Entry)]
-            kinds += [f"mark {row.kind}" for row in given if isinstance(row, Mark)]
+            kinds += [f"mark {row.kind}" for row in given if isinstance(row, SessionMark)]
             moment = kinds[0] if name in ("append", "mark", "summarise") else name
             if any(isinstance(row, Lease) and is_control(row.sid) for row in given) and name == "finish":
                 moment = "finish command"

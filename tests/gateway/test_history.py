@@ -13,7 +13,7 @@ from agents.tokens import tokens
 from gateway.config.root import DatabaseConfig
 from gateway.store import erasure
 from gateway.store.opening import connected
-from gateway.store.records import Entry, Known, Lease, Mark, View
+from gateway.store.records import Entry, Known, Lease, SessionMark, View
 from gateway.store.store import Store
 from gateway.turns.history import Histories
 from tests.gateway.store.chats import message, opened
@@ -117,7 +117,7 @@ async def test_what_is_kept_is_what_the_database_has(database_url: str, seed: in
             numbers.append(await chat.finish(lease))
             change = chance.choice(["nothing"] * 6 + ["undone", "summary", "new", "erase", "erase tail", "erase all"])
             if change in ("undone", "summary", "new"):
-                await store.mark(SID, Mark(turn=chance.choice(numbers[-5:]), kind=change, at=1.0))  # type: ignore[arg-type]
+                await store.mark(SID, SessionMark(turn=chance.choice(numbers[-5:]), kind=change, at=1.0))  # type: ignore[arg-type]
             elif change != "nothing":
                 first = -1 if change == "erase all" else chance.choice(numbers[-9:]) - 1
                 last = None if change != "erase" else first + chance.randint(1, 3)

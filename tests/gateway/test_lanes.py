@@ -10,9 +10,9 @@ import pytest
 
 from gateway.config.root import LimitsConfig
 from gateway.outbox.outbox import Begin, Delivered, Outbox, Report
-from gateway.state.runtime import Gate, Stopped
+from gateway.state.runtime import StartGate, Stopped
 from gateway.store.errors import Fenced, StoreUnavailable
-from gateway.store.records import Delivery, Entry, Lease, NewPart, Part, Work
+from gateway.store.records import Delivery, Entry, Lease, NewPart, OutboxPart, Work
 from gateway.store.sqlite import SqliteStore
 from gateway.turns.lanes import Lanes
 from gateway.turns.sweep import Sweep
@@ -20,7 +20,7 @@ from gateway.turns.turns import Turns
 from tests.gateway.runtimes import runtime
 from tests.waiting import until
 
-RunTurn = Callable[[Lease, Work], Awaitable[Sequence[Part]]]
+RunTurn = Callable[[Lease, Work], Awaitable[Sequence[OutboxPart]]]
 
 
 class House:
@@ -31,7 +31,7 @@ class House:
         self.log: list[str] = []
         self.sent: list[str] = []
         self.turn: RunTurn = self.answer
-        self.attempt: Callable[[Part], Awaitable[Report]] = self.send
+        self.attempt: Callable[[OutboxPart], Awaitable[Report]] = self.send
         self.clock = 0.0
         limits = LimitsConfig(parallelTurns=parallel_turns, turnSeconds=turn_seconds)
         self.runtime = runtime(self.store, now=lambda: self.clock, limits=limits, channels={})
@@ -48,21 +48,21 @@ class House:
     def is_away(self, work: Work) -> bool:
         return False
 
-    async def run(self, lease: Lease, work: Work) -> Sequence[Part]:
+    async def run(self, lease: Lease, work: Work) -> Sequence[OutboxPart]:
         return await self.turn(lease, work)
 
-    async def end_stopped(self, lease: Lease, work: Work) -> Sequence[Part]:
+    async def end_stopped(self, lease: Lease, work: Work) -> Sequence[OutboxPart]:
         return await self.end(lease, work, "stopped")
 
-    async def end_stuck(self, lease: Lease, work: Work) -> Sequence[Part]:
+    async def end_stuck(self, lease: Lease, work: Work) -> Sequence[OutboxPart]:
         return await self.end(lease, work, "stuck")
 
-    async def answer(self, lease: Lease, work: Work) -> Sequence[Part]:
+    async def answer(self, lease: Lease, work: Work) -> Sequence[OutboxPart]:
         message = work.waiting[0]
         await asyncio.sleep(0)
         return await self.end(lease, work, f"end {message.body}", f"re {message.body}")
 
-    async def end(self, lease: Lease, work: Work, how: str, *texts: str) -> Sequence[Part]:
+    async def end(self, lease: Lease, work: Work, how: str, *texts: str) -> Sequence[OutboxPart]:
         message = work.waiting[0]
         final = [Entry(turn=message.turn, kind="final", content="{}")]
         parts = [NewPart(key=message.body, payload=text) for text in texts]
@@ -70,7 +70,7 @@ class House:
         self.log.append(how)
         return queued
 
-    async def send(self, part: Part) -> Report:
+    async def send(self, part: OutboxPart) -> Report:
         self.sent.append(part.payload)
         return Delivered(message_id="om")
 
@@ -93,7 +93,7 @@ async def test_no_more_turns_run_at_a_time_than_the_limit_says(tmp_path: Path) -
 
     async with house(tmp_path, parallel_turns=3) as h:
 
-        async def counted(lease: Lease, work: Work) -> Sequence[Part]:
+        async def counted(lease: Lease, work: Work) -> Sequence[OutboxPart]:
             nonlocal running, most
             running += 1
             most = max(most, running)
@@ -112,7 +112,7 @@ async def test_a_turn_that_fails_unexpectedly_is_tried_again_and_counts(tmp_path
     attempts: list[int] = []
     async with house(tmp_path) as h:
 
-        async def shaky(lease: Lease, work: Work) -> Sequence[Part]:
+        async def shaky(lease: Lease, work: Work) -> Sequence[OutboxPart]:
             attempts.append(work.waiting[0].attempts)
             if len(attempts) < 2:
                 raise RuntimeError("once")
@@ -132,7 +132,7 @@ async def test_a_send_that_the_end_of_the_process_cuts_off_is_in_doubt_for_the_n
     async with house(tmp_path) as h:
         under_way = asyncio.Event()
 
-        async def cut_off(part: Part) -> Report:
+        async def cut_off(part: OutboxPart) -> Report:
             if not recognised and not part.begun:
                 return Begin()
             under_way.set()
@@ -153,7 +153,7 @@ async def test_a_send_that_the_end_of_the_process_cuts_off_is_in_doubt_for_the_n
 async def test_a_stop_that_is_noticed_by_the_journal_ends_the_turn_too(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
 
-        async def deliver(lease: Lease, work: Work) -> Sequence[Part]:
+        async def deliver(lease: Lease, work: Work) -> Sequence[OutboxPart]:
             raise Stopped
 
         h.turn = deliver
@@ -170,7 +170,7 @@ async def test_a_turn_that_does_not_end_when_it_is_told_to_is_ended_without_it(
     async with house(tmp_path, turn_seconds=0.01) as h:
         free = asyncio.Event()
 
-        async def stubborn(lease: Lease, work: Work) -> Sequence[Part]:
+        async def stubborn(lease: Lease, work: Work) -> Sequence[OutboxPart]:
             while not free.is_set():
                 with suppress(asyncio.CancelledError):
                     await free.wait()
@@ -206,7 +206,7 @@ async def test_what_was_sent_is_written_down_however_long_the_database_is_away(
     async with house(tmp_path) as h:
         sent, failures = h.store.sent, 2
 
-        async def away(lease: Lease, part: Part, ext_id: str) -> bool:
+        async def away(lease: Lease, part: OutboxPart, ext_id: str) -> bool:
             nonlocal failures
             failures -= 1
             if failures >= 0:
@@ -232,7 +232,7 @@ async def test_what_during_turn_a_turn_is_waited_for_and_what_came_after_it_is_n
         h.wait_seconds = wait_seconds  # type: ignore[method-assign]
         h.clock = 10.0
 
-        async def later(lease: Lease, work: Work) -> Sequence[Part]:
+        async def later(lease: Lease, work: Work) -> Sequence[OutboxPart]:
             if work.waiting[0].body == "a0":
                 await h.say("a", "during", at=11.0)
                 h.clock = 12.0
@@ -248,7 +248,7 @@ async def test_what_during_turn_a_turn_is_waited_for_and_what_came_after_it_is_n
 
 
 async def test_one_begins_at_a_time_and_the_loop_goes_on_in_between() -> None:
-    gate, events = Gate(), list[str]()
+    gate, events = StartGate(), list[str]()
 
     async def turn(number: int) -> None:
         await gate.enter()
@@ -262,7 +262,7 @@ async def test_one_begins_at_a_time_and_the_loop_goes_on_in_between() -> None:
 
 
 async def test_whoever_gives_up_holds_up_nobody() -> None:
-    gate = Gate()
+    gate = StartGate()
     waiting = [asyncio.create_task(gate.enter()) for _ in range(3)]
     await asyncio.sleep(0)
     waiting[0].cancel()
@@ -290,7 +290,7 @@ async def test_only_turns_that_run_are_recorded_as_begun_and_one_that_begins_at_
             recorded.append(turn)
             await begun(lease, turn)
 
-        async def waits(lease: Lease, work: Work) -> Sequence[Part]:
+        async def waits(lease: Lease, work: Work) -> Sequence[OutboxPart]:
             if work.begun != work.waiting[0].turn:  # as `Turns.run` does
                 await h.store.begun(lease, work.waiting[0].turn)
             await free.wait()
@@ -319,7 +319,7 @@ async def test_a_place_that_becomes_free_is_offered_at_once_to_sessions_without_
     async with house(tmp_path, parallel_turns=1) as h:
         free = asyncio.Event()
 
-        async def waits(lease: Lease, work: Work) -> Sequence[Part]:
+        async def waits(lease: Lease, work: Work) -> Sequence[OutboxPart]:
             await free.wait()
             return await h.answer(lease, work)
 
@@ -367,7 +367,7 @@ async def test_a_last_attempt_is_made_beside_no_other_one(tmp_path: Path) -> Non
     async with house(tmp_path) as h:
         running, most = 0, 0
 
-        async def counted(lease: Lease, work: Work) -> Sequence[Part]:
+        async def counted(lease: Lease, work: Work) -> Sequence[OutboxPart]:
             nonlocal running, most
             running += 1
             most = max(most, running)

@@ -24,7 +24,7 @@ from gateway.outbox.outbox import (
 )
 from gateway.outbox.reply import reply_parts
 from gateway.state.ending import Ending
-from gateway.store.records import Delivery, Entry, NewPart, Part
+from gateway.store.records import Delivery, Entry, NewPart, OutboxPart
 from gateway.store.sqlite import SqliteStore
 from tests.gateway.runtimes import runtime
 from tests.tools.bench import CALL
@@ -33,7 +33,7 @@ from tests.waiting import PATIENCE_SECONDS
 PAYLOAD = payload_json.dump_json(
     OutboxPayload(channel="x", account="default", part=Outbound(target=Target(chat="c"), text="hi"))
 ).decode()
-PART = Part(
+PART = OutboxPart(
     id=1,
     turn=1,
     part=0,
@@ -68,7 +68,12 @@ class Line:
 
 
 async def attempt(
-    error: DeliveryError | None, *, part: Part = PART, repeat: float = 0.0, resend: bool = True, now: float = 1_000.0
+    error: DeliveryError | None,
+    *,
+    part: OutboxPart = PART,
+    repeat: float = 0.0,
+    resend: bool = True,
+    now: float = 1_000.0,
 ) -> tuple[Report, Line, str]:
     line = Line(error, repeat_seconds=repeat, resend=resend)
     limits = LimitsConfig(deliverySeconds=10_000)
@@ -120,7 +125,7 @@ GIVEN_UP_AFTER = 1_000.0 + 10_001
     ],
 )
 async def test_each_way_to_end_or_to_die_has_its_consequence(
-    part: Part, error: DeliveryError | None, setting: dict[str, Any], expected: type, sent: int, counted: bool
+    part: OutboxPart, error: DeliveryError | None, setting: dict[str, Any], expected: type, sent: int, counted: bool
 ) -> None:
     result, line, metrics = await attempt(error, part=part, **setting)
     assert (type(result), line.sent, COUNTED in metrics) == (expected, sent, counted)
@@ -177,7 +182,7 @@ def test_what_answers_a_press_stands_under_the_button_and_two_presses_get_two_an
 async def test_a_clock_that_is_set_back_holds_no_postponed_part(tmp_path: Path, restarted: bool) -> None:
     clock, attempts = [1_000_000.0], 0
 
-    async def attempt(part: Part) -> Report:
+    async def attempt(part: OutboxPart) -> Report:
         nonlocal attempts
         attempts += 1
         if attempts > 1:

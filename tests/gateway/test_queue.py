@@ -8,16 +8,16 @@ from datetime import UTC, datetime
 import pytest
 
 from channels.message import MessageContext
-from gateway.records.inbound import Body, Inbound, inbound_json, inbound_of
+from gateway.records.inbound import Inbound, LoadedBody, inbound_json, inbound_of
 from gateway.state.queues import MORE_SECONDS, Queue
-from gateway.store.records import Waiting
+from gateway.store.records import WaitingMessage
 from tests.tools.bench import CALL
 
 NOW = 1_800_000_000.0
 
 
-def waiting(*ages: float) -> list[Waiting]:
-    return [Waiting(turn=n, body="", at=NOW - age, attempts=0) for n, age in enumerate(ages, 1)]
+def waiting(*ages: float) -> list[WaitingMessage]:
+    return [WaitingMessage(turn=n, body="", at=NOW - age, attempts=0) for n, age in enumerate(ages, 1)]
 
 
 def context(age: float) -> MessageContext:
@@ -72,7 +72,7 @@ def test_a_part_of_something_waits_for_the_rest_of_it(more: bool, ages: list[flo
 def test_what_was_read_of_a_body_is_read_once_and_goes_with_its_row() -> None:
     """A call of `/v1` carries its whole conversation: no cache of the process holds it, however many there were."""
     text = inbound_json.dump_json(Inbound(agent="helper", context=CALL.message)).decode()
-    message = Waiting(turn=1, body=Body(text), at=NOW, attempts=0)
+    message = WaitingMessage(turn=1, body=LoadedBody(text), at=NOW, attempts=0)
     inbound = inbound_of(message.body)
     assert inbound_of(replace(message, attempts=1).body) is inbound
     assert inbound_of(text) is not inbound_of(text)

@@ -12,7 +12,7 @@ from agents.config import AgentConfig, SessionScope
 from channels.message import Chat, ChatKind, MessageContext, Sender
 from gateway.config.bindings import route, specificity
 from gateway.config.root import AgentsConfig, BindingConfig, MatchConfig
-from gateway.records.sessions import Place, place_of, session_key
+from gateway.records.sessions import SessionParts, session_key, session_parts
 from tests.tools.bench import CALL
 
 AGENTS = AgentsConfig(list=(AgentConfig(id="first"), AgentConfig(id="other")))
@@ -108,9 +108,9 @@ def test_different_conversations_never_share_a_key_and_a_key_says_which_one_it_i
         context = message(channel=channel, account=account, chat=chat, thread=thread, sender=sender, kind=kind)
         keys.append(session_key(agent, context, scope))
         own = sender if (scope, kind) == ("sender", "group") else None
-        meant.append(Place(agent=agent, channel=channel, account=account, chat=chat, thread=thread, sender=own))
+        meant.append(SessionParts(agent=agent, channel=channel, account=account, chat=chat, thread=thread, sender=own))
     assert (keys[0] == keys[1]) == (meant[0] == meant[1])
-    assert [place_of(key) for key in keys] == meant
+    assert [session_parts(key) for key in keys] == meant
 
 
 def test_keys_of_ids_that_look_like_keys_differ() -> None:

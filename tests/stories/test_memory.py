@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agents.workspaces import SEEDS
-from gateway.store.records import Mark
+from gateway.store.records import SessionMark
 from tests.emulators.models.script import says
 from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, running
 from tests.stories.at_work import DONE, prompt, results, spoken, works
@@ -146,9 +146,9 @@ async def test_a_turn_is_found_after_a_new_beginning_and_not_once_it_is_undone(m
     await works(house, text="the code word is heliotrope")
     path = (await search(house, "heliotrope")).split()[0]
     turn, sid = int(path.partition("/")[2]), f"agent:helper:feishu:default:{ALICE_CHAT}"
-    await house.gateway.runtime.store.mark(sid, Mark(turn=turn + 1, kind="new", at=1.0))
+    await house.gateway.runtime.store.mark(sid, SessionMark(turn=turn + 1, kind="new", at=1.0))
     assert (await search(house, "heliotrope")).startswith(path)
-    await house.gateway.runtime.store.mark(sid, Mark(turn=turn, kind="undone", at=1.0))
+    await house.gateway.runtime.store.mark(sid, SessionMark(turn=turn, kind="undone", at=1.0))
     assert path not in await search(house, "heliotrope")
     assert "NOT_FOUND" in await get(house, path)
 

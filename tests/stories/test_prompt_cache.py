@@ -10,7 +10,7 @@ import pytest
 from agents.messages import Message
 from agents.providers.anthropic.request import wire_request
 from gateway.commands.catalog import COMMANDS
-from gateway.store.records import Mark
+from gateway.store.records import SessionMark
 from tests.agents.providers.requests import asking, assistant, call, result, user
 from tests.demo.makers import MAKERS
 from tests.emulators.models.script import calls, says
@@ -39,7 +39,7 @@ def common(one: str, two: str) -> int:
 async def forget(house: Running, turn: int) -> None:
     (opened,) = {event.turn.session for event in house.events if hasattr(event, "turn")}
     await house.idle()
-    await house.gateway.runtime.store.mark(opened, Mark(turn=turn, kind="new", at=0))
+    await house.gateway.runtime.store.mark(opened, SessionMark(turn=turn, kind="new", at=0))
 
 
 @pytest.mark.parametrize("api", ["anthropic-messages", "openai-responses"])

@@ -12,7 +12,7 @@ import pytest
 from agents.turn import settings_json
 from gateway.store.errors import StoreUnavailable
 from gateway.store.opening import connected
-from gateway.store.records import Mark
+from gateway.store.records import SessionMark
 from gateway.turns.journal import TurnJournal
 from tests.emulators.models.script import says
 from tests.running import ALICE, ALICE_CHAT, BOB, GROUP, Running, feishu_emulator, running
@@ -105,7 +105,7 @@ async def test_a_session_ends_at_the_hour_and_after_silence_and_takes_along_what
     async with clock.running(tmp_path, agents=DAILY, more=more) as house:
         store, sid = house.gateway.runtime.store, f"agent:helper:feishu:default:{ALICE_CHAT}"
         assert await asks(house, "one") == ["Alice: one"]
-        chosen = Mark(turn=1, kind="settings", at=clock(), content='{"thinking": "low"}')
+        chosen = SessionMark(turn=1, kind="settings", at=clock(), content='{"thinking": "low"}')
         await store.mark(sid, chosen)
         choices = house.gateway.runtime.choices
         await choices.choose_queue(sid, "interrupt", turn=1, at=clock())
@@ -132,7 +132,7 @@ async def test_what_was_chosen_after_the_session_ended_holds_for_the_new_one(tmp
         store, sid = house.gateway.runtime.store, f"agent:helper:feishu:default:{ALICE_CHAT}"
         await asks(house, "one")
         clock.put("2026-06-15T04:10+00:00")
-        await store.mark(sid, Mark(turn=2, kind="settings", at=clock(), content='{"thinking": "low"}'))
+        await store.mark(sid, SessionMark(turn=2, kind="settings", at=clock(), content='{"thinking": "low"}'))
         assert await asks(house, "two") == ["Alice: two"]
         work = await store.conversation(sid, before=9, history_turns=9, waiting_max=9)
         assert settings_json.validate_json(work.settings).thinking == "low"

@@ -12,7 +12,7 @@ import pytest
 from channels.message import Chat
 from gateway.config.root import DatabaseConfig
 from gateway.store.opening import connected
-from gateway.store.records import Mark
+from gateway.store.records import SessionMark
 from tests.emulators.models.script import calls, says
 from tests.offers import offered
 from tests.running import ALICE, ALICE_CHAT, BOB, GROUP, SECRETS, Running, running
@@ -84,7 +84,7 @@ async def test_sessions_are_listed_shown_and_exported_while_the_gateway_serves(
         await house.idle()
         (first,) = await listed(house)
         sid = f"agent:helper:feishu:default:{ALICE_CHAT}"
-        await house.gateway.runtime.store.mark(sid, Mark(turn=1, kind="new", at=1.0))
+        await house.gateway.runtime.store.mark(sid, SessionMark(turn=1, kind="new", at=1.0))
         await talk(house, "again", "well")
         ended, open_ = await listed(house)
         assert ended == first
@@ -121,8 +121,8 @@ async def test_a_session_is_erased_without_a_trace_and_its_neighbours_stay(tmp_p
         await talk(house, f"my name is {CANARY}", f"hello {CANARY}")
         sid = f"agent:helper:feishu:default:{ALICE_CHAT}"
         store = house.gateway.runtime.store
-        await store.mark(sid, Mark(turn=1, kind="summary", at=1.0, content=f'{{"text": "{CANARY}"}}'))
-        await store.mark(sid, Mark(turn=1, kind="new", at=1.0))
+        await store.mark(sid, SessionMark(turn=1, kind="summary", at=1.0, content=f'{{"text": "{CANARY}"}}'))
+        await store.mark(sid, SessionMark(turn=1, kind="new", at=1.0))
         await talk(house, "something else", "fine")
         await talk(house, BOBS, BOBS, sender=BOB, **IN_GROUP)
         ended, *others = await listed(house)
@@ -156,7 +156,7 @@ async def test_a_person_is_erased_everywhere_and_nobody_else_is(tmp_path: Path, 
         await talk(house, f"{BOBS} too", BOBS, sender=BOB, parent_id=quoted, root_id=quoted, **IN_GROUP)
         assert f"{CANARY}" in str(house.anthropic.requests[-1].body)
         sid = f"agent:helper:feishu:default:{GROUP}"
-        await house.gateway.runtime.store.mark(sid, Mark(turn=5, kind="summary", at=1.0, content=f'"{CANARY}"'))
+        await house.gateway.runtime.store.mark(sid, SessionMark(turn=5, kind="summary", at=1.0, content=f'"{CANARY}"'))
         assert traces(house, CANARY) != []
 
         code, output = await sessions(house, "erase", "--person", f"feishu:{ALICE}", "--yes")
@@ -233,7 +233,7 @@ async def test_the_web_chat_forgets_a_session_and_the_files_in_it(tmp_path: Path
         )
         await offered(house.gateway, "web", Chat(id=CHAT, kind="direct"), said=f"Denied: {CANARY}", reply_to=card)
         sid = f"agent:helper:web:default:{CHAT}"
-        await house.gateway.runtime.store.mark(sid, Mark(turn=3, kind="new", at=1.0))
+        await house.gateway.runtime.store.mark(sid, SessionMark(turn=3, kind="new", at=1.0))
         await page.say(BOBS)
         await page.answers(4)
         await house.idle()

@@ -7,7 +7,7 @@ from channels.web.archive import WebMessage
 from gateway.config.root import DatabaseConfig
 from gateway.store.archive import DatabaseArchive
 from gateway.store.opening import open_store
-from gateway.store.records import Acceptance, Delivery, Entry, Lease, NewPart, Part, View, Work
+from gateway.store.records import Acceptance, Delivery, Entry, Lease, NewPart, OutboxPart, View, Work
 from gateway.store.store import Store
 
 LARGE = 1_000_000
@@ -72,7 +72,7 @@ async def work_of(store: Store, lease: Lease, *, history_turns: int = 10) -> Wor
     return work
 
 
-async def finish(store: Store, lease: Lease, *parts: str) -> list[Part]:
+async def finish(store: Store, lease: Lease, *parts: str) -> list[OutboxPart]:
     turn = (await work_of(store, lease)).waiting[0].turn
     entries = [
         Entry(turn=turn, kind="user", content="u"),

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, event
 
 from channels.web.archive import MessageBody
 from gateway.store import erasure, memory
-from gateway.store.records import Entry, Mark
+from gateway.store.records import Entry, SessionMark
 from gateway.store.spoken import Spoken
 from gateway.store.sqlite import SqliteStore
 from gateway.store.statements import BODIES, HISTORY, WAITING
@@ -33,7 +33,7 @@ async def plans(folder: Path, operate: Callable[[SqliteStore], Any]) -> list[str
             spoken = (Spoken(message=f"om_{number}", person="feishu:ou_1", direct=True, parts=1),)
             await store.append(lease, [Entry(turn=number, kind="user", content="{}", spoken=spoken)])
             await store.finish(lease, [Entry(turn=number, kind="final", content="{}")], [], at=1.0)
-            await store.mark(sid, Mark(turn=number, kind="summary", at=1.0))
+            await store.mark(sid, SessionMark(turn=number, kind="summary", at=1.0))
             await store.release(lease)
         event.listen(store._engine, "before_cursor_execute", lambda *it: ran.append((it[2], it[3])))
         await operate(store)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.store.errors import Fenced
-from gateway.store.records import Entry, Lease, Mark, NewPart, SentPart
+from gateway.store.records import Entry, Lease, NewPart, SentPart, SessionMark
 from gateway.store.spending import Spent
 from gateway.store.store import Store
 from tests.gateway.store.chats import accept, finish, leased, look, message, opened, step, work_of
@@ -184,15 +184,15 @@ async def test_a_conversation_begins_behind_its_newest_mark_and_without_what_was
         return sorted({entry.turn for entry in work.history}), work.summary.text, work.settings
 
     assert await standing() == (turns, "", "{}")
-    assert await store.mark("chat", Mark(turn=turns[1], kind="summary", content="the first two", at=1.0))
-    assert not await store.mark("chat", Mark(turn=turns[1], kind="summary", content="again", at=2.0))
-    assert await store.mark("chat", Mark(turn=turns[3], kind="undone", at=1.0))
-    assert await store.mark("chat", Mark(turn=turns[2], kind="settings", content='{"verbose": true}', at=1.0))
-    assert await store.mark("other", Mark(turn=turns[4], kind="new", at=1.0))
+    assert await store.mark("chat", SessionMark(turn=turns[1], kind="summary", content="the first two", at=1.0))
+    assert not await store.mark("chat", SessionMark(turn=turns[1], kind="summary", content="again", at=2.0))
+    assert await store.mark("chat", SessionMark(turn=turns[3], kind="undone", at=1.0))
+    assert await store.mark("chat", SessionMark(turn=turns[2], kind="settings", content='{"verbose": true}', at=1.0))
+    assert await store.mark("other", SessionMark(turn=turns[4], kind="new", at=1.0))
     assert await standing() == ([turns[2], turns[4]], "the first two", '{"verbose": true}')
-    assert await store.mark("chat", Mark(turn=turns[3], kind="new", at=1.0))
+    assert await store.mark("chat", SessionMark(turn=turns[3], kind="new", at=1.0))
     assert await standing() == ([turns[4]], "", "{}")
-    assert await store.mark("chat", Mark(turn=turns[3], kind="summary", content="late", at=1.0))
+    assert await store.mark("chat", SessionMark(turn=turns[3], kind="summary", content="late", at=1.0))
     assert await standing() == ([turns[4]], "", "{}")
 
 
@@ -203,7 +203,7 @@ async def test_a_turn_knows_what_it_has_begun_also_where_a_new_conversation_begi
     await finish(store, lease)
     turn = (await work_of(store, lease)).waiting[0].turn
     await store.append(lease, [Entry(turn=turn, kind="user", content="{}")])
-    await store.mark("chat", Mark(turn=turn + 1, kind="new", at=1.0))
+    await store.mark("chat", SessionMark(turn=turn + 1, kind="new", at=1.0))
     work = await work_of(store, lease)
     assert [(entry.turn, entry.kind) for entry in work.so_far] == [(turn, "user")]
     assert {entry.turn for entry in work.history} == {turn - 1}
