@@ -89,7 +89,7 @@ def problems(account: TelegramAccount) -> Iterator[tuple[str, str]]:
     )
 
 
-def warnings(account: TelegramAccount) -> Iterator[str]:
+def warnings(account: TelegramAccount) -> Iterator[tuple[str, str]]:
     yield from access_warnings(
         account,
         person="the sender's number",
@@ -99,4 +99,4 @@ def warnings(account: TelegramAccount) -> Iterator[str]:
         direct=_PERSON,
     )
     if account.resend_ambiguous:
-        yield "resendAmbiguous: true — a reply may appear twice after a timeout"
+        yield "resendAmbiguous: true can send a reply twice after a timeout", "set it to false if once matters more"

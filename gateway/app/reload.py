@@ -85,7 +85,7 @@ class Reload:
         running = self.gateway.config
         config = loaded_over(loaded.config, running)
         if reason := config.server.exposure:
-            raise ConfigErrors((Problem(str(self.path), 1, 1, "", reason),))
+            raise ConfigErrors((Problem(str(self.path), 1, 1, "", reason.message, reason.fix),))
         restart = restart_keys(loaded.config, self.loaded.config)
         state = ConfigState(version=version_of(config), restart=restart)
         if restart:

@@ -36,7 +36,7 @@ def serve(
     host, port = host or server.host, server.port if port is None else port
     settings = loaded.listening(host, port).config
     if reason := settings.server.exposure:
-        raise Exposed(reason)
+        raise Exposed(str(reason))
     scrubber = Scrubber()
 
     def log_as_in(current: "Config") -> None:
@@ -67,16 +67,16 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Check the config file: every mistake on a line of its own, exit code 1 if there is one."""
-    from gateway.operate.report import report
+    from gateway.operate.report import lines, report
 
     if as_json:
         _examine(config, lambda probe: online or probe == "config", as_json=True)
         return
     loaded = load(config)
-    for line in report(loaded):
+    for line in lines(report(loaded)):
         typer.echo(line)
     if reason := loaded.config.server.exposure:
-        raise Exposed(reason)
+        raise Exposed(str(reason))
     typer.echo(f"{config}: ok")
     if online:
         _examine(config, lambda probe: probe != "config", as_json=False)
@@ -101,7 +101,7 @@ def _examine(path: Path, wanted: Callable[[str], bool], *, as_json: bool) -> Non
     try:
         loaded = load(path)
     except ConfigErrors as errors:
-        findings = doctor.misread(errors.problems)
+        findings = [it.finding for it in errors.problems]
     else:
         scrubber.learn(secrets_of(loaded.config))
         findings = asyncio.run(doctor.examine(loaded, wanted=wanted))

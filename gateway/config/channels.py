@@ -63,12 +63,12 @@ class ChannelType:
     """The bot that an account is: no two may be the same."""
     bot_key: str = ""
     bot_word: str = ""
-    arrives: Callable[[Any, str, Exposure], str]
-    """The way the events of an account arrive, for the report, by its config and name."""
+    arrives: Callable[[Any, str, Exposure], tuple[str, str]]
+    """The way the events of an account arrive, by its config and name, and the step that is left to take."""
     problems: Callable[[Any], Iterable[tuple[str, str]]] = lambda account: ()
     """The mistakes to mend in an account, as key and sentence."""
-    warnings: Callable[[Any], Iterable[str]] = lambda account: ()
-    """Sentences on what works but deserves a look."""
+    warnings: Callable[[Any], Iterable[tuple[str, str]]] = lambda account: ()
+    """The settings of an account that work but deserve a look, each with the fix."""
     address: Callable[[Any], str] = lambda account: ""
     """The address at which its platform answers."""
     probe: Callable[[Any, str, Exposure, float], Awaitable[list[Finding]]] | None = None
@@ -116,50 +116,52 @@ def named_accounts(section: Any) -> Mapping[str, Any]:
     return accounts
 
 
-def _feishu_arrives(account: feishu.FeishuAccount, name: str, exposure: Exposure) -> str:
+def _feishu_arrives(account: feishu.FeishuAccount, name: str, exposure: Exposure) -> tuple[str, str]:
     if feishu.listens(account, exposure.server.public_url):
-        return f"app {account.app_id}, long connection — choose 使用长连接接收事件 in the developer console"
+        return f"app {account.app_id}, long connection", "choose 使用长连接接收事件 in the developer console"
     step = "enter it as the request URL in the developer console"
     if exposure.server.public_url is None:
         step = "set server.publicUrl to the address under which Feishu reaches this server"
-    return f"app {account.app_id}, webhook {_webhook(exposure)}/feishu/{name} — {step}"
+    return f"app {account.app_id}, webhook {_webhook(exposure)}/feishu/{name}", step
 
 
-def _telegram_arrives(account: telegram.TelegramAccount, name: str, exposure: Exposure) -> str:
+def _telegram_arrives(account: telegram.TelegramAccount, name: str, exposure: Exposure) -> tuple[str, str]:
     bot = f"bot {telegram.bot_of(account)}"
     if account.mode == "polling":
-        return f"{bot}, polling"
-    step = "Telegram is told of it at the start"
+        return f"{bot}, polling", ""
+    step = ""
     if exposure.server.public_url is None:
         step = "set server.publicUrl, or mode: polling, which needs none"
-    return f"{bot}, webhook {_webhook(exposure)}/telegram/{name} — {step}"
+    return f"{bot}, webhook {_webhook(exposure)}/telegram/{name}", step
 
 
 def _webhook(exposure: Exposure) -> str:
     return f"{exposure.server.public_url or '<publicUrl>'}/webhooks"
 
 
-def _web_arrives(account: web.WebConfig, name: str, exposure: Exposure) -> str:
+def _web_arrives(account: web.WebConfig, name: str, exposure: Exposure) -> tuple[str, str]:
     server = exposure.server
     address = f"{server.public_url or server.address}/"
     match exposure.way:
         case "open" if agents := ", ".join(exposure.unapproved):
-            return f"{address}; whoever opens it on this machine approves commands of {agents}, as owners names nobody"
+            return f"{address}; anyone who opens it on this machine approves commands of {agents}", "name owners"
         case "open":
-            return address
+            return address, ""
         case "link" if server.admin_token.get_secret_value():
-            return f"{address}, with the admin token or the sign-in link of the start"
+            return f"{address}, with the admin token or the sign-in link of the start", ""
         case "link" if filled(server.users):
-            return f"{address}, with a token of server.users or the sign-in link of the start"
+            return f"{address}, with a token of server.users or the sign-in link of the start", ""
         case "link":
             agents = ", ".join(exposure.commanding)
-            return f"{address}, with the sign-in link of the start, as commands of {agents} run on this machine, too"
+            return (
+                f"{address}, with the sign-in link of the start, as commands of {agents} run on this machine, too",
+                "",
+            )
         case "token":
             own = "the admin token" if server.admin_token.get_secret_value() else "a token of server.users"
-            return f"{address}, with {own}"
+            return f"{address}, with {own}", ""
         case "closed":
-            step = "set server.adminToken (CLAWGATE_ADMIN_TOKEN)"
-            return f"closed, as the server can be reached from elsewhere — {step}"
+            return "closed, as the server can be reached from elsewhere", "set server.adminToken (CLAWGATE_ADMIN_TOKEN)"
 
 
 def _web_facts(exposure: Exposure) -> dict[str, Any]:

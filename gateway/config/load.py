@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from channels.finding import Finding
 from gateway.config.checks import check, check_folders
 from gateway.config.expand import Expansion
 from gateway.config.explain import not_a_mapping
@@ -29,10 +30,10 @@ SHIPPED_SKILLS = Path(__file__).resolve().parents[2] / "skills"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Loaded(Settled):
-    """A config that can be run. `warnings` are lines for people; `skills` are those that each agent sees, `hidden_skills`
+    """A config that can be run. `skills` are those that each agent sees, `hidden_skills`
     those that it would see if their requirements were met."""
 
-    warnings: tuple[str, ...]
+    warnings: tuple[Finding, ...]
     skills: Mapping[str, tuple[Skill, ...]]
     hidden_skills: Mapping[str, tuple[Skill, ...]]
     files: frozenset[Path]
@@ -68,7 +69,7 @@ def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> 
         raise ConfigErrors(findings.problems)
     return Loaded(
         config=config,
-        warnings=tuple(map(redacted, (*expansion.warnings, *warnings(chosen, path, findings.origin)))),
+        warnings=tuple(it.cleaned(redacted) for it in warnings(chosen, path, findings.origin, expansion.warnings)),
         skills={name: visible(catalog.scan(workspace), config) for name, (workspace, config) in agents.items()},
         hidden_skills={
             name: visible(catalog.hidden(workspace), config) for name, (workspace, config) in agents.items()

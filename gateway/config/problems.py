@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from agents.config import AgentDefaults
+from channels.finding import Finding
 from gateway.fault import OperatorError
 from gateway.observe.redaction import REDACTED, redacted
 
@@ -59,10 +60,15 @@ class Problem:
     column: int
     path: str
     message: str
+    fix: str = ""
 
     def __str__(self) -> str:
-        where = f"{self.file}:{self.line}:{self.column}: "
-        return where + (f"{self.path}: {self.message}" if self.path else self.message)
+        return str(self.finding)
+
+    @property
+    def finding(self) -> Finding:
+        place = f"{self.file}:{self.line}:{self.column}: {f'{self.path}: ' if self.path else ''}"
+        return Finding("config", "error", place + self.message, self.fix)
 
 
 class ConfigErrors(OperatorError):
@@ -103,11 +109,12 @@ class Findings:
         key = self.origin(key)
         return not any(key[:length] in self._broken for length in range(len(key) + 1))
 
-    def at(self, position: Position, key: Key, message: str) -> None:
+    def at(self, position: Position, key: Key, text: str) -> None:
+        """Adds a problem at a place. A validator can raise one text only, so the fix is what follows its first dash."""
         for value in self._hidden:
-            message = message.replace(value, REDACTED)
-        line = redacted(" ".join(message.split()))
-        self._found.add(Problem(self._file, position.line, position.column, shown(key), line))
+            text = text.replace(value, REDACTED)
+        message, _, fix = redacted(" ".join(text.split())).partition(" — ")
+        self._found.add(Problem(self._file, position.line, position.column, shown(key), message, fix))
 
     def add(self, key: Key, message: str, *, on: Literal["key", "value"] = "value", name: str | None = None) -> None:
         """A problem of this key: with its value, or with the key itself. A key that is not there belongs to the

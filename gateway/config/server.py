@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, Field, SecretStr, StringConstrai
 from pydantic.alias_generators import to_camel
 
 from channels.access import is_http
+from channels.finding import Finding
 from channels.moment import zone_of
 from channels.web.admission import OPERATOR, is_loopback
 
@@ -131,18 +132,17 @@ class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
         )
 
     @property
-    def exposure(self) -> str | None:
-        """Why this is not safe to open to the network; None where it is, or is not opened."""
+    def exposure(self) -> Finding | None:
+        """The reason why this is not safe to open to the network; None if it is safe or stays closed."""
         tokens = {"adminToken": self.admin_token.get_secret_value()}
         tokens |= {f"users.{name}": token for name, token in filled(self.users).items()}
         tokens |= {f"api.tokens.{name}": token for name, token in self.api.open.items()}
         short = next((key for key, token in tokens.items() if 0 < len(token) < EXPOSED_TOKEN_CHARS_MIN), None)
         if is_loopback(self.host) or short is None:
             return None
-        return (
-            f"server.{short}: too short for a server that is open to the network ({self.host}) — at least "
-            f"{EXPOSED_TOKEN_CHARS_MIN} characters (openssl rand -hex 24), or none, or listen on 127.0.0.1"
-        )
+        message = f"server.{short}: too short for a server that is open to the network ({self.host})"
+        fix = f"at least {EXPOSED_TOKEN_CHARS_MIN} characters (openssl rand -hex 24), or none, or listen on 127.0.0.1"
+        return Finding("config", "error", message, fix)
 
     @property
     def zone(self) -> tzinfo:

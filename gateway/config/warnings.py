@@ -1,19 +1,21 @@
-"""Settings that are allowed, but somebody should know of: the lines of start-up and `check` beside the facts.
+"""Warnings: settings that work but deserve a look, for start-up, `check` and `doctor`.
 
-Every line names the key and the next step; none holds a value that could be a secret.
+Each is a message that names its key, and the step to take; none holds a value that could be a secret.
 """
 
 import grp
 import os
 import pwd
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 from agents.config import AgentConfig
 from agents.providers.catalog import needs_key
 from agents.providers.config import known_models, serves_own_models
 from agents.providers.models import facts_of
+from channels.finding import Finding
 from channels.web.admission import is_loopback
 from gateway.config.bindings import specificity
 from gateway.config.channels import configured
@@ -23,12 +25,21 @@ from gateway.config.problems import Key, quoted, shown, suggestion
 from gateway.config.root import Config
 from gateway.observe.redaction import secrets_in
 
+Warned: TypeAlias = Iterator[tuple[str, str]]
+"""Messages, each with its fix."""
 
-def warnings(settled: Settled, file: Path, origin: Callable[[Key], Key]) -> Iterator[str]:
-    """One line each. `origin` has the key under which a value was written."""
+
+def warnings(
+    settled: Settled, file: Path, origin: Callable[[Key], Key], read: Iterable[tuple[str, str]]
+) -> list[Finding]:
+    """Lists them all, with those of reading the file first. `origin` has the key under which a value was written."""
+    return [Finding("config", "warning", message, fix) for message, fix in (*read, *_all(settled, file, origin))]
+
+
+def _all(settled: Settled, file: Path, origin: Callable[[Key], Key]) -> Warned:
     config, names = settled.config, settled.names
     if config.logging.content:
-        yield "logging.content: what people write and what they are answered is logged — set it to false when you are done"
+        yield "logging.content: messages and answers are logged", "set it to false when you are done"
     yield from _channels(config, names)
     yield from _providers(config, names)
     yield from dict.fromkeys(_models(config, origin))
@@ -37,7 +48,10 @@ def warnings(settled: Settled, file: Path, origin: Callable[[Key], Key]) -> Iter
     for agent in config.agents.list:
         yield from _exec(config, agent)
         if "web_search" in (agent.tools.allow or ()) and config.tools.web.search.provider is None:
-            yield f"agent {agent.id}: there is no web_search as long as tools.web.search names no provider"
+            yield (
+                f"agent {agent.id}: web_search is off",
+                "name a provider in tools.web.search, or take it out of tools.allow",
+            )
     yield from _skills(config)
     yield from _bindings(config)
     yield from _server(config)
@@ -46,21 +60,20 @@ def warnings(settled: Settled, file: Path, origin: Callable[[Key], Key]) -> Iter
     yield from _open_folders(config)
 
 
-def _channels(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:
+def _channels(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Warned:
     for account in configured(config.channels):
-        yield from (f"{shown(account.key)}: {warning}" for warning in account.kind.warnings(account.config))
+        yield from ((f"{shown(account.key)}: {it}", fix) for it, fix in account.kind.warnings(account.config))
         if getattr(account.config, "mode", "") == "polling" and config.database.path is None:
-            message = "polling and several replicas do not go together: run one, or set mode: webhook"
-            yield f"{shown(account.key)}: {message}"
+            yield f"{shown(account.key)}: polling needs a single replica", "run one, or set mode: webhook"
     feishu = config.channels.feishu
     if feishu is None or not feishu.enabled or any(it.kind.name == "feishu" for it in configured(config.channels)):
         return
     if feishu.app_secret.get_secret_value().strip():
         key = ("channels", "feishu", "appId")
-        yield f"{shown(key)}: is empty although appSecret is set, so Feishu stays off — {advice(key, names)}"
+        yield f"{shown(key)}: is empty although appSecret is set, so Feishu stays off", advice(key, names)
 
 
-def _providers(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:
+def _providers(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Warned:
     """Providers that an agent uses and that cannot answer without a key."""
     users: dict[str, dict[str, None]] = {}
     for agent in config.agents.list:
@@ -70,10 +83,10 @@ def _providers(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Iterator
         provider, key = config.provider(name), ("providers", name, "apiKey")
         if not provider.keys and needs_key(name, provider):
             step = advice(key, names)
-            yield f"{shown(key)}: is empty, so {', '.join(agents)} cannot answer with {name} — {step}"
+            yield f"{shown(key)}: is empty, so {', '.join(agents)} cannot answer with {name}", step
 
 
-def _models(config: Config, origin: Callable[[Key], Key]) -> Iterator[str]:
+def _models(config: Config, origin: Callable[[Key], Key]) -> Warned:
     """Models that neither the table nor the config knows, although their vendor's should be known: likely slips."""
     for index, agent in enumerate(config.agents.list):
         for place, model in agent.named_models.items():
@@ -83,12 +96,12 @@ def _models(config: Config, origin: Callable[[Key], Key]) -> Iterator[str]:
             if serves_own_models(provider, config.provider(provider).base_url):
                 near = suggestion(name, known_models())
                 step = "a line under models: makes it known (docs/providers.md)"
-                what = f"unknown model {quoted(name)}{f'{near} Otherwise' if near else ' —'} {step}"
-                key = (*(step for step in place if isinstance(step, str)),)
-                yield f"{shown(origin(('agents', 'list', index, *key)))}: {what}"
+                key = (*(part for part in place if isinstance(part, str)),)
+                message = f"{shown(origin(('agents', 'list', index, *key)))}: unknown model {quoted(name)}"
+                yield message, f"{near.removeprefix(' — ')} Otherwise {step}" if near else step
 
 
-def _prices(config: Config) -> Iterator[str]:
+def _prices(config: Config) -> Warned:
     """A budget in money counts nothing for a model without prices."""
     whose = [name for name, budget in config.budgets if budget.cost_per_day is not None]
     named = dict.fromkeys(model for agent in config.agents.list for model in agent.model)
@@ -96,7 +109,7 @@ def _prices(config: Config) -> Iterator[str]:
     if whose and free:
         keys = ", ".join(f"budgets.{name}.costPerDay" for name in whose)
         step = f"set models: {{ {quoted(free[0])}: {{ prices: … }} }} (docs/providers.md)"
-        yield f"{keys}: no price is known of {', '.join(free)}, so what they take costs nothing here — {step}"
+        yield f"{keys}: no price is known of {', '.join(free)}, so what they take costs nothing here", step
 
 
 def _is_without_price(config: Config, model: str) -> bool:
@@ -105,70 +118,70 @@ def _is_without_price(config: Config, model: str) -> bool:
     return (written is None or written.prices is None) and facts_of(name).prices is None
 
 
-def _auto(auto: Auto, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:
+def _auto(auto: Auto, names: Mapping[Key, tuple[str, ...]]) -> Warned:
     """A key is set, but the agent still uses the demo model."""
     if not auto.agents or auto.model != DEMO:
         return
     step = advice(("agents", "defaults", "model"), names)
     for what, name in auto.passed_over:
-        yield f"{what}, but auto cannot know which of its models you want — {step} to {name}/…"
+        yield f"{what}, but auto cannot know which of its models you want", f"{step} to {name}/…"
 
 
-def _exec(config: Config, agent: AgentConfig) -> Iterator[str]:
+def _exec(config: Config, agent: AgentConfig) -> Warned:
     mode = exec_mode(config, agent)
     if mode == "allow":
-        yield f"agent {agent.id}: exec runs every command the model gives, without asking (tools.exec.mode: allow)"
+        yield f"agent {agent.id}: exec runs every command unasked", "tools.exec.mode: ask has people approve them"
     elif mode == "ask":
         named = config.approvers(agent)
         if named == () or (named is None and config.channels.web is None):
-            yield (
-                f"agent {agent.id}: nobody can approve its commands, so exec refuses them all — name people in "
-                "approvals.approvers, or in owners"
-            )
+            message = f"agent {agent.id}: nobody can approve its commands, so exec refuses them all"
+            yield message, "name people in approvals.approvers, or in owners"
 
 
-def _skills(config: Config) -> Iterator[str]:
+def _skills(config: Config) -> Warned:
     for index, directory in enumerate(config.skills.directories):
         if not Path(directory).is_dir():
-            yield f"skills.directories[{index}]: there is no such folder yet"
+            yield f"skills.directories[{index}]: there is no such folder", "make it, or take it out of the list"
         for agent in config.agents.list:
             if Path(agent.workspace_dir) in (Path(directory), *Path(directory).parents):
-                yield (
-                    f"skills.directories[{index}]: lies in the workspace of agent {agent.id}, whose tools can change "
-                    "it for every agent — move it out"
-                )
+                inside = f"lies in the workspace of agent {agent.id}, whose tools can change it for every agent"
+                yield f"skills.directories[{index}]: {inside}", "move it out"
 
 
-def _bindings(config: Config) -> Iterator[str]:
+def _bindings(config: Config) -> Warned:
     for index, binding in enumerate(config.bindings):
         earlier = next(i for i, other in enumerate(config.bindings) if other.match == binding.match)
         if earlier < index:
-            yield f"bindings[{index}]: never used — bindings[{earlier}] matches the same messages and stands before it"
+            yield (
+                f"bindings[{index}]: never used, as bindings[{earlier}] matches the same messages",
+                "remove one of the two",
+            )
         elif specificity(binding.match) == 0:
-            yield f"bindings[{index}]: matches everything, as the first agent of the list does without any binding"
+            yield (
+                f"bindings[{index}]: matches everything",
+                "remove it and list its agent first: that one answers by default",
+            )
 
 
-def _server(config: Config) -> Iterator[str]:
+def _server(config: Config) -> Warned:
     server = config.server
     if not is_loopback(server.host) and not (server.allowed_hosts or server.public_url):
-        yield (
-            "server.host: open to the network — put a proxy that ends TLS in front, and name your host in "
-            "server.allowedHosts"
-        )
+        fix = "put a proxy that ends TLS in front, and name your host in server.allowedHosts"
+        yield "server.host: open to the network", fix
     if "*" in server.allowed_hosts:
-        yield "server.allowedHosts: any name is taken for ours, also one that a stranger points here — name your hosts"
+        yield "server.allowedHosts: any host name is accepted, also one that a stranger points here", "name your hosts"
 
 
-def _inline_secrets(config: Config, file: Path, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:
-    """A secret that stands in the file itself, where others can read the file."""
+def _inline_secrets(config: Config, file: Path, names: Mapping[Key, tuple[str, ...]]) -> Warned:
+    """Warns of secrets written in a file that others can read."""
     if file.stat().st_mode & 0o077:
         for key, secret in secrets_in(config):
             if secret.strip() and key not in names:
-                yield f"{shown(key)}: a secret in a file that others can read — use ${{NAME}}, or chmod 600 the file"
+                yield f"{shown(key)}: a secret in a file that others can read", "use ${NAME}, or chmod 600 the file"
 
 
-def _writable(file: Path) -> Iterator[str]:
-    """The config, its folder and its `.env`, where others may write them: what stands there holds two seconds later."""
+def _writable(file: Path) -> Warned:
+    """Warns if others may write the config, its folder or its `.env`: an edit is in force two seconds later."""
     for path in (file, file.parent / ".env", file.parent):
         try:
             status = path.stat()
@@ -176,7 +189,7 @@ def _writable(file: Path) -> Iterator[str]:
             continue
         by_group = status.st_mode & stat.S_IWGRP and not _own_group(status)
         if status.st_mode & stat.S_IWOTH or by_group:
-            yield f"{path}: others on this machine can write it, and so decide what runs here — chmod go-w it"
+            yield f"{path}: others on this machine can write it, and so decide what runs here", "chmod go-w it"
 
 
 def _own_group(status: os.stat_result) -> bool:
@@ -187,13 +200,13 @@ def _own_group(status: os.stat_result) -> bool:
         return status.st_uid == status.st_gid
 
 
-def _open_folders(config: Config) -> Iterator[str]:
+def _open_folders(config: Config) -> Warned:
     """Folders with people's data that others on this machine can read or change. Folders that we make are private."""
     database = [Path(config.database.path).parent] if config.database.path else []
     kept = (*database, Path(config.tools.files.uploads_dir), *(Path(it.workspace_dir) for it in config.agents.list))
     for folder in dict.fromkeys(kept):
         if folder.is_dir() and folder.stat().st_mode & 0o066:
-            yield f"{folder}: can be read by others on this machine — chmod 700 it"
+            yield f"{folder}: can be read by others on this machine", "chmod 700 it"
 
 
 def advice(key: Key, names: Mapping[Key, tuple[str, ...]]) -> str:

@@ -1,7 +1,7 @@
-"""`python -m gateway doctor`: what the gateway stands on, tried from here, beside a running gateway or without one.
+"""`python -m gateway doctor` tries everything the gateway depends on, with or without a running gateway.
 
-Every probe has a deadline, and all run side by side; none sends a message, changes anything or shows a secret. What the
-config alone says is there as well: the warnings of `check`.
+Every probe has a deadline, and all run side by side; none sends a message, changes anything or shows a secret. The
+findings of `check` are there as well.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from email.utils import parsedate_to_datetime
 from functools import partial
 from importlib.metadata import version
@@ -27,7 +27,6 @@ from channels.transport import Transport, client_class
 from gateway.config.channels import configured
 from gateway.config.exposure import exposure, sandboxed
 from gateway.config.load import Loaded
-from gateway.config.problems import Problem
 from gateway.config.root import Config
 from gateway.config.warnings import advice
 from gateway.guard import VERSION
@@ -69,35 +68,16 @@ async def examine(
         """The text without what a terminal obeys: a platform names itself and its models in it, too."""
         return redacted(scrub("".join(filter(str.isprintable, " ".join(text.split())))))
 
-    return [replace(it, message=shown(it.message), fix=shown(it.fix)) for findings in found for it in findings]
+    return [it.cleaned(shown) for findings in found for it in findings]
 
 
 def lines(findings: Sequence[Finding]) -> Iterator[str]:
     for it in findings:
-        yield f"{it.status:<8} {it.check}: {it.message}{f' — {it.fix}' if it.fix else ''}"
+        yield f"{it.status:<8} {it.check}: {it}"
 
 
 def as_json(findings: Sequence[Finding]) -> str:
     return json.dumps([asdict(it) for it in findings], ensure_ascii=False, indent=2)
-
-
-def stated(line: str) -> Finding:
-    """A line of `check`: a fact, or a warning; behind a dash its next step."""
-    check, _, rest = line.partition(": ")
-    if check == "warning":
-        return _finding("config", "warning", rest, "docs/config.md says what the key does")
-    return _finding(check, "ok", rest)
-
-
-def misread(problems: Sequence[Problem]) -> list[Finding]:
-    """A config that cannot be used, in the same shape; all else stands on it."""
-    return [_finding("config", "error", str(it), "mend the file there") for it in problems]
-
-
-def _finding(check: str, status: Status, sentence: str, fix: str = "") -> Finding:
-    """Splits a sentence at its dash, behind which the fix stands; `fix` if it has none."""
-    message, _, step = sentence.partition(" — ")
-    return Finding(check, status, message, step or fix)
 
 
 async def _bounded(check: str, probe: Probe, seconds: float) -> Sequence[Finding]:
@@ -115,9 +95,7 @@ def _probes(loaded: Loaded, now: Callable[[], float], free: Callable[[Path], int
     config = loaded.config
 
     async def written() -> Sequence[Finding]:
-        reason = config.server.exposure
-        exposed = [_finding("config", "error", reason)] if reason else []
-        return [*exposed, *map(stated, report(loaded))]
+        return [*filter(None, [config.server.exposure]), *report(loaded)]
 
     async def system() -> Sequence[Finding]:
         approvers = ", ".join(config.approvers() or ()) or "the web chat of this machine alone"
@@ -177,7 +155,7 @@ def _database(loaded: Loaded) -> list[Finding]:
     try:
         return [Finding("database", "ok", health(loaded.config.database))]
     except DatabaseUnusable as error:
-        return [_finding("database", "error", str(error).replace(". The database cannot", " — the database cannot"))]
+        return [Finding("database", "error", error.reason, error.fix)]
 
 
 def _folders(loaded: Loaded) -> dict[Path, str]:

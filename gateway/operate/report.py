@@ -1,26 +1,26 @@
-"""The effect of a config: every fact of it as `check` prints it, and the few lines that start-up says.
+"""The report of a config: every fact of it for `check` and `doctor`, and the few lines that start-up prints.
 
-Plain text, without secrets. The report goes in the order of the sections: what is configured, what is missing, and what to
-do next. The greeting is for somebody who has just typed `make run`.
+No line holds a secret. The report follows the order of the sections: what is configured, what is missing, and what to do
+next. The greeting is for a person who has just typed `make run`.
 
-Which agents serve several people from one workspace is found by routing what could arrive. The web chat is the operator's
-own and does not count; one person and one group may well be he and his team.
+Routing every message that could arrive finds the agents that serve several people from one workspace. The web chat is the
+operator's own and does not count; one person and one group may well be the operator and their team.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from agents.config import AgentConfig
 from agents.providers.catalog import needs_key
 from agents.workspaces import is_template
 from channels.access import AccessConfig, refusal, who_may_talk
+from channels.finding import Finding
 from channels.message import Chat, MessageContext
 from gateway.config.bindings import route
 from gateway.config.channels import Account, ChannelType, configured
 from gateway.config.exposure import exec_mode, exposure
 from gateway.config.keys import DEMO
 from gateway.config.load import Loaded
-from gateway.config.problems import Key
 from gateway.config.root import Config
 from gateway.config.warnings import advice
 from gateway.guard import VERSION
@@ -33,34 +33,40 @@ AGENTS_MAX = 4
 ANYBODY = "*"
 
 
-def report(loaded: Loaded) -> list[str]:
-    """One line a fact; those that ask for a step begin with `warning:` or name the step behind a dash."""
+def report(loaded: Loaded) -> list[Finding]:
+    """Lists the facts, then the warnings."""
     server = loaded.config.server
     public, database = server.public_url or "no publicUrl", _short(loaded.config.database.shown)
-    lines = [
-        f"server: http://{_bracketed(server.host)}:{server.port}, {public}, database {database}",
+    findings = [
+        _fact("server", f"http://{_bracketed(server.host)}:{server.port}, {public}, database {database}"),
         *_reported_channels(loaded),
-        *(f"api: {it}" for it in _api(loaded)),
+        *(_fact("api", it) for it in _api(loaded)),
         *_providers(loaded),
         *(_agent(agent, loaded) for agent in loaded.config.agents.list),
         *_hidden_skills(loaded),
         *_demo(loaded),
-        *(f"warning: {warning}" for warning in (*loaded.warnings, *_shared_workspaces(loaded.config))),
+        *loaded.warnings,
+        *_shared_workspaces(loaded.config),
     ]
-    return list(map(redacted, lines))
+    return [it.cleaned(redacted) for it in findings]
+
+
+def lines(findings: Iterable[Finding]) -> Iterator[str]:
+    for it in findings:
+        yield f"{'warning' if it.status == 'warning' else it.check}: {it}"
 
 
 def greeting(loaded: Loaded, *, link: str | None = None) -> list[str]:
-    """One line a fact. `loaded` has the host and the port really listened on; `link` signs in to the web chat once."""
+    """Lists the lines of start-up. `loaded` has the real host and port; `link` signs in to the web chat once."""
     server = loaded.config.server
     lines = [f"Clawgate {VERSION} listens on http://{_bracketed(server.host)}:{server.port}"]
     lines += (redacted(_labelled(name, text)) for name, text in _greeted_channels(loaded))
     lines += (_labelled("api", it) for it in _api(loaded))
-    if link is not None:  # the one secret that is meant to be read here; browsers send what stands behind a # to nobody
+    if link is not None:  # the one secret that is meant to be read here; browsers send what follows a # to no server
         within = f"once, within {server.sign_in_link_seconds / 60:.0f} min"
         lines.append(_labelled("sign in", f"{server.public_url or server.address}/#sign-in={link} ({within})"))
     lines += (redacted(_labelled(label, text)) for label, text in _greeted_agents(loaded))
-    return [*lines, _labelled("stop", "Ctrl-C"), *(redacted(f"warning: {warning}") for warning in loaded.warnings)]
+    return [*lines, _labelled("stop", "Ctrl-C"), *(f"warning: {it}" for it in loaded.warnings)]
 
 
 def _api(loaded: Loaded) -> Iterator[str]:
@@ -73,45 +79,50 @@ def _labelled(label: str, text: str) -> str:
     return f"  {label:<10} {text}"
 
 
-def _reported_channels(loaded: Loaded) -> Iterator[str]:
-    for name, account, text, access in _channels(loaded):
-        if account:
-            yield f"{name} {account}: {text}"
-            yield from [f"{name} {account}, who may talk: {access}"] if access else []
-        elif text:
-            yield f"{name}: not configured — {text}; channels/{name}/README.md shows where to find it"
+def _fact(check: str, message: str, fix: str = "") -> Finding:
+    return Finding(check, "ok", message, fix)
+
+
+def _reported_channels(loaded: Loaded) -> Iterator[Finding]:
+    for kind, account in _channels(loaded):
+        if account is not None:
+            check = f"{kind.name} {account.name}"
+            yield _fact(check, *kind.arrives(account.config, account.name, exposure(loaded.config)))
+            if isinstance(account.config, AccessConfig):
+                yield _fact(f"{check}, who may talk", who_may_talk(account.config))
+        elif step := _missing(kind, loaded):
+            fix = f"{step}; channels/{kind.name}/README.md shows where to find it"
+            yield _fact(kind.name, "not configured", fix)
         else:
-            yield f"{name}: switched off (channels.{name}.enabled)"
+            yield _fact(kind.name, f"switched off (channels.{kind.name}.enabled)")
 
 
 def _greeted_channels(loaded: Loaded) -> Iterator[tuple[str, str]]:
-    for name, account, text, access in _channels(loaded):
-        if account:
-            yield name, text if account == "default" else f"{account}: {text}"
-            yield from [("", f"who may talk: {access}")] if access else []
-        elif text:
-            yield name, f"off: {text} (channels/{name}/README.md)"
+    for kind, account in _channels(loaded):
+        if account is not None:
+            text = str(_fact("", *kind.arrives(account.config, account.name, exposure(loaded.config))))
+            yield kind.name, text if account.name == "default" else f"{account.name}: {text}"
+            if isinstance(account.config, AccessConfig):
+                yield "", f"who may talk: {who_may_talk(account.config)}"
+        elif step := _missing(kind, loaded):
+            yield kind.name, f"off: {step} (channels/{kind.name}/README.md)"
         else:
-            yield name, f"off: channels.{name}.enabled is false"
+            yield kind.name, f"off: channels.{kind.name}.enabled is false"
 
 
-def _channels(loaded: Loaded) -> Iterator[tuple[str, str, str, str]]:
-    """Each with its account, how its events arrive and who may talk; without an account what to set, unless it is off."""
-    channels, shown = loaded.config.channels, exposure(loaded.config)
-    for kind in channels.kinds.values():
-        accounts = [it for it in configured(channels) if it.kind is kind]
-        for it in accounts:
-            access = who_may_talk(it.config) if isinstance(it.config, AccessConfig) else ""
-            yield kind.name, it.name, kind.arrives(it.config, it.name, shown), access
-        if not accounts:
-            section = getattr(channels, kind.name)
-            is_off = section is not None and not section.enabled
-            yield kind.name, "", "" if is_off else _missing(kind, loaded), ""
+def _channels(loaded: Loaded) -> Iterator[tuple[ChannelType, Account | None]]:
+    """Yields each channel with each of its accounts, or once with None."""
+    accounts = [*configured(loaded.config.channels)]
+    for kind in loaded.config.channels.kinds.values():
+        own = [it for it in accounts if it.kind is kind]
+        yield from ((kind, it) for it in own or (None,))
 
 
 def _missing(kind: ChannelType, loaded: Loaded) -> str:
-    """The keys to set before the channel has an account."""
+    """The keys to set before the channel has an account; empty if it is switched off."""
     section = getattr(loaded.config.channels, kind.name)
+    if section is not None and not section.enabled:
+        return ""
     named = [name for key in kind.keys for name in loaded.names.get(("channels", kind.name, key), ())]
     if not kind.keys:
         return f"add {kind.name}: {{}} under channels"
@@ -120,7 +131,7 @@ def _missing(kind: ChannelType, loaded: Loaded) -> str:
     return f"{'add' if section is None else 'set'} {_enumerated(kind.keys, 'and')} under channels.{kind.name}"
 
 
-def _providers(loaded: Loaded) -> Iterator[str]:
+def _providers(loaded: Loaded) -> Iterator[Finding]:
     config = loaded.config
     used = {model.partition("/")[0] for agent in config.agents.list for model in agent.model}
     unused = {name: block for name, block in config.providers.items() if name not in used}
@@ -129,24 +140,24 @@ def _providers(loaded: Loaded) -> Iterator[str]:
         provider = config.provider(name)
         if (provider.api or name) == "demo":
             continue
-        key: Key = ("providers", name, "apiKey")
+        fix = ""
         if provider.keys:
             origin = f" ({loaded.variables[name]})" if name in loaded.variables else ""
             state = f"key set{origin}" if len(provider.keys) == 1 else f"{len(provider.keys)} keys set"
         elif needs_key(name, provider):
-            state = f"no key — {advice(key, loaded.names)}"
+            state, fix = "no key", advice(("providers", name, "apiKey"), loaded.names)
         else:
             state = f"needs no key, at {provider.base_url or 'its usual address'}"
-        yield f"provider {name}: {state if name in used else f'{state} (no agent uses it)'}"
+        yield _fact(f"provider {name}", state if name in used else f"{state} (no agent uses it)", fix)
     if idle:
-        yield f"providers {', '.join(idle)}: no key, and no agent uses them"
+        yield _fact(f"providers {', '.join(idle)}", "no key, and no agent uses them")
 
 
-def _agent(agent: AgentConfig, loaded: Loaded) -> str:
+def _agent(agent: AgentConfig, loaded: Loaded) -> Finding:
     tools = " ".join(offered(loaded.config.tools, agent.tools)) or "none"
     skills = " ".join(skill.name for skill in loaded.skills[agent.id]) or "none"
     answering, workspace = _models(agent, loaded), _short(agent.workspace_dir)
-    return f"agent {agent.id}: {answering}; tools {tools}; skills {skills}; workspace {workspace}"
+    return _fact(f"agent {agent.id}", f"{answering}; tools {tools}; skills {skills}; workspace {workspace}")
 
 
 def _greeted_agents(loaded: Loaded) -> Iterator[tuple[str, str]]:
@@ -166,17 +177,17 @@ def _models(agent: AgentConfig, loaded: Loaded) -> str:
     return ", then ".join(agent.model) + why
 
 
-def _hidden_skills(loaded: Loaded) -> Iterator[str]:
+def _hidden_skills(loaded: Loaded) -> Iterator[Finding]:
     hidden = {skill.name: skill for skills in loaded.hidden_skills.values() for skill in skills}
     for name, skill in sorted(hidden.items()):
-        yield f"skill {name}: hidden — it needs {' and '.join(skill.missing)}"
+        yield _fact(f"skill {name}", "hidden", f"it needs {' and '.join(skill.missing)}")
 
 
-def _demo(loaded: Loaded) -> Iterator[str]:
+def _demo(loaded: Loaded) -> Iterator[Finding]:
     guided = [agent for agent in loaded.config.agents.list if agent.model[0].partition("/")[0] == "demo"]
     if guided:
-        answers = f"model {DEMO}: a script, not a model, answers as {', '.join(agent.id for agent in guided)}"
-        yield f"{answers} — {_real_model(guided[0], loaded)}"
+        answers = f"a script, not a model, answers as {', '.join(agent.id for agent in guided)}"
+        yield _fact(f"model {DEMO}", answers, _real_model(guided[0], loaded))
 
 
 def _real_model(agent: AgentConfig, loaded: Loaded) -> str:
@@ -203,18 +214,18 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _shared_workspaces(config: Config) -> Iterator[str]:
-    """A warning for each: one member can have the agent leave there what it reads for another."""
+def _shared_workspaces(config: Config) -> Iterator[Finding]:
+    """Warns of each agent whose workspace several people share: one can have it leave there what it reads for another."""
     for agent in config.agents.list:
         runs = exec_mode(config, agent) == "allow"
         names = {"write", "edit"} | ({"exec", "process"} if runs else set())
         changing = [it for it in offered(config.tools, agent.tools) if it in names]
         if changing and not is_template(agent.workspace_dir) and _serves_several(config, agent.id):
-            yield (
-                f"agent {agent.id}: everybody it serves shares one workspace, and can have it read and change what others "
-                f"left there — end workspaceDir with /{{chat}} or /{{sender}}, or take {' and '.join(changing)} out of "
-                "tools.allow"
+            message = (
+                f"agent {agent.id}: everybody it serves shares one workspace, and can read and change others' files"
             )
+            fix = f"end workspaceDir with /{{chat}} or /{{sender}}, or take {' and '.join(changing)} out of tools.allow"
+            yield Finding("config", "warning", message, fix)
 
 
 def _serves_several(config: Config, agent: str) -> bool:

@@ -33,8 +33,6 @@ NEVER = 2**62
 TURNS_AT_ONCE = 50
 ROWS_AT_ONCE = 500
 SCRUB_SECONDS = 60.0
-UNSCRUBBED = """{file}: all of it was removed, but the file could not be written anew ({reason}): \
-copies may be left in its free pages. Then type: sqlite3 {file} 'VACUUM; PRAGMA wal_checkpoint(TRUNCATE)'"""
 _SPAN = "sid IN :sids AND {0} > :after AND {0} <= :until"
 _SAID = "SELECT sid, turn, message, direct FROM spoken WHERE person = :person AND how <> 'heard'"
 _SENT = "SELECT id, sid, turn, body FROM inbox WHERE person = :person"
@@ -266,13 +264,20 @@ def scrub(config: DatabaseConfig) -> None:
                 connection.exec_driver_sql(f"PRAGMA user_version = {OVERWRITES}")
             while connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").scalar():
                 if time.monotonic() > deadline:
-                    raise DatabaseUnusable(UNSCRUBBED.format(file=config.path, reason="its log is in use"))
+                    raise _unscrubbed(config.path, "its log is in use")
                 time.sleep(0.05)
     except SQLAlchemyError as error:
         reason = getattr(error, "orig", None) or error
-        raise DatabaseUnusable(UNSCRUBBED.format(file=config.path, reason=reason)) from error
+        raise _unscrubbed(config.path, reason) from error
     finally:
         engine.dispose()
+
+
+def _unscrubbed(file: str | None, reason: object) -> DatabaseUnusable:
+    left = (
+        f"{file}: all of it was removed, but the file was not rewritten ({reason}), so copies may be in its free pages"
+    )
+    return DatabaseUnusable(left, f"type: sqlite3 {file} 'VACUUM; PRAGMA wal_checkpoint(TRUNCATE)'")
 
 
 def _fill(connection: Connection, portion: Portion) -> None:

@@ -33,7 +33,7 @@ def health(config: DatabaseConfig) -> str:
     with connected(config, seconds=CHECK_SECONDS) as connection:
         revision = revision_of(connection)
         if revision is not None and revision > HEAD:
-            raise DatabaseUnusable(f"{config.shown}: {DatabaseTooNew.__doc__}")
+            raise DatabaseTooNew
         checked = _quick_check(connection) if config.path is not None else ""
         if config.path is None:
             connection.execute(text(f"SET LOCAL statement_timeout = {CHECK_SECONDS * 1000:.0f}"))
@@ -57,7 +57,7 @@ def _quick_check(connection: Connection) -> str:
     finally:
         driver.set_progress_handler(None, 0)
     if verdict != "ok":
-        raise DatabaseUnusable(f"the file is damaged ({verdict.splitlines()[-1][:200]}) — restore a backup")
+        raise DatabaseUnusable(f"the file is damaged ({verdict.splitlines()[-1][:200]})", "restore a backup")
     return ", sound"
 
 

@@ -24,11 +24,19 @@ _LOCK_KEY = 7_305_843_001_216
 
 
 class DatabaseUnusable(OperatorError):
-    """The database cannot be opened: is its folder writable, and the file one of ours? See `database.url`."""
+    """The database cannot be opened."""
+
+    fix = "is its folder writable, and the file one of ours? See database.url"
+
+    def __init__(self, reason: str = "", fix: str = "") -> None:
+        self.reason, self.fix = reason or str(self.__doc__), fix or self.fix
+        super().__init__(f"{self.reason} — {self.fix}")
 
 
 class DatabaseTooNew(DatabaseUnusable):
-    """The database was written by a newer Clawgate than this one: run that version, or restore a backup."""
+    """The database was written by a newer Clawgate than this one."""
+
+    fix = "run that version, or restore a backup"
 
 
 def migrate(connection: Connection, *, begin: str) -> None:
@@ -68,7 +76,7 @@ def _upgrade(connection: Connection, revision: str | None) -> None:
     scripts = ScriptDirectory(str(SCRIPTS))
     known = [script.revision for script in scripts.walk_revisions()]
     if revision is not None and revision not in known:
-        raise DatabaseTooNew(DatabaseTooNew.__doc__)
+        raise DatabaseTooNew
     with EnvironmentContext(Config(), scripts, fn=lambda _, __: []) as environment:
         environment.configure(connection=connection, transactional_ddl=False)
         if revision == FIRST:

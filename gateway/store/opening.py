@@ -41,7 +41,7 @@ def beside(config: DatabaseConfig) -> Run:
 def connected(config: DatabaseConfig, *, seconds: float = 10.0) -> Iterator[Connection]:
     """One transaction, with or without a running gateway; SQLite overwrites what it deletes. Raises DatabaseUnusable."""
     if config.path is not None and not Path(config.path).is_file():
-        raise DatabaseUnusable(f"{config.path}: there is no database yet. {DatabaseUnusable.__doc__}")
+        raise DatabaseUnusable(f"{config.path}: there is no database yet")
     url = config.url.replace("postgresql://", "postgresql+psycopg://", 1)
     patience = {"timeout": seconds} if config.path is not None else {"connect_timeout": max(2, round(seconds))}
     engine = create_engine(url, connect_args=patience)
@@ -52,6 +52,6 @@ def connected(config: DatabaseConfig, *, seconds: float = 10.0) -> Iterator[Conn
             yield connection
     except SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-        raise DatabaseUnusable(f"{config.shown}: {reason}. {DatabaseUnusable.__doc__}") from error
+        raise DatabaseUnusable(f"{config.shown}: {reason}") from error
     finally:
         engine.dispose()

@@ -59,7 +59,7 @@ class PostgresStore(Store):
                 migrate(connection, begin="BEGIN")
         except (SQLAlchemyError, psycopg.Error) as error:
             reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-            raise DatabaseUnusable(f"PostgreSQL: {reason}. Is it running, and `database.url` right?") from error
+            raise DatabaseUnusable(f"PostgreSQL: {reason}", "is it running, and database.url right?") from error
         finally:
             engine.dispose()
 

@@ -33,7 +33,9 @@ PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "wal_aut
 
 
 class DatabaseInUse(DatabaseUnusable):
-    """Another Clawgate is running on this database file. Stop it first, or give this one its own `database.url`."""
+    """Another Clawgate is running on this database file."""
+
+    fix = "stop it first, or give this one its own database.url"
 
 
 class SqliteStore(Database, Store):
@@ -48,7 +50,7 @@ class SqliteStore(Database, Store):
             path.parent.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
             self._lock = _lock(path.with_name(path.name + ".lock"))
         except OSError as error:
-            raise DatabaseUnusable(f"{path}: {error.strerror}. {DatabaseUnusable.__doc__}") from error
+            raise DatabaseUnusable(f"{path}: {error.strerror}") from error
         engine = create_engine(URL.create("sqlite", database=str(path)), connect_args={"check_same_thread": False})
         event.listen(engine, "connect", _configure)
         self._engine = engine
@@ -61,7 +63,7 @@ class SqliteStore(Database, Store):
             if isinstance(error, DatabaseUnusable):
                 raise
             reason = getattr(error, "orig", None) or error
-            raise DatabaseUnusable(f"{path}: {reason}. {DatabaseUnusable.__doc__}") from error
+            raise DatabaseUnusable(f"{path}: {reason}") from error
         self._writer = Writer(engine, name="store-writer", begin="BEGIN IMMEDIATE")
         self._reader = Writer(engine, name="store-reader", begin="BEGIN")
         super().__init__(read=self._reader.call, write=self._writer.call)
@@ -293,5 +295,5 @@ def _lock(path: Path) -> Any:
     except OSError as error:
         with contextlib.suppress(OSError):
             file.close()
-        raise DatabaseInUse(DatabaseInUse.__doc__) from error
+        raise DatabaseInUse from error
     return file

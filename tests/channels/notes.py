@@ -120,7 +120,8 @@ NOTES = ChannelType(
     bot_key="apiUrl",
     bot_word="pad",
     arrives=lambda account, name, exposure: (
-        f"webhook {exposure.server.public_url or '<publicUrl>'}/webhooks/notes/{name}"
+        f"webhook {exposure.server.public_url or '<publicUrl>'}/webhooks/notes/{name}",
+        "",
     ),
 )
 

@@ -23,7 +23,7 @@ from gateway.config.channels import CHANNEL_TYPES, ChannelsConfig
 from gateway.config.load import load
 from gateway.config.problems import ConfigErrors
 from gateway.config.root import Config
-from gateway.operate.report import greeting, report
+from gateway.operate.report import greeting, lines, report
 from tests.channels.notes import NOTE_CHARS, NOTES, NotesChannel, NotesToo, Root
 from tests.emulators.models.script import calls, says
 from tests.loopback import serve_on_loopback
@@ -137,7 +137,7 @@ def config_lines(folder: Path, section: str, *, root: type[Config] = Root) -> li
     file.write_text(f"channels: {section}\n{server}\n{agents}\n", encoding="utf-8")
     try:
         loaded = load(file, SECRETS, root=root)
-        return [*greeting(loaded), *report(loaded)]
+        return [*greeting(loaded), *lines(report(loaded))]
     except ConfigErrors as errors:
         return [str(problem).replace(f"{folder}/", "") for problem in errors.problems]
 

@@ -47,12 +47,12 @@ def test_a_wrong_one_is_refused_with_its_place(tmp_path: Path, text: str, words:
 def test_a_budget_in_money_wants_prices(tmp_path: Path) -> None:
     money = "budgets: { agent: { tokensPerDay: 5 }, sender: { costPerDay: 1 } }\n"
     prices = "models: { claude-sonnet-4-6: { prices: { input: 3, output: 15 } } }\n"
-    assert not [line for line in loaded(tmp_path, AGENT + prices).warnings if "no price" in line]
+    assert not [line for line in loaded(tmp_path, AGENT + prices).warnings if "no price" in line.message]
     assert not [
-        line for line in loaded(tmp_path, AGENT + money + prices).warnings if "no price" in line
+        line for line in loaded(tmp_path, AGENT + money + prices).warnings if "no price" in line.message
     ]  # shipped ones
     unknown = AGENT.replace("openai/gpt-5", "openai/gpt-5-pro")
-    (line,) = [line for line in loaded(tmp_path, unknown + money + prices).warnings if "no price" in line]
-    assert line.startswith(
+    (line,) = [line for line in loaded(tmp_path, unknown + money + prices).warnings if "no price" in line.message]
+    assert line.message.startswith(
         "budgets.sender.costPerDay: no price is known of openai/gpt-5-pro, so what they take costs nothing"
     )

@@ -57,9 +57,9 @@ def test_an_env_file_beside_the_config_is_read_and_the_environment_wins(tmp_path
     found = loaded(tmp_path, text, {"NAME": "from-the-environment"})
     (agent,) = found.config.agents.list
     assert (agent.name, agent.system_prompt, agent.greeting) == ("from-the-environment", "Be ${brief}.", "none")
-    assert any(".env can be read by others" in warning for warning in found.warnings)
+    assert any(".env can be read by others" in str(warning) for warning in found.warnings)
     env_file.chmod(0o600)
-    assert not any(".env" in warning for warning in loaded(tmp_path, text, {"NAME": "n"}).warnings)
+    assert not any(".env" in str(warning) for warning in loaded(tmp_path, text, {"NAME": "n"}).warnings)
 
 
 def test_paths_count_from_the_folder_of_the_file(tmp_path: Path) -> None:
@@ -131,19 +131,20 @@ agents: { list: [ { id: a, tools: { allow: [exec] } }, { id: b, tools: { allow: 
 > agent a: nobody can approve its commands, so exec refuses them all — name people in approvals.approvers, or in owners
 tools: { exec: { mode: allow } }
 agents: { list: [ { id: a, tools: { allow: ['*'] } } ] }
-> agent a: exec runs every command the model gives, without asking (tools.exec.mode: allow)
+> agent a: exec runs every command unasked — tools.exec.mode: ask has people approve them
 server: { host: 0.0.0.0 }
 > server.host: open to the network — put a proxy that ends TLS in front, and name your host in server.allowedHosts
 channels: { feishu: { appSecret: s } }
 > channels.feishu.appId: is empty although appSecret is set, so Feishu stays off — set channels.feishu.appId
 channels: { feishu: { FEISHU, allowFrom: ['*'], groupAllowFrom: ['*'], dmPolicy: open } }
-> channels.feishu: dmPolicy: open — everybody in the tenant can write to the bot and use its tools
+> channels.feishu: dmPolicy: open lets everybody in the tenant write to the bot and use its tools — allow only those you
+> know
 skills: { directories: [none] }
-> skills.directories[0]: there is no such folder yet
+> skills.directories[0]: there is no such folder — make it, or take it out of the list
 bindings: [ { agent: a, match: { chat: x } }, { agent: a, match: { chat: x } } ]
-> bindings[1]: never used — bindings[0] matches the same messages and stands before it
+> bindings[1]: never used, as bindings[0] matches the same messages — remove one of the two
 bindings: [ { agent: a } ]
-> bindings[0]: matches everything, as the first agent of the list does without any binding
+> bindings[0]: matches everything — remove it and list its agent first: that one answers by default
 skills: { directories: [w/s] }
 agents: { list: [ { id: a, workspaceDir: w } ] }
 > skills.directories[0]: lies in the workspace of agent a, whose tools can change it for every agent — move it out
@@ -155,7 +156,9 @@ def test_what_works_but_deserves_a_look_is_a_warning(tmp_path: Path, text: str, 
     (tmp_path / "w").mkdir(mode=0o700)
     (tmp_path / "w" / "s").mkdir()
     (tmp_path / "config.yaml").touch(mode=0o600)
-    assert loaded(tmp_path, text + ("" if "agents:" in text else AGENT)).warnings == (warning,)
+    found = loaded(tmp_path, text + ("" if "agents:" in text else AGENT)).warnings
+    assert [*map(str, found)] == [warning]
+    assert all(it.fix for it in found)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +188,7 @@ def test_a_model_that_should_be_known_and_is_not_is_a_warning_with_the_likely_on
     name = model.partition("/")[2]
     step = "a line under models: makes it known (docs/providers.md)"
     warning = f'agents.defaults.model: unknown model "{name}"{near} {step}'
-    assert loaded(tmp_path, text, EVERY_KEY).warnings == ((warning,) if near else ())
+    assert [*map(str, loaded(tmp_path, text, EVERY_KEY).warnings)] == ([warning] if near else [])
     for known in (model, name):
         assert loaded(tmp_path, f"{text}models: {{ {known}: {{ window: 64000 }} }}\n", EVERY_KEY).warnings == ()
 
@@ -199,7 +202,7 @@ def test_a_secret_in_a_file_that_others_can_read_is_a_warning(tmp_path: Path) ->
         file.chmod(mode)
         found = loaded(tmp_path, text, {"K": "k"}).warnings
         step = ": a secret in a file that others can read — use ${NAME}, or chmod 600 the file"
-        assert found == tuple(key + step for key in expected)
+        assert [*map(str, found)] == [key + step for key in expected]
 
 
 @pytest.mark.parametrize("name", ["config.yaml", ".env", "."])
@@ -215,7 +218,8 @@ def test_what_decides_what_runs_and_can_be_written_by_others_is_a_warning(
     path.chmod(mode | 0o500 if path.is_dir() else mode)
     for own_group in (True, False):
         monkeypatch.setattr("gateway.config.warnings._own_group", lambda status, own=own_group: own)
-        found = [it for it in loaded(tmp_path, QUIET + AGENT, EVERY_KEY).warnings if "can write" in it]
+        every = map(str, loaded(tmp_path, QUIET + AGENT, EVERY_KEY).warnings)
+        found = [it for it in every if "can write" in it]
         expected = bool(mode & 0o002 or (mode & 0o020 and not own_group))
         assert (
             found

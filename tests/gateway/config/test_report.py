@@ -7,7 +7,7 @@ import pytest
 
 from gateway.config.load import load
 from gateway.guard import VERSION
-from gateway.operate.report import greeting, report
+from gateway.operate.report import greeting, lines, report
 from tests.gateway.config.writing import cases, loaded
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -31,7 +31,7 @@ KEYS = "set ANTHROPIC_API_KEY, OPENAI_API_KEY or DEEPSEEK_API_KEY for a real mod
 
 def printed(folder: Path, text: str, env: dict[str, str] | None = None) -> list[str]:
     (folder / "config.yaml").touch(mode=0o600)
-    return [line.replace(f"{folder}/", "") for line in report(loaded(folder, text, env))]
+    return [line.replace(f"{folder}/", "") for line in lines(report(loaded(folder, text, env)))]
 
 
 def greeted(folder: Path, text: str, env: dict[str, str] | None = None) -> list[str]:
@@ -88,8 +88,8 @@ def test_a_working_config_says_what_serves_where(tmp_path: Path) -> None:
 def test_the_shipped_config_says_on_one_screen_what_is_missing() -> None:
     assert greeting(load(ROOT / "config.yaml", {}).listening("127.0.0.1", 4711)) == [
         f"Clawgate {VERSION} listens on http://127.0.0.1:4711",
-        "  web        http://127.0.0.1:4711/; whoever opens it on this machine approves commands of assistant, as owners "
-        "names nobody",
+        "  web        http://127.0.0.1:4711/; anyone who opens it on this machine approves commands of assistant — "
+        "name owners",
         "  feishu     off: set FEISHU_APP_ID, FEISHU_APP_SECRET (channels/feishu/README.md)",
         "  telegram   off: set TELEGRAM_BOT_TOKEN (channels/telegram/README.md)",
         f"  agent      assistant: demo/guide, a script; {KEYS}",
@@ -215,7 +215,7 @@ BOT = f"botToken: '{TOKEN}'"
 OTHER = BOT.replace("01:", "02:")
 WRITES = "agents: { list: [ { id: a, tools: { allow: [read, write] } } ] }\n"
 SHARED = (
-    "warning: agent a: everybody it serves shares one workspace, and can have it read and change what others left there — "
+    "warning: agent a: everybody it serves shares one workspace, and can read and change others' files — "
     "end workspaceDir with /{chat} or /{sender}, or take write out of tools.allow"
 )
 

@@ -7,6 +7,7 @@ import pytest
 from gateway.config.load import load
 from gateway.config.problems import ConfigErrors
 from gateway.operate.report import greeting, report
+from gateway.operate.report import lines as printed
 from tests.gateway.config.writing import cases, lines, loaded
 
 AGENT = "agents: { list: [ { id: a } ] }\n"
@@ -70,7 +71,7 @@ def test_neither_warnings_nor_report_show_a_secret(tmp_path: Path) -> None:
     assert CANARY in loaded.config.providers["anthropic"].keys[0]
     assert len(loaded.warnings) > 2
     secret = loaded.config.model_copy(update={"providers": {}})
-    assert CANARY not in "\n".join([*loaded.warnings, *report(loaded), repr(secret)])
+    assert CANARY not in "\n".join([*map(str, loaded.warnings), *printed(report(loaded)), repr(secret)])
 
 
 PASTED = {
@@ -141,6 +142,6 @@ def test_a_secret_that_is_the_name_of_something_is_struck_out_of_warnings_and_re
         text = f"providers: {{ '{secret}': {{ api: anthropic-messages }} }}\n"
         text += f"agents: {{ list: [ {{ id: a, model: '{secret}/x' }} ] }}\n"
         read = loaded(tmp_path, text)
-        shown = "\n".join([*read.warnings, *report(read), *greeting(read)])
+        shown = "\n".join([*map(str, read.warnings), *printed(report(read)), *greeting(read)])
         assert "***" in shown
         assert secret[:12] not in shown
