@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, TypeAlias
 
 import structlog
-from pydantic import BaseModel, Field, StringConstraints
-from pydantic.alias_generators import to_camel
+from pydantic import Field, StringConstraints
 
 from agents.identifiers import demanded, missing
 from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, UserMessage, holds_external
@@ -28,6 +27,7 @@ from agents.providers.provider import Done, ModelRequest, System
 from agents.repair import repair
 from agents.tokens import estimate, tokens
 from agents.truncate import truncate_result
+from channels.section import Section
 from tools.memory import NOTE_CHARS_MAX
 from tools.tool import ToolSpec
 
@@ -67,7 +67,7 @@ SAVE_NOTE = ToolSpec(
 log = structlog.get_logger()
 
 
-class CompactionConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class CompactionConfig(Section):
     """Settings that shorten a conversation which grows too long for its model (docs/long-conversations.md)."""
 
     at: Annotated[float, Field(ge=0.1, le=1)] = 0.8

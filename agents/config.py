@@ -4,12 +4,12 @@ import re
 from datetime import datetime, time, timedelta, tzinfo
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, Field, StringConstraints, field_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, StringConstraints, field_validator
 
 from agents.compaction import CompactionConfig
 from agents.providers.models import Level
 from channels.queue import QueueConfig
+from channels.section import Section
 from skills.catalog import AgentSkillsConfig
 from tools.config import AgentToolsConfig, PersonId
 
@@ -20,14 +20,14 @@ AUTO = "auto"
 SessionScope: TypeAlias = Literal["chat", "sender"]
 
 
-class AgentApprovalsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class AgentApprovalsConfig(Section):
     """The people who approve what this agent wants to do."""
 
     approvers: tuple[PersonId, ...] | None = None
     """Instead of `approvals.approvers`."""
 
 
-class SessionConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class SessionConfig(Section):
     """Decides which messages belong to one session, and when it begins anew by itself. A topic of a group is always a
     session of its own."""
 
@@ -62,7 +62,7 @@ def _latest(hour: time, at: float, zone: tzinfo) -> float:
     return next(it for it in moments if it <= at)
 
 
-class AgentDefaults(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class AgentDefaults(Section):
     """The settings that every agent starts from; `agents.list` entries override them key by key."""
 
     model: Annotated[tuple[ModelName, ...], Field(min_length=1)] = (AUTO,)

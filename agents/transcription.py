@@ -10,10 +10,10 @@ from typing import Annotated
 
 import httpx
 import structlog
-from pydantic import BaseModel, Field, SecretStr
-from pydantic.alias_generators import to_camel
+from pydantic import Field, SecretStr
 
 from channels.message import File
+from channels.section import Section
 from channels.transport import Transport, client_class
 from channels.wire import clean, loads
 
@@ -25,7 +25,7 @@ _UNHEARD = "not transcribed: no transcription is set up here, so nobody knows wh
 log = structlog.get_logger()
 
 
-class TranscriptionConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class TranscriptionConfig(Section):
     """The server that turns voice messages, sound and video into text. Without a `model` they stay files."""
 
     base_url: Annotated[str, Field(pattern=r"^https?://\S+$")] = "https://api.openai.com/v1"

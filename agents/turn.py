@@ -8,20 +8,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, Protocol, TypeAlias
 
-from pydantic import BaseModel, Field, TypeAdapter
-from pydantic.alias_generators import to_camel
+from pydantic import Field, TypeAdapter
 
 from agents.messages import AssistantMessage, Message, ModelError, ToolCall, ToolResultMessage, UserMessage
 from agents.providers.models import Level
 from agents.providers.provider import ModelEvent, ModelRequest, System
 from channels.message import MessageContext
+from channels.section import Section
 from channels.tools import ToolLists
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
 
 
-class TurnLimits(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class TurnLimits(Section):
     """Part of the config's `limits`."""
 
     rounds: Count = 60

@@ -11,10 +11,10 @@ from functools import cache
 from typing import Annotated, Any, Literal, TypeAlias, assert_never
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, Field, SecretStr
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, Field, SecretStr
 
 from channels.message import MessageContext
+from channels.section import Section
 from channels.tools import ToolLists
 
 GroupPolicy: TypeAlias = Literal["open", "allowlist", "disabled"]
@@ -41,7 +41,7 @@ def _mention_pattern(pattern: str) -> str:
 MentionPattern = Annotated[str, Field(max_length=PATTERN_CHARS_MAX), AfterValidator(_mention_pattern)]
 
 
-class ChatConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class ChatConfig(Section):
     """Settings of one chat, of a group or of one person; whether the bot listens there is said by `groupPolicy` and
     `dmPolicy` alone."""
 
@@ -59,7 +59,7 @@ class ChatConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gene
     """The account's `history`, for this chat."""
 
 
-class AccessConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class AccessConfig(Section):
     """The access keys every channel account has."""
 
     dm_policy: Policy = "pairing"

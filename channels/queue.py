@@ -5,14 +5,15 @@ The same keys stand in three places, the nearer one wins: the agent's `queue`, t
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
+
+from channels.section import Section
 
 QueueMode: TypeAlias = Literal["collect", "followup", "steer", "interrupt"]
 StalePolicy: TypeAlias = Literal["answer", "label", "drop"]
 
 
-class QueueConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class QueueConfig(Section):
     """The fate of messages that arrive while an earlier one is being answered, and of late ones."""
 
     mode: QueueMode | None = None

@@ -5,9 +5,10 @@ What a name, a group or a profile stands for is the business of `tools/policy.py
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator
-from pydantic.alias_generators import to_camel
+from pydantic import BeforeValidator
 from pydantic_core import PydanticKnownError
+
+from channels.section import Section
 
 Profile: TypeAlias = Literal["minimal", "messaging", "coding", "full"]
 Listed = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
@@ -21,7 +22,7 @@ def _given(value: object) -> object:
     return value
 
 
-class ToolLists(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class ToolLists(Section):
     """The tools, of those that are there otherwise, that are left here (docs/tool-policy.md). Nothing here adds one."""
 
     profile: Profile | None = None

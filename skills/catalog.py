@@ -13,22 +13,20 @@ from functools import lru_cache, partial
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from pydantic import BaseModel
-from pydantic.alias_generators import to_camel
-
+from channels.section import Section
 from channels.tools import Names
 from skills.root import Skill as Skill  # the catalogue is where others look for it
 from skills.root import SkillRoot
 
 
-class SkillsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class SkillsConfig(Section):
     """The top-level `skills:` section."""
 
     directories: Names = ()
     """Folders with more skills, one folder each, for every agent; a later one wins over an earlier and over what ships."""
 
 
-class AgentSkillsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class AgentSkillsConfig(Section):
     """Inside an agent: which skills it sees."""
 
     allow: Names = ("*",)

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, Field, StringConstraints
-from pydantic.alias_generators import to_camel
+from pydantic import Field, StringConstraints
 
+from channels.section import Section
 from channels.tools import Listed, Names, ToolLists
 from tools.web.config import WebToolsConfig
 
@@ -16,7 +16,7 @@ EXTERNAL_TOOLS = frozenset({"web_fetch", "web_search"})
 """The tools whose results hold text of strangers."""
 
 
-class ExecConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class ExecConfig(Section):
     """The way `exec` runs commands, for every agent that does not say otherwise."""
 
     mode: ExecMode = "ask"
@@ -42,7 +42,7 @@ class ExecConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gene
     """Commands of one agent that run at the same time; one more is told to wait."""
 
 
-class AgentExecConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class AgentExecConfig(Section):
     """The same inside an agent: what is set here wins."""
 
     mode: ExecMode | None = None
@@ -63,7 +63,7 @@ class AgentExecConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias
     """The same as `tools.exec.parallel`, for this agent."""
 
 
-class ProcessConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class ProcessConfig(Section):
     """Background commands of the `process` tool; what `tools.exec` says of commands holds for them, too."""
 
     parallel: Annotated[int, Field(ge=1)] = 4
@@ -80,14 +80,14 @@ class ProcessConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_g
     """Its width."""
 
 
-class MessageConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class MessageConfig(Section):
     """The chats to which the `message` tool may send, besides the one it was asked in."""
 
     targets: Names = ()
     """Other chats, as `channel:chat` or `channel:account:chat`, for example `feishu:oc_0123456789abcdef`."""
 
 
-class FilesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class FilesConfig(Section):
     """Settings of the file tools, for every agent that does not say otherwise."""
 
     writable: Annotated[tuple[InstructionFile, ...], Listed] = ()
@@ -103,7 +103,7 @@ class FilesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gen
     more than its content, so that their number has an end, too. Files that people send count apart: so much per session."""
 
 
-class AgentFilesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class AgentFilesConfig(Section):
     """The same inside an agent: what is set here wins."""
 
     writable: Annotated[tuple[InstructionFile, ...], Listed] | None = None

@@ -9,12 +9,12 @@ import re
 from typing import Annotated, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field, SecretStr, field_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, SecretStr, field_validator
 
 from agents.messages import ErrorKind
 from agents.providers.chat.vendors import VENDORS, WellKnown, vendor_for
 from agents.providers.models import Level, PricesConfig, ThinkingStyle, known_names
+from channels.section import Section
 
 Api: TypeAlias = Literal["anthropic-messages", "openai-responses", "openai-chat", "google-gemini", "mistral", "demo"]
 APIS: tuple[Api, ...] = get_args(Api)
@@ -62,7 +62,7 @@ _HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
 ToolCalling: TypeAlias = Literal["native", "prompt"]
 
 
-class ModelConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class ModelConfig(Section):
     """The facts you know of a model, over Clawgate's own table: for a new model, or if the table is wrong."""
 
     window: Annotated[int, Field(ge=1024)] | None = None
@@ -84,7 +84,7 @@ class ModelConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gen
     """For the cost in `/usage`, budgets, transcripts and metrics, instead of the shipped ones."""
 
 
-class ProviderConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class ProviderConfig(Section):
     """One model provider."""
 
     api_key: SecretStr = SecretStr("")

@@ -11,8 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
-from pydantic import BaseModel, Field
-from pydantic.alias_generators import to_camel, to_snake
+from pydantic import Field
+from pydantic.alias_generators import to_snake
+
+from channels.section import Section
 
 Level: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -26,7 +28,7 @@ _TABLE = Path(__file__).with_name("models.yaml")
 Price = Annotated[float, Field(ge=0)]
 
 
-class PricesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class PricesConfig(Section):
     """The cost of a million tokens, in whatever currency you count in."""
 
     input: Price = 0.0

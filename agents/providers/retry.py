@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
 import structlog
-from pydantic import BaseModel, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
 from agents.messages import AssistantMessage, ErrorKind, ModelError
 from agents.providers.draft import Draft
 from agents.providers.provider import Done, ModelEvent, ModelRequest, Provider
+from channels.section import Section
 
 ATTEMPTS_BEFORE_FALLBACK = 2
 """Attempts before falling back, when a model fails and another one is ready."""
@@ -35,7 +35,7 @@ _OUR_FAULT: frozenset[ErrorKind] = frozenset({"invalid", "too_large", "stale_thi
 log = structlog.get_logger()
 
 
-class RetryConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class RetryConfig(Section):
     """The retries if a model is overloaded, cannot be reached or breaks off."""
 
     max_seconds: Annotated[float, Field(ge=0)] = 30

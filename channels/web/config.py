@@ -1,15 +1,13 @@
 """The settings of the web chat: one switch. Who may come in follows from where the server listens."""
 
-from pydantic import BaseModel
-from pydantic.alias_generators import to_camel
-
 from channels.queue import QueueConfig
+from channels.section import Section
 from channels.tools import ToolLists
 
 DEFAULT = "default"
 
 
-class WebConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class WebConfig(Section):
     """The chat at `/`, in a browser. On loopback it is open while no token is set and no agent can run commands; else it
     needs `server.adminToken`, or on loopback the sign-in link of the start."""
 

@@ -15,7 +15,7 @@ import structlog
 
 from channels.api.channel import ApiChannel, WaitingCall
 from channels.message import MessageContext
-from gateway.api.call import ApiError, Call
+from gateway.api.call import ApiCall, ApiError
 from gateway.inbox.intake import Intake
 from gateway.outbox.outbox import payload_json
 from gateway.records.sessions import session_key
@@ -37,7 +37,7 @@ class Answering:
     intake: Intake
     channel: ApiChannel
     context: MessageContext
-    call: Call
+    call: ApiCall
     created: int
     final: dict[str, Any] = field(default_factory=dict)
     text: str = ""

@@ -68,7 +68,7 @@ def unsupported(param: str, message: str) -> ApiError:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Call:
+class ApiCall:
     """`text` is what is to be answered. `session` names the conversation of which it is a part, None for none. `ignored` are
     the parameters that ask for something and change nothing."""
 
@@ -116,7 +116,7 @@ class Body(BaseModel):
     text: Format | None = None
 
 
-def parsed(raw: bytes, field: str, session: str | None) -> Call:
+def parsed(raw: bytes, field: str, session: str | None) -> ApiCall:
     """The call that a body is, with its messages in `field`. `session`: as the header says. Raises ApiError."""
     try:
         given = orjson.loads(raw)
@@ -146,7 +146,7 @@ def parsed(raw: bytes, field: str, session: str | None) -> Call:
         instructions="\n\n".join(filter(str.strip, (body.instructions or "", *instructions))),
         earlier=() if session else tuple(turns[:-1]),
     )
-    return Call(
+    return ApiCall(
         agent=body.model,
         text=turns[-1].text,
         caller=caller,

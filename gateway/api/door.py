@@ -21,7 +21,7 @@ from channels.api.channel import ApiChannel
 from channels.message import Attachment, Chat, File, MessageContext, Sender
 from gateway.api import chat, responses
 from gateway.api.answer import POLL_SECONDS, Answering
-from gateway.api.call import ApiError, Call, check_pictures, parsed
+from gateway.api.call import ApiCall, ApiError, check_pictures, parsed
 from gateway.config.root import Config
 from gateway.http.bodies import Bodies, Unreadable, declared_size
 from gateway.http.request import Guesses, answer_json
@@ -123,7 +123,7 @@ class ApiDoor:
 
         return answered
 
-    def _answering(self, call: Call, name: str, message_id: str) -> Answering:
+    def _answering(self, call: ApiCall, name: str, message_id: str) -> Answering:
         setup = self.runtime.setup
         chars = setup.limits.message_chars
         self._known(call.agent)

@@ -4,8 +4,9 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, Field
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, Field
+
+from channels.section import Section
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 RATE_SECONDS_MAX = 86_400
@@ -21,7 +22,7 @@ class Rate:
     seconds: float
 
 
-class BudgetConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class BudgetConfig(Section):
     """The most that may be spent in a day; nothing is counted if neither key is set."""
 
     tokens_per_day: Annotated[int, Field(ge=1)] | None = None
@@ -34,7 +35,7 @@ class BudgetConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
         return self.tokens_per_day is not None or self.cost_per_day is not None
 
 
-class BudgetsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class BudgetsConfig(Section):
     """The most that may be spent in a day, which begins at midnight in `server.timezone` (docs/budgets.md)."""
 
     agent: BudgetConfig = BudgetConfig()
@@ -66,7 +67,7 @@ def _is_rate(text: str) -> str:
 RateText = Annotated[str, AfterValidator(_is_rate)]
 
 
-class RatesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class RatesConfig(Section):
     """The number of messages answered in a time; the first one beyond that gets a sentence, the further ones nothing."""
 
     sender: RateText | None = None

@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel
-from pydantic.alias_generators import to_camel
-
 from channels.abilities import MenuEntry
 from channels.channel import Channel
 from channels.feishu import config as feishu
@@ -20,6 +17,7 @@ from channels.feishu.channel import FeishuChannel
 from channels.feishu.config import FeishuConfig
 from channels.finding import Finding
 from channels.moment import zone_of
+from channels.section import Section
 from channels.telegram import config as telegram
 from channels.telegram import doctor as telegram_doctor
 from channels.telegram.channel import TelegramChannel
@@ -218,7 +216,7 @@ CHANNEL_TYPES: dict[str, ChannelType] = {
 }
 
 
-class ChannelsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class ChannelsConfig(Section):
     """The chat platforms."""
 
     kinds: ClassVar[Mapping[str, ChannelType]] = CHANNEL_TYPES

@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field, StringConstraints, field_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, StringConstraints, field_validator
 
 from agents.config import AgentConfig, AgentDefaults
 from agents.providers.config import IMPLIED, ModelConfig, ProviderConfig
@@ -18,6 +17,7 @@ from agents.transcription import TranscriptionConfig
 from agents.turn import Count, Seconds, TurnLimits
 from channels.access import AccessConfig
 from channels.queue import QueueConfig
+from channels.section import Section
 from gateway.config.budgets import BudgetsConfig, RatesConfig
 from gateway.config.channels import ChannelsConfig, configured
 from gateway.config.server import ServerConfig
@@ -56,7 +56,7 @@ Surface = Annotated[str, StringConstraints(pattern=r"^(?:dm|[a-z0-9_-]+:\S+)$")]
 Audience = Literal["everyone", "owner", "off"]
 
 
-class DatabaseConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class DatabaseConfig(Section):
     """The place where the inbox, the transcripts and the outbox are kept."""
 
     url: str = Field(default="sqlite:///./data/clawgate.db", repr=False)
@@ -100,7 +100,7 @@ class DatabaseConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_
         return self.path or f"postgresql://{urlsplit(self.url).netloc.rpartition('@')[2]}{urlsplit(self.url).path}"
 
 
-class LoggingConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class LoggingConfig(Section):
     """The log, on standard error. Secrets are never in it, and message text only if `content` says so."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
@@ -112,7 +112,7 @@ class LoggingConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_g
     """`true` also logs what people write and what they are answered: for finding a fault, not for good."""
 
 
-class AgentsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class AgentsConfig(Section):
     """The assistants."""
 
     defaults: AgentDefaults = AgentDefaults()
@@ -121,7 +121,7 @@ class AgentsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     """The agents, at least one. The first one answers whatever no binding claims."""
 
 
-class MatchConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class MatchConfig(Section):
     """The conditions that a message must meet for a binding to hold; an omitted key means any."""
 
     channel: Name | None = None
@@ -138,7 +138,7 @@ class MatchConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gen
     """The id of the person, such as `ou_…`. Ids only: names can be chosen by anyone."""
 
 
-class BindingConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class BindingConfig(Section):
     """The agent that answers certain messages. The most specific binding wins, whatever its place."""
 
     agent: Name
@@ -147,7 +147,7 @@ class BindingConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_g
     """The messages that it answers: sender counts more than thread, then chat, chatType, account, channel."""
 
 
-class ApprovalsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class ApprovalsConfig(Section):
     """People who approve calls that need it, such as a command of `exec`, and their time to do so (docs/approvals.md)."""
 
     approvers: tuple[PersonId, ...] | None = None
@@ -165,7 +165,7 @@ class ApprovalsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias
     """The same of one agent, in all its conversations together."""
 
 
-class Config(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class Config(Section):
     """The whole of `config.yaml`."""
 
     server: ServerConfig = ServerConfig()

@@ -7,12 +7,12 @@ from datetime import tzinfo
 from typing import Annotated, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, Field, SecretStr, StringConstraints, field_validator, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, Field, SecretStr, StringConstraints, field_validator, model_validator
 
 from channels.access import is_http
 from channels.finding import Finding
 from channels.moment import zone_of
+from channels.section import Section
 from channels.web.admission import OPERATOR, is_loopback
 
 ADMIN_TOKEN_CHARS_MIN = 16
@@ -54,7 +54,7 @@ def _no_operator(users: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
 Tokens = Annotated[dict[TokenName, Token], AfterValidator(distinct)]
 
 
-class ApiConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class ApiConfig(Section):
     """The OpenAI-compatible endpoint at `/v1`, for other software; see docs/api.md."""
 
     tokens: Tokens = {}
@@ -66,7 +66,7 @@ class ApiConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gener
         return filled(self.tokens)
 
 
-class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class ServerConfig(Section):
     """The address that the gateway listens on, and what it takes in."""
 
     host: Annotated[str, StringConstraints(min_length=1)] = "127.0.0.1"

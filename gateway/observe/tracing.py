@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, SecretStr, field_validator
-from pydantic.alias_generators import to_camel
+from pydantic import SecretStr, field_validator
 
 from agents import turn
 from agents.messages import AssistantMessage
 from agents.turn import Emit, TurnEvent
+from channels.section import Section
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
@@ -22,7 +22,7 @@ PROVIDERS = {"google": "gcp.gemini", "gemini": "gcp.gemini", "mistral": "mistral
 EXPORTER = "opentelemetry.exporter.otlp.proto.http"
 
 
-class TracingConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class TracingConfig(Section):
     """Traces for OpenTelemetry; see docs/operate.md. A change holds from the next start on."""
 
     endpoint: str | None = None

@@ -10,7 +10,6 @@ from typing import ClassVar
 
 import httpx
 from pydantic import BaseModel, SecretStr, ValidationError
-from pydantic.alias_generators import to_camel
 
 from channels.access import AccessConfig
 from channels.channel import (
@@ -32,7 +31,7 @@ from gateway.config.root import Config
 NOTE_CHARS = 500
 
 
-class NotesConfig(AccessConfig, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class NotesConfig(AccessConfig):
     """One pad."""
 
     enabled: bool = True

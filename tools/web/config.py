@@ -3,9 +3,9 @@
 import ipaddress
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, Field, SecretStr, field_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, SecretStr, field_validator
 
+from channels.section import Section
 from channels.tools import Listed
 
 SearchProvider: TypeAlias = Literal["brave", "tavily", "searxng"]
@@ -14,7 +14,7 @@ Private: TypeAlias = tuple[str, int | None] | Network
 """A host, with a port of its own where one is named, or a network."""
 
 
-class FetchConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class FetchConfig(Section):
     """Limits of `web_fetch`. Addresses that are not public are refused, however they are written or reached."""
 
     allow_private: Annotated[tuple[str, ...], Listed] = ()
@@ -49,7 +49,7 @@ def private(entry: str) -> Private:
     return ((host if colon else text).strip("[]").rstrip("."), int(port) if colon else None)
 
 
-class SearchConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class SearchConfig(Section):
     """The service that answers `web_search`. Without a provider there is no such tool."""
 
     provider: SearchProvider | None = None
@@ -60,7 +60,7 @@ class SearchConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     """The server, without a path; the provider's own where empty. A SearXNG must have `json` among its `search.formats`."""
 
 
-class WebToolsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class WebToolsConfig(Section):
     """The tools that read the web."""
 
     search: SearchConfig = SearchConfig()
