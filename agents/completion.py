@@ -179,7 +179,10 @@ class ModelCalls:
             case None:
                 return self._ignored_tools(answer, number)
             case "too_large":
-                return self._overflowed(self._model_of(answer), fit, messages)
+                model, estimated = self._model_of(answer), self._estimated(fit)
+                self._refused[model.reference] = estimated
+                log.warning("context_overflow", model=model.reference, estimated_tokens=estimated)
+                return self.fit(model, messages).back != fit.back  # less can be sent than was refused
             case "stale_thinking" if self._own_payloads:
                 self._own_payloads = False
                 log.warning("thinking_dropped", model=answer.model)
@@ -188,13 +191,6 @@ class ModelCalls:
                 return self._model_of(answer).takes_no_tools("its server refused them")
             case _:
                 return False
-
-    def _overflowed(self, model: Model, fit: Fit, messages: Sequence[Message]) -> bool:
-        """True if less can be sent than was refused as too long."""
-        estimated = self._estimated(fit)
-        self._refused[model.reference] = estimated
-        log.warning("context_overflow", model=model.reference, estimated_tokens=estimated)
-        return self.fit(model, messages).back != fit.back
 
     def _unfit(self, messages: Sequence[Message]) -> ErrorKind | None:
         """The reason not to ask any model, if nothing more can be left out. A prompt that is too long by itself is sent
@@ -268,12 +264,8 @@ class ModelCalls:
         return request_tokens(self.system, self.tools, ())
 
     def _limits(self, model: Model) -> WindowLimits:
-        return window_limits(
-            model.facts,
-            window=self._window(model.facts),
-            answer_tokens=self.config.max_tokens,
-            result_chars=self.result_chars,
-        )
+        window, longest = self._window(model.facts), self.config.max_tokens
+        return window_limits(model.facts, window=window, answer_tokens=longest, result_chars=self.result_chars)
 
     def _window(self, facts: ModelFacts) -> int:
         return self.config.context_window or facts.window

@@ -84,7 +84,9 @@ class Models:
     def _model(self, reference: str) -> Model:
         provider, _, name = reference.partition("/")
         override = self.model_configs.get(reference) or self.model_configs.get(name) or ModelConfig()
-        facts = _over(facts_of(name), override)
+        given = {key: value for key, value in override if value is not None and key != "tool_calling"}
+        shipped = facts_of(name)
+        facts = replace(shipped, **given, known=shipped.known or {"window", "max_output"} <= given.keys())
         if not facts.known:
             hint = f'tell it under models: in the config: {{ "{reference}": {{ window: …, maxOutput: … }} }}'
             log.warning("model_unknown", model=reference, window=facts.window, max_output=facts.max_output, hint=hint)
@@ -101,9 +103,3 @@ class Models:
             and api_of(provider, written) == "openai-chat"
             and for_model(vendor_for(provider, written.base_url, written.dialect), name).may_ignore_tools,
         )
-
-
-def _over(facts: ModelFacts, override: ModelConfig) -> ModelFacts:
-    """The shipped table's facts, overridden by the config's."""
-    given = {name: value for name, value in override if value is not None and name != "tool_calling"}
-    return replace(facts, **given, known=facts.known or {"window", "max_output"} <= given.keys())

@@ -38,7 +38,10 @@ def paired(messages: list[Message], earlier: Collection[str]) -> list[Message]:
             if isinstance(part, ToolCall):
                 result = answers.get((number, place))
                 if result is None:
-                    result = _interrupted(part, message.timestamp, begun=not missing)
+                    text = (Text(text=substitute(begun=not missing).body),)
+                    result = ToolResultMessage(
+                        call_id=part.id, tool=part.name, content=text, is_error=True, timestamp=message.timestamp
+                    )
                     missing = True
                 call_id = _unused(part.id, used, taken)
                 used.add(call_id)
@@ -75,11 +78,6 @@ def _unused(call_id: str, used: set[str], taken: set[str]) -> str:
     while (name := f"{call_id}_{number}") in used or name in taken:
         number += 1
     return name
-
-
-def _interrupted(call: ToolCall, timestamp: float, *, begun: bool) -> ToolResultMessage:
-    text = Text(text=substitute(begun=begun).body)
-    return ToolResultMessage(call_id=call.id, tool=call.name, content=(text,), is_error=True, timestamp=timestamp)
 
 
 def substitute(*, begun: bool) -> ToolError:

@@ -69,15 +69,10 @@ def past(turns: Sequence[Sequence[Message]]) -> list[PastTurn]:
 
 
 def _past_turn(turn: Sequence[Message], *, is_old: bool) -> PastTurn:
-    shown = PastTurn(_past(message, pictures=not is_old) for message in turn)
+    bare = (replace(it, metadata="") if isinstance(it, UserMessage) and it.metadata else it for it in turn)
+    shown = PastTurn(excerpt(message, None) if is_old else message for message in bare)
     shown.lasting = is_old or not any(isinstance(part, Image) for message in shown for part in message.content)
     return shown
-
-
-def _past(message: Message, *, pictures: bool) -> Message:
-    if isinstance(message, UserMessage) and message.metadata:
-        message = replace(message, metadata="")
-    return message if pictures else excerpt(message, None)
 
 
 def excerpt(message: Message, chars: int | None) -> Message:
@@ -89,14 +84,11 @@ def excerpt(message: Message, chars: int | None) -> Message:
         if isinstance(part, Image):
             part = Text(text=f"[image: {part.name or 'not shown'}]")
         elif chars is not None and len(part.text) > chars:
+            left = f"{NOTE} leaves out {len(part.text) - chars:,} more characters of this message here.)"
             is_result = isinstance(message, ToolResultMessage)
-            part = Text(text=shortened(part.text, chars) if is_result else _beginning(part.text, chars))
+            part = Text(text=shortened(part.text, chars) if is_result else f"{part.text[:chars]}\n\n{left}")
         parts.append(part)
     return with_parts(message, parts)
-
-
-def _beginning(text: str, chars: int) -> str:
-    return f"{text[:chars]}\n\n{NOTE} leaves out {len(text) - chars:,} more characters of this message here.)"
 
 
 def chars_of_results(messages: Sequence[Message]) -> int:

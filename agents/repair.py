@@ -61,6 +61,7 @@ def repair(
     return messages if same(repaired, messages) else tuple(repaired)
 
 
+_REFUSALS = ("refusal", "content_filter")
 NEXT = UserMessage(content=(Text(text="…"),))
 
 
@@ -137,14 +138,10 @@ def _without_refusals(messages: list[Message]) -> list[Message]:
             if refused:
                 del kept[begin:]
             begin, refused = len(kept), False
-        refused = refused or _refused(message)
+        refused = refused or (isinstance(message, AssistantMessage) and message.stop_reason in _REFUSALS)
         if not refused:
             kept.append(message)
     return kept
-
-
-def _refused(message: Message) -> bool:
-    return isinstance(message, AssistantMessage) and message.stop_reason in ("refusal", "content_filter")
 
 
 def _own_wires(messages: list[Message], api: str, family: str) -> list[Message]:

@@ -9,7 +9,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import InitVar, dataclass
+from dataclasses import dataclass
 from datetime import tzinfo
 from functools import partial
 from pathlib import Path
@@ -23,11 +23,10 @@ from agents.messages import AssistantMessage, Message, Text, UserMessage, UserPa
 from agents.model import Model, Models
 from agents.prompt.inbound import body, metadata_blocks
 from agents.prompt.system import Commands, PromptFacts, build_system
-from agents.prompt.workspace_files import read_workspace_files
 from agents.sentences import Language
 from agents.truncate import result_limit_chars
 from agents.turn import Budget, Emit, LimitReached, Settings, Turn, TurnLimits, TurnResult, TurnStarted
-from agents.workspaces import Workspaces, is_template
+from agents.workspaces import Workspaces, is_template, read_workspace_files
 from channels.message import File, MessageContext
 from channels.tools import Names, ToolLists
 from skills.catalog import SkillCatalog, visible
@@ -66,12 +65,12 @@ class AgentRunner:
     config: AgentConfig
     models: Models
     catalog: SkillCatalog
-    tools_config: InitVar[ToolsConfig]
-    messenger: InitVar[Messenger]
-    memory: InitVar[Memory]
-    processes: InitVar[Processes]
-    sandbox: InitVar[Sandbox]
-    language: InitVar[Language]
+    tools_config: ToolsConfig
+    messenger: Messenger
+    memory: Memory
+    processes: Processes
+    sandbox: Sandbox
+    language: Language
     limits: TurnLimits
     now: Callable[[], float]
     zone: tzinfo
@@ -79,21 +78,13 @@ class AgentRunner:
     choosable: Sequence[str] = ()
     scrub: Callable[[str], str] = str
 
-    def __post_init__(
-        self,
-        tools_config: ToolsConfig,
-        messenger: Messenger,
-        memory: Memory,
-        processes: Processes,
-        sandbox: Sandbox,
-        language: Language,
-    ) -> None:
-        config = self.config
+    def __post_init__(self) -> None:
+        config, tools_config = self.config, self.tools_config
         self.exec_config = effective_exec(tools_config.exec, config.tools)
         self.approval: tuple[Names, Names] = effective_approval(tools_config, config.tools)
         """The tools of which every call needs an approval, and those that need one after text of strangers."""
         files_config = effective_files(tools_config.files, config.tools)
-        self._workspaces = Workspaces(config.workspace_dir, files_config, language=language)
+        self._workspaces = Workspaces(config.workspace_dir, files_config, language=self.language)
         self._memory_is_own = is_template(config.workspace_dir)
         self._models = [self.models.get(reference) for reference in config.model]
         self._compactor = Compactor(config=config.compaction, models=self.models)
@@ -105,10 +96,10 @@ class AgentRunner:
             config.tools,
             exec_config=self.exec_config,
             web=tools_config.web,
-            messenger=messenger,
-            memory=memory,
-            processes=processes,
-            sandbox=sandbox,
+            messenger=self.messenger,
+            memory=self.memory,
+            processes=self.processes,
+            sandbox=self.sandbox,
             result_chars=self._result_chars,
         )
         self._has_docs = DOCS_DIR.is_dir()

@@ -7,13 +7,20 @@ the operator to write on: all of them stand in the prompt.
 
 import os
 import re
+import stat
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
+import structlog
+
+from agents.prompt.fences import FILE_HEADINGS
 from agents.sentences import Language
 from channels.message import MessageContext
+from tools.absent import is_absent
 from tools.config import FilesConfig
 from tools.uploads import folder_of
 from tools.workspace import Workspace
@@ -24,7 +31,12 @@ OPEN_MAX = 64
 NAME_CHARS_MAX = 200
 SEEDS = Path(__file__).parent / "seeds"
 """The folders of seeds, by language."""
+FILE_CHARS_MAX = 20_000
+ALL_CHARS_MAX = 60_000
+_BYTES_MAX = 4 * FILE_CHARS_MAX  # no character takes more than four
 _ODD = re.compile(rb"[^a-z0-9_-]")
+
+log = structlog.get_logger()
 
 
 class Workspaces:
@@ -103,3 +115,50 @@ def _seed(folder: int, seeds: Path) -> None:
         with suppress(OSError), os.fdopen(os.open(seed.name, flags, 0o644, dir_fd=folder), "wb") as file:
             os.fchmod(file.fileno(), 0o644)  # whatever the umask: commands may be another user's
             file.write(seed.read_bytes())
+
+
+def read_workspace_files(workspace: Workspace) -> Iterator[tuple[str, str]]:
+    """Name and text of the documents that go into this session's prompt, in their order, each and all together capped with
+    a note. They are small, so they are read at every turn: by descriptor, through no link, ordinary files with one name
+    only, and none that a running command may have put there. Blocking. Raises nothing."""
+    left = ALL_CHARS_MAX
+    for name in FILE_HEADINGS:
+        if workspace.hides(name):
+            continue
+        whole, cut = _text(workspace, name)
+        if is_absent(workspace.fd, name):
+            continue
+        text = whole[:left]
+        left -= len(text)
+        if whole and (cut or len(text) < len(whole)):
+            shown = f"{text}\n\n[Cut here: {name} is longer than what is shown; `read` shows the rest.]" if text else ""
+            yield name, shown or f"[Not shown: these files together exceed {ALL_CHARS_MAX:,} characters.]"
+        elif whole:
+            yield name, text
+
+
+def _text(workspace: Workspace, name: str) -> tuple[str, bool]:
+    """At most FILE_CHARS_MAX characters, and whether there were more; nothing of a file that cannot be used."""
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=workspace.fd)
+        try:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+                raise OSError("not an ordinary file under one name")
+            data = os.read(fd, _BYTES_MAX + 1)
+        finally:
+            os.close(fd)
+    except FileNotFoundError:
+        return "", False
+    except OSError:
+        _log_passed_over(workspace.root, name)
+        return "", False
+    text = data.decode(errors="replace").removeprefix("\ufeff").strip()
+    return text[:FILE_CHARS_MAX], len(text) > FILE_CHARS_MAX or len(data) > _BYTES_MAX
+
+
+@lru_cache(maxsize=1_024)
+def _log_passed_over(root: Path, name: str) -> None:
+    """Logs once for each file."""
+    reason = "not an ordinary file, or not readable"
+    log.warning("workspace_file_passed_over", folder=str(root), name=name, reason=reason)

@@ -8,6 +8,7 @@ import unicodedata
 
 _VIRAMA = 9
 """The combining class of what joins two Indic consonants."""
+_FLAG_HALVES = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 
 
 def joined(text: str, at: int) -> bool:
@@ -26,15 +27,5 @@ def joined(text: str, at: int) -> bool:
         return True
     if "\u1100" <= after <= "\u11ff":
         return "\u1100" <= before <= "\u11ff" or ("\uac00" <= before <= "\ud7a3" and after >= "\u1160")
-    return _is_flag_half(after) and _flag_halves_before(text, at) % 2 == 1
-
-
-def _is_flag_half(char: str) -> bool:
-    return "\U0001f1e6" <= char <= "\U0001f1ff"
-
-
-def _flag_halves_before(text: str, at: int) -> int:
-    start = at
-    while start > 0 and at - start < 1_000 and _is_flag_half(text[start - 1]):
-        start -= 1
-    return at - start
+    earlier = text[max(0, at - 1_000) : at]
+    return after in _FLAG_HALVES and (len(earlier) - len(earlier.rstrip(_FLAG_HALVES))) % 2 == 1

@@ -6,10 +6,10 @@ mean nothing here are passed over, so that skills written for other gateways wor
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import yaml
 
@@ -82,7 +82,7 @@ def _split(text: str) -> tuple[str, str]:
 def _mapping(front: str) -> dict[str, Plain]:
     try:
         _refuse_cleverness(front)
-        data = _plain(yaml.compose(front, Loader=yaml.BaseLoader))
+        data = yaml.load(front, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 2 if error.problem_mark else 2
         raise BadSkill(f"line {line} is not YAML; put text that holds a colon or a # in quotes") from None
@@ -91,6 +91,14 @@ def _mapping(front: str) -> dict[str, Plain]:
     if not isinstance(data, dict):
         raise BadSkill("the front matter is not a list of keys and values")
     return data
+
+
+class _Loader(yaml.BaseLoader):
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        data = super().construct_mapping(node, deep=deep)
+        if len(data) != len(node.value) or not all(isinstance(key, str) for key in data):
+            raise BadSkill("the front matter has a key twice, or one that is not text")
+        return data
 
 
 def _refuse_cleverness(front: str) -> None:
@@ -106,41 +114,19 @@ def _refuse_cleverness(front: str) -> None:
             raise BadSkill("the front matter is too large or too deep")
 
 
-def _plain(node: yaml.Node | None) -> Plain:
-    match node:
-        case yaml.ScalarNode():
-            return str(node.value)
-        case yaml.SequenceNode():
-            return [_plain(item) for item in node.value]
-        case yaml.MappingNode():
-            pairs = [(_plain(key), _plain(value)) for key, value in node.value]
-            data = {key: value for key, value in pairs if isinstance(key, str)}
-            if len(data) != len(pairs):
-                raise BadSkill("the front matter has a key twice, or one that is not text")
-            return data
-        case _:
-            return ""
-
-
 def _requires(data: Mapping[str, Plain]) -> Requirements:
     """`requires:` at the top or under `metadata:`, there also inside one gateway's own mapping."""
-    demands = [demand for place in _places(data) if (demand := place.get("requires"))]
-    if not all(isinstance(demand, dict) for demand in demands):
-        raise BadSkill("requires is not a mapping with bins, env or os")
+    more = data.get("metadata")
+    inside = (it for it in (more, *more.values()) if isinstance(it, dict)) if isinstance(more, dict) else ()
+    demands = [demand for place in (data, *inside) if (demand := place.get("requires"))]
     mappings = [demand for demand in demands if isinstance(demand, dict)]
+    if len(mappings) < len(demands):
+        raise BadSkill("requires is not a mapping with bins, env or os")
     bins, env, systems = (
         tuple(dict.fromkeys(chain.from_iterable(_words(mapping.get(kind) or [], kind) for mapping in mappings)))
         for kind in ("bins", "env", "os")
     )
     return Requirements(bins=bins, env=env, os=tuple(_SYSTEMS.get(name.lower(), name.lower()) for name in systems))
-
-
-def _places(data: Mapping[str, Plain]) -> Iterator[Mapping[str, Plain]]:
-    yield data
-    more = data.get("metadata")
-    if isinstance(more, dict):
-        yield more
-        yield from (inner for inner in more.values() if isinstance(inner, dict) and "requires" in inner)
 
 
 def _words(value: Plain, kind: str) -> list[str]:

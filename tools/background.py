@@ -87,7 +87,11 @@ class Process:
             case "start":
                 return await self._start(arguments, call.held)
             case "list":
-                return await self._list()
+                root = str(self.shell.workspace.root)
+                records = await asyncio.to_thread(self.processes.records, self._folder, root)
+                lines = [f"{it.id} {self._state(it)}: {_short(it.command)}" for it in records]
+                states = {it.id: it.state for it in records}
+                return ToolResult(content=("\n".join(lines) or "(no processes)",), details={"processes": states})
             case "poll":
                 return await self._poll(await self._named(arguments), arguments.wait_seconds or 0)
             case "log":
@@ -95,7 +99,11 @@ class Process:
             case "write":
                 return await self._write(await self._named(arguments), arguments)
             case "kill":
-                return await self._kill(await self._named(arguments))
+                record = await self._named(arguments)
+                if record.state in ("running", "elsewhere"):
+                    await self.processes.kill(self._folder, record)
+                    record = await asyncio.to_thread(self._record, record.id)
+                return await self._poll(record, 0)
 
     def subject(self, arguments: ProcessArguments, call: Call) -> Subject | None:
         """The command that `start` runs, or the input that `write` sends to a running one: that may be a shell."""
@@ -154,12 +162,6 @@ class Process:
         text = f"Started process {record.id}; it may run for {seconds:g} seconds. `poll` shows its output."
         return ToolResult(content=(text,), details={"id": record.id})
 
-    async def _list(self) -> ToolResult:
-        records = await asyncio.to_thread(self.processes.records, self._folder, str(self.shell.workspace.root))
-        lines = [f"{it.id} {self._state(it)}: {_short(it.command)}" for it in records]
-        states = {it.id: it.state for it in records}
-        return ToolResult(content=("\n".join(lines) or "(no processes)",), details={"processes": states})
-
     async def _poll(self, record: Record, wait_seconds: float) -> ToolResult:
         running = self.processes.running(self._folder, record.id)
         for _ in range(int(wait_seconds / LOOK_SECONDS)):
@@ -202,12 +204,6 @@ class Process:
             message = f"it took {taken} of {len(data)} bytes and reads no more now; write the rest when it does"
             raise ToolError("PROCESS_BUSY", message, retryable=True)
         return ToolResult(content=(f"Wrote {taken} bytes to process {record.id}",), details=_details(record))
-
-    async def _kill(self, record: Record) -> ToolResult:
-        if record.state in ("running", "elsewhere"):
-            await self.processes.kill(self._folder, record)
-            record = await asyncio.to_thread(self._record, record.id)
-        return await self._poll(record, 0)
 
     def _state(self, record: Record) -> str:
         age = f"{max(0.0, (record.ended or self.processes.now()) - record.started):.0f} s"

@@ -55,7 +55,10 @@ class Grep:
         pattern = expression(arguments.pattern, "pattern", ignore_case=arguments.ignore_case)
         search, page = Search(self.workspace), ResultLines(arguments.limit, self.result_chars)
         total, cut = 0, 0
-        for name in self._files(arguments, search):
+        matches = Glob(arguments.glob) if arguments.glob else None
+        for name, below, is_folder in search.below(arguments.path):
+            if is_folder or (matches and not matches(below)):
+                continue
             data, is_cut = self._text(name)
             total, cut = total + len(data), cut + is_cut
             for line, begin, end, match in _lines(pattern, data):
@@ -66,12 +69,6 @@ class Grep:
                 search.stopped = f"{TOTAL_BYTES_MAX:,} bytes"
         notes = [f"[of {cut} larger files only the first {FILE_BYTES_MAX:,} bytes]"] if cut else []
         return page.result("matching line", search.stopped, *notes)
-
-    def _files(self, arguments: GrepArguments, search: Search) -> Iterator[str]:
-        matches = Glob(arguments.glob) if arguments.glob else None
-        for name, below, is_folder in search.below(arguments.path):
-            if not is_folder and (matches is None or matches(below)):
-                yield name
 
     def _text(self, name: str) -> tuple[bytes, bool]:
         """The beginning of a file, nothing of a binary one; whether there is more."""

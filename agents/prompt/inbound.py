@@ -130,7 +130,10 @@ def _untrusted(context: MessageContext, zone: tzinfo) -> Iterator[str]:
     if chat.title:
         yield _labelled("Group subject", {"subject": capped(chat.title, TITLE_CHARS_MAX)})
     if context.attachments:
-        shown = [_attachment(attachment) for attachment in context.attachments[:ATTACHMENTS_MAX]]
+        shown: list[Members] = []
+        for it in context.attachments[:ATTACHMENTS_MAX]:
+            name = capped(it.name or None, TITLE_CHARS_MAX)
+            shown.append({"kind": it.kind, "key": capped(it.key, ID_CHARS_MAX), "name": name})
         left_out = len(context.attachments) - len(shown)
         yield _labelled("Attachments", {"attachments": shown, "left_out": left_out or None})
 
@@ -165,11 +168,6 @@ def _notes(notes: Sequence[Note], zone: tzinfo) -> str:
             break
         shown.insert(0, {"number": note.number, "date": day(note.at, zone), "text": text})
     return _labelled(NOTES, {"notes": shown, "left_out": len(notes) - len(shown) or None})
-
-
-def _attachment(attachment: Attachment) -> Members:
-    name = capped(attachment.name or None, TITLE_CHARS_MAX)
-    return {"kind": attachment.kind, "key": capped(attachment.key, ID_CHARS_MAX), "name": name}
 
 
 def _name(sender: Sender) -> str:

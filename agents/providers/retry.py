@@ -195,12 +195,9 @@ async def _attempt(provider: Provider, request: ModelRequest, policy: _Policy) -
         finally:
             if isinstance(events, AsyncGenerator):
                 await events.aclose()
-    message = message or _failed(provider, request, kind)
+    if message is None:
+        summary = "the turn's deadline" if kind == "timeout" else "the stream ended without Done"
+        draft = Draft(api=provider.api, provider=provider.name, model=request.model, timestamp=0.0)
+        message = draft.failed(ModelError(kind=kind, summary=summary, retryable=kind == "incomplete"))
     policy.emit(Done(message=message))
     return message
-
-
-def _failed(provider: Provider, request: ModelRequest, kind: ErrorKind) -> AssistantMessage:
-    summary = "the turn's deadline" if kind == "timeout" else "the stream ended without Done"
-    draft = Draft(api=provider.api, provider=provider.name, model=request.model, timestamp=0.0)
-    return draft.failed(ModelError(kind=kind, summary=summary, retryable=kind == "incomplete"))

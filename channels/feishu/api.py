@@ -100,10 +100,8 @@ class FeishuApi:
         timeout_seconds: float | None = None,
     ) -> dict[str, Any]:
         """The whole answer to a GET, or to a POST where there is a body. Raises DeliveryError with Feishu's code."""
-        method, seconds = (
-            method or ("GET" if body is None else "POST"),
-            timeout_seconds or self._account.timeout_seconds,
-        )
+        method = method or ("GET" if body is None else "POST")
+        seconds = timeout_seconds or self._account.timeout_seconds
         return await self._with_token(lambda token: self._request(method, path, token, params, body, seconds), seconds)
 
     async def download(self, path: str, params: Mapping[str, str], *, bytes_max: int) -> Download:

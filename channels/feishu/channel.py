@@ -120,9 +120,7 @@ class FeishuChannel:
         connection = LongConnection(
             api=api,
             account=self.account,
-            read=lambda body: self._receipt(
-                signature.parse(body), datetime.now(UTC)
-            ),  # which needs no proof of its own
+            read=lambda body: self._receipt(signature.parse(body), datetime.now(UTC)),  # the connection is the proof
             deliver=deliver,
         )
         try:

@@ -117,7 +117,12 @@ class LongConnection:
                 finally:
                     pinging.cancel()
         except websockets.InvalidStatus as error:
-            raise _handshake_error(error.response.headers) from error
+            headers = error.response.headers  # Feishu's reason is there
+            code = headers.get("Handshake-Autherrcode") or headers.get("Handshake-Status") or ""
+            if code in REFUSED_CODES:
+                raise refused(code) from error
+            message = f"Feishu refused the long connection ({code or 'it does not say why'})"
+            raise Unreachable(message, code=code) from error
         except (OSError, TimeoutError, websockets.WebSocketException) as error:
             raise Unreachable(f"the connection was lost ({type(error).__name__})") from error
 
@@ -212,11 +217,3 @@ class Parts:
 def _seconds(config: Mapping[str, Any], key: str, before: float, *, least: int) -> float:
     value = number(config, key)
     return float(value) if value is not None and least <= value <= SECONDS_MAX else before
-
-
-def _handshake_error(headers: Mapping[str, str]) -> DeliveryError:
-    """The reason that Feishu gives in the headers of a refused handshake."""
-    code = headers.get("Handshake-Autherrcode") or headers.get("Handshake-Status") or ""
-    if code in REFUSED_CODES:
-        return refused(code)
-    return Unreachable(f"Feishu refused the long connection ({code or 'it does not say why'})", code=code)

@@ -115,10 +115,7 @@ class TelegramApi:
     def _http(self) -> httpx.AsyncClient:
         if self._client is None:
             root, token = self._account.api_root.rstrip("/"), self._account.bot_token.get_secret_value().strip()
-            self._client = client_class(httpx)(
-                base_url=root,
-                transport=_WithToken(token, root),
-            )
+            self._client = client_class(httpx)(base_url=root, transport=_WithToken(token, root))
         return self._client
 
     def _result(self, response: HttpResponse | httpx.Response, method: str) -> Any:

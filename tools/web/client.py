@@ -44,6 +44,7 @@ REDIRECTS = (301, 302, 303, 307, 308)
 _UNFIT = re.compile(
     r"[\x00-\x20\x7f-\xa0\\\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ud800-\udfff]"
 )
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._:-]{1,40})", re.IGNORECASE)
 _USER = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#]*@")
 _HOST = re.compile(r"[a-z0-9._-]{1,253}|[0-9a-f:.]{2,45}")
 
@@ -198,13 +199,18 @@ class WebClient:
             answered = {name.lower(): value.decode("latin-1") for name, value in response.headers}
             if response.status in REDIRECTS and (location := answered.get(b"location")):
                 return location.encode("latin-1").decode(errors="replace")
-            kind, charset = _content_type(answered.get(b"content-type", ""))
+            kind, _, parameters = answered.get(b"content-type", "").partition(";")
+            kind, charset = kind.strip().lower(), _CHARSET.search(parameters)
             declared = answered.get(b"content-length", "")
             length = int(declared) if declared.isdecimal() and len(declared) < 16 else None
-            page = partial(WebPage, url=str(url), status=response.status, type=kind, charset=charset, length=length)
-            if not wanted(kind):
-                return page(data=b"")
-            return page(data=await self._body(response, answered.get(b"content-encoding", "")))
+            return WebPage(
+                url=str(url),
+                status=response.status,
+                type=kind,
+                charset=charset[1].lower() if charset else "",
+                length=length,
+                data=await self._body(response, answered.get(b"content-encoding", "")) if wanted(kind) else b"",
+            )
 
     async def _body(self, response: Any, encoding: str) -> bytes:
         """Whole; what is packed is unpacked no further than it may be long."""
@@ -271,12 +277,6 @@ def host_of(url: "httpx.URL") -> str:
 
 def port_of(url: "httpx.URL") -> int:
     return DEFAULT_PORTS[url.scheme] if url.port is None else url.port
-
-
-def _content_type(header: str) -> tuple[str, str]:
-    kind, _, parameters = header.partition(";")
-    charset = re.search(r"charset\s*=\s*[\"']?([A-Za-z0-9._:-]{1,40})", parameters, re.IGNORECASE)
-    return kind.strip().lower(), charset[1].lower() if charset else ""
 
 
 class _Gunzip:

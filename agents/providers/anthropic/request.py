@@ -14,7 +14,7 @@ from agents.messages import AssistantMessage, Message, Opaque, Text, Thinking, T
 from agents.providers import request as shared
 from agents.providers.models import Level
 from agents.providers.provider import ModelRequest, OneTool, System
-from tools.tool import Image, ToolSpec
+from tools.tool import Image
 
 API = "anthropic-messages"
 MARK = {"type": "ephemeral"}
@@ -33,7 +33,10 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
     if system := _system(request.system):
         body["system"] = system
     if request.tools:
-        body["tools"] = _tools(request.tools)
+        body["tools"] = [
+            {"name": it.name, "description": shared.description_of(it), "input_schema": dict(it.input_schema)}
+            for it in request.tools
+        ]
         if marks <= 2:  # with the system prompt's and this one, four
             body["tools"][-1]["cache_control"] = MARK
         if choice := _tool_choice(request):
@@ -48,13 +51,6 @@ def _system(system: System) -> list[Block]:
     if system.stable.strip():
         blocks[0]["cache_control"] = MARK
     return blocks
-
-
-def _tools(tools: Sequence[ToolSpec]) -> list[Block]:
-    return [
-        {"name": tool.name, "description": shared.description_of(tool), "input_schema": dict(tool.input_schema)}
-        for tool in tools
-    ]
 
 
 def _tool_choice(request: ModelRequest) -> Block | None:

@@ -5,7 +5,7 @@ servers of text-only models refuse lists.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -45,7 +45,7 @@ def _tool_members(request: ModelRequest, vendor: Vendor) -> Object:
     if choice == "none" and "none" not in vendor.choices and not shared.called_names(request):
         log.info("tools_left_out", model=request.model, reason=f"{vendor.name} has no tool_choice none")
         return {}
-    members: Object = {"tools": _tools(request.tools, vendor)}
+    members: Object = {"tools": [_tool(tool, vendor) for tool in request.tools]}
     if isinstance(choice, OneTool):
         members["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
     elif vendor.always_choice if choice == "auto" else choice in vendor.choices:
@@ -64,22 +64,13 @@ def _choice(request: ModelRequest, vendor: Vendor) -> str | OneTool:
     )
 
 
-def _tools(tools: Sequence[ToolSpec], vendor: Vendor) -> list[Object]:
-    return [
-        _tool(tool.name, _cut(shared.description_of(tool), vendor.description_chars_max), tool.input_schema)
-        for tool in tools
-    ]
-
-
-def _tool(name: str, description: str, schema: Mapping[str, Any]) -> Object:
+def _tool(tool: ToolSpec, vendor: Vendor) -> Object:
     """A server of the Clawdbot kind silently drops a tool whose schema leaves `properties` or `required` out."""
+    text, chars_max, schema = shared.description_of(tool), vendor.description_chars_max, tool.input_schema
+    text = text if chars_max is None or len(text) <= chars_max else text[: chars_max - 1] + "…"
     parameters = {**schema, "type": "object", "properties": schema.get("properties") or {}}
     parameters["required"] = schema.get("required") or []
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
-
-
-def _cut(text: str, chars_max: int | None) -> str:
-    return text if chars_max is None or len(text) <= chars_max else text[: chars_max - 1] + "…"
+    return {"type": "function", "function": {"name": tool.name, "description": text, "parameters": parameters}}
 
 
 def conversation(request: ModelRequest, vendor: Vendor) -> list[Any]:

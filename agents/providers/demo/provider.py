@@ -76,6 +76,8 @@ _BODY = re.compile(r"\A\[message_id: [^\]\n]*\]\n[^\n]{0,200}?: ?")
 ECHO_CHARS_MAX = 60
 RESULT_CHARS_MAX = 160
 
+OPENING = "I am demo/guide, the scripted demo model that ships with Clawgate, not a real AI. You said: “{}”"
+OPENING_ZH = "我是 Clawgate 自带的脚本演示模型（demo/guide），不是真正的 AI。你说的是：「{}」"
 REAL_MODEL = (
     "For a real model, write `ANTHROPIC_API_KEY=…`, `OPENAI_API_KEY=…` or `DEEPSEEK_API_KEY=…` into a file `.env` beside "
     "config.yaml, or set it in the environment and start again: `model: auto` takes it. Other vendors: docs/providers.md"
@@ -90,7 +92,8 @@ Made: TypeAlias = tuple[ToolCall, ToolResultMessage | None]
 
 def next_step(request: ModelRequest) -> ToolCall | str:
     """The call to make, or the words that end the turn."""
-    text = _last_request(request.messages)
+    asked = next((it for it in reversed(request.messages) if isinstance(it, UserMessage)), None)
+    text = _NOTE.sub("", _BODY.sub("", _text(asked))).strip()  # without the gateway's lines and the person's name
     chinese = language_of(text) == "zh"
     done = _done(request.messages)
     if len(done) < STEPS_MAX:
@@ -166,14 +169,6 @@ def _free_name(messages: Sequence[Message]) -> str:
     return next((name for name in names if name not in taken), f"clawgate_demo_{SCRIPT_NAME}.py")
 
 
-def _last_request(messages: Sequence[Message]) -> str:
-    """The person's last message, without the gateway's line above it and their name before it."""
-    for message in reversed(messages):
-        if isinstance(message, UserMessage):
-            return _NOTE.sub("", _BODY.sub("", _text(message))).strip()
-    return ""
-
-
 def _done(messages: Sequence[Message]) -> list[Made]:
     start = max((n for n, message in enumerate(messages) if isinstance(message, UserMessage)), default=0)
     turn = messages[start:]
@@ -188,7 +183,7 @@ def _text(message: UserMessage | ToolResultMessage | None) -> str:
 
 def closing(text: str, done: Sequence[Made], *, chinese: bool, attached: str | None) -> str:
     """The final words of a turn. `attached` is a file to send along."""
-    lines = [_opening(_one_line(text, ECHO_CHARS_MAX) or "…", chinese=chinese)]
+    lines = [(OPENING_ZH if chinese else OPENING).format(_one_line(text, ECHO_CHARS_MAX) or "…")]
     if done:
         lines.append("我实际调用了这些工具：" if chinese else "I really used these tools:")
         lines.append("\n".join(_report(call, result, chinese=chinese) for call, result in done))
@@ -196,12 +191,6 @@ def closing(text: str, done: Sequence[Made], *, chinese: bool, attached: str | N
     if attached is not None:
         lines.append(f"MEDIA:{attached}")
     return "\n\n".join(lines)
-
-
-def _opening(echo: str, *, chinese: bool) -> str:
-    if chinese:
-        return f"我是 Clawgate 自带的脚本演示模型（demo/guide），不是真正的 AI。你说的是：「{echo}」"
-    return f"I am demo/guide, the scripted demo model that ships with Clawgate, not a real AI. You said: “{echo}”"
 
 
 def _report(call: ToolCall, result: ToolResultMessage | None, *, chinese: bool) -> str:

@@ -87,7 +87,9 @@ class ResponsesAssembly:
             case "response.output_item.done":
                 yield from self._close(required_index(event, "output_index"), required_object(event, "item"))
             case "response.function_call_arguments.done":
-                yield from self._seal(event)
+                place = self._place(event)
+                self._items[place].sealed = whole = arguments_of(event)
+                yield from self._catch_up(place, "arguments", 0, whole)
             case "response.completed" | "response.incomplete" as type_:
                 yield from self._end(required_object(event, "response"), completed=type_ == "response.completed")
             case "response.failed" | "error":
@@ -134,11 +136,6 @@ class ResponsesAssembly:
         else:
             separated = begins and kind in ("summary", "reasoning")
             yield from self.draft.add(place, f"\n\n{piece}" if separated else piece)
-
-    def _seal(self, event: dict[str, Any]) -> Iterator[ModelEvent]:
-        place = self._place(event)
-        self._items[place].sealed = whole = arguments_of(event)
-        yield from self._catch_up(place, "arguments", 0, whole)
 
     def _close(self, place: int, end: dict[str, Any]) -> Iterator[ModelEvent]:
         """Some servers send no pieces: then all of the item is news."""

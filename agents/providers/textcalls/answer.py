@@ -8,7 +8,7 @@ around them belongs to neither side, and anywhere else the tag is ordinary text.
 
 import hashlib
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, groupby
 from typing import Literal
@@ -86,15 +86,12 @@ def _repaired(request: ModelRequest) -> Style:
     def cuts(words: str, may_call: bool) -> Sequence[Stretch]:
         short = len(words.encode(errors="replace")) <= PAYLOAD_BYTES_MAX
         alone = calls_alone(words, tools) if may_call and short and request.tool_choice != "none" else []
-        if alone and all(_is_good(found, tools) for found in alone):
+        calls = [call for found in alone for call in found.calls or (None,)]
+        if calls and all(call and call.name in tools and call.arguments is not None for call in calls):
             return alone
         return [replace(found, calls=()) for found in calls_among_words(words, TAGS, tools)]
 
     return Style(forms=TAGS, bare=True, cuts=cuts) if tools else Style(forms=(), bare=False, cuts=lambda *_: ())
-
-
-def _is_good(found: Stretch, tools: Collection[str]) -> bool:
-    return bool(found.calls) and all(call.name in tools and call.arguments is not None for call in found.calls)
 
 
 async def rewritten(
@@ -189,16 +186,14 @@ class _Preview:
         else:
             longest = max((len(form.opening) for form in self._forms), default=0)
             begun = _OPENS.finditer(self._held, max(0, len(self._held) - longest))
-            starts = (mark.start() for mark in begun if self._opens(self._held[mark.start() :]))
+            ends = ((at, self._held[at:]) for at in map(re.Match[str].start, begun))
+            starts = (at for at, end in ends if any(form.opening.startswith(end) for form in self._forms))
             end = next(starts, len(self._held))
         if self._silent and not self._held[:end].strip():
             return ""
         self._silent = False
         released, self._held = self._held[:end], self._held[end:]
         return released
-
-    def _opens(self, text: str) -> bool:
-        return any(form.opening.startswith(text) for form in self._forms)
 
 
 def read(message: AssistantMessage, request: ModelRequest, style: Style) -> AssistantMessage:

@@ -105,7 +105,10 @@ def translated(request: ModelRequest, offer: Offer) -> ModelRequest:
     """The request as the model gets it; the same object where it needs no tools and has none in its history."""
     if not request.tools and not called_names(request):
         return request
-    settled = grown(request.settled, "prompted", tuple[SentTurn, ...](), _add_translated)
+    none: tuple[SentTurn, ...] = ()
+    settled = grown(
+        request.settled, "prompted", none, lambda before, new: (*before, *(SentTurn(_alternating(it)) for it in new))
+    )
     stable = "\n\n".join(part for part in (request.system.stable, _section(request, offer)) if part)
     return replace(
         request,
@@ -115,10 +118,6 @@ def translated(request: ModelRequest, offer: Offer) -> ModelRequest:
         tools=(),
         tool_choice="auto",
     )
-
-
-def _add_translated(before: tuple[SentTurn, ...], turns: Sequence[SentTurn]) -> tuple[SentTurn, ...]:
-    return (*before, *(SentTurn(_alternating(turn)) for turn in turns))
 
 
 def _section(request: ModelRequest, offer: Offer) -> str:
@@ -173,14 +172,9 @@ def _as_text(message: AssistantMessage) -> Iterator[Text]:
             case Text() if part.text.strip():
                 lines.append(part.text.strip("\n"))
             case ToolCall():
-                lines.append(f"<tool_call>{_written(part)}</tool_call>")
+                written = _harmless({"name": part.name, "arguments": part.arguments})
+                lines.append(f"<tool_call>{part.arguments_raw if part.arguments is None else written}</tool_call>")
     yield Text(text="\n".join(lines))
-
-
-def _written(call: ToolCall) -> str:
-    if call.arguments is None:
-        return call.arguments_raw
-    return _harmless({"name": call.name, "arguments": call.arguments})
 
 
 def _question(run: Sequence[Message]) -> UserMessage:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from structlog.testing import capture_logs
 
-from agents.prompt.workspace_files import NAMES, read_workspace_files
+from agents.prompt.fences import FILE_HEADINGS
+from agents.workspaces import read_workspace_files
 from channels.message import ChatKind
 from tools.workspace import Workspace
 
@@ -26,10 +27,10 @@ def put(path: Path, text: str, mtime_ns: int = LONG_AGO) -> None:
 
 
 def test_files_come_in_their_fixed_order_and_private_ones_only_in_direct_chats(tmp_path: Path) -> None:
-    for name in reversed(NAMES):
+    for name in reversed(FILE_HEADINGS):
         put(tmp_path / name, f"\ufeff\n{name} 你好\n")
     put(tmp_path / "README.md", "not one of them")
-    everything = tuple((name, f"{name} 你好") for name in NAMES)
+    everything = tuple((name, f"{name} 你好") for name in FILE_HEADINGS)
     assert read(tmp_path, "direct") == everything
     assert read(tmp_path, "group") == tuple(pair for pair in everything if pair[0] not in ("USER.md", "MEMORY.md"))
 
@@ -51,7 +52,7 @@ def test_a_long_file_is_cut_at_twenty_thousand_characters_with_a_note(tmp_path: 
 
 
 def test_all_files_together_are_cut_at_sixty_thousand_characters(tmp_path: Path) -> None:
-    for name in NAMES:
+    for name in FILE_HEADINGS:
         put(tmp_path / name, "x" * 18_000)
     shown = dict(read(tmp_path, "direct"))
     assert [text.count("x" * 100) for text in shown.values()] == [180, 180, 180, 60, 0, 0]
