@@ -14,6 +14,7 @@ import yaml
 
 from gateway.guard import PACKAGES
 from tests.bench.kept import LINES, PAGE, SIDES, Reshaped, kept
+from tests.security_page import faults
 from tests.size import report, serving, sources
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -137,6 +138,10 @@ def test_the_lock_pins_by_hash_names_no_host_and_covers_the_project(name: str) -
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = [re.split(r"[>=;\[ ]", line)[0].lower() for line in project["project"]["dependencies"]]
     assert [package for package in wanted if package not in {pin.lower() for pin in pins}] == []
+
+
+def test_every_statement_of_the_security_page_names_the_tests_that_hold_it() -> None:
+    assert faults() == []
 
 
 def loaded_by(code: str) -> set[str]:

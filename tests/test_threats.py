@@ -5,13 +5,10 @@ removed makes this red.
 """
 
 import ast
-from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).resolve().parent
+from tests.named import TESTS, exists, held
 
 THREATS = """
 1 fail-open signature
@@ -149,34 +146,14 @@ ELSEWHERE = {30, 34, 37}
 """There is no such thing here: runs that nobody asked for, archives that are opened, skills that are installed."""
 
 
-def rows() -> Iterator[tuple[int, str, list[str]]]:
-    number, words, held = 0, "", list[str]()
-    for line in THREATS.strip().splitlines():
-        if line.startswith("  "):
-            held.append(line.strip())
-            continue
-        if number:
-            yield number, words, held
-        first, _, words = line.partition(" ")
-        number, held = int(first), []
-    yield number, words, held
-
-
-@cache
-def names_in(path: str) -> frozenset[str]:
-    tree = ast.parse((TESTS / path).read_text(encoding="utf-8"))
-    return frozenset(it.name for it in tree.body if isinstance(it, ast.FunctionDef | ast.AsyncFunctionDef))
-
-
-@pytest.mark.parametrize(("number", "words", "held"), list(rows()))
-def test_what_a_row_names_exists(number: int, words: str, held: list[str]) -> None:
-    assert held, f"nothing holds row {number}, {words}"
-    for path, _, name in (it.partition(": ") for it in held):
-        assert any(it.startswith("test_") for it in names_in(path)) if name == "*" else name in names_in(path), name
+@pytest.mark.parametrize(("row", "lines"), list(held(THREATS)))
+def test_what_a_row_names_exists(row: str, lines: list[str]) -> None:
+    assert lines, f"nothing holds row {row}"
+    assert [line for line in lines if not exists(line)] == []
 
 
 def test_no_row_is_forgotten() -> None:
-    numbers = [number for number, _, _ in rows()]
+    numbers = [int(row.partition(" ")[0]) for row, _ in held(THREATS)]
     assert numbers == sorted(set(numbers))
     assert {*numbers} | ELSEWHERE == {*range(1, 47)}
 

@@ -82,6 +82,27 @@ async def test_a_hostile_answer_becomes_harmless_markdown(visit: Visit) -> None:
             await tab.reload()
 
 
+HOSTILE_FORMULAS = r"""\
+$\href{javascript:alert('hacked')}{a}$ $\url{javascript:alert('hacked')}$ $\includegraphics{https://elsewhere.example/x.png}$
+$\htmlClass{dialog}{b}$ $\htmlStyle{position: fixed}{c}$ $\def\a{\a\a}\a$ $\rule{9999em}{9999em}$ and $x^2$
+
+The end.
+"""
+
+
+async def test_a_hostile_formula_leads_nowhere_and_has_a_size(visit: Visit) -> None:
+    async with visit(says(HOSTILE_FORMULAS)) as (_, tab):
+        await tab.ask("Do your sums", "The end.")
+        for _ in ("at once", "after a reload"):
+            await expect(tab.answers.locator(".katex").last).to_be_visible()
+            await expect(tab.answers.locator("a, img, script, .dialog")).to_have_count(0)
+            drawn = "(all) => all.map((it) => [getComputedStyle(it).position, it.getBoundingClientRect().width])"
+            sizes = await tab.answers.locator(".katex *").evaluate_all(drawn)
+            assert max(width for _, width in sizes) > 400
+            assert all(position != "fixed" and width < 1_500 for position, width in sizes)
+            await tab.reload()
+
+
 async def test_beyond_this_machine_the_token_opens_the_door_and_signing_out_closes_it(visit: Visit) -> None:
     more = f"server: {{ host: 0.0.0.0, adminToken: {TOKEN} }}"
     async with visit(says("Welcome."), says("Welcome back."), more=more) as (_, tab):

@@ -14,8 +14,9 @@ import pytest
 from gateway.config.load import load
 from tests.emulators.models.script import calls, says
 from tests.emulators.telegram.sending import Sent
-from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, GROUP, SECRETS, Running, running
+from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, GROUP, SECRETS, Running, feishu_emulator, running
 from tests.stories.at_work import results, users
+from tests.stories.test_budgets import Clock
 from tests.stories.test_replicas import two
 from tests.stories.test_telegram import MODES, PUBLIC, bot
 from tests.tools.test_binding import flipping
@@ -257,6 +258,23 @@ async def test_what_was_allowed_for_good_runs_unasked_until_it_is_revoked(tmp_pa
         assert (await house.replies(7))[-1] == f"Revoked: {grant}."
         house.anthropic.script = [calls(job), says("it waits")]
         await asked(house)
+
+
+async def test_what_was_allowed_for_good_is_asked_for_again_once_its_days_are_over(tmp_path: Path) -> None:
+    job, clock, platform = ("exec", {"command": "ls"}), Clock(), feishu_emulator()
+    platform.now, more = clock, ASKS.replace(" }", ", grantDays: 2 }")
+    script = [calls(job), says("it waits")]
+    async with running(tmp_path, script=script, more=more, now=clock, emulator=platform) as house:
+        id_ = await asked(house)
+        house.anthropic.script = [says("it ran")]
+        await house.say(f"/approve {id_} allow-always")
+        await shows(house, "it ran")
+        for days, is_asked in ((1.9, False), (0.2, True)):
+            clock.ahead += days * 86_400
+            house.anthropic.script = [calls(job), says(f"after {days}")]
+            await house.say("again")
+            await shows(house, f"after {days}")
+            assert ("EXEC_APPROVAL_PENDING" in results(house.anthropic.requests[-1].body)[-1]) is is_asked
 
 
 async def test_what_an_older_version_allowed_for_good_is_asked_for_again(tmp_path: Path) -> None:
@@ -556,6 +574,29 @@ async def test_a_long_request_is_shown_whole_with_its_buttons_on_the_last_messag
         await shows(house, "it ran", "was approved by")
         assert ran(house) == 1
         assert house.feishu.card(parts[-1].message_id).buttons == {}
+
+
+async def test_a_request_that_no_chat_received_whole_can_only_be_denied(tmp_path: Path) -> None:
+    command = "echo start >> ran.txt\n" + "\n".join(f": line {number:05d}" for number in range(1_500))
+    script = [says("hello"), calls(("exec", {"command": command})), says("it waits")]
+    async with running(tmp_path, script=script, more=ASKS) as house:
+        await house.say("hi")
+        await house.replies(1)
+        house.line.hold()
+        house.feishu.fail_next("/im/v1/messages", times=1, status=400, code=230006)
+        await house.say("run it")
+        await house.until(lambda: house.line.holding)
+        await house.until(lambda: any("line 01499" in it.text for it in house.feishu.messages))
+        house.line.release()
+        await shows(house, "it waits")
+        (id_,) = {it for sent in house.feishu.messages for it in re.findall(r"/approve (\S+) deny", sent.text)}
+        await house.say(f"/approve {id_} allow-once")
+        await shows(house, "could not be shown to you whole")
+        assert (ran(house), await state(house, id_)) == (0, "pending")
+        house.anthropic.script = [says("then not")]
+        await house.say(f"/approve {id_} deny")
+        await shows(house, "then not")
+        assert (ran(house), await state(house, id_)) == (0, "denied")
 
 
 def marked(kind: str, line: str) -> list[dict[str, Any]]:

@@ -129,6 +129,22 @@ async def test_a_broken_edit_changes_nothing_and_says_where_until_it_is_mended(t
         assert house.counted("clawgate_config_refused 0.0")
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
+async def test_an_edit_to_a_short_token_is_refused_while_the_gateway_is_open_to_the_network(
+    tmp_path: Path, host: str
+) -> None:
+    """Whatever address the edit names: it goes on listening where it does."""
+    long, short = "x" * 32, "sixteen-or-more-91827"
+    more = f"server: {{ host: 0.0.0.0, adminToken: {long} }}"
+    async with edited(tmp_path, more=more, feishu=WEB) as (house, editor):
+        state = await editor.replace(f"host: 0.0.0.0, adminToken: {long}", f"host: {host}, adminToken: {short}")
+        assert "server.adminToken: too short for a server that is open to the network (0.0.0.0)" in state["error"]
+        async with client(house.url) as http:
+            for token, status in ((long, 200), (short, 401)):
+                answer = await http.get("/api/chats", headers={"authorization": f"Bearer {token}"})
+                assert answer.status_code == status
+
+
 async def test_an_edit_that_cannot_be_put_in_force_changes_nothing_and_the_next_one_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

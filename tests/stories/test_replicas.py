@@ -1,17 +1,21 @@
 """Two gateways on one PostgreSQL, side by side: who owns a chat, and what reaches its owner from the other."""
 
 import asyncio
+import zlib
+from base64 import b64decode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import orjson
 import psycopg
 import pytest
 
 from gateway.app.gateway import Gateway
 from gateway.config.load import load
+from gateway.store.errors import NOTIFY_CHANNEL
 from gateway.store.opening import open_store
 from tests.emulators.models.script import calls, says
 from tests.loopback import serve_on_loopback
@@ -167,6 +171,38 @@ async def test_a_page_of_the_other_one_sees_the_turn_run_its_tools_and_its_text(
         assert [it["running"] for it in await there.chats()] == [False]
         assert there.named("turn")[-1]["outcome"] == "replied"
         assert {it["chat"] for it in there.named("draft")} == {CHAT}
+
+
+async def test_what_one_replica_shows_the_other_is_its_persons_alone_and_holds_no_secret(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    """Neither on a page nor on the way, which is the database."""
+    secret, ann, bob = SECRETS["ANTHROPIC_API_KEY"], "a" * 40, "b" * 40
+    server = f"server: {{ users: {{ ann: {ann}, bob: {bob} }} }}"
+    both = two(tmp_path, postgres_url, [says(f"one {secret} two\n\nthree " * 9)], server, feishu=WEB)
+    async with (
+        both as (one, other),
+        await psycopg.AsyncConnection.connect(postgres_url, autocommit=True) as listening,
+        opened(one.url, authorization=f"Bearer {ann}") as here,
+        opened(other.url, authorization=f"Bearer {ann}") as there,
+        opened(other.url, authorization=f"Bearer {bob}") as elsewhere,
+    ):
+        await listening.execute(f"LISTEN {NOTIFY_CHANNEL}")
+        one.line.hold(after_pieces=20)
+        await here.say("tell me")
+        await there.until(lambda: "three" in "".join(there.drafts()[-1:]))
+        one.line.release()
+        await there.answers(1)
+        notices = [it.payload async for it in listening.notifies(timeout=0)]
+    shown = [
+        zlib.decompress(b64decode(it.split(" ")[3])).decode()
+        for it in notices
+        if it.startswith("live ") and it[-1] != " "
+    ]
+    assert any("three" in it for it in shown)
+    assert secret not in str([shown, there.events, here.events])
+    assert all(orjson.loads(it)[2] == "ann" for it in shown)
+    assert elsewhere.named("draft") == elsewhere.named("turn") == elsewhere.named("message") == []
 
 
 async def test_what_a_dead_replica_was_showing_does_not_run_for_ever(

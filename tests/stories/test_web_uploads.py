@@ -3,13 +3,14 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.running import Running, running
+from tests.stories.test_door import HOST, held
 from tests.stories.test_web_files import kept
 from tests.stories.test_web_users import SERVER, bearer
 from tests.web_page import WEB, Page, opened
@@ -93,3 +94,26 @@ async def test_one_person_does_not_fill_another_ones_room(tmp_path: Path) -> Non
             await kept(ann, FILE, "a.bin")
         assert await is_full(ann)
         assert not await is_full(bob)
+
+
+async def test_two_of_the_largest_files_are_in_memory_while_they_arrive_and_others_wait(tmp_path: Path) -> None:
+    """The door asks for a body once it has room for it: until then the sender is not told to go on."""
+    upload = (
+        b"POST /api/files?name=a HTTP/1.1\r\n%bx-clawgate: 1\r\nexpect: 100-continue\r\ncontent-length: 1000\r\n\r\n"
+    )
+    async with running(tmp_path, more="limits: { fileBytes: 1000 }", feishu=WEB) as house, AsyncExitStack() as stack:
+        lines = await held(stack, house.url, 3, "127.0.0.1")
+        for it in lines:
+            await it.send(upload % HOST)
+        asked = [asyncio.create_task(it.reader.readuntil(b"\r\n\r\n")) for it in lines]
+        await house.until(lambda: sum(it.done() for it in asked) == 2)
+        (last,) = [number for number, it in enumerate(asked) if not it.done()]
+        await asyncio.wait([asked[last]], timeout=0.3)
+        assert not asked[last].done()
+        for number, it in enumerate(lines):
+            if number != last:
+                await it.send(FILE)
+                assert (await it.answer())[0] == 200
+        assert b"100 Continue" in await asked[last]
+        await lines[last].send(FILE)
+        assert (await lines[last].answer())[0] == 200

@@ -15,6 +15,7 @@ from tests.tools.bench import WAIT_FOR_GO, Bench, bench, text_of
 from tests.waiting import until
 from tools.exec import STOPPED
 from tools.process import Limit
+from tools.sandbox.sandbox import Sandbox
 
 NAP = f"sleep {7_000_000 + os.getpid()}"
 """A command that no other run of this suite has."""
@@ -94,6 +95,21 @@ async def test_one_more_than_may_run_at_a_time_is_told_to_wait(tmp_path: Path) -
     await slow
     assert await at.output("echo again") == "again"
     at.workspace.close()
+
+
+async def test_eight_commands_of_all_agents_run_at_a_time(tmp_path: Path) -> None:
+    sandbox = Sandbox()
+    agents = [bench(tmp_path / name, sandbox=sandbox) for name in ("one", "two", "three")]
+    waiting = [asyncio.create_task(at.call("exec", command=WAIT_FOR_GO)) for at in agents[:2] for _ in range(4)]
+    await until(sandbox.slots.locked)
+    assert await agents[2].code("exec", command="true") == "EXEC_BUSY"
+    await until(lambda: all((at.root / "ready").exists() for at in agents[:2]))
+    for at in agents[:2]:
+        (at.root / "go").touch()
+    await asyncio.gather(*waiting)
+    assert await agents[2].output("echo again") == "again"
+    for at in agents:
+        at.workspace.close()
 
 
 @pytest.mark.parametrize(("mode", "code"), [("deny", "EXEC_DENIED"), ("ask", "NO_APPROVER")])

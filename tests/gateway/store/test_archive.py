@@ -141,6 +141,12 @@ async def test_a_conversation_is_called_by_its_first_words_or_its_file(archive: 
     assert await title_of(archive, CHAT, "m_2", words("later words")) == "My plan"
 
 
+async def test_the_newest_five_hundred_conversations_are_listed(archive: DatabaseArchive) -> None:
+    await asyncio.gather(*(archive.keep(f"c_{number}", "m", words("hello"), float(number)) for number in range(501)))
+    listed = await archive.conversations()
+    assert [it.at for it in listed] == [float(number) for number in range(500, 0, -1)]
+
+
 async def title_of(archive: DatabaseArchive, chat: str, key: str, body: MessageBody) -> str:
     kept = await archive.keep(chat, key, body, 1.0)
     return kept.title if kept else ""
