@@ -1,21 +1,25 @@
-# Clawgate in a container: the application's folder, its pinned dependencies, and nobody's privileges.
-FROM python:3.11-slim AS dependencies
+# Clawgate in a container: its wheel, its pinned dependencies, and nobody's privileges.
+FROM python:3.11-slim AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv --without-pip /venv
 COPY requirements.txt ./
 RUN pip --python /venv/bin/python install --require-hashes -r requirements.txt
 
-FROM python:3.11-slim
-ENV PATH=/venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
-COPY --from=dependencies /venv /venv
-
-WORKDIR /app
+WORKDIR /source
+COPY pyproject.toml README.md LICENSE ./
 COPY gateway ./gateway
 COPY agents ./agents
 COPY channels ./channels
 COPY tools ./tools
 COPY skills ./skills
 COPY docs ./docs
+RUN pip wheel --no-deps --wheel-dir /wheel . && pip --python /venv/bin/python install --no-deps --no-index /wheel/*.whl
+
+FROM python:3.11-slim
+ENV PATH=/venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+COPY --from=build /venv /venv
+
+WORKDIR /app
 COPY config.yaml ./
 
 # Only data is written to, and /tmp: the rest may be mounted read-only, as docker-compose.yml does.
@@ -29,4 +33,4 @@ HEALTHCHECK --interval=10s --timeout=3s --start-period=10s \
 
 # SIGTERM lays running turns down at a step border; give it longer than limits.graceSeconds (25).
 STOPSIGNAL SIGTERM
-CMD ["python", "-m", "gateway", "serve", "--config", "config.yaml", "--host", "0.0.0.0", "--port", "8080"]
+CMD ["clawgate", "serve", "--config", "config.yaml", "--host", "0.0.0.0", "--port", "8080"]

@@ -43,9 +43,10 @@ from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
 from tools.tool import ToolError
 
-DOCS_DIR = Path(__file__).resolve().parent.parent / "docs"
 DOCS = "docs"
 """The folder in which an agent reads the documentation, unless its workspace has such a folder of its own."""
+DOCS_DIR = next((it for it in Path(__file__).resolve().parent.glob(DOCS)), Path(__file__).resolve().parents[1] / DOCS)
+"""Within the installed package, else beside the packages of a checkout."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

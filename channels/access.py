@@ -198,8 +198,7 @@ def who_may_talk(access: AccessConfig) -> str:
     groups = f"{count} group{'s' if count > 1 else ''}" if count else "no group"
     groups = {"open": "every group", "disabled": "no group"}.get(access.group_policy, groups)
     groups = "every group" if groups != "no group" and ANYBODY in access.group_allow_from else groups
-    step = " — a stranger gets a code: python -m gateway pairing approve CODE" if "approve" in people else ""
-    return f"{people} in direct chats; in {groups}{step}"
+    return f"{people} in direct chats; in {groups}"
 
 
 def access_warnings(

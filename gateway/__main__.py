@@ -1,9 +1,10 @@
-"""`python -m gateway`: the guards first, then the command line.
+"""`clawgate` and `python -m gateway`: the guards first, then the command line.
 
 Any Python can read this file, however old it is and with nothing installed, so that it can say what to type.
 """
 
 import sys
+from os import path
 
 
 def main():  # type: () -> None
@@ -17,7 +18,7 @@ def main():  # type: () -> None
     root = Path(__file__).resolve().parent.parent
     foreign = foreign_packages(root)
     if foreign:
-        stop("\n".join(foreign) + "\nStart Clawgate from its own folder: cd " + str(root) + " && make run")
+        stop("\n".join(foreign) + "\n" + way_out(root))
     try:
         sys.modules["rich"] = None  # type: ignore[assignment]
         for name in ("structlog", "httpx"):  # they would load its 80 modules, for what a server never shows
@@ -32,7 +33,20 @@ def main():  # type: () -> None
         stop(sys.executable + " lacks what Clawgate needs (" + str(error) + ")" + what_to_type())
 
 
+def is_checkout():  # type: () -> bool
+    beside = path.join(path.dirname(path.abspath(__file__)), "..", "Makefile")  # noqa: PTH100, PTH118, PTH120
+    return path.exists(beside)  # noqa: PTH110
+
+
+def way_out(root):  # type: (object) -> str
+    if is_checkout():
+        return "Start Clawgate from its own folder: cd " + str(root) + " && make run"
+    return "Start it as clawgate, without PYTHONPATH; it wants an environment of its own, as uv tool and pipx make one"
+
+
 def what_to_type():  # type: () -> str
+    if not is_checkout():
+        return ": install Clawgate anew, with uv tool or pipx"
     return (": type make run, or .venv/bin/python -m gateway " + " ".join(sys.argv[1:])).rstrip()
 
 

@@ -32,7 +32,7 @@ def committed() -> list[str]:
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git to list the files")
 def test_the_top_level_is_the_agreed_one() -> None:
     agreed = "pyproject.toml config.yaml gateway channels agents skills tools tests Dockerfile docker-compose.yml"
-    about = "README.md README.zh-CN.md ARCHITECTURE.md CHANGELOG.md docs Makefile"
+    about = "README.md README.zh-CN.md ARCHITECTURE.md CHANGELOG.md LICENSE docs Makefile"
     locks = "requirements.txt requirements-dev.txt requirements-judges.txt .ci .gitignore .dockerignore"
     assert {Path(name).parts[0] for name in committed()} == {*agreed.split(), *about.split(), *locks.split()}
 
@@ -100,7 +100,10 @@ def test_the_container_copies_what_there_is_and_starts_what_there_is() -> None:
     assert not ignored & set(copied)
     assert "tests" in ignored
     (command,) = re.findall(r"^CMD (\[.+\])$", DOCKERFILE, re.M)
-    assert yaml.safe_load(command)[:4] == ["python", "-m", "gateway", "serve"]
+    assert yaml.safe_load(command)[:2] == ["clawgate", "serve"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert {"pyproject.toml", project["project"]["readme"], "LICENSE"} < {*copied}
+    assert {*project["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]} < {*copied}
     assert re.search(r"^USER (?!root)\w+", DOCKERFILE, re.M)
     assert "/readyz" in DOCKERFILE
 

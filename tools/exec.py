@@ -133,7 +133,7 @@ class Exec:
         again = self.sandbox.doubt(self.workspace.root)
         message = "the sandbox could not be built for this command; it did not run. " + (
             "Nor could it the last time: do not try again, and tell the user that the operator finds the reason with "
-            "`python -m gateway doctor` and in the log (command_not_started)"
+            "Clawgate's `doctor` and in the log (command_not_started)"
             if again
             else "Try it again once"
         )

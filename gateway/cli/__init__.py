@@ -8,8 +8,11 @@ from typer.core import TyperGroup
 
 from gateway.cli import chat, dead_letters, init, serving
 from gateway.cli.access import approvals_app, pairing_app
+from gateway.cli.service import service_app
 from gateway.cli.sessions import sessions_app
+from gateway.cli.start import start
 from gateway.fault import OperatorError
+from gateway.program import COMMAND, program
 
 
 class _Commands(TyperGroup):
@@ -23,14 +26,16 @@ class _Commands(TyperGroup):
 
 app = typer.Typer(
     cls=_Commands,
-    add_completion=False,
-    no_args_is_help=True,
+    add_completion=program() == COMMAND,  # a shell completes the words of a command, not of a module
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Clawgate: a small, durable gateway between chat channels and model agents.",
+    help="Clawgate: a small, durable gateway between chat channels and model agents. Without a command it serves "
+    "./config.yaml, and writes one first if there is none.",
 )
 for command in (init.init, serving.serve, chat.chat, serving.check, serving.doctor):
     app.command()(command)
+app.add_typer(service_app, name="service")
 app.add_typer(serving.routes_app, name="routes")
 app.add_typer(sessions_app, name="sessions")
 app.add_typer(pairing_app, name="pairing")
@@ -50,8 +55,10 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def every_command(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        start()

@@ -11,6 +11,7 @@ import typer
 
 from gateway.cli.options import CONFIG, ConfigOption, environment, load
 from gateway.fault import OperatorError
+from gateway.program import MODULE, program
 
 
 class Platform(StrEnum):
@@ -75,11 +76,23 @@ def init(
     for pair in SECRETS.values():  # half of one would be a mistake
         if not all(there.get(name) or given.get(name) for name, _ in pair):
             given = {name: it for name, it in given.items() if name not in dict(pair)}
-    text = TEMPLATE.read_text(encoding="utf-8").replace("${CLAWGATE_MODEL:-auto}", json.dumps(chosen), 1)
+    text = _template().replace("${CLAWGATE_MODEL:-auto}", json.dumps(chosen), 1)
     _write(config, text.replace("- id: assistant", f"- id: {json.dumps(agent)}", 1))
     if given:
         _append(dotenv, "".join(f"{name}='{value}'\n" for name, value in given.items()))
     _report(config, [name for name, _ in wanted if not there.get(name) and name not in given])
+
+
+def write_default(config: Path) -> None:
+    """Writes what `init --yes` does: the environment says whose model."""
+    _write(config, _template())
+    typer.echo(f"{config.absolute()}: written", err=True)
+
+
+def _template() -> str:
+    """The template with this program's name; `make run` serves the config of a checkout alone."""
+    text = TEMPLATE.read_text(encoding="utf-8").replace(f"{'make run':<28}", f"{f'{MODULE} serve':<28}", 1)
+    return text.replace(MODULE, program())
 
 
 def _secret(name: str, label: str) -> str:
@@ -131,4 +144,4 @@ def _report(config: Path, missing: list[str]) -> None:
         typer.echo(f"set {', '.join(missing)} in the environment, or in {config.parent / '.env'}")
     option = "" if config == CONFIG else f" --config {config}"
     for command in ("doctor", "chat", "serve"):
-        typer.echo(f"  .venv/bin/python -m gateway {command}{option}")
+        typer.echo(f"  {program()} {command}{option}")

@@ -22,6 +22,13 @@ def serve(
     port: Annotated[int | None, typer.Option(help="Listen here instead of server.port.", min=0, max=65535)] = None,
 ) -> None:
     """Serve the page and the channels until Ctrl-C or SIGTERM."""
+    run_gateway(config, host, port)
+
+
+def run_gateway(
+    config: Path, host: str | None = None, port: int | None = None, *, shown: Callable[[str], object] | None = None
+) -> None:
+    """Serves until a signal ends it. `shown` gets the address of the page once it listens, unless one has to sign in."""
     from gateway.app.gateway import Gateway
     from gateway.app.reload import Reload
     from gateway.app.serve import harden, listen, run
@@ -51,8 +58,11 @@ def serve(
         gateway = Gateway(settings, loaded.environment, store=open_store(settings.database), scrubber=scrubber)
     except OSError as error:
         raise OperatorError(str(error)) from None
-    for line in greeting(loaded.listening(host, listener.getsockname()[1]), link=gateway.offer_link()):
+    loaded_as = loaded.listening(host, listener.getsockname()[1])
+    for line in greeting(loaded_as, link=(link := gateway.offer_link())):
         typer.echo(line, err=True)
+    if shown is not None and link is None and (web := settings.channels.web) and web.enabled:
+        shown(loaded_as.config.server.address)
     try:
         run(gateway, listener, Reload(gateway, config, environment(), loaded, applied=log_as_in))
     except StoreUnavailable as error:

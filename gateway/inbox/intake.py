@@ -31,6 +31,7 @@ from gateway.config.bindings import route
 from gateway.config.commands import asks_model
 from gateway.outbox.messenger import pressed
 from gateway.outbox.outbox import payload_json
+from gateway.program import program
 from gateway.records.caller import Caller
 from gateway.records.inbound import INTRODUCTION, PRESSED, Inbound, inbound_json, inbound_of
 from gateway.records.sessions import control_session, is_control, is_open, is_owner, session_key
@@ -148,7 +149,7 @@ class Intake:
         if reason := await self._refusal(channel, receipt, agent):
             if reason == NOT_PAIRED:
                 who = contact_name(context.channel, context.account, context.sender.id)
-                facts["approve"] = f"python -m gateway pairing approve {quote(who)}"
+                facts["approve"] = f"{program()} pairing approve {quote(who)}"
             if reason == NOT_MENTIONED and channel.access.history_in(context.chat.id):
                 heard = replace(context, text=context.text[:HEARD_CHARS_MAX], attachments=(), reply_to=None)
                 await self._runtime.store.chatter.keep(heard, self._runtime.now())

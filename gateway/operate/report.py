@@ -25,6 +25,7 @@ from gateway.config.root import Config
 from gateway.config.warnings import advice
 from gateway.guard import VERSION
 from gateway.observe.redaction import redacted
+from gateway.program import program
 from gateway.records.sessions import message_in
 from tools.catalog import offered
 
@@ -89,7 +90,7 @@ def _reported_channels(loaded: Loaded) -> Iterator[Finding]:
             check = f"{kind.name} {account.name}"
             yield _fact(check, *kind.arrives(account.config, account.name, exposure(loaded.config)))
             if isinstance(account.config, AccessConfig):
-                yield _fact(f"{check}, who may talk", who_may_talk(account.config))
+                yield _fact(f"{check}, who may talk", _access(account.config))
         elif step := _missing(kind, loaded):
             fix = f"{step}; channels/{kind.name}/README.md shows where to find it"
             yield _fact(kind.name, "not configured", fix)
@@ -103,7 +104,7 @@ def _greeted_channels(loaded: Loaded) -> Iterator[tuple[str, str]]:
             text = str(_fact("", *kind.arrives(account.config, account.name, exposure(loaded.config))))
             yield kind.name, text if account.name == "default" else f"{account.name}: {text}"
             if isinstance(account.config, AccessConfig):
-                yield "", f"who may talk: {who_may_talk(account.config)}"
+                yield "", f"who may talk: {_access(account.config)}"
         elif step := _missing(kind, loaded):
             yield kind.name, f"off: {step} (channels/{kind.name}/README.md)"
         else:
@@ -116,6 +117,11 @@ def _channels(loaded: Loaded) -> Iterator[tuple[ChannelType, Account | None]]:
     for kind in loaded.config.channels.kinds.values():
         own = [it for it in accounts if it.kind is kind]
         yield from ((kind, it) for it in own or (None,))
+
+
+def _access(access: AccessConfig) -> str:
+    text, step = who_may_talk(access), f" — a stranger gets a code: {program()} pairing approve CODE"
+    return text + step if "approve" in text else text
 
 
 def _missing(kind: ChannelType, loaded: Loaded) -> str:
@@ -168,7 +174,7 @@ def _greeted_agents(loaded: Loaded) -> Iterator[tuple[str, str]]:
         script = f"{agent.model[0]}, a script; {_real_model(agent, loaded)}"
         yield "agent", f"{agent.id}: {script if is_script else _models(agent, loaded)}"
     if len(shown) < len(agents):
-        yield "agents", f"{len(agents) - len(shown)} more: python -m gateway check"
+        yield "agents", f"{len(agents) - len(shown)} more: {program()} check"
 
 
 def _models(agent: AgentConfig, loaded: Loaded) -> str:

@@ -1,0 +1,236 @@
+"""Clawgate as a person installs it: a wheel in an environment of its own, called by its name from any folder."""
+
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gateway.guard import PACKAGES, VERSION
+from tests.stories.test_process import ROOT, Process
+from tests.waiting import until
+from tests.web_page import opened
+
+pytestmark = pytest.mark.slow  # it builds, installs and starts processes
+
+BROWSER = '#!/bin/sh\necho "$1" > "$HOME/opened.new" && mv "$HOME/opened.new" "$HOME/opened"\n'
+SYSTEMCTL = """#!/bin/sh
+[ "$1" = --user ] || { echo "only of a user" >&2; exit 1; }
+echo "$@" >> "$HOME/systemctl"
+[ ! -e "$HOME/no-bus" ] || { echo "Failed to connect to bus: No medium found" >&2; exit 1; }
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (found,) = folder.iterdir()
+    return found
+
+
+@pytest.fixture(scope="module")
+def home(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel in it; what that needs is taken from ours."""
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    install = ["install", "--quiet", "--no-deps", "--no-index", "--disable-pip-version-check", str(wheel)]
+    subprocess.run([sys.executable, "-m", "pip", "--python", folder / "bin" / "python", *install], check=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "needed.pth").write_text(sysconfig.get_path("purelib"))
+    return folder
+
+
+@pytest.fixture
+def away(tmp_path: Path) -> Path:
+    """A folder that has nothing to do with Clawgate but for its own `tools`."""
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "__init__.py").write_text("raise SystemExit('foreign code ran')")
+    return tmp_path
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    return {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "HOME": str(folder), **more}
+
+
+def call(home: Path, folder: Path, *words: str, **more: str) -> tuple[int, str]:
+    """The exit code of `clawgate`, or of another program of its environment, and everything it wrote."""
+    name, *options = words if words and words[0] == "python" else ("clawgate", *words)
+    done = subprocess.run(
+        [home / "bin" / name, *options],
+        cwd=folder,
+        env=environment(folder, **more),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def executable(path: Path, text: str) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def test_the_wheel_has_every_file_of_the_packages_the_docs_and_the_licence_and_nothing_else(wheel: Path) -> None:
+    names = {it for it in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in it}
+    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    wanted = {it for it in files if it.partition("/")[0] in PACKAGES and "/samples/" not in it}
+    wanted |= {f"agents/{it}" for it in files if it.startswith("docs/") and "/images/" not in it}
+    assert names == wanted
+    facts = zipfile.ZipFile(wheel).read(f"clawgate-{VERSION}.dist-info/METADATA").decode()
+    assert "License-Expression: MIT" in facts
+    assert "License-File: LICENSE" in facts
+    assert f"\nVersion: {VERSION}\n" in facts
+
+
+def test_it_works_from_any_folder_and_names_itself_as_it_was_called(home: Path, away: Path) -> None:
+    assert call(home, away, "--version") == (0, f"{VERSION}\n")
+    code, output = call(home, away, "init", "--yes", "--config", "bot/config.yaml")
+    assert (code, "\n  clawgate doctor --config bot/config.yaml\n" in output) == (0, True)
+    assert "#   clawgate serve      serve with this file" in (away / "bot" / "config.yaml").read_text()
+    code, output = call(home, away / "bot", "check", TELEGRAM_BOT_TOKEN=f"123456789:{'x' * 35}")
+    assert (code, "pairing approve CODE" in output) == (0, True)
+    assert "a stranger gets a code: clawgate pairing approve CODE" in output
+    code, output = call(home, away / "bot", "python", "-m", "gateway", "check", TELEGRAM_BOT_TOKEN=f"1:{'x' * 35}")
+    assert "a stranger gets a code: python -m gateway pairing approve CODE" in output
+    assert call(home, away / "bot", "--help")[1].split()[:2] == ["Usage:", "clawgate"]
+    code, output = call(home, away / "bot", "python", "-m", "gateway", "--help")
+    assert output.split()[:4] == ["Usage:", "python", "-m", "gateway"]
+    assert "--install-completion" not in output
+
+
+def test_a_foreign_package_is_refused_also_where_it_was_written_over_ours(home: Path, away: Path) -> None:
+    code, output = call(home, away, "python", "-m", "gateway", "check")
+    assert code == 1
+    assert "'tools' would come from" in output
+    assert "Start it as clawgate" in output
+    (ours,) = home.glob("lib/python*/site-packages/agents/__init__.py")
+    ours.write_text("raise SystemExit('foreign code ran')")
+    try:
+        code, output = call(home, away, "check")
+    finally:
+        ours.write_text("")
+    assert code == 1
+    assert "'agents' is another distribution's" in output
+    assert "foreign code ran" not in output
+
+
+def test_a_shell_completes_it(home: Path, tmp_path: Path) -> None:
+    words = {"COMP_WORDS": "clawgate se", "COMP_CWORD": "1", "_CLAWGATE_COMPLETE": "complete_bash"}
+    assert call(home, tmp_path, **words)[1].split() == ["serve", "service", "sessions"]
+    assert "--install-completion" in call(home, tmp_path, "--help")[1]
+
+
+@asynccontextmanager
+async def alone(home: Path, folder: Path, **more: str) -> AsyncIterator[Process]:
+    """`clawgate` and nothing else, in this folder."""
+    import asyncio
+
+    process = await asyncio.create_subprocess_exec(
+        home / "bin" / "clawgate",
+        cwd=folder,
+        env=environment(folder, CLAWGATE_PORT="0", **more),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    run = Process(process)
+    try:
+        await run.ready()
+        yield run
+    finally:
+        if process.returncode is None:
+            await run.end(signal.SIGTERM)
+
+
+async def test_alone_in_an_empty_folder_it_writes_a_config_shows_the_page_and_answers(
+    home: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    desktop = {"DISPLAY": ":9", "BROWSER": str(executable(tmp_path / "bin" / "browser", BROWSER))}
+    async with alone(home, folder, **desktop) as run:
+        assert f"{folder / 'config.yaml'}: written" in run.output[0]
+        await until((folder / "opened").exists)
+        assert (folder / "opened").read_text() == f"{run.url}\n"
+        async with opened(run.url) as page:
+            await page.say("hello", agent="assistant")
+            (answer,) = await page.answers(1)
+        assert "demo/guide" in answer
+    assert {it.name for it in folder.iterdir()} == {"config.yaml", "data", "opened"}
+    assert stat.S_IMODE((folder / "data" / "clawgate.db").stat().st_mode) == 0o600
+    (folder / "opened").unlink()
+    before = (folder / "config.yaml").read_text()
+    async with alone(home, folder, SSH_CONNECTION="somewhere", **desktop) as run:
+        assert "written" not in run.output[0]
+        async with opened(run.url) as page:
+            assert [it["title"] for it in await page.chats()] == ["hello"]
+    assert not (folder / "opened").exists()
+    assert (folder / "config.yaml").read_text() == before
+
+
+def keys_of(text: str) -> dict[str, str]:
+    lines = [line for line in text.splitlines() if line and line[0] not in "#["]
+    assert all(re.fullmatch(r"[A-Z]\w+=\S.*", line) for line in lines)
+    return dict(line.split("=", 1) for line in lines)
+
+
+def test_a_service_of_ones_own_is_installed_shown_and_removed(home: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "my bot"
+    folder.mkdir()
+    executable(folder / "bin" / "systemctl", SYSTEMCTL)
+    assert call(home, folder, "init", "--yes")[0] == 0
+    code, output = call(home, folder, "service", "install", ANTHROPIC_API_KEY="only-exported-91827")
+    unit = folder / ".config" / "systemd" / "user" / "clawgate.service"
+    assert code == 0, output
+    assert f"{unit}: written, and started" in output
+    assert "loginctl enable-linger" in output
+    assert f"ANTHROPIC_API_KEY: set in this shell alone; write it into {folder / '.env'}" in output
+    assert "91827" not in output + unit.read_text()
+    keys = keys_of(unit.read_text())
+    assert keys["ExecStart"] == f'{home}/bin/clawgate serve --config "{folder}/config.yaml"'
+    assert keys["WorkingDirectory"] == str(folder)
+    assert int(keys["TimeoutStopSec"]) > 25
+    assert call(home, folder, "service", "install", "--print") == (0, unit.read_text())
+    assert call(home, folder, "service", "status")[0] == 0
+    code, output = call(home, folder, "service", "uninstall")
+    assert (code, unit.exists()) == (0, False)
+    calls = [it.removeprefix("--user ") for it in (folder / "systemctl").read_text().splitlines()]
+    name = "clawgate.service"
+    made = ["daemon-reload", "daemon-reload", f"enable {name}", f"restart {name}"]
+    assert calls == [*made, f"--no-pager status {name}", f"disable --now {name}", "daemon-reload"]
+    code, output = call(home, folder, "service", "status")
+    assert (code, "clawgate service install" in output) == (1, True)
+
+
+def test_without_a_systemd_that_answers_nothing_is_written_and_one_sentence_says_so(home: Path, tmp_path: Path) -> None:
+    assert call(home, tmp_path, "init", "--yes")[0] == 0
+    code, output = call(home, tmp_path, "service", "install", PATH="/nowhere")
+    assert (code, output.count("\n")) == (1, 1)
+    assert "systemd does not run here" in output
+    executable(tmp_path / "bin" / "systemctl", SYSTEMCTL)
+    (tmp_path / "no-bus").touch()
+    code, output = call(home, tmp_path, "service", "install")
+    assert (code, output.count("\n")) == (1, 1)
+    assert "Failed to connect to bus" in output
+    assert not (tmp_path / ".config").exists()
+    assert call(home, tmp_path, "service", "install", "--print", PATH="/nowhere")[0] == 0
+
+
+def test_an_agent_reads_the_documentation_that_was_installed(home: Path, tmp_path: Path) -> None:
+    code = "import json; from agents.runner import DOCS_DIR; print(json.dumps(sorted(it.name for it in DOCS_DIR.iterdir())))"
+    done = subprocess.run([home / "bin" / "python", "-c", code], cwd=tmp_path, capture_output=True, check=True)
+    assert {"config.md", "sandbox.md", "upgrade.md"} <= set(json.loads(done.stdout))
