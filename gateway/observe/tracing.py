@@ -38,7 +38,7 @@ class TracingConfig(Section):
                 raise ModuleNotFoundError
         except ModuleNotFoundError:
             raise ValueError(
-                "needs the extra otel — .venv/bin/pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
+                "needs opentelemetry-sdk, opentelemetry-exporter-otlp-proto-http — install the extra otel (docs/operate.md)"
             ) from None
         return value or None
 

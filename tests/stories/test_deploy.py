@@ -1,4 +1,4 @@
-"""docs/deploy.md, step by step as far as a test can follow: the backup that comes back, the unit, the read-only image."""
+"""docs/deploy.md and docs/upgrade.md as far as a test can follow: the backup, the unit, the read-only image."""
 
 import os
 import re
@@ -14,22 +14,21 @@ from tests.stories.at_work import users
 from tests.stories.test_process import ROOT
 
 PAGE = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+LIFE = (ROOT / "docs" / "upgrade.md").read_text(encoding="utf-8")
 
 
-def blocks(section: str, language: str) -> list[str]:
-    (text,) = re.findall(rf"^## {section}\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
+def blocks(section: str, language: str, page: str = PAGE) -> list[str]:
+    (text,) = re.findall(rf"^## {section}\n(.*?)(?=^## |\Z)", page, re.M | re.S)
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
 
 
 def paste(script: str, folder: Path) -> None:
-    if not (folder / ".venv").exists():
-        (folder / ".venv").symlink_to(ROOT / ".venv")
     done = subprocess.run(["bash", "-eu", "-c", script], cwd=folder, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 async def test_a_backup_made_while_it_serves_brings_back_what_was_said_and_sent(tmp_path: Path) -> None:
-    back_up, restore = blocks("Backup and restore", "sh")
+    (back_up,), (restore,) = blocks("Back up", "sh", LIFE), blocks("Restore", "sh", LIFE)
     async with running(tmp_path, script=[says("noted"), says("noted again")]) as house:
         await house.say("the number is 4711")
         await house.replies(1)
