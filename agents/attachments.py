@@ -1,9 +1,9 @@
 """Files between a chat and an agent: incoming ones go into the session's uploads, pictures to the model, and the files it
 sends go out.
 
-What the gateway did with a file is a line of its own beneath the person's words, so that the model knows the path to
-read. File names are people's words: of them only what is harmless in a path and in a prompt is kept. The bytes
-decide what is a picture, whatever type they were sent as.
+What the gateway did with a file is its own line beneath the person's words, so that the model knows the path to read.
+File names are people's words: of them only what is harmless in a path and in a prompt is kept. The bytes decide what is
+a picture, whatever type they were sent as.
 """
 
 import base64
@@ -33,7 +33,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Received:
-    """`note` is the gateway's line on the files; empty where there were none. `spoken` is what was said in them, made
+    """`note` is the gateway's line on the files; empty if there were none. `spoken` is what was said in them, made
     harmless."""
 
     note: str = ""

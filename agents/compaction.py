@@ -1,9 +1,9 @@
 """Compaction: older turns become a summary, and the conversation goes on behind it.
 
-Whole turns only, so no call is cut from its result. What is summarised is quoted line by line and is data to the model that
-reads it; what comes back is no more than that, and is made harmless. A summary must hold every exact identifier
+Whole turns only, so no call is cut from its result. What is summarised is quoted line by line and is data to the model
+that reads it; what comes back is no more than that, and is made harmless. A summary must hold every exact identifier
 (`agents.identifiers`) and be smaller than what it stands for; otherwise a smaller cut is tried, and the history stays
-where none passes. Nothing is stored here: whoever has a summary marks it in the journal, and until then nothing happened.
+if none passes. Nothing is stored here: whoever has a summary marks it in the journal, and until then nothing happened.
 """
 
 import time
@@ -75,7 +75,7 @@ class CompactionConfig(Section):
     keep_turns: Annotated[int, Field(ge=0)] = 4
     """So many of the newest turns stay as they are; fewer where they would fill the window by themselves."""
     model: Annotated[str, StringConstraints(pattern=r"^[^/\s]+/\S+$")] | None = None
-    """The `provider/model` that writes the summaries; the agent's own where unset."""
+    """The `provider/model` that writes the summaries; the agent's own if unset."""
     save_notes: bool = False
     """True if the model may first write a note of what lasts, as the person could with `/remember`, unseen; in direct
     chats only."""
@@ -235,7 +235,7 @@ class _Summariser:
     async def _audited(
         self, instructed: str, earlier: str, source: str, names: Sequence[str], room: float
     ) -> str | None:
-        """The summary of one source; None where the second try, which names what was left out, lacks something, too."""
+        """The summary of one source; None if the second try, which names what was left out, lacks something, too."""
         if estimate(source) > room:  # one turn alone
             source = truncate_result(source, max(1_000, int(room)))
         lacking: Sequence[str] = ()

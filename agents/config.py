@@ -28,14 +28,14 @@ class AgentApprovalsConfig(Section):
 
 
 class SessionConfig(Section):
-    """Decides which messages belong to one session, and when it begins anew by itself. A topic of a group is always a
-    session of its own."""
+    """Decides which messages belong to one session, and when it begins again by itself. A topic of a group is always
+    its own session."""
 
     scope: SessionScope = "chat"
-    """`chat`: the people of a group share a session. `sender`: each person in a group has one of his own, in its topics,
-    too, and nothing of it is shown to the others' turns."""
+    """`chat`: the people of a group share a session. `sender`: each person in a group has one of their own, in its
+    topics, too, and nothing of it is shown to the others' turns."""
     reset_daily: str | None = None
-    """A time of day by `server.timezone`, such as `"04:00"`: the first message after it begins a new session. Where unset,
+    """A time of day by `server.timezone`, such as `"04:00"`: the first message after it begins a new session. If unset,
     none does."""
     reset_idle_minutes: Annotated[int, Field(ge=0)] = 0
     """A message after so many minutes of silence begins a new session; 0: however long it was."""
@@ -71,14 +71,14 @@ class AgentDefaults(Section):
     system_prompt: str = ""
     """Your own instructions, word for word, in the section "Agent Instructions"."""
     workspace_dir: str = "./data/workspaces/{agent}"
-    """The folder the file tools work in; `{agent}` is the agent's id. A folder `{chat}` or `{sender}` in the path gives each
-    chat or each person a workspace of its own, made at its first message. Relative to the config file's folder."""
+    """The folder the file tools work in; `{agent}` is the agent's id. A folder `{chat}` or `{sender}` in the path gives
+    each chat or each person its own workspace, made at its first message. Relative to the config file's folder."""
     thinking: Level | None = None
     """The model's effort in thinking: `off`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`; a level that a model
     does not take becomes the nearest that it does. If unset, the model's own way."""
     max_tokens: Annotated[int, Field(ge=16)] | None = None
-    """The longest single answer of the model, in tokens; the model's own limit, at most 16,384, where unset. Never more than
-    a quarter of its window."""
+    """The longest single answer of the model, in tokens; the model's own limit, at most 16,384, if unset. Never more
+    than a quarter of its window."""
     context_window: Annotated[int, Field(ge=1024)] | None = None
     """The model's window in tokens, where Clawgate's own table does not know it or is wrong."""
     greeting: str = ""
@@ -112,7 +112,7 @@ class AgentConfig(AgentDefaults):
     """One agent."""
 
     id: AgentId
-    """Lower case; part of every session's key, so renaming an agent starts its chats anew."""
+    """Lower case; part of every session's key, so renaming an agent starts its chats again."""
     name: str = ""
     """The name that the assistant calls itself; the id if it is empty."""
     description: str = ""

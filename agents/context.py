@@ -89,8 +89,8 @@ class _Limits(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fit:
-    """The messages of a request, and what they take by estimate. They begin with `turns`, which are whole. `back` is their
-    reach, for the answer to carry; None where all is whole."""
+    """The messages of a request, and what they take by estimate. They begin with `turns`, which are whole. `back` is
+    their reach, for the answer to carry; None if all is whole."""
 
     messages: list[Message]
     turns: Sequence[SentTurn] = ()
@@ -120,7 +120,7 @@ class ContextFitter:
 
     @cached_property
     def _whole(self) -> tuple[tuple[SentTurn, ...], "_Limits"]:
-        """The lasting turns at the beginning, and what all take where nothing is taken from them."""
+        """The lasting turns at the beginning, and what all take if nothing is taken from them."""
         newest = 1 - IMAGE_TURNS
         turns: tuple[SentTurn, ...] = (*self.turns[:newest], *takewhile(attrgetter("lasting"), self.turns[newest:]))
         if lead := tuple(self.lead):  # it belongs to the first turn

@@ -67,7 +67,7 @@ def demanded(turns: Sequence[Sequence[Message]], earlier: str, tokens_max: int) 
 
 
 def missing(names: Sequence[str], summary: str) -> list[str]:
-    """The names that do not stand in the summary as they are, each as a word of its own, or a number."""
+    """The names that do not stand in the summary as they are, each as its own word, or a number."""
     plain = _plain(summary)
     kinds = {name: "0-9" if name.isdigit() else "A-Za-z0-9" for name in names}
     return [

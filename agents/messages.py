@@ -74,7 +74,7 @@ class Thinking:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolCall:
-    """A call as the model made it. `arguments` is None where `arguments_raw` is not a JSON object."""
+    """A call as the model made it. `arguments` is None if `arguments_raw` is not a JSON object."""
 
     id: str
     name: str
@@ -221,7 +221,7 @@ def same(parts: Sequence[object], others: Sequence[object]) -> bool:
 
 
 def with_parts(message: M, parts: Sequence[Any]) -> M:
-    """The message with this content; the same object where that is its own."""
+    """The message with this content; the same object if that is its own."""
     content: Any = tuple(parts)
     return message if same(parts, message.content) else replace(message, content=content)
 

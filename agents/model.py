@@ -37,7 +37,7 @@ class Model:
         self._native = provider
 
     def takes_no_tools(self, reason: str) -> bool:
-        """True where they can be offered by prompt instead, which is what happens from now on."""
+        """True if they can be offered by prompt instead, which is what happens from now on."""
         if isinstance(self.provider, PromptedTools):
             return False
         hint = "set toolCalling: prompt to spare the first request"

@@ -44,7 +44,7 @@ from tools.sandbox.sandbox import Sandbox
 from tools.tool import ToolError
 
 DOCS = "docs"
-"""The folder in which an agent reads the documentation, unless its workspace has such a folder of its own."""
+"""The folder in which an agent reads the documentation, unless its workspace has its own."""
 DOCS_DIR = next((it for it in Path(__file__).resolve().parent.glob(DOCS)), Path(__file__).resolve().parents[1] / DOCS)
 """Within the installed package, else beside the packages of a checkout."""
 
@@ -207,8 +207,8 @@ class AgentRunner:
     async def compact(
         self, history: Sequence[Sequence[Message]], *, session: str, summary: str, focus: str, save: Save | None
     ) -> Compacted | None:
-        """A summary because somebody wishes for it, who marks it. None where nothing is old enough, and
-        one of no turns where no summary was good enough."""
+        """A summary because somebody wishes for it, who marks it. None if nothing is old enough, and one of no turns
+        where no summary was good enough."""
         model = self._models[0]
         input_tokens = self.models.calibration.room(model.name, int(self._window(model) * INPUT_SHARE))
         return await self._compactor.compact(

@@ -31,7 +31,7 @@ class TranscriptionConfig(Section):
     base_url: Annotated[str, Field(pattern=r"^https?://\S+$")] = "https://api.openai.com/v1"
     """A server with OpenAI's `/audio/transcriptions`: OpenAI itself, another vendor, or one of your own."""
     api_key: SecretStr = SecretStr("")
-    """The key of that server; empty where it wants none."""
+    """The key of that server; empty if it wants none."""
     model: str = ""
     """The server's name for its model, such as `gpt-4o-mini-transcribe` or `whisper-1`."""
     language: Annotated[str, Field(pattern=r"^[a-z]{2,3}$")] | None = None

@@ -42,8 +42,8 @@ class TurnLimits(Section):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """A person's choices for a conversation, until it begins anew. `model` is a `provider/model` that the config names;
-    None and the empty text leave a thing to the config."""
+    """A person's choices for a conversation, until it begins again. `model` is a `provider/model` that the config
+    names; None and the empty text leave a thing to the config."""
 
     model: str = ""
     thinking: Level | None = None
@@ -95,7 +95,7 @@ Limit: TypeAlias = Literal["rounds", "turn-time", "repeating", "pauses", "empty"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answered:
-    """`message` is the model's last, still to be journaled; None where `before` is the whole text. `before`: the text of
+    """`message` is the model's last, still to be journaled; None if `before` is the whole text. `before`: the text of
     answers that the output limit cut and that were continued. `cut`: the text is incomplete all the same."""
 
     message: AssistantMessage | None

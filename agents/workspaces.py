@@ -94,7 +94,8 @@ def chat_name(context: MessageContext) -> str:
 
 
 def sender_name(context: MessageContext) -> str:
-    """A person in a group is somebody else than in his own chat: there others read along, and give him words to say."""
+    """A person in a group is somebody else than in their own chat: there others read along, and give him words to
+    say."""
     chat = (context.account, context.chat.id) if context.chat.kind == "group" else ()
     return safe_name(context.channel, context.sender.id, *chat)
 

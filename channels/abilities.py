@@ -1,4 +1,4 @@
-"""Abilities that a channel may have besides receiving and sending: each a port of its own, asked for by `can`."""
+"""Abilities that a channel may have besides receiving and sending: each its own port, asked for by `can`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class MenuEntry:
 
 @runtime_checkable
 class Listens(Channel, Protocol):
-    """A channel with a connection of its own: it fetches its events, or tells its platform where to post them."""
+    """A channel with its own connection: it fetches its events, or tells its platform where to post them."""
 
     async def connect(self, *, public_url: str | None, commands: Sequence[MenuEntry], deliver: Deliver) -> None:
         """Runs as long as the gateway does."""
@@ -41,7 +41,7 @@ class Guarded(Channel, Protocol):
     """A channel that authenticates the sender before the body is read."""
 
     async def admit(self, headers: Sequence[tuple[str, str]]) -> str:
-        """The id of whoever sends. Raises Rejected, or what the store raises where it is unavailable."""
+        """The sender's id. Raises Rejected, or what the store raises if it is unavailable."""
 
 
 @runtime_checkable
@@ -66,7 +66,7 @@ class StoresInbound(Channel, Protocol):
 
     async def keep(self, context: MessageContext, agent: str) -> MessageContext:
         """Stores a message to `agent`; idempotent; of a press only its place is judged. Returns it with the facts of
-        its files. Raises Rejected for an invalid message, or what the store raises where it is unavailable."""
+        its files. Raises Rejected for an invalid message, or what the store raises if it is unavailable."""
 
 
 @runtime_checkable
@@ -116,12 +116,12 @@ class ShowsDrafts(Channel, Protocol):
         """True if it shows what a turn does, and of the answer nothing before it is whole."""
 
     async def open_draft(self, part: Outbound, key: str) -> str:
-        """A draft's handle, to be stored before anything else is done with it; empty for one that vanishes by itself, soon
-        or when the answer comes, and that must be shown anew until then. Raises DeliveryError."""
+        """A draft's handle, to be stored before anything else is done with it; empty for one that vanishes by itself,
+        soon or when the answer comes, and that must be shown again until then. Raises DeliveryError."""
 
     async def update_draft(self, part: Outbound, key: str) -> str:
-        """Shows `part.text` in the draft `part.replaces`, or a draft that nobody saw yet. Its handle from then on, to be
-        stored where it is another one. Raises DeliveryError."""
+        """Shows `part.text` in the draft `part.replaces`, or a draft that was not sent yet. Its handle from then on, to
+        be stored if it is another one. Raises DeliveryError."""
 
 
 @runtime_checkable
@@ -143,7 +143,7 @@ class ActsOnMessages(Channel, Protocol):
     """A channel on which a message can be taken back, and have a reaction. Both the same however often."""
 
     async def delete(self, chat: str, message_id: str) -> None:
-        """Take back a message of the bot. Raises DeliveryError, but not where it is gone."""
+        """Take back a message of the bot. Raises DeliveryError, but not if it is gone."""
 
     async def react(self, chat: str, message_id: str, emoji: str) -> None:
         """Raises DeliveryError."""

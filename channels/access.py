@@ -1,8 +1,8 @@
 """The people who may talk to the bot: decided from immutable ids alone, before anything costly happens.
 
-Names, quotes and buttons carry no authority. An empty list means nobody; `*` in a list means everybody, spelt out.
-An unknown kind of chat is treated as a group, the stricter of the two. Direct chats and groups have lists of their own,
-and being on one says nothing about another. Whom pairing has let in is in the database: `gateway.approvals.pairing`.
+Names, quotes and buttons carry no authority. An empty list means nobody; `*` in a list means everybody, spelt out. An
+unknown kind of chat is treated as a group, the stricter of the two. Direct chats and groups have separate lists, and
+being on one says nothing about another. People let in by pairing are in the database: `gateway.approvals.pairing`.
 """
 
 import re
@@ -66,7 +66,7 @@ class AccessConfig(Section):
     """Admission to direct chats: `pairing` (`allowFrom`, and whom you approve: a stranger gets a code), `allowlist`
     (only `allowFrom`), `open` (everybody) or `disabled` (nobody). Owners may, unless it is `disabled`."""
     group_policy: GroupPolicy = "allowlist"
-    """In which groups the bot listens: `allowlist` (only `groupAllowFrom`), `open` (every group) or `disabled`."""
+    """The groups in which the bot listens: `allowlist` (only `groupAllowFrom`), `open` (every group) or `disabled`."""
     allow_from: tuple[str, ...] = ()
     """Ids of the people who may write in a direct chat. Ids only, never names; `*` means everybody."""
     group_allow_from: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class AccessConfig(Section):
     """Ids of the people whom the bot answers in groups, beside the owners. Unset, everybody in a group that it listens in;
     an empty list is nobody."""
     require_mention: bool = True
-    """In groups, answer only messages that mention the bot."""
+    """True if it answers only messages that mention the bot, in groups."""
     mention_patterns: Annotated[tuple[MentionPattern, ...], Field(max_length=20)] = ()
     """Words that count as a mention in groups, such as `["helper", "小助手"]`, in any case; or patterns in RE2's syntax."""
     tools: ToolLists = ToolLists()
@@ -90,7 +90,7 @@ class AccessConfig(Section):
     """The bot's words when it is added to a group in which it listens; empty for nothing. The platform must say so: Feishu
     with the event `im.chat.member.bot.added_v1`."""
     history: Annotated[int, Field(ge=0, le=HISTORY_MAX)] = 0
-    """In groups, how many of the messages that do not mention the bot it may read once it is addressed: those since its last
+    """The number of group messages without a mention that it may read once it is addressed: those since its last
     answer, as untrusted text. 0 keeps none of them. The platform must deliver them: Feishu with the scope
     `im:message.group_msg`, Telegram with privacy mode off."""
 
@@ -119,13 +119,13 @@ def _compiled(pattern: str) -> Any:
 
 
 def group_refusal(access: AccessConfig, chat: str) -> str | None:
-    """Why the bot does not listen in a group; None where it does."""
+    """The reason why the bot does not listen in a group; None if it does."""
     return _judge("group", access.group_policy, chat, access.group_allow_from)
 
 
 def refusal(access: AccessConfig, context: MessageContext, *, is_owner: bool = False) -> str | None:
-    """Why this message starts no turn, in one of few words for log and metrics; None where it may. The words: `bot`,
-    `dm-disabled`, `dm-not-allowed`, `dm-not-paired` (unless the database says that he is), `group-disabled`,
+    """The reason why this message starts no turn, in one of few words for log and metrics; None if it may. The words:
+    `bot`, `dm-disabled`, `dm-not-allowed`, `dm-not-paired` (unless the database says so), `group-disabled`,
     `group-not-allowed`, `sender-not-allowed`, `not-mentioned`."""
     if context.sender.is_bot:
         return "bot"
@@ -136,7 +136,7 @@ def refusal(access: AccessConfig, context: MessageContext, *, is_owner: bool = F
 
 
 def _refusal_within(access: AccessConfig, context: MessageContext, *, is_owner: bool) -> str | None:
-    """In a group in which the bot listens."""
+    """The same within a group in which the bot listens."""
     chat = access.chats.get(context.chat.id, ChatConfig())
     senders = access.group_senders if chat.senders is None else chat.senders
     if senders is not None and not is_owner and not _is_listed(context.sender.id, senders):
@@ -185,7 +185,7 @@ def id_problems(
 
 
 def who_may_talk(access: AccessConfig) -> str:
-    """In words, for the start and for `check`."""
+    """The admitted people in words, for the start and for `check`."""
     listed = f"{len(access.allow_from)} listed" if access.allow_from else ""
     all_listed = ANYBODY in access.allow_from and access.dm_policy != "disabled"
     people = {

@@ -25,7 +25,7 @@ class WebhookRequest:
     person: str = ""
 
     def header(self, name: str) -> str | None:
-        """The one value of a header; None where it is missing or was sent more than once."""
+        """The one value of a header; None if it is missing or was sent more than once."""
         values = [value for key, value in self.headers if key == name]
         return values[0] if len(values) == 1 else None
 
@@ -64,7 +64,7 @@ class Ignored:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recalled:
-    """Somebody took a message back, or had the right to. `dedupe` is the key that it arrived with."""
+    """A person took a message back, or had the right to. `dedupe` is the key that it arrived with."""
 
     chat: str
     message_id: str
@@ -81,7 +81,7 @@ class Edited:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reacted:
-    """Somebody put 👍 or 👎 on a message; `chat` is empty if ids of messages are the platform's, not the chat's."""
+    """A person put 👍 or 👎 on a message; `chat` is empty if ids of messages are the platform's, not the chat's."""
 
     message_id: str
     sender: str
@@ -142,12 +142,12 @@ class DeliveryError(Exception):
 
 
 class RateLimited(DeliveryError):
-    """The platform asks us to wait: try again after `retry_after_seconds`, or our own backoff where it is None."""
+    """The platform asks us to wait: try again after `retry_after_seconds`, or our own backoff if it is None."""
 
 
 class Unreachable(DeliveryError):
-    """No answer, a broken one, or a passing fault: try again with the same key. `maybe_arrived` is False where the
-    request surely did not reach the platform."""
+    """No answer, a broken one, or a passing fault: try again with the same key. `maybe_arrived` is False if the request
+    surely did not reach the platform."""
 
     def __init__(self, message: str, *, code: str = "", maybe_arrived: bool = True) -> None:
         super().__init__(message, code=code)
@@ -177,14 +177,15 @@ Directive: TypeAlias = Literal["media", "voice", "reply"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileMessages:
-    """Files are messages of their own. A text up to `caption_chars` goes with the first; pictures up to `album` are one."""
+    """Each file is its own message. A text up to `caption_chars` goes with the first; pictures up to `album` are
+    one."""
 
     caption_chars: int = 0
     album: int = 1
 
 
 Fetch: TypeAlias = Callable[[str], Awaitable[tuple[StoredFile, bytes] | None]]
-"""The file that is kept under an id, for a part that is to be sent; None where it is gone."""
+"""The file that is kept under an id, for a part that is to be sent; None if it is gone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -197,7 +198,7 @@ class Capabilities:
     actions: tuple[Action, ...] = ("send",)
     """The actions of the `message` tool. `edit` and `buttons` need `buttons`, `delete` and `react` an `ActsOnMessages`."""
     file_messages: FileMessages | None = None
-    """None where a message brings its files along, whatever they are."""
+    """The way files are sent; None if a message brings them along."""
     quotes: Quotes = "all"
     """The parts of a reply that are shown as a reply to the question."""
     topics_by_reply: bool = False
@@ -207,15 +208,15 @@ class Capabilities:
         return "all" if context.chat.thread and self.topics_by_reply else self.quotes
 
     marks_dropped: bool = False
-    """A message that was dropped is marked where it was written, and an answer shows what it was made with."""
+    """A dropped message is marked in its place, and an answer shows what it was made with."""
     buttons: bool = False
-    """Buttons can stand under a message, and a message can be replaced by a later one."""
+    """A message can have buttons, and a message can be replaced by a later one."""
     programs: bool = False
-    """A program asks and waits: each message is a turn of its own and never late, no words are a command, no rate counts."""
+    """A program asks and waits: each message is its own turn and never late, no words are a command, no rate counts."""
     shows_new_drafts: bool = False
     """A draft is seen as soon as it is opened, and not with its first update only."""
     repeat_seconds: float = 0.0
-    """For how long the platform recognises a repeated send by its key and shows it once."""
+    """The seconds for which the platform recognises a repeated send by its key and shows it once."""
 
 
 class Channel(Protocol):
@@ -238,8 +239,8 @@ class Channel(Protocol):
         """Find out who the bot is, as far as the platform needs it. Raises `DeliveryError`; may be called again."""
 
     async def enrich(self, context: MessageContext) -> MessageContext:
-        """Add what only the platform knows (names, titles, the quoted text), from a cache where there is one. Never
-        raises for the platform's trouble: what cannot be learnt stays as it is."""
+        """Add what only the platform knows (names, titles, the quoted text), from a cache if there is one. Never raises
+        for the platform's trouble: what cannot be learnt stays as it is."""
 
     def split(self, text: str) -> list[str]:
         """Cut a reply into parts that one call each can carry. Joined, they say what the text said."""

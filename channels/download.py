@@ -59,7 +59,7 @@ async def request(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Download:
-    """The response. Where `status` is not 200, `data` is the beginning of the platform's error."""
+    """The response. If `status` is not 200, `data` is the beginning of the platform's error."""
 
     status: int
     headers: httpx.Headers
@@ -75,7 +75,7 @@ async def download(
     headers: Mapping[str, str] | None = None,
     seconds: float = SECONDS,
 ) -> Download:
-    """Raises TooLarge, or Unreachable where no complete answer arrived."""
+    """Raises TooLarge, or Unreachable if no complete answer arrived."""
     request_headers = {"accept-encoding": "identity", **(headers or {})}
     try:
         # The client's own timeout is for one read; a file that comes drop by drop would never end.

@@ -1,7 +1,7 @@
 r"""Formulas of TeX in Markdown, made code. Pure.
 
 No dialect here knows them, and to each of them a backslash, a star or an underscore of one is markup: `$$\int x\,dx$$`
-would lose its backslash. As code a formula is shown as it was written. Whoever does it twice changes nothing more.
+would lose its backslash. As code a formula is shown as it was written. Idempotent.
 """
 
 import re
@@ -26,7 +26,7 @@ _LINES = re.compile(r"[ \t]*\n[ >\t]*")
 
 
 def shielded(markdown: str) -> str:
-    """The Markdown with its formulas as code; `$5` and `$PATH` are none."""
+    """The Markdown with its formulas as code; `$5` and `$PATH` stay as they are."""
     if "$" not in markdown and "\\(" not in markdown and "\\[" not in markdown:
         return markdown
     return _PIECES.sub(_piece, markdown)

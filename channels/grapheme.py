@@ -1,7 +1,7 @@
 """Characters as people see them, of however many code points: where a text must not be cut. Pure.
 
-The rules are those that matter in chats, from Unicode's own categories; where they are in doubt they do not cut. The
-full table of Unicode's segmentation is not here.
+The rules are those that matter in chats, from Unicode's own categories; in doubt they do not cut. The full table of
+Unicode's segmentation is not here.
 """
 
 import unicodedata

@@ -1,21 +1,21 @@
-"""The gateway's own words, as they begin in what an agent reads as a person's message. Whoever writes such words builds them
-with these names; `agents.prompt.fences` breaks each of them wherever a person writes it.
+"""The gateway's own words, as they begin in what an agent reads as a person's message. Code that writes such words
+builds them with these names; `agents.prompt.fences` breaks each of them in a person's text.
 
 What stands for something that is no text (`[image]`, `[sticker]`, `(no text)`) is not here: a person can send that.
 """
 
 NOTE = "(The gateway"
-"""A line on what became of a message or of its files."""
+"""The line on the outcome of a message or of its files."""
 OWN_TURN = "(A note of the gateway"
 """A turn that no person's words began."""
 TAKEN_BACK = "(The person has taken this message back"
 ANSWER_GONE = "(This answer was removed"
 EDITED = "(edited)"
-"""Above the new words of a message whose answer has begun."""
+"""The mark above the new words of a message whose answer has begun."""
 FORWARDED = "[forwarded from"
 BUNDLE = "[merged and forwarded messages]"
 VIA = "[via @"
-"""Above words that an inline bot wrote in a person's name."""
+"""The mark above words that an inline bot wrote in a person's name."""
 BUTTON = "[button"
 TRANSCRIPT = "[transcript of"
 LEFT_OUT = "[Earlier steps of this turn are left out"

@@ -79,14 +79,14 @@ class StoredFile:
 
 
 def not_sent(*files: StoredFile) -> str:
-    """The text that stands in the place of files that the platform does not take."""
+    """The text in place of files that the platform does not take."""
     names = ", ".join(file.name for file in files)
     return f"文件未能发送：{names} / This file could not be sent: {names}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quote:
-    """The earlier message this one answers, with its text and its files where the platform gives them."""
+    """The earlier message this one answers, with its text and its files if the platform gives them."""
 
     message_id: str
     text: str | None = None
@@ -111,9 +111,9 @@ class MessageContext:
     more: bool = False
     """More of the same is likely to follow at once: one of an album, or a paste that the platform cut."""
     mark: str = ""
-    """The beginning of `text` if that is the gateway's own, such as `[forwarded from Bob]`; nobody can write it."""
+    """The beginning of `text` if that is the gateway's own, such as `[forwarded from Bob]`; no person can write it."""
     press: "Press | None" = None
-    """It is a press of a button instead of words; `sender` is who pressed, as the platform's event says."""
+    """The press of a button, instead of words; `sender` pressed it, as the platform's event says."""
 
 
 BUTTON_TOKEN = re.compile(r"[A-Za-z0-9_:-]{1,60}")
@@ -122,9 +122,9 @@ LABEL_CHARS_MAX = 40
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Press:
-    """A button that was pressed. `token` is what it was sent with; `message_id` is the message that it stands under. Not
-    `placed`: the event does not say in what kind of chat, so the context says a group, the stricter. `label` is what an
-    agent wrote on it, once that is known; on a button of the gateway's own it is empty."""
+    """A button that was pressed. `token` is what it was sent with; `message_id` is the message above it. Not `placed`:
+    the event does not say in what kind of chat, so the context says a group, the stricter. `label` is what an agent
+    wrote on it, once that is known; on the gateway's own buttons it is empty."""
 
     token: str
     message_id: str
@@ -154,7 +154,8 @@ class Button:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """The place of a part: as a reply to `reply_to` if set, else plainly. A person's id as `chat` is his direct chat."""
+    """The place of a part: as a reply to `reply_to` if set, else plainly. A person's id as `chat` is their direct
+    chat."""
 
     chat: str
     thread: str | None = None
@@ -163,7 +164,8 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnFacts:
-    """The cost of an answer: tokens in (cached too) and out, the cost if known. `failed`: it says why there is none."""
+    """The cost of an answer: tokens in (cached too) and out, the price if known. `failed`: it says why there is no
+    answer."""
 
     failed: bool = False
     model: str = ""

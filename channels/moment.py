@@ -8,7 +8,7 @@ _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")  # strftime's woul
 
 
 class MachineZone(tzinfo):
-    """The zone of the system's clock, asked anew for each moment, so its daylight saving time counts."""
+    """The zone of the system's clock, asked again for each moment, so its daylight saving time counts."""
 
     def utcoffset(self, moment: datetime | None) -> timedelta | None:
         return moment.replace(tzinfo=None).astimezone().utcoffset() if moment else None

@@ -54,7 +54,7 @@ class Pace:
             self._buckets[ACCOUNT] = _Bucket(self.per_second, max(1.0, self.per_second), self.clock())
 
     async def wait(self, chat: str) -> None:
-        """Return when a message may go to `chat`. Raises RateLimited where that is not soon."""
+        """Return when a message may go to `chat`. Raises RateLimited if that is not soon."""
         now = self.clock()
         self._buckets = {key: bucket for key, bucket in self._buckets.items() if bucket.ends >= now}
         buckets = [bucket for key in (ACCOUNT, chat) if (bucket := self._buckets.get(key))]

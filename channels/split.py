@@ -1,8 +1,8 @@
 """Cut Markdown into parts that one message each can carry, so that each part still reads as Markdown. Pure.
 
-What a message carries is the channel's to say, as limits. A cut falls between lines where it can, else behind a
-sentence or a word, and at last between characters as people see them. A code fence that is cut is closed and opened
-again, with its language; a table that is cut gets its head again. How the Markdown will look is not known here.
+What a message carries is the channel's to say, as limits. A cut falls between lines if it can, else behind a sentence
+or a word, and at last between characters as people see them. A code fence that is cut is closed and opened again, with
+its language; a table that is cut gets its head again. How the Markdown will look is not known here.
 """
 
 import re
@@ -20,7 +20,7 @@ _MARKUP = re.compile(r"^(?=(?:[-*+>]|#{1,6})(?:\s|$)|`{3}|~{3})")
 _PLACES = (("。",), (" ",), (",",), ("、",))
 _TIDY_PLACES = (("。", "！", "？", ". ", "! ", "? "), (" ",), ("，", "、", ",", ";", "；"))
 _CLUSTER_MAX = 64
-"""Longer than any character people write; a heap of accents beyond it may be cut."""
+"""The longest character that people write; a heap of accents beyond it may be cut."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +57,7 @@ def split(text: str, limits: Sequence[Limit], *, tidy: bool = False) -> list[str
 
 
 def _fits(text: str, limits: Sequence[Limit], *, share: int = 1) -> bool:
-    """In that fraction of a message: 2 is half of one."""
+    """True if the text fits in that fraction of a message: 2 is half of one."""
     return all(limit.measure(text) * share <= limit.most for limit in limits)
 
 
@@ -65,7 +65,7 @@ def _fits(text: str, limits: Sequence[Limit], *, share: int = 1) -> bool:
 class _Line:
     text: str
     goes_on: bool = False
-    """Not a line of its own but more of the one before, which was too long."""
+    """True if it continues the line before, which was too long."""
 
 
 def _lines(text: str, limits: Sequence[Limit], tidy: bool) -> list[_Line]:
@@ -233,7 +233,7 @@ class _Part:
         return _Part(self.limits, replace(self.state, fence=fence, table=table), self._shift if fence else None)
 
     def _put_in_again(self) -> list[str]:
-        """Nothing that would leave no room for more."""
+        """Repeats the open fence or table head, unless it would leave no room for more."""
         fence, table = self.state.fence, self.state.table
         if fence and not _fits(fence.prefix + fence.mark, self.limits, share=5):
             self.state = replace(self.state, fence=None)

@@ -1,6 +1,6 @@
 """The settings that say which tools there are: the same lists in five places, each of which only takes away.
 
-What a name, a group or a profile stands for is the business of `tools/policy.py`.
+The meaning of a name, a group or a profile is in `tools/policy.py`.
 """
 
 from typing import Annotated, Literal, TypeAlias
@@ -28,6 +28,6 @@ class ToolLists(Section):
     profile: Profile | None = None
     """`minimal`, `messaging`, `coding` or `full`: a ready-made list, beside which `allow` and `deny` take away more."""
     allow: Annotated[Names | None, BeforeValidator(_given)] = None
-    """Names of tools or groups, such as `group:web`; `*` means every one there is. Where unset, nothing is taken away."""
+    """Names of tools or groups, such as `group:web`; `*` means every one there is. If unset, nothing is taken away."""
     deny: Names = ()
     """Names of tools or groups to leave out; wins over `allow` and `profile`."""

@@ -26,8 +26,9 @@ log = structlog.get_logger()
 
 CONNECTIONS_MAX = 1000
 KEEP_ALIVE_SECONDS = 4.0
-"""Shorter than any server's or proxy's, so that none closes a connection just as it is used again: the shortest are the 5
-seconds of uvicorn and Node. A send that was lost so is in doubt, and Telegram's is not repeated."""
+"""The time an idle connection is kept: shorter than any server's or proxy's, so that none closes a connection just as
+it is used again: the shortest are the 5 seconds of uvicorn and Node. A send that was lost so is in doubt, and
+Telegram's is not repeated."""
 PIECE_BYTES = 256 * 1024
 ANSWER_BYTES_MAX = 32 * 1024 * 1024
 """The size of an answer that is read whole, unpacked: no server decides how much memory it takes."""
@@ -75,7 +76,7 @@ class Transport(httpx.AsyncBaseTransport):
         return await self.send(request, await request.aread())
 
     async def send(self, request: Any, body: bytes) -> Any:
-        """Sends the request with this body in place of its own. Raises the library's exceptions: ConnectError,
+        """Sends the request with this body instead of its own. Raises the library's exceptions: ConnectError,
         ConnectTimeout and ProxyError for what never left."""
         import yarl
 

@@ -45,7 +45,7 @@ def fits(raw: bytes, found: Mapping[str, Any]) -> bool:
 
 
 def clean(text: str) -> str:
-    """Without what no database and no model takes: half characters and NUL."""
+    """The text without what no database and no model takes: half characters and NUL."""
     odd = "\0" in text or any("\ud800" <= char <= "\udfff" for char in text)
     return text.replace("\0", "").encode("utf-8", errors="replace").decode() if odd else text
 

@@ -39,7 +39,7 @@ LISTED_MAX = 150
 LISTED_CHARS_MAX = 30_000
 NAMES_IN_NOTICE_MAX = 20
 WORKSPACES_MAX = 256
-"""Workspaces whose skills are remembered; those of one more are read anew."""
+"""Workspaces whose skills are remembered; those of one more are read again."""
 
 
 @dataclass
@@ -79,7 +79,7 @@ class SkillCatalog:
         return [self._judged(found[name]) for name in sorted(found)]
 
     def _judged(self, skill: Skill) -> Skill:
-        """The skill with what it lacks today; the same object where it lacks nothing."""
+        """The skill with what it lacks today; the same object if it lacks nothing."""
         needs = skill.requires
         missing = [
             *(f"the program {name}" for name in needs.bins if self.which(name) is None),

@@ -147,6 +147,6 @@ def _summary(body: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Without line breaks, controls and invisible characters, which a catalogue has no use for."""
+    """The text without line breaks, controls and invisible characters."""
     shown = (" " if unicodedata.category(char)[0] in "CZ" and char != "\u200d" else char for char in text)
     return " ".join("".join(shown).split())

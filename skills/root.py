@@ -1,4 +1,4 @@
-"""One folder of skills: its SKILL.md files as they are now, read again only where one has changed.
+"""One folder of skills: its SKILL.md files as they are now, read again only if one has changed.
 
 A file is opened by walking down from the root's descriptor without following links; a link inside the root is resolved
 first and must stay inside. So what an agent's commands can change in a workspace leads to nothing outside of it.
@@ -53,8 +53,8 @@ class Skill:
 
 
 _Document: TypeAlias = tuple[tuple[int, int, int] | None, Skill | None]
-"""A SKILL.md as it was read, under the name that is written in it; None for one that cannot be used. Its stamp is when it
-was changed, its size and its inode; None where the file may change without another one."""
+"""A SKILL.md as it was read, under the name that is written in it; None for one that cannot be used. Its stamp is when
+it was changed, its size and its inode; None if the file may change without another one."""
 
 
 @dataclass
@@ -135,7 +135,7 @@ class SkillRoot:
             yield skill if skill.name == name else replace(skill, name=name)
 
     def _name(self, folder: str, written: str) -> str | None:
-        """The name as written where it is sound and free. In a workspace the folder's: there a skill is read in place."""
+        """The name as written if it is sound and free. In a workspace the folder's: there a skill is read in place."""
         own = folder if _NAME.fullmatch(folder) else None
         if self.source == "workspace" or not _NAME.fullmatch(written):
             return own

@@ -1,7 +1,7 @@
 """The port that `Toolbox` asks before a call which a person must approve: it decides whether the call runs at all.
 
-A tool says by its `subject` which of its calls need somebody; the gate may demand an approval of any other. What is
-approved is one exact request, named by its digest. Who is asked, and how, is not here.
+A tool says by its `subject` which of its calls need an approval; the gate may demand an approval of any other. A person
+approves one exact request, named by its digest. Asking is not here.
 """
 
 import hashlib
@@ -41,14 +41,14 @@ def digest_of(request: str) -> str:
 
 
 def plain_subject(arguments: Mapping[str, Any]) -> Subject:
-    """The subject of a call whose tool has no words for it: its arguments."""
+    """The subject of a call whose tool describes none: its arguments."""
     text = json.dumps(dict(arguments), ensure_ascii=False, sort_keys=True, indent=1)
     return Subject(text=text, facts={}, always=True)
 
 
 class Permit(Protocol):
     async def finished(self, result: ToolResult) -> None:
-        """It has run."""
+        """Records that the call has run."""
 
 
 class Gate(Protocol):
@@ -56,4 +56,4 @@ class Gate(Protocol):
         """True if this call needs an approval, whatever its tool says."""
 
     async def admit(self, request: Request, call: Call) -> Permit:
-        """Raises ToolError where it may not run, or not yet."""
+        """Raises ToolError if it may not run, or not yet."""

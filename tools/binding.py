@@ -31,7 +31,7 @@ _READERS = frozenset(_NAMES.split())
 """Programs without an option, a file or a variable that makes them run or write something: the only ones that are allowed
 for good."""
 _READS_DATE = re.compile(r"\+.*|-u|-R|-I[a-z]*|--utc|--rfc-email|--iso-8601(?:=[a-z]+)?")
-"""Any other word may set the clock."""
+"""Arguments with which `date` only reads; any other may set the clock."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +68,7 @@ def binding_of(command: str, *, folder: int, path: str) -> Binding:
 
 
 def _words(command: str) -> list[str]:
-    """The words of a simple command; none where a shell might make something else of it."""
+    """The words of a simple command; none if a shell might make something else of it."""
     if not _SIMPLE.fullmatch(command):
         return []
     try:
@@ -98,8 +98,8 @@ class _File:
 
 
 def _file(place: str, folder: int) -> _File | None:
-    """An ordinary file, with its content where somebody like us could change it; None where there is none. Raises
-    ToolError where it is too large to be held."""
+    """An ordinary file, with its content if the gateway's user could change it; None if there is none. Raises ToolError
+    if it is too large to be held."""
     top = str(Path(f"/proc/self/fd/{folder}").readlink())
     try:
         descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)

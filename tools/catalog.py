@@ -86,7 +86,7 @@ NAMES: tuple[str, ...] = tuple(_BUILDERS)
 
 
 def offered(everybody: ToolsConfig, agent: AgentToolsConfig) -> tuple[str, ...]:
-    """The built-in tools that an agent has where no chat and no sender takes any away."""
+    """The built-in tools of an agent, before chats and senders take any away."""
     there = tuple(it for it in NAMES if it != "web_search" or everybody.web.search.provider)
     return permitted(layers_of(everybody, agent), there)
 
@@ -120,7 +120,8 @@ class Toolbox:
         return tool.spec.effect if tool else "once"
 
     async def call(self, name: str, arguments: Mapping[str, Any] | None, raw: str, call: Call) -> ToolResult:
-        """Run one call. `arguments` is None where `raw`, the model's text, is no JSON object. Raises only CancelledError."""
+        """Run one call. `arguments` is None if `raw`, the model's text, is no JSON object. Raises only
+        CancelledError."""
         result = await self._call(name, arguments, raw, call)
         content = tuple(self._scrub(it) if isinstance(it, str) else it for it in result.content)
         return replace(result, content=content)
@@ -156,7 +157,8 @@ class Toolbox:
     async def _permit(
         self, tool: Tool, arguments: Mapping[str, Any], parsed: Any, call: Call
     ) -> tuple[Permit | None, Held | None]:
-        """None where the call needs nobody. What would run is looked at as late as here, right before it does."""
+        """The permit and the held files; None if the call needs no approval. The subject is read right before the
+        run."""
         name, gate = tool.spec.name, self._gate
         gated = gate is not None and gate.demands(name, call)
         subject = None

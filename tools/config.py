@@ -17,13 +17,13 @@ EXTERNAL_TOOLS = frozenset({"web_fetch", "web_search"})
 
 
 class ExecConfig(Section):
-    """The way `exec` runs commands, for every agent that does not say otherwise."""
+    """Settings of `exec`, for every agent that does not say otherwise."""
 
     mode: ExecMode = "ask"
     """`deny` runs nothing; `ask` runs what a person has approved (docs/approvals.md); `allow` runs."""
     sandbox: Literal["auto", "off"] = "auto"
-    """`auto` confines every command to its workspace, and runs none where this machine offers no way to do so; `off` runs
-    commands as the gateway's user, or, where that is root, as the workspace's owner, without a wall."""
+    """`auto` confines every command to its workspace, and runs none if this machine offers no way to do so; `off` runs
+    commands as the gateway's user, or, if that is root, as the workspace's owner, without a wall."""
     network: bool = False
     """True if commands in a sandbox reach what `web_fetch` may (`tools.web.fetch`: public addresses, its ports), through an
     HTTP proxy; never this machine's own services. It needs bubblewrap: with Landlock alone such a command is refused."""
@@ -39,7 +39,7 @@ class ExecConfig(Section):
     """Bytes that a command must leave free on the workspace's disk, so that the database can still grow. A command that goes
     below is stopped, and one that begins below can delete files and write none."""
     parallel: Annotated[int, Field(ge=1)] = 4
-    """Commands of one agent that run at the same time; one more is told to wait."""
+    """Commands of one agent that run at the same time; one more must wait."""
 
 
 class AgentExecConfig(Section):
@@ -91,8 +91,8 @@ class FilesConfig(Section):
     """Settings of the file tools, for every agent that does not say otherwise."""
 
     writable: Annotated[tuple[InstructionFile, ...], Listed] = ()
-    """Instruction files that `write` and `edit` may change, such as `AGENTS.md`: whoever may talk to the agent can then
-    change what everybody's system prompt says. `MEMORY.md` and `memory/*.md` are written in direct chats with an owner
+    """Instruction files that `write` and `edit` may change, such as `AGENTS.md`: everybody who may talk to the agent
+    can then change the system prompt of all. `MEMORY.md` and `memory/*.md` are written in direct chats with an owner
     (`owners`), and in any direct chat if the workspace is that chat's or person's own."""
     uploads_dir: str = "./data/uploads"
     """The place of the files that people send: a folder for each session, outside of every workspace. Agents see their
@@ -116,8 +116,8 @@ class ToolsConfig(ToolLists):
     """The top-level `tools:` section: what holds for the tools of every agent."""
 
     owner_only: Names | None = None
-    """Tools or groups that are there for `owners` alone. Where unset: `exec` and `process`, once `owners` names anybody, and
-    in any case for people who were let in by pairing; everybody else has them as his agent does."""
+    """Tools or groups that are there for `owners` alone. If unset: `exec` and `process`, once `owners` names anybody,
+    and in any case for people who were let in by pairing; everybody else has them as their agent does."""
     senders: dict[PersonId, ToolLists] = Field(default={})
     """The tools that are left for one person, by `channel:id` as in `owners`, in every chat."""
     exec: ExecConfig = ExecConfig()
@@ -125,15 +125,15 @@ class ToolsConfig(ToolLists):
     files: FilesConfig = FilesConfig()
     web: WebToolsConfig = WebToolsConfig()
     approval: Names = ()
-    """Tools of which every call needs an approval, whatever else is configured."""
+    """Tools of which every call needs an approval, in any case."""
     taint: Names = ("exec", "process", "message")
     """Tools whose calls need one as well as long as the conversation holds text of strangers, such as a web page, or a
     summary of it: what is done from there on may be their doing. `[]` for none."""
 
 
 class AgentToolsConfig(ToolLists):
-    """Inside an agent: which tools it has. Where it has neither `profile` nor `allow`: `profile: minimal`, which is `read`,
-    `ls` and `message`."""
+    """Inside an agent: which tools it has. If it has neither `profile` nor `allow`: `profile: minimal`, which is
+    `read`, `ls` and `message`."""
 
     exec: AgentExecConfig = AgentExecConfig()
     files: AgentFilesConfig = AgentFilesConfig()

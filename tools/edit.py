@@ -68,7 +68,7 @@ class Edit:
 
 
 def replaced(text: str, old: str, new: str) -> tuple[str, int, int]:
-    """`text` with its one `old` replaced, and the first and the last line of what took its place; where nothing did, the
+    """`text` with its one `old` replaced, and the first and the last line of what took its place; if nothing did, the
     last is before the first. A model writes `\\n`, and means what the file has there. Raises ToolError."""
     if not old:
         raise ToolError("INVALID_ARGUMENT", "'old_text' is empty; name the passage to replace")
@@ -101,8 +101,8 @@ def _places(text: str, old: str) -> list[tuple[int, int]]:
 
 
 def _ending_as(text: str, start: int, end: int, new: str) -> str:
-    """`new` with the line endings of the passage that it replaces, line by line; what is longer has those of its last line,
-    or of the line that the passage stands in."""
+    """`new` with the line endings of the passage that it replaces, line by line; further lines have the ending of its
+    last line, or of the line that holds the passage."""
     endings = _ENDING.findall(text, start, end)
     around = _ENDING.search(text, end) or next(reversed([*_ENDING.finditer(text, 0, start)]), None)
     last = endings[-1] if endings else around[0] if around else "\n"

@@ -1,8 +1,8 @@
-"""`exec`: a shell command in the workspace, where the config says so.
+"""`exec`: a shell command in the workspace, if the config allows it.
 
 The mode decides what a call gets: `deny` refuses, `ask` runs what a person has approved, `allow` runs. The command has
-a clean environment of a few names, a temporary folder of its own, and limits on its time, its output and what it
-writes; nothing of it outlives the call. A root gateway runs it as the workspace's owner, who is never root.
+a clean environment of a few names, its own temporary folder, and limits on its time, its output and what it writes;
+nothing of it outlives the call. A root gateway runs it as the workspace's owner, who is never root.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ class Exec:
     sandbox: Sandbox
     result_chars: int
     network: WebClient | None = None
-    """The judge of where a command in a sandbox may connect to; without it none may connect."""
+    """Decides to which addresses a sandboxed command may connect; None allows none."""
 
     def subject(self, arguments: ExecArguments, call: Call) -> Subject | None:
         if self.config.mode == "deny":
@@ -92,7 +92,7 @@ class Exec:
         return min(arguments.timeout_seconds or self.config.timeout_seconds, EXEC_SECONDS_MAX)
 
     async def run(self, arguments: ExecArguments, call: Call) -> ToolResult:
-        """Runs it and asks nobody: that it may is settled, since `Toolbox` has asked for `subject`."""
+        """Runs it without asking: `Toolbox` has asked for an approval of `subject`."""
         if self.slots.locked() or self.sandbox.slots.locked():
             raise ToolError("EXEC_BUSY", "too many commands are running; try again in a moment", retryable=True)
         timeout = self._timeout(arguments)
@@ -108,7 +108,7 @@ class Exec:
         return await asyncio.to_thread(self._result, finished, timeout)
 
     async def begin(self, command: str, seconds: float, stdin: Input = "none", held: Held | None = None) -> Supervised:
-        """Start a command, whoever attends to it; what was approved of it as it was `held`. Raises ToolError."""
+        """Starts a command, with the approved files as they were `held`; the caller attends to it. Raises ToolError."""
         if "\0" in command:
             raise ToolError("INVALID_ARGUMENT", "'command' holds a NUL character")
         environment = self._environment() | ({"TERM": "xterm"} if isinstance(stdin, tuple) else {})

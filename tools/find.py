@@ -1,7 +1,7 @@
 """`find`: files of the workspace by their names.
 
-A glob becomes an expression of RE2, which takes linear time whatever is asked: backtracking matchers take minutes for a few
-`**`. No link is followed, and the looking has an end in time and in number.
+A glob becomes an expression of RE2, which always takes linear time: backtracking matchers take minutes for a few `**`.
+No link is followed, and a search is limited in time and in number.
 """
 
 import asyncio
@@ -112,7 +112,7 @@ def _translated(glob: str) -> str:
 
 
 def expression(pattern: str, argument: str, *, ignore_case: bool = False) -> "re2._Regexp[bytes]":
-    """It never matches over the end of a line. Raises ToolError, naming the argument."""
+    """Compiles a pattern that never matches over the end of a line. Raises ToolError, naming the argument."""
     options = re2.Options()
     options.never_nl, options.log_errors, options.case_sensitive = True, False, not ignore_case
     try:

@@ -1,4 +1,4 @@
-"""Puts what was approved where nobody else can change it: a part of the supervisor.
+"""Puts approved files where no other process can change them: a part of the supervisor.
 
 Each file lies below the temporary folder's `approved` as it lies in the workspace, beside links to its neighbours, so that
 a script finds what it imports or reads from its own folder. The folders cannot be written.
@@ -44,7 +44,7 @@ def hold(temporary: str, copies: list[Copied], owner: tuple[int, int]) -> list[s
 
 
 def _neighbours(folder: str, owner: tuple[int, int]) -> list[str]:
-    """The names that the command's own user would be told."""
+    """The names that the command's own user can list."""
     us = os.geteuid(), os.getegid()
     try:
         if owner[0] >= 0:

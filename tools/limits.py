@@ -15,7 +15,7 @@ FILE_BYTES_MAX = 64 * 1024 * 1024
 FILES_MAX = 256
 PROCESSES_MAX = 128
 WRAPPERS_MAX = 8
-"""More than that is nobody's sandbox."""
+"""More than any sandbox has."""
 MEMORY_BYTES_MAX = 2 * 1024**3
 """The memory that a process writes to, not its address space: runtimes reserve far more of that than they use."""
 CPU_SECONDS_EXTRA = 10
@@ -26,7 +26,7 @@ LOOK_SHARE = 0.1
 command's supervisor, after a minute, looks a tenth as often. What must stay free on the disk is looked at as before."""
 LONG_SECONDS = 60
 QUICK_ENTRIES_MAX = 10_000
-"""So many files and folders are looked through before a command begins: 40 ms."""
+"""The most files and folders that are counted before a command begins: 40 ms."""
 ENTRY_BYTES = 4096
 """Bytes that a file counts on top of its content, so that empty ones have an end, too."""
 
@@ -40,7 +40,7 @@ def above(fd: int) -> int:
 
 
 def limit(seconds: int, file_bytes: int, *, processes: int) -> None:
-    """This process and those it starts; without `processes` their number is somebody else's matter."""
+    """Limits this process and those it starts; `processes` 0 leaves their number alone."""
     for what, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, FILES_MAX),
@@ -82,7 +82,7 @@ class Written:
         os.write(status, b"W")
 
     def look_again(self, status: int) -> None:
-        """A last time, where that is quick."""
+        """Looks a last time, if that is quick."""
         if self._at_start is not None and self._seconds < LOOK_SECONDS and self._exceeded():
             os.write(status, b"W")
 

@@ -26,7 +26,7 @@ from tools.workspace import Workspace
 
 RESULTS_MAX = 20
 RESULTS = 8
-"""Unless the call asks for another number."""
+"""The number of results if the call asks for no other."""
 SNIPPET_CHARS = 300
 FILES_MAX = 100
 """Memory files that are searched, those with the last names first: they are dates, if anything."""
@@ -55,7 +55,7 @@ def terms(text: str) -> list[str]:
 
 
 def wanted_terms(query: str) -> list[str]:
-    """The terms of a query: a single character only where it stands alone."""
+    """The terms of a query: a single character only if it stands alone."""
     found: dict[str, None] = {}
     for unspaced, word in _RUNS.findall(_folded(query)):
         found |= dict.fromkeys(_pairs(unspaced) or unspaced or [word[:TERM_CHARS_MAX]])

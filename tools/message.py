@@ -1,7 +1,7 @@
 """`message`: say something in a chat on the agent's own initiative, or change what it has said there.
 
-The current chat by default. Another one only where the config names it: what a model was talked into must not reach
-people it was not meant for. Of the actions and members only those are offered that the chat's channel can carry out.
+The current chat by default. Another one only if the config names it: what a model was talked into must not reach people
+it was not meant for. Of the actions and members only those are offered that the chat's channel can carry out.
 """
 
 import asyncio
@@ -83,8 +83,8 @@ class Messenger(Protocol):
     """The size of one file."""
 
     async def send(self, to: Destination, post: Post, call: Call) -> str:
-        """Send at once, split as the channel needs; the platform's id of the first part. The same call never makes a second
-        message where the platform dedupes; elsewhere a send that an earlier run may have done is not repeated."""
+        """Send at once, split as the channel needs; the platform's id of the first part. The same call never makes a
+        second message if the platform dedupes; else a send that an earlier run may have done is not repeated."""
 
     async def delete(self, at: Destination, message_id: str, call: Call) -> None:
         """Take back what the same conversation has said."""

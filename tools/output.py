@@ -38,7 +38,7 @@ class Output:
             del self._tail[: -self._half]
 
     def since(self, position: int) -> "Output":
-        """The output after so many bytes, as it is now, whatever is fed to this one later."""
+        """A copy of the output after so many bytes."""
         later = Output(2 * self._half)
         tail = self._tail[-self._half :]
         later._head = self._head[position:]
@@ -59,7 +59,7 @@ class Output:
         return output
 
     def shown(self, chars_max: int) -> str:
-        """The output, printable; where it is longer than that, its two ends and how many bytes are not shown."""
+        """The output, printable; if it is longer than that, its two ends and how many bytes are not shown."""
         head, tail = bytes(self._head), bytes(self._tail[-self._half :])
         if len(head) + len(tail) == self.total:
             head = tail = head + tail

@@ -1,8 +1,8 @@
 """Paths: which of them a model may name, and how they are opened beneath a directory descriptor and nowhere else.
 
-`openat2` with RESOLVE_BENEATH refuses whatever would leave the directory, however the path is swapped while it is being
-walked: the kernel decides, not a comparison of strings. Where it does not know the call, the path is walked component by
-component and no link is followed.
+`openat2` with RESOLVE_BENEATH refuses a path that leaves the directory, even one that is swapped while it is walked:
+the kernel decides, not a comparison of strings. If the kernel lacks the call, the path is walked component by component
+and no link is followed.
 """
 
 import ctypes
@@ -40,7 +40,7 @@ NOT_MADE = (*INSTRUCTION_FILES, *_RUN_BY_OTHERS)
 
 
 def relative(path: str, root: str) -> str:
-    """The path beneath the workspace; `.` for the workspace itself. Raises ToolError. Absolute paths are accepted where
+    """The path beneath the workspace; `.` for the workspace itself. Raises ToolError. Absolute paths are accepted if
     they start with the workspace's own path. Nothing is expanded: `~` and `$` are ordinary characters of a name, except
     that a leading `~` is surely a mistake."""
     try:
@@ -68,8 +68,8 @@ def relative(path: str, root: str) -> str:
 
 
 def protection(path: str, writable: Collection[str] = ()) -> str | None:
-    """Why tools may not write there, whatever exists: what the gateway reads, and what others would run. None where they
-    may. Of the instruction files and the memory those in `writable` are open."""
+    """The reason why tools may not write there: the gateway reads it, or others would run it. None if they may. Of the
+    instruction files and the memory those in `writable` are open."""
     parts = [_plain(part) for part in PurePosixPath(path).parts]
     for name in INSTRUCTION_FILES:
         if parts[:1] == [_plain(name)] and name not in writable:
@@ -117,7 +117,7 @@ def not_found(path: str) -> ToolError:
 
 
 def explained(error: OSError, path: str) -> ToolError:
-    """The error that a model is told."""
+    """The error for the model."""
     if error.errno in _NO_SPACE:
         return ToolError("NO_SPACE", "there is no space left for that")
     if error.errno == errno.ENAMETOOLONG:

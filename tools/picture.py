@@ -17,7 +17,7 @@ IMAGE_CHARS_MAX = 5_000_000
 IMAGE_BYTES_MAX = IMAGE_CHARS_MAX // 4 * 3
 SOURCE_BYTES_MAX = 64 * 1024 * 1024
 SIDE_MAX = 2_000
-"""Pixels. Models scale down what is larger, and refuse it where a request has many pictures."""
+"""Pixels. Models scale down what is larger, and refuse it if a request has many pictures."""
 PIXELS_MAX = 40_000_000
 JPEG_QUALITY = 85
 _SIGNATURES = (
@@ -36,7 +36,7 @@ _M_MMAP_THRESHOLD, _MAPPED_BYTES = -3, 1 << 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Picture:
-    """`note` is empty where it is the file's own bytes."""
+    """`note` is empty if it is the file's own bytes."""
 
     type: str
     data: bytes = field(repr=False)
@@ -44,14 +44,14 @@ class Picture:
 
 
 def image_type(head: bytes) -> str | None:
-    """The kind of picture by its bytes, whatever the name says, if models know it."""
+    """The kind of picture by its bytes, if models know it."""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
     return next((media_type for signature, media_type in _SIGNATURES if head.startswith(signature)), None)
 
 
 def fitted(data: bytes) -> Picture | None:
-    """None for what is no picture, and for one that can neither be shown as it is nor be scaled."""
+    """The picture for a model; None if it is none, or can neither be shown as it is nor be scaled."""
     kind = image_type(data[:16])
     if kind is None and not data.startswith(_CONVERTED):
         return None

@@ -1,8 +1,8 @@
 """The tools that are left after policy: one function over layers, each of which only takes away.
 
-The layers are the config's own lists, the agent's, the channel account's, the chat's and the sender's; where only owners
-may use a tool, one more that denies it to everybody else. A tool is offered where every layer permits it, so no order of
-them matters and none can give back what another took. `Toolbox` is where tools are handed out, and asks here.
+The layers are the config's own lists, the agent's, the channel account's, the chat's and the sender's; if only owners
+may use a tool, one more denies it to everybody else. A tool is offered if every layer permits it, so their order does
+not matter and none can give back what another took. `Toolbox` is where tools are handed out, and asks here.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ PROFILES: dict[Profile, tuple[str, ...]] = {
 DEFAULT_PROFILE: Profile = "minimal"
 """The profile of an agent that names neither one nor what it is allowed."""
 OWNER_ONLY = ("group:runtime",)
-"""Once the config names owners, unless it says otherwise."""
+"""The owners' tools if the config names owners and says no more."""
 
 
 @lru_cache(maxsize=1024)

@@ -1,10 +1,10 @@
 """Run one shell command under bounds: time, output, processes, files; and leave nothing of it behind.
 
-A supervisor (`tools.supervisor`) stands between the gateway and the command: it sets the limits and is the reaper of
-all that the command starts, so that what detaches itself is found and killed, and nobody else is. Here are the clock and
-the pipes; the wall around the command is the launch's (`tools.sandbox`). `exec` and `process` run the same commands, the
-one without input, the other with a pipe or a terminal. Where gateway and command share a uid, the gateway at least hides
-its own environment and memory from it.
+A supervisor (`tools.supervisor`) stands between the gateway and the command: it sets the limits and reaps all that the
+command starts, so that detached processes are found and killed, and no others. Here are the clock and the pipes; the
+wall around the command is the launch's (`tools.sandbox`). `exec` and `process` run the same commands, the one without
+input, the other with a pipe or a terminal. Where gateway and command share a uid, the gateway at least hides its own
+environment and memory from it.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ async def run(launch: Launch, *, folder: int, bounds: ExecConfig) -> Finished:
 
 
 class Supervised:
-    """The supervisor's process, with the pipes to it. Raises OSError where it cannot be started."""
+    """The supervisor's process, with the pipes to it. Raises OSError if it cannot be started."""
 
     def __init__(self, launch: Launch, folder: int, bounds: ExecConfig, stdin: Input = "none") -> None:
         # A command of our own uid could read our secrets in /proc; not from a process that may not be dumped.
@@ -106,7 +106,7 @@ class Supervised:
                 os.set_blocking(fd, False)
 
     async def attend(self, output: Output, timeout_seconds: float) -> Finished:
-        """Raises OSError where the command could not be started."""
+        """Raises OSError if the command could not be started."""
         loop = asyncio.get_running_loop()
         exited, ended, stopped, gone = asyncio.Event(), asyncio.Event(), asyncio.Event(), asyncio.Event()
         pipe, status, report = self._output, self._status, bytearray()
@@ -165,12 +165,12 @@ class Supervised:
         return Finished(code=code, output=output, limit=self._limit, read_only=b"L" in report, refused=b"P" in report)
 
     def stop(self, limit: Limit) -> None:
-        """It is asked to end, and soon killed; `attend` returns then."""
+        """Asks the command to end, and soon kills it; `attend` returns then."""
         self._limit = self._limit or limit
         self._unwanted.set()
 
     def write(self, data: bytes) -> int:
-        """Returns how many bytes the command's input takes now. Raises OSError if nobody reads any more."""
+        """Returns how many bytes the command's input takes now. Raises OSError if the command reads no more."""
         if self._input is None:
             raise BrokenPipeError
         with contextlib.suppress(BlockingIOError):
@@ -178,13 +178,13 @@ class Supervised:
         return 0
 
     def end_input(self) -> None:
-        """The command comes to the end of its input; of a pipe only."""
+        """Ends the command's input; of a pipe only."""
         if self._input is not None:
             os.close(self._input)
             self._input = None
 
     async def leave(self) -> None:
-        """Ends all that the command started if `attend` was cut short; nobody waits for it on the loop."""
+        """Ends all that the command started if `attend` was cut short. Does not block the loop."""
         if self._proxy is not None:
             self._proxy.close()
         self._let_go()
@@ -221,7 +221,7 @@ def _pipe(theirs: contextlib.ExitStack, ours: contextlib.ExitStack, *, reads: bo
 def _terminal(
     theirs: contextlib.ExitStack, ours: contextlib.ExitStack, size: tuple[int, int], owner: tuple[int, int] | None
 ) -> tuple[int, int]:
-    """The same of a new pseudo terminal, which is nobody's controlling one before the supervisor's child takes it."""
+    """The same of a new pseudo terminal; the supervisor's child makes it its controlling one."""
     our, their = pty.openpty()
     theirs.callback(os.close, their)
     ours.callback(os.close, our)
@@ -232,7 +232,7 @@ def _terminal(
 
 
 async def _first(seconds: float, *events: asyncio.Event) -> bool:
-    """Wait for any of them; False on a timeout."""
+    """Waits for any of them; False on a timeout."""
     waits = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         done, _ = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

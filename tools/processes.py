@@ -1,8 +1,8 @@
 """Background commands: each belongs to one session's work in one workspace, and has a record outside of every workspace.
 
-They end with the gateway, whichever way it ends. A record is a file beside the session's uploads, which the process's own
-gateway keeps locked: a free lock on a record without an end says that the gateway is gone, and the process with it. So a
-restart and every replica know what became of it, and a session that is erased takes its processes along.
+They end with the gateway, even if it is killed. A record is a file beside the session's uploads, which the process's
+own gateway keeps locked: a free lock on a record without an end says that the gateway is gone, and the process with it.
+So a restart and every replica know what became of it, and a session that is erased takes its processes along.
 """
 
 import asyncio
@@ -87,7 +87,8 @@ class Processes:
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def start(self, folder: Path, record: Record, shell: Exec, seconds: float, held: Held | None) -> None:
-        """Run it in the background; to be shielded, since nobody may cut it short. Raises ToolError and OSError."""
+        """Runs a command in the background; the caller shields it, as it must not be cut short. Raises ToolError and
+        OSError."""
         size = (self.config.terminal_rows, self.config.terminal_columns)
         async with self._starting:
             own = sum(it.folder == folder for it in self._running.values())
@@ -134,7 +135,7 @@ class Processes:
             await asyncio.sleep(KEEP_SECONDS / 4)
 
     async def close(self) -> None:
-        """All end, and their records say that it was the gateway's end."""
+        """Ends all processes; their records say that the gateway ended."""
         tasks = [it.task for it in self._running.values()]
         for task in tasks:
             task.cancel()
@@ -179,7 +180,7 @@ class Processes:
 
 
 def polled(folder: Path, record: Record) -> None:
-    """Note what was shown of a process that is no more. Blocking."""
+    """Stores how much was shown of an ended process. Blocking."""
     with suppress(OSError):
         if folder.joinpath(record.id).exists():
             os.close(_written(folder, record))
@@ -209,7 +210,7 @@ def _written(folder: Path, record: Record) -> int:
 
 
 def _save(it: Running, record: Record) -> None:
-    """It holds its record's new state instead of its old one. What was erased is not written again."""
+    """Replaces the record's file by its new state. An erased record is not written again."""
     if os.fstat(it.file).st_nlink:
         with suppress(OSError):  # no space: the old state stays
             new = _written(it.folder, record)
@@ -224,7 +225,7 @@ def _finish(it: Running) -> None:
 
 
 def _read(folder: Path, id_: str) -> Record | None:
-    """The record, and what is known of its process. None where it is none."""
+    """The record with its state as of now; None if there is none."""
     if not _ID.fullmatch(id_):
         return None
     try:

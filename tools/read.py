@@ -1,8 +1,9 @@
 """`read`: a page of a text file, or a picture.
 
 A page is whole lines, as many as one result may hold, and a note that says how to go on. Only the page is kept. To find
-where it begins, the file is read in blocks, from its beginning or from its end: a file of any size, or one endless line,
-costs bounded memory. A line is cut only where it alone is longer than a page, and then a mark says how to read on in it.
+where it begins, the file is read in blocks, from its beginning or from its end: a file of any size, or one endless
+line, costs bounded memory. A line is cut only if it alone is longer than a page, and then a mark says how to read on in
+it.
 """
 
 import asyncio
@@ -85,7 +86,7 @@ SEEK_BYTES_MAX = 256 * 1024 * 1024
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Page:
-    """From line `offset` on, of at most `limit` lines; from `byte` of that line where the line was cut before."""
+    """The page from line `offset` on, of at most `limit` lines; from `byte` of that line if it was cut before."""
 
     offset: int
     byte: int | None = None
@@ -97,7 +98,7 @@ class _Page:
             raise ToolError("INVALID_ARGUMENT", "'offset' is 0; the first line is 1, the last is -1")
 
     def read(self, fd: int, size: int) -> ToolResult:
-        """Raises ToolError where it lies too far in."""
+        """Raises ToolError if it lies too far in."""
         from_end = self.offset < 0
         first, line = (
             _from_end(fd, size, -self.offset) if from_end else (self.offset, _line_start(fd, size, self.offset))
@@ -163,7 +164,7 @@ def _line_start(fd: int, size: int, line: int) -> int:
 
 def _from_end(fd: int, size: int, count: int) -> tuple[int, int]:
     """The number of the first of the last `count` lines, and where it begins. Numbered from the beginning, as a growing
-    file keeps them; from the end only where counting would take too long."""
+    file keeps them; from the end only if counting would take too long."""
     start = _tail_start(fd, size, count)
     if start > SEEK_BYTES_MAX:
         return -count, start
@@ -192,7 +193,7 @@ def _tail_start(fd: int, size: int, count: int) -> int:
 
 
 def _line_end(fd: int, size: int, start: int) -> int:
-    """Behind the line that begins at `start`, or as far as is looked for it."""
+    """The place behind the line that begins at `start`, or the end of the search for it."""
     position = start
     while position < size and position - start < SEEK_BYTES_MAX:
         block = os.pread(fd, _BLOCK_BYTES, position)

@@ -9,9 +9,9 @@ from tools.limits import LOOK_SECONDS
 
 
 class ForbiddenNames:
-    """Renames what is new of them: nothing is lost, and nobody reads or runs it by that name. What the gateway reads is
-    renamed at once, since a background command may run for days; what git needs while it works only when nothing of the
-    command is left."""
+    """Renames new files of these names: nothing is lost, and nothing is read or run by that name. Files that the
+    gateway reads are renamed at once, since a background command may run for days; files that git needs, when the
+    command has ended."""
 
     def __init__(self, names: list[str], uid: int) -> None:
         self._names, self._uid = names, uid

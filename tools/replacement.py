@@ -1,8 +1,8 @@
 """A file that takes the place of another at once: a crash leaves the old one or the new one.
 
 It is written under a temporary name in the same folder, with a lock, and then renamed. A killed process leaves its
-temporary file behind, and only the lock, which falls with the process, says whether somebody still writes it: ages and
-process ids do not, where replicas share a folder.
+temporary file behind, and only the lock, which falls with the process, says whether it is still being written: ages and
+process ids do not if replicas share a folder.
 """
 
 import fcntl
@@ -22,8 +22,8 @@ PREFIX = ".clawgate-"
 def replace_file(
     folder: int, name: str, data: bytes, *, path: str, expected: os.stat_result | None, give: Callable[[int], None]
 ) -> None:
-    """Make `data` what `name` holds; `path` is what a model calls it, and `give` says whose the new file is. With `expected`
-    only where the file is still what it was then. Raises ToolError and OSError."""
+    """Make `data` what `name` holds; `path` is what a model calls it, and `give` says whose the new file is. With
+    `expected` only if the file is still what it was then. Raises ToolError and OSError."""
     mode = _mode(folder, name, path)
     with replacing(folder, name) as fd:
         with open(fd, "wb", closefd=False) as file:
@@ -105,7 +105,7 @@ def _locked(fd: int, how: int = fcntl.LOCK_EX) -> bool:
 
 
 def is_locked(fd: int) -> bool:
-    """True if somebody still writes it, on whichever replica. The caller lets it go by closing it."""
+    """True if a process of any replica still writes it. The caller lets it go by closing it."""
     return not _locked(fd, fcntl.LOCK_SH)
 
 

@@ -1,19 +1,19 @@
-"""The parent of one shell command: a process of its own, so that nothing of the command outlives it.
+"""The parent of one shell command: its own process, so that nothing of the command outlives it.
 
-It is the reaper of its descendants only, so whatever detaches itself, twice even, comes back to it and to no other
-command; the gateway need adopt nobody's orphans and guess at none. It sets the limits between fork and exec, where the
-command cannot yet undo them. Run by an isolated interpreter (`-I -S`), it imports its own parts only and holds nothing
-of the gateway's environment. It decides nothing: the gateway keeps the time and reads the output. Its arguments:
+It is the reaper of its descendants only, so a process that detaches itself, even twice, comes back to it and to no
+other command; the gateway adopts no orphans. It sets the limits between fork and exec, where the command cannot yet
+undo them. Run by an isolated interpreter (`-I -S`), it imports its own parts only and holds nothing of the gateway's
+environment. It decides nothing: the gateway keeps the time and reads the output. Its arguments:
 
     CONTROL STATUS FOLDER UID GID SECONDS WRITTEN FREE PLAN ARGV...
 
-CONTROL, STATUS and FOLDER are descriptors, UID and GID are -1 for our own; WRITTEN is how many bytes the command may add
-to FOLDER and its temporary folder, FREE how many it must leave on the disk. A byte on CONTROL asks the command to end;
-its end of file, which the gateway's death brings as well, ends everything. A terminal as input becomes the command's own.
-STATUS gets the exit code as text, or `!` where the command could not be started; besides, `W` or `F` where it went beyond
-WRITTEN or FREE, `M` where it held too much memory, `N` where it started too many processes, `L` where the disk was too
-full from the start, and `P` where it had made files of protected names, which are renamed. Its end of file says that
-nobody is left. PLAN is what the sandbox wants done around ARGV, each member absent where it is not wanted:
+CONTROL, STATUS and FOLDER are descriptors, UID and GID are -1 for our own; WRITTEN is how many bytes the command may
+add to FOLDER and its temporary folder, FREE how many it must leave on the disk. A byte on CONTROL asks the command to
+end; its end of file, which the gateway's death brings as well, ends everything. A terminal as input becomes the
+command's own. STATUS gets the exit code as text, or `!` if the command could not be started; besides, `W` or `F` if it
+went beyond WRITTEN or FREE, `M` if it held too much memory, `N` if it started too many processes, `L` if the disk was
+too full from the start, and `P` if it had made files of protected names, which are renamed. Its end of file says that
+no process is left. PLAN is what the sandbox wants done around ARGV, each member absent if it is not wanted:
 
     landlock  what `confine.prepare` takes: the command is confined by the kernel, in its own process
     stage     descriptors that root mounts for bubblewrap
@@ -115,7 +115,7 @@ def main(arguments: list[str]) -> None:
 def become(
     argv: list[str], plan: "CommandPlan", temporary: str, owner: tuple[int, int], seconds: int, file_bytes: int
 ) -> None:
-    """The command, in a process of its own. Raises OSError."""
+    """The command, in its own process. Raises OSError."""
     uid, gid = owner
     # The limit counts every process of the uid, other commands' and a person's: those that are there come on top.
     is_limited = not plan.counted and (uid >= 0 or plan.landlock is not None)
@@ -151,7 +151,7 @@ class CommandPlan:
             import socket  # noqa: F401 - as long as we may read it
 
     def prepare(self, temporary: str) -> None:
-        """In the command's process, as long as it has our rights."""
+        """Prepares the command's process, while it has our rights."""
         if self._started is not None:
             os.dup2(self._started[1], 9)
         if self.stage:
@@ -161,7 +161,7 @@ class CommandPlan:
             self._ruleset = confine.prepare(self.landlock)
 
     def confine(self) -> None:
-        """The last step before it is the command."""
+        """Confines the process; the last step before the command."""
         if self.landlock is not None:
             us = os.getppid()
             confine.restrict(self._ruleset, (us, -us, -1, *self._gateway))
@@ -178,7 +178,7 @@ class CommandPlan:
             os.set_blocking(self._started[0], False)
 
     def has_started(self) -> bool:
-        """Once the command's process has ended."""
+        """True if the command ran; asked when its process has ended."""
         with contextlib.suppress(BlockingIOError):
             return self._started is None or bool(os.read(self._started[0], 1))
         return False
@@ -192,7 +192,7 @@ class CommandPlan:
 
 
 def make_temporary(uid: int, gid: int, links: dict[str, str]) -> str:
-    """A folder for what this command alone puts into TMPDIR; where none can be made, what the environment says stays."""
+    """A folder for what this command alone puts into TMPDIR; if none can be made, what the environment says stays."""
     folder = f"{os.environ.get('TMPDIR', '/tmp')}/clawgate-{os.urandom(8).hex()}"
     with contextlib.suppress(OSError):
         os.mkdir(folder, 0o700)  # noqa: PTH102 - pathlib would double the start-up time
@@ -234,7 +234,7 @@ def take_session(*, has_wrappers: bool) -> None:
 
 
 def supervise(shell: int, control: int, status: int, woken: int, written: Written, plan: CommandPlan) -> None:
-    """Until the gateway lets go: pass on its wish to end, say how the shell ended, bury the dead."""
+    """Supervises until the gateway lets go: passes on its wish to end, reports how the shell ended, reaps the dead."""
     while True:
         readable, _, _ = select.select([control, woken], [], [])
         if woken in readable:
@@ -255,7 +255,7 @@ def supervise(shell: int, control: int, status: int, woken: int, written: Writte
 
 
 def buried() -> list[tuple[int, int]]:
-    """Children that have died, with their exit codes, negative where a signal ended them."""
+    """Children that have died, with their exit codes, negative if a signal ended them."""
     found = []
     with contextlib.suppress(ChildProcessError):
         while (dead := os.waitpid(-1, os.WNOHANG))[0]:
@@ -264,7 +264,7 @@ def buried() -> list[tuple[int, int]]:
 
 
 def kill_everybody() -> None:
-    """All below us: stopped first, so that none can fork while it is its turn, then killed; till nobody is left."""
+    """Stops all below us, so that none can fork meanwhile, then kills them, until none is left."""
     give_up = time.monotonic() + KILL_SECONDS_MAX
     while (below := descendants(os.getpid())) and time.monotonic() < give_up:
         for number in (signal.SIGSTOP, signal.SIGKILL):

@@ -37,12 +37,12 @@ class ToolResult:
     details: Mapping[str, Any] = field(default_factory=dict)
     is_error: bool = False
     external: bool = False
-    """It holds text of strangers, such as a web page's: what the turn does from here on may be their doing."""
+    """True if it holds text of strangers, such as a web page's: the turn may act for them from here on."""
 
 
 class ToolError(Exception):
-    """A call that failed in a way the model can act on. `code` stands literally in the result (`INVALID_ARGUMENT`,
-    `NOT_FOUND`, `EXEC_DENIED`, …); `message` says what to do about it and shows nothing from outside the workspace."""
+    """A call that failed in a way the model can act on. `code` is in the result (`INVALID_ARGUMENT`, `NOT_FOUND`,
+    `EXEC_DENIED`, …); `message` says what to do about it and shows nothing from outside the workspace."""
 
     def __init__(self, code: str, message: str, *, retryable: bool = False, **details: Any) -> None:
         super().__init__(message)
@@ -97,7 +97,7 @@ class Call:
     tainted: bool = False
     """A result of this turn was `external`."""
     gated: bool = False
-    """It needs an approval even where its tool would ask nobody."""
+    """True if the call needs an approval even if its tool asks for none."""
     held: Held | None = None
     """The files of what was approved, as they were hashed right before the run."""
 
@@ -105,13 +105,13 @@ class Call:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolSpec:
     """A tool as models and prompts see it. `input_schema` is in the house form: closed object, no `$ref`, no unions, no
-    defaults, optional members simply not in `required`. Of an `effect` that nobody declares the worst is assumed."""
+    defaults, optional members simply not in `required`. An undeclared `effect` counts as the worst."""
 
     name: str
     summary: str
     """One line for the prompt's list."""
     description: str
-    """For the model, in the request's tool list: what it does, limits, what it answers."""
+    """The text for the model in the request's tool list: what it does, its limits, what it answers."""
     input_schema: Mapping[str, Any] = field(hash=False)
     effect: Effect = "once"
 
@@ -146,7 +146,8 @@ class NeedsApproval(Tool, Protocol):
     """A tool of which some calls run only with a person's approval."""
 
     def subject(self, arguments: Any, call: Call) -> Subject | None:
-        """The subject to approve; None if this call needs nobody, never if it is `gated`. Blocking. Raises ToolError."""
+        """The subject to approve; None if this call needs no approval, never if it is `gated`. Blocking. Raises
+        ToolError."""
 
 
 MISTAKES_MAX = 20

@@ -28,7 +28,7 @@ NOBODY = 65_534
 
 COUNT_SECONDS = 60
 COUNT_PAUSES = 10
-"""After a count, nobody counts for so many times as long as it took."""
+"""The pause after a count, in multiples of the time it took."""
 _READ = os.O_RDONLY | os.O_NONBLOCK
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 
@@ -57,9 +57,9 @@ class FolderUse:
 
 @dataclass(kw_only=True)
 class Workspace:
-    """`root` is made where it is missing, for its owner only. `mounts` maps paths in it, such as `skills/NAME`, to
-    folders that are read there; `uploads` is the folder of a session. Of the instruction files and the memory tools
-    change those in `writable`. `hides_private`: nobody finds the private files here."""
+    """`root` is made if it is missing, for its owner only. `mounts` maps paths in it, such as `skills/NAME`, to folders
+    that are read there; `uploads` is the folder of a session. Of the instruction files and the memory tools change
+    those in `writable`. `hides_private`: the private files are not found here."""
 
     root: Path
     mounts: Mapping[str, Path] = field(default_factory=dict)
@@ -183,7 +183,7 @@ class Workspace:
 
     def write(self, path: str, data: bytes, *, expected: os.stat_result | None = None) -> str:
         """Put `data` there, atomically, and make the folders on the way; the name relative to the workspace. With
-        `expected`, only where the file is still what it was then. Raises ToolError."""
+        `expected`, only if the file is still what it was then. Raises ToolError."""
         name = self._writable(path)
         folder, _, leaf = name.rpartition("/")
         self._take(name, len(data))

@@ -53,7 +53,7 @@ HEADINGS = (
     "Runtime",
     TOOL_CALLS,
 )
-"""The sections of the system prompt, in their order; the last stands there only where tools are offered by prompt."""
+"""The sections of the system prompt, in their order; the last stands there only if tools are offered by prompt."""
 
 FILE_HEADINGS = (*INSTRUCTION_FILES, MEMORY)
 """The workspace files in the prompt, each under its name."""
@@ -104,7 +104,7 @@ def external(text: str, source: str, boundary: str) -> str:
 
 
 def without_boundary(text: str) -> str:
-    """The operator's own text, changed only where it would read as a second cache boundary."""
+    """The operator's own text, changed only if it would read as a second cache boundary."""
     folded, origins = _fold(text)
     points = {_place(origins, found.start(1)) for found in _BOUNDARY.finditer(folded)}
     return _broken(text, sorted(points))
@@ -120,7 +120,7 @@ def one_line(text: str) -> str:
 
 
 def speaker(name: str) -> str:
-    """A person's name as it stands before `: `: one line, no colon, nothing invisible; empty where nothing is left."""
+    """A person's name as it stands before `: `: one line, no colon, nothing invisible; empty if nothing is left."""
     if name.isascii() and name.isalnum():
         return name
     kept = (" " if ":" in _folded(char) or char in _NEWLINES else char for char in _clean(name))

@@ -1,8 +1,8 @@
 """Parts of a prompt in an answer: metadata blocks, id lines, boundary markers, session keys, thoughts and calls.
 
-None of it reaches a chat, also where a model repeats it. A tag such as `<think>` that is quoted as code is talked about,
-not used, and stays; what the gateway alone can have written goes from code, too. Each rule takes time that grows with the
-length of the text, and a text that has nothing of all this costs one search.
+None of it reaches a chat, even if a model repeats it. A tag such as `<think>` that is quoted as code is talked about,
+not used, and stays; what the gateway alone can have written goes from code, too. Each rule takes time that grows with
+the length of the text, and a text that has nothing of all this costs one search.
 """
 
 import re

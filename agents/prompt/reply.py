@@ -57,7 +57,7 @@ def is_voice(text: str) -> bool:
 
 
 def answered(text: str) -> str | None:
-    """The id of the message that it is to be a reply to, as the model has it; None where that is the current one."""
+    """The id of the message that it is to be a reply to, as the model has it; None if that is the current one."""
     found = (_REPLY.match(line) for line, is_open in _fenced(text) if is_open)
     first = next(filter(None, found), None)
     return first[1] or None if first else None

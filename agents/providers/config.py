@@ -88,9 +88,9 @@ class ProviderConfig(Section):
     """One model provider."""
 
     api_key: SecretStr = SecretStr("")
-    """The key, best as `${NAME}` or `${file:path}`. Where neither this nor `apiKeys` is written, a well-known provider
-    takes its usual variable, such as ANTHROPIC_API_KEY (docs/providers.md); where this is empty, there is none. A
-    provider that needs a key answers nothing without."""
+    """The key, best as `${NAME}` or `${file:path}`. If neither this nor `apiKeys` is written, a well-known provider
+    takes its usual variable, such as ANTHROPIC_API_KEY (docs/providers.md); if this is empty, there is none. A provider
+    that needs a key answers nothing without."""
     api_keys: tuple[SecretStr, ...] = ()
     """Further keys: chats are spread over all of them, and one that is refused rests while the others work."""
     api: Api | None = None
@@ -170,8 +170,8 @@ def can_be_sent(key: str) -> bool:
 
 
 def api_of(name: str, config: ProviderConfig) -> Api:
-    """The wire of the provider called `name`. Raises ValueError, with the fix, where neither says it, or where nothing
-    says the address of a server that has none of its own."""
+    """The wire of the provider called `name`. Raises ValueError, with the fix, if neither says it, or if nothing says
+    the address of a server that has none of its own."""
     api = config.api or IMPLIED.get(name)
     if api is None:
         raise ValueError(f'providers.{name}: add "api:", one of {", ".join(APIS)}')
@@ -202,7 +202,8 @@ def serves_own_models(name: str, base_url: str | None) -> bool:
 
 
 def look_at(kind: ErrorKind, reference: str) -> str:
-    """The key of the config, and the variable, that a refusal of `provider/model` is about; empty where it is about none."""
+    """The key of the config, and the variable, that a refusal of `provider/model` is about; empty if it is about
+    none."""
     name, _, model = reference.partition("/")
     block = f"providers.{name}"
     match kind:

@@ -65,7 +65,7 @@ async def _listed(wire: WireSpec, config: ProviderConfig, key: str) -> ModelErro
 
 
 async def _read(client: Any, url: str) -> bytes:
-    """Raises ValueError where there is no end of it."""
+    """Raises ValueError if there is no end of it."""
     body = b""
     response = await client.send(client.build_request("GET", url), stream=True)
     try:

@@ -91,7 +91,7 @@ class Draft:
         *,
         index: int | None = None,
     ) -> Block:
-        """A new block, at the end unless the wire says where. Raises BadStream where `key` has one."""
+        """A new block, at the end unless the wire says where. Raises BadStream if `key` has one."""
         if key in self.blocks:
             raise BadStream("a block was opened twice")
         block = self.blocks[key] = Block(len(self.blocks) if index is None else index, kind, payload)
@@ -109,7 +109,7 @@ class Draft:
             block.unshown = ""
 
     def add(self, key: Hashable, piece: str) -> Iterator[ModelEvent]:
-        """Raises BadStream where `key` has no block, or the answer has no end."""
+        """Raises BadStream if `key` has no block, or the answer has no end."""
         block = self.blocks.get(key)
         if block is None:
             raise BadStream("a delta belongs to no block")
@@ -127,7 +127,7 @@ class Draft:
                 block.unshown += shown
 
     def close(self, key: Hashable, *, arguments: str | None = None, cut: bool = False) -> Iterator[ModelEvent]:
-        """A call is whole, or `cut`; `arguments` where they are not what was streamed. Nothing for other blocks."""
+        """A call is whole, or `cut`; `arguments` if they are not what was streamed. Nothing for other blocks."""
         block = self.blocks.get(key)
         if block is None or block.kind != "call" or block.call is not None:
             return
@@ -142,7 +142,7 @@ class Draft:
         yield ToolCallEnd(index=block.index, call=block.call)
 
     def count(self, chars: int) -> None:
-        """Raises BadStream where an answer has no end."""
+        """Raises BadStream if an answer has no end."""
         self._chars += chars
         if self._chars > ANSWER_CHARS_MAX:
             raise BadStream("the answer has no end")

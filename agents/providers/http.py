@@ -57,7 +57,8 @@ class SdkClient:
     half-written arguments. `stream_class` is its `AsyncStream`, of which we want the response.
 
     The SDK builds the first request for a path and key. Later ones are that request with another body: building each
-    anew takes longer than sending it."""
+    again takes longer than sending it.
+    """
 
     def __init__(self, client: Any, http: Any, stream_class: Any, config: ProviderConfig) -> None:
         # Drop what it reads from a variable like ANTHROPIC_CUSTOM_HEADERS: a stray one must not change what we send.
@@ -128,8 +129,8 @@ class LazyClient:
 
 
 def http_client(config: ProviderConfig, base_url: str, library: Any, **options: Any) -> Any:
-    """An `AsyncClient` of `library`: `httpx`, or the `httpx2` of the SDKs. It raises RequestRefused for every answer that is
-    no success; an SDK wraps that into an exception of its own."""
+    """An `AsyncClient` of `library`: `httpx`, or the `httpx2` of the SDKs. It raises RequestRefused for every answer
+    that is no success; an SDK wraps that into its own exception."""
     total, patience = config.timeout_seconds, min(REFUSAL_SECONDS, config.idle_seconds / 2)
 
     async def refuse(response: Any) -> None:
@@ -140,7 +141,7 @@ def http_client(config: ProviderConfig, base_url: str, library: Any, **options: 
 
 
 async def _refusal(response: Any, seconds: float) -> object:
-    """The parsed body; None where it is too long, stalls, breaks off or is no JSON."""
+    """The parsed body; None if it is too long, stalls, breaks off or is no JSON."""
     body = b""
     with suppress(Exception):
         async with asyncio.timeout(seconds):
@@ -153,8 +154,8 @@ async def _refusal(response: Any, seconds: float) -> object:
 
 
 class ArrivingAnswer:
-    """One answer as it arrives, under the deadlines of `config`. Raises TimeoutError where nothing comes, where it falls
-    silent, where it takes too long in all. Once it has `ended`, neither silence nor an error matters any more: what still
+    """One answer as it arrives, under the deadlines of `config`. Raises TimeoutError if nothing comes, if it falls
+    silent, if it takes too long in all. Once it has `ended`, neither silence nor an error matters any more: what still
     arrives is waited for `tail_seconds`."""
 
     def __init__(self, config: ProviderConfig, *, tail_seconds: float) -> None:
@@ -173,7 +174,7 @@ class ArrivingAnswer:
         self._chunks: AsyncIterator[bytes]
 
     async def open(self, sending: Awaitable[Any]) -> None:
-        """Raises BadStream where what is answered is neither events nor an error: a proxy's page with status 200."""
+        """Raises BadStream if what is answered is neither events nor an error: a proxy's page with status 200."""
         async with asyncio.timeout_at(self._until):
             self._response = await sending
             self.headers = self._response.headers

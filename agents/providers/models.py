@@ -36,7 +36,7 @@ class PricesConfig(Section):
     cache_read: Price = 0.0
     """Read from the provider's cache."""
     cache_write: Price = 0.0
-    """Written to the provider's cache, where it charges for that."""
+    """Written to the provider's cache, if it charges for that."""
     output: Price = 0.0
     """Written by the model, reasoning included."""
     as_of: str = ""
@@ -45,7 +45,7 @@ class PricesConfig(Section):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelFacts:
-    """`known` is False where these are the cautious guess for a model that no table has. The members are described in
+    """`known` is False if these are the cautious guess for a model that no table has. The members are described in
     `models.yaml`; `thinking_style` is None for the newest way of its wire."""
 
     window: int = 128_000

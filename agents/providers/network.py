@@ -34,7 +34,7 @@ class Assembly(Protocol):
         """Takes one event of the wire; ignores unknown ones. Raises BadStream, or AttemptFailed for a reported error."""
 
     def finish(self) -> AssistantMessage:
-        """The whole answer. Raises BadStream where its end is missing, AttemptFailed where the model broke off."""
+        """The whole answer. Raises BadStream if its end is missing, AttemptFailed where the model broke off."""
 
 
 def bearer(key: str) -> tuple[str, str]:
@@ -215,7 +215,7 @@ class KeyRing:
         return ready or min(order, key=lambda key: self._ready_at[key])
 
     def refused(self, key: str, error: ModelError) -> bool:
-        """Let a key rest where `error` is about it. True where another one is ready, so that asking again is worth it."""
+        """Let a key rest where `error` is about it. True if another one is ready, so that asking again is worth it."""
         if error.kind not in _REST_SECONDS:
             return False
         now = self._clock()

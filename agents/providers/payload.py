@@ -16,7 +16,7 @@ REPLACEMENT = "\ufffd"
 
 
 def well_formed(text: str) -> str:
-    """`text` with pairs joined, lone halves and NULs replaced; the same object where it is healthy."""
+    """`text` with pairs joined, lone halves and NULs replaced; the same object if it is healthy."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -25,7 +25,7 @@ def well_formed(text: str) -> str:
 
 
 def well_formed_json(value: Any) -> Any:
-    """A parsed JSON value with every string well formed; the same object where it is healthy."""
+    """A parsed JSON value with every string well formed; the same object if it is healthy."""
     match value:
         case str():
             return well_formed(value)
@@ -44,7 +44,7 @@ DEPTH_MAX = 64
 
 
 def parse_arguments(raw: str) -> dict[str, Any] | None:
-    """The arguments as an object; None where they are not one. Nothing is repaired by guessing. What strict JSON cannot
+    """The arguments as an object; None if they are not one. Nothing is repaired by guessing. What strict JSON cannot
     carry back (NaN, infinities, lone surrogates, absurd depth) counts as broken."""
     if not raw.strip():
         return {}

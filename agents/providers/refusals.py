@@ -1,7 +1,7 @@
 """The meaning of a refusal, whichever vendor it is from: our error kind, when to try again, and its words for the operator.
 
 Kinds are found by status and by the names in `type`, `code` and their like; one vendor's names mean nothing else to
-another. Prose is read only where the vendors leave no choice. A summary is for the log: numbers and names in a safe
+another. Prose is read only if the vendors leave no choice. A summary is for the log: numbers and names in a safe
 alphabet, nothing the provider wrote for people.
 """
 
@@ -151,7 +151,7 @@ def prose_of(value: object, depth: int = 4) -> str:
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds that the server asks us to wait; None where it says nothing, nonsense, or a moment that has passed."""
+    """Seconds that the server asks us to wait; None if it says nothing, nonsense, or a moment that has passed."""
     for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         text = headers.get(name, "").strip()
         if not text:

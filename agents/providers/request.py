@@ -43,7 +43,7 @@ def written(
     turns: tuple[SentTurn, ...], convert: Callable[[Sequence[Message]], list[Any]], *depends: Hashable
 ) -> list[orjson.Fragment]:
     """The settled turns as `convert` writes each of them by itself, as one piece of JSON. The wire, and what else it
-    `depends` on, names that form. Raises TypeError where only the standard library writes a number."""
+    `depends` on, names that form. Raises TypeError if only the standard library writes a number."""
 
     def add(before: bytes, new: Sequence[SentTurn]) -> bytes:
         return b",".join([*([before] if before else ()), *(orjson.dumps(convert(turn))[1:-1] for turn in new)])
@@ -105,7 +105,7 @@ SILENT_FAILURE = "the tool failed and gave no reason"
 
 
 def append(wire: list[dict[str, Any]], role: str, member: str, parts: list[dict[str, Any]]) -> None:
-    """To the last message where it has this role, for roles alternate; no parts make no message."""
+    """To the last message if it has this role, for roles alternate; no parts make no message."""
     if wire and wire[-1]["role"] == role:
         wire[-1][member] += parts
     elif parts:
@@ -147,7 +147,7 @@ def without_thinking(request: ModelRequest, reason: str) -> dict[str, Any]:
 
 def settled(request: ModelRequest, *, required: str = "", named: str = "") -> ToolChoice:
     """The choice to send for a request that has tools. `required` and `named` say why this wire does not take that
-    form, or are empty where it does; a `required` that is refused becomes the named form where there is one tool."""
+    form, or are empty if it does; a `required` that is refused becomes the named form if there is one tool."""
     wanted = request.tool_choice
     names = [tool.name for tool in request.tools]
     if not request.facts.forced_tool:

@@ -96,7 +96,7 @@ class _Policy:
     """The moment to give up; known from the first failure on."""
 
     def pause(self, error: ModelError, attempt: int) -> float | None:
-        """Seconds until the next attempt; None where a person would not wait so long."""
+        """Seconds until the next attempt; None if a person would not wait so long."""
         now = self.clock()
         if self.until is None:
             self.until = now + self.config.max_seconds

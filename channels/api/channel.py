@@ -1,7 +1,7 @@
 """Programs that speak OpenAI's API, as a channel: one account for each token.
 
-Nothing is sent to anybody: an answer stands in the store, where the request that waits for it finds it, whichever replica
-has answered. Here is only what such a request sees meanwhile.
+Nothing is sent: an answer is in the store, where the waiting request finds it, whichever replica has answered. Here is
+only what such a request sees meanwhile.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class ApiChannel:
         raise Rejected("the api has no webhook", status=404)
 
     async def learn_identity(self, timeout_seconds: float) -> None:
-        """It knows itself."""
+        """Does nothing: there is no platform to ask."""
 
     async def enrich(self, context: MessageContext) -> MessageContext:
         return context
@@ -75,7 +75,7 @@ class ApiChannel:
         return [text]
 
     async def send(self, part: Outbound, key: str) -> str:
-        """Raises Refused for what answers no request: nobody would read it."""
+        """Raises Refused for a part that answers no request: it would not be read."""
         if part.target.reply_to is None:
             raise Refused("a program that uses the api cannot be written to: it only gets answers")
         return key

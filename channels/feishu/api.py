@@ -1,10 +1,10 @@
 """Feishu's open API, as far as we need it: calls, tokens, uploads, downloads, and which delivery error a code means.
 
-The tenant token is fetched once for everybody who waits, renewed before it ends, and dropped when Feishu says that it
-is wrong. Errors also come with HTTP 200, so the `code` decides. Nothing is repeated here but the one call whose token was
-stale; repeating is the outbox's business. Every call has one deadline, and an answer that comes drop by drop does not
-move it. A code we do not know is refused: the open platform's list of message and
-common error codes (2026) is the source.
+The tenant token is fetched once for all calls that wait, renewed before it ends, and dropped when Feishu says that it
+is wrong. Errors also come with HTTP 200, so the `code` decides. Nothing is repeated here but the one call whose token
+was stale; repeating is the outbox's business. Every call has one deadline, and an answer that comes drop by drop does
+not move it. A code we do not know is refused: the open platform's list of message and common error codes (2026) is the
+source.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ WITHDRAWN_CODES = frozenset({"230011", "230110", "231003"})
 NO_THREAD_CODES = frozenset({"230071"})
 """The chat knows no threads: reply without."""
 BAD_CONTENT_CODES = frozenset({"230001", "230025", "230099", "230055", "230054"})
-"""It is what we made of the text that was not taken: send it as plain text, which may also be longer."""
+"""The form of the text was refused: send it as plain text, which may also be longer."""
 NO_CARD_CODES = frozenset({"230054"})
 """The message to be changed is no card."""
 AUDIT_CODES = frozenset({"230022", "230028"})
@@ -99,7 +99,7 @@ class FeishuApi:
         method: str = "",
         timeout_seconds: float | None = None,
     ) -> dict[str, Any]:
-        """The whole answer to a GET, or to a POST where there is a body. Raises DeliveryError with Feishu's code."""
+        """The whole answer to a GET, or to a POST if there is a body. Raises DeliveryError with Feishu's code."""
         method = method or ("GET" if body is None else "POST")
         seconds = timeout_seconds or self._account.timeout_seconds
         return await self._with_token(lambda token: self._request(method, path, token, params, body, seconds), seconds)

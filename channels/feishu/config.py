@@ -25,8 +25,8 @@ class FeishuAccount(AccessConfig):
     verification_token: SecretStr = SecretStr("")
     """The Verification Token, from the same page; checked in addition to the signature."""
     mode: Literal["webhook", "websocket", "auto"] = "auto"
-    """Way of events: `webhook`, at `/webhooks/feishu/{account}`; `websocket`, through a long connection (长连接) that
-    the gateway opens, so that it needs no public address; `auto`: `webhook` where `server.publicUrl` and what verifies a
+    """Way of events: `webhook`, at `/webhooks/feishu/{account}`; `websocket`, through a long connection (长连接) that the
+    gateway opens, so that it needs no public address; `auto`: `webhook` if `server.publicUrl` and what verifies a
     delivery are set, else `websocket`. The developer console must say the same."""
     verification: Literal["signature", "token"] = "signature"
     """`signature` needs the Encrypt Key; `token` trusts the Verification Token alone, which is weaker."""
@@ -37,7 +37,7 @@ class FeishuAccount(AccessConfig):
     timeout_seconds: Annotated[float, Field(gt=0)] = 10
     """The time that one call of Feishu's API may take."""
     sends_per_second: Annotated[float, Field(gt=0)] | None = None
-    """The pace of this app's sends. Where unset they go out at once, and at Feishu's documented pace (50 a second, 5 in
+    """The pace of this app's sends. If unset they go out at once, and at Feishu's documented pace (50 a second, 5 in
     one chat) for a minute after Feishu has asked to slow down."""
     resend_ambiguous: bool = True
     """A send that may have arrived is repeated within the hour in which Feishu recognises it; `true` repeats it later,
@@ -46,10 +46,10 @@ class FeishuAccount(AccessConfig):
     """The reaction that a message has while it is being answered, `""` for none. The app needs the scope
     `im:message.reactions:write_only` and `im:message:readonly`."""
     quotes: Quotes = "all"
-    """Messages of an answer that stand as a reply under the question: `all`, `first`, or `off` for none; in a topic always
-    all."""
+    """Messages of an answer that are shown as a reply to the question: `all`, `first`, or `off` for none; in a topic
+    always all."""
     rendering: Rendering = "auto"
-    """The form of an answer that does not grow in a card: `auto`, a card where it has code or tables, else rich text
+    """The form of an answer that does not grow in a card: `auto`, a card if it has code or tables, else rich text
     (`post`); or always one of them."""
     queue: QueueConfig = QueueConfig()
 

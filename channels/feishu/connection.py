@@ -1,7 +1,7 @@
 """Feishu's long connection: events come through a WebSocket that we open, so that a bot needs no public address.
 
-An event is stored before it is acknowledged, one after the other; one that could not be stored comes again. Feishu gives
-each event to one of an app's connections, of which it allows fifty: every replica holds one, and where one dies the
+An event is stored before it is acknowledged, one after the other; one that could not be stored comes again. Feishu
+gives each event to one of an app's connections, of which it allows fifty: every replica holds one, and if one dies the
 others get what it did not acknowledge. A connection that has been silent for longer than a ping takes is dead, whatever
 the socket says. Events carry neither signature nor token here: the connection itself is what was authenticated.
 """
@@ -46,7 +46,7 @@ log = structlog.get_logger()
 
 @dataclass(kw_only=True, slots=True)
 class Rhythm:
-    """The times to ping and to connect anew, in seconds; Feishu says so at each connection, and with a pong."""
+    """The times to ping and to connect again, in seconds; Feishu says so at each connection, and with a pong."""
 
     ping: float = PING_SECONDS
     interval: float = RECONNECT_SECONDS
@@ -159,7 +159,7 @@ class LongConnection:
                 await connection.send(encode(await self._answer(frame, whole)))
 
     async def _answer(self, frame: Frame, event: bytes) -> Frame:
-        """The same frame with what became of the event: an event that was not stored comes again."""
+        """The same frame with the event's outcome: an event that was not stored comes again."""
         began = time.monotonic()
         answer: dict[str, Any] = {"code": 200}
         try:
@@ -190,7 +190,7 @@ class Parts:
         self._begun: dict[str, tuple[float, dict[int, bytes]]] = {}
 
     def join(self, frame: Frame) -> bytes | None:
-        """The whole event, where this frame completes one."""
+        """The whole event, if this frame completes one."""
         with suppress(ValueError):
             count, place = int(frame.header("sum") or 1), int(frame.header("seq") or 0)
             if count == 1:

@@ -1,4 +1,4 @@
-"""From a message's `content` to text and attachments: what a person wrote, as plain Markdown. Pure.
+"""A message's `content` becomes text and attachments: what a person wrote, as plain Markdown. Pure.
 
 `content` is JSON inside a string. Mentions are placeholders (`@_user_1`), resolved as whole tokens: the bot's own goes,
 another becomes `@name`. What is no text becomes a few words in brackets, so that no kind of message is met by silence.
@@ -31,17 +31,17 @@ class Content:
     attachments: tuple[Attachment, ...] = ()
 
     def of(self, message_id: str) -> "Content":
-        """With the message in the keys: a key is good with its own message only."""
+        """The same with the message in the keys: a key is good with its own message only."""
         keyed = tuple(replace(it, key=f"{message_id}/{it.key}") for it in self.attachments)
         return Content(text=self.text, attachments=keyed)
 
 
 Names = Mapping[str, str]
-"""By placeholder: what stands in its place; empty for the bot's own."""
+"""The text for each placeholder; empty for the bot's own."""
 
 
 def read(kind: str, raw: object, names: Names, zone: tzinfo = UTC) -> Content | None:
-    """The content of a message of this type, its times in `zone`; None if it says nothing, or nobody says it."""
+    """The content of a message of this type, its times in `zone`; None if it says nothing, or no person says it."""
     if not isinstance(raw, str) or not raw.strip() or kind == "system":
         return None
     try:

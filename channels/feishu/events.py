@@ -1,7 +1,7 @@
-"""From a verified, decrypted event to a receipt: who said what, where. Pure.
+"""A verified, decrypted event becomes a receipt: who said what, where. Pure.
 
-Only `header.event_type` and `event.*` are sure to be there: everything else is looked for and may be missing. Nothing
-is believed about a type that is not checked here; whatever does not fit is `Rejected`, and nothing else.
+Only `header.event_type` and `event.*` are sure to be there: everything else is looked for and may be missing. Every
+type is checked here; an event that does not fit is `Rejected`.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ im.chat.member.user.deleted_v1 im.chat.member.user.withdrawn_v1 p2p_chat_create"
 KNOWN = frozenset(_KNOWN.split())
 """Events we know of and start no turn for."""
 RECEIVED = '{"toast":{"type":"info","content":"Received","i18n":{"zh_cn":"已收到","en_us":"Received"}}}'.encode()
-"""The text that the person who pressed a button sees at once; what becomes of it, the card will say."""
+"""The text that is shown at once to the person who pressed a button; the card shows the outcome."""
 ID_CHARS_MAX = 128
 _MILLISECONDS_MAX = 253_402_300_799_000
 
@@ -173,7 +173,7 @@ def _moment(value: object) -> datetime | None:
 
 
 def _id(holder: Mapping[str, Any], key: str) -> str:
-    """Raises Rejected where it is missing or no id."""
+    """Raises Rejected if it is missing or no id."""
     if (found := _optional_id(holder, key)) is None:
         raise Rejected(f"event without {key}", status=400)
     return found

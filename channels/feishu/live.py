@@ -49,7 +49,7 @@ class LiveCards:
         self._cards: OrderedDict[str, _Card] = OrderedDict()
 
     async def open(self, part: Outbound) -> str:
-        """A card that nobody sees yet; its handle. Raises DeliveryError."""
+        """Makes a card, which is not sent yet; its handle. Raises DeliveryError."""
         body = {"type": "card_json", "data": orjson.dumps(_body(part.text, streams=True)).decode()}
         card = text(mapping(await self._api.call(_CARDS, body=body), "data"), "card_id")
         if not card:
@@ -67,7 +67,7 @@ class LiveCards:
 
     async def finish(self, part: Outbound, key: str) -> str:
         """The card as the whole answer; the message's id. With nothing to say the message is taken away. Raises
-        DeliveryError, Refused or Gone where the card cannot be finished."""
+        DeliveryError, Refused or Gone if the card cannot be finished."""
         card, begun, message = _parts(part)
         if not part.text.strip():
             await self.take_away(part)
@@ -82,7 +82,7 @@ class LiveCards:
         return message or await self._send(card, part)
 
     async def take_away(self, part: Outbound) -> None:
-        """Raises DeliveryError, but not where there is nothing any more."""
+        """Raises DeliveryError, but not if there is nothing any more."""
         card, _, message = _parts(part)
         try:
             message = message or await self._send(card, part)

@@ -1,8 +1,8 @@
 """One Feishu app's messages: a part as a message, in the first form that Feishu takes, and Markdown in parts that fit one.
 
-What is not taken as a card or as rich text goes as plain text, and what does not pass an audit as a note that says so. A
-reply that cannot be one (the message was withdrawn) becomes a plain message in the chat, except inside a topic, where that
-would open a new one.
+What is not taken as a card or as rich text goes as plain text, and what does not pass an audit as a note that says so.
+A reply that cannot be one (the message was withdrawn) becomes a plain message in the chat, except inside a topic, where
+that would open a new one.
 """
 
 from collections.abc import Iterator
@@ -95,7 +95,7 @@ class FeishuOutgoing:
             await self._api.call(f"{_MESSAGES}/{quote(message_id, safe='')}", method="DELETE")
 
     async def _place(self, part: Outbound, key: str, kind: str, content: dict[str, Any]) -> str:
-        """In the place of an earlier message, as a reply, or in the chat. Raises DeliveryError."""
+        """Places a message instead of an earlier one, as a reply, or in the chat. Raises DeliveryError."""
         target, written = part.target, orjson.dumps(content).decode()
         if part.replaces is not None:
             path = f"{_MESSAGES}/{quote(part.replaces, safe='')}"
@@ -128,9 +128,9 @@ _Form: TypeAlias = tuple[str, dict[str, Any], frozenset[str]]
 
 
 async def _uploaded(api: FeishuApi, stored: Fetch, file: StoredFile, *, voice: bool) -> tuple[str, dict[str, Any]]:
-    """The kind and content of the message that a file is. Raises DeliveryError, but not for what Feishu refuses: it
-    is told in a sentence in the file's place, as the answer that the file belongs to must not fail. A picture that Feishu
-    does not take as one goes as a file. Sizes and types: the open platform's pages on uploads."""
+    """The kind and content of the message that a file is. Raises DeliveryError, but not for what Feishu refuses: a
+    sentence takes the file's place, as the answer that the file belongs to must not fail. A picture that Feishu does
+    not take as one goes as a file. Sizes and types: the open platform's pages on uploads."""
     found = await stored(file.id)
     data = found[1] if found else b""
     if not data or len(data) > FILE_BYTES_MAX:

@@ -45,7 +45,7 @@ MISSING_SECONDS = 300.0
 ENTRIES_MAX = 10_000
 LOOKUP_SECONDS = 2.0
 BUNDLE_MAX, BUNDLE_LINE_CHARS = 50, 1_000
-"""The limit of the messages that somebody forwards together."""
+"""The limits of messages that are forwarded together, and of a line."""
 NAMES_MAX = 10
 
 
@@ -76,7 +76,7 @@ class People:
         return Quote(message_id=quote_.message_id, text=found.text or None, sender=by, attachments=files)
 
     async def forwarded(self, message_id: str) -> content.Content:
-        """A bundle of forwarded messages; without text where it cannot be had."""
+        """A bundle of forwarded messages; without text if it cannot be had."""
         items = await self._items(message_id)
         return await self._read(message_id, items) if items else content.Content(text="")
 
@@ -115,7 +115,7 @@ class People:
         return value
 
     async def _get(self, path: str, params: dict[str, str] | None = None) -> Mapping[str, Any]:
-        """The `data` of the answer; empty where there is none."""
+        """The `data` of the answer; empty if there is none."""
         try:
             return mapping(await self._api.call(path, params, timeout_seconds=LOOKUP_SECONDS), "data")
         except DeliveryError as error:

@@ -1,4 +1,4 @@
-"""A sign that somebody is being answered, as a reaction on his message: Feishu has no "typing…".
+"""A reaction on a message while it is being answered: Feishu has no "typing…".
 
 It is there while the turn runs, and nothing waits for it. It is found by listing when it goes, so one that an earlier
 process has left, or whose call got lost, goes with it. An app without the permission does without, and says so once.
@@ -46,7 +46,7 @@ log = structlog.get_logger()
 
 
 async def react(api: FeishuApi, message_id: str, emoji: str) -> None:
-    """By an emoji, or by Feishu's name of one. Raises DeliveryError."""
+    """Reacts with an emoji, or with Feishu's name of one. Raises DeliveryError."""
     name = EMOJI.get(emoji.strip().replace("\ufe0f", ""), emoji.strip())
     path = f"/open-apis/im/v1/messages/{quote(message_id, safe='')}/reactions"
     await api.call(path, body={"reaction_type": {"emoji_type": name}})
@@ -105,7 +105,7 @@ class Reactions:
         await self.remove(progress.context)
 
     async def remove(self, context: MessageContext) -> None:
-        """Not while it is being answered."""
+        """Removes the reaction, but not while the message is being answered."""
         if not self.emoji or context.message_id in {*self._turns, ""} or context.press:
             return
         path = f"/open-apis/im/v1/messages/{quote(context.message_id, safe='')}/reactions"

@@ -87,7 +87,7 @@ def sign(timestamp: str, nonce: str, key: str, body: bytes) -> str:
 
 
 def same(given: object, expected: str) -> bool:
-    """A token compared in constant time, on bytes; False for whatever is no text."""
+    """Compares a token in constant time, on bytes; False for what is no text."""
     if not isinstance(given, str):
         return False
     return hmac.compare_digest(given.encode(errors="surrogatepass"), expected.encode())
@@ -116,7 +116,7 @@ def encrypted_part(body: bytes) -> str:
 
 
 def decrypt(text: str, key: str) -> dict[str, Any]:
-    """The object that was encrypted. Raises Rejected, in the same words whatever is wrong."""
+    """The object that was encrypted. Raises Rejected, in the same words for every fault."""
     try:
         raw = base64.b64decode(text, validate=True)
         if len(raw) < 2 * _BLOCK_BYTES or len(raw) % _BLOCK_BYTES:

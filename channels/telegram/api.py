@@ -1,8 +1,8 @@
 """Telegram's Bot API, as far as we need it: one call, which delivery error a refusal means, and downloads.
 
-The token is part of every address, so it is put in where nothing else looks any more, behind the HTTP client: neither
-its log lines nor its exceptions can hold it. Nothing is repeated here; repeating is the outbox's business. Telegram has
-a status and a sentence, no codes: the sentence is matched in lower case by the part that has been the same for years.
+The token is part of every address, so it is put in behind the HTTP client: neither its log lines nor its exceptions can
+hold it. Nothing is repeated here; repeating is the outbox's business. Telegram has a status and a sentence, no codes:
+the sentence is matched in lower case by the part that has been the same for years.
 """
 
 import mimetypes
@@ -26,7 +26,7 @@ HIDDEN = b"***"
 FILES = "/file/"
 RETRY_SECONDS_MAX = 86_400.0
 _BAD_ENTITIES = ("can't parse entities", "text is too long")
-"""It is our markup that was not taken."""
+"""Refusals of our markup."""
 _NO_REPLY = ("message to be replied not found", "reply message not found", "replied message not found")
 _NO_THREAD = ("message thread not found",)
 _GONE = (
@@ -176,7 +176,7 @@ class MethodError(Exception):
 
     @property
     def shown(self) -> str:
-        """For the log. A complaint about entities quotes what was sent, so not that one."""
+        """The text for the log. A complaint about entities quotes what was sent, so not that one."""
         return "can't parse entities" if self.bad_entities else self.description[:200]
 
     def _has(self, parts: tuple[str, ...]) -> bool:

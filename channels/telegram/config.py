@@ -24,14 +24,14 @@ class TelegramAccount(AccessConfig):
     """The way that updates arrive: `polling` fetches them and needs no public address; `webhook` has Telegram post them to
     `/webhooks/telegram/{account}`."""
     webhook_secret: SecretStr = SecretStr("")
-    """For `mode: webhook`: a long random word of A-Z, a-z, 0-9, `_` and `-`. Telegram sends it with every update, and it
-    is all that tells an update from a forgery."""
+    """The secret for `mode: webhook`: a long random word of A-Z, a-z, 0-9, `_` and `-`. Telegram sends it with every
+    update, and it is all that tells an update from a forgery."""
     api_root: str = "https://api.telegram.org"
     """The Bot API, or a Bot API server of your own."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 30
     """The time that one call of Telegram's API may take."""
     sends_per_second: Annotated[float, Field(gt=0)] | None = None
-    """The pace of this bot's sends. Where unset they go out at once, and at Telegram's documented pace (30 a second, 1 in
+    """The pace of this bot's sends. If unset they go out at once, and at Telegram's documented pace (30 a second, 1 in
     one chat, 20 a minute in one group) for a minute after Telegram has asked to slow down."""
     quotes: Quotes = "first"
     """The messages of an answer that are shown as a reply to the question: `all`, `first`, or `off` for none."""
@@ -63,7 +63,7 @@ def accounts(config: TelegramConfig) -> dict[str, TelegramAccount]:
 
 
 def bot_of(account: TelegramAccount) -> str:
-    """The bot's own number: what stands before the colon of its token, and is no secret."""
+    """The bot's own number: the part of its token before the colon, which is no secret."""
     return account.bot_token.get_secret_value().strip().partition(":")[0]
 
 

@@ -1,6 +1,6 @@
 """The tasks that keep a bot in touch with Telegram: its polls or its webhook, its menu, and the answers to presses.
 
-Each of these is tried until it works, and none ends while the gateway runs; whoever wants it to end cancels it.
+Each of these is tried until it works, and none ends while the gateway runs, unless it is cancelled.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ from channels.wire import number, text
 
 CONFLICT_SECONDS_MAX = 30.0
 PASSING_CONFLICTS = 2
-"""A restart overlaps with the poll that the last process left open; more than that is somebody else."""
+"""A restart overlaps with the poll that the last process left open; more than that is another process."""
 BUSY_SECONDS = 1.0
 """A poll that ends empty sooner than this was not held open: some server or proxy does not know how."""
 LIMIT = 100
 TRIES_MAX = 3
-"""For an update that raises on its way to the database: those behind it wait meanwhile."""
+"""The tries to store an update that raises; those behind it wait meanwhile."""
 _ANOTHER = "another process polls with this bot token: stop it, or give one of the two a bot of its own"
 _WEBHOOK = "a webhook is set for this bot: stop the deployment that sets it, or choose mode: webhook here"
 
@@ -36,8 +36,10 @@ _WEBHOOK = "a webhook is set for this bot: stop the deployment that sets it, or 
 class Polling:
     """Fetches updates by long polls; the next poll confirms what has been stored, so that nothing is lost on the way.
 
-    What cannot be read is logged and passed over, or it would stand in the way for ever, and so is what raises on its way
-    into the database TRIES_MAX times; while that takes nothing, updates are fetched again. `read` makes a receipt of one."""
+    What cannot be read is logged and passed over, or it would block the others for ever, and so is what raises on its
+    way into the database TRIES_MAX times; while that takes nothing, updates are fetched again. `read` makes a receipt
+    of one.
+    """
 
     api: TelegramApi
     account: str
@@ -79,7 +81,7 @@ class Polling:
         return found
 
     async def _hand_over(self, updates: list[object]) -> bool:
-        """False where one could not be stored: it and those behind it will come again."""
+        """False if one could not be stored: it and those behind it will come again."""
         readable = {
             update_id: update
             for update in updates
@@ -110,7 +112,7 @@ class Polling:
         log.error(event, account=self.account, update=update_id, error=type(error).__name__)
 
     async def _pause(self, error: DeliveryError, failures: int) -> None:
-        """With new connections where the old ones brought nothing."""
+        """Waits after a failed poll; opens new connections if the old ones brought nothing."""
         refusal = refusal_of(error)
         if refusal is not None and refusal.is_conflict:
             wait = self.timing.backoff(failures, most=CONFLICT_SECONDS_MAX)
@@ -130,7 +132,7 @@ DESCRIPTION_CHARS_MAX = 256
 WAITING_MAX = 100
 KNOWN_MAX = 1_000
 ANSWER_SECONDS = 5.0
-"""Later the button has given up by itself."""
+"""The time to answer a press; later the button has given up."""
 
 log = structlog.get_logger()
 
@@ -154,8 +156,9 @@ async def offer_menu(api: TelegramApi, commands: Sequence[MenuEntry], *, account
 
 @dataclass(kw_only=True, slots=True)
 class Registration:
-    """Keeps the webhook set and logs the delivery failures that Telegram reports. It is set only where it differs, as
-    every replica does this and setting it often is refused. With `url` None, the address being unknown, it only watches."""
+    """Keeps the webhook set and logs the delivery failures that Telegram reports. It is set only if it differs, as
+    every replica does this and setting it often is refused. With `url` None, the address being unknown, it only
+    watches."""
 
     api: TelegramApi
     account: str

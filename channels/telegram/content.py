@@ -1,4 +1,4 @@
-"""From a message to what a person words: text as plain Markdown, and whether it was words to the bot. Pure.
+"""A message becomes what a person said: text as plain Markdown, and whether it was said to the bot. Pure.
 
 Telegram marks up text by entities, whose offsets count UTF-16 units. They alone tell a mention from a word that looks
 like one. The bot's own mention goes, and so does its name behind a command; links keep their address and code its fence.
@@ -23,7 +23,7 @@ Mentions: TypeAlias = Callable[[Mapping[str, Any]], bool]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Me:
-    """The bot: `username` is None until Telegram has words it. `commands` are those of its menu."""
+    """The bot: `username` is None until Telegram has said it. `commands` are those of its menu."""
 
     id: int
     username: str | None = None
@@ -37,7 +37,7 @@ class TelegramContent:
     attachments: tuple[Attachment, ...] = ()
     mentioned: bool = False
     for_another: bool = False
-    """It is a command that names another bot."""
+    """True for a command that names another bot."""
     more: bool = False
 
 
@@ -113,7 +113,7 @@ class _Marked:
         self.units = len(self._raw) // 2
 
     def entities(self) -> Iterator[_Entity]:
-        """In their order; those that lie outside of the text are none."""
+        """The entities, in their order, without those outside of the text."""
         for wire in sorted(self._wire, key=lambda wire: number(wire, "offset") or 0):
             start, length = number(wire, "offset"), number(wire, "length")
             if start is None or length is None or start < 0 or length <= 0 or start + length > self.units:
@@ -179,7 +179,7 @@ def _is_my_name(username: str, me: Me) -> bool:
 
 
 def _is_menu_command(entity: _Entity, me: Me) -> bool:
-    """Clients leave the bot's name out where it is the only bot. Any other bare command may be for another bot."""
+    """Clients leave the bot's name out if it is the only bot. Any other bare command may be for another bot."""
     return entity.kind == "bot_command" and entity.start == 0 and entity.text.lower().removeprefix("/") in me.commands
 
 

@@ -29,7 +29,7 @@ _BETWEEN, _CROSSING = " | ", "-+-"
 
 
 def read(markdown: str) -> list[TextRun]:
-    """The runs of a text that has neither NUL nor half characters; none where nothing would be seen."""
+    """The runs of a text that has neither NUL nor half characters; none if nothing would be seen."""
     lines = markdown.split("\n")
     tables = not any(line.count("|") > TABLE_COLUMNS_MAX and not line.strip(" \t>|:-") for line in lines)
     tokens = _parser(tables=tables).parse(markdown)
@@ -128,7 +128,7 @@ class _Document:
         page.break_lines(1 if page.depth else 2)
 
     def _table(self, tokens: Sequence[Token]) -> None:
-        """Shows a table as a grid if it is narrow and plain; else every cell on a line of its own, behind its head."""
+        """Shows a table as a grid if it is narrow and plain; else every cell on its own line, behind its head."""
         rows = [self._row(tokens, at) for at, token in enumerate(tokens) if token.type == "tr_open"]
         aligns = [_align(token) for token in tokens if token.type == "th_open"]
         pages = [[_cell(cell) for cell in row] for row in rows]
@@ -180,7 +180,7 @@ def _align(token: Token) -> Align:
 
 
 def grid(head: Sequence[str], rows: Sequence[Sequence[str]], aligns: Sequence[Align]) -> str | None:
-    """A table for a fixed-width font, or None where it is wider than a phone. Every row has a cell for each column."""
+    """A table for a fixed-width font, or None if it is wider than a phone. Every row has a cell for each column."""
     widths = [max(cell_len(cell) for cell in column) for column in zip(head, *rows, strict=True)]
     if sum(widths) + len(_BETWEEN) * (len(widths) - 1) > CELLS_MAX:
         return None

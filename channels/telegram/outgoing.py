@@ -1,8 +1,8 @@
 """The messages that one Telegram bot sends out, message by message; also what it edits, deletes and reacts to.
 
-Telegram does not recognise a repeated send, so only what it has definitely refused is tried in another way: as plain text
-where it did not take the entities, without the reply or the topic where those are gone, and to the supergroup that a group
-has become.
+Telegram does not recognise a repeated send, so only what it has definitely refused is tried in another way: as plain
+text if it did not take the entities, without the reply or the topic if those are gone, and to the supergroup that a
+group has become.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -41,7 +41,7 @@ log = structlog.get_logger()
 
 
 class TelegramOutgoing:
-    """Sends for one bot. If a call takes a `chat` besides the part, it is where the part's own chat is by now."""
+    """Sends for one bot. A `chat` besides the part is the present id of the part's own chat."""
 
     def __init__(self, *, api: TelegramApi, account: str, stored: Fetch, link_previews: bool) -> None:
         self._api = api
@@ -81,7 +81,7 @@ class TelegramOutgoing:
             return await self._called(part, {"text": lines} | place, partial(self._api.call, "sendMessage"))
 
     async def finish_draft(self, draft: Outbound, chat: str) -> str:
-        """The answer in the place of its draft; where that is gone, it comes anew. Without words the draft is deleted."""
+        """The answer in the place of its draft; if that is gone, it comes again. Without words the draft is deleted."""
         anew = replace(draft, replaces=None)
         known = (draft.replaces or "").isdecimal()  # else Telegram has not said which message it is
         if chat != draft.target.chat or not known:  # the group has become another, and the draft stayed in the old one
@@ -99,7 +99,7 @@ class TelegramOutgoing:
         return ""
 
     async def preview(self, part: Outbound, key: str) -> None:
-        """It is gone half a minute later, or when the answer comes."""
+        """Shows a draft, which is gone half a minute later, or when the answer comes."""
         made, target = rendered(part.text), replace(part.target, reply_to=None)
         place = self._place(Outbound(target=target, text=""), target.chat)
         number = UUID(key).int % DRAFT_NUMBERS + 1
@@ -161,8 +161,8 @@ class TelegramOutgoing:
         return body
 
     def _otherwise(self, part: Outbound, body: dict[str, Any], error: MethodError) -> dict[str, Any] | None:
-        """Another way to say it; None where there is none. A group's topic that is gone takes the reply with it:
-        without the topic everybody would see it in General."""
+        """Another way to say it; None if there is none. A group's topic that is gone takes the reply with it: without
+        the topic everybody would see it in General."""
         if error.bad_entities and "entities" in body:
             return _without(body, "entities") | {"text": rendered(part.text).plain}
         if error.bad_entities and "caption_entities" in body:

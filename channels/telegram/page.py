@@ -1,4 +1,4 @@
-"""The paper a document is written on, and what stands inside its paragraphs. Pure.
+"""The styled text of a document, and how its paragraphs are written into it. Pure.
 
 A page is runs of text with their styles, nested only as Telegram lets them nest. The writer owes line ends instead of
 writing them, so that nothing begins or ends with blanks. A link that Telegram would drop, or that would call a person,
@@ -52,7 +52,7 @@ class StyledText:
         self._number = 0
 
     def runs(self) -> list[TextRun]:
-        """Without blanks around; code keeps the indent of its first line."""
+        """The runs, without blanks around; code keeps the indent of its first line."""
         runs = [
             TextRun(text="".join(run.text for run in together), styles=styles)
             for styles, together in groupby(self._runs, key=lambda run: run.styles)
@@ -68,7 +68,7 @@ class StyledText:
         return runs
 
     def break_lines(self, count: int) -> None:
-        """At least so many line ends before the next text: 2 leave a blank line."""
+        """Puts at least so many line ends before the next text: 2 leave a blank line."""
         self._gap = max(self._gap, count)
 
     def new_line(self) -> None:
@@ -82,7 +82,7 @@ class StyledText:
             self._add(text, self._effective(*more))
 
     def write_block(self, text: str, style: TextStyle) -> None:
-        """A block of code: it stands on lines of its own and inside of nothing, also where a quote goes on around it."""
+        """Writes a block of code on separate lines, outside of all styles, even if a quote goes on around it."""
         self.flush_marker()
         self._add("\n" * max(self._gap, 1) if self._runs else "", ())
         self._add(text, (self._numbered(style),))
@@ -117,7 +117,7 @@ class StyledText:
         self._leads.append(marker)
 
     def mark_task(self, box: str) -> bool:
-        """The box in the bullet's place, or behind the number; False where no list item begins here."""
+        """The box in the bullet's place, or behind the number; False if no list item begins here."""
         marker = self._marker()
         if marker:
             self._leads[-1] = box if marker == BULLET else marker + box
@@ -179,7 +179,7 @@ _FILE = re.compile(
 """Kinds of files that are top-level domains as well; not those under which more sites are known than files."""
 _TASK = re.compile(r"\[([ xX])\] ")
 _STYLES: dict[str, Kind] = {"strong": "bold", "em": "italic", "s": "strikethrough"}
-"""By the tag of the token that opens or closes it."""
+"""The style for the tag of the token that opens or closes it."""
 
 
 def write_inline(page: StyledText, tokens: Sequence[Token]) -> None:
@@ -230,7 +230,7 @@ class _Paragraph:
         self._words(text[begins:])
 
     def _words(self, text: str) -> None:
-        """With names of files as code: clients take `backup.sh` for an address in a country's domain."""
+        """Writes words, with names of files as code: clients take `backup.sh` for an address in a country's domain."""
         pieces = [text] if self._links or self._page.is_open("spoiler") else _FILE.split(text)
         for number, piece in enumerate(pieces):
             self._page.write(piece, *([TextStyle(kind="code")] if number % 2 else []))

@@ -22,9 +22,9 @@ UNITS_MAX = 4_000
 BYTES_MAX = 30_000
 """The size of the text and the addresses of its links."""
 _UNITS_MIN = 100
-"""Even a table whose every row repeats a long head fits, if it is that short."""
+"""The shortest limit; even a table that repeats a long head for every row fits then."""
 _ONE_MAX = 3 * UNITS_MAX
-"""Longer Markdown than this is not tried whole."""
+"""The longest Markdown that is tried whole."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,13 +33,14 @@ class RenderedText:
     """The text as a reader sees it: the text that Telegram's limit counts."""
     entities: list[dict[str, Any]]
     plain: str
-    """Without any markup; links show their addresses."""
+    """The text without markup; links show their addresses."""
     shows: bool
-    """False where nothing of it would be seen, and it is given as it was written."""
+    """False if nothing of it would be seen, and it is given as it was written."""
 
 
 def rendered(markdown: str) -> RenderedText:
-    """Nothing only for blanks: Markdown that would show nothing, as a lone `#`, is shown as it is written."""
+    """The text, empty only for blanks: Markdown that would show nothing, such as a lone `#`, is shown as it is
+    written."""
     markdown = shielded(clean(markdown))
     found = read(markdown)
     runs = found or [TextRun(text=markdown.strip())]

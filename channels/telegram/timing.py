@@ -1,7 +1,7 @@
 """Waits and paces: the waits of a connection, where a test can hold the clock, the pace of sends, and "typing…".
 
 Telegram shows an action for five seconds or until the next message, so it is sent again and again. The answer does not
-need it: nobody waits for it, what fails is not repeated, and while Telegram asks to slow down nothing is sent.
+need it: nothing waits for it, what fails is not repeated, and while Telegram asks to slow down nothing is sent.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ class TelegramPace(Pace):
 
 
 def is_group(chat: str) -> bool:
-    """By its id: people's are positive. A public name may be a group's."""
+    """True if the chat's id is a group's: people's are positive. A public name may be a group's."""
     return not chat.isdecimal()
 
 
@@ -84,7 +84,7 @@ QUICK_SECONDS = 0.3
 """A reply that is there sooner needs no "typing…"."""
 AGAIN_SECONDS = 4.5
 CALL_SECONDS = 4.0
-"""Later it would be about the past."""
+"""The time for one call; later it would be about the past."""
 
 Place: TypeAlias = tuple[str, str | None]
 """A chat, and the topic in it."""
@@ -131,7 +131,7 @@ class Activity:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _type(self, place: Place) -> None:
-        """Until it is cancelled, or Telegram refuses it in this turn."""
+        """Shows "typing…" until it is cancelled, or Telegram refuses it in this turn."""
         (chat, thread), chat_id = place, self.migrated.get(place[0], place[0])
         body: dict[str, Any] = {"chat_id": int(chat_id), "action": "typing"}
         if thread is not None and chat_id == chat:  # topic ids are the old group's

@@ -1,7 +1,7 @@
-"""From an update to a receipt: who said what, where. Pure.
+"""An update becomes a receipt: who said what, where. Pure.
 
-Whoever could send it was checked before; nothing is believed about its shape. What does not fit is `Ignored`, because
-Telegram would repeat what is refused for a day, and the chat's later messages would wait behind it.
+The sender was checked before, the shape is checked here. What does not fit is `Ignored`, because Telegram would repeat
+what is refused for a day, and the chat's later messages would wait behind it.
 """
 
 import re
@@ -83,7 +83,7 @@ def receipt(update: Mapping[str, Any], *, account: str, me: Me, now: datetime) -
 
 
 def _press(update: Mapping[str, Any], *, account: str, now: datetime) -> Receipt:
-    """Under a message that is lost to the bot as well, of which only the place is known then."""
+    """A press of a button, even under a message that the bot cannot see any more, of which only the place is known."""
     query, update_id = mapping(update, PRESS), number(update, "update_id")
     message, query_id, token = mapping(query, _MESSAGE), clean(text(query, "id")), clean(text(query, "data"))
     chat, message_id = mapping(message, "chat"), number(message, "message_id")
@@ -150,7 +150,7 @@ def _kind(update: Mapping[str, Any]) -> str:
 
 
 def _unanswered(message: Mapping[str, Any], message_id: int, me: Me) -> str | None:
-    """Why nobody expects an answer to it."""
+    """The reason why the message needs no answer; None if it may need one."""
     if message_id <= 0:
         return "ephemeral"  # it has no id to answer to, and an answer would be seen by everybody
     if message.get("is_automatic_forward") is True:
@@ -200,7 +200,7 @@ def _quote(message: Mapping[str, Any]) -> Quote | None:
 
 
 def _answered(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The message that this one answers. What stands first in a topic is none, and every message there names it."""
+    """The message that this one answers. A topic's first message does not count, as every message there names it."""
     answered = mapping(message, "reply_to_message")
     begins = message.get("is_topic_message") is True and answered.get("message_id") == message.get("message_thread_id")
     return {} if begins or "forum_topic_created" in answered else answered

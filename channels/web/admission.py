@@ -1,13 +1,13 @@
-"""The people who may come in: whoever is at this machine while no agent is, else who has the token, a link, or a session.
+"""The people who may come in: all at this machine while no agent is, else those with the token, a link, or a session.
 
 A command that an agent runs comes from this machine, too. So as soon as an agent can run commands, or a token is set,
 being at this machine is not enough; the gateway then prints a link at its start, which signs in one browser, once.
 
 A browser can be made to send requests by any page it shows, so what changes something must carry a header that only our
-own page can set, and must not come from elsewhere; and a name that somebody points at 127.0.0.1 is not this machine's. A
-session is a random value, kept hashed where every replica looks it up, so that signing out ends it everywhere; it is
-signed with the token that began it, so that nonsense costs no look-up, a new token ends them all, and the signature tells
-whose it is.
+own page can set, and must not come from elsewhere; and a name that a stranger points at 127.0.0.1 is not this
+machine's. A session is a random value, kept hashed where every replica looks it up, so that signing out ends it
+everywhere; it is signed with the token that began it, so that nonsense costs no look-up, a new token ends them all, and
+the signature tells its owner.
 """
 
 import hmac
@@ -40,15 +40,15 @@ _HOST = re.compile(r"(\[[^\]]*\]|[^\[\]:/@?#]*)(?::\d*)?")
 
 Headers = Sequence[tuple[str, str]]
 Way: TypeAlias = Literal["open", "link", "token", "closed"]
-"""`open`: whoever is at this machine; `link`: who opens the link of the start, or has the token where one is set;
-`token`: who has that; `closed`: nobody."""
+"""`open`: all people at this machine; `link`: those who open the link of the start, or have the token if one is set;
+`token`: those who have it; `closed`: no one."""
 
 
 class Sessions(Protocol):
     """The sessions there are, by the hash of their cookie. Raises what the store raises."""
 
     async def begin(self, key: str, *, ends: float, at: float, instead_of: Sequence[str]) -> None:
-        """Keep a session until `ends`, and end those in whose place it comes."""
+        """Keeps a session until `ends`, and ends those that it replaces."""
 
     async def end(self, keys: Sequence[str]) -> None: ...
 
@@ -72,7 +72,7 @@ class Admission:
         tokens = {OPERATOR: self.token, **self.users}
         self._tokens = {person: given.encode() for person, given in tokens.items() if given}
         self._signers = self._tokens | ({OPERATOR: self.token.encode()} if self.way == "link" else {})
-        """The keys that sessions are signed with: whoever came by the link has no token."""
+        """The keys that sessions are signed with: a person who came by the link has no token."""
 
     async def judge(self, headers: Headers, *, changes: bool) -> str:
         """The sender of a request. `changes`: it is not a mere GET. Raises Rejected with what the person is to do."""
@@ -116,7 +116,7 @@ class Admission:
             raise Rejected("cross-site", status=403, sentence=sentence)
 
     def offer_link(self) -> str | None:
-        """A code that signs in once, as if it were the token; None where no link is offered."""
+        """A code that signs in once, as if it were the token; None if no link is offered."""
         if self.way != "link":
             return None
         code = f"{LINK_PREFIX}{secrets.token_urlsafe(32)}"
@@ -162,14 +162,14 @@ class Admission:
         return None
 
     def _presented(self, headers: Headers) -> Iterator[tuple[str, str]]:
-        """The keys of the cookies that our tokens signed, and whose token it was."""
+        """The owners and keys of the cookies that our tokens signed."""
         for value, _, signature in (cookie.partition(".") for cookie in _cookies(headers)):
             for person, token in self._signers.items():
                 if hmac.compare_digest(signature.encode(errors="replace"), _signature(token, value).encode()):
                     yield person, _digest(f"{value}.{signature}")
 
     def _owner(self, token: str) -> str | None:
-        """The person whose token it is; every one is compared, so that the time tells nothing."""
+        """The owner of the token; every token is compared, so that the time tells nothing."""
         given = token.strip().encode(errors="replace")
         owners = [person for person, known in self._tokens.items() if hmac.compare_digest(given, known)]
         return owners[0] if owners else None
@@ -197,13 +197,14 @@ def is_loopback(host: str) -> bool:
 
 
 def _is_here(headers: Headers) -> bool:
-    """Addressed to this machine by a name that nobody else can give it, and not handed on by a proxy."""
+    """True if the request is addressed to this machine by a name that no stranger can give it, and did not pass a
+    proxy."""
     host = _HOST.fullmatch(_one(headers, "host") or "")
     return host is not None and is_loopback(host[1]) and not any(key.startswith(_FORWARDED) for key, _ in headers)
 
 
 def _place(origin: str) -> str:
-    """Host and port of an origin; empty where it has none."""
+    """Host and port of an origin; empty if it has none."""
     try:
         return _bare(urlsplit(origin).netloc)
     except ValueError:

@@ -1,7 +1,7 @@
 """The memory of the web chat, which is its own platform: conversations, what was said in them, and files.
 
-A port; what stands behind it is `gateway.store.archive`. Ids of conversations and of people's messages are made by the
-page. A message's number grows with each one kept, over all conversations: who has seen number 17 asks for those above.
+A port, implemented by `gateway.store.archive`. Ids of conversations and of people's messages are made by the page. A
+message's number grows with each one kept, over all conversations: who has seen number 17 asks for those above.
 """
 
 from collections.abc import Sequence
@@ -66,11 +66,11 @@ class ChatHistory(Protocol):
     async def keep(
         self, chat: str, key: str, words: MessageBody, at: float, *, owner: str = OPERATOR
     ) -> WebConversation | None:
-        """Keeps what a person said, unless its key is known; its conversation is made with the first message, and its files
-        belong to that from now on. None where the conversation is somebody else's."""
+        """Keeps what a person said, unless its key is known; its conversation is made with the first message, and its
+        files belong to that from now on. None if the conversation is another person's."""
 
     async def answer(self, chat: str, key: str, words: MessageBody, at: float) -> bool:
-        """Keeps what an agent said, unless its key is known; False where there is no such conversation."""
+        """Keeps what an agent said, unless its key is known; False if there is no such conversation."""
 
     async def replace(self, chat: str, key: str, text: str, buttons: tuple[Button, ...]) -> bool:
         """Lets an agent's message say something else, under a new number in its old place. False if it is not there."""
@@ -84,7 +84,7 @@ class ChatHistory(Protocol):
         """The messages that there are, in order."""
 
     async def last(self) -> int:
-        """The number of the newest message, 0 where there is none."""
+        """The number of the newest message, 0 if there is none."""
 
     async def file(self, key: str) -> tuple[StoredFile, bytes] | None:
         """The file whose id is `key`."""

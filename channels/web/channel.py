@@ -41,7 +41,7 @@ FILES_MAX = 10
 ALIVE_SECONDS = 15.0
 MISSED_MAX = 500
 MISSED_BYTES_MAX = 2 * 1_048_576
-"""Messages, and bytes of them: who has missed more loads the page anew."""
+"""Messages, and bytes of them: who has missed more loads the page again."""
 
 _Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
 
@@ -135,7 +135,7 @@ class WebChannel:
         )
 
     async def keep(self, context: MessageContext, agent: str) -> MessageContext:
-        """Raises Rejected where a file is not there (any more), or the conversation is somebody else's."""
+        """Raises Rejected if a file is not there (any more), or the conversation is another person's."""
         chat, person = context.chat.id, context.sender.id
         if context.press:
             pressed = await self.archive.conversation(chat)
@@ -161,11 +161,11 @@ class WebChannel:
         return await stored_file(self.archive.file, attachment, bytes_max)
 
     def split(self, text: str) -> list[str]:
-        """A page shows whatever length."""
+        """One part: a page shows any length."""
         return [text]
 
     async def send(self, part: Outbound, key: str) -> str:
-        """Keep an answer for the page. Raises Gone where its conversation was deleted."""
+        """Keep an answer for the page. Raises Gone if its conversation was deleted."""
         chat, reply_to = part.target.chat, part.target.reply_to
         conversation = await self.archive.conversation(chat)
         if conversation is None or (part.dropped and chat in self.live.leaving):
@@ -209,7 +209,7 @@ class WebChannel:
             log.warning("stopped_text_not_kept", error=repr(error))
 
     def report(self, fault: str) -> None:
-        """Let the pages show what whoever runs this bot is to mend; nothing any more where it is empty."""
+        """Shows the operator's pages a fault to mend; an empty text clears it."""
         if fault != self.fault:
             self.fault = fault
             self.live.announce(event("fault", {"text": fault}), OPERATOR)
@@ -259,7 +259,7 @@ class WebChannel:
                     news = await watcher.next()
 
     async def learn_identity(self, timeout_seconds: float) -> None:
-        """It knows itself."""
+        """Does nothing: there is no platform to ask."""
 
     async def enrich(self, context: MessageContext) -> MessageContext:
         return context

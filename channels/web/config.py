@@ -1,4 +1,4 @@
-"""The settings of the web chat: one switch. Who may come in follows from where the server listens."""
+"""The settings of the web chat: one switch. The server's address decides who may come in."""
 
 from channels.queue import QueueConfig
 from channels.section import Section

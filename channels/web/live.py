@@ -26,7 +26,7 @@ Key = tuple[str, str]
 @dataclass(slots=True)
 class LiveTurn:
     person: str
-    """The person whose conversation it is in."""
+    """The owner of its conversation."""
     text: str = ""
     tools: tuple[ToolUse, ...] = ()
     note: str = ""
@@ -43,8 +43,8 @@ class LiveTurn:
 
 
 class Watcher:
-    """One page. `lost`: it was too slow, or is to go; its queued events are dropped. `behind` is set where it
-    was too slow: whoever still sends to it may wait for ever. `plain`: it wants drafts as text, such as a terminal."""
+    """One page. `lost`: it was too slow, or is to go; its queued events are dropped. `behind` is set if it was too
+    slow: a send to it may wait for ever. `plain`: it wants drafts as text, such as a terminal."""
 
     def __init__(self, person: str = OPERATOR, *, lost: bool = False, plain: bool = False) -> None:
         self.person = person
@@ -113,7 +113,8 @@ class LiveTurns:
             watcher.let_go()
 
     def announce(self, notice: bytes | None, person: str = OPERATOR) -> None:
-        """To every page of a person. To all pages only `None`: there may be something new in the archive."""
+        """Sends a notice to every page of a person. `None` goes to all pages: there may be something new in the
+        archive."""
         for watcher in self._watchers:
             if notice is None or watcher.person == person:
                 watcher.tell(notice)
@@ -125,7 +126,7 @@ class LiveTurns:
         self.changed(key, self._turns.get(key, news))
 
     def take(self, key: Key, news: LiveTurn) -> None:
-        """Takes in how a turn stands now. What another replica still says of one that runs here is late."""
+        """Takes in a turn's new state. News from another replica about a turn that runs here is late, and ignored."""
         turn, before = self._turns.get(key), None
         if turn is None:
             ended = [key for key, turn in self._turns.items() if turn.outcome is not None]
@@ -153,7 +154,8 @@ class LiveTurns:
         return [(key, turn) for key, turn in self._turns.items() if turn.outcome is None and turn.heard is None]
 
     def lose(self, before: float) -> None:
-        """Turns of a replica that has not been heard of since then: it is gone, and whoever goes on with them shows them."""
+        """Turns of a replica that has not been heard of since then: it is gone, and the replica that continues them
+        shows them."""
         for key, turn in list(self._turns.items()):
             if turn.heard and turn.heard < before:
                 self.take(key, LiveTurn(turn.person, outcome="interrupted", heard=turn.heard))

@@ -31,7 +31,7 @@ def event(name: str, data: dict[str, Any]) -> bytes:
 
 
 def written(name: str, json: bytes, *, number: int | None = None) -> bytes:
-    """An event whose data is JSON already; `number` is where a stream that broke off behind it goes on."""
+    """An event whose data is JSON already; a stream that broke off behind it continues at `number`."""
     head = f"id: {number}\n" if number is not None else ""
     return f"{head}event: {name}\ndata: ".encode() + json + b"\n\n"
 
@@ -175,7 +175,7 @@ def _inline_math(state: StateInline, silent: bool) -> bool:
 
 
 def _math_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """From a line that begins with `$$` or `\\[` to one that ends with the other; nothing between is Markdown."""
+    """Reads math: from a line that begins with `$$` or `\\[` to one that ends with the other; nothing between is Markdown."""
     first = state.src[state.bMarks[start] + state.tShift[start] : state.eMarks[start]].rstrip()
     closing = {"$$": "$$", "\\[": "\\]"}.get(first[:2])
     if closing is None or state.is_code_block(start):

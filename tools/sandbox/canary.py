@@ -88,7 +88,7 @@ def _bound(leaving: ExitStack, address: str) -> socket.socket:
 
 
 async def pierced(launch: Callable[..., Launch], private: Sequence[Path], *, opens: bool) -> str | None:
-    """The reason why a wall is none, None if it holds: `launch` starts a command behind it."""
+    """The reason why confinement fails, or None: `launch` starts a command behind the wall."""
     with ExitStack() as leaving:
         folder = Path(tempfile.mkdtemp(prefix="clawgate-probe-"))
         leaving.callback(shutil.rmtree, folder, ignore_errors=True)

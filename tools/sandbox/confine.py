@@ -45,9 +45,9 @@ _SIGNALS = {"kill": (62, 129), "tkill": (200, 130), "tgkill": (234, 131), "pidfd
 _PIDFD_SEND_SIGNAL, _RT_SIGQUEUEINFO, _RT_TGSIGQUEUEINFO = (424, 424), (129, 138), (297, 240)
 _NEW_NAMESPACES = 0x7E02_0000
 _TERMINAL_INPUT = (0x5412, 0x541C)
-"""TIOCSTI and TIOCLINUX: they type into a terminal that somebody else reads."""
+"""TIOCSTI and TIOCLINUX: they type into a terminal that another program reads."""
 _FAMILIES = (1, 2, 10, 16)
-"""Socket families in a network namespace of their own: UNIX, IPv4, IPv6, netlink. Not VSOCK, which knows no namespaces."""
+"""Socket families in a separate network namespace: UNIX, IPv4, IPv6, netlink. Not VSOCK, which knows no namespaces."""
 
 _LOAD, _JUMP_EQUAL, _JUMP_ANY, _JUMP_AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
 _ALLOW, _KILL, _ERROR = 0x7FFF_0000, 0x8000_0000, 0x0005_0000
@@ -92,7 +92,7 @@ _NET_SINCE, _SCOPES_SINCE, _TRUNCATE_SINCE = 4, 6, 3
 
 
 def landlock_version() -> int:
-    """0 where the kernel has none."""
+    """The kernel's version of Landlock; 0 if it has none."""
     return max(0, int(_libc.syscall(444, None, ctypes.c_size_t(0), 1)))
 
 
@@ -119,7 +119,7 @@ def prepare(rules: Mapping[str, Sequence[str | int]]) -> int:
 
 
 def restrict(ruleset: int, spared: Sequence[int]) -> None:
-    """From here on. Raises OSError."""
+    """Confines this process and those it starts. Raises OSError."""
     version = landlock_version()
     _checked(_libc.prctl(38, 1, 0, 0, 0))  # no new rights by what it executes; without that the kernel takes no filter
     _checked(_libc.syscall(446, ruleset, 0))
@@ -131,8 +131,8 @@ def restrict(ruleset: int, spared: Sequence[int]) -> None:
 
 
 def keep_to_itself() -> None:
-    """From here on this process and its descendants signal and trace each other only: not the supervisor, the gateway or
-    another command. The uid is no border where it is the gateway's own, or that of several agents. By Landlock, from Linux
+    """Lets this process and its descendants signal and trace each other only: not the supervisor, the gateway or
+    another command. The uid is no border if it is the gateway's own, or that of several agents. By Landlock, from Linux
     6.12; with an older kernel the command runs without this belt."""
     if landlock_version() >= _SCOPES_SINCE:
         ruleset = _checked(_libc.syscall(444, struct.pack("QQQ", 0, 0, 2), ctypes.c_size_t(24), 0))
@@ -160,8 +160,8 @@ def stage(fds: Sequence[int]) -> None:
 
 
 def open_loopback(channel: int, port: int) -> None:
-    """A network with nothing in it but its own loopback, for this process and those it starts; whoever holds the other end
-    of `channel` is sent a socket that listens there. Raises OSError."""
+    """A network with nothing in it but its own loopback, for this process and those it starts; the other end of
+    `channel` gets a socket that listens there. Raises OSError."""
     import socket  # only here: it takes longer than all the rest
 
     uid, gid = os.getuid(), os.getgid()

@@ -65,7 +65,7 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SandboxPath:
-    """A file or folder that a command sees at `path`; an empty folder where there is no descriptor."""
+    """A file or folder that a command sees at `path`; an empty folder if there is no descriptor."""
 
     path: str
     fd: int = -1
@@ -124,8 +124,8 @@ def protected(workspace: Workspace) -> list[SandboxPath]:
 
 
 def hidden(workspace: Workspace) -> tuple[list[str], list[SandboxPath]]:
-    """The files and the folders in the workspace that this session does not see. Not links: a command that follows one finds
-    nothing where it leads to a hidden name. Raises OSError."""
+    """The files and the folders in the workspace that this session does not see. Not links: a command that follows one
+    finds nothing if it leads to a hidden name. Raises OSError."""
     names = [it for it in names_in(workspace.fd, ".") if workspace.hides(it)]
     modes = {it: os.stat(it, dir_fd=workspace.fd, follow_symlinks=False).st_mode for it in names}
     files = [f"{workspace.root}/{it}" for it, mode in modes.items() if not (stat.S_ISDIR(mode) or stat.S_ISLNK(mode))]
@@ -150,7 +150,7 @@ def not_made(workspace: Workspace) -> list[str]:
 
 
 def own_skills(workspace: Workspace) -> list[SandboxPath]:
-    """Raises OSError where there are none."""
+    """Raises OSError if there are none."""
     names = names_in(workspace.fd, SKILLS)[:SHOWN_MAX]
     return [
         SandboxPath(path=f"{workspace.root}/{SKILLS}/{it}", fd=_opened(workspace, f"{SKILLS}/{it}")) for it in names

@@ -1,7 +1,7 @@
 """The sandbox of commands: they run behind the strongest wall that this machine lets us build, or not at all.
 
-Which wall stands is not believed but tried, with a command that does what it must not: at start, every hour, and after a
-command that could not be started. Whether a command may run is somebody else's matter.
+Each wall is tried, with a command that does what it must not: at start, every hour, and after a command that could not
+be started. Approvals are not here.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Wall:
     def launch(
         self, command: str, workspace: Workspace, environment: Mapping[str, str], network: WebClient | None = None
     ) -> Launch:
-        """`network` judges where it may connect to; without one there is none. Raises OSError."""
+        """`network` decides where it may connect to; without one there is no network. Raises OSError."""
         owner = owner_of(workspace)
         if self.kind == "Landlock and seccomp":
             return _landlocked(command, workspace, environment, owner)
@@ -88,7 +88,7 @@ def _landlocked(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """The result of a probe: the wall that stands, and why those before it do not."""
+    """The result of a probe: the wall that works, and why those before it fail."""
 
     wall: Wall | None
     failures: Mapping[str, str]
@@ -101,8 +101,8 @@ class Report:
 
 
 class Sandbox:
-    """One for the whole gateway. `private` are files of the gateway that no command may read; `kinds` are tried in order,
-    with a way to the network where `opens`."""
+    """One for the whole gateway. `private` are files of the gateway that no command may read; `kinds` are tried in
+    order, with a way to the network if `opens`."""
 
     def __init__(self, private: Sequence[Path] = (), *, kinds: Sequence[Kind] = KINDS, opens: bool = False) -> None:
         self.slots = asyncio.Semaphore(COMMANDS_MAX)
@@ -143,7 +143,7 @@ class Sandbox:
         return Sandbox(self._private, kinds=[it for it in self._kinds if it != "Landlock and seccomp"], opens=True)
 
     async def probe(self) -> Report:
-        """The report on what stands now, at most an hour old."""
+        """The newest report, at most an hour old."""
         async with self._probing:
             every = PROBE_EVERY_SECONDS if self.report and self.report.wall else PROBE_AGAIN_SECONDS
             if self.report is None or time.monotonic() - self._probed > every:
@@ -153,13 +153,14 @@ class Sandbox:
 
     @property
     def standing(self) -> str:
-        """In a word, for everybody: why others do not stand is the operator's."""
+        """The wall's kind in a word, for everybody; why others fail is for the operator."""
         if self.report is None:
             return "not tried yet"
         return self.report.wall.kind if self.report.wall else "none"
 
     def doubt(self, workspace: Path) -> bool:
-        """A command could not be started: try anew before the next one. Whether the last one there could not either."""
+        """A command could not be started: try again before the next one. True if the last one there could not
+        either."""
         again = workspace in self.failed
         self.failed.add(workspace)
         self._probed = float("-inf")

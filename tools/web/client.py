@@ -1,9 +1,9 @@
-"""One GET of an address that somebody else chose: from a model, a page or a redirect, none of whom we trust.
+"""One GET of an address that a stranger chose: from a model, a page or a redirect, none of whom we trust.
 
 The URL is judged before it is parsed, every address that its host has is judged before any is connected to, and the
-connection goes to a judged address while TLS keeps the host's name: what is looked up twice can answer differently. Each
-redirect is judged anew. There are no proxies of the environment, no cookies, no credentials, no connection that is used
-again; the whole is bound in time, and in bytes before and after unpacking.
+connection goes to a judged address while TLS keeps the host's name: what is looked up twice can answer differently.
+Each redirect is judged again. There are no proxies of the environment, no cookies, no credentials, no connection that
+is used again; the whole is bound in time, and in bytes before and after unpacking.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ ADDRESSES_TRIED = 3
 PIECE_BYTES = 65_536
 MEMBERS_MAX = 1_000
 LOOKUPS = 4
-"""At the same time. In threads of their own: a name server that never answers holds up nothing else."""
+"""Look-ups at the same time, in separate threads: a name server that never answers holds up nothing else."""
 USER_AGENT = "Clawgate (web_fetch)"
 DEFAULT_PORTS = {"http": 80, "https": 443}
 REDIRECTS = (301, 302, 303, 307, 308)
@@ -116,7 +116,7 @@ class WebClient:
         self._lookups = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="fetch-lookup")
 
     async def get(self, url: str, *, wanted: Callable[[str], bool]) -> WebPage:
-        """The page; its body only where its type is `wanted`. Raises ToolError, which names the rule and no address."""
+        """The page; its body only if its type is `wanted`. Raises ToolError, which names the rule and no address."""
         import httpcore
 
         try:
@@ -145,7 +145,7 @@ class WebClient:
         raise ToolError("FETCH_FAILED", f"it redirects more than {self.config.redirects} times")
 
     def judged(self, text: str, *, base: "httpx.URL | None" = None) -> "httpx.URL":
-        """The URL as it will be asked for, where it may be. Raises ToolError."""
+        """The URL as it will be asked for, if it may be. Raises ToolError."""
         import httpx
 
         if len(text) > URL_CHARS_MAX:
@@ -213,7 +213,7 @@ class WebClient:
             )
 
     async def _body(self, response: Any, encoding: str) -> bytes:
-        """Whole; what is packed is unpacked no further than it may be long."""
+        """The whole body; a packed one is unpacked no further than the limit."""
         encoding, limit = encoding.strip().lower(), self.config.max_bytes
         if encoding not in ("", "identity", "gzip", "x-gzip"):
             raise ToolError("FETCH_FAILED", "the page is packed in a way that was not asked for")
@@ -242,7 +242,7 @@ class WebClient:
         return [str(address) for address in judged[:ADDRESSES_TRIED]]
 
     async def connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """To one of its judged addresses. Raises Blocked and OSError."""
+        """Connects to one of its judged addresses. Raises Blocked and OSError."""
         failure = OSError()
         for address in await self.addresses(host, port):
             try:
@@ -291,7 +291,7 @@ class _Gunzip:
         return self._member.eof
 
     def take(self, packed: bytes, most: int) -> bytearray:
-        """At most so many bytes of what it unpacks to. Raises zlib.error."""
+        """Unpacks at most so many bytes. Raises zlib.error."""
         data = bytearray()
         while packed and len(data) < most:
             if self._member.eof:

@@ -11,15 +11,16 @@ from channels.tools import Listed
 SearchProvider: TypeAlias = Literal["brave", "tavily", "searxng"]
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 Private: TypeAlias = tuple[str, int | None] | Network
-"""A host, with a port of its own where one is named, or a network."""
+"""A host, with its own port if one is named, or a network."""
 
 
 class FetchConfig(Section):
     """Limits of `web_fetch`. Addresses that are not public are refused, however they are written or reached."""
 
     allow_private: Annotated[tuple[str, ...], Listed] = ()
-    """Addresses that may be fetched although they are not public: hosts (`wiki.internal`), hosts with a port of their own
-    (`wiki.internal:8080`) and networks (`10.1.0.0/16`). Everybody who writes to the agent can have it read what is there."""
+    """Addresses that may be fetched although they are not public: hosts (`wiki.internal`), hosts with their own port
+    (`wiki.internal:8080`) and networks (`10.1.0.0/16`). Everybody who writes to the agent can have it read what is
+    there."""
     ports: Annotated[tuple[Annotated[int, Field(ge=1, le=65535)], ...], Listed] = (80, 443)
     """The ports that may be asked."""
     max_bytes: Annotated[int, Field(ge=1024, le=67_108_864)] = 2_097_152
@@ -57,7 +58,8 @@ class SearchConfig(Section):
     api_key: SecretStr = SecretStr("")
     """The key of Brave or Tavily."""
     base_url: str = ""
-    """The server, without a path; the provider's own where empty. A SearXNG must have `json` among its `search.formats`."""
+    """The server, without a path; the provider's own if empty. A SearXNG must have `json` among its
+    `search.formats`."""
 
 
 class WebToolsConfig(Section):

@@ -90,7 +90,7 @@ def is_text(kind: str) -> bool:
 
 
 async def _read(found: WebPage) -> tuple[str, str, str]:
-    """Title, text, and of what: `article`, `page`, or nothing where it is as it arrived."""
+    """Title, text, and of what: `article`, `page`, or nothing if it is as it arrived."""
     text = _decoded(found)
     if found.type in _HTML and text.strip():
         title, text, what = await _extracted(text, found.url)
@@ -118,7 +118,7 @@ def _charset(name: str) -> str:
 
 
 async def _extracted(html: str, url: str) -> tuple[str, str, str]:
-    """By a process of its own, which is ended with the turn and with its time."""
+    """Extracts in a separate process, which ends with the turn or when its time is up."""
     process = await asyncio.create_subprocess_exec(
         *(*program("tools.web.page", "-I"), url),
         stdin=asyncio.subprocess.PIPE,

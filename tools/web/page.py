@@ -1,9 +1,9 @@
 """A page of HTML as Markdown: what a reader reads of it, its title and its links; nothing that runs, hides or embeds.
 
-Run as a program of its own, with bounds on time and memory and without rights: parsers meet whatever a stranger wrote, a
-page that is made to be slow must not hold up anybody's chat, and one that is made to break a parser finds no file, no
-socket and no other process. It prints JSON: `title`, `markdown`, and `part`, which is `article` where only the main part
-of the page is shown.
+Run as its own program, with bounds on time and memory and without rights: parsers meet whatever a stranger wrote, a
+page that is made to be slow must not hold up a chat, and one that is made to break a parser finds no file, no socket
+and no other process. It prints JSON: `title`, `markdown`, and `part`, which is `article` where only the main part of
+the page is shown.
 """
 
 import json
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> None:
 
 
 def give_up_rights() -> None:
-    """Raises OSError where the kernel has the means and refuses them."""
+    """Raises OSError if the kernel has the means and refuses them."""
     if os.geteuid() == 0:
         with suppress(PermissionError):  # a root that may not
             os.setgroups([])
@@ -83,7 +83,7 @@ def read(html: str, url: str) -> tuple[str, str, str]:
 
 
 def clean(root: Any, url: str) -> None:
-    """Take out what nobody sees, and of links what leads to no page."""
+    """Takes out hidden elements, and links that lead to no page."""
     from lxml import etree
 
     etree.strip_elements(root, etree.Comment, etree.ProcessingInstruction, *_DROPPED.split(), with_tail=False)
@@ -104,7 +104,7 @@ def clean(root: Any, url: str) -> None:
 
 
 def article(root: Any) -> tuple[str, str] | None:
-    """The main part of a page, as HTML and as words; None where there is none."""
+    """The main part of a page, as HTML and as words; None if there is none."""
     import logging
 
     from lxml import etree
@@ -120,7 +120,7 @@ def article(root: Any) -> tuple[str, str] | None:
 
 
 def to_markdown(html: str, words: str) -> str:
-    """Plain words where the page is nested too deeply."""
+    """The Markdown of the page; plain words if it is nested too deeply."""
     from markdownify import markdownify
 
     try:

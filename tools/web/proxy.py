@@ -13,7 +13,7 @@ from tools.tool import ToolError
 from tools.web.client import Blocked, WebClient, host_of, port_of
 
 PORT = 3128
-"""In a namespace where every port is free."""
+"""The proxy's port, in a namespace where every port is free."""
 CONNECTIONS_MAX = 32
 """Connections of one command; more wait to be accepted."""
 HEAD_BYTES_MAX = 65_536

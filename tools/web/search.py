@@ -19,7 +19,7 @@ from tools.tool import Arguments, Call, ToolError, ToolResult
 from tools.web.config import SearchConfig, SearchProvider
 
 RESULTS = 5
-"""Unless the call asks for another number."""
+"""The number of results if the call asks for no other."""
 RESULTS_MAX = 10
 SECONDS = 15.0
 ANSWER_BYTES_MAX = 2_097_152
@@ -32,7 +32,7 @@ _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,100}>")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Engine:
     """One provider. `request` makes the path's query, the headers and the body of the key, the query and the count;
-    `results` finds the list in an answer, and `snippet` is the member of a result that says what stands there."""
+    `results` finds the list in an answer, and `snippet` is the member of a result with its summary."""
 
     base_url: str
     path: str

@@ -38,7 +38,8 @@ def wire_request(request: ModelRequest, vendor: Vendor) -> Object:
 
 
 def _tool_members(request: ModelRequest, vendor: Vendor) -> Object:
-    """`tools` and `tool_choice`. `auto`, the default where there are tools, is said only if the vendor wants to hear it."""
+    """`tools` and `tool_choice`. `auto`, the default if there are tools, is said only if the vendor wants to hear
+    it."""
     if not request.tools:
         return {}
     choice = _choice(request, vendor)
@@ -110,7 +111,7 @@ def _append_user(wire: list[Object], parts: Sequence[Object]) -> None:
 
 
 def _assistant(message: AssistantMessage, vendor: Vendor) -> list[Object]:
-    """One message, or none where it says nothing that this wire has a place for."""
+    """One message, or none if it says nothing that this wire has a place for."""
     spoken, calls = texts(message), [_call(call, vendor) for call in message.calls]
     if not spoken and not calls:
         return []

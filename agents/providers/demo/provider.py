@@ -141,7 +141,7 @@ def _forced(request: ModelRequest) -> str:
 
 
 def _skill_for(prompt: str, text: str, *, wants_script: bool) -> str | None:
-    """The location of the skill whose name or description shares most with the request; None where none does."""
+    """The location of the skill whose name or description shares most with the request; None if none does."""
     best: tuple[int, str] | None = None
     for skill in _SKILL.findall(prompt):
         name, description, location = (_element(skill, tag) for tag in ("name", "description", "location"))

@@ -116,7 +116,7 @@ def _model_parts(message: AssistantMessage, *, signed: bool) -> list[Part]:
 
 
 def _signature(part: Text | Thinking | ToolCall | Opaque) -> Part:
-    """The member that gives a part its signature back; empty where it has none, or is no longer what was signed."""
+    """The member that gives a part its signature back; empty if it has none, or is no longer what was signed."""
     if part.wire is None or part.wire.api != API or part.wire.kind != "thought_signature":
         return {}
     if isinstance(part, ToolCall) and (part.arguments is None or shared.wire_name(part.name) != part.name):
@@ -184,7 +184,7 @@ _LEVELS: dict[Level, str] = {
 
 
 def thinking_config(request: ModelRequest, max_tokens: int) -> dict[str, Any]:
-    """The member `thinkingConfig`; empty where the model decides."""
+    """The member `thinkingConfig`; empty if the model decides."""
     level = request.thinking
     if level is None:
         return {}

@@ -1,8 +1,8 @@
 """Gemini's stream put together into one assistant message. Pure: dicts in, our events out.
 
 Each chunk is a whole response object: texts are appended, calls and signatures come whole. A part that is signed stays
-a part of its own, for its signature is good for nothing else. `finishReason` is the only proof of an end. Unknown
-members and parts are passed over. Nothing here knows a socket.
+its own part, for its signature is good for nothing else. `finishReason` is the only proof of an end. Unknown members
+and parts are passed over. Nothing here knows a socket.
 """
 
 import json

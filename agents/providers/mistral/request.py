@@ -125,7 +125,8 @@ def _result(message: ToolResultMessage) -> Block:
 
 
 def fitting_id(call_id: str) -> str:
-    """Nine letters and digits: the id as it is where it is that, else made from it, the same for the call and its result."""
+    """Nine letters and digits: the id as it is if it is that, else made from it, the same for the call and its
+    result."""
     if re.fullmatch(r"[a-zA-Z0-9]{9}", call_id):
         return call_id
     digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).digest()

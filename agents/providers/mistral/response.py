@@ -31,7 +31,7 @@ class Thought:
 
     @property
     def payload(self) -> Payload:
-        """The chunk as one; None where nothing of it arrived."""
+        """The chunk as one; None if nothing of it arrived."""
         if not self.items and not self.beside:
             return None
         return "thinking", {"type": "thinking", "thinking": self.items, **self.beside}

@@ -87,7 +87,7 @@ class Calls:
 
 
 def _another(call: _Call, piece: _Piece, here: Sequence[_Call]) -> bool:
-    """True if a piece that brings a name opens a call of its own, though it could belong to `call`."""
+    """True if a piece that brings a name opens its own call, though it could belong to `call`."""
     return (
         any(call is other for other in here)
         or (bool(call.name) and piece.name != call.name)

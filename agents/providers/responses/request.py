@@ -86,9 +86,9 @@ _SAYABLE = frozenset({"type", "description", "enum", "items", "minimum", "maximu
 
 
 def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The form of a tool's schema that constrained decoding takes: every member is required there, so an optional one may be
-    null, which the toolbox drops. None where a member says more than the decoder knows, such as a length, or where the
-    schema is not of our tools' form, closed and with flat members: nothing is dropped to make it fit."""
+    """The form of a tool's schema that constrained decoding takes: every member is required there, so an optional one
+    may be null, which the toolbox drops. None if a member says more than the decoder knows, such as a length, or where
+    the schema is not of our tools' form, closed and with flat members: nothing is dropped to make it fit."""
     members: Mapping[str, Any] = schema.get("properties", {})
     is_flat = all(_is_flat(it) and ("items" not in it or _is_flat(it["items"])) for it in members.values())
     if not is_flat or schema.get("additionalProperties") is not False or "$defs" in schema:

@@ -197,8 +197,8 @@ class _Preview:
 
 
 def read(message: AssistantMessage, request: ModelRequest, style: Style) -> AssistantMessage:
-    """The finished answer: the very object where nothing is taken out of its text. Texts that stand together are one; where
-    it lost something, its `wire` is lost too, for that belongs to the whole."""
+    """The finished answer: the very object if nothing is taken out of its text. Texts that stand together are one;
+    where it lost something, its `wire` is lost too, for that belongs to the whole."""
     if not any(map(_MARKS.search, texts(message))):
         return message
     runs = [list(run) for _, run in groupby(message.content, lambda part: isinstance(part, Text))]
@@ -238,7 +238,7 @@ def new_ids(request: ModelRequest, answer: AssistantMessage) -> Iterator[str]:
 
 
 def _parts(thoughts: str, words: str, cuts: Sequence[Stretch], ids: Iterator[str]) -> Iterator[AssistantPart]:
-    """Without the blank space that would gape where a cut stood, and where there is no text before or behind it."""
+    """Without the blank space that would gape where a cut stood, and if there is no text before or behind it."""
     if thoughts:
         yield Thinking(text=thoughts)
     kept, last = "", " "

@@ -23,7 +23,7 @@ DECODER = json.JSONDecoder(strict=False, parse_constant=refuse_constant)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WrittenCall:
-    """`arguments` is None where they are no object; then `raw` is all that was written, name included."""
+    """`arguments` is None if they are no object; then `raw` is all that was written, name included."""
 
     name: str
     arguments: dict[str, Any] | None
@@ -46,7 +46,7 @@ class Form:
 
 
 def _json(text: str, at: int) -> tuple[Any, int | None]:
-    """The value there and the place behind it; None for both where there is none."""
+    """The value there and the place behind it; None for both if there is none."""
     try:
         return DECODER.raw_decode(text, at)
     except (ValueError, RecursionError):
@@ -123,7 +123,7 @@ def _function_call(text: str, head: re.Match[str], end: int | None, tools: Tools
 
 
 def _typed(value: str, schema: object) -> object:
-    """A parameter's text as its schema wants it; where it is no such thing, the tool says what is wrong."""
+    """A parameter's text as its schema wants it; if it is no such thing, the tool says what is wrong."""
     value = value.removeprefix("\r").removeprefix("\n").removesuffix("\n").removesuffix("\r")
     if not isinstance(schema, Mapping) or schema.get("type") in (None, "string"):
         return value
@@ -152,7 +152,7 @@ def _with_header(opening: str, header: str, closer: str = "", *, must_close: boo
 
 
 def _bare(text: str, head: re.Match[str], tools: Tools) -> Found | None:
-    """JSON that stands alone is a call only where it is nothing else: exactly a name and arguments."""
+    """JSON that stands alone is a call only if it is nothing else: exactly a name and arguments."""
     value, end = _json(text, head.start())
     members = value if isinstance(value, list) else [value]
     exact = ({"name", "arguments"}, {"name", "parameters"})

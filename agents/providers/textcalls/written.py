@@ -55,7 +55,7 @@ def opening_of(forms: tuple[Form, ...]) -> re.Pattern[str]:
 
 
 def calls_alone(text: str, tools: Tools) -> list[Stretch]:
-    """The calls of a text that is nothing else; empty where it is something else."""
+    """The calls of a text that is nothing else; empty if it is something else."""
     found: list[Stretch] = []
     at = 0
     while begin := re.compile(r"\S").search(text, at):
@@ -79,7 +79,7 @@ _SPAN = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)")
 
 
 def _fence(text: str, start: int, end: int, fence: str) -> str:
-    """The Markdown fence that is open at `end`, from the one that was at `start`; empty where none is."""
+    """The Markdown fence that is open at `end`, from the one that was at `start`; empty if none is."""
     line_end = text.find("\n", end, end + SPAN_CHARS_MAX)
     for line in _FENCE.finditer(text, start, line_end if line_end >= 0 else end + SPAN_CHARS_MAX):
         if not fence:
