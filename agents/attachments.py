@@ -1,9 +1,9 @@
 """Files between a chat and an agent: incoming ones go into the session's uploads, pictures to the model, and the files it
 sends go out.
 
-What the gateway did with a file is its own line beneath the person's words, so that the model knows the path to read.
-File names are people's words: of them only what is harmless in a path and in a prompt is kept. The bytes decide what is
-a picture, whatever type they were sent as.
+A line beneath the person's words says what the gateway did with a file, so that the model knows the path to read. File
+names are people's words: of them only what is harmless in a path and in a prompt is kept. The bytes decide what is a
+picture, not the declared type.
 """
 
 import base64
@@ -73,7 +73,7 @@ class Receiver:
         self._lines.append(", ".join((name, *facts, where)))
 
     def miss(self, name: str, reason: str) -> None:
-        """A file that could not be fetched; `reason` goes on where "a.pdf, " stops."""
+        """Notes a file that could not be fetched; `reason` continues "a.pdf, "."""
         self._lines.append(f"{safe_name(name)}, {reason}")
 
     def received(self) -> Received:

@@ -1,9 +1,9 @@
 """Compaction: older turns become a summary, and the conversation goes on behind it.
 
 Whole turns only, so no call is cut from its result. What is summarised is quoted line by line and is data to the model
-that reads it; what comes back is no more than that, and is made harmless. A summary must hold every exact identifier
+that reads it; the summary is data, too, and is made harmless. A summary must hold every exact identifier
 (`agents.identifiers`) and be smaller than what it stands for; otherwise a smaller cut is tried, and the history stays
-if none passes. Nothing is stored here: whoever has a summary marks it in the journal, and until then nothing happened.
+if none passes. Nothing is stored here: the caller marks a summary in the journal, and until then nothing happened.
 """
 
 import time
@@ -73,7 +73,7 @@ class CompactionConfig(Section):
     at: Annotated[float, Field(ge=0.1, le=1)] = 0.8
     """The part of the model's input, all in all, from which on older turns become a summary."""
     keep_turns: Annotated[int, Field(ge=0)] = 4
-    """So many of the newest turns stay as they are; fewer where they would fill the window by themselves."""
+    """The number of newest turns that stay as they are; fewer if they would fill the window by themselves."""
     model: Annotated[str, StringConstraints(pattern=r"^[^/\s]+/\S+$")] | None = None
     """The `provider/model` that writes the summaries; the agent's own if unset."""
     save_notes: bool = False
@@ -193,8 +193,8 @@ class _Summariser:
         self._source_tokens = self.input_tokens - self._summary_tokens - self._names_tokens
 
     async def write(self, turns: Sequence[Sequence[Message]], summary: str) -> tuple[str, int]:
-        """A summary, and of how many of the oldest turns it is. In stages: each is of as many turns as one request can hold
-        beside the summary of those before. Where a stage fails, half of it is tried, and is the last."""
+        """A summary, and the number of oldest turns in it. Each stage takes as many turns as one request can hold
+        beside the summary of those before. If a stage fails, half of it is tried, and is the last."""
         texts = [quoted(turn) for turn in turns]
         instructed = instructions("\n".join(texts), self.focus)
         content, done, failed = "", 0, False

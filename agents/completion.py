@@ -74,7 +74,7 @@ class ModelCalls:
         self._deadline = time.monotonic() + turn_seconds
 
     async def complete(self, messages: Sequence[Message], number: int) -> AssistantMessage:
-        """The model's answer in round `number`; where it refuses the request, the answer to another form of it."""
+        """The model's answer in round `number`; if it refuses the request, the answer to another form of it."""
         fits = self._fits(messages)
         if (room := self._scarce_room(messages, fits)) is not None:
             await self._summarise(room)
@@ -209,7 +209,7 @@ class ModelCalls:
         return draft.failed(ModelError(kind=kind, summary="not sent: it does not fit", retryable=False))
 
     def _ignored_tools(self, answer: AssistantMessage, number: int) -> bool:
-        """True if the model answered in words where a call was required, and can be offered its tools by prompt."""
+        """True if the model answered in words instead of the required call, and can be offered its tools by prompt."""
         model = self._model_of(answer)
         if answer.calls:
             model.may_ignore_tools = False

@@ -28,7 +28,7 @@ class AgentApprovalsConfig(Section):
 
 
 class SessionConfig(Section):
-    """Decides which messages belong to one session, and when it begins again by itself. A topic of a group is always
+    """Decides which messages belong to one session, and when a new one begins by itself. A topic of a group is always
     its own session."""
 
     scope: SessionScope = "chat"
@@ -80,7 +80,7 @@ class AgentDefaults(Section):
     """The longest single answer of the model, in tokens; the model's own limit, at most 16,384, if unset. Never more
     than a quarter of its window."""
     context_window: Annotated[int, Field(ge=1024)] | None = None
-    """The model's window in tokens, where Clawgate's own table does not know it or is wrong."""
+    """The model's window in tokens, if Clawgate's own table does not know it or is wrong."""
     greeting: str = ""
     """The answer to a person who writes `/start`; the gateway's own sentence if it is empty."""
     history_turns: Annotated[int, Field(ge=0)] | None = None
@@ -112,7 +112,7 @@ class AgentConfig(AgentDefaults):
     """One agent."""
 
     id: AgentId
-    """Lower case; part of every session's key, so renaming an agent starts its chats again."""
+    """Lower case; part of every session's key, so renaming an agent starts its chats afresh."""
     name: str = ""
     """The name that the assistant calls itself; the id if it is empty."""
     description: str = ""

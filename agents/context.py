@@ -57,8 +57,8 @@ def window_limits(facts: ModelFacts, *, window: int, answer_tokens: int | None, 
 
 
 class Reach(NamedTuple):
-    """Results before `short` are shortened, those before `stub` once more, with what people wrote in earlier turns; what
-    stands before `gone` is left out. All in units: each turn begins one, and so does each of its answers."""
+    """Results before `short` are shortened, those before `stub` once more, with what people wrote in earlier turns; all
+    before `gone` is left out. All count units: each turn begins one, and so does each of its answers."""
 
     short: int = 0
     stub: int = 0
@@ -69,7 +69,7 @@ NOTHING_TAKEN = Reach()
 
 
 class _Limits(NamedTuple):
-    """The limits of a request, or what one takes: estimated tokens, and characters of results."""
+    """The limits of a request, or its size: estimated tokens, and characters of results."""
 
     tokens: int
     chars: int

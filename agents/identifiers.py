@@ -30,7 +30,7 @@ _KINDS = (
     ),
     re.compile("[0-9]{4,}"),
 )
-"""The patterns, in order: what one finds is gone for those after it, so the number in a path is none."""
+"""The patterns, in order: what one finds is gone for those after it, so the number in a path does not count."""
 _THOUSANDS = re.compile(r"(?<=[0-9])[,，'’](?=[0-9]{3}(?![0-9]))")
 _SENTENCE_END = ".,;:!?"
 _ENVELOPE = re.compile(rf"{ID_LINE.pattern}[^\n:]*: ")

@@ -57,7 +57,7 @@ Complete: TypeAlias = Callable[[Sequence[Message], int], Awaitable[AssistantMess
 
 class Journal(Protocol):
     async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
-        """Makes one step durable. Whatever it raises ends the loop: the turn goes on elsewhere, or later."""
+        """Makes one step durable. An exception ends the loop: the turn goes on elsewhere, or later."""
 
     async def steered(self) -> Sequence[UserMessage]:
         """Messages that people wrote since, to be answered by this turn, durable already; mostly none."""
@@ -65,8 +65,8 @@ class Journal(Protocol):
     async def summarised(
         self, text: str, turns: int, answers: tuple[AssistantMessage, ...], *, external: bool = False
     ) -> None:
-        """From now on `text` stands for so many of the oldest turns of the history that this turn began with. `answers`:
-        what it took. `external`: text of strangers was in them."""
+        """Lets `text` stand for so many of the oldest turns of the history that this turn began with. `answers`: what
+        it took. `external`: text of strangers was in them."""
 
 
 @dataclass(kw_only=True)
@@ -240,7 +240,7 @@ class ToolLoop:
         return await self.toolbox.call(call.name, call.arguments, call.arguments_raw, circumstances)
 
     def _key(self, call: ToolCall) -> str:
-        """The same when a call is run again, another where a model gives the same id to a second call."""
+        """The call's key: the same when it is run again, another if a model gives the same id to a second call."""
         earlier = sum(isinstance(it, ToolResultMessage) and it.call_id == call.id for it in self._messages)
         return f"{self.turn}:{call.id}:{earlier}" if earlier else f"{self.turn}:{call.id}"
 
@@ -285,7 +285,7 @@ _UNEXPLAINED = ModelError(kind="incomplete", summary="no reason given", retryabl
 
 
 def _unanswered(messages: Sequence[Message]) -> tuple[AssistantMessage | None, list[ToolCall]]:
-    """The last assistant message, and those of its calls that have no result yet, by order where ids repeat."""
+    """The last assistant message, and those of its calls that have no result yet, by order if ids repeat."""
     answered: Counter[str] = Counter()
     for message in reversed(messages):
         if isinstance(message, AssistantMessage):

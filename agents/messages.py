@@ -116,7 +116,7 @@ class Usage:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelError:
     """The reason why a response failed. `summary` is for the log: status, type and ids, never the provider's prose.
-    That is in `words`, cut, and for the operator alone: it may quote what somebody wrote."""
+    That is in `words`, cut, and for the operator alone: it may quote what a person wrote."""
 
     kind: ErrorKind
     summary: str

@@ -37,7 +37,7 @@ class Model:
         self._native = provider
 
     def takes_no_tools(self, reason: str) -> bool:
-        """True if they can be offered by prompt instead, which is what happens from now on."""
+        """Offers tools by prompt from now on; False if that is so already."""
         if isinstance(self.provider, PromptedTools):
             return False
         hint = "set toolCalling: prompt to spare the first request"
@@ -72,7 +72,7 @@ class Models:
         return self._models[reference]
 
     def priced(self, answer: AssistantMessage, request: ModelRequest) -> AssistantMessage:
-        """The answer with its cost, and with an estimate where the provider reported no usage of a good answer."""
+        """The answer with its cost, and with an estimate if the provider reported no usage of a good answer."""
         usage = answer.usage
         if answer.error is None and not usage.is_reported:
             estimated = request_tokens(request.system, request.tools, request.messages)

@@ -1,4 +1,4 @@
-"""The pairing of calls and results: which result is whose, and what stands in place of one that never came."""
+"""The pairing of calls and results, with substitutes for missing results."""
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
@@ -18,7 +18,7 @@ from tools.tool import ToolError
 
 
 def paired(messages: list[Message], earlier: Collection[str]) -> list[Message]:
-    """Behind each answer stand the results of its calls, one each, in call order, under ids used only once."""
+    """Puts the results of an answer's calls behind it, one each, in call order, under ids used only once."""
     start = next((n for n, message in enumerate(messages) if isinstance(message, UserMessage)), len(messages))
     messages = messages[start:]
     answers = _answers(messages)
@@ -55,7 +55,7 @@ def paired(messages: list[Message], earlier: Collection[str]) -> list[Message]:
 
 def _answers(messages: list[Message]) -> dict[tuple[int, int], ToolResultMessage]:
     """The result of each call, by the call's (message, part). A result answers the latest message that waits for its
-    id, and there the first such call; one that nobody waits for is left out."""
+    id, and there the first such call; a result without a waiting call is left out."""
     waiting: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     answers: dict[tuple[int, int], ToolResultMessage] = {}
     for number, message in enumerate(messages):
@@ -81,9 +81,9 @@ def _unused(call_id: str, used: set[str], taken: set[str]) -> str:
 
 
 def substitute(*, begun: bool) -> ToolError:
-    """The error that stands in place of the result which a stop, a deadline or a restart has prevented.
+    """The error in place of a result that a stop, a deadline or a restart has prevented.
 
-    Nobody knows how far a call that had `begun` got; calls run in order, so those behind it did not run.
+    A call that had `begun` may have run; calls run in order, so those behind it did not.
     """
     if begun:
         message = "the call was interrupted, so it may have run; check before repeating it"

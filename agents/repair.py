@@ -91,7 +91,7 @@ def _settle(before: _Settled, turns: Sequence[SentTurn], api: str, family: str) 
 
 
 def _alone(turn: Sequence[Message], api: str, family: str) -> tuple[SentTurn | None, tuple[str, ...]]:
-    """The turn, repaired; None if what stands behind it would be joined to it, or if its ids would be others."""
+    """The turn, repaired; None if the next message would be joined to it, or if its ids would be others."""
     *repaired, _ = repair((*turn, NEXT), api=api, family=family)
     ids, own = call_ids(repaired), call_ids(turn)
     ends = bool(repaired) and isinstance(repaired[-1], AssistantMessage) and bool(repaired[-1].text.strip())
@@ -202,7 +202,7 @@ def _unfinished(message: Message) -> bool:
 
 
 def _with_fitting_pictures(messages: list[Message], images_max: int) -> list[Message]:
-    """The newest pictures that fit; a line of text stands for the others, and for what is no picture."""
+    """The newest pictures that fit; a line of text replaces the others, and what is no picture."""
     count, chars = 0, 0
     kept: list[Message] = []
     for message in reversed(messages):

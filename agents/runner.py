@@ -207,8 +207,8 @@ class AgentRunner:
     async def compact(
         self, history: Sequence[Sequence[Message]], *, session: str, summary: str, focus: str, save: Save | None
     ) -> Compacted | None:
-        """A summary because somebody wishes for it, who marks it. None if nothing is old enough, and one of no turns
-        where no summary was good enough."""
+        """A summary on request; the caller marks it. None if nothing is old enough; it has no turns if no summary was
+        good enough."""
         model = self._models[0]
         input_tokens = self.models.calibration.room(model.name, int(self._window(model) * INPUT_SHARE))
         return await self._compactor.compact(
@@ -231,8 +231,8 @@ class AgentRunner:
         self._workspaces.close()
 
     def _chosen(self, settings: Settings) -> tuple[AgentConfig, Sequence[Model]]:
-        """The config and the models under a person's settings. A model that somebody chose has no fallbacks: whoever asks
-        for one is not answered by another. One that the config no longer names is not used."""
+        """The config and the models under a person's settings. A chosen model has no fallbacks: a person who asks for
+        one is not answered by another. A model that the config no longer names is not used."""
         config, models = self.config, self._models
         if settings.thinking is not None:
             config = config.model_copy(update={"thinking": settings.thinking})

@@ -156,8 +156,8 @@ _EMPTY = _Sentence(
 cut_short = _Sentence(
     "(The answer is cut off here: it reached the length limit.)", "（回答到此被截断：已达长度上限。）"
 )
-"""Put behind an answer that ran into the model's output limit, or into ours for the parts of a reply where
-no files can be sent."""
+"""The line behind an answer that ran into the model's output limit, or into ours for the parts of a reply on a channel
+without files."""
 goes_on = _Sentence("(The whole answer is in the file answer.md.)", "（完整回答见文件 answer.md。）")
 """The line behind the first part of an answer that has too many."""
 internal_error = _Sentence(
@@ -180,7 +180,7 @@ too_many = _Sentence(
     "Too many messages are already waiting, so I cannot take more. Please send it again once I have caught up.",
     "排队的消息太多了，暂时无法接收更多。请等我处理完后再发送。",
 )
-"""The chat, or whoever wrote it, has enough in line already; this one is not answered."""
+"""The chat or the sender has enough in line already; this one is not answered."""
 _LIMITS: dict[Limit, _Sentence] = {
     "rounds": _Sentence(
         'I stopped: this took more steps than I may take in one go. Say "continue" and I will go on from here.',

@@ -20,7 +20,8 @@ WRAPPING_TOKENS = 4
 
 MODELS_MAX = 256
 REQUEST_TOKENS_MIN = 200
-"""Below it the few fixed tokens of a wire outweigh the text, and the ratio says nothing of the tokenizer."""
+"""The least request to learn from: below, a wire's fixed tokens outweigh the text, and the ratio says nothing of the
+tokenizer."""
 LATEST_WEIGHT = 0.3
 RATIO_MIN, RATIO_MAX = 0.2, 5.0
 OVERFLOW_STEP = 0.8
@@ -91,7 +92,7 @@ class Calibration:
     def __init__(self) -> None:
         self._limits: dict[str, int] = {}
         self._ratios: dict[str, float] = {}
-        """The model that learned last stands last; the first goes when there are too many."""
+        """The ratios, the latest learned last; the first goes when there are too many."""
 
     def learn(self, model: str, estimated: int, usage: Usage) -> None:
         """Learns from what was estimated, before any correction, and what the provider counted.

@@ -1,7 +1,7 @@
 """Speech as text, from a server that speaks OpenAI's `POST /audio/transcriptions`: models do not hear.
 
-The bytes decide whether a file holds sound, as names and types are people's words. Whatever goes wrong is a sentence that
-the agent reads instead, and the message is answered.
+The bytes decide whether a file holds sound, as names and types are people's words. Every failure is a sentence that the
+agent reads instead, and the message is answered.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class TranscriptionConfig(Section):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Transcript:
-    """`problem` says why there is none; it goes on where "a.ogg, " stops."""
+    """`problem` says why there is no text; it continues "a.ogg, "."""
 
     text: str = ""
     problem: str = ""

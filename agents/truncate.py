@@ -1,6 +1,6 @@
 """The amount of a tool's result that the model is shown, and which part of it.
 
-The head, and where the end matters (an error, an exit code, the close of a JSON document, a summary) the tail as well,
+The head, and if the end matters (an error, an exit code, the close of a JSON document, a summary) the tail as well,
 joined by a visible mark. The end says how much is missing and what to do about it.
 """
 

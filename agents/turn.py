@@ -29,7 +29,7 @@ class TurnLimits(Section):
     continuations: Annotated[int, Field(ge=0)] = 3
     """The number of times that a model is asked to go on after its own output limit cut an answer."""
     tool_calls: Count = 60
-    """Tool calls in one turn; further ones are refused and the model is told to answer with what it has."""
+    """Tool calls in one turn; further ones are refused and the model must answer with what it has."""
     turn_seconds: Seconds = 600
     """The length of one turn, tools and waiting included."""
     identical_failures: Count = 3
@@ -56,12 +56,12 @@ settings_json: TypeAdapter[Settings] = TypeAdapter(Settings)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
-    """`history` are the finished turns, oldest first; `so_far` is what is journaled of this one behind its user message.
-    `summary` is the content of the one that stands for what was before `history`, empty for none.
-    `capabilities` and `directives` are what the prompt says of the channel, `actions` what the `message` tool can do there.
-    `layers` take tools away from it (`tools.policy`).
-    `interrupted`: a process died while it worked on it. `with_owner`: it is a direct chat with an owner of the bot;
-    `sees_private`: nobody reads along who may not read the workspace's private files."""
+    """`history` are the finished turns, oldest first; `so_far` is what is journaled of this one behind its user
+    message. `summary` is the content of the one that stands for what was before `history`, empty for none.
+    `capabilities` and `directives` are what the prompt says of the channel, `actions` what the `message` tool can do
+    there. `layers` take tools away from it (`tools.policy`). `interrupted`: a process died while it worked on it.
+    `with_owner`: it is a direct chat with an owner of the bot; `sees_private`: all who read along may read the
+    workspace's private files."""
 
     context: MessageContext
     session: str
@@ -78,13 +78,13 @@ class Turn:
     settings: Settings = Settings()
     summary: str = ""
     summary_external: bool = False
-    """It stands for text of strangers."""
+    """True if it stands for text of strangers."""
     again: tuple[str, ...] = ()
     """The marks that tell it from an earlier turn about the same message; nothing the first time."""
     summarised: tuple[AssistantMessage, ...] | None = None
     """The answers of the summary that it made before its process died; None if there is none."""
     tainted: bool = False
-    """It goes on with a turn that had read text of strangers, or begins with some."""
+    """True if it continues a turn that had read text of strangers, or begins with some."""
     caller: str = ""
     """The system prompt that the asking program sends."""
 
@@ -130,7 +130,7 @@ Payer: TypeAlias = Literal["agent", "chat", "sender"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OverBudget:
-    """The day's budget of `whose` is spent. `until` is when the next day begins, as people read it."""
+    """The day's budget of the payer `whose` is spent. `until` is when the next day begins, as people read it."""
 
     whose: Payer
     until: str
@@ -143,7 +143,7 @@ class Budget(Protocol):
     """Answers of models that took tokens, good or failed, summaries included, in order: what is added here is counted."""
 
     async def exhausted(self) -> OverBudget | None:
-        """Looked at before each request. Raises what the journal raises."""
+        """Asked before each request. Raises what the journal raises."""
 
 
 Outcome: TypeAlias = Answered | Declined | ModelFailed | LimitReached | OverBudget
@@ -217,4 +217,4 @@ Emit: TypeAlias = Callable[[TurnEvent], None]
 
 
 def silent(event: TurnEvent) -> None:
-    """Nobody is watching."""
+    """Drops every event."""

@@ -1,8 +1,8 @@
 """The folders that an agent works in: one for all its chats, or one for each chat or each person.
 
-`{chat}` and `{sender}` in `workspaceDir` stand for a folder that is made when somebody first needs it. Ids become names
-such that no two share one, on any file system. A folder that is made here begins with the few short files of `seeds/`, for
-the operator to write on: all of them stand in the prompt.
+`{chat}` and `{sender}` in `workspaceDir` stand for a folder that is made at its first use. Ids become names such that
+no two share one, on any file system. A folder that is made here begins with the few short files of `seeds/`, for the
+operator to write on: all of them are in the prompt.
 """
 
 import os
@@ -94,8 +94,8 @@ def chat_name(context: MessageContext) -> str:
 
 
 def sender_name(context: MessageContext) -> str:
-    """A person in a group is somebody else than in their own chat: there others read along, and give him words to
-    say."""
+    """The folder of a person; in a group another than in their own chat, because others read along there and give them
+    words to say."""
     chat = (context.account, context.chat.id) if context.chat.kind == "group" else ()
     return safe_name(context.channel, context.sender.id, *chat)
 
@@ -110,7 +110,7 @@ def safe_name(*ids: str) -> str:
 
 
 def _seed(folder: int, seeds: Path) -> None:
-    """Nothing is written over, and what cannot be written is left out: an agent works without."""
+    """Writes the seeds; overwrites nothing, and leaves out what cannot be written: an agent works without."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     for seed in sorted(seeds.iterdir()):
         with suppress(OSError), os.fdopen(os.open(seed.name, flags, 0o644, dir_fd=folder), "wb") as file:
@@ -139,7 +139,7 @@ def read_workspace_files(workspace: Workspace) -> Iterator[tuple[str, str]]:
 
 
 def _text(workspace: Workspace, name: str) -> tuple[str, bool]:
-    """At most FILE_CHARS_MAX characters, and whether there were more; nothing of a file that cannot be used."""
+    """The first FILE_CHARS_MAX characters, and whether there were more; nothing of a file that cannot be used."""
     try:
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=workspace.fd)
         try:

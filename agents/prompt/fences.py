@@ -1,7 +1,7 @@
 r"""People's text cannot pose as the gateway's: `harmless` breaks every look-alike with a visible backslash.
 
 A message is first folded to what a reader makes of it: width and styled letters (NFKC), case, marks, invisible
-characters and kinds of newline no longer matter. Where the folded text reads as a heading, label, marker, envelope or
+characters and kinds of newline no longer matter. If the folded text reads as a heading, label, marker, envelope or
 chat-template token, a backslash goes *into* the original: `#\# Safety`, `[message\_id: …]`, `System\: …`. Everything
 else stays as it was, character for character, except what no text needs: exotic newlines become "\n", and control
 characters, lone surrogates and invisible tag characters become U+FFFD.
@@ -27,7 +27,7 @@ INBOUND = "Inbound Context (trusted metadata)"
 SUMMARY = "Earlier Conversation (summary)"
 """The heading over what stands for the messages that a conversation has no room for any more."""
 EXTERNAL = "EXTERNAL_CONTENT"
-"""Between two lines with this word and the same random number stands what strangers wrote."""
+"""The word of the two lines, with the same random number, around what strangers wrote."""
 CALLER = "Caller Instructions"
 """The heading over what the program that asks has sent as its system prompt."""
 TOOL_CALLS = "Tool Calls"

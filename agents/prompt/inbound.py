@@ -30,7 +30,7 @@ NOTES_SHOWN = 10
 NOTE_CHARS_SHOWN = 500
 NOTES_CHARS_MAX = 2_000
 HEARD = "Chat history since your last reply"
-"""The label of what others said in a group while nobody spoke to the bot."""
+"""The label of what others said in a group without addressing the bot."""
 HEARD_CHARS_MAX = 1_000
 HISTORY_CHARS_MAX = 8_000
 NOTES = "Notes that this person had you keep"
@@ -73,7 +73,7 @@ def body(context: MessageContext, message_chars: int, note: str = "", spoken: st
 
 
 def cut_here(chars: int) -> str:
-    """The note that stands where a message longer than `limits.messageChars` was cut."""
+    """The note at the place where a message longer than `limits.messageChars` was cut."""
     return f"{NOTE} cut this message here: {chars:,} more characters.)"
 
 
@@ -87,7 +87,7 @@ ID_LINE = re.compile(r"^\[message_id: ([^\]\n]*)\]\n", re.MULTILINE)
 
 
 def ids(message: Message) -> Iterator[str]:
-    """The ids of the messages whose words a message of the history holds; nobody can write such a line in a message."""
+    """The ids of the messages whose words a message of the history holds; no person can write such a line."""
     for text in texts(message) if isinstance(message, UserMessage) else ():
         yield from ID_LINE.findall(text.partition("\n")[0] + "\n")
 

@@ -121,7 +121,7 @@ def _code_end(text: str, found: re.Match[str]) -> int:
 
 
 def _element_end(text: str, found: re.Match[str]) -> int:
-    """The place behind the tag that closes it, whatever stands between; the end of the text if there is none."""
+    """The place behind the closing tag; the end of the text if there is none."""
     if found[0].endswith("/>"):
         return found.end()
     depth, name = 1, re.escape(found["name"])

@@ -64,7 +64,7 @@ def answered(text: str) -> str | None:
 
 
 def _sent_lines(text: str) -> Iterator[str]:
-    """Line by line, outside code fences without directives, everywhere without the token; no gaps where lines fell out."""
+    """The lines without the token, and outside of code fences without directives; dropped lines leave no gaps."""
     fell_out = blank = False
     for line, is_open in _fenced(text):
         kept = _without_token(line)
@@ -126,5 +126,5 @@ def _without_tags(line: str) -> str:
 
 
 def _says_nothing(text: str) -> bool:
-    """Nothing but spaces, punctuation and the marks of emphasis and code."""
+    """True for nothing but spaces, punctuation and the marks of emphasis and code."""
     return all(unicodedata.category(char)[0] in "PZC" or char in "`~^" for char in text)

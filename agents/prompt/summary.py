@@ -1,6 +1,6 @@
 """Instructions for a model that writes a summary: what it is for, its headings, and what it must keep.
 
-The chat stands in the request as a quotation, each line of it marked; nothing in it is an instruction to whoever sums it up.
+The chat is quoted in the request, each line of it marked; nothing in it is an instruction to the model.
 """
 
 from collections.abc import Iterator, Sequence

@@ -27,8 +27,8 @@ Commands: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LastingFacts:
-    """The facts that the stable half is made of: the same for all chats of an agent, until somebody changes a file, the
-    config or what is allowed. `tools` and `skills` are what is left after policy."""
+    """The facts that the stable half is made of: the same for all chats of an agent, until a file, the config or the
+    policy changes. `tools` and `skills` are what is left after policy."""
 
     agent: AgentConfig
     tools: tuple[ToolSpec, ...]
@@ -102,7 +102,7 @@ def _worded(heading: str, *more: str) -> str:
 
 
 def _stable(facts: LastingFacts) -> Iterator[str]:
-    """The sections above the cache boundary, in order, each where it applies."""
+    """The sections above the cache boundary that apply, in order."""
     yield _section("Tooling", *tooling(facts))
     if facts.tools:
         yield _section("Tool Call Style", *tool_call_style(facts))

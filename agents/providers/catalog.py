@@ -225,7 +225,7 @@ class _Names(SourceFileLoader):
 
 
 def _is_harmless(statement: ast.stmt) -> bool:
-    """The docstring, `__all__` and what it takes from `__future__` change nothing for whoever asks for a name."""
+    """The docstring, `__all__` and what it takes from `__future__` change nothing for a reader of a name."""
     if isinstance(statement, ast.Assign):
         return ast.unparse(statement.targets[0]) == "__all__"
     return isinstance(statement, ast.Expr) or (

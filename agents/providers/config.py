@@ -1,8 +1,7 @@
 """The config of a model provider: one block under `providers`, keyed by the name models refer to.
 
-The name before the slash of `provider/model` picks the block; well-known names imply their wire. Limits of a model
-stand under `models`, by `provider/model` or by the model's name alone, over Clawgate's own table
-(`agents.providers.models`).
+The name before the slash of `provider/model` picks the block; well-known names imply their wire. Limits of a model are
+under `models`, by `provider/model` or by the model's name alone, over Clawgate's own table (`agents.providers.models`).
 """
 
 import re
@@ -81,7 +80,7 @@ class ModelConfig(Section):
     tool_calling: ToolCalling | None = None
     """`native`, or `prompt` for a model that takes no tools: they are described in the prompt then."""
     prices: PricesConfig | None = None
-    """For the cost in `/usage`, budgets, transcripts and metrics, instead of the shipped ones."""
+    """The prices for the cost in `/usage`, budgets, transcripts and metrics, instead of the shipped ones."""
 
 
 class ProviderConfig(Section):

@@ -157,7 +157,7 @@ class Draft:
         return call_id
 
     def finished(self, reason: StopReason | None) -> AssistantMessage:
-        """The whole answer; `reason` is None for one that nobody knows. Raises BadStream: nothing cut is ever run."""
+        """The whole answer; `reason` is None for an unknown one. Raises BadStream: nothing cut is ever run."""
         parts = [part for block in self._in_order() for part in self._part(block)]
         calls = any(isinstance(part, ToolCall) for part in parts)
         if reason is None and calls:

@@ -27,7 +27,7 @@ REFUSAL_BYTES_MAX = 256 * 1024
 REFUSAL_SECONDS = 5.0
 """The limits of reading a refusal's body, in bytes and seconds: its status says the most."""
 ERROR_BYTES_MAX = 1_000_000
-"""The longest error that is told in the place of events."""
+"""The longest error that is read in place of events."""
 EVENT_BYTES_MAX = 8 * 1024 * 1024
 STREAM_BYTES_MAX = 256 * 1024 * 1024
 """The limits of one event, and of all that an answer takes on the way: with either a server could fill the memory."""
@@ -107,7 +107,7 @@ class LazyClient:
             self._settle()
 
     def retire(self) -> None:
-        """Close it as soon as nobody uses it."""
+        """Closes the client as soon as it is unused."""
         self._retired = True
         self._settle()
 
@@ -223,7 +223,7 @@ class ArrivingAnswer:
 
 
 class _EventReader:
-    """Lines end at line feeds alone: what else Python takes for the end of a line may stand inside JSON."""
+    """Lines end at line feeds alone: Python's other line ends may be inside JSON."""
 
     def __init__(self) -> None:
         self.found: list[str] = []

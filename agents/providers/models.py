@@ -29,7 +29,7 @@ Price = Annotated[float, Field(ge=0)]
 
 
 class PricesConfig(Section):
-    """The cost of a million tokens, in whatever currency you count in."""
+    """The cost of a million tokens, in any currency you count in."""
 
     input: Price = 0.0
     """Read by the model, not from a cache."""
@@ -75,7 +75,7 @@ def facts_of(model: str) -> ModelFacts:
 
 
 def known_names() -> list[str]:
-    """Names that the shipped table has, as one would write them: of a pattern, what stands before its asterisk."""
+    """Names that the shipped table has, as one would write them: of a pattern, the part before its asterisk."""
     return [
         name for pattern, _ in _tables()[0] if "*" not in (name := pattern.removesuffix("*")) and name[-1].isalnum()
     ]

@@ -1,7 +1,7 @@
 """A provider behind a network: one request, one stream, one attempt, the same for every wire.
 
 What differs is the `WireSpec`: how a request reads, how its events become a message, how its errors read. What does not
-is here: keys, deadlines, and the promise that whatever breaks is a final message.
+is here: keys, deadlines, and the promise that every failure is a final message.
 """
 
 import json
@@ -34,7 +34,7 @@ class Assembly(Protocol):
         """Takes one event of the wire; ignores unknown ones. Raises BadStream, or AttemptFailed for a reported error."""
 
     def finish(self) -> AssistantMessage:
-        """The whole answer. Raises BadStream if its end is missing, AttemptFailed where the model broke off."""
+        """The whole answer. Raises BadStream if its end is missing, AttemptFailed if the model broke off."""
 
 
 def bearer(key: str) -> tuple[str, str]:
@@ -57,7 +57,7 @@ class WireSpec:
     """Lists the models of a key, for `agents.providers.doctor`."""
     models_headers: Mapping[str, str] = field(default_factory=dict)
     key_url: str = ""
-    """Tells whether a key is good, where the list of models is open to everybody."""
+    """The address that tells whether a key is good, if the list of models is open to everybody."""
 
 
 class NetworkProvider:
@@ -109,12 +109,13 @@ class NetworkProvider:
         await self._client.close()
 
     def adopt(self, other: "NetworkProvider") -> None:
-        """Ask as `other`, of the same wire, would: from the next request on. What is under way ends as it began."""
+        """Takes the settings of `other`, of the same wire, from the next request on. Running requests end as they
+        began."""
         self._client.retire()
         self._config, self._wire, self._keys, self._client = other._config, other._wire, other._keys, other._client
 
     def revoke(self) -> None:
-        """Ask nobody any more: the config does not have it."""
+        """Asks no server any more: the config does not have this provider."""
         self._keys, self._wire = KeyRing(()), replace(self._wire, keyless=False)
         self._client.retire()
 
@@ -168,7 +169,7 @@ def _fed(assembly: Assembly, answer: ArrivingAnswer, events: Sequence[str]) -> I
 
 
 def _numbered(failed: AttemptFailed, headers: Mapping[str, str]) -> AttemptFailed:
-    """With the number under which the vendor knows the request."""
+    """Adds the number under which the vendor knows the request."""
     number = next((headers[name] for name in _REQUEST_IDS if name in headers), None)
     if number is not None:
         failed.error = replace(failed.error, summary=f"{failed.error.summary} request_id={word(number)}")
@@ -192,7 +193,8 @@ def _failed(kind: ErrorKind, summary: str) -> AttemptFailed:
 
 
 _REST_SECONDS: dict[ErrorKind, float] = {"rate_limited": 30.0, "auth": 600.0, "billing": 600.0}
-"""A refused key's rest if the server names none; longer where somebody must act: it is not accepted, or has no money."""
+"""A refused key's rest if the server names none; longer if the operator must act: it is not accepted, or has no
+money."""
 
 
 class KeyRing:
@@ -215,7 +217,7 @@ class KeyRing:
         return ready or min(order, key=lambda key: self._ready_at[key])
 
     def refused(self, key: str, error: ModelError) -> bool:
-        """Let a key rest where `error` is about it. True if another one is ready, so that asking again is worth it."""
+        """Lets a key rest if `error` is about it. True if another one is ready, so that asking again is worth it."""
         if error.kind not in _REST_SECONDS:
             return False
         now = self._clock()

@@ -92,7 +92,7 @@ def failure_of(
 
 
 def broken_off(reason: str, kind: ErrorKind = "server") -> AttemptFailed:
-    """The model ended its answer for a reason that is none."""
+    """The failure of an answer that ended for no known reason."""
     summary = f"status=200 finish_reason={word(reason)}"
     return AttemptFailed(ModelError(kind=kind, summary=summary, retryable=kind in RETRYABLE))
 
@@ -180,5 +180,5 @@ def _retry_delay(error: Mapping[str, object]) -> float | None:
 
 
 def word(value: object) -> str:
-    """A name fit for a log line; whatever else a server may put there is not repeated."""
+    """A name fit for a log line; other text of a server is not repeated."""
     return str(value) if isinstance(value, str | int) and re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", str(value)) else "none"

@@ -73,7 +73,7 @@ def called_names(request: ModelRequest) -> list[str]:
 
 
 def with_pictures_behind(messages: Sequence[Message]) -> Iterator[Message]:
-    """For wires whose results are text: the pictures of results follow the last of them as a user's."""
+    """Moves pictures of results behind the last of them, as a user's, for wires whose results are text."""
     pictures: list[Image] = []
     for message in (*messages, None):
         if isinstance(message, ToolResultMessage):
@@ -94,7 +94,7 @@ _FROM_TOOLS = f"{NOTE}: pictures of the results above.)"
 
 
 def result_text(message: ToolResultMessage) -> str:
-    """For wires without a flag for a failure: the text says it. Our tools' errors are objects that do already."""
+    """The text of a result, which names a failure for wires without a flag. Our tools' errors do so already."""
     text = "\n".join(texts(message))
     if message.is_error and json_object(text).get("ok") is not False:
         return f"Error: {text or SILENT_FAILURE}"
@@ -105,7 +105,7 @@ SILENT_FAILURE = "the tool failed and gave no reason"
 
 
 def append(wire: list[dict[str, Any]], role: str, member: str, parts: list[dict[str, Any]]) -> None:
-    """To the last message if it has this role, for roles alternate; no parts make no message."""
+    """Appends to the last message if it has this role, for roles alternate; no parts make no message."""
     if wire and wire[-1]["role"] == role:
         wire[-1][member] += parts
     elif parts:
@@ -113,7 +113,7 @@ def append(wire: list[dict[str, Any]], role: str, member: str, parts: list[dict[
 
 
 def cache_key(request: ModelRequest) -> str:
-    """At most 64 characters, and nothing that tells who it is."""
+    """The key of a chat's cache: at most 64 characters, and nothing that identifies a person."""
     return hashlib.sha256(request.conversation.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -127,7 +127,7 @@ def image_label(image: Image) -> str:
 
 
 def wire_id(call_id: str, *, pattern: str = r"[a-zA-Z0-9_-]{1,64}") -> str:
-    """The id as it is where the wire takes it; else one made from it, the same for the call and its result."""
+    """The id as it is if the wire takes it; else one made from it, the same for the call and its result."""
     if re.fullmatch(pattern, call_id):
         return call_id
     return "call_" + hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:24]

@@ -26,7 +26,7 @@ ATTEMPTS_BEFORE_FALLBACK = 2
 """Attempts before falling back, when a model fails and another one is ready."""
 PAUSE_MAX_SECONDS = 30.0
 QUICK_SHARE = 0.25
-"""The share of the pause if nobody was too busy to answer: a broken connection is mostly good again at once."""
+"""The share of the pause for network errors; they usually recover at once."""
 
 _BUSY: frozenset[ErrorKind] = frozenset({"rate_limited", "overloaded", "server"})
 _OUR_FAULT: frozenset[ErrorKind] = frozenset({"invalid", "too_large", "stale_thinking", "no_tools"})
@@ -39,11 +39,11 @@ class RetryConfig(Section):
     """The retries if a model is overloaded, cannot be reached or breaks off."""
 
     max_seconds: Annotated[float, Field(ge=0)] = 30
-    """For how long one request is repeated, from its first failure on: so long a person still waits. A server that asks
-    for a longer pause is not asked again; 0 repeats nothing."""
+    """The seconds for which one request is repeated, from its first failure on; a person still waits so long. A server
+    that asks for a longer pause is not asked again; 0 repeats nothing."""
     pause_seconds: Annotated[float, Field(gt=0, le=30)] = 1
-    """The first pause at most, where a server is overloaded; a quarter of it where a connection broke. Each further pause
-    is twice as long, up to 30 seconds."""
+    """The first pause at most, if a server is overloaded; a quarter of it if a connection broke. Each further pause is
+    twice as long, up to 30 seconds."""
 
 
 RESTS_SECONDS = (30.0, 60.0, 300.0)
@@ -57,7 +57,7 @@ class Health:
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._failures: dict[tuple[str, str], tuple[int, float]] = {}
-        """By provider and model: failures in a row, and until when it rests."""
+        """The failures in a row and the end of the rest, by provider and model."""
 
     def rests(self, provider: str, model: str) -> bool:
         _, until = self._failures.get((provider, model), (0, 0.0))
@@ -96,7 +96,7 @@ class _Policy:
     """The moment to give up; known from the first failure on."""
 
     def pause(self, error: ModelError, attempt: int) -> float | None:
-        """Seconds until the next attempt; None if a person would not wait so long."""
+        """Seconds until the next attempt; None if that is too long for a person."""
         now = self.clock()
         if self.until is None:
             self.until = now + self.config.max_seconds

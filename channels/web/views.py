@@ -175,7 +175,7 @@ def _inline_math(state: StateInline, silent: bool) -> bool:
 
 
 def _math_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Reads math: from a line that begins with `$$` or `\\[` to one that ends with the other; nothing between is Markdown."""
+    """Reads math, from a line that begins with `$$` or `\\[` to one that ends with the other: no Markdown between."""
     first = state.src[state.bMarks[start] + state.tShift[start] : state.eMarks[start]].rstrip()
     closing = {"$$": "$$", "\\[": "\\]"}.get(first[:2])
     if closing is None or state.is_code_block(start):

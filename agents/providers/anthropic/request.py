@@ -1,9 +1,9 @@
 """Our request as Anthropic's Messages body. Pure: nothing is sent here, and the history is taken as repaired.
 
 Cache marks, four at most: the stable half of the system prompt, the last tool, the end of finished history, and the
-last block, which moves along within a tool loop. Where the last turn was so long that the server would not find the mark
-before it again, that place is marked in place of the tools, which the system prompt's mark covers.
-Blocks are built from our own model, never from the SDK's, because the server refuses members it does not know.
+last block, which moves along within a tool loop. If the last turn was so long that the server would not find the mark
+before it again, that place is marked in place of the tools, which the system prompt's mark covers. Blocks are built
+from our own model, never from the SDK's, because the server refuses members it does not know.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from tools.tool import Image
 API = "anthropic-messages"
 MARK = {"type": "ephemeral"}
 LOOK_BACK_BLOCKS = 18
-"""So far back from a mark the server surely looks for what it has cached; about 20."""
+"""The blocks before a mark in which the server surely looks for what it has cached; it says about 20."""
 _MARKABLE = frozenset({"text", "image", "tool_use", "tool_result"})
 
 Block: TypeAlias = dict[str, Any]
@@ -54,7 +54,7 @@ def _system(system: System) -> list[Block]:
 
 
 def _tool_choice(request: ModelRequest) -> Block | None:
-    """None is `auto`, the server's default."""
+    """The choice for the body; None for `auto`, the server's default."""
     choice = shared.settled(request)
     if isinstance(choice, OneTool):
         return {"type": "tool", "name": choice.name}

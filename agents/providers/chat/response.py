@@ -100,7 +100,7 @@ class ChatAssembly:
 
     @property
     def _stop_reason(self) -> StopReason:
-        """The meaning of the finish reason alone; one that nobody knows is an end like any other."""
+        """The meaning of the finish reason alone; an unknown one is an end like any other."""
         return self._vendor.finish.get(self._finish_reason) or _STOP_REASONS.get(self._finish_reason, "end_turn")
 
     def _reason(self) -> StopReason:

@@ -64,7 +64,7 @@ def _requested(level: Level, request: ModelRequest, vendor: Vendor) -> dict[str,
 
 
 def may_think(request: ModelRequest) -> bool:
-    """True if the model may think while it answers; one that nobody knows may."""
+    """True if the model may think while it answers; an unknown one may."""
     return request.thinking != "off" and (bool(request.facts.thinking) or not request.facts.known)
 
 
@@ -94,14 +94,14 @@ def _text(own: Sequence[Thinking]) -> str:
 
 
 def _field(own: Sequence[Thinking], vendor: Vendor) -> str:
-    """The field it came in, where this vendor knows that: older servers have another name for it than newer."""
+    """The field it came in, if this vendor knows that: older servers have another name for it than newer."""
     kinds = (part.wire.kind for part in own if part.wire is not None and part.wire.kind in vendor.reasoning_fields)
     return next(kinds, vendor.reasoning_fields[0])
 
 
 @cache
 def _tell_unarmed(model: str) -> None:
-    """Once a model: it would be said with every request."""
+    """Logs once for each model, not with every request."""
     reason = "this wire refuses tools while the model reasons; the api openai-responses does not"
     log.warning("thinking_left_out", model=model, reason=reason)
 
@@ -110,7 +110,8 @@ _GROWING = ("text", "summary", "data")
 
 
 def merge(entries: list[dict[str, Any]], pieces: Sequence[object]) -> str:
-    """Add what one delta brings. Returns its text for people, which may be none. Entries without a number are whole."""
+    """Adds the pieces of one delta. Returns its text for people, which may be empty. Entries without a number are
+    whole."""
     shown = ""
     for piece in pieces:
         if not isinstance(piece, dict):

@@ -35,7 +35,8 @@ class WellKnown:
     hosts: tuple[str, ...] = ()
     """Its hosts, subdomains included, with a port if only that one is meant; other addresses may offer any model."""
     default_model: str = ""
-    """Without the provider: what `auto` takes if this vendor's key is the first that is set. Empty if none is obvious."""
+    """The model, without the provider, that `auto` takes if this vendor's key is the first that is set. Empty if none
+    is obvious."""
 
     def model_of(self, name: str) -> str:
         """The default model, under one of the vendor's names."""

@@ -160,7 +160,7 @@ def _element(xml: str, tag: str) -> str:
 
 
 def _free_name(messages: Sequence[Message]) -> str:
-    """A name that the listing of this turn does not show; without a listing one that nobody else would choose."""
+    """A name that the listing of this turn does not show; without a listing one that is surely free."""
     listing = next((_text(result) for call, result in _done(messages) if call.name == "ls"), None)
     if listing is None:
         return f"clawgate_demo_{SCRIPT_NAME}.py"

@@ -125,7 +125,7 @@ def _signature(part: Text | Thinking | ToolCall | Opaque) -> Part:
 
 
 def _call_part(call: ToolCall) -> Part:
-    """The id pairs a call with its result whatever the order, so both always carry it; Gemini takes ids of any making."""
+    """The id pairs a call with its result in any order, so both always carry it; Gemini takes ids of any making."""
     return {
         "functionCall": {
             "id": shared.wire_id(call.id),
@@ -166,9 +166,9 @@ def _bare(model: str) -> str:
 
 
 BUDGET_MIN = 512
-"""In tokens: 2.5 Flash-Lite takes no less, the others do."""
+"""The least budget in tokens: 2.5 Flash-Lite takes no less, the others do."""
 BUDGET_MAX = 24_576
-"""In tokens: 2.5 Flash takes no more, 2.5 Pro would."""
+"""The largest budget in tokens: 2.5 Flash takes no more, 2.5 Pro would."""
 LEAST_OF_PRO = 128
 """2.5 Pro's own minimum; it refuses to think not at all."""
 

@@ -1,9 +1,9 @@
 """Our request as the body of Mistral's chat completions. Pure: nothing is sent here, the history is taken as repaired.
 
-Neighbours of one role become one message, whatever repair left apart, because models differ in what they take. A
-user's message may stand directly behind results, where a turn was broken off or a tool returned a picture: today's
-models accept it, and to put invented words of the assistant between them would teach the model a lie. No thinking
-level is sent; which models think is their own affair.
+Neighbours of one role become one message, whatever repair left apart, because models differ in what they take. A user's
+message may stand directly behind results, if a turn was broken off or a tool returned a picture: today's models accept
+it, and to put invented words of the assistant between them would teach the model a lie. No thinking level is sent;
+which models think is their own affair.
 """
 
 import base64
@@ -45,7 +45,7 @@ def _tool(tool: ToolSpec) -> Block:
 
 
 def _tool_choice(request: ModelRequest) -> str | Block | None:
-    """None is `auto`, the server's default."""
+    """The choice for the body; None for `auto`, the server's default."""
     choice = shared.settled(request)
     if isinstance(choice, OneTool):
         return {"type": "function", "function": {"name": choice.name}}

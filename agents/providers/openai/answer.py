@@ -54,7 +54,7 @@ class Calls:
                 yield from self._extend(call, piece)
 
     def close(self) -> Iterator[ModelEvent]:
-        """Nothing more is to come."""
+        """Closes all calls: no more pieces come."""
         for call in self._calls:
             if call.block.call is None:
                 yield from self.draft.start(call.key, vendor_id=call.vendor_id, name=call.name)

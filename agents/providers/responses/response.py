@@ -1,6 +1,6 @@
 """The events of a Responses stream, translated into a `Draft`. Pure: dicts in, our events out.
 
-Items may interleave, so everything goes by the item's place. The item as it is sent at its end has the last word; where it
+Items may interleave, so everything goes by the item's place. The item as it is sent at its end has the last word; if it
 never ended, the pieces are all there is. `completed`, `incomplete` and `failed` are the only proof of an end. Unknown
 events, members and parts are passed over, for the protocol grows; what is plainly broken raises `BadStream`.
 """
@@ -172,7 +172,7 @@ class ResponsesAssembly:
         yield from self.draft.close(place, arguments=whole, cut=cut)
 
     def _catch_up(self, place: int, kind: PartKind, part: int, whole: str) -> Iterator[ModelEvent]:
-        """Show what the pieces have left out; where they said something else, only history learns of it."""
+        """Shows what the pieces have left out; if they differ from the whole, only history gets it."""
         before = self._items[place].parts.get((kind, part), "")
         if len(whole) > len(before) and whole.startswith(before):
             yield from self._extend(place, kind, part, whole[len(before) :])

@@ -29,7 +29,7 @@ from agents.providers.textcalls.forms import BARE, TAGS, Form
 from agents.providers.textcalls.written import Stretch, calls_alone, calls_among_words, opening_of
 
 DONE_WELL: frozenset[StopReason] = frozenset({"end_turn", "stop_sequence", "tool_use"})
-"""With calls, these mean tool use. Any other reason to stop says more than that calls were made, so it stays."""
+"""The reasons that mean tool use if there are calls. Any other reason says more, so it stays."""
 PAYLOAD_BYTES_MAX = 256_000
 """A longer answer is no call."""
 _BROKEN: frozenset[StopReason] = frozenset({"error", "aborted"})
@@ -80,7 +80,7 @@ class RepairedCalls(Rewriting):
 
 
 def _repaired(request: ModelRequest) -> Style:
-    """Without tools nothing is a call."""
+    """The style for native tools; without tools nothing is a call."""
     tools = {tool.name: tool for tool in request.tools}
 
     def cuts(words: str, may_call: bool) -> Sequence[Stretch]:
@@ -147,7 +147,7 @@ class _Preview:
         self._held = ""
         self._state: Literal["beginning", "thinking", "after thoughts", "words", "call"] = "beginning"
         self._silent = True
-        """Nothing but blank space has arrived: what stands before a call at the beginning goes with it."""
+        """True while only blank space has arrived: it goes with a call at the beginning."""
 
     def feed(self, piece: str) -> str:
         if self._state == "call":
@@ -197,8 +197,8 @@ class _Preview:
 
 
 def read(message: AssistantMessage, request: ModelRequest, style: Style) -> AssistantMessage:
-    """The finished answer: the very object if nothing is taken out of its text. Texts that stand together are one;
-    where it lost something, its `wire` is lost too, for that belongs to the whole."""
+    """The finished answer: the very object if nothing is taken out of its text. Texts that stand together are one; a
+    text that lost something loses its `wire`, too, for that belongs to the whole."""
     if not any(map(_MARKS.search, texts(message))):
         return message
     runs = [list(run) for _, run in groupby(message.content, lambda part: isinstance(part, Text))]
@@ -238,7 +238,7 @@ def new_ids(request: ModelRequest, answer: AssistantMessage) -> Iterator[str]:
 
 
 def _parts(thoughts: str, words: str, cuts: Sequence[Stretch], ids: Iterator[str]) -> Iterator[AssistantPart]:
-    """Without the blank space that would gape where a cut stood, and if there is no text before or behind it."""
+    """The parts around the cuts, without the blank space that a cut leaves."""
     if thoughts:
         yield Thinking(text=thoughts)
     kept, last = "", " "

@@ -15,10 +15,10 @@ from agents.providers.payload import parse_arguments, refuse_constant, well_form
 from tools.tool import ToolSpec
 
 NAMELESS = "tool_call"
-"""The name of a call whose own cannot be read; no tool has it, so it is answered with the names there are."""
+"""The name of a call with an unreadable name; no tool has it, so it is answered with the names there are."""
 
 DECODER = json.JSONDecoder(strict=False, parse_constant=refuse_constant)
-"""Not strict: a raw line break in a string has one reading only, and small models write files that way."""
+"""A lenient decoder: a raw line break in a string has one reading only, and small models write files that way."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,7 +101,7 @@ def _function(text: str, head: re.Match[str], tools: Tools) -> Found:
 
 
 def _function_end(text: str, at: int) -> int | None:
-    """Behind `</function>`; in JSON and in a parameter the tag may stand as text."""
+    """The place behind `</function>`; in JSON and in a parameter the tag may be text."""
     if text.startswith("{", at):
         closed = _FUNCTION_CLOSED.search(text, _json(text, at)[1] or at)
     elif text.startswith("<parameter=", at):
@@ -212,7 +212,7 @@ def _broken(raw: str) -> WrittenCall:
 
 
 def _name_in(payload: str) -> str:
-    """The name in what stands behind a tag and cannot be read as a whole."""
+    """The name in a payload that cannot be read as a whole."""
     name = _NAME.search(payload) or _FUNCTION.match(payload)
     return name[1] if name else ""
 
@@ -252,4 +252,4 @@ BARE = (
     Form(opening="{", header=re.compile(rf"(?:\[\s*)?{_FIRST_KEY}"), read=_bare),
 )
 ALONE = (*TAGS, *BARE)
-"""The same, and what may be a call where the answer is nothing else."""
+"""The same, and the forms that are a call only if the answer is nothing else."""

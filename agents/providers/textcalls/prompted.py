@@ -1,5 +1,5 @@
-"""Tools for a model that has none: the prompt describes them, calls and results stand in the history as text, and the
-model writes its calls as text between tags.
+"""Tools for a model that has none: the prompt describes them, calls and results are text in the history, and the model
+writes its calls as text between tags.
 
 Same loop, same policy, same history as with native tools; only what goes over the wire differs. A call that cannot be
 read is passed on as one without arguments, so that the toolbox answers it; after two answers in a row that were nothing
@@ -63,8 +63,8 @@ class PromptedTools(Rewriting):
 
 
 def _style(request: ModelRequest, offer: Offer) -> Style:
-    """Calls are made where tools were offered, and are never shown. What follows the first of them as its result was
-    invented, and so is all behind that."""
+    """The style for prompted tools: calls count only if tools were offered, and are never shown. A result that follows
+    them was invented, and so is all behind it."""
     offered = offer == "tools"
     tools = {tool.name: tool for tool in request.tools}
 
@@ -102,7 +102,7 @@ def _unreadable(message: AssistantMessage) -> bool:
 
 
 def translated(request: ModelRequest, offer: Offer) -> ModelRequest:
-    """The request as the model gets it; the same object where it needs no tools and has none in its history."""
+    """The request as the model gets it; the same object if it needs no tools and has none in its history."""
     if not request.tools and not called_names(request):
         return request
     none: tuple[SentTurn, ...] = ()
