@@ -1,7 +1,7 @@
-"""The answer to a call: waited for while it grows, and found in the store, whoever has given it.
+"""The answer to a call: waited for while it grows, and found in the store, whichever replica gave it.
 
-What was shown is never taken back: a piece goes out only where it goes on from the pieces before. What an attempt that
-failed had begun to say stands there, so the next attempt waits until it says more than that, or is over.
+Text that was shown is never taken back: a piece goes out only if it continues the pieces before. The text of a failed
+attempt stays shown, so the next attempt waits until it says more than that, or is over.
 """
 
 import asyncio
@@ -74,7 +74,7 @@ class Answering:
                     yield shown.end(self.text)
                     return
                 if leaving:
-                    sentence = "The gateway is stopping; the answer goes on elsewhere, or after its next start."
+                    sentence = "The gateway is stopping; the answer is continued elsewhere, or after its next start."
                     raise ApiError(503, sentence, type_="server_error", code="stopping", retry_seconds=5)
                 look = await self._changed(waiting)
                 progress = waiting.progress
@@ -110,13 +110,13 @@ class Answering:
 
 @dataclass(slots=True)
 class Shown:
-    """The text that a stream has shown: of the newest step of the turn, `step`, after so many tools."""
+    """The text that a stream has shown: `step` is the turn's newest, after `tools` calls."""
 
     step: str = ""
     tools: int = 0
 
     def more(self, text: str, tools: int) -> str:
-        """The new text, if it can go on from what was shown; a step behind a tool's result stands beneath the earlier."""
+        """Returns the new text if it continues the text shown; a step after a tool's result begins a new paragraph."""
         text = text.rstrip()
         if text.startswith(self.step):
             new, self.step, self.tools = text[len(self.step) :], text, tools
@@ -134,7 +134,7 @@ class Shown:
 
 
 def _error(outcome: str, reason: str, text: str) -> ApiError | None:
-    """The error of a failed turn; None if it did not fail. The sentence is the one that a person would read."""
+    """The error of a failed turn; None if it did not fail. Its sentence is the one a person would read."""
     message = text or f"The turn ended without an answer ({outcome})."
     match outcome, reason:
         case (("replied" | "silent" | "declined"), _):

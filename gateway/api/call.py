@@ -1,7 +1,7 @@
 """One call as a program makes it, in either of OpenAI's two shapes, and what it is refused with.
 
-What an answer cannot do without is refused by name. What tunes a model, offers tools or is a front end's own is taken and
-left, since the agent has settings and tools of its own; the answer's header names it. Pictures come inside the call, as
+A parameter that an answer depends on is refused by name. One that tunes a model or offers tools is ignored, since the
+agent has its own settings and tools; the answer's header names it. Pictures come inside the call, as
 data URLs: the gateway fetches nothing that a program names.
 """
 
@@ -69,7 +69,7 @@ def unsupported(param: str, message: str) -> ApiError:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ApiCall:
-    """`text` is what is to be answered. `session` names the conversation of which it is a part, None for none. `ignored` are
+    """`text` is what is to be answered. `session` names the conversation it belongs to, if any. `ignored` are
     the parameters that ask for something and change nothing."""
 
     agent: str
@@ -228,7 +228,7 @@ def check_pictures(pictures: tuple[File, ...], bytes_max: int) -> None:
 
 
 def _ignored(given: Mapping[str, Any]) -> tuple[str, ...]:
-    """The parameters that ask for something that nobody does, in alphabetical order; as many as fit into a header."""
+    """Names the parameters that have no effect, in alphabetical order; as many as fit into a header."""
     names = (name for name, value in given.items() if name not in _HEEDED and value not in _NOTHING)
     return tuple(sorted(name for name in names if _NAME.fullmatch(name))[:IGNORED_MAX])
 

@@ -1,6 +1,6 @@
 """The OpenAI-compatible endpoint: other software talks to the agents, whose ids are the models. See docs/api.md.
 
-A call is a message like any other: stored before anything is done for it, and answered in a turn of its own, whether or not
+A call is a message like any other: stored before anything is done for it, and answered in its own turn, whether or not
 its program still waits. A program that repeats a call under the same `Idempotency-Key` gets the answer of the first.
 """
 
@@ -32,7 +32,7 @@ from gateway.store.errors import StoreUnavailable
 
 HOLD_SECONDS = 10.0
 """A stream begins with the first words, so that a call which fails before them has the status of its error; after this, it
-begins without any, lest somebody in between take it for dead."""
+begins without any, so that no proxy in between takes it for dead."""
 KEY_CHARS_MAX = 255
 
 Route: TypeAlias = Callable[[Request, str], Awaitable[Response]]
@@ -117,7 +117,7 @@ class ApiDoor:
                 return await self._streamed(shape, answering, ignored)
             async with aclosing(answering.pieces()) as pieces:
                 async for _ in pieces:
-                    if await request.is_disconnected():  # the turn goes on
+                    if await request.is_disconnected():  # the turn continues
                         return Response(status_code=499)
             return answer_json(shape.whole(answering), 200, **ignored)
 
@@ -190,7 +190,7 @@ def bytes_max(config: Config) -> int:
 
 
 def _message_id(request: Request, name: str, body: bytes) -> str:
-    """The same for the same call under the same key, else one of its own."""
+    """Gives a repeated call under the same key the same id, and every other call a new one."""
     key = request.headers.get("idempotency-key", "")
     if len(key) > KEY_CHARS_MAX:
         raise ApiError(400, f"Idempotency-Key: at most {KEY_CHARS_MAX} characters.", param="Idempotency-Key")
@@ -208,6 +208,6 @@ def _refusal(error: ApiError) -> Response:
     headers = {} if error.retry_seconds is None else {"retry-after": str(error.retry_seconds)}
     if error.status == 401:
         headers["www-authenticate"] = "Bearer"
-    if error.final:  # the official client would make the call anew, and the turn with it
+    if error.final:  # the official client would repeat the call, and the turn with it
         headers["x-should-retry"] = "false"
     return answer_json({"error": error.body}, error.status, **headers)

@@ -1,5 +1,5 @@
-"""The composition root: everything is built here, in the order in which a message passes it: what lasts once, and what one
-config builds whenever there is a new one."""
+"""The composition root builds everything, in the order in which a message passes it: lasting parts once, and the parts of a
+config with each new one."""
 
 import asyncio
 import time
@@ -52,7 +52,7 @@ LAG_EVERY_SECONDS = 1.0
 CHOICES_RETRY_SECONDS = 5.0
 RETIRE_SECONDS = 0.5
 CALLS_AT_ONCE = 2
-"""Bodies of `/v1` in memory: together no larger than so many of the longest."""
+"""Bodies of `/v1` in memory: together no larger than this many of the longest."""
 
 log = structlog.get_logger()
 
@@ -74,7 +74,7 @@ class Gateway:
         self._retiring: list[Setup] = []
         """Replaced, and still held by a turn or a send; the oldest first."""
         self._loading: set[asyncio.Task[None]] = set()
-        """Short calls of the database, which are waited for: one that is cancelled in the middle can hang in its driver."""
+        """Database calls that are awaited on close, never cancelled: a cancelled driver call can hang."""
         scrubber = scrubber or Scrubber()
         file = config.database.path
         sandbox = Sandbox([Path(file)] if file else [])
@@ -133,7 +133,7 @@ class Gateway:
         return web, build_app(door, web_door, api, setup.config.server, self._peers)
 
     async def start_for_one(self) -> None:
-        """For a person at this machine alone: nothing that others wait for is taken up, and no platform is listened to.
+        """Starts for a person at this machine alone: takes up no work of others and listens to no platform.
         Raises StoreUnavailable if a shared database does not let this worker in."""
         await self.runtime.store.start(self._notified)
         await self._load_choices()
@@ -147,7 +147,7 @@ class Gateway:
         taken_up = 0
         try:
             taken_up = await self.sweep.once()
-        except StoreUnavailable as error:  # a full or busy disk: not ready, and the sweep goes on trying
+        except StoreUnavailable as error:  # a full or busy disk: not ready, and the sweep keeps trying
             log.error("store_unavailable", error=repr(error))
         channels, agents = self.runtime.setup.channels, self.runtime.setup.runners
         log.info("gateway_started", chats_taken_up=taken_up, channels=len(channels), agents=len(agents))
@@ -159,8 +159,8 @@ class Gateway:
         self.spawn(self.approvals.run())
 
     async def apply(self, config: Config, environment: Mapping[str, str], state: ConfigState) -> None:
-        """From here on `config` holds, also for the next model request of what runs. What is gone from it is closed
-        with the last turn or send that holds it. Raises OSError if a workspace cannot be opened: the old one holds."""
+        """Puts `config` in force, also for the next model request of running turns. What it no longer has is closed
+        with the last turn or send that uses it. Raises OSError if a workspace cannot be opened: the old one holds."""
         before, runtime = self.runtime.setup, self.runtime
         setup = self._build(config, environment, before=before)
         gone = [channel for channel in before.channels.values() if channel not in setup.channels.values()]
@@ -174,7 +174,7 @@ class Gateway:
         web = self._web
         self._web, self._served = self._doors()
         if web is not self._web:
-            self._live.let_go()  # its pages come back, to the new one
+            self._live.let_go()  # its pages reconnect, to the new one
         self._retiring.append(before)
         await self._listening.begin(setup)
         self.warming = self.spawn(self._warm_up())
@@ -182,7 +182,7 @@ class Gateway:
         self.spawn(self._retire(before, gone))
 
     def report(self, state: ConfigState) -> None:
-        """Reports what became of the newest config, where an operator looks."""
+        """Publishes the last reload's result."""
         self.runtime.config_state = state
         self.runtime.metrics.config_refused.set(state.error is not None)
         if self._web is not None:
@@ -190,7 +190,7 @@ class Gateway:
 
     async def _retire(self, setup: Setup, channels: Sequence[Channel]) -> None:
         """Channels that left with this setup may be an earlier one's as well, so setups retire in their order."""
-        # Nobody waits for it.
+        # No request waits for this.
         while any(self.runtime.uses[it] for it in self._retiring[: self._retiring.index(setup) + 1]):  # noqa: ASYNC110
             await asyncio.sleep(RETIRE_SECONDS)
         del self.runtime.uses[setup]
@@ -229,7 +229,7 @@ class Gateway:
         self._live.close()  # lets the pages go: their streams would hold the server open
 
     async def close(self) -> None:
-        """After `drain`, and after the door has closed."""
+        """Ends everything, after `drain` and after the door has closed."""
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, *self._loading, return_exceptions=True)
@@ -248,12 +248,12 @@ class Gateway:
         log.info("gateway_stopped")
 
     def offer_link(self) -> str | None:
-        """A code that signs in to the web chat once, for whoever sees the start; None where there is no need."""
+        """Makes a code that signs in to the web chat once, for the operator who sees the start; None if none is needed."""
         return self._web.admission.offer_link() if self._web else None
 
     def _notified(self, what: str | None) -> None:
-        """Another worker of the same database has something to tell: of a session, of any, or of the web chat."""
-        # None also where this worker has come back: it may have missed one.
+        """Handles another worker's notice: about a session, all sessions, choices or the web chat."""
+        # None also after a lost connection: a notice may have been missed.
         if what in (CHOICES_NOTICE, None) and not self.runtime.control.draining:
             self._soon(self._load_choices())
         if what is not None and what.startswith(LIVE_NOTICE):

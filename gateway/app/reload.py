@@ -1,4 +1,4 @@
-"""A config that is loaded anew while the gateway serves: when its file, or one that it names, has changed, or on SIGHUP.
+"""Reloads the config while the gateway serves: when its file, or one that it names, has changed, or on SIGHUP.
 
 A valid one is swapped in between two steps of the event loop; one that cannot be used changes nothing, and says where it
 is wrong, in the log, at `/readyz` and in the metrics. Files are looked at, not watched: a mounted one, a link that is
@@ -76,7 +76,7 @@ class Reload:
         except OSError as failure:
             error = f"{self.path}:1:1: {failure.filename}: {failure.strerror}"
             log.error("config_refused", problem=error, in_force=state.version)
-        except Exception as failure:  # the watcher's edge: the next edit must be seen whatever this one did
+        except Exception as failure:  # the watcher's edge: the next edit must be seen even if this one failed
             error = f"{self.path}:1:1: it could not be put in force ({type(failure).__name__}); the log has the place"
             log.error("config_not_applied", exc_info=failure, in_force=state.version)
         self.gateway.report(replace(self.gateway.runtime.config_state, error=error))

@@ -1,8 +1,8 @@
 """`serve`: the gateway behind uvicorn, and what signals mean.
 
-The first SIGTERM or SIGINT turns readiness red at once and lets running turns come to a step border; only then the port
+The first SIGTERM or SIGINT turns readiness red at once and lets turns reach a step border; only then the port
 closes: until that moment deliveries are still stored, for the next start. A second signal, a second later, exits hard.
-A graceful stop exits with 0. SIGHUP reads the config anew. Connections get the files that turns and the database leave them.
+A graceful stop exits with 0. SIGHUP reloads the config. Connections get the files that turns and the database leave them.
 """
 
 import asyncio
@@ -37,13 +37,13 @@ _PR_SET_DUMPABLE = 4
 FILES_MAX = 1 << 20
 """Files that may be open if the system knows no limit."""
 FILES_KEPT = 64
-"""For the log, the database, the channels' clients and what the interpreter opens."""
+"""Files kept for the log, the database, the channels' clients and what the interpreter opens."""
 FILES_PER_TURN = 4
 """The connection to a model, and the pipes of a command."""
 GC_THRESHOLDS = (10_000, 5, 5)
 """A turn makes thousands of objects, and next to no cycles."""
 STOPPING = "\nStopping: running turns end at their next step, after at most {:g} seconds. Ctrl-C again stops at once.\n"
-"""For whoever sits at the terminal; the log has a line of its own."""
+"""Text for the operator at the terminal; the log has its own line."""
 
 log = structlog.get_logger()
 
@@ -105,7 +105,7 @@ async def serve(gateway: Gateway, listener: socket.socket, reload: Reload | None
 
 
 async def serve_one(gateway: Gateway, listener: socket.socket, ready: Callable[[Callable[[], object]], object]) -> None:
-    """For a person at this machine, in whatever thread. `ready` is given what stops it. Raises StoreUnavailable."""
+    """Serves a person at this machine, in any thread. `ready` gets the function that stops it. Raises StoreUnavailable."""
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     await gateway.start_for_one()
@@ -140,8 +140,8 @@ async def _until(
 
 
 def harden() -> None:
-    """Whatever is made from here on is its owner's alone, and no dump of the memory is ever written. Where we are root,
-    commands run as somebody else, who passes through to a workspace."""
+    """Makes new files private to their owner and forbids memory dumps. Under root, commands run as another user, who may
+    pass through to a workspace."""
     os.umask(0o066 if os.geteuid() == 0 else 0o077)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":  # a dump that is piped to a program knows no limit

@@ -54,7 +54,7 @@ def build_setup(
     before: Setup | None = None,
 ) -> Setup:
     """The agents share their models, the skill catalogue and the messenger. Of the setup `before` it takes what is still
-    good. Nothing of that changes until `adopt` is called. Raises OSError where a workspace cannot be opened."""
+    good. Nothing of that changes until `adopt` is called. Raises OSError if a workspace cannot be opened."""
     scrubber.learn(secrets_of(config))
     deps = ChannelDeps(facts=None, archive=store.archive, sessions=store.sessions, live=live, now=now)
     channels = dict(_channels(config, deps, before))
@@ -102,7 +102,7 @@ def build_setup(
 
 
 def adopt(setup: Setup, before: Setup) -> None:
-    """Let the providers that turns hold ask as the new config says; one that is gone from it has no key any more."""
+    """Points the providers that turns hold at the new config; one that it no longer has loses its key."""
     setup.processes.config = setup.config.tools.process
     for name, provider in before.providers.items():
         if not isinstance(provider, NetworkProvider):
@@ -116,7 +116,7 @@ def adopt(setup: Setup, before: Setup) -> None:
 
 
 def _provider(name: str, config: ProviderConfig, known: Provider | None) -> Provider:
-    """The one that turns hold, where it speaks the same wire: it is told of the config in `adopt`."""
+    """Returns the provider that turns hold if it speaks the same wire; `adopt` gives it the new config."""
     if isinstance(known, NetworkProvider) and known.api == api_of(name, config):
         return known
     return build_provider(name, config)

@@ -1,4 +1,4 @@
-"""`pairing` and `approvals`: whom and what somebody let in, also while the gateway serves."""
+"""`pairing` and `approvals`: list and revoke who may write and what was allowed, also while the gateway serves."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,7 +36,7 @@ def approve_contact(
     who: Annotated[str, typer.Argument(metavar="CODE", help="The code that they were given; or channel:id.")],
     config: ConfigOption = CONFIG,
 ) -> None:
-    """Let somebody write to the bot, on all replicas from now on. They are notified within seconds."""
+    """Let a person write to the bot, on all replicas from now on. They are notified within seconds."""
     from gateway.operate.contacts import approve
 
     typer.echo("\n".join(approve(load(config).config, who)))

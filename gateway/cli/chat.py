@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PROMPT = "> "
 POLL_SECONDS, NOTICE_SECONDS = 1.0, 0.2
-"""So often the database is looked at where the stream says nothing, and so soon Ctrl-C is noticed."""
+"""The pauses between looks into the database while the stream is silent, and until Ctrl-C is noticed."""
 DELIVERY_LOOKS = 10
 """Looks that find an answer in the database before its words are taken from there, and not from the stream."""
 INTERRUPTED = 130
@@ -31,7 +31,9 @@ def chat(
     message: Annotated[
         str | None, typer.Argument(help="One message: its answer is printed, and nothing else. Or from a pipe.")
     ] = None,
-    agent: Annotated[str | None, typer.Option("--agent", "-a", help="Whom to talk to; else as bindings say.")] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", "-a", help="The agent to talk to; by default as bindings say.")
+    ] = None,
     file: Annotated[list[Path] | None, typer.Option("--file", "-f", help="Send a file along; may be repeated.")] = None,
     url: Annotated[
         str | None, typer.Option(help="Where the gateway listens, if not where the config says.", metavar="URL")
@@ -69,7 +71,7 @@ def chat(
 
 
 class Screen:
-    """The printed part of a conversation: by `follow`, on a thread of its own, while somebody writes or waits."""
+    """The printed part of a conversation: `follow` prints on its own thread while the person writes or waits."""
 
     def __init__(self, conversation: "Conversation", *, interactive: bool) -> None:
         self._conversation = conversation
@@ -78,10 +80,10 @@ class Screen:
         self._news = threading.Event()
         self._answered: dict[str, dict[str, Any]] = {}
         self._message = ""
-        """The message that is being answered, and how much of the answer stands there."""
+        """The message that is being answered; `_shown` is the part of the answer that is printed."""
         self._shown = ""
         self._stopped = ""
-        """The text that stood there when Ctrl-C ended it."""
+        """The text that was printed when Ctrl-C ended it."""
         self._is_mid_line = False
         self._tools: dict[str, str] = {}
         self._is_prompting = False
@@ -133,7 +135,7 @@ class Screen:
                 self._ask("/stop", [])
 
     def _ask(self, text: str, paths: list[Path]) -> str:
-        """Say it and wait; how the turn ended. Raises OperatorError."""
+        """Sends it, waits, and returns the turn's outcome. Raises OperatorError."""
         try:
             files = [self._conversation.upload(path) for path in paths]
         except OSError as error:
@@ -151,14 +153,14 @@ class Screen:
             signal.signal(signal.SIGINT, before)
 
     def _interrupt(self, *_: object) -> None:
-        """Ctrl-C while a message is answered. `_wait` notices the first one, since what it would break off may swallow it.
-        The second breaks off whatever is under way."""
+        """Handles Ctrl-C while a message is answered. `_wait` notices the first one, since the code it would interrupt may
+        swallow it. The second interrupts at once."""
         if self._is_interrupted:
             raise KeyboardInterrupt
         self._is_interrupted = True
 
     def _wait(self, message: str) -> str:
-        """Until the turn has ended and its words are here: by the stream, or else by the database."""
+        """Waits until the turn has ended and its words are here, from the stream or else from the database."""
         looks = 0
         while True:
             for _ in range(round(POLL_SECONDS / NOTICE_SECONDS)):
@@ -177,7 +179,7 @@ class Screen:
                 return outcome
 
     def follow(self) -> None:
-        """Until the stream is refused."""
+        """Prints events until the stream is refused."""
         for name, data in self._conversation.events():
             if name == "turn":
                 self._turn(data)
@@ -197,7 +199,7 @@ class Screen:
             self._note(f"({turn['note']})")
 
     def _draft(self, text: str) -> None:
-        """Prints what goes on from what stands there; of another answer nothing is shown before it is whole."""
+        """Prints what continues the text shown; an answer that does not continue it is printed once whole."""
         text = _shown(text).rstrip()
         if self._streams and text.startswith(self._shown):
             self._write(text[len(self._shown) :], end="")
@@ -219,13 +221,13 @@ class Screen:
             self._answered[message["reply_to"]] = message
 
     def _note(self, text: str) -> None:
-        """Beside the answer, for a person who watches."""
+        """Prints a note beside the answer if a person watches."""
         if self._streams and sys.stderr.isatty():
             self._write("\n" * self._is_mid_line + text, err=True)
             self._is_mid_line = False
 
     def _write(self, text: str, *, end: str = "\n", err: bool = False) -> None:
-        """Above the line that somebody is typing."""
+        """Prints above the line that the person is typing."""
         if not self._is_prompting:
             typer.echo(text + end, nl=False, err=err)
             return
@@ -235,7 +237,7 @@ class Screen:
 
 
 def _attached(line: str) -> tuple[list[Path], str]:
-    """`@PATH …`: files at the beginning of a line, and what is said of them; a path that is no file is words."""
+    """`@PATH …`: the files at the beginning of a line, and the text after them; a path that is no file is text."""
     found = []
     while line.startswith("@"):
         name, _, rest = line[1:].partition(" ")
@@ -247,7 +249,7 @@ def _attached(line: str) -> tuple[list[Path], str]:
 
 
 def _shown(text: str) -> str:
-    """Without what a terminal obeys."""
+    """The text without control characters that a terminal obeys."""
     from gateway.operate.sessions import UNSEEN
 
     return UNSEEN.sub("", text)

@@ -1,4 +1,4 @@
-"""`init`: asks what one wants and writes a config file that says what it means, and `.env` beside it for what is secret."""
+"""`init`: asks a few questions and writes a commented config file, and `.env` beside it for the secrets."""
 
 import json
 import re
@@ -27,7 +27,7 @@ SECRETS: dict[str, tuple[tuple[str, str], ...]] = {
     "telegram": (("TELEGRAM_BOT_TOKEN", "Token of the bot, from @BotFather / @BotFather 给出的 token"),),
 }
 TEMPLATE = Path(__file__).with_name("config.template.yaml")
-"""Has every platform already, and each stays off until its secrets are set."""
+"""The template has every platform; each stays off until its secrets are set."""
 _SECRET = re.compile(r"[\x21-\x26\x28-\x7e]+")
 
 
@@ -36,9 +36,9 @@ def init(
         list[Platform] | None, typer.Option(help="A platform besides the web chat; may be repeated.")
     ] = None,
     provider: Annotated[
-        str | None, typer.Option(help="Whose model: anthropic, openai, …; else whose key is set.")
+        str | None, typer.Option(help="The model's vendor: anthropic, openai, …; by default the one with a key.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="As provider/model; else the provider's default.")] = None,
+    model: Annotated[str | None, typer.Option(help="As provider/model; by default the provider's default.")] = None,
     agent: Annotated[str, typer.Option(help="The id of the agent.")] = "assistant",
     yes: Annotated[
         bool, typer.Option("--yes", help="Ask nothing: the options and the environment say it all.")
@@ -96,7 +96,7 @@ def _template() -> str:
 
 
 def _secret(name: str, label: str) -> str:
-    """Empty where it is to be set later."""
+    """Asks for a secret; empty if it is to be set later."""
     value: str = typer.prompt(
         f"{label} [{name}; empty: later / 留空则稍后填写]",
         default="",
@@ -110,7 +110,7 @@ def _secret(name: str, label: str) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Raises OperatorError where somebody else was faster, or an option cannot be."""
+    """Writes the config. Raises OperatorError if the file exists by now or an option is wrong."""
     from gateway.config.problems import ConfigErrors
 
     try:
@@ -127,7 +127,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _append(path: Path, text: str) -> None:
-    """The owner's alone from its first byte on."""
+    """Appends to a file that only its owner can read, from its first byte on."""
     import os
 
     try:

@@ -1,4 +1,4 @@
-"""`serve`, and what looks at the same before it or beside it: `check`, `doctor`, `routes explain`."""
+"""`serve`, and the commands that look at the same config: `check`, `doctor`, `routes explain`."""
 
 import sys
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from gateway.fault import OperatorError
 if TYPE_CHECKING:
     from gateway.config.root import Config
 
-routes_app = typer.Typer(no_args_is_help=True, help="Who answers what.")
+routes_app = typer.Typer(no_args_is_help=True, help="Which agent answers what.")
 
 
 def serve(
@@ -72,11 +72,12 @@ def run_gateway(
 def check(
     config: ConfigOption = CONFIG,
     online: Annotated[
-        bool, typer.Option("--online", help="Also try what it stands on, as `doctor` does: platforms, providers, disk.")
+        bool,
+        typer.Option("--online", help="Also try what it depends on, as `doctor` does: platforms, providers, disk."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check the config file: every mistake on a line of its own, exit code 1 if there is one."""
+    """Check the config file: one line for each mistake, exit code 1 if there is one."""
     from gateway.operate.report import lines, report
 
     if as_json:
@@ -93,8 +94,8 @@ def check(
 
 
 def doctor(config: ConfigOption = CONFIG, as_json: AsJson = False) -> None:
-    """Try what the gateway stands on, also while it serves: credentials, scopes, webhooks, keys, models, clock, database,
-    disk, folders, sandbox. Each finding with its fix; exit code 1 if there is an error. Nothing is sent to anybody."""
+    """Try what the gateway depends on, also while it serves: credentials, scopes, webhooks, keys, models, clock, database,
+    disk, folders, sandbox. Each finding with its fix; exit code 1 if there is an error. No message is sent."""
     _examine(config, bool, as_json=as_json)
 
 
@@ -130,16 +131,16 @@ def routes() -> None:
 def explain_route(
     channel: Annotated[str, typer.Option(help="Such as feishu, telegram or web.")],
     account: Annotated[str, typer.Option(help="The account on the channel.")] = "default",
-    chat: Annotated[str | None, typer.Option(help="The id of the chat; of a direct one the sender will do.")] = None,
+    chat: Annotated[str | None, typer.Option(help="The id of the chat; for a direct chat, --sender is enough.")] = None,
     chat_type: Annotated[
-        Literal["direct", "group"] | None, typer.Option(help="Where unset, a chat that is not the sender is a group.")
+        Literal["direct", "group"] | None, typer.Option(help="By default, a chat that is not the sender is a group.")
     ] = None,
     thread: Annotated[str | None, typer.Option(help="The id of a topic inside the chat.")] = None,
-    sender: Annotated[str | None, typer.Option(help="The id of who writes; where unset, somebody on no list.")] = None,
+    sender: Annotated[str | None, typer.Option(help="The id of the sender; by default, a person on no list.")] = None,
     config: ConfigOption = CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """Show what would become of a message: agent, session, binding, access, model, tools and skills, and why."""
+    """Show how a message would be handled: agent, session, binding, access, model, tools and skills, and why."""
     import json
     import time
 

@@ -18,7 +18,7 @@ SessionId = Annotated[str, typer.Argument(metavar="ID", help="A session, as `ses
 
 @sessions_app.command("list")
 def list_sessions(as_json: AsJson = False, config: ConfigOption = CONFIG) -> None:
-    """List the sessions, the one that was last active at the end."""
+    """List the sessions, the last active one at the end."""
     from gateway.operate.sessions import listed, summary
 
     loaded = load(config).config

@@ -1,8 +1,8 @@
 """A person at a terminal is one more page of the web chat: the same door, inbox, commands and approvals.
 
-Where a gateway serves already, its door is used. Where the database is free, a gateway of one's own is opened for as long
-as the conversation lasts: it listens on this machine alone, under a token that nobody else knows, connects no platform and
-takes up nothing that waits for others.
+If a gateway serves already, its door is used. If the database is free, a private gateway is opened for as long as the
+conversation lasts: it listens on this machine alone, under a token made for it, connects no platform and takes up no work
+of others.
 """
 
 import asyncio
@@ -41,17 +41,17 @@ from gateway.store.store import Store
 from gateway.store.web_sessions import DatabaseSessions
 
 SILENT_SECONDS = 45.0
-"""A stream that says nothing for so long is dead: the door breaks the silence every 15 seconds."""
+"""A stream silent for longer is dead: the door breaks the silence every 15 seconds."""
 RECONNECT_SECONDS = 1.0
 UPLOAD_SECONDS = 600.0
 PROBE_SECONDS = 5.0
 BUSY_SECONDS = 20
-"""Seconds that a database is waited for that somebody uses and nobody serves."""
+"""The longest wait for a database that is in use although no gateway serves."""
 
 
 @contextmanager
 def door(loaded: Loaded, url: str | None, scrubber: Scrubber, language: str) -> Iterator[httpx.Client]:
-    """The web chat of the gateway that serves at `url` or by the config, or of one of one's own. Raises OperatorError."""
+    """Opens the web chat of the gateway that serves at `url` or by the config, or of a private one. Raises OperatorError."""
     config = loaded.config
     store = None if url else _free(config)
     if store is None:
@@ -69,7 +69,7 @@ def door(loaded: Loaded, url: str | None, scrubber: Scrubber, language: str) -> 
 
 
 def _free(config: Config) -> Store | None:
-    """The database, unless a gateway serves it. Another terminal's may be done in a moment."""
+    """Opens the database, unless a gateway serves it. Another terminal may be done with it in a moment."""
     for second in range(BUSY_SECONDS):
         try:
             return open_store(config.database)
@@ -79,7 +79,7 @@ def _free(config: Config) -> Store | None:
                 return None
             if second == 0 and sys.stderr.isatty():
                 sys.stderr.write(
-                    f"Another terminal has the database. It is waited for, {BUSY_SECONDS} seconds at most.\n"
+                    f"Another terminal has the database: waiting for it, {BUSY_SECONDS} seconds at most.\n"
                 )
             time.sleep(1.0)
     return None
@@ -91,7 +91,7 @@ def _client(url: str, language: str, **headers: str) -> httpx.Client:
 
 
 async def _cookie(config: DatabaseConfig) -> str:
-    """Whoever may write the database may sign in: with a link that is made and used at once."""
+    """Signs in with a link made on the spot: a process that may write the database may sign in."""
     sessions = DatabaseSessions(read=beside(config), write=beside(config))
     admission = Admission(token="", way="link", sessions=sessions)
     return f"{SECURE_COOKIE}={await admission.sign_in(admission.offer_link() or '', ())}"
@@ -134,7 +134,7 @@ def _for_one(config: Config, token: str) -> Config:
 
 
 class Conversation:
-    """A new one, of the page's as well. `agent` is None where the bindings decide."""
+    """A new conversation of the web chat. `agent` is None if the bindings decide."""
 
     def __init__(self, http: httpx.Client, database: DatabaseConfig, agent: str | None) -> None:
         self.chat = f"terminal-{uuid4().hex}"
@@ -145,7 +145,7 @@ class Conversation:
         self._folder: Path | None = None
 
     def say(self, text: str, files: Sequence[str] = ()) -> str:
-        """The id of the message, which is accepted. Raises OperatorError."""
+        """Sends a message and returns its id. Raises OperatorError."""
         message = uuid4().hex
         body = {"id": message, "chat": self.chat, "agent": self._agent, "text": text, "files": list(files)}
         self._asked("POST", "/webhooks/web/default", json=body)
@@ -157,14 +157,14 @@ class Conversation:
         return str(uploaded["id"])
 
     def save(self, file: dict[str, Any]) -> Path:
-        """A file that the agent sent, in a folder that is made for the conversation."""
+        """Saves a file that the agent sent, in a folder made for the conversation."""
         self._folder = self._folder or Path(tempfile.mkdtemp(prefix="clawgate-"))
         path = self._folder / Path(f"{file['id'][:8]}-{file['name']}".replace("/", "_")).name
         path.write_bytes(self._answered("GET", f"/api/files/{file['id']}", params={"download": ""}).content)
         return path
 
     def answer(self, message: str) -> tuple[str, str | None] | None:
-        """The turn's outcome and its reply, whoever gave it; None until the turn has ended. A silence has no reply."""
+        """The turn's outcome and its reply, from any replica; None until the turn has ended. A silence has no reply."""
         with connected(self._database) as connection:
             found = answer(connection, f"web:default:{self.chat}:{message}")
         if found is None:
@@ -198,7 +198,7 @@ class Conversation:
                 yield name, orjson.loads(value)
 
     def close(self) -> None:
-        """Ends the session of the sign-in, where there was one."""
+        """Ends the session of the sign-in, if there was one."""
         with suppress(httpx.HTTPError):
             self._http.delete("/api/session")
 

@@ -1,8 +1,8 @@
 """`/approve` and `/approvals`, the buttons that do the same, and the gateway's own messages of requests: one that asks, and
 one in its place once it is settled.
 
-A decision is one strict line, or the press of a button that was made for it. Whoever may not decide learns nothing: an id
-that he guessed, one that is another's and one that is over get the same answer.
+A decision is one strict line, or the press of a button that was made for it. A person who may not decide learns nothing: a
+guessed id, another person's and a closed one get the same answer.
 """
 
 import hashlib
@@ -116,7 +116,7 @@ def _decider(context: CommandContext) -> Decider:
 
 
 async def ask(context: CommandContext) -> str | Reply | None:
-    """Silent where it was decided meanwhile."""
+    """Stays silent if it was decided meanwhile."""
     id_, _, number = context.arguments.partition(" ")
     approval = await context.approvals.get(id_)
     if approval is None or approval.state != "pending":
@@ -130,7 +130,7 @@ async def ask(context: CommandContext) -> str | Reply | None:
 
 
 async def _buttons(context: CommandContext, approval: Approval, number: int, *, zh: bool) -> tuple[Button, ...]:
-    """For one surface, with new tokens of which only the hashes are kept."""
+    """Builds the request for one surface, with new tokens of which only the hashes are kept."""
     approver = surfaces_of(approval)[number].approver
     buttons, tokens = [], []
     for answer in answers(approval):
@@ -148,7 +148,7 @@ def _hash(token: str) -> str:
 
 
 async def settled(context: CommandContext) -> str | Reply | None:
-    """In the place of the request, where the channel can; else a line, unless the decision was answered in that chat."""
+    """Replaces the request if the channel can; otherwise adds a line, unless that chat has the decision's reply."""
     id_, _, number = context.arguments.partition(" ")
     store, request = context.runtime.store.approvals, dedupe(id_, f"ask:{number}")
     approval, sent = await context.approvals.get(id_), await store.sent(request)
@@ -189,4 +189,4 @@ async def introduce(context: CommandContext) -> str | None:
 
 
 NOTICE_RUNS: Mapping[str, Run] = {ASK: ask, SETTLED: settled, PRESSED: press, INTRODUCTION: introduce}
-"""The gateway's own messages, by the internal command that stands for each."""
+"""The gateway's own messages, by their internal commands."""

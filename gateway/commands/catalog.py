@@ -28,9 +28,9 @@ _COMMAND = re.compile(r"[/／]([a-z]+|[\u4e00-\u9fff]+)(@\S+)?(?:\s+(.*))?", re.
 
 
 def command_of(context: MessageContext) -> tuple[str, str] | None:
-    """The name of the command that a message is, and what stands behind it; None for words to the agent. A name behind an @
-    is a bot's, and this one's where the message is addressed to it. A press is a command of its own, with its token: no
-    words name it; on a button of an agent's it is words to him."""
+    """The name of the command that a message is, and its arguments; None for words to the agent. A name after an @ is a
+    bot's, and this one's if the message is addressed to it. A press is its own command, with its token: no words name it;
+    on an agent's button it is words to the agent."""
     if context.press is not None:
         if context.press.label:
             return None
@@ -94,13 +94,13 @@ def _refusal(context: CommandContext, command: Command) -> str:
     if command.audience(context.setup.config, context.message) == "off":
         return context.say(f"/{command.name} is switched off here.", f"/{command.name} 已停用。")
     return context.say(
-        f"Only an owner of this bot may use /{command.name} here: whoever `owners` in its config names.",
+        f"Only an owner of this bot may use /{command.name} here: they are listed under `owners` in its config.",
         f"此处只有机器人的所有者（配置中的 `owners`）可以使用 /{command.name}。",
     )
 
 
 async def show_help(context: CommandContext) -> str:
-    """Lists the commands that the person may use; says of one that is named all there is to say."""
+    """Lists the commands that the person may use; explains one that is named."""
     wanted = context.arguments.lstrip("/／").lower()
     wanted = CHINESE_NAMES.get(wanted, wanted)
     shown = [it for it in COMMANDS.values() if wanted in ("", it.name) and context.may(it)]
@@ -152,7 +152,7 @@ def offered(audiences: Mapping[str, Audience]) -> list[Command]:
 
 
 def commands_in(config: Config, message: MessageContext) -> Commands:
-    """The commands as the agent's prompt names them, whoever writes; no words of a program are a command."""
+    """The commands as the agent's prompt names them, for every sender; no words of a program are a command."""
     there = () if message.channel == ApiChannel.name else COMMANDS.values()
     audiences = {it.name: it.audience(config, message) for it in there}
     everyone, owner = (tuple(it for it in audiences if audiences[it] == who) for who in ("everyone", "owner"))

@@ -60,7 +60,7 @@ class CommandContext:
 
     @property
     def nobody(self) -> str:
-        return self.say("Nobody is configured to answer here.", "没有配置可以回答的助手。")
+        return self.say("No agent is configured to answer here.", "没有配置可以回答的助手。")
 
     def may(self, command: "Command") -> bool:
         audience = command.audience(self.setup.config, self.message)
@@ -78,7 +78,7 @@ class CommandContext:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reply:
-    """`text` is None where an agent will answer instead. `answers` are of models that the command called. `replaces` is the
+    """`text` is None if an agent will answer instead. `answers` are of models that the command called. `replaces` is the
     platform's id of the gateway's earlier message that this one takes the place of."""
 
     text: str | None
@@ -96,7 +96,7 @@ ANY = sys.maxsize
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`form` is its name and what may stand behind it; `en` and `zh` say what it does. What has more words than it `takes`
+    """`form` is its name and its arguments; `en` and `zh` say what it does. What has more words than it `takes`
     is no command but meant for the agent. `owner_in_groups`: there it changes what everybody gets. `owner_only`: no config
     opens it further."""
 
@@ -126,7 +126,7 @@ class Command:
 
 
 def first_words(text: str) -> str:
-    """The beginning of what somebody wrote, on one line and in quotes, without what Markdown or a fence would make of it."""
+    """The beginning of a person's text, on one line and in quotes, safe from Markdown and fences."""
     line = " ".join(text[: 4 * SHOWN_CHARS].replace("`", "'").split())
     return f"“{line if len(line) <= SHOWN_CHARS else line[: SHOWN_CHARS - 1].rstrip() + '…'}”"
 

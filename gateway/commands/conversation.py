@@ -1,4 +1,4 @@
-"""Commands about the conversation itself: where it begins, what runs in it, what is answered again or forgotten."""
+"""Commands about the conversation itself: begin it, stop what runs in it, repeat or forget an answer."""
 
 import json
 import sys
@@ -76,14 +76,14 @@ async def edit(context: CommandContext) -> str | None:
 
 async def _answer_again(context: CommandContext, text: str = "") -> str | None:
     """Forgets the last turn and answers its message again, with other words if there is a `text`. The new turn has the
-    rights of the message's author, so nobody else may ask for it."""
+    rights of the message's author, so only the author may ask for it."""
     turn = await _last_turn(context, context.say("There is nothing to answer again.", "没有可以重新回答的消息。"))
     if isinstance(turn, str):
         return turn
     bodies = await context.runtime.store.bodies(context.session, turn)
     if (own := bodies.get(turn)) is None:
         return context.say(
-            "That message is too old to be answered again; please send it anew.",
+            "That message is too old to be answered again; please send it again.",
             "那条消息太旧，无法重新回答，请重新发送。",
         )
     contexts = tuple(it for body in bodies.values() for it in inbound_of(body).contexts)
@@ -111,7 +111,7 @@ async def undo(context: CommandContext) -> str:
 
 
 async def _last_turn(context: CommandContext, nothing: str) -> int | str:
-    """The turn that may be undone; else why there is none, `nothing` where the conversation is empty. What another command
+    """The turn that may be undone; else the reason why not, `nothing` if the conversation is empty. What another command
     has answered again in the meantime counts, though it was accepted later; what an earlier run of this one has does not."""
     work = await replace(context, turn=sys.maxsize).conversation()
     waiting = [(it.turn, inbound_of(it.body).replays) for it in work.waiting]

@@ -1,4 +1,4 @@
-"""`/pair CODE`: an owner lets somebody in who was given the code; alone, it lists who waits.
+"""`/pair CODE`: an owner lets in the person who was given the code; alone, it lists who waits.
 
 Nothing tells a wrong code from one that is unknown, too old or the owner's own, and after ten of them in an hour nothing is
 said at all: they are counted in the database, for all replicas and over restarts.
@@ -39,11 +39,11 @@ async def pair(context: CommandContext) -> str | None:
 
 
 async def _waiting(context: CommandContext) -> str:
-    """Lists who waits, except in a group: there it is nobody's business."""
+    """Lists who waits, except in a group: the list is for owners only."""
     found = await context.runtime.store.contacts.waiting(context.runtime.now() - PAIRING_SECONDS)
     if context.message.chat.kind == "group" or not found:
         return context.say(
-            "Let somebody in with the code that I gave them: /pair CODE", "用我发给对方的配对码批准：/pair 配对码"
+            "Let a person in with the code that I gave them: /pair CODE", "用我发给对方的配对码批准：/pair 配对码"
         )
     zone = context.setup.config.server.zone
     lines = [f"- `{it.name}` {clock(it.asked or 0, zone)}" for it in found]

@@ -1,4 +1,4 @@
-"""`/remember`: a person's notes, which his direct chats with the agent have before them and no other chat.
+"""`/remember`: a person's notes, shown to the agent in their direct chats and in no other chat.
 
 `/remember TEXT` takes one, `/remember` lists them, `/remember forget N` deletes one. Each is done once, however often the
 command is run again after a crash.

@@ -1,4 +1,4 @@
-"""Commands that only say how things stand: what runs, what fills the prompt, what was spent, and who is asking."""
+"""Commands that only report: what runs, what fills the prompt, what was spent, and who is asking."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ from gateway.turns.history import TURNS_MAX, turns_of
 
 
 def plan_of(context: CommandContext, work: Work) -> TurnPlan | None:
-    """The plan of the next request; None if nobody could answer it."""
+    """The plan of the next request; None if no agent could answer it."""
     channel = context.setup.channels.get((context.message.channel, context.message.account))
     if context.runner is None or channel is None:
         return None
@@ -135,7 +135,7 @@ async def whoami(context: CommandContext) -> str:
 
 @dataclass(slots=True)
 class _Sum:
-    """The sum of bills. `cost` is None as long as none has one: without prices there is none."""
+    """The sum of bills. `cost` is None if no bill has one: without prices there is no cost."""
 
     tokens: Counter[str] = field(default_factory=Counter)
     cost: float | None = None
@@ -162,7 +162,7 @@ class _Sum:
 
 
 async def _spent(context: CommandContext) -> tuple[_Sum, _Sum]:
-    """Sums what the turns and commands of the conversation took since it began, and those of today, where the gateway is."""
+    """Sums the usage of the conversation's turns and commands since it began, and of today in the gateway's time zone."""
     zone = context.setup.config.server.zone
     midnight = datetime.combine(local(context.runtime.now(), zone).date(), time(), zone).timestamp()
     bills = await context.runtime.store.bills(context.session, since=midnight)

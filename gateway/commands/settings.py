@@ -1,4 +1,4 @@
-"""Commands that set something: for the conversation until it begins anew (model, thinking, what is shown of a turn, the
+"""Commands that set something: for the conversation until a new one begins (model, thinking, what is shown of a turn, the
 queue), or for the chat (who answers in it). And what the settings show above an answer."""
 
 import re
@@ -44,7 +44,7 @@ async def models(context: CommandContext) -> str:
 
 
 async def _listed(context: CommandContext, head: str, models: Sequence[str]) -> str:
-    """With their numbers, which no Markdown list may count anew."""
+    """Lists names with their numbers, escaped so that Markdown does not renumber them."""
     current, mark = model_of(context, await context.settings()), context.say("in use", "使用中")
     numbers = {it: number for number, it in enumerate(context.setup.config.choosable_models, start=1)}
     return "\n".join((head, *(f"- {numbers[it]} · `{it}`{f' ({mark})' if it == current else ''}" for it in models)))
@@ -100,7 +100,7 @@ async def verbose(context: CommandContext) -> str:
 
 
 async def _switch(context: CommandContext, name: str) -> bool:
-    """On or off, as it is now; a word that is neither changes nothing."""
+    """Sets on or off; any other word changes nothing."""
     wanted = {"on": True, "off": False}.get(context.arguments.lower())
     if wanted is None:
         return bool(getattr(await context.settings(), name))
@@ -121,7 +121,7 @@ async def queue(context: CommandContext) -> str:
 
 
 async def agent(context: CommandContext) -> str:
-    """Each agent has a conversation of its own in a chat; that of the former one waits where it was left."""
+    """Changes the agent of a chat. Each agent has its own conversation there; the former one's is kept."""
     config, wanted = context.setup.config, context.arguments
     offered = [it for it in config.agents.list if is_open(config, it.id, context.message)]
     chosen = next((it for it in offered if wanted.lower() in (it.id, it.name.lower())), None) if wanted else None

@@ -1,4 +1,4 @@
-"""The sections `budgets` and `rates`: what may be spent in a day, and how often somebody is answered."""
+"""The sections `budgets` and `rates`: what may be spent in a day, and how often a person is answered."""
 
 import re
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Rated: TypeAlias = Literal["sender", "chat"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rate:
-    """So many messages are answered in any `seconds`."""
+    """The messages answered within any `seconds`."""
 
     count: int
     seconds: float

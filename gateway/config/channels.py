@@ -1,7 +1,7 @@
 """The channels that there are: a new one is a folder, a record and a field here.
 
 Each record says what the rest of the gateway needs to know of a channel's config; nothing else names a platform. The
-records go with the section, so that whoever has read a config also has the channels that it may speak of.
+records go with the section, so that a config that was read brings its channels along.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ from gateway.config.server import ServerConfig, filled
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Exposure:
     """The way the whole config lets people in. `commanding` are the agents that run commands unasked, `unapproved` those
-    whose commands somebody must approve, of whom none is named."""
+    whose commands need an approval although no approver is named."""
 
     server: ServerConfig
     way: Way
@@ -54,7 +54,7 @@ class ChannelType:
     facts: Callable[[Exposure], Any] = lambda exposure: None
     """Everything that a channel gets of the config besides its account. An edit that changes neither renews no channel."""
     told: Callable[[Any, str | None, Sequence[MenuEntry]], Any] = lambda account, public_url, menu: (public_url, menu)
-    """The part of `server.publicUrl` and of the menu that its connection depends on. Only another one is connected anew."""
+    """The part of `server.publicUrl` and of the menu that its connection depends on: a change of it reconnects."""
     keys: tuple[str, ...] = ()
     """The keys that must be set before an account is one."""
     bot: Callable[[Any], str] = lambda account: ""
@@ -222,8 +222,8 @@ class ChannelsConfig(Section):
     kinds: ClassVar[Mapping[str, ChannelType]] = CHANNEL_TYPES
 
     feishu: FeishuConfig | None = None
-    """Feishu, or Lark: keys directly here are the account `default`, further bots stand under `accounts`."""
+    """Feishu, or Lark: keys directly here are the account `default`, further bots are under `accounts`."""
     telegram: TelegramConfig | None = None
-    """Telegram: keys directly here are the account `default`, further bots stand under `accounts`."""
+    """Telegram: keys directly here are the account `default`, further bots are under `accounts`."""
     web: WebConfig | None = None
     """The web chat at `/`, in a browser."""

@@ -1,7 +1,7 @@
 """Checks of one section against another: names that must exist, ids that must differ, secrets that must be there.
 
-Each check looks at the sound parts of the file and reports what it finds; none stops another. What may stay but should
-be known is in `warnings`.
+Each check looks at the sound parts of the file and reports what it finds; none stops another. Settings that work but
+deserve a look are in `warnings`.
 
 The file tools reach everything beneath a workspace. So it must not hold the config, the database or what people send,
 belong to the system, or be shared: two agents must not see each other's files (see `tools.workspace`).
@@ -28,9 +28,9 @@ from tools.policy import GROUPS
 from tools.web.config import SearchConfig
 
 _OF_THE_SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr")
-"""Neither these nor anything beneath them."""
+"""Folders that no workspace may be or lie in."""
 _SHARED = ("/", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp", "/var", "/var/lib", "/var/tmp")
-"""Not these themselves; a folder of one's own beneath them is fine."""
+"""Folders that no workspace may be; one beneath them is fine."""
 _CODE = Path(__file__).resolve().parents[2]
 _CODE_FOLDERS = tuple(_CODE / name for name in (*PACKAGES, ".git", ".venv"))
 
@@ -41,7 +41,7 @@ def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Finding
     for index, agent in enumerate(config.agents.list):
         key: Key = ("agents", "list", index)
         if agent.id in seen:
-            findings.add((*key, "id"), f"two agents have the id {quoted(agent.id)} — each needs one of its own")
+            findings.add((*key, "id"), f"two agents have the id {quoted(agent.id)} — each needs its own")
         seen.add(agent.id)
         _lists("skill", (*key, "skills"), agent.skills, list(skills.get(agent.id, ())), findings)
         _names("tool", (*key, "tools", "approval"), agent.tools.approval, NAMES, findings)
@@ -109,7 +109,7 @@ def _lists(
 
 
 def _tool_lists(config: Config) -> Iterator[tuple[Key, ToolLists]]:
-    """Wherever some stand, and where."""
+    """Yields all tool lists, each with its key."""
     yield ("tools",), config.tools
     yield from ((("tools", "senders", sender), lists) for sender, lists in config.tools.senders.items())
     for index, agent in enumerate(config.agents.list):
@@ -128,7 +128,7 @@ def _tool_lists(config: Config) -> Iterator[tuple[Key, ToolLists]]:
 def _web(search: SearchConfig, findings: Findings) -> None:
     key = ("tools", "web", "search")
     if search.provider in ("brave", "tavily") and is_blank(search.api_key):
-        findings.add((*key, "apiKey"), f"missing: {search.provider} answers nobody without a key")
+        findings.add((*key, "apiKey"), f"missing: {search.provider} answers no request without a key")
     if search.base_url and not is_http(search.base_url):
         findings.add((*key, "baseUrl"), "must be an http or https URL")
     elif search.provider == "searxng" and not search.base_url:
@@ -172,7 +172,7 @@ def _providers(config: Config, findings: Findings) -> None:
         key = ("providers", name)
         try:
             if "/" in name or not name.strip():
-                raise ValueError("a provider's name stands before the slash of provider/model and holds none")
+                raise ValueError("a provider's name is the part before the slash of provider/model and has no slash")
             api_of(name, provider)
         except ValueError as error:
             findings.add(key, str(error).removeprefix(f"providers.{name}: "), on="key")
@@ -233,9 +233,9 @@ def check_folders(config: Config, config_file: Path, home: str, findings: Findin
 
 
 def _unusable(workspace: Path, folders: Iterable[Path], home: str, config: Config) -> str | None:
-    for part in workspace.parts:  # two chats must never be one folder, so what stands for them is one alone
+    for part in workspace.parts:  # two chats must never be one folder, so a placeholder is a whole part
         if any(it in part and it != part for it in PLACEHOLDERS):
-            return "{chat} and {sender} are each a folder of their own, such as ./data/workspaces/{agent}/{chat}"
+            return "{chat} and {sender} are each a whole folder name, such as ./data/workspaces/{agent}/{chat}"
         if part not in PLACEHOLDERS and re.search(r"\{\w*\}", part):
             return "only {agent}, {chat} and {sender} are replaced"
     system = {*_OF_THE_SYSTEM, *(str(Path(it).resolve()) for it in _OF_THE_SYSTEM)}  # `/bin` is often `/usr/bin`
@@ -243,11 +243,11 @@ def _unusable(workspace: Path, folders: Iterable[Path], home: str, config: Confi
     if is_system or (home and Path(home).resolve().is_relative_to(workspace)):
         return "a folder of the system or a whole home folder cannot be a workspace"
     if _CODE.is_relative_to(workspace) or any(map(workspace.is_relative_to, _CODE_FOLDERS)):
-        return "the workspace would hold Clawgate's own code — choose a folder of its own"
+        return "the workspace would hold Clawgate's own code — choose another folder"
     if any(folder.is_relative_to(workspace) for folder in folders):
-        return "the workspace would hold the config file — choose a folder of its own"
+        return "the workspace would hold the config file — choose another folder"
     if config.database.path and Path(config.database.path).is_relative_to(workspace):
-        return "the workspace would hold the database — choose a folder of its own"
+        return "the workspace would hold the database — choose another folder"
     if _overlaps(Path(config.tools.files.uploads_dir), workspace):
         return "overlaps tools.files.uploadsDir, where the files that people send are kept — keep them apart"
     return None

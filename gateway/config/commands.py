@@ -27,7 +27,7 @@ reasoning | 推理 | Show the model's reasoning above its answers | 在回答上
 verbose | 详细 | Show the tool calls above the answers | 在回答上方显示工具调用
 queue | 队列 | Choose what happens to messages that arrive during an answer | 设置回答期间收到的消息如何处理
 agent | 助手 | Choose who answers in this chat; alone: list them | 选择由谁回答；单独使用则列出全部
-pair | 配对 | Let somebody write to the bot, by the code that they were given | 凭配对码允许某人给机器人发消息
+pair | 配对 | Let a person write to the bot, by the code that they were given | 凭配对码允许某人给机器人发消息
 """
 """A command's name, its name in Chinese, which neither the help nor a menu lists, and what it does, in both languages."""
 WORDS = {name: words for name, *words in (line.split(" | ") for line in _WORDS.strip().splitlines())}

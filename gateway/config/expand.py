@@ -1,6 +1,6 @@
 """`${NAME}`, `${NAME:-default}` and `${file:path}` in the texts of a config: filled in once, while the file is read.
 
-Only values are expanded, never keys, and what comes in is not looked at again. `$${` is a literal `${`. A text written
+Only values are expanded, never keys, and a filled-in text is not expanded again. `$${` is a literal `${`. A text written
 without quotes gets its meaning after the expansion (in `yaml`), so that `port: ${PORT:-8080}` is a number; the text itself
 is kept beside it, for fields that want text, where a secret of nothing but digits must stay one.
 """
@@ -37,13 +37,13 @@ class Expansion:
         self._findings = findings
 
     def note(self, path: Path) -> None:
-        """A file that values come from, and that others should not read."""
+        """Remembers a file of values, and warns if others can read it."""
         self.files.add(path)
         if path.is_file() and path.stat().st_mode & 0o077:
             self.warnings.append((f"{path.name} can be read by others", "chmod 600 it"))
 
     def fill(self, value: str, key: Key) -> str:
-        """The text with its references filled in. Raises ValueError with the reason and the fix where one cannot be."""
+        """The text with its references filled in. Raises ValueError with the reason and the fix if one cannot be."""
         self.names[key] = tuple(match["name"] for match in _REFERENCE.finditer(value) if match["name"])
         return _REFERENCE.sub(lambda match: self._value_of(match, key), value)
 
@@ -56,7 +56,7 @@ class Expansion:
             return "${"
         name, default = match["name"], match["default"]
         if default is not None and "${" in default:
-            raise ValueError("a default is taken as it stands and cannot hold another ${…}")
+            raise ValueError("a default is taken literally and cannot hold another ${…}")
         value = self.env.get(name, "")
         if value:
             self._findings.hide(value)

@@ -55,7 +55,7 @@ def explain(error: Mapping[str, Any]) -> str:
 
 
 def not_a_mapping(value: object, otherwise: str) -> str:
-    """For a value that should have been a mapping: a lone key and value become a text where the colon is wrong."""
+    """The sentence for a text in place of a mapping: a key and value with a wrong colon are read as one text."""
     slip = colon_slip(value) if isinstance(value, str) else None
     return slip.message if slip else otherwise
 

@@ -1,4 +1,4 @@
-"""The way in by a config, and the agents that run commands: what the channels' records and the start go by."""
+"""The way in that a config opens, and the agents that run commands."""
 
 from agents.config import AgentConfig
 from channels.web.admission import Way
@@ -15,7 +15,7 @@ def exposure(config: Config) -> Exposure:
 
 
 def way_in(config: Config) -> Way:
-    """The way that people come in. Without a token, people at this machine may only while no agent runs commands there."""
+    """The way in. Without a token, people at this machine may enter only while no agent runs commands there."""
     has_token = bool(config.server.admin_token.get_secret_value() or filled(config.server.users))
     if config.server.is_open_here:
         return "link" if has_token or commanding(config) else "open"

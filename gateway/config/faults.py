@@ -1,8 +1,8 @@
 """The mistake in a file that is no YAML: the parser's complaint, traced back to the slip that caused it.
 
-The parser stops where it cannot go on, which is often a line or ten behind the slip. So the usual slips are looked for
-above that place, and the one is blamed whose repair lets the parser go on. What is none of them is reported in the
-parser's words, without what it quotes of the file.
+The parser often stops a line or ten behind the slip. So the usual slips are looked for above that place, and the one is
+blamed whose repair lets the parser continue. Any other fault is reported in the parser's words, without its quotes of the
+file.
 """
 
 import re
@@ -26,7 +26,7 @@ _NO_COLON = "a colon is missing behind the key — write key: value"
 _TIGHT = "a space is missing behind the colon — write key: value"
 _FULL_WIDTH = "a full-width colon (：) — write a plain one and a space, key: value"
 _OPEN_QUOTE = "a quotation mark opens here and never closes"
-_INDENTATION = "this does not fit what stands above — give all keys of one block the same indentation"
+_INDENTATION = "this does not fit the lines above — give all keys of one block the same indentation"
 
 _WIDE = "full-width punctuation — write {} as it is in English"
 _DASH = "a space is missing behind the dash — write - and the entry"
@@ -43,7 +43,7 @@ _REPAIRS = tuple(
         (r"""([^#']*:\s+)(?P<at>')([^']*)""", r"\1\2\3'", _OPEN_QUOTE),
     )
 )
-"""The look of a line that has a slip, and how it was probably meant. The slip stands at `at`."""
+"""The pattern of a line that has a slip, and its likely meaning. The slip is at `at`."""
 _PLAIN = str.maketrans("，｛｝［］“”‘’", ",{}[]\"\"''")
 
 
@@ -71,7 +71,7 @@ def colon_slip(text: str) -> ColonSlip | None:
 
 
 def faults(error: yaml.MarkedYAMLError, text: str) -> Iterator[tuple[Position | None, str]]:
-    """Each fault with its place and what to do; no place where the parser knows none."""
+    """Yields each fault with its place, if the parser knows it, and what to do."""
     for _ in range(SLIPS_MAX):
         stop = error.problem_mark or error.context_mark
         repaired = _repaired(text, Position.of(stop)) if stop is not None and len(text) <= CHARS_MAX else None
@@ -87,7 +87,7 @@ def faults(error: yaml.MarkedYAMLError, text: str) -> Iterator[tuple[Position | 
 
 
 def _repaired(text: str, stop: Position) -> tuple[Sequence[_Slip], str] | None:
-    """The slips before the place where the parser stopped whose repair lets it get beyond, and the text without them.
+    """The slips above the parser's stop whose repair lets it continue, and the text without them.
     One slip is more likely than several in a row."""
     lines = text.splitlines(keepends=True)
     before = ((number, lines[number - 1]) for number in range(min(stop.line, len(lines)), 0, -1))
@@ -116,7 +116,7 @@ def _slip(line: str, number: int) -> _Slip | None:
 
 
 def _error_of(text: str, until: int | None = None) -> yaml.MarkedYAMLError | None:
-    """The parser's complaint about a text; None where it has none up to and with the line `until`."""
+    """The parser's complaint about a text; None if it has none up to and including the line `until`."""
     try:
         events: Iterator[Any] = yaml.parse(text, Loader=yaml.SafeLoader)
         for event in events:

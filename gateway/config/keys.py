@@ -1,7 +1,7 @@
 """The settings that a file leaves to the environment: the keys of well-known providers, and the model that `auto` is.
 
 Settled once, while the config is loaded: everywhere else a provider has its key, and a model is `provider/model`. A
-variable is read only where the file says nothing of a key, and only for a provider that the file or an agent names.
+variable is read only if the file says nothing about a key, and only for a provider that the file or an agent names.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,9 +16,9 @@ from gateway.config.root import Config
 
 DEMO = "demo/guide"
 OFFERED = ("anthropic", "openai", "deepseek")
-"""The vendors whose variables a newcomer is offered; all of them stand in docs/providers.md."""
+"""The vendors whose variables a newcomer is offered; docs/providers.md has them all."""
 
-_ALONE = "auto is one model, chosen at the start, and stands alone — a fallback list names its models"
+_ALONE = "auto is one model, chosen at the start, and has no fallbacks — a fallback list names its models"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +37,7 @@ class Auto:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settled:
     """The config with its keys and models. `variables` has the providers whose key came from the environment, each with
-    the variable; `names` the names behind a value, those of keys that nobody wrote included."""
+    the variable; `names` the names behind a value, also of keys that are not in the file."""
 
     config: Config
     auto: Auto
@@ -58,7 +58,7 @@ def settle(config: Config, names: Mapping[Key, tuple[str, ...]], env: Mapping[st
         for agent in (config.agents.defaults, *config.agents.list)
     )
     for number, settled in enumerate(agents):
-        for place, model in settled.named_models.items():  # a well-known provider needs no block where there is a key
+        for place, model in settled.named_models.items():  # a well-known provider needs no block if there is a key
             name = model.partition("/")[0]
             block = blocks.get(name) or keys.with_key(name, ProviderConfig(), ("agents", "list", number, *place))
             blocks |= {name: block} if block.keys else {}
@@ -77,7 +77,7 @@ class _Keys:
     variables: dict[str, str] = field(default_factory=dict)
 
     def with_key(self, name: str, block: ProviderConfig, place: Key) -> ProviderConfig:
-        """With the key of the usual variable, where the block has none and does not say that it has none."""
+        """Adds the usual variable's key to a block without one, unless it says that it needs none."""
         vendor = well_known(name)
         if vendor is None or block.model_fields_set & {"api_key", "api_keys"}:
             return block

@@ -51,7 +51,7 @@ def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> 
     """The config in `path`, with `env` as the environment, over the `.env` in its folder. Raises ConfigErrors with all
     problems of the file. A `root` with other channels in its section `channels` reads and runs those."""
     findings = Findings(str(path))
-    folder = path.parent.resolve()  # of the link, where the file is one: mounted configs often are
+    folder = path.parent.resolve()  # of the link, if the file is one: mounted configs often are
     home = env.get("HOME", "")
     env = _over_file(folder / DOTENV, env)
     expansion = Expansion(folder, env, findings)
@@ -90,7 +90,7 @@ def skill_catalog(config: Config, env: Mapping[str, str]) -> SkillCatalog:
 
 
 def _over_file(path: Path, env: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment over what the file sets; one that cannot be read sets nothing. A name without a value is none."""
+    """The environment over what the file sets; one that cannot be read sets nothing. A name without a value is ignored."""
     if not path.is_file():
         return env
     from dotenv import dotenv_values

@@ -18,7 +18,7 @@ from gateway.fault import OperatorError
 from gateway.observe.redaction import REDACTED, redacted
 
 PROBLEMS_MAX = 100
-"""More than these help nobody; one further line says how many were left out."""
+"""The most problems that are listed; one further line counts the rest."""
 
 Key: TypeAlias = tuple[str | int, ...]
 """The place of a value in the file: mapping keys and list indexes from the top."""
@@ -53,7 +53,7 @@ class Mark:
 
 @dataclass(frozen=True, order=True, slots=True)
 class Problem:
-    """One thing to mend. `file` is the file as the user named it; `path` is empty where no key is concerned."""
+    """One thing to mend. `file` is the file as the user named it; `path` is empty if no key is concerned."""
 
     file: str
     line: int
@@ -92,11 +92,11 @@ class Findings:
         self._names: Mapping[Key, tuple[str, ...]] = {}
 
     def locate(self, marks: Mapping[Key, Mark], names: Mapping[Key, tuple[str, ...]]) -> None:
-        """From now on keys can be named. `names` are the environment names of values: a mistake in one is not the file's."""
+        """Makes keys locatable. `names` are the environment names of values: a mistake in one is not the file's."""
         self._marks, self._names = marks, names
 
     def origin(self, key: Key) -> Key:
-        """The place where the value of a key was written: one of an agent in its own block, or in the defaults."""
+        """The key under which a value was written: an agent's may be in its own block or in the defaults."""
         end = len(key)
         while end and isinstance(key[end - 1], int):
             end -= 1
@@ -105,7 +105,7 @@ class Findings:
         return default if inherits and key[:end] not in self._marks and default[: end - 1] in self._marks else key
 
     def is_sound(self, key: Key) -> bool:
-        """True if nothing is known against it, nor against what it stands in."""
+        """True if no problem is known of it or of what contains it."""
         key = self.origin(key)
         return not any(key[:length] in self._broken for length in range(len(key) + 1))
 
@@ -118,7 +118,7 @@ class Findings:
 
     def add(self, key: Key, message: str, *, on: Literal["key", "value"] = "value", name: str | None = None) -> None:
         """A problem of this key: with its value, or with the key itself. A key that is not there belongs to the
-        mapping that lacks it. `name` is shown in its place, where the key holds more than a name."""
+        mapping that lacks it. `name` is shown in its place, if the key holds more than a name."""
         if not self.is_sound(key):
             return
         key = self.origin(key)
@@ -181,7 +181,7 @@ def quoted(name: str) -> str:
 
 
 def suggestion(wrong: str, known: Iterable[str]) -> str:
-    """` — did you mean "name"?`, or what is known where it is a short list, or nothing."""
+    """` — did you mean "name"?`, or the known names if they are few, or nothing."""
     names = list(known)
     bare = {re.sub(r"[_\- ]", "", name).casefold(): name for name in names}
     near = bare.get(re.sub(r"[_\- ]", "", wrong).casefold())

@@ -1,4 +1,4 @@
-"""From a file's data to its config, without stopping at the first mistake.
+"""Reads a file's data into its config, without stopping at the first mistake.
 
 A value that the root model refuses is reported and taken out, or replaced where it cannot be missing, and the rest is read
 again: so every mistake is found in one run, and what is sound can still be checked against the rest. `agents.defaults` are
@@ -36,11 +36,11 @@ _SENTENCES = {
     (("agents", "list", "*"), "model_type"): "expected a mapping with at least an id, such as { id: assistant }",
     (("bindings",), "tuple_type"): _LINES,
 }
-"""Sentences for places where the usual one would not help; `*` is any entry of a list."""
+"""Sentences for keys whose usual one would not help; `*` is any entry of a list."""
 
 
 def read(root: type[Root], document: Document, findings: Findings) -> Root:
-    """The config as far as the file is sound; what stands for the rest is never complained of. Mistakes go to `findings`."""
+    """The config as far as the file is sound; stand-ins for the rest cause no problem. Mistakes go to `findings`."""
     data = json.loads(json.dumps(_effective(document.data, fields_of(root))))  # so that no two agents share a mapping
     while True:
         try:
@@ -53,7 +53,7 @@ def read(root: type[Root], document: Document, findings: Findings) -> Root:
 
 
 def _effective(written: Mapping[str, Any], sections: Mapping[str, Any]) -> dict[str, Any]:
-    """Without empty sections and places for anchors, and each agent with the defaults that hold for it."""
+    """Drops empty sections and places for anchors, and gives each agent its defaults."""
     data = {
         name: value
         for name, value in written.items()
@@ -84,7 +84,7 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settled(config: Root, folder: Path, home: str) -> Root:
-    """With every path absolute: so nobody later depends on the working directory. Paths count from `folder`, `~` is
+    """Makes every path absolute, so that nothing later depends on the working directory. Paths count from `folder`, `~` is
     `home`; `..` and symbolic links are followed as far as they exist."""
 
     def resolve(path: str) -> str:
@@ -149,7 +149,7 @@ def _report(place: Key, fault: Fault, root: type[Config], findings: Findings) ->
 
 
 def _unknown_key(root: type[Config], key: Key, findings: Findings) -> None:
-    """Report a key that the model at its place does not have. Behind a colon in it stands what was meant as its value."""
+    """Report a key that the model at its place does not have. A colon in it separates what was meant as its value."""
     name = str(key[-1])
     if slip := colon_slip(name):
         findings.add(key, slip.message, on="key", name=slip.key)
@@ -166,7 +166,7 @@ def known_keys(root: type[BaseModel], key: Key) -> list[str]:
         annotation = next((fields_of(it)[str(name)].annotation for it in models if name in fields_of(it)), None)
         models = models_of(annotation)
         if get_origin(annotation) in (dict, tuple):
-            next(parts, None)  # a name of one's own choice, or an index
+            next(parts, None)  # a name chosen freely, or an index
     return [name for model in models for name in fields_of(model)]
 
 
@@ -183,7 +183,7 @@ def models_of(annotation: Any) -> list[type[BaseModel]]:
 
 
 def _take_out(data: Any, place: Key, fault: Fault) -> None:
-    """Remove the innermost key around a fault, or put something sound where it cannot be missing."""
+    """Remove the innermost key around a fault, or put something sound in its place if it is required."""
     match place:
         case ("agents", *rest) if rest in ([], ["list"]):
             data["agents"] = {"list": [{"id": "unnamed"}]}

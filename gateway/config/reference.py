@@ -26,9 +26,9 @@ Made from the code by `python -m gateway.config.reference docs`; do not edit. æœ
 Keys are camelCase; a key that is not listed here is an error. `python -m gateway check` reports every mistake with its
 line, its column and the fix. Editors that know JSON Schema can use [config.schema.json](config.schema.json).
 
-In a value, `${NAME}` is the environment's NAME, `${NAME:-default}` has a default for where it is unset or empty, and
+In a value, `${NAME}` is the environment's NAME, `${NAME:-default}` has a default if it is unset or empty, and
 `${file:path}` is the content of a file (64 KiB at most, no symbolic link, without the newline at its end); `$${` is a
-literal `${`. Keys are never expanded, and what comes in is not expanded again. Relative paths count from the folder of
+literal `${`. Keys are never expanded, and a filled-in text is not expanded again. Relative paths count from the folder of
 the config file.
 
 The file is strict YAML: `true` and `false` are the only booleans, `no`, `012` and `1:30` are text, and tags and duplicate
@@ -71,7 +71,7 @@ def all_models(root: type[BaseModel]) -> list[type[BaseModel]]:
 
 
 def _docstrings(model: type[BaseModel]) -> dict[str, str]:
-    """The strings that stand under the fields in the source of this one class."""
+    """The strings below the fields in the source of this one class."""
     body = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]
     assert isinstance(body, ast.ClassDef)
     found = {}
@@ -169,7 +169,7 @@ _REFERENCE = {"type": "string", "pattern": r"\$\{"}
 
 
 def schema() -> dict[str, Any]:
-    """For editors, as JSON data."""
+    """The JSON schema, for editors."""
     made = Config.model_json_schema(by_alias=True)
     made = {"$schema": "https://json-schema.org/draft/2020-12/schema", **made, "title": "config.yaml of Clawgate"}
     definitions = {Config.__name__: made, **made.get("$defs", {})}

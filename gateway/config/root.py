@@ -1,6 +1,6 @@
-"""The root of `config.yaml`: the sections that are the gateway's own, and where everybody else's hang.
+"""The root of `config.yaml`: the sections that are the gateway's own, and all others.
 
-A channel's, tool's, skill's, provider's and agent's model stands beside the code it configures. What one section must
+A channel's, tool's, skill's, provider's and agent's model lies beside the code it configures. What one section must
 know of another is checked in `checks`; reading the file is the business of `load`.
 """
 
@@ -42,13 +42,13 @@ class LimitsConfig(TurnLimits):
     event_streams: Count = 100
     """Pages of the web chat that are connected to one replica at the same time; one more is asked to try again."""
     reply_parts: Count = 20
-    """Messages that one reply may be split into; of a longer one comes the first, and the whole as the file `answer.md`."""
+    """Messages that one reply may be split into. A longer one is sent as its first message and the file `answer.md`."""
     delivery_seconds: Seconds = 600
-    """Seconds that a part is tried again before it is marked failed and the chat goes on."""
+    """Seconds that a part is tried again before it is marked failed and the chat continues."""
     unanswered_seconds: Seconds = 1800
     """A message that has waited longer than this turns readiness red: something is stuck."""
     grace_seconds: Seconds = 25
-    """On SIGTERM: how long running turns may take to reach a point where they can be taken up again."""
+    """Seconds after SIGTERM that running turns may take to reach a point where they can be resumed."""
 
 
 Name = Annotated[str, StringConstraints(min_length=1)]
@@ -96,7 +96,7 @@ class DatabaseConfig(Section):
 
     @property
     def shown(self) -> str:
-        """For people: without user and password."""
+        """The address without user and password."""
         return self.path or f"postgresql://{urlsplit(self.url).netloc.rpartition('@')[2]}{urlsplit(self.url).path}"
 
 
@@ -118,7 +118,7 @@ class AgentsConfig(Section):
     defaults: AgentDefaults = AgentDefaults()
     """The settings that every agent starts from: mappings are merged key by key, lists and values are replaced."""
     list: Annotated[tuple[AgentConfig, ...], Field(min_length=1)]
-    """The agents, at least one. The first one answers whatever no binding claims."""
+    """The agents, at least one. The first one answers every message that no binding claims."""
 
 
 class MatchConfig(Section):
@@ -139,7 +139,7 @@ class MatchConfig(Section):
 
 
 class BindingConfig(Section):
-    """The agent that answers certain messages. The most specific binding wins, whatever its place."""
+    """The agent that answers certain messages. The most specific binding wins, at any place in the list."""
 
     agent: Name
     """The `id` of the agent that answers."""
@@ -151,10 +151,10 @@ class ApprovalsConfig(Section):
     """People who approve calls that need it, such as a command of `exec`, and their time to do so (docs/approvals.md)."""
 
     approvers: tuple[PersonId, ...] | None = None
-    """People as `channel:id`: `/whoami` prints it. The `owners` where unset; nobody where it is `[]`."""
+    """People as `channel:id`: `/whoami` prints it. By default the `owners`; no one if it is `[]`."""
     surfaces: tuple[Surface, ...] = ("dm",)
-    """The chats where people are asked: the direct chat that the request comes from, if it is one with an approver; a group
-    that stands here as `channel:chat`; else, with `dm`, the direct chat with each approver."""
+    """The chats where people are asked: the direct chat of the request, if it is with an approver; a group
+    that is listed here as `channel:chat`; else, with `dm`, the direct chat with each approver."""
     expiry_seconds: Annotated[float, Field(ge=30, le=3600)] = 600
     """Seconds that a request waits for its decision."""
     grant_days: Annotated[float, Field(gt=0, le=365)] = 30
@@ -175,7 +175,7 @@ class Config(Section):
     tracing: TracingConfig = TracingConfig()
     """Traces for OpenTelemetry."""
     providers: dict[str, ProviderConfig] = {}
-    """Model providers, by the name before the slash of `provider/model`. A well-known one needs no block where its key is
+    """Model providers, by the name before the slash of `provider/model`. A well-known one needs no block if its key is
     in its usual variable; `demo` needs none at all."""
     channels: ChannelsConfig = ChannelsConfig()
     agents: AgentsConfig
@@ -183,11 +183,11 @@ class Config(Section):
     """The facts you know of models, by `provider/model` or by the model's name alone; prices, too (docs/providers.md)."""
     owners: tuple[PersonId, ...] = ()
     """The people who run this bot, as `channel:id`, such as `feishu:ou_…` or `telegram:123`: `/whoami` prints yours. Without
-    any, whoever sits at this machine is the only owner, in the web chat."""
+    any, the person at this machine is the only owner, in the web chat."""
     commands: dict[str, Audience] = {}
-    """The people who may use a chat command, by its name without the slash: `everyone`, `owner`, or nobody (`off`)."""
+    """The people who may use a chat command, by its name without the slash: `everyone`, `owner`, or no one (`off`)."""
     language: Literal["en", "zh"] = "en"
-    """The language of the gateway's own sentences where nothing says which one a person writes."""
+    """The language of the gateway's own sentences if a person's language is unknown."""
     bindings: tuple[BindingConfig, ...] = ()
     """The agents that answer certain chats; without a binding, the first agent answers everything."""
     approvals: ApprovalsConfig = ApprovalsConfig()
@@ -195,7 +195,7 @@ class Config(Section):
     tools: ToolsConfig = ToolsConfig()
     """The settings for the tools of every agent."""
     skills: SkillsConfig = SkillsConfig()
-    """The places that skills come from."""
+    """The folders that skills are read from."""
     queue: QueueConfig = QueueConfig()
     """The handling of messages that arrive while an earlier one is being answered, and of late ones, everywhere."""
     retry: RetryConfig = RetryConfig()
@@ -229,13 +229,13 @@ class Config(Section):
         return (*self.bindings, *within)
 
     def approvers(self, agent: AgentConfig | None = None) -> tuple[str, ...] | None:
-        """The people who approve calls, of the agent if one is given; None if the config names nobody."""
+        """The people who approve calls, of the agent if one is given; None if the config names no one."""
         own = None if agent is None else agent.approvals.approvers
         named = self.approvals.approvers if own is None else own
         return self.owners or None if named is None else named
 
     def provider(self, name: str) -> ProviderConfig:
-        """The block of the provider called `name`; an empty one where the name needs none. Raises KeyError."""
+        """The block of the provider called `name`; an empty one if the name needs none. Raises KeyError."""
         if name in IMPLIED and name not in self.providers:
             return ProviderConfig()
         return self.providers[name]

@@ -1,4 +1,4 @@
-"""The section `server`: where the gateway listens, under which address it is known, and what it takes in."""
+"""The section `server`: the address to listen on, the public address, and the limits on what arrives."""
 
 import ipaddress
 import re
@@ -41,13 +41,13 @@ def filled(tokens: Mapping[str, SecretStr]) -> dict[str, str]:
 def distinct(tokens: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
     given = [*filled(tokens).values()]
     if len({*given}) < len(given):
-        raise ValueError("two of them have the same token: each needs one of its own")
+        raise ValueError("two of them have the same token: each needs its own")
     return tokens
 
 
 def _no_operator(users: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
     if OPERATOR in users:
-        raise ValueError(f"{OPERATOR} is whoever has server.adminToken; choose another name")
+        raise ValueError(f"{OPERATOR} is the person with server.adminToken; choose another name")
     return users
 
 
@@ -58,8 +58,8 @@ class ApiConfig(Section):
     """The OpenAI-compatible endpoint at `/v1`, for other software; see docs/api.md."""
 
     tokens: Tokens = {}
-    """A token for each program, by a name of yours: at least 16 characters, 32 where `host` is not loopback. Each has
-    conversations of its own, and is the person `api:NAME` in `owners` and `tools.senders`. Without any there is no `/v1`."""
+    """A token for each program, by a name of yours: at least 16 characters, 32 if `host` is not loopback. Each has its
+    own conversations, and is the person `api:NAME` in `owners` and `tools.senders`. Without any there is no `/v1`."""
 
     @property
     def open(self) -> dict[str, str]:
@@ -76,21 +76,21 @@ class ServerConfig(Section):
     public_url: str | None = None
     """The server's address for the platforms, such as `https://bot.example.com`: shown with each webhook's path."""
     admin_token: Token = SecretStr("")
-    """At least 16 characters, 32 where `host` is not loopback. Signs in to the web chat, and opens `/metrics`. While it
-    is empty, the web chat is open at this machine, unless an agent can run commands there, and closed beyond it;
-    `/metrics` does not exist."""
+    """A token of at least 16 characters, 32 if `host` is not loopback, for the web chat and `/metrics`. While it is empty,
+    the web chat is open at this machine, unless an agent can run commands there, and closed beyond it; `/metrics` does not
+    exist."""
     users: Annotated[Tokens, AfterValidator(_no_operator)] = {}
-    """More people in the web chat: a token for each, by a name of yours, as long as `adminToken`. Each has conversations and
-    files of his own, and is the person `web:NAME` in `owners`, `approvers` and `tools.senders`. Whoever has `adminToken`
-    reads all sessions; the others read only their own."""
+    """More people in the web chat: a token for each, by a name of yours, as long as `adminToken`. Each has their own
+    conversations and files, and is the person `web:NAME` in `owners`, `approvers` and `tools.senders`. The holder of
+    `adminToken` reads all sessions; the others read only their own."""
     api: ApiConfig = ApiConfig()
     timezone: str | None = None
     """The zone of all times that people and models read, such as `Asia/Shanghai`, and of days: for budgets, and for sessions
-    that begin anew each day. Where unset, the machine's own; name it where several replicas serve."""
+    that begin again each day. By default the machine's own; name it if several replicas serve."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 1_048_576
     """The largest request body that is read."""
     max_unverified_bytes: Annotated[int, Field(ge=65_536)] = 33_554_432
-    """The memory for bodies that are still arriving, of all senders together. Where it is full, further pieces wait, and the
+    """The memory for bodies that are still arriving, of all senders together. While it is full, further pieces wait, and the
     body that has been arriving for longest, and for more than a second, is cut off with a 503."""
     body_timeout_seconds: Annotated[float, Field(gt=0)] = 10
     """Seconds that a request body may take to arrive."""
@@ -104,10 +104,10 @@ class ServerConfig(Section):
     """The number of header fields of a request."""
     connection_timeout_seconds: Annotated[float, Field(gt=0)] = 20
     """Seconds that a connection may keep the server waiting, from its beginning or its last answer on: for the whole header
-    of a request, for the rest of a body that nobody reads any more, or for taking something of an answer."""
+    of a request, for the rest of a body that is no longer read, or for taking something of an answer."""
     max_connections: Annotated[int, Field(ge=10)] = 1_000
-    """Open connections in all; fewer where the system allows the process fewer files. Beyond that the one that has owed
-    a request for longest makes room; where all are being answered, the new one gets a 503."""
+    """Open connections in all; fewer if the system allows the process fewer files. Beyond that the connection that has
+    waited longest for a request makes room; if all are being answered, the new one gets a 503."""
     max_connections_per_address: Annotated[int, Field(ge=1)] = 200
     """Open connections of one address, of one /64 network in IPv6; those of `trustedProxies` are counted by the address
     that each request is from, while it is answered."""
@@ -150,14 +150,14 @@ class ServerConfig(Section):
 
     @property
     def address(self) -> str:
-        """The address where a browser on this machine finds it: `0.0.0.0` listens on every address, and is none."""
+        """The address for a browser on this machine: `0.0.0.0` listens on every address but is not one itself."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     @model_validator(mode="after")
     def _operator_apart(self) -> Self:
         if self.admin_token.get_secret_value() in filled(self.users).values():
-            raise ValueError("adminToken is the token of one of users: the operator needs one of his own")
+            raise ValueError("adminToken is the token of one of users: the operator needs their own")
         return self
 
     @field_validator("timezone")

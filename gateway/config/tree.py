@@ -25,7 +25,7 @@ class Node:
     event: Any
     items: list["Node"] = field(default_factory=list)
     anchored: "Node | None" = None
-    """The node that an alias stands for."""
+    """The node that an alias refers to."""
     merged: list[tuple["Node", "Node"]] = field(default_factory=list)
     """The entries that << brings to a mapping, those of its sources' own << included."""
     merges_wrongly: bool = False
@@ -48,7 +48,7 @@ class Node:
         return zip(self.items[::2], self.items[1::2], strict=False)
 
     def merge(self) -> None:
-        """Once it is complete: earlier sources win, and what is written here wins over all."""
+        """Resolves << once the mapping is complete: earlier sources win, and its own keys win over all."""
         value = next((item for name, item in self.entries() if name.merges), None)
         source = value and value.meant
         if source is None or self.merged:
@@ -100,7 +100,7 @@ class Tree:
                     node.anchored, anchored.is_used = anchored, anchored.is_used or not is_key
 
     def _anchor(self, node: Node) -> None:
-        """From here on, so that nothing holds itself."""
+        """Makes the anchor known only once its node is complete, so that no node contains itself."""
         if name := node.event.anchor:
             if name in self._anchors:
                 self._anchors[name].is_used = True

@@ -23,7 +23,7 @@ from gateway.config.tree import DEPTH_MAX, TOO_DEEP, Node, TooMuch, Tree
 BYTES_MAX = 1_048_576
 DIGITS_MAX = 300
 ALIASED_VALUES_MAX = 10_000
-"""Values that all aliases of a file may stand for: nested ones multiply, and nine lines could fill the memory."""
+"""Values that all aliases of a file may repeat: nested ones multiply, and nine lines could fill the memory."""
 
 Scalar: TypeAlias = str | int | float | bool | None
 
@@ -32,7 +32,7 @@ _REFERENCE = re.compile(r"\$\{[^}\r\n\x85\u2028\u2029]*\}|(?<=[\w/.-])\{agent\}"
 _MASK = {ord(char): 0x10FF00 + ord(char) for char in "{}[],: #?"}
 _UNMASK = {stand_in: code for code, stand_in in _MASK.items()}
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010feff]")
-"""Without the characters that mask, too: they are private ones at the very end of Unicode."""
+"""The masking characters are refused as well: private ones at the very end of Unicode."""
 _NO_KEY = "a key must be text, not a list or a mapping"
 _COLON_FOLLOWS = re.compile(r"\s*:")
 _INT = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
@@ -52,7 +52,7 @@ class Document:
 def parse(
     content: bytes, findings: Findings, expand: Callable[[str, Key], str] = lambda text, key: text
 ) -> Document | None:
-    """Read one file. Faults go to `findings`; None where it is not YAML at all and nothing more can be said. `expand`
+    """Read one file. Faults go to `findings`; None if it is not YAML at all. `expand`
     fills in the text of a value that holds `${`, or raises ValueError with the reason."""
     text = _decode(content, findings)
     if text is None:
@@ -118,7 +118,7 @@ class _Reader:
         self, node: Node, key: Key, *, named_at: Position | None = None, live: bool = True, text: str | None = None
     ) -> Any:
         """`named_at` is the place of its key. Beneath a key that was refused nothing is `live`: read for its faults, then
-        dropped. `text` stands for what is written there. Raises TooMuch."""
+        dropped. `text` replaces the node's own. Raises TooMuch."""
         if isinstance(node.event, yaml.AliasEvent) and node.anchored is not None:
             outer, self._alias = self._alias, self._alias or node.place
             value = self.value(node.anchored, key, named_at=named_at, live=live)
@@ -131,7 +131,7 @@ class _Reader:
             return self._collection(node, key, live)
         try:
             if isinstance(node.event, yaml.AliasEvent):
-                raise ValueError("no anchor (&…) of this name stands above — put text that begins with * in quotes")
+                raise ValueError("there is no anchor (&…) of this name above — put text that begins with * in quotes")
             written = node.event.value.translate(_UNMASK) if text is None else text
             value = self._scalar(node, written, key)
             refers = self._whole and live and isinstance(value, str) and "${" in value
@@ -143,7 +143,7 @@ class _Reader:
             return None
 
     def _scalar(self, node: Node, text: str, key: Key) -> Scalar:
-        """The meaning of `text`, which stands in the node, with its quotes considered. Raises ValueError if it has none."""
+        """The meaning of the node's `text`, with its quotes considered. Raises ValueError if it has none."""
         event = node.event
         if event.anchor is not None and event.style is None and not event.value:
             raise ValueError("an anchor (&…) without a value — put text that begins with & in quotes")
@@ -224,13 +224,13 @@ class _Reader:
                 return "a key must be text — put it in quotes"
         except ValueError as error:
             return str(error)
-        return f"duplicate key — it stands in line {first[name].line} already" if name in first else None
+        return f"duplicate key — it is in line {first[name].line} already" if name in first else None
 
     def _count(self) -> None:
         if self._alias is not None:
             self._aliased += 1
             if self._aliased > ALIASED_VALUES_MAX:
-                message = f"the aliases of the file stand for more than {ALIASED_VALUES_MAX:,} values — write fewer"
+                message = f"the aliases of the file repeat more than {ALIASED_VALUES_MAX:,} values — write fewer"
                 raise TooMuch(self._alias, message)
 
     def _fault(self, place: Position, key: Key, message: str) -> None:

@@ -1,7 +1,7 @@
 """Bodies of requests: how large one may be, how long it may take, and how much of unfinished ones is in memory.
 
-Half a body costs memory before anybody knows who sends it. So bodies that are still arriving share one budget. Where it
-is full, the next piece waits; the body that has been arriving for longest is then cut off with a 503. A genuine delivery
+Half a body costs memory before its sender is known. So bodies that are still arriving share one budget. While it is
+full, the next piece waits; the body that has been arriving for longest is then cut off with a 503. A genuine delivery
 arrives whole or within a second, so those who send slowly make room for it. A known sender's large body has its whole
 size reserved first and is never cut off: it waits unread, at its sender.
 """
@@ -15,12 +15,12 @@ from fastapi import Request
 from gateway.state.runtime import MemoryQuota
 
 YOUNG_SECONDS = 1.0
-"""A body that has been arriving for less is cut off only where twice the budget is in use."""
+"""A body that has been arriving for less is cut off only if twice the budget is in use."""
 NO_ROOM = "too many unfinished bodies at once (server.maxUnverifiedBytes); send it again"
 
 
 class Unreadable(Exception):
-    """The body could not be read: the answer is `status`, and nobody looked at what was in it."""
+    """The body could not be read: the answer is `status`, and its content was not looked at."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -82,7 +82,7 @@ class Bodies:
         return self._room.hold(size, self.bytes_max)
 
     async def _make_room(self, body: _Arriving) -> None:
-        """Waits while the budget is exceeded, and cuts off who has had his time. Raises Unreadable where it is `body`."""
+        """Waits while the budget is exceeded, and cuts off the slowest bodies. Raises Unreadable if `body` is one."""
         clock = asyncio.get_running_loop().time
         while self.held > self.bytes_max and not body.is_cut:
             oldest = next(iter(self._arriving))

@@ -3,7 +3,7 @@
 uvicorn's protocol keeps every header that it is sent and waits for it for ever. `Connection` counts while the bytes
 arrive: a field, the fields, the whole header and the address have a cap each, and trailers are refused, before any of it
 is kept. A connection that waits for its peer costs a file and nothing else, so it is what makes room. One whose request
-is being answered is never cut: its body and its answer have deadlines of their own. A trusted proxy's connections carry
+is being answered is never cut: its body and its answer have their own deadlines. A trusted proxy's connections carry
 everybody's requests; those are counted by the address that each is from, while it is answered.
 """
 
@@ -28,7 +28,7 @@ FIELD_EXTRA_BYTES = 4
 """A colon, a space and the end of the line."""
 SWEEP_SECONDS = 0.5
 FILES_MAX = 1 << 20
-"""Files that may be open, until somebody says how many."""
+"""The default limit on open files."""
 
 log = structlog.get_logger()
 
@@ -70,7 +70,7 @@ class Connection(HttpToolsProtocol):
         if self._refusal is not None:
             self.refuse(self._refusal)
         elif self._in_body and self.cycle and not self.cycle.response_complete:
-            self.flow.pause_reading()  # until the door asks for more: what nobody has asked for is in no budget
+            self.flow.pause_reading()  # until the door asks for more: no budget counts what was not asked for
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -130,7 +130,7 @@ class Connection(HttpToolsProtocol):
             self._owner.owed(self)
 
     def refuse(self, refusal: Refusal) -> None:
-        """Read nothing more, and end the connection: with the refusal where it cannot be taken for another answer."""
+        """Stops reading and ends the connection, with the refusal if it cannot be mistaken for another answer."""
         self._deaf = True
         self._owner.refused(refusal)
         if self.cycle is None or self.cycle.response_complete:
@@ -138,7 +138,7 @@ class Connection(HttpToolsProtocol):
                 self.transport.close()
                 return
             self.transport.write(refusal.answer)
-            self.transport.write_eof()  # and throw away what is still to come: a reset would take the answer with it
+            self.transport.write_eof()  # further input is thrown away: a reset would take the answer with it
             self._owe()
         elif self._in_body and not self.pipeline and not self.cycle.response_started:
             self.cycle.disconnected = True
@@ -148,7 +148,7 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def give_up(self) -> None:
-        """The peer had its time: to send a request, or to take something of an answer."""
+        """Ends a connection whose peer let its time pass: to send a request, or to read some of an answer."""
         unsent = self.transport.get_write_buffer_size()
         if 0 < unsent < self._unsent_bytes:
             self._owe()
@@ -164,7 +164,7 @@ class Connection(HttpToolsProtocol):
         self._owner.owes(self)
 
     def _stop(self, refusal: Refusal) -> NoReturn:
-        """Out of a callback of the parser."""
+        """Stops the parser from inside one of its callbacks."""
         self._refusal = refusal
         raise httptools.HttpParserError(refusal.reason)
 
@@ -177,9 +177,9 @@ class Connections:
         self._metrics = metrics
         self.adopt(limits, peers)
         self._open: dict[Connection, str | None] = {}
-        """With the network that each counts for."""
+        """The open connections, each with the network that it counts for."""
         self._waiting: dict[Connection, float] = {}
-        """For the peer, since when; who has waited longest is first."""
+        """The connections that wait for their peer, since when; the longest wait is first."""
         self._by_network: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
         self._sweeping: asyncio.TimerHandle | None = None
@@ -224,13 +224,13 @@ class Connections:
             self._leave(network)
 
     def owes(self, connection: Connection) -> None:
-        """The peer is to do something, from now on: to send a request, or to take an answer."""
+        """Starts the peer's timeout: it must send a request, or read an answer."""
         self._waiting.pop(connection, None)
         if connection in self._open:
             self._waiting[connection] = connection.loop.time()
 
     def owed(self, connection: Connection) -> None:
-        """We are."""
+        """Clears the timeout: the next step is ours."""
         self._waiting.pop(connection, None)
 
     def refused(self, refusal: Refusal) -> None:

@@ -3,7 +3,7 @@
 A delivery's headers are checked by its channel first. Its body is then read under a cap and a deadline, verified by the
 channel, judged and stored; only then is it answered with 200. Nothing slow happens before the store and nothing at all
 after it: the lane runs at its own pace. A refusal is a 4xx and stores nothing; "try again" is a 503, which makes the
-platform deliver it anew.
+platform deliver it again.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ class Readiness:
         return {}
 
     async def _takes_writes(self) -> bool:
-        """Tried once in a while only: whoever may ask for readiness must not make us write at will."""
+        """Seconds between trial writes: a caller of `/readyz` must not make us write at will."""
         if (now := time.monotonic()) - self._probed >= PROBE_EVERY_SECONDS:
             self._probed = now
             try:
@@ -179,7 +179,7 @@ class Door:
         return Response(orjson.dumps(content), status_code=503 if failing else 200, media_type="application/json")
 
     async def metrics(self, request: Request) -> Response:
-        """Prometheus, behind the admin token; not there at all where none is set."""
+        """Prometheus, behind the admin token; absent if none is set."""
         if not self._config.admin_token.get_secret_value():
             return Response(status_code=404)
         if not self._is_operator(request):
@@ -197,7 +197,7 @@ class Door:
 
 class Webhooks:
     """`/webhooks/{channel}/{account}`, answered ahead of the router, whose way to a route costs more than storing
-    the message. Everything else goes on to `app`."""
+    the message. Everything else is passed to `app`."""
 
     def __init__(self, app: ASGIApp, door: Door) -> None:
         self._app = app

@@ -1,7 +1,7 @@
 """The rules for all that a browser may ask for: under which names it is answered, and what the answers say to browsers.
 
-A name that somebody else points at this machine is not ours: its page could read what ours may. Webhooks of platforms,
-metrics and health are asked for by programs under any name, and have secrets of their own, or nothing to hide; a list in
+A name that a stranger points at this machine is not ours: its page could read what ours may. Webhooks of platforms,
+metrics and health are asked for by programs under any name, and have their own secrets, or nothing to hide; a list in
 `server.allowedHosts` holds for the first two as well.
 """
 
@@ -75,7 +75,7 @@ class Edge:
 
 
 def _bound(name: bytes, value: bytes) -> tuple[bytes, bytes]:
-    """Over TLS a session is taken under the name alone that no other host of the domain can set."""
+    """Accepts over TLS only the session cookie that no other host of the domain can set."""
     if name != b"cookie":
         return name, value
     pairs = value.decode("latin-1").split(";")

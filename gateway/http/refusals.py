@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """`reason` is for the log and the metrics, `sentence` for whoever sent the request."""
+    """`reason` is for the log and the metrics, `sentence` for the sender of the request."""
 
     reason: str
     status: HTTPStatus

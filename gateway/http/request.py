@@ -1,10 +1,10 @@
 """The doors' common parts: who is at the other end of a request, its wrong secrets, and answers that say what to do.
 
-Forwarding headers count only where the connection comes from `server.trustedProxies`; from anybody else they are text that
-whoever writes it can vary at will. They decide limits and the Secure mark of cookies, never who somebody is.
+Forwarding headers count only on connections from `server.trustedProxies`; from others they are text that the sender can
+vary at will. They decide limits and the Secure mark of cookies, never an identity.
 
-A door looks at a secret first and counts it here only where it is wrong, so whoever has the right one is never kept out,
-whatever others at the same address do. What makes a token safe is its length; the limit keeps those who guess from
+A door looks at a secret first and counts it here only if it is wrong, so the right one is never kept out, even if others
+at the same address guess. What makes a token safe is its length; the limit keeps those who guess from
 filling the log, and slows a misconfigured client down.
 """
 
@@ -29,13 +29,13 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 WINDOW_SECONDS = 60.0
 ADDRESSES_MAX = 1_000
-"""Beyond that, whoever has not guessed for longest is forgotten."""
+"""The most networks remembered; beyond that, the oldest guesser is forgotten."""
 _IPV6_PREFIX = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Peer:
-    """`address` is an IP address, or "" where the connection has none; `secure`: the person's own connection is TLS."""
+    """`address` is an IP address, or "" if the connection has none; `secure`: the person's own connection is TLS."""
 
     address: str
     secure: bool
@@ -62,7 +62,7 @@ class Peers:
         )
 
     def _nearest_stranger(self, hops: Sequence[str], nearest: str) -> str:
-        """The last hop that no trusted proxy stands for: what is in front of it was written by that stranger."""
+        """The last hop that is no trusted proxy: that stranger wrote everything in front of it."""
         for hop in reversed(hops):
             try:
                 nearest = str(ipaddress.ip_address(hop.strip("[]")))
@@ -85,10 +85,10 @@ class Guesses:
     per_minute: int
     now: Callable[[], float]
     _wrong: dict[str, list[float]] = field(default_factory=dict)
-    """The times of wrong secrets, by network; the latest guesser stands last."""
+    """The times of wrong secrets, by network; the latest guesser is last."""
 
     def wait(self, scope: Any) -> int:
-        """Count the wrong secret of a request. How many seconds its sender is to wait, 0 while he may go on."""
+        """Counts a request's wrong secret. Returns the seconds that its sender must wait, 0 if none."""
         now, address = self.now(), network_of(self.peers.of(scope).address)
         wrong = [at for at in self._wrong.pop(address, ()) if at > now - WINDOW_SECONDS]
         self._wrong[address] = wrong

@@ -1,6 +1,6 @@
 """`python -m gateway pairing`: who may write, approved and revoked beside a running gateway or without one.
 
-Every message of somebody who is on no list is looked up, so what is written here holds from the next one on, everywhere.
+Every message of a person on no list is looked up, so what is written here holds from their next one on, everywhere.
 """
 
 import time
@@ -38,7 +38,7 @@ def line(it: dict[str, Any]) -> str:
 
 
 def approve(config: Config, who: str) -> list[str]:
-    """By a code, or by `channel:id`: what to say of it. Raises OperatorError."""
+    """Lets a person in, by a code or by `channel:id`; returns what to say. Raises OperatorError."""
     code, at = hashed(who), time.time()
     if code is not None:
         with connected(config.database) as connection:
@@ -93,7 +93,7 @@ def _place(config: Config, who: str) -> tuple[str, str, list[str]]:
 
 
 def _parts(who: str) -> tuple[str, str, str]:
-    """Channel, account and id; no account where none is named, and nobody's where it is something else."""
+    """Channel, account and id; the account is empty if none is named, and all are if it is no person."""
     parts = who.strip().split(":")
     match parts:
         case [channel, person]:

@@ -87,7 +87,7 @@ async def _bounded(check: str, probe: Probe, seconds: float) -> Sequence[Finding
     except TimeoutError:
         return [Finding(check, "error", f"no answer within {seconds:.0f} s", "is the network slow, or a server ill?")]
     except Exception as error:  # noqa: BLE001 - one probe that breaks must not hide what the others found
-        fix = "please report this, with what stands in its place"
+        fix = "please report this, with the probe's name"
         return [Finding(check, "error", f"could not be tried ({type(error).__name__})", fix)]
 
 
@@ -100,7 +100,7 @@ def _probes(loaded: Loaded, now: Callable[[], float], free: Callable[[Path], int
     async def system() -> Sequence[Finding]:
         approvers = ", ".join(config.approvers() or ()) or "the web chat of this machine alone"
         skills = dict.fromkeys(it for skills in loaded.skills.values() for it in skills)
-        # The hash of a skill's document shows whoever reviewed it whether it is still the same.
+        # The hash of a skill's document shows its reviewer whether it is still the same.
         hashes = (Finding(f"skill {it.name}", "ok", f"{it.version} in {it.directory}") for it in skills)
         return [_system(), Finding("approvers", "ok", approvers), *hashes]
 
@@ -133,7 +133,7 @@ def _of_provider(name: str, loaded: Loaded) -> Probe:
 
 
 def _providers(loaded: Loaded) -> list[str]:
-    """The providers that an agent or `/model` can come to ask."""
+    """The providers that an agent or `/model` may ask."""
     names = sorted({it.partition("/")[0] for it in _models(loaded.config)})
     return [it for it in names if (loaded.config.provider(it).api or it) != "demo"]
 
@@ -159,7 +159,7 @@ def _database(loaded: Loaded) -> list[Finding]:
 
 
 def _folders(loaded: Loaded) -> dict[Path, str]:
-    """The folders that are written while it serves, and whose they are; of a workspace for each chat the one above those."""
+    """The folders that are written while it serves, each with its owner; for a workspace of each chat, their parent."""
     config = loaded.config
     found = {Path(config.database.path).parent: "the database"} if config.database.path else {}
     found[Path(config.tools.files.uploads_dir)] = "uploads"
@@ -168,8 +168,8 @@ def _folders(loaded: Loaded) -> dict[Path, str]:
     return found
 
 
-def _standing(folder: Path) -> Path:
-    """The folder, or where it will be made."""
+def _existing_parent(folder: Path) -> Path:
+    """The folder, or the nearest parent that exists."""
     return next(it for it in (folder, *folder.parents) if it.exists())
 
 
@@ -177,7 +177,7 @@ def _workspaces(loaded: Loaded) -> list[Finding]:
     found = []
     for folder, whose in _folders(loaded).items():
         try:
-            with tempfile.TemporaryFile(dir=_standing(folder)):  # nameless where the file system can
+            with tempfile.TemporaryFile(dir=_existing_parent(folder)):  # nameless if the file system can
                 pass
             found.append(Finding("folders", "ok", f"{whose}: {folder} can be written"))
         except OSError as error:
@@ -210,7 +210,7 @@ def _closed(agent: str, folder: Path) -> list[Finding]:
 def _disk(loaded: Loaded, free: Callable[[Path], int]) -> list[Finding]:
     found: dict[int, Finding] = {}
     for folder, whose in _folders(loaded).items():
-        place = _standing(folder)
+        place = _existing_parent(folder)
         left = free(place)
         status: Status = "error" if left < FREE_BYTES_MIN else "warning" if left < FREE_BYTES_LOW else "ok"
         fix = "" if status == "ok" else "make room: on a full disk nothing is accepted any more"
@@ -237,7 +237,7 @@ async def _sandbox(loaded: Loaded) -> list[Finding]:
 
 
 async def _clock(loaded: Loaded, now: Callable[[], float]) -> list[Finding]:
-    """By the Date of whatever answers first: signatures, tokens and TLS all go wrong with a wrong clock."""
+    """Compares the clock with the Date of the first server that answers: a wrong one breaks signatures, tokens and TLS."""
     platforms = (it.kind.address(it.config) for it in configured(loaded.config.channels))
     providers = (wire_of(name, loaded.config.provider(name)).models_url for name in _providers(loaded))
     for address in filter(None, (*platforms, *providers)):

@@ -235,7 +235,7 @@ def _shared_workspaces(config: Config) -> Iterator[Finding]:
 
 
 def _serves_several(config: Config, agent: str) -> bool:
-    """Two people, two groups, or whoever comes."""
+    """True for two people, two groups, or anybody."""
     people: set[tuple[str, str]] = set()
     groups: set[tuple[str, str]] = set()
     for account in configured(config.channels):
@@ -249,7 +249,7 @@ def _serves_several(config: Config, agent: str) -> bool:
 
 
 def _possible(config: Config, account: Account) -> Iterator[MessageContext]:
-    """A message of everybody who is named anywhere, and of somebody who is not; those that access lets in."""
+    """Yields a message of each person named anywhere and of a stranger, if access lets it in."""
     access = account.config
     matches = [binding.match for binding in config.routes]
     people = {ANYBODY, *access.allow_from, *(match.sender for match in matches if match.sender)}

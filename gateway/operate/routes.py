@@ -1,7 +1,7 @@
-"""`python -m gateway routes explain`: what would become of a message, and why.
+"""`python -m gateway routes explain`: how a message would be handled, and why.
 
-Each answer comes from the function that decides it for a real one; the reasons alone are from here. The database is only
-looked into, for what was chosen in the chat and whom somebody has let in.
+Each answer comes from the function that decides it for a real one; the reasons are written here. The database is only
+read, for choices made in the chat and people who were let in.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ from tools.catalog import offered
 from tools.policy import permitted
 
 SOMEBODY = "somebody"
-"""A sender who is on no list."""
+"""The id of a sender who is on no list."""
 _REFUSED = {
     "dm-disabled": "dmPolicy is disabled",
     "dm-not-allowed": "dmPolicy is allowlist, and neither allowFrom nor owners has the sender",
@@ -40,7 +40,7 @@ _REFUSED = {
     "sender-not-allowed": "neither groupSenders, the chat's senders nor owners has the sender",
 }
 _STANDINGS = {
-    "paired": "somebody has let the sender in (pairing)",
+    "paired": "the sender was let in (pairing)",
     "waiting": "the sender waits with a code, or was turned away: pairing list",
     "new": "dmPolicy is pairing: the sender would get a code",
     "crowded": "dmPolicy is pairing, and three wait already: the sender would get no answer",
@@ -48,7 +48,7 @@ _STANDINGS = {
 
 
 class NoSuchPlace(OperatorError):
-    """There is no such account, or it is not said who writes where."""
+    """There is no such account, or the chat or the sender is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def message_to(
 
 
 def explained(loaded: Loaded, context: MessageContext, at: float) -> dict[str, Because]:
-    """By the keys of the JSON. Raises DatabaseUnusable."""
+    """Returns each answer by its key in the JSON. Raises DatabaseUnusable."""
     config = loaded.config
     account = next(
         it for it in configured(config.channels) if (it.kind.name, it.name) == (context.channel, context.account)
@@ -119,8 +119,8 @@ def lines(found: Mapping[str, Because]) -> Iterator[str]:
 
 def _agent(config: Config, context: MessageContext, agent: str, chosen: str) -> Because:
     if chosen == agent:
-        return Because(agent, "somebody chose it for this chat with /agent")
-    gone = f"; {chosen} was chosen with /agent, but is no longer there" if chosen else ""
+        return Because(agent, "it was chosen for this chat with /agent")
+    gone = f"; {chosen} was chosen with /agent, but no longer exists" if chosen else ""
     if context.channel == LOCAL_CHANNEL:
         gone += "; a page of the web chat may name another one"
     if holding(config.routes, context):
@@ -131,7 +131,7 @@ def _agent(config: Config, context: MessageContext, agent: str, chosen: str) -> 
 def _binding(config: Config, context: MessageContext) -> Because:
     found = holding(config.routes, context)
     if not found:
-        return Because(None, f"none of {len(config.routes)} holds" if config.routes else "there is none")
+        return Because(None, f"none of {len(config.routes)} holds" if config.routes else "there are no bindings")
     best = max(found, key=lambda it: specificity(it.match))
     others = f", the most specific of {len(found)} that hold" if len(found) > 1 else ""
     keys = ", ".join(
@@ -150,7 +150,7 @@ def _name_of(config: Config, binding: BindingConfig) -> str:
 def _session(agent: AgentConfig, context: MessageContext) -> Because:
     scope, direct = agent.session.scope, context.chat.kind == "direct"
     whose = "a direct chat is one" if direct else f"session.scope is {scope}"
-    topic = ", and a topic is one of its own" if context.chat.thread else ""
+    topic = ", and a topic has its own" if context.chat.thread else ""
     return Because(session_key(agent.id, context, scope), f"{whose}{topic}")
 
 
@@ -159,7 +159,7 @@ def _access(
 ) -> Because:
     access, owner = account.config, is_owner(config.owners, context)
     if not isinstance(access, AccessConfig):
-        return Because("allowed", "whoever is signed in to the web chat may write")
+        return Because("allowed", "everybody who is signed in to the web chat may write")
     refused = refusal(access, context, is_owner=owner)
     if refused == NOT_PAIRED:
         place = context.channel, context.account, context.sender.id
@@ -168,7 +168,7 @@ def _access(
     if refused is not None:
         return Because(refused, _REFUSED.get(refused, refused))
     if refusal(access, replace(context, mentioned=False), is_owner=owner) == "not-mentioned":
-        return Because("allowed", "where the message mentions the bot (requireMention); else it is not answered")
+        return Because("allowed", "if the message mentions the bot (requireMention); otherwise it is not answered")
     if owner:
         return Because("allowed", "the sender is one of owners")
     policy = access.dm_policy if context.chat.kind == "direct" else access.group_policy
@@ -179,10 +179,10 @@ def _access(
 def _model(loaded: Loaded, agent: AgentConfig, session: str, database: Connection | None) -> Because:
     chosen = settings_json.validate_json(settings(database, session) or "{}").model if database else None
     if chosen in loaded.config.choosable_models:
-        return Because(chosen, "somebody chose it for this session with /model; it has no fallbacks")
+        return Because(chosen, "it was chosen for this session with /model; it has no fallbacks")
     first, *others = agent.model
     why = f"auto: {loaded.auto.because}" if agent.id in loaded.auto.agents else f"model of agent {agent.id}"
-    fallbacks = f"; where it fails, {', then '.join(others)}" if others else ""
+    fallbacks = f"; if it fails, {', then '.join(others)}" if others else ""
     return Because(first, why + fallbacks)
 
 

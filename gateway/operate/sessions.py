@@ -1,7 +1,7 @@
 """`python -m gateway sessions`: what is kept of conversations, for people and for programs, and its removal.
 
 All of it works beside a running gateway. Erasing takes the sessions out of everybody's hands, deletes files first and rows
-last, in steps that keep nobody waiting: what is interrupted is repeated, and ends the same.
+last, in short steps: an interrupted one is repeated, and ends the same.
 """
 
 import fcntl
@@ -43,7 +43,7 @@ UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u206
 
 
 class StillAnswered(OperatorError):
-    """Somebody is being answered there now; nothing was erased. Repeat it in a moment, or write /stop there before."""
+    """A turn is running there now; nothing was erased. Repeat it in a moment, or write /stop there before."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,7 +155,7 @@ def erase(config: Config, *, session: Session | None = None, person: tuple[str, 
 
 
 def _claim(config: Config, meant: Sequence[Portion]) -> None:
-    """Wait until nobody works on the sessions any more, who is told to stop. Raises StillAnswered."""
+    """Asks running turns of the sessions to stop and waits until they have. Raises StillAnswered."""
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
         with connected(config.database) as connection:
@@ -168,7 +168,7 @@ def _claim(config: Config, meant: Sequence[Portion]) -> None:
 
 
 def _erase_rows(config: Config, portion: Portion, removed: Counter[str]) -> None:
-    """In transactions that are each as short as any of the gateway's own."""
+    """Erases in transactions as short as the gateway's own."""
 
     def step(operation: Callable[[Connection], T]) -> T:
         with connected(config.database) as connection:
@@ -234,7 +234,7 @@ def _is_served(database: DatabaseConfig) -> bool:
 
 
 def _shown(text: str) -> str:
-    """Without what a terminal would obey."""
+    """The text without control characters that a terminal would obey."""
     return UNSEEN.sub("�", text)
 
 

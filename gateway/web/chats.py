@@ -41,7 +41,7 @@ class _Title(BaseModel, extra="forbid", strict=True):
 
 
 class Chats:
-    """Routes of `gateway.web.door`, each told whose page asks."""
+    """Routes of `gateway.web.door`; each gets the person who asks."""
 
     def __init__(self, runtime: Runtime, channel: WebChannel, bodies: Bodies) -> None:
         self._runtime = runtime
@@ -83,7 +83,7 @@ class Chats:
         )
 
     async def search(self, request: Request, person: str) -> Response:
-        """One after the other, and a conversation at a time: whoever else reads the database waits for no search."""
+        """Searches one conversation after the other, so that other readers of the database do not wait."""
         words = request.query_params.get("words", "").strip().casefold()
         async with self._searching:
             found = await self._archive.conversations(person) if words else ()
@@ -91,14 +91,14 @@ class Chats:
         return answer_json({"chats": ids})
 
     async def _own(self, request: Request, person: str) -> WebConversation:
-        """The conversation that the path names. Raises Unserved where it is not the person's."""
+        """The conversation that the path names. Raises Unserved if it is not the person's."""
         found = await self._archive.conversation(id_in_path(request, "chat"))
         if found is None or found.owner != person:
             raise Unserved(*NO_SUCH_CHAT)
         return found
 
     async def export(self, request: Request, person: str) -> Response:
-        """All of it as Markdown; what people and agents wrote stands there as they wrote it, but for secrets."""
+        """Exports the conversation as Markdown, word for word but for secrets."""
         found, scrub = await self._own(request, person), self._runtime.scrubber.scrub
         names = {it.id: it.name or it.id for it in self._config.agents.list}
         written = (scrub(it) async for it in self._exported(found, names))
@@ -143,7 +143,7 @@ class Chats:
         return conversation_view(found, running=self._channel.live.running(found.id))
 
     async def erase(self, request: Request, person: str) -> Response:
-        """Whoever answers there is stopped first: what a running turn writes would be left behind."""
+        """Erases a conversation. Stops its turns first: what they write would be left behind."""
         chat = (await self._own(request, person)).id
         agents = sorted({*await self._archive.agents(chat), *(it.id for it in self._config.agents.list)})
         main = [chat_session(it, self._channel.name, self._channel.account, chat) for it in agents]

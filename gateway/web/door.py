@@ -51,13 +51,13 @@ TYPES = {".webmanifest": "application/manifest+json", ".woff2": "font/woff2"}
 DOWNLOAD_PIECE_BYTES = 1_048_576
 UPLOAD_SECONDS = 600.0
 FILES_AT_ONCE = 2
-"""Bodies in memory: together no larger than so many of the largest files."""
+"""Bodies in memory: together no larger than this many of the largest files."""
 NAME_CHARS_MAX = 200
 
 NO_SUCH_FILE = 404, "no-such-file", "There is no such file."
-OPERATOR_ONLY = 403, "operator-only", "Only whoever has server.adminToken reads all sessions."
+OPERATOR_ONLY = 403, "operator-only", "Only the holder of server.adminToken reads all sessions."
 PersonRoute = Callable[[Request, str], Awaitable[Response]]
-"""A route for a request that was let in, and for the person whose it is."""
+"""A route for an admitted request and its person."""
 
 
 class _Token(BaseModel, extra="forbid", strict=True):
@@ -170,7 +170,7 @@ class WebDoor:
         return Response(body, headers=headers, media_type=TYPES.get(Path(name).suffix) or mimetypes.guess_type(name)[0])
 
     async def sign_in(self, request: Request) -> Response:
-        """The token, or a link's code, for a session. Asks for the page's header, too: nobody else signs a browser in."""
+        """Exchanges the token or a link's code for a session. Demands the page's header, so no other site signs in."""
         admission, headers = self._channel.admission, request.headers.items()
         given = await read_json(request, _Token, self._bodies)
         admission.judge_origin(headers)
@@ -190,7 +190,7 @@ class WebDoor:
         return self._with_cookie(request, "", 0)
 
     def _with_cookie(self, request: Request, value: str, seconds: int) -> Response:
-        """Over TLS under a name that binds it to this host, which browsers take only there."""
+        """Sets the cookie; over TLS under a name that browsers accept from this host alone."""
         public_tls = (self._config.server.public_url or "").startswith("https:")
         secure = public_tls or self._peers.of(request.scope).secure
         name = SECURE_COOKIE if secure else COOKIE
@@ -229,13 +229,13 @@ class WebDoor:
             return problem(413, "file-too-large", sentence)
 
     async def discard(self, request: Request, person: str) -> Response:
-        """An upload that was not sent; what was sent goes with its conversation."""
+        """Forgets an unsent upload; a sent file goes with its conversation."""
         if not await self._archive.discard(id_in_path(request, "key"), person):
             raise Unserved(*NO_SUCH_FILE)
         return Response(status_code=204)
 
     async def download(self, request: Request, person: str) -> Response:
-        """Pictures may be shown, everything else is saved: a page that somebody uploaded must not become ours."""
+        """Shows pictures and saves everything else: an uploaded page must not run as ours."""
         file = next(iter(await self._archive.files([id_in_path(request, "key")], person)), None)
         if file is None:
             raise Unserved(*NO_SUCH_FILE)
@@ -247,7 +247,7 @@ class WebDoor:
         return StreamingResponse(self._pieces(file), headers=headers, media_type=file.type)
 
     async def _pieces(self, file: StoredFile) -> AsyncIterator[bytes]:
-        """One at a time: of a file that is sent to somebody slow, no more is in memory."""
+        """Reads one piece at a time: a slow reader costs no more memory than that."""
         for at in range(0, file.size, DOWNLOAD_PIECE_BYTES):
             yield await self._archive.piece(file.id, at, DOWNLOAD_PIECE_BYTES)
 
@@ -265,7 +265,7 @@ class WebDoor:
 
     async def _judge_again(self, request: Request) -> str:
         if self._runtime.setup.channels.get((self._channel.name, self._channel.account)) is not self._channel:
-            raise Rejected("the config has changed")  # the page comes back, and a newer door judges it
+            raise Rejected("the config has changed")  # the page reconnects, and a newer door judges it
         return await self._judge(request)
 
     async def _judge(self, request: Request) -> str:

@@ -1,7 +1,7 @@
 """The web chat's running turns on the pages of other replicas, over the notices of the database that they share.
 
-A replica with pages asks for them every few seconds; who runs turns shows each as far as it is, and goes on for as long as
-somebody asks. Nothing of it lasts, and what gets lost comes with the next answer. One replica alone only asks.
+A replica with pages asks for them every few seconds; one that runs turns sends each as it grows, for as long as it is
+asked. Nothing of it lasts, and what gets lost comes with the next answer. A single replica only asks.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ LIVE_NOTICE = "live "
 ASK_SECONDS = 10.0
 ASKED_SECONDS = 3 * ASK_SECONDS
 PACE_SECONDS = 0.1
-"""Seconds between two notices, whatever they are of: a replica with many turns shows each more seldom."""
+"""Seconds between any two notices: a replica with many turns sends each more seldom."""
 PIECE_CHARS = 7_000
 """PostgreSQL takes notices of less than 8,000 bytes."""
 

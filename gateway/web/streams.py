@@ -1,7 +1,7 @@
 """The web chat's event streams, as far as they are HTTP: how many there may be, and how one ends.
 
-A page that does not read what it is sent holds up nobody: what it has not read is bounded, and where it is too far behind
-its connection is closed. It comes back, and goes on behind the last message it has seen.
+A page that does not read holds up no other: its unread events are bounded, and if it is too far behind its connection is
+closed. It reconnects, and continues after the last message it has seen.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ log = structlog.get_logger()
 
 @dataclass(eq=False, kw_only=True)
 class EventStream(StreamingResponse):
-    """The events of one page from message `after` on; a refusal where `pages_max` are connected already.
+    """The events of one page from message `after` on; a refusal if `pages_max` are connected already.
     `judge` raises Rejected once the page's session has ended."""
 
     channel: WebChannel
@@ -68,7 +68,7 @@ class EventStream(StreamingResponse):
             log.warning("page_let_go", reason="it does not read", pages=live.pages)
 
     async def _pieces(self, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """A stream ends after its page's session, or when it cannot be read on; the page comes back, or signs in."""
+        """Yields the stream until the page's session ends or it cannot be read on; the page reconnects, or signs in."""
         judged = self.now()
         try:
             async for event in events:

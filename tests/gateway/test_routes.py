@@ -39,12 +39,12 @@ CASES: list[tuple[str, str | None, ChatKind | None, str | None, str | None, dict
         "agent": ("helper", "the binding says so"),
         "binding": ("bindings[1]", "it matches channel: feishu, chat: GROUP, the most specific of 2 that hold"),
         "session": ("agent:helper:feishu:default:GROUP", "session.scope is chat"),
-        "access": ("allowed", "where the message mentions the bot (requireMention); else it is not answered"),
-        "model": ("anthropic/claude-sonnet-4-6", "model of agent helper; where it fails, anthropic/claude-haiku-4-5"),
+        "access": ("allowed", "if the message mentions the bot (requireMention); otherwise it is not answered"),
+        "model": ("anthropic/claude-sonnet-4-6", "model of agent helper; if it fails, anthropic/claude-haiku-4-5"),
         "tools": ([], "channels.feishu.chats.GROUP.tools takes read; tools.ownerOnly takes exec"),
     }),
     ("feishu", GROUP, None, "omt_1", ALICE, {
-        "session": ("agent:helper:feishu:default:GROUP:thread:omt_1", "a topic is one of its own"),
+        "session": ("agent:helper:feishu:default:GROUP:thread:omt_1", "a topic has its own"),
         "tools": (["exec"], "channels.feishu.chats.GROUP.tools takes read"),
     }),
     ("feishu", "oc_2", None, None, BOB, {

@@ -99,7 +99,7 @@ async def test_pages_that_are_read_at_once_are_answered_in_order(tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("search: { provider: brave }", "tools.web.search.apiKey: missing: brave answers nobody without a key"),
+        ("search: { provider: brave }", "tools.web.search.apiKey: missing: brave answers no request without a key"),
         ("search: { provider: searxng }", "tools.web.search.baseUrl: missing: the address of your SearXNG"),
         ("search: { provider: searxng, baseUrl: searx }", "tools.web.search.baseUrl: must be an http or https URL"),
         ("search: { provider: google }", "tools.web.search.provider"),

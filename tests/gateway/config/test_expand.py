@@ -56,7 +56,7 @@ def test_a_reference_becomes_what_it_names(tmp_path: Path, written: str, becomes
         ("${EMPTY}", "EMPTY is set but empty in the environment — set it, or write ${EMPTY:-} if it may be empty"),
         ("${WORD", "expected ${NAME}, ${NAME:-default} or ${file:path} — write $${ for a literal ${"),
         ("${}", "expected ${NAME}, ${NAME:-default} or ${file:path} — write $${ for a literal ${"),
-        ("${UNSET:-${WORD}}", "a default is taken as it stands and cannot hold another ${…}"),
+        ("${UNSET:-${WORD}}", "a default is taken literally and cannot hold another ${…}"),
         ("${file:}", "${file:path} lacks its path"),
         ("${file:none}", "the file none cannot be read: No such file or directory"),
         ("${file:folder}", "the file folder cannot be read: Is a directory"),

@@ -19,7 +19,7 @@ WORDS = {
     "EXAMPLE": "add at least one agent: agents: { list: [ { id: assistant } ] }",
     "KNOWN": f"known here: {', '.join((*NAMES, *GROUPS))}",
     "OVERLAP": 'overlaps the workspace of agent "a" — {agent} in the path keeps them apart',
-    "ALONE": "auto is one model, chosen at the start, and stands alone — a fallback list names its models",
+    "ALONE": "auto is one model, chosen at the start, and has no fallbacks — a fallback list names its models",
 }
 
 ONE_MISTAKE = """
@@ -89,7 +89,7 @@ agents: []
 - agents
 > 1:1: expected keys and values, such as agents:
 agents: { list: [ { id: a }, { id: b }, { id: a, workspaceDir: ./x } ] }
-> 1:47: agents.list[2].id: two agents have the id "a" — each needs one of its own
+> 1:47: agents.list[2].id: two agents have the id "a" — each needs its own
 agents: { defaults: { tools: { deny: [x] } }, list: [ { id: a }, { id: b } ] }
 > 1:39: agents.defaults.tools.deny[0]: unknown tool "x" — KNOWN
 agents: { list: [ { id: a, skills: { allow: [create-python] } } ] }
@@ -139,7 +139,7 @@ agents: { list: [ { id: a, workspaceDir: ./w }, { id: b, workspaceDir: ./v/../w/
 agents: { list: [ { id: a, workspaceDir: './w/{chat}' }, { id: b, workspaceDir: ./w/b } ] }
 > 1:81: agents.list[1].workspaceDir: OVERLAP
 agents: { list: [ { id: a, workspaceDir: './w/x-{chat}' } ] }
-> 1:42: agents.list[0].workspaceDir: {chat} and {sender} are each a folder of their own, such as
+> 1:42: agents.list[0].workspaceDir: {chat} and {sender} are each a whole folder name, such as
 > ./data/workspaces/{agent}/{chat}
 agents: { list: [ { id: a, workspaceDir: './w/{user}' } ] }
 > 1:42: agents.list[0].workspaceDir: only {agent}, {chat} and {sender} are replaced
@@ -151,13 +151,13 @@ tools: { files: { writable: [AGENT.md] } }
 > 2:30: tools.files.writable[0]: expected AGENTS.md or SOUL.md or IDENTITY.md or USER.md or TOOLS.md — did you mean
 > "AGENTS.md"?
 agents: { list: [ { id: a, workspaceDir: 'CODE' } ] }
-> 1:42: agents.list[0].workspaceDir: the workspace would hold Clawgate's own code — choose a folder of its own
+> 1:42: agents.list[0].workspaceDir: the workspace would hold Clawgate's own code — choose another folder
 agents: { list: [ { id: a, workspaceDir: /etc/clawgate } ] }
 > 1:42: agents.list[0].workspaceDir: a folder of the system or a whole home folder cannot be a workspace
 agents: { list: [ { id: a, workspaceDir: . } ] }
-> 1:42: agents.list[0].workspaceDir: the workspace would hold the config file — choose a folder of its own
+> 1:42: agents.list[0].workspaceDir: the workspace would hold the config file — choose another folder
 agents: { list: [ { id: a, workspaceDir: ./data } ] }
-> 1:42: agents.list[0].workspaceDir: the workspace would hold the database — choose a folder of its own
+> 1:42: agents.list[0].workspaceDir: the workspace would hold the database — choose another folder
 """
 
 
@@ -225,7 +225,7 @@ def test_all_mistakes_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> N
         "9:7: agents.list[1].id: missing",
         "10:19: agents.list[1].toolChoice: expected auto, none, required or a tool the agent has",
         "12:21: agents.list[2].systemPrompt: UNSET is not set in the environment",
-        "13:24: agents.list[2].tools.allow[0]: no anchor (&…) of this name stands above",
+        "13:24: agents.list[2].tools.allow[0]: there is no anchor (&…) of this name above",
         "13:42: agents.list[2].tools.deny: expected a list, got a number",
         "15:37: bindings[0].match.chat: expected a string, got a number",
         '16:39: bindings[1].match.channel: unknown channel "telegrom" — did you mean "telegram"?',

@@ -76,7 +76,7 @@ def test_colons_inside_text_and_names_are_nobodys_slip(tmp_path: Path, text: str
         ("server:\n  host：127.0.0.1\n  port: 1\n", "2:3: a full-width colon (：) — write a plain one"),
         ("server:\n  host: a b: c\n", "2:12: a colon is not expected here"),
         ('server:\n  host: "127.0.0.1\n  port: 1\nx:\n  y: "z"\n', "2:9: a quotation mark opens here and never closes"),
-        ("list:\n  - id: a\n   name: b\n    model: c\n", "3:4: this does not fit what stands above"),
+        ("list:\n  - id: a\n   name: b\n    model: c\n", "3:4: this does not fit the lines above"),
         ("list:\n  - { a: x, b: { c: y }\n  - { a: z }\n", "2:5: what opens here is not closed with } before line 3"),
         ("a: [1, 2\nb: 3\n", "1:4: what opens here is not closed with ] before line 2"),
         ("a:\n\tb: 1\n", "2:1: a tab cannot indent YAML"),

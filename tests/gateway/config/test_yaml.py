@@ -54,7 +54,7 @@ def test_nothing_is_shared_between_an_anchor_and_its_aliases() -> None:
     assert len({id(data[name]["c"]) for name in "abd"}) == 3
 
 
-NO_ANCHOR = "no anchor (&…) of this name stands above — put text that begins with * in quotes"
+NO_ANCHOR = "there is no anchor (&…) of this name above — put text that begins with * in quotes"
 UNUSED = "no alias (*…) refers to this anchor (&…) — put text that begins with & in quotes"
 MERGES = "<< takes a mapping or a list of mappings, such as *name"
 
@@ -62,9 +62,9 @@ MERGES = "<< takes a mapping or a list of mappings, such as *name"
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("a: 1\nb: 2\na: 3\na: 4\n", ["3:1: a: duplicate key — it stands in line 1 already",
-                                      "4:1: a: duplicate key — it stands in line 1 already"]),
-        ("a: { b: 1, 'b': 2 }\n", ["1:12: a.b: duplicate key — it stands in line 1 already"]),
+        ("a: 1\nb: 2\na: 3\na: 4\n", ["3:1: a: duplicate key — it is in line 1 already",
+                                      "4:1: a: duplicate key — it is in line 1 already"]),
+        ("a: { b: 1, 'b': 2 }\n", ["1:12: a.b: duplicate key — it is in line 1 already"]),
         ("a: !!python/object/apply:os.system [x]\nb: !own 1\nc: !!binary aGk=\nd: !!set { x }\n",
          ["1:4: a: tags (!…) are not allowed",
           "2:4: b: tags (!…) are not allowed — put text that begins with ! in quotes",
@@ -100,7 +100,7 @@ MERGES = "<< takes a mapping or a list of mappings, such as *name"
         ("a: &x 1\nb: { <<: *x }\n", [f'2:6: b["<<"]: {MERGES}']),
         ("a: &x { ? [k] : 1 }\nb: { <<: *x }\n", ["1:11: a: a key must be text, not a list or a mapping"]),
         ("b: { <<: }\n", [f'1:6: b["<<"]: {MERGES}']),
-        ("b: { <<: {}, <<: {} }\n", ['1:14: b["<<"]: duplicate key — it stands in line 1 already']),
+        ("b: { <<: {}, <<: {} }\n", ['1:14: b["<<"]: duplicate key — it is in line 1 already']),
         ("a: &x { c: !own 1 }\nb: *x\nd: { <<: *x }\n",
          ["1:12: a.c: tags (!…) are not allowed — put text that begins with ! in quotes"]),
         ("a: &x " + "[" * 40 + "]" * 40 + "\nb: " + "[" * 40 + "*x" + "]" * 40,
@@ -135,7 +135,7 @@ MERGED_OFTEN = "a: &a { " + ", ".join(f"k{n}: 1" for n in range(900)) + " }\nb: 
 def test_an_alias_bomb_is_stopped_with_a_sentence_and_costs_nothing(text: str) -> None:
     document, (complaint,) = parsed(text)
     assert document is None
-    assert complaint.endswith(": the aliases of the file stand for more than 10,000 values — write fewer")
+    assert complaint.endswith(": the aliases of the file repeat more than 10,000 values — write fewer")
 
 
 def test_a_mistake_behind_an_alias_is_blamed_once_where_it_was_written(tmp_path: Path) -> None:
