@@ -258,7 +258,7 @@ class Gateway:
             self._soon(self._load_choices())
         if what is not None and what.startswith(LIVE_NOTICE):
             if self._replicas:
-                self._replicas.take(what)
+                self._replicas.receive(what)
         elif what == WEB_NOTICE:
             self._live.announce(None)
         elif what != CHOICES_NOTICE:

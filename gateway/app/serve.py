@@ -100,7 +100,7 @@ async def serve(gateway: Gateway, listener: socket.socket, reload: Reload | None
     if reload is not None:
         gateway.spawn(reload.run())
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.request)
-    gateway.warming.add_done_callback(lambda _: settle_heap())
+    gateway.warming.add_done_callback(lambda _: freeze_heap())
     await _until(stopping, gateway, server, listener)
 
 
@@ -148,7 +148,7 @@ def harden() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def settle_heap() -> None:
+def freeze_heap() -> None:
     """Freezes what stays loaded: an SDK leaves a quarter of a million objects that every full collection would walk."""
     gc.collect()
     gc.freeze()

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, show
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, print_list
 from gateway.fault import OperatorError
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 pairing_app = typer.Typer(
     no_args_is_help=True,
-    help="Who may write to the bot where dmPolicy is pairing: to be listed, approved and revoked, also while it serves.",
+    help="Who may write to the bot if dmPolicy is pairing: list, approve and revoke them, also while it serves.",
 )
 approvals_app = typer.Typer(
     no_args_is_help=True,
@@ -23,12 +23,12 @@ approvals_app = typer.Typer(
 
 @pairing_app.command("list")
 def list_contacts(as_json: AsJson = False, config: ConfigOption = CONFIG) -> None:
-    """List who waits with a code, and who may write."""
+    """List the people who wait with a code, and those who may write."""
     from gateway.operate.contacts import line, listed
 
     found = listed(load(config).config)
     waiting = sum(it["approvedBy"] is None for it in found)
-    show(found, line, f"{waiting} waiting, {len(found) - waiting} approved", as_json=as_json)
+    print_list(found, line, f"{waiting} waiting, {len(found) - waiting} approved", as_json=as_json)
 
 
 @pairing_app.command("approve")
@@ -71,7 +71,7 @@ def list_approvals(as_json: AsJson = False, config: ConfigOption = CONFIG) -> No
     loaded = load(config).config
     waiting, grants = asyncio.run(_approvals(loaded).listed(time.time()))
     found = [facts(it, loaded.server.zone) for it in waiting] + [facts(it, loaded.server.zone) for it in grants]
-    show(found, line, f"{len(waiting)} waiting, {len(grants)} allowed for good", as_json=as_json)
+    print_list(found, line, f"{len(waiting)} waiting, {len(grants)} allowed for good", as_json=as_json)
 
 
 @approvals_app.command("revoke")

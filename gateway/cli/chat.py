@@ -31,12 +31,10 @@ def chat(
     message: Annotated[
         str | None, typer.Argument(help="One message: its answer is printed, and nothing else. Or from a pipe.")
     ] = None,
-    agent: Annotated[
-        str | None, typer.Option("--agent", "-a", help="The agent to talk to; by default as bindings say.")
-    ] = None,
+    agent: Annotated[str | None, typer.Option("--agent", "-a", help="The agent; by default as bindings say.")] = None,
     file: Annotated[list[Path] | None, typer.Option("--file", "-f", help="Send a file along; may be repeated.")] = None,
     url: Annotated[
-        str | None, typer.Option(help="Where the gateway listens, if not where the config says.", metavar="URL")
+        str | None, typer.Option(help="The address of the gateway, if the config has another.", metavar="URL")
     ] = None,
     config: ConfigOption = CONFIG,
 ) -> None:

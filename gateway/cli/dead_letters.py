@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, number_of, show
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, number_of, print_list
 from gateway.fault import OperatorError
 
 dead_letters_app = typer.Typer(
@@ -29,7 +29,7 @@ def list_dead_letters(as_json: AsJson = False, config: ConfigOption = CONFIG) ->
         doubt = f", {it['ambiguous']} of them may have arrived" if it["ambiguous"] else ""
         return f"{it['name']}  {it['at']}  {it['session']}  attempts {it['attempts']}{doubt}  {it['reason']}".rstrip()
 
-    show(found, line, number_of(found, "dead letter"), as_json=as_json)
+    print_list(found, line, number_of(found, "dead letter"), as_json=as_json)
 
 
 @dead_letters_app.command("replay")

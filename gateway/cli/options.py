@@ -35,8 +35,10 @@ def environment() -> Mapping[str, str]:
     return {name: value.encode(errors="surrogateescape").decode(errors="replace") for name, value in os.environ.items()}
 
 
-def show(found: Sequence[dict[str, Any]], line: Callable[[dict[str, Any]], str], total: str, *, as_json: bool) -> None:
-    """A list, for programs or line by line; the `total` goes to standard error."""
+def print_list(
+    found: Sequence[dict[str, Any]], line: Callable[[dict[str, Any]], str], total: str, *, as_json: bool
+) -> None:
+    """Prints a list, as JSON or line by line; the `total` goes to standard error."""
     import json
 
     if as_json:

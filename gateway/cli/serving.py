@@ -72,8 +72,7 @@ def run_gateway(
 def check(
     config: ConfigOption = CONFIG,
     online: Annotated[
-        bool,
-        typer.Option("--online", help="Also try what it depends on, as `doctor` does: platforms, providers, disk."),
+        bool, typer.Option("--online", help="Also try what it depends on, like `doctor`: platforms, providers, disk.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, number_of, show
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, number_of, print_list
 from gateway.fault import OperatorError
 
 sessions_app = typer.Typer(
@@ -29,7 +29,7 @@ def list_sessions(as_json: AsJson = False, config: ConfigOption = CONFIG) -> Non
         chat = f"{it['agent']}  {it['channel']}:{it['account']}:{it['chat']}{within}"
         return f"{it['id']}  {it['last']}  {chat}  turns {it['turns']}  tokens {it['tokens']}"
 
-    show(found, line, number_of(found, "session"), as_json=as_json)
+    print_list(found, line, number_of(found, "session"), as_json=as_json)
 
 
 @sessions_app.command("show")

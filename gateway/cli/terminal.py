@@ -78,9 +78,7 @@ def _free(config: Config) -> Store | None:
                 client.get("/healthz", timeout=PROBE_SECONDS)
                 return None
             if second == 0 and sys.stderr.isatty():
-                sys.stderr.write(
-                    f"Another terminal has the database: waiting for it, {BUSY_SECONDS} seconds at most.\n"
-                )
+                sys.stderr.write(f"Another terminal has the database: waiting {BUSY_SECONDS} seconds at most.\n")
             time.sleep(1.0)
     return None
 

@@ -147,7 +147,7 @@ def _hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-async def settled(context: CommandContext) -> str | Reply | None:
+async def replace_request(context: CommandContext) -> str | Reply | None:
     """Replaces the request if the channel can; otherwise adds a line, unless that chat has the decision's reply."""
     id_, _, number = context.arguments.partition(" ")
     store, request = context.runtime.store.approvals, dedupe(id_, f"ask:{number}")
@@ -188,5 +188,5 @@ async def introduce(context: CommandContext) -> str | None:
     return channel.access.introduction or None if channel else None
 
 
-NOTICE_RUNS: Mapping[str, Run] = {ASK: ask, SETTLED: settled, PRESSED: press, INTRODUCTION: introduce}
+NOTICE_RUNS: Mapping[str, Run] = {ASK: ask, SETTLED: replace_request, PRESSED: press, INTRODUCTION: introduce}
 """The gateway's own messages, by their internal commands."""

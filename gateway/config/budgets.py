@@ -59,12 +59,7 @@ def rate_of(text: str) -> Rate:
     return Rate(count=count, seconds=seconds)
 
 
-def _is_rate(text: str) -> str:
-    rate_of(text)
-    return text
-
-
-RateText = Annotated[str, AfterValidator(_is_rate)]
+RateText = Annotated[str, AfterValidator(lambda text: rate_of(text) and text)]
 
 
 class RatesConfig(Section):

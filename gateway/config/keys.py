@@ -1,6 +1,6 @@
 """The settings that a file leaves to the environment: the keys of well-known providers, and the model that `auto` is.
 
-Settled once, while the config is loaded: everywhere else a provider has its key, and a model is `provider/model`. A
+They are resolved once, while the config is loaded: elsewhere a provider has its key, and a model is `provider/model`. A
 variable is read only if the file says nothing about a key, and only for a provider that the file or an agent names.
 """
 
@@ -35,7 +35,7 @@ class Auto:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Settled:
+class Resolved:
     """The config with its keys and models. `variables` has the providers whose key came from the environment, each with
     the variable; `names` the names behind a value, also of keys that are not in the file."""
 
@@ -45,8 +45,10 @@ class Settled:
     names: Mapping[Key, tuple[str, ...]]
 
 
-def settle(config: Config, names: Mapping[Key, tuple[str, ...]], env: Mapping[str, str], findings: Findings) -> Settled:
-    """`names` are those the file mentions. What cannot be used goes to `findings`."""
+def resolve_models(
+    config: Config, names: Mapping[Key, tuple[str, ...]], env: Mapping[str, str], findings: Findings
+) -> Resolved:
+    """Fills in keys and models. `names` are those the file mentions; a key that cannot be used goes to `findings`."""
     keys = _Keys(env, findings, dict(names))
     blocks = {name: keys.with_key(name, block, ("providers", name)) for name, block in config.providers.items()}
     auto = _auto(config, blocks, keys)
@@ -57,8 +59,8 @@ def settle(config: Config, names: Mapping[Key, tuple[str, ...]], env: Mapping[st
         agent.model_copy(update={"model": tuple(auto.model if name == AUTO else name for name in agent.model)})
         for agent in (config.agents.defaults, *config.agents.list)
     )
-    for number, settled in enumerate(agents):
-        for place, model in settled.named_models.items():  # a well-known provider needs no block if there is a key
+    for number, resolved in enumerate(agents):
+        for place, model in resolved.named_models.items():  # a well-known provider needs no block if there is a key
             name = model.partition("/")[0]
             block = blocks.get(name) or keys.with_key(name, ProviderConfig(), ("agents", "list", number, *place))
             blocks |= {name: block} if block.keys else {}
@@ -66,7 +68,7 @@ def settle(config: Config, names: Mapping[Key, tuple[str, ...]], env: Mapping[st
         "agents": config.agents.model_copy(update={"defaults": defaults, "list": tuple(agents)}),
         "providers": blocks,
     }
-    return Settled(config=config.model_copy(update=changes), auto=auto, variables=keys.variables, names=keys.names)
+    return Resolved(config=config.model_copy(update=changes), auto=auto, variables=keys.variables, names=keys.names)
 
 
 @dataclass(slots=True)

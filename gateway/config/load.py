@@ -15,9 +15,9 @@ from channels.finding import Finding
 from gateway.config.checks import check, check_folders
 from gateway.config.expand import Expansion
 from gateway.config.explain import not_a_mapping
-from gateway.config.keys import Settled, settle
+from gateway.config.keys import Resolved, resolve_models
 from gateway.config.problems import ConfigErrors, Findings, Position
-from gateway.config.reader import read, settled
+from gateway.config.reader import read, with_absolute_paths
 from gateway.config.root import Config
 from gateway.config.warnings import warnings
 from gateway.config.yaml import BYTES_MAX, Document, parse
@@ -29,7 +29,7 @@ SHIPPED_SKILLS = Path(__file__).resolve().parents[2] / "skills"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Loaded(Settled):
+class Loaded(Resolved):
     """A config that can be run. `skills` are those that each agent sees, `hidden_skills`
     those that it would see if their requirements were met."""
 
@@ -59,7 +59,8 @@ def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> 
     document = _read(path, findings, expansion)
     if document is None:
         raise ConfigErrors(findings.problems)
-    chosen = settle(settled(read(root, document, findings), folder, home), expansion.names, env, findings)
+    config = with_absolute_paths(read(root, document, findings), folder, home)
+    chosen = resolve_models(config, expansion.names, env, findings)
     config = chosen.config
     agents = {agent.id: (Path(agent.workspace_dir), agent.skills) for agent in config.agents.list}
     catalog = skill_catalog(config, env)

@@ -144,8 +144,8 @@ class Findings:
         if len(value) >= _HIDDEN_CHARS_MIN:
             self._hidden.add(value)
 
-    def broken(self, key: Key) -> None:
-        """The value of this key is unusable and has been reported: later complaints about it are dropped."""
+    def mark_unusable(self, key: Key) -> None:
+        """Marks the value of this key as reported: later complaints about it are dropped."""
         self._broken.add(self.origin(key))
 
     @property

@@ -83,7 +83,7 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def settled(config: Root, folder: Path, home: str) -> Root:
+def with_absolute_paths(config: Root, folder: Path, home: str) -> Root:
     """Makes every path absolute, so that nothing later depends on the working directory. Paths count from `folder`, `~` is
     `home`; `..` and symbolic links are followed as far as they exist."""
 
@@ -145,7 +145,7 @@ def _report(place: Key, fault: Fault, root: type[Config], findings: Findings) ->
         sentence = _SENTENCES.get((pattern, fault["type"]))
         what = not_a_mapping(fault["input"], sentence) if sentence else explain(fault)
         findings.add(place, what, on="key" if "[key]" in fault["loc"] else "value")
-    findings.broken(place)
+    findings.mark_unusable(place)
 
 
 def _unknown_key(root: type[Config], key: Key, findings: Findings) -> None:

@@ -64,14 +64,14 @@ class Node:
 
 
 class Tree:
-    """Takes the parser's events. Nothing recurses, and what was read before a fault stays."""
+    """Built of the parser's events. Nothing recurses, and what was read before a fault stays."""
 
     def __init__(self) -> None:
         self.root: Node | None = None
         self.last = Position(1, 1)
         self._anchors: dict[str, Node] = {}
 
-    def take(self, events: Iterable[Any], findings: Findings) -> None:
+    def build(self, events: Iterable[Any], findings: Findings) -> None:
         """Raises TooMuch, and what the parser raises."""
         opened: list[Node] = []
         for event in events:

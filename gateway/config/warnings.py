@@ -20,7 +20,7 @@ from channels.web.admission import is_loopback
 from gateway.config.bindings import specificity
 from gateway.config.channels import configured
 from gateway.config.exposure import exec_mode
-from gateway.config.keys import DEMO, Auto, Settled
+from gateway.config.keys import DEMO, Auto, Resolved
 from gateway.config.problems import Key, quoted, shown, suggestion
 from gateway.config.root import Config
 from gateway.observe.redaction import secrets_in
@@ -30,21 +30,21 @@ Warned: TypeAlias = Iterator[tuple[str, str]]
 
 
 def warnings(
-    settled: Settled, file: Path, origin: Callable[[Key], Key], read: Iterable[tuple[str, str]]
+    resolved: Resolved, file: Path, origin: Callable[[Key], Key], read: Iterable[tuple[str, str]]
 ) -> list[Finding]:
     """Lists them all, with those of reading the file first. `origin` has the key under which a value was written."""
-    return [Finding("config", "warning", message, fix) for message, fix in (*read, *_all(settled, file, origin))]
+    return [Finding("config", "warning", message, fix) for message, fix in (*read, *_all(resolved, file, origin))]
 
 
-def _all(settled: Settled, file: Path, origin: Callable[[Key], Key]) -> Warned:
-    config, names = settled.config, settled.names
+def _all(resolved: Resolved, file: Path, origin: Callable[[Key], Key]) -> Warned:
+    config, names = resolved.config, resolved.names
     if config.logging.content:
         yield "logging.content: messages and answers are logged", "set it to false when you are done"
     yield from _channels(config, names)
     yield from _providers(config, names)
     yield from dict.fromkeys(_models(config, origin))
     yield from _prices(config)
-    yield from _auto(settled.auto, names)
+    yield from _auto(resolved.auto, names)
     for agent in config.agents.list:
         yield from _exec(config, agent)
         if "web_search" in (agent.tools.allow or ()) and config.tools.web.search.provider is None:

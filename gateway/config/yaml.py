@@ -60,7 +60,7 @@ def parse(
     text = _REFERENCE.sub(lambda found: found[0].translate(_MASK), text)
     tree, whole = Tree(), False
     try:
-        tree.take(yaml.parse(text, Loader=yaml.SafeLoader), findings)
+        tree.build(yaml.parse(text, Loader=yaml.SafeLoader), findings)
         whole = True
     except TooMuch as error:
         findings.at(error.place, (), str(error))
@@ -139,7 +139,7 @@ class _Reader:
         except ValueError as error:
             self._fault(node.place, key, str(error))
             if live:
-                self._findings.broken(key)
+                self._findings.mark_unusable(key)
             return None
 
     def _scalar(self, node: Node, text: str, key: Key) -> Scalar:

@@ -44,7 +44,7 @@ class Connection(HttpToolsProtocol):
         self._unsent_bytes = 0
         self._in_header = self._in_body = False
         self._refusal: Refusal | None = None
-        self._deaf = False
+        self._discarding_input = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -55,7 +55,7 @@ class Connection(HttpToolsProtocol):
         self._owner.closed(self)
 
     def data_received(self, data: bytes) -> None:
-        if self._deaf:
+        if self._discarding_input:
             return
         self._unset_keepalive_if_required()
         self._unseen_bytes += len(data)
@@ -104,7 +104,7 @@ class Connection(HttpToolsProtocol):
             self._stop(refusals.PIPELINED)
         super().on_headers_complete()
         if not self.flow.write_paused:
-            self._owner.owed(self)
+            self._owner.stop_waiting(self)
 
     def on_body(self, body: bytes) -> None:
         self._unseen_bytes = 0
@@ -118,20 +118,20 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self.cycle.response_complete:
-            self._owe()
+            self._wait_for_peer()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._owe()
+        self._wait_for_peer()
 
     def resume_writing(self) -> None:
         super().resume_writing()
         if not self.cycle.response_complete:
-            self._owner.owed(self)
+            self._owner.stop_waiting(self)
 
     def refuse(self, refusal: Refusal) -> None:
         """Stops reading and ends the connection, with the refusal if it cannot be mistaken for another answer."""
-        self._deaf = True
+        self._discarding_input = True
         self._owner.refused(refusal)
         if self.cycle is None or self.cycle.response_complete:
             if self._in_body:
@@ -139,7 +139,7 @@ class Connection(HttpToolsProtocol):
                 return
             self.transport.write(refusal.answer)
             self.transport.write_eof()  # further input is thrown away: a reset would take the answer with it
-            self._owe()
+            self._wait_for_peer()
         elif self._in_body and not self.pipeline and not self.cycle.response_started:
             self.cycle.disconnected = True
             self.transport.write(refusal.answer)
@@ -151,17 +151,17 @@ class Connection(HttpToolsProtocol):
         """Ends a connection whose peer let its time pass: to send a request, or to read some of an answer."""
         unsent = self.transport.get_write_buffer_size()
         if 0 < unsent < self._unsent_bytes:
-            self._owe()
+            self._wait_for_peer()
         elif unsent or self.transport.is_closing():
             self.transport.abort()
-        elif self._in_header and not self._deaf:
+        elif self._in_header and not self._discarding_input:
             self.refuse(refusals.LATE)
         else:
             self.transport.close()
 
-    def _owe(self) -> None:
+    def _wait_for_peer(self) -> None:
         self._unsent_bytes = self.transport.get_write_buffer_size()
-        self._owner.owes(self)
+        self._owner.wait_for_peer(self)
 
     def _stop(self, refusal: Refusal) -> NoReturn:
         """Stops the parser from inside one of its callbacks."""
@@ -216,20 +216,20 @@ class Connections:
             del self._waiting[oldest]
             self.refused(refusals.BUSY)
             oldest.transport.abort()
-        self.owes(connection)
+        self.wait_for_peer(connection)
 
     def closed(self, connection: Connection) -> None:
         self._waiting.pop(connection, None)
         if (network := self._open.pop(connection)) is not None:
             self._leave(network)
 
-    def owes(self, connection: Connection) -> None:
+    def wait_for_peer(self, connection: Connection) -> None:
         """Starts the peer's timeout: it must send a request, or read an answer."""
         self._waiting.pop(connection, None)
         if connection in self._open:
             self._waiting[connection] = connection.loop.time()
 
-    def owed(self, connection: Connection) -> None:
+    def stop_waiting(self, connection: Connection) -> None:
         """Clears the timeout: the next step is ours."""
         self._waiting.pop(connection, None)
 

@@ -78,7 +78,7 @@ class Uploads:
     def __post_init__(self) -> None:
         self._bodies = Bodies(FILES_AT_ONCE * self.limits.file_bytes)
 
-    async def take(self, request: Request, person: str) -> StoredFile:
+    async def store(self, request: Request, person: str) -> StoredFile:
         """Read a file of a person's and keep it. Raises Unserved, Unreadable."""
         file_max, uploads_max = self.limits.file_bytes, self.limits.uploads_bytes
         size = min(declared_size(request, file_max), file_max)
@@ -221,7 +221,7 @@ class WebDoor:
 
     async def upload(self, request: Request, person: str) -> Response:
         try:
-            return answer_json(asdict(await self._uploads.take(request, person)))
+            return answer_json(asdict(await self._uploads.store(request, person)))
         except Unreadable as unreadable:
             if unreadable.status != 413:
                 raise

@@ -48,8 +48,8 @@ class Replicas:
         """The text that has arrived of the newest notice of each replica."""
         live.watched, live.changed = self._ask, self._changed
 
-    def take(self, notice: str) -> None:
-        """Takes the notice of any replica: another version's may not be understood."""
+    def receive(self, notice: str) -> None:
+        """Reads the notice of any replica: another version's may not be understood."""
         origin, left, piece = f"{notice.removeprefix(LIVE_NOTICE)}  ".split(" ")[:3]
         if origin == self._id:
             return
