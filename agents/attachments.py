@@ -56,7 +56,10 @@ class Receiver:
 
     def take(self, sent: File, transcript: Transcript | None = None) -> None:
         """Blocking."""
-        file, picture = _settled(sent), fitted(sent.data)
+        kind, picture = actual_type(sent.type, sent.data), fitted(sent.data)
+        ending = ENDINGS.get(kind) or mimetypes.guess_extension(kind) or ""
+        ending = "" if "." in sent.name or kind == UNKNOWN_TYPE else ending
+        file = replace(sent, type=kind, name=sent.name + ending)
         name = _free(safe_name(file.name), self._taken)
         path = f"{UPLOADS}/{tag(self.message_id)}/{name}"
         where = _saved(self.workspace, path, file) if self.keeps else "not saved: no tool reads files"
@@ -84,13 +87,6 @@ class Receiver:
 def actual_type(declared: str, data: bytes) -> str:
     """The picture type that the bytes show; else the declared type, or UNKNOWN_TYPE if that claims a picture."""
     return image_type(data[:16]) or (UNKNOWN_TYPE if declared in PICTURES else declared)
-
-
-def _settled(file: File) -> File:
-    """The file under its actual type, and with the ending of that if it has none."""
-    kind = actual_type(file.type, file.data)
-    ending = ENDINGS.get(kind) or mimetypes.guess_extension(kind) or ""
-    return replace(file, type=kind, name=file.name if "." in file.name or kind == UNKNOWN_TYPE else file.name + ending)
 
 
 def _saved(workspace: Workspace, path: str, file: File) -> str:

@@ -81,8 +81,8 @@ class ModelCalls:
             fits = self._fits(messages)
         while True:
             models = [model for model in self.models if fits[model.reference].fits]
-            if not models and not self._refused and (kind := self._unfit(messages)):
-                return self._failed(kind)
+            if not models and not self._refused and (failed := self._unfit(messages)):
+                return failed
             requests = {it.reference: self._request(it, fits[it.reference], number) for it in models or self.models}
             (provider, request), *fallbacks = [(it.provider, requests[it.reference]) for it in models or self.models]
             self.emit(ModelCalled(round=number, provider=provider.name, request=request))
@@ -192,17 +192,14 @@ class ModelCalls:
             case _:
                 return False
 
-    def _unfit(self, messages: Sequence[Message]) -> ErrorKind | None:
-        """The reason not to ask any model, if nothing more can be left out. A prompt that is too long by itself is sent
+    def _unfit(self, messages: Sequence[Message]) -> AssistantMessage | None:
+        """The error instead of a request, if nothing more can be left out. A prompt that is too long by itself is sent
         all the same: then it is the config that is wrong about the window, or the estimate."""
         room = max(map(self._room, self.models)) - self._fixed_tokens
         if room <= 0:
             return None
         users = [message for message in messages if isinstance(message, UserMessage)]
-        return "message_too_long" if self._past.size(users) > room else "too_large"
-
-    def _failed(self, kind: ErrorKind) -> AssistantMessage:
-        """An error without a request."""
+        kind: ErrorKind = "message_too_long" if self._past.size(users) > room else "too_large"
         model = self.models[0]
         log.warning("context_unfit", model=model.reference, kind=kind)
         draft = Draft(api=model.provider.api, provider=model.provider.name, model=model.name, timestamp=0.0)

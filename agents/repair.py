@@ -47,9 +47,8 @@ def repair(
     images_max: int = IMAGES_MAX,
     taken: Collection[str] = (),
 ) -> Sequence[Message]:
-    """The history as `api` and the model `family` may get it; `messages` itself if nothing is to be done. With no
-    `family`, no payload of any provider's goes back; with no `images_max`, no picture. `taken`: ids of earlier
-    calls."""
+    """The history as `api` and the model `family` may get it; `messages` itself if nothing is to be done. With no `family`,
+    no payload of any provider's goes back; with no `images_max`, no picture. `taken`: ids of earlier calls."""
     repaired = [it for message in messages if (it := _readable(message)).content or not _failed(it)]
     repaired = _without_refusals(repaired)
     repaired = paired(repaired, taken)

@@ -56,12 +56,11 @@ settings_json: TypeAdapter[Settings] = TypeAdapter(Settings)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
-    """`history` are the finished turns, oldest first; `so_far` is what is journaled of this one behind its user
-    message. `summary` is the content of the one that stands for what was before `history`, empty for none.
-    `capabilities` and `directives` are what the prompt says of the channel, `actions` what the `message` tool can do
-    there. `layers` take tools away from it (`tools.policy`). `interrupted`: a process died while it worked on it.
-    `with_owner`: it is a direct chat with an owner of the bot; `sees_private`: all who read along may read the
-    workspace's private files."""
+    """`history` are the finished turns, oldest first; `so_far` is what is journaled of this one behind its user message.
+    `summary` is the content of the one that stands for what was before `history`, empty for none. `capabilities` and
+    `directives` are what the prompt says of the channel, `actions` what the `message` tool can do there. `layers` take
+    tools away from it (`tools.policy`). `interrupted`: a process died while it worked on it. `with_owner`: it is a direct
+    chat with an owner of the bot; `sees_private`: all who read along may read the workspace's private files."""
 
     context: MessageContext
     session: str

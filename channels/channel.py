@@ -177,8 +177,7 @@ Directive: TypeAlias = Literal["media", "voice", "reply"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileMessages:
-    """Each file is its own message. A text up to `caption_chars` goes with the first; pictures up to `album` are
-    one."""
+    """Each file is its own message. A text up to `caption_chars` goes with the first; pictures up to `album` are one."""
 
     caption_chars: int = 0
     album: int = 1

@@ -154,8 +154,7 @@ class Button:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """The place of a part: as a reply to `reply_to` if set, else plainly. A person's id as `chat` is their direct
-    chat."""
+    """The place of a part: as a reply to `reply_to` if set, else plainly. A person's id as `chat` is their direct chat."""
 
     chat: str
     thread: str | None = None

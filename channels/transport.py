@@ -83,7 +83,9 @@ class Transport(httpx.AsyncBaseTransport):
         parts = request.extensions
         if "sent" not in parts:  # the same however often it is sent
             address = yarl.URL(self.address(str(request.url)), encoded=True)
-            parts["sent"] = address, _headers(request), _timeout(parts.get("timeout", {}))
+            raw = ((name.lower(), name.decode(), value.decode("latin-1")) for name, value in request.headers.raw)
+            framed = [(name, value) for lower, name, value in raw if lower not in _FRAMING]
+            parts["sent"] = address, framed, _timeout(parts.get("timeout", {}))
         address, headers, timeout = parts["sent"]
         headers = headers if request.method == "GET" else [*headers, ("Content-Length", str(len(body)))]
         with _translated(self._library):
@@ -202,11 +204,6 @@ def _certificates(library: Any) -> ssl.SSLContext:
 
 _FRAMING = (b"transfer-encoding", b"connection", b"content-length")
 """Headers that say how a body is framed: it is whole, so it goes with its length."""
-
-
-def _headers(request: Any) -> list[tuple[str, str]]:
-    raw = request.headers.raw
-    return [(name.decode(), value.decode("latin-1")) for name, value in raw if name.lower() not in _FRAMING]
 
 
 def _content(body: bytes) -> "bytes | AsyncIterator[bytes] | None":

@@ -40,12 +40,6 @@ def digest_of(request: str) -> str:
     return hashlib.sha256(DOMAIN + len(data).to_bytes(8, "big") + data).hexdigest()
 
 
-def plain_subject(arguments: Mapping[str, Any]) -> Subject:
-    """The subject of a call whose tool describes none: its arguments."""
-    text = json.dumps(dict(arguments), ensure_ascii=False, sort_keys=True, indent=1)
-    return Subject(text=text, facts={}, always=True)
-
-
 class Permit(Protocol):
     async def finished(self, result: ToolResult) -> None:
         """Records that the call has run."""

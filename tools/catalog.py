@@ -4,6 +4,7 @@ A new one is a file and a line here. Every path that yields a tool to a model pa
 """
 
 import asyncio
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import structlog
 
 from channels.tools import ToolLists
-from tools.approval import Gate, Permit, Request, plain_subject
+from tools.approval import Gate, Permit, Request
 from tools.background import Process
 from tools.config import AgentToolsConfig, ExecConfig, ToolsConfig
 from tools.edit import Edit
@@ -25,7 +26,7 @@ from tools.policy import layers_of, permitted
 from tools.processes import Processes
 from tools.read import Read
 from tools.sandbox.sandbox import Sandbox
-from tools.tool import Call, Effect, Held, NeedsApproval, Tool, ToolError, ToolResult, failed
+from tools.tool import Call, Effect, Held, NeedsApproval, Subject, Tool, ToolError, ToolResult, failed
 from tools.web.client import WebClient
 from tools.web.config import WebToolsConfig
 from tools.web.fetch import Fetcher, WebFetch
@@ -120,8 +121,7 @@ class Toolbox:
         return tool.spec.effect if tool else "once"
 
     async def call(self, name: str, arguments: Mapping[str, Any] | None, raw: str, call: Call) -> ToolResult:
-        """Run one call. `arguments` is None if `raw`, the model's text, is no JSON object. Raises only
-        CancelledError."""
+        """Run one call. `arguments` is None if `raw`, the model's text, is no JSON object. Raises only CancelledError."""
         result = await self._call(name, arguments, raw, call)
         content = tuple(self._scrub(it) if isinstance(it, str) else it for it in result.content)
         return replace(result, content=content)
@@ -157,15 +157,15 @@ class Toolbox:
     async def _permit(
         self, tool: Tool, arguments: Mapping[str, Any], parsed: Any, call: Call
     ) -> tuple[Permit | None, Held | None]:
-        """The permit and the held files; None if the call needs no approval. The subject is read right before the
-        run."""
+        """The permit and the held files; None if the call needs no approval. The subject is read right before the run."""
         name, gate = tool.spec.name, self._gate
         gated = gate is not None and gate.demands(name, call)
         subject = None
         if hasattr(tool, "subject") and isinstance(tool, NeedsApproval):
             subject = await asyncio.to_thread(tool.subject, parsed, replace(call, gated=gated))
         if subject is None and gated:
-            subject = plain_subject(arguments)
+            text = json.dumps(dict(arguments), ensure_ascii=False, sort_keys=True, indent=1)
+            subject = Subject(text=text, facts={}, always=True)  # the tool describes none
         if subject is None:
             return None, None
         if gate is None:

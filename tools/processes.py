@@ -94,7 +94,7 @@ class Processes:
             own = sum(it.folder == folder for it in self._running.values())
             if own >= self.config.parallel or len(self._running) >= self.config.parallel_total:
                 raise ToolError("PROCESS_BUSY", "too many background processes run already; kill one", retryable=True)
-            # The record first: whatever ends us from here on, somebody knows of the process.
+            # The record first: if the gateway is killed from here on, the process is known.
             file = await asyncio.to_thread(_begin, folder, record)
             try:
                 supervised = await shell.begin(record.command, seconds, size if record.terminal else "pipe", held)
@@ -176,7 +176,7 @@ class Processes:
                 try:
                     await asyncio.shield(saving)
                 finally:
-                    await saving  # it replaces the descriptor that whoever ends us writes by
+                    await saving  # it replaces the descriptor that `_finish` writes by
 
 
 def polled(folder: Path, record: Record) -> None:

@@ -65,7 +65,7 @@ def new_temporary(folder: int) -> tuple[str, int]:
         fd = os.open(name, flags, 0o600, dir_fd=folder)
         if _locked(fd) and _is(name, folder, fd):
             return name, fd
-        os.close(fd)  # somebody swept between the two steps
+        os.close(fd)  # another process swept between the two steps
 
 
 def sweep(folder: int) -> None:

@@ -21,7 +21,7 @@ def processes_of(uploads: Path) -> Path:
 
 def make_folder(folder: Path) -> int:
     """A descriptor of a session's folder, made if missing, for its owner only. Raises OSError."""
-    # Where the gateway is root its commands are somebody else: they may pass the folder above, and not list it.
+    # If the gateway is root, its commands have another user: that may pass the folder above, and not list it.
     folder.parent.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)

@@ -222,8 +222,7 @@ class Workspace:
         if name == UPLOADS and self.uploads is not None:
             raise ToolError("IS_A_FOLDER", f"{called(path)!r} is a folder")
         if self.hides(name):
-            message = f"{called(path)!r} is private: others read along here. Say so to the user"
-            raise ToolError("PROTECTED", message)
+            raise ToolError("PROTECTED", f"{called(path)!r} is private: others read along here. Say so to the user")
         if reason := protection(name, self.writable):
             raise ToolError("PROTECTED", reason)
         return name

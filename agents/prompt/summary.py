@@ -30,7 +30,9 @@ def instructions(chat: str, focus: str = "") -> str:
     """The system prompt. `focus`: what the person who wishes for the summary wants to see kept."""
     wish = " ".join(focus.split())[:FOCUS_CHARS_MAX]
     kept = f"\nWhoever wished for the summary wants these kept most of all: {wish}" if wish else ""
-    return wording("Summary").format(*HEADINGS[_language(chat)]) + kept
+    han = sum("\u4e00" <= char <= "\u9fff" for char in chat)
+    language = language_of(chat) if han * SPARSE >= len(chat) else "en"
+    return wording("Summary").format(*HEADINGS[language]) + kept
 
 
 def request_text(
@@ -79,8 +81,3 @@ def _lines(message: Message) -> Iterator[str]:
                 yield f"[{who}] (a picture)"
             case Thinking() | Opaque():
                 pass
-
-
-def _language(chat: str) -> str:
-    han = sum("\u4e00" <= char <= "\u9fff" for char in chat)
-    return language_of(chat) if han * SPARSE >= len(chat) else "en"

@@ -201,8 +201,7 @@ def serves_own_models(name: str, base_url: str | None) -> bool:
 
 
 def look_at(kind: ErrorKind, reference: str) -> str:
-    """The key of the config, and the variable, that a refusal of `provider/model` is about; empty if it is about
-    none."""
+    """The key of the config, and the variable, that a refusal of `provider/model` is about; empty if it is about none."""
     name, _, model = reference.partition("/")
     block = f"providers.{name}"
     match kind:

@@ -91,7 +91,7 @@ def nearest(wanted: Level, levels: tuple[Level, ...]) -> Level | None:
     ranked = sorted(levels, key=LEVELS.index)
     below = [level for level in ranked if LEVELS.index(level) <= LEVELS.index(wanted)]
     if wanted != "off" and below == ["off"] and len(ranked) > 1:
-        return ranked[1]  # whoever asks for a little thinking does not get none
+        return ranked[1]  # a person who asks for a little thinking gets some
     return below[-1] if below else ranked[0] if ranked else None
 
 

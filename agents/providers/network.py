@@ -109,8 +109,7 @@ class NetworkProvider:
         await self._client.close()
 
     def adopt(self, other: "NetworkProvider") -> None:
-        """Takes the settings of `other`, of the same wire, from the next request on. Running requests end as they
-        began."""
+        """Takes the settings of `other`, of the same wire, from the next request on. Running requests end as they began."""
         self._client.retire()
         self._config, self._wire, self._keys, self._client = other._config, other._wire, other._keys, other._client
 
@@ -193,8 +192,7 @@ def _failed(kind: ErrorKind, summary: str) -> AttemptFailed:
 
 
 _REST_SECONDS: dict[ErrorKind, float] = {"rate_limited": 30.0, "auth": 600.0, "billing": 600.0}
-"""A refused key's rest if the server names none; longer if the operator must act: it is not accepted, or has no
-money."""
+"""A refused key's rest if the server names none; longer if the operator must act: it is not accepted, or has no money."""
 
 
 class KeyRing:

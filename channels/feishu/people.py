@@ -71,7 +71,7 @@ class People:
         items = await self._items(quote_.message_id)
         found = await self._read(quote_.message_id, items)
         sender = mapping(items[0], "sender") if items else {}
-        files = found.attachments if text(sender, "sender_type") != "app" else ()  # an app's are nobody else's to have
+        files = found.attachments if text(sender, "sender_type") != "app" else ()  # no other app may fetch an app's
         by = text(sender, "id") or None
         return Quote(message_id=quote_.message_id, text=found.text or None, sender=by, attachments=files)
 

@@ -156,9 +156,8 @@ async def offer_menu(api: TelegramApi, commands: Sequence[MenuEntry], *, account
 
 @dataclass(kw_only=True, slots=True)
 class Registration:
-    """Keeps the webhook set and logs the delivery failures that Telegram reports. It is set only if it differs, as
-    every replica does this and setting it often is refused. With `url` None, the address being unknown, it only
-    watches."""
+    """Keeps the webhook set and logs the delivery failures that Telegram reports. It is set only if it differs, as every
+    replica does this and setting it often is refused. With `url` None, the address being unknown, it only watches."""
 
     api: TelegramApi
     account: str
@@ -191,8 +190,10 @@ class Registration:
         if not isinstance(info, dict):
             raise Unreachable("Telegram's answer about the webhook cannot be read")
         self._report(info)
-        if self.url is not None and (self._refused or not _is_set(info, self.url)):
-            await self._set(text(info, "url"), self.url)
+        updates, url = info.get("allowed_updates"), text(info, "url")
+        is_set = url == self.url and isinstance(updates, list) and set(map(str, updates)) == set(ALLOWED_UPDATES)
+        if self.url is not None and (self._refused or not is_set):
+            await self._set(url, self.url)
 
     def _report(self, info: Mapping[str, Any]) -> None:
         at, reason = number(info, "last_error_date"), text(info, "last_error_message")
@@ -210,11 +211,6 @@ class Registration:
         await self.api.call("setWebhook", body)
         self._refused = False
         log.info("telegram_webhook_set", account=self.account, url=url)
-
-
-def _is_set(info: Mapping[str, Any], url: str) -> bool:
-    updates = info.get("allowed_updates")
-    return text(info, "url") == url and isinstance(updates, list) and set(map(str, updates)) == set(ALLOWED_UPDATES)
 
 
 @dataclass(kw_only=True, slots=True)

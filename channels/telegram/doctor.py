@@ -50,7 +50,7 @@ def _updates(
     account: TelegramAccount, info: Mapping[str, Any], check: str, wanted: str | None, now: float
 ) -> Iterator[Finding]:
     url, waiting = text(info, "url"), number(info, "pending_update_count") or 0
-    where = f"a webhook is set for this bot, at {urlsplit(url).hostname}"  # its path may hold somebody's secret
+    where = f"a webhook is set for this bot, at {urlsplit(url).hostname}"  # its path may hold a secret
     if account.mode == "polling":
         if url:
             fix = "stop the deployment that sets it, then start this one: it removes it. Or choose mode: webhook"

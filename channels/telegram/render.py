@@ -39,8 +39,7 @@ class RenderedText:
 
 
 def rendered(markdown: str) -> RenderedText:
-    """The text, empty only for blanks: Markdown that would show nothing, such as a lone `#`, is shown as it is
-    written."""
+    """The text, empty only for blanks: Markdown that would show nothing, such as a lone `#`, is shown as it is written."""
     markdown = shielded(clean(markdown))
     found = read(markdown)
     runs = found or [TextRun(text=markdown.strip())]

@@ -65,6 +65,7 @@ def receipt(update: Mapping[str, Any], *, account: str, me: Me, now: datetime) -
     parsed = content.read(message, me)
     if parsed is None or parsed.for_another:
         return Ignored(kind=_MESSAGE, reason="nothing said" if parsed is None else "for another bot")
+    sent = number(message, "date") or 0
     context = MessageContext(
         channel="telegram",
         account=account,
@@ -74,7 +75,7 @@ def receipt(update: Mapping[str, Any], *, account: str, me: Me, now: datetime) -
         text=parsed.text,
         mark=parsed.mark,
         attachments=parsed.attachments,
-        sent_at=_moment(message) or now,
+        sent_at=datetime.fromtimestamp(sent, tz=UTC) if 0 < sent <= _SECONDS_MAX else now,
         mentioned=parsed.mentioned or number(mapping(_answered(message), "from"), "id") == me.id,
         reply_to=_quote(message),
         more=parsed.more,
@@ -204,8 +205,3 @@ def _answered(message: Mapping[str, Any]) -> Mapping[str, Any]:
     answered = mapping(message, "reply_to_message")
     begins = message.get("is_topic_message") is True and answered.get("message_id") == message.get("message_thread_id")
     return {} if begins or "forum_topic_created" in answered else answered
-
-
-def _moment(message: Mapping[str, Any]) -> datetime | None:
-    seconds = number(message, "date")
-    return datetime.fromtimestamp(seconds, tz=UTC) if seconds and 0 < seconds <= _SECONDS_MAX else None

@@ -133,7 +133,7 @@ class Admission:
         try:
             await self.sessions.begin(_digest(session), ends=now + SESSION_SECONDS, at=now, instead_of=replaced)
         except Exception:
-            self._link = link or self._link  # nobody was signed in with it
+            self._link = link or self._link  # it signed in no one
             raise
         return session
 
@@ -197,8 +197,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _is_here(headers: Headers) -> bool:
-    """True if the request is addressed to this machine by a name that no stranger can give it, and did not pass a
-    proxy."""
+    """True if the request is addressed to this machine by a name that no stranger can give it, and did not pass a proxy."""
     host = _HOST.fullmatch(_one(headers, "host") or "")
     return host is not None and is_loopback(host[1]) and not any(key.startswith(_FORWARDED) for key, _ in headers)
 

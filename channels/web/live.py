@@ -113,8 +113,7 @@ class LiveTurns:
             watcher.let_go()
 
     def announce(self, notice: bytes | None, person: str = OPERATOR) -> None:
-        """Sends a notice to every page of a person. `None` goes to all pages: there may be something new in the
-        archive."""
+        """Sends a notice to every page of a person. `None` goes to all pages: there may be something new in the archive."""
         for watcher in self._watchers:
             if notice is None or watcher.person == person:
                 watcher.tell(notice)

@@ -103,7 +103,7 @@ async def pierced(launch: Callable[..., Launch], private: Sequence[Path], *, ope
         for it in (udp, *listening):
             it.setblocking(False)
         uid = (owner_of(workspace) or (None,))[0]
-        # It ends with its input, so with us; and it holds nothing that somebody waits for us to close.
+        # `cat` exits on EOF, so with us, and it has no inherited descriptors.
         nowhere = subprocess.DEVNULL
         victim = subprocess.Popen(  # noqa: ASYNC220 - a millisecond
             ["/bin/cat"], stdin=subprocess.PIPE, stdout=nowhere, stderr=nowhere, user=uid, env={}

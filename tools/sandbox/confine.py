@@ -32,7 +32,7 @@ _DENIED = {  # system call: its numbers on x86_64 and on aarch64
     "acct": (163, 89), "quotactl": (179, 60), "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265),
     "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171), "sethostname": (170, 161),
     "setdomainname": (171, 162), "iopl": (172, None), "ioperm": (173, None), "modify_ldt": (154, None),
-    # Memory that no process maps, and nobody counts.
+    # Memory that no process maps, and no limit counts.
     "shmget": (29, 194), "memfd_secret": (447, 447),
 }  # fmt: skip
 _MISSING = {
@@ -146,7 +146,7 @@ def stage(fds: Sequence[int]) -> None:
     empty, clone, recursive = 0x1000, 1, 0x8000
     trees = [_checked(_libc.syscall(428, fd, b"", clone | empty | recursive | os.O_CLOEXEC)) for fd in fds]
     _checked(_libc.unshare(0x0002_0000))
-    _checked(_libc.mount(b"none", b"/", None, 0x8_4000, None))  # private, recursively: nobody else sees it
+    _checked(_libc.mount(b"none", b"/", None, 0x8_4000, None))  # private, recursively: no other process sees it
     _checked(_libc.mount(b"tmpfs", STAGE.encode(), b"tmpfs", 0, b"mode=0755,size=64k"))
     for fd, tree in zip(fds, trees, strict=True):
         place = f"{STAGE}/{fd}"

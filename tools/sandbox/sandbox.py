@@ -159,8 +159,7 @@ class Sandbox:
         return self.report.wall.kind if self.report.wall else "none"
 
     def doubt(self, workspace: Path) -> bool:
-        """A command could not be started: try again before the next one. True if the last one there could not
-        either."""
+        """A command could not be started: try again before the next one. True if the last one there could not either."""
         again = workspace in self.failed
         self.failed.add(workspace)
         self._probed = float("-inf")

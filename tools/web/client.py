@@ -48,13 +48,9 @@ _CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._:-]{1,40})", re.IGNOREC
 _USER = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#]*@")
 _HOST = re.compile(r"[a-z0-9._-]{1,253}|[0-9a-f:.]{2,45}")
 
-_DENIED = tuple(
-    map(
-        ipaddress.ip_network,
-        # what `is_global` of some Python calls public: relays, protocol assignments, a cloud's metadata, what was site-local
-        ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "fec0::/10", "5f00::/16", "3fff::/20", "64:ff9b:1::/48"),
-    )
-)
+_NETWORKS = "192.0.0.0/24 192.88.99.0/24 168.63.129.16/32 fec0::/10 5f00::/16 3fff::/20 64:ff9b:1::/48"
+_DENIED = tuple(map(ipaddress.ip_network, _NETWORKS.split()))
+"""Networks that some Python calls global: relays, protocol assignments, a cloud's metadata, the former site-local."""
 _EMBEDDED = tuple(
     (ipaddress.IPv6Network(network), shift, mask)
     for network, shift, mask in (
@@ -226,7 +222,7 @@ class WebClient:
                 data += unpacker.take(piece, limit + 1 - len(data)) if unpacker else piece
                 if len(data) > limit or received > limit:
                     raise ToolError("FETCH_TOO_LARGE", f"the page is longer than {limit:,} bytes")
-        if unpacker and received and not unpacker.is_whole:
+        if unpacker and received and not unpacker.member.eof:
             raise ToolError("FETCH_FAILED", "the packed page is damaged")
         return bytes(data)
 
@@ -283,24 +279,20 @@ class _Gunzip:
     """The members of a gzip stream, one behind the other (RFC 1952, 2.2)."""
 
     def __init__(self) -> None:
-        self._member = zlib.decompressobj(wbits=31)
+        self.member = zlib.decompressobj(wbits=31)
         self._begun = 1
-
-    @property
-    def is_whole(self) -> bool:
-        return self._member.eof
 
     def take(self, packed: bytes, most: int) -> bytearray:
         """Unpacks at most so many bytes. Raises zlib.error."""
         data = bytearray()
         while packed and len(data) < most:
-            if self._member.eof:
+            if self.member.eof:
                 self._begun += 1
                 if self._begun > MEMBERS_MAX:  # each costs a copy of what is behind it
                     raise zlib.error("too many members")
-                self._member = zlib.decompressobj(wbits=31)
-            data += self._member.decompress(packed, most - len(data))
-            packed = self._member.unused_data
+                self.member = zlib.decompressobj(wbits=31)
+            data += self.member.decompress(packed, most - len(data))
+            packed = self.member.unused_data
         return data
 
 

@@ -58,8 +58,7 @@ class SearchConfig(Section):
     api_key: SecretStr = SecretStr("")
     """The key of Brave or Tavily."""
     base_url: str = ""
-    """The server, without a path; the provider's own if empty. A SearXNG must have `json` among its
-    `search.formats`."""
+    """The server, without a path; the provider's own if empty. A SearXNG must have `json` among its `search.formats`."""
 
 
 class WebToolsConfig(Section):

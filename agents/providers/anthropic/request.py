@@ -62,8 +62,7 @@ def _tool_choice(request: ModelRequest) -> Block | None:
 
 
 def _messages(request: ModelRequest) -> tuple[list[Any], int]:
-    """The messages, and the number of cache marks in them. The last two turns can carry one, so they are written
-    again."""
+    """The messages, and the number of cache marks in them. The last two turns can carry one, so they are written again."""
     settled = request.settled[:-2]
     request = replace(request, settled=settled)
     messages = request.unsettled

@@ -38,8 +38,7 @@ def wire_request(request: ModelRequest, vendor: Vendor) -> Object:
 
 
 def _tool_members(request: ModelRequest, vendor: Vendor) -> Object:
-    """`tools` and `tool_choice`. `auto`, the default if there are tools, is said only if the vendor wants to hear
-    it."""
+    """`tools` and `tool_choice`. `auto`, the default if there are tools, is said only if the vendor wants to hear it."""
     if not request.tools:
         return {}
     choice = _choice(request, vendor)

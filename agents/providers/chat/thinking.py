@@ -110,8 +110,7 @@ _GROWING = ("text", "summary", "data")
 
 
 def merge(entries: list[dict[str, Any]], pieces: Sequence[object]) -> str:
-    """Adds the pieces of one delta. Returns its text for people, which may be empty. Entries without a number are
-    whole."""
+    """Adds the pieces of one delta. Returns its text for people, which may be empty. Entries without a number are whole."""
     shown = ""
     for piece in pieces:
         if not isinstance(piece, dict):

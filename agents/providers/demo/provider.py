@@ -144,7 +144,8 @@ def _skill_for(prompt: str, text: str, *, wants_script: bool) -> str | None:
     """The location of the skill whose name or description shares most with the request; None if none does."""
     best: tuple[int, str] | None = None
     for skill in _SKILL.findall(prompt):
-        name, description, location = (_element(skill, tag) for tag in ("name", "description", "location"))
+        found = (re.search(rf"<{it}>(.*?)</{it}>", skill, re.DOTALL) for it in ("name", "description", "location"))
+        name, description, location = (unescape(it[1].strip()) if it else "" for it in found)
         words = {word for word in re.findall(r"[a-z]{4,}", f"{name} {description}".lower()) if word in name.lower()}
         score = sum(bool(re.search(rf"\b{word}\b", text.lower())) for word in words)
         score += sum(pair in description for pair in set(_CJK_PAIRS.findall(text)))
@@ -152,11 +153,6 @@ def _skill_for(prompt: str, text: str, *, wants_script: bool) -> str | None:
         if location and score >= 2 and (best is None or score > best[0]):
             best = (score, location)
     return best[1] if best else None
-
-
-def _element(xml: str, tag: str) -> str:
-    found = re.search(rf"<{tag}>(.*?)</{tag}>", xml, re.DOTALL)
-    return unescape(found[1].strip()) if found else ""
 
 
 def _free_name(messages: Sequence[Message]) -> str:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from agents.messages import AssistantMessage, Message, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
 from agents.providers import request as shared
 from agents.providers.provider import ModelRequest, OneTool
-from tools.tool import Image, ToolSpec
+from tools.tool import Image
 
 API = "mistral"
 
@@ -33,15 +33,14 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
         "max_tokens": shared.output_tokens(request),
     }
     if request.tools:
-        body["tools"] = [_tool(tool) for tool in request.tools]
+        functions = (
+            {"name": it.name, "description": shared.description_of(it), "parameters": dict(it.input_schema)}
+            for it in request.tools
+        )
+        body["tools"] = [{"type": "function", "function": function} for function in functions]
         if (choice := _tool_choice(request)) is not None:
             body["tool_choice"] = choice
     return body
-
-
-def _tool(tool: ToolSpec) -> Block:
-    function = {"name": tool.name, "description": shared.description_of(tool), "parameters": dict(tool.input_schema)}
-    return {"type": "function", "function": function}
 
 
 def _tool_choice(request: ModelRequest) -> str | Block | None:
@@ -125,8 +124,7 @@ def _result(message: ToolResultMessage) -> Block:
 
 
 def fitting_id(call_id: str) -> str:
-    """Nine letters and digits: the id as it is if it is that, else made from it, the same for the call and its
-    result."""
+    """Nine letters and digits: the id as it is if it is that, else made from it, the same for the call and its result."""
     if re.fullmatch(r"[a-zA-Z0-9]{9}", call_id):
         return call_id
     digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).digest()

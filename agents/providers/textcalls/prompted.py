@@ -33,7 +33,7 @@ from agents.providers.request import called_names
 from agents.providers.textcalls.answer import Rewriting, Style, rewritten
 from agents.providers.textcalls.forms import PROMPTED
 from agents.providers.textcalls.written import Stretch, calls_among_words
-from tools.tool import Image, ToolSpec
+from tools.tool import Image
 
 Offer: TypeAlias = Literal["tools", "not now", "they do not work", "no tools"]
 MISTAKES_MAX = 2
@@ -123,7 +123,11 @@ def translated(request: ModelRequest, offer: Offer) -> ModelRequest:
 def _section(request: ModelRequest, offer: Offer) -> str:
     match offer:
         case "tools":
-            tools = "\n\n".join(_described(tool) for tool in request.tools)
+            schemas = (json.dumps(dict(it.input_schema), ensure_ascii=False, sort_keys=True) for it in request.tools)
+            tools = "\n\n".join(
+                f"Tool: {it.name}\n{it.description or it.summary}\nSchema of `arguments`: {schema}"
+                for it, schema in zip(request.tools, schemas, strict=True)
+            )
             return "\n\n".join(part for part in (f"## {TOOL_CALLS}\n{_RULES}", _demand(request), tools) if part)
         case "not now" | "no tools":
             return f"## {TOOL_CALLS}\n{_NOT_NOW}"
@@ -141,11 +145,6 @@ def _demand(request: ModelRequest) -> str:
             return f"This time your answer must begin with a call of `{name}`."
         case _:
             return ""
-
-
-def _described(tool: ToolSpec) -> str:
-    schema = json.dumps(dict(tool.input_schema), ensure_ascii=False, sort_keys=True)
-    return f"Tool: {tool.name}\n{tool.description or tool.summary}\nSchema of `arguments`: {schema}"
 
 
 def _alternating(messages: Sequence[Message]) -> Iterator[Message]:
