@@ -49,6 +49,11 @@ async def shows(house: Running, *texts: str, chat: str = ALICE_CHAT) -> list[str
     return house.feishu.shown(chat)
 
 
+async def shows_at_once(house: Running, text: str) -> None:
+    """Wait until it can be read, whatever goes on meanwhile."""
+    await house.until(lambda: any(text in it for it in house.feishu.shown(ALICE_CHAT)))
+
+
 async def state(house: Running, id_: str) -> str:
     approval = await house.gateway.approvals.get(id_)
     assert approval is not None
@@ -115,6 +120,25 @@ async def test_a_recall_later_on_leaves_the_outcome_in_the_history(tmp_path: Pat
         await shows(house, "last")
         prompt = str(house.anthropic.requests[-1].body)
         assert ("run it" in prompt, "it waits" in prompt, "it ran" in prompt) == (False, False, True)
+
+
+async def test_a_recall_of_what_was_added_while_it_ran_leaves_what_was_approved_in_the_history(tmp_path: Path) -> None:
+    """That the command was allowed is the gateway's own word, and no answer to the message that is taken back."""
+    run, more = ("exec", {"command": "until [ -e go ]; do sleep 0.02; done"}), f"queue: {{ mode: steer }}\n{ASKS}"
+    async with running(tmp_path, script=[calls(run), says("it waits")], more=more) as house:
+        id_ = await asked(house)
+        house.anthropic.script = [says("it ran, about SWORDFISH"), says("last")]
+        await house.say(f"/approve {id_} allow-once")
+        await shows_at_once(house, "was approved by")
+        await house.say("and SWORDFISH, too", message_id="om_more")
+        (house.workspace() / "go").touch()
+        await shows(house, "it ran")
+        assert "SWORDFISH" in str(house.anthropic.requests[-1].body)
+        await house.push(house.feishu.recalled_event("om_more"))
+        await house.say("and now?")
+        await shows(house, "last")
+        prompt = str(house.anthropic.requests[-1].body["messages"])
+        assert ("SWORDFISH" in prompt, "has been approved" in prompt) == (False, True)
 
 
 async def test_what_waits_for_approval_is_cancelled_with_the_message_that_wanted_it(tmp_path: Path) -> None:

@@ -323,7 +323,7 @@ async def test_who_quotes_what_was_taken_back_is_answered_without_it(tmp_path: P
         assert not any("SWORDFISH" in str(it.body) for it in house.anthropic.requests)
 
 
-async def test_what_somebody_quoted_leaves_the_records(tmp_path: Path) -> None:
+async def test_what_somebody_quoted_leaves_the_records_and_the_turn_that_quoted_it_stays(tmp_path: Path) -> None:
     async with running(tmp_path, script=[says("one"), says("two")]) as house:
         await house.say("the secret is SWORDFISH", message_id="om_s", sender=BOB, **(IN_GROUP | {"mention_bot": False}))
         await house.say("what do you say to that?", parent_id="om_s", root_id="om_s", **IN_GROUP)
@@ -332,3 +332,7 @@ async def test_what_somebody_quoted_leaves_the_records(tmp_path: Path) -> None:
         assert "SWORDFISH" in str(house.anthropic.requests[-1].body)
         assert (await house.push(house.feishu.recalled_event("om_s"))).status_code == 200
         assert [table for table, text in tables(house).items() if "SWORDFISH" in text] == []
+        await house.say("and now?", **IN_GROUP)
+        assert await house.replies(2) == ["one", "two"]
+        history = str(house.anthropic.requests[-1].body["messages"])
+        assert ("what do you say" in history, "'one'" in history) == (True, True), "the quoting turn stays"
