@@ -18,6 +18,7 @@ from gateway.api.door import ApiDoor, bytes_max
 from gateway.app.routes import build_app
 from gateway.app.setup import adopt, build_setup, version_of
 from gateway.approvals.approvals import Approvals
+from gateway.approvals.notices import Notice, Notices
 from gateway.commands.catalog import run
 from gateway.config.exposure import sandboxed
 from gateway.config.root import Config
@@ -35,6 +36,7 @@ from gateway.observe.scrubber import Scrubber
 from gateway.observe.tracing import Tracing
 from gateway.outbox.outbox import Outbox
 from gateway.state.choices import CHOICES_NOTICE
+from gateway.state.owners import OWNERS_NOTICE
 from gateway.state.runtime import ConfigState, Control, Runtime, Setup
 from gateway.store.archive import WEB_NOTICE
 from gateway.store.errors import StoreUnavailable
@@ -97,6 +99,7 @@ class Gateway:
             tracing=Tracing(config.tracing, VERSION) if config.tracing.endpoint else None,
         )
         self.approvals = Approvals(self.runtime)
+        self.notices = Notices(self.runtime)
         turns = Turns(self.runtime, self.approvals, partial(run, self.runtime, self.approvals))
         self.lanes = Lanes(self.runtime, turns=turns, outbox=Outbox(self.runtime))
         self.sweep = Sweep(self.runtime, self.lanes)
@@ -188,6 +191,11 @@ class Gateway:
         if self._web is not None:
             self._web.report(state.error or "")
 
+    async def tell_owners(self, notice: Notice) -> None:
+        """Tells the owners what they should know, as far as the database takes it."""
+        with logged("owners_not_told"):
+            await self.notices.tell(notice)
+
     async def _retire(self, setup: Setup, channels: Sequence[Channel]) -> None:
         """Channels that left with this setup may be an earlier one's as well, so setups retire in their order."""
         # No request waits for this.
@@ -254,14 +262,14 @@ class Gateway:
     def _notified(self, what: str | None) -> None:
         """Handles another worker's notice: about a session, all sessions, choices or the web chat."""
         # None also after a lost connection: a notice may have been missed.
-        if what in (CHOICES_NOTICE, None) and not self.runtime.control.draining:
+        if what in (CHOICES_NOTICE, OWNERS_NOTICE, None) and not self.runtime.control.draining:
             self._soon(self._load_choices())
         if what is not None and what.startswith(LIVE_NOTICE):
             if self._replicas:
                 self._replicas.receive(what)
         elif what == WEB_NOTICE:
             self._live.announce(None)
-        elif what != CHOICES_NOTICE:
+        elif what not in (CHOICES_NOTICE, OWNERS_NOTICE):
             self.lanes.notified(what)
 
     def _soon(self, work: Coroutine[None, None, None]) -> None:
@@ -272,6 +280,7 @@ class Gateway:
     async def _load_choices(self) -> None:
         try:
             await self.runtime.choices.load()
+            await self.runtime.setup.owners.claimed.load()
         except StoreUnavailable as error:
             log.error("choices_not_loaded", error=repr(error))
             asyncio.get_running_loop().call_later(CHOICES_RETRY_SECONDS, self._notified, CHOICES_NOTICE)

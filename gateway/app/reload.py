@@ -15,6 +15,8 @@ import structlog
 
 from gateway.app.gateway import Gateway
 from gateway.app.setup import changes, loaded_over, restart_keys, version_of
+from gateway.approvals.display import value
+from gateway.approvals.notices import Notice
 from gateway.config.load import Loaded, load
 from gateway.config.problems import ConfigErrors, Problem
 from gateway.config.root import Config
@@ -80,6 +82,16 @@ class Reload:
             error = f"{self.path}:1:1: it could not be put in force ({type(failure).__name__}); the log has the place"
             log.error("config_not_applied", exc_info=failure, in_force=state.version)
         self.gateway.report(replace(self.gateway.runtime.config_state, error=error))
+        if error is not None:
+            await self.gateway.tell_owners(self._refusal(error))
+
+    def _refusal(self, error: str) -> Notice:
+        where = value(error.replace(str(self.path), self.path.name))
+        return Notice(
+            cause="config",
+            en=f"An edit of the config was refused, and the one before still holds: {where}",
+            zh=f"配置修改未被接受，仍使用之前的配置：{where}",
+        )
 
     async def _swap(self, loaded: Loaded) -> None:
         running = self.gateway.config

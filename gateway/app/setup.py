@@ -30,6 +30,7 @@ from gateway.observe.redaction import secrets_in
 from gateway.observe.scrubber import Scrubber, secrets_of
 from gateway.outbox.messenger import ChannelMessenger
 from gateway.state.layers import ToolLayers
+from gateway.state.owners import Claimed, Owners
 from gateway.state.queues import Queues
 from gateway.state.runtime import Setup
 from gateway.store.store import Store
@@ -89,6 +90,7 @@ def build_setup(
         choosable=choosable,
     )
     runners = {agent.id: build_runner(agent) for agent in config.agents.list}
+    owners = Owners(config.owners, before.owners.claimed if before else Claimed(store.owners))
     queues = Queues(config.queue, channels, config.agents.list)
     return Setup(
         config=config,
@@ -96,7 +98,8 @@ def build_setup(
         providers=providers,
         runners=runners,
         queues=queues,
-        layers=ToolLayers(config),
+        layers=ToolLayers(config, owners),
+        owners=owners,
         processes=processes,
     )
 

@@ -94,9 +94,9 @@ class Approvals:
         """Requests that this process has made sure of."""
 
     def approvers(self, agent: str) -> Sequence[str]:
-        """The people who may decide about an agent's calls, as the config says now: nobody is one by being in a chat."""
-        config = self._runtime.setup.config
-        named = config.approvers(next((it for it in config.agents.list if it.id == agent), None))
+        """The people who may decide about an agent's calls, as it stands now: nobody is one by being in a chat."""
+        config, owners = self._runtime.setup.config, self._runtime.setup.owners
+        named = config.approvers(next((it for it in config.agents.list if it.id == agent), None), owners)
         return (LOCAL_PERSON,) if named is None else named
 
     def may_decide_any(self, message: MessageContext) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from pydantic import TypeAdapter
 
@@ -53,8 +54,12 @@ async def find_surfaces(runtime: Runtime, origin: MessageContext, approvers: Seq
         return (Surface(context=here),)
     if "dm" not in listed:
         return ()
-    found = [(person, await _direct(runtime, person, origin)) for person in approvers]
-    return tuple(Surface(context=it, approver=person) for person, it in found if it is not None)
+    found = [(person, await direct_with(runtime, person, origin.account)) for person in approvers]
+    return tuple(
+        Surface(context=replace(it, text=it.text or origin.text), approver=person)
+        for person, it in found
+        if it is not None
+    )
 
 
 async def direct_chat(runtime: Runtime, context: MessageContext) -> Chat:
@@ -64,13 +69,14 @@ async def direct_chat(runtime: Runtime, context: MessageContext) -> Chat:
     return next((it for it in chats if it.kind == "direct"), context.chat)
 
 
-async def _direct(runtime: Runtime, person: str, origin: MessageContext) -> MessageContext | None:
-    """The direct chat with somebody, as far as there is one: where he wrote last, or where his platform says."""
+async def direct_with(runtime: Runtime, person: str, account: str = "") -> MessageContext | None:
+    """The direct chat with somebody, as far as there is one: where they wrote last, or where their platform says. `account`
+    is looked at first."""
     name, _, id_ = person.partition(":")
     channels = runtime.setup.channels
-    accounts = sorted((it for channel, it in channels if channel == name), key=lambda it: it != origin.account)
-    for account in accounts:
-        for body in await runtime.store.approvals.newest_from(f"{name}:{account}:{id_}", NEWEST_MAX):
+    accounts = sorted((it for channel, it in channels if channel == name), key=lambda it: it != account)
+    for known in accounts:
+        for body in await runtime.store.approvals.newest_from(f"{name}:{known}:{id_}", NEWEST_MAX):
             written = inbound_of(body).context
             if written.chat.kind == "direct" and written.press is None:
                 return replace(written, message_id="", attachments=(), reply_to=None, more=False)
@@ -83,6 +89,6 @@ async def _direct(runtime: Runtime, person: str, origin: MessageContext) -> Mess
         chat=Chat(id=id_, kind="direct"),
         message_id="",
         sender=Sender(id=id_),
-        text=origin.text,
-        sent_at=origin.sent_at,
+        text="",
+        sent_at=datetime.fromtimestamp(runtime.now(), tz=UTC),
     )

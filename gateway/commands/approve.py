@@ -18,7 +18,8 @@ from gateway.approvals.approvals import dedupe, id_of
 from gateway.approvals.display import answers, outcome_text, request_text, value
 from gateway.approvals.surfaces import message_of, person_of, surfaces_of
 from gateway.commands.command import CommandContext, Reply, Run
-from gateway.records.inbound import ASK, INTRODUCTION, PRESSED, SETTLED
+from gateway.commands.own import tell
+from gateway.records.inbound import ASK, INTRODUCTION, NOTICE, PRESSED, SETTLED
 from gateway.state.queues import BUTTON
 from gateway.store.approval_records import Approval, Decider, Token
 
@@ -188,5 +189,11 @@ async def introduce(context: CommandContext) -> str | None:
     return channel.access.introduction or None if channel else None
 
 
-NOTICE_RUNS: Mapping[str, Run] = {ASK: ask, SETTLED: replace_request, PRESSED: press, INTRODUCTION: introduce}
+NOTICE_RUNS: Mapping[str, Run] = {
+    ASK: ask,
+    SETTLED: replace_request,
+    PRESSED: press,
+    INTRODUCTION: introduce,
+    NOTICE: tell,
+}
 """The gateway's own messages, by their internal commands."""

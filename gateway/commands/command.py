@@ -48,7 +48,7 @@ class CommandContext:
 
     @property
     def is_owner(self) -> bool:
-        return is_owner(self.setup.config.owners, self.message)
+        return is_owner(self.setup.owners, self.message)
 
     @property
     def person(self) -> str:

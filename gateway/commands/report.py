@@ -35,7 +35,7 @@ def plan_of(context: CommandContext, work: Work) -> TurnPlan | None:
         actions=channel.capabilities.actions,
         history=(),
         user=UserMessage(content=()),
-        sees_private=sees_private(context.setup.config.owners, context.message),
+        sees_private=sees_private(context.setup.owners, context.message),
         layers=context.setup.layers.of(context.message),
         settings=settings_json.validate_json(work.settings),
         summary=work.summary.text,

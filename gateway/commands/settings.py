@@ -123,7 +123,7 @@ async def queue(context: CommandContext) -> str:
 async def agent(context: CommandContext) -> str:
     """Changes the agent of a chat. Each agent has its own conversation there; the former one's is kept."""
     config, wanted = context.setup.config, context.arguments
-    offered = [it for it in config.agents.list if is_open(config, it.id, context.message)]
+    offered = [it for it in config.agents.list if is_open(config, context.setup.owners, it.id, context.message)]
     chosen = next((it for it in offered if wanted.lower() in (it.id, it.name.lower())), None) if wanted else None
     if chosen is not None:
         at = context.runtime.now()

@@ -4,6 +4,7 @@ A channel's, tool's, skill's, provider's and agent's model lies beside the code 
 know of another is checked in `checks`; reading the file is the business of `load`.
 """
 
+from collections.abc import Collection
 from functools import cached_property
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -184,6 +185,9 @@ class Config(Section):
     owners: tuple[PersonId, ...] = ()
     """The people who run this bot, as `channel:id`, such as `feishu:ou_…` or `telegram:123`: `/whoami` prints yours. Without
     any, the person at this machine is the only owner, in the web chat."""
+    notify_owners: bool = True
+    """True if owners hear in their direct chats of what they should know: somebody waits to be let in, the bot was added to
+    a group, a channel or a model is refused, an edit of this file is. At most one line an hour for the same cause."""
     commands: dict[str, Audience] = {}
     """The people who may use a chat command, by its name without the slash: `everyone`, `owner`, or no one (`off`)."""
     language: Literal["en", "zh"] = "en"
@@ -228,11 +232,12 @@ class Config(Section):
         ]
         return (*self.bindings, *within)
 
-    def approvers(self, agent: AgentConfig | None = None) -> tuple[str, ...] | None:
-        """The people who approve calls, of the agent if one is given; None if the config names no one."""
+    def approvers(self, agent: AgentConfig | None = None, owners: Collection[str] = ()) -> tuple[str, ...] | None:
+        """The people who approve calls, of the agent if one is given; None if no one is named. `owners` are all there are,
+        those of the config alone if not given: they approve if no approvers are named."""
         own = None if agent is None else agent.approvals.approvers
         named = self.approvals.approvers if own is None else own
-        return self.owners or None if named is None else named
+        return tuple(owners or self.owners) or None if named is None else named
 
     def provider(self, name: str) -> ProviderConfig:
         """The block of the provider called `name`; an empty one if the name needs none. Raises KeyError."""

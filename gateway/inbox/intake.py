@@ -168,7 +168,8 @@ class Intake:
         was sent to."""
         if found := await pressed(self._runtime.store, receipt.context, press):
             sid, inbound = found
-            may = is_open(self._runtime.setup.config, inbound.agent, inbound.context)
+            setup = self._runtime.setup
+            may = is_open(setup.config, setup.owners, inbound.agent, inbound.context)
             chosen = self._runtime.choices.agent(inbound.context) == inbound.agent
             if (may or chosen) and self._session(inbound.agent, inbound.context) == sid:
                 own = replace(inbound.context, press=None) if can(channel, StoresInbound) else inbound.context
@@ -189,7 +190,7 @@ class Intake:
         """Why the message starts no turn. Only where pairing decides the database is asked; a stranger who has not had a
         code lately is given one, and nothing of what he wrote is kept."""
         context, setup = receipt.context, self._runtime.setup
-        reason = refusal(channel.access, context, is_owner=is_owner(setup.config.owners, context))
+        reason = refusal(channel.access, context, is_owner=is_owner(setup.owners, context))
         command, _ = command_of(context) or ("", "")
         decides = command in (PRESSED, "approve", "approvals") and self._approvals.may_decide_any(context)
         if reason and decides:  # whom the config names as an approver can be asked, so he may answer

@@ -4,7 +4,7 @@ Each answer comes from the function that decides it for a real one; the reasons 
 read, for choices made in the chat and people who were let in.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from gateway.state.choices import chat_key
 from gateway.state.layers import ToolLayers
 from gateway.store.glance import settings, standing
 from gateway.store.opening import connected
+from gateway.store.owners import claimed
 from tools.catalog import offered
 from tools.policy import permitted
 
@@ -96,13 +97,14 @@ def explained(loaded: Loaded, context: MessageContext, at: float) -> dict[str, B
         routed = route(config.routes, config.agents, context)
         agent = agents[chosen if chosen in agents else routed]
         session = _session(agent, context)
+        owners = (*config.owners, *(claimed(database) if database else ()))
         return {
             "agent": _agent(config, context, agent.id, chosen),
             "session": session,
             "binding": _binding(config, context),
-            "access": _access(account, config, context, database, at),
+            "access": _access(account, owners, context, database, at),
             "model": _model(loaded, agent, session.value, database),
-            "tools": _tools(config, agent, context),
+            "tools": _tools(config, owners, agent, context),
             "skills": _skills(loaded, agent),
         }
 
@@ -155,9 +157,9 @@ def _session(agent: AgentConfig, context: MessageContext) -> Because:
 
 
 def _access(
-    account: Account, config: Config, context: MessageContext, database: Connection | None, at: float
+    account: Account, owners: Collection[str], context: MessageContext, database: Connection | None, at: float
 ) -> Because:
-    access, owner = account.config, is_owner(config.owners, context)
+    access, owner = account.config, is_owner(owners, context)
     if not isinstance(access, AccessConfig):
         return Because("allowed", "everybody who is signed in to the web chat may write")
     refused = refusal(access, context, is_owner=owner)
@@ -186,9 +188,9 @@ def _model(loaded: Loaded, agent: AgentConfig, session: str, database: Connectio
     return Because(first, why + fallbacks)
 
 
-def _tools(config: Config, agent: AgentConfig, context: MessageContext) -> Because:
+def _tools(config: Config, owners: Collection[str], agent: AgentConfig, context: MessageContext) -> Because:
     has = offered(config.tools, agent.tools)
-    layers = ToolLayers(config).written(context)
+    layers = ToolLayers(config, owners).written(context)
     left = permitted(tuple(layers), has)
     lost = {key: [it for it in has if it not in permitted((lists,), has)] for lists, key in layers.items()}
     taken = "; ".join(f"{key} takes {', '.join(names)}" for key, names in lost.items() if names)

@@ -10,7 +10,8 @@ from channels.message import MessageContext
 from gateway.records.caller import Caller
 
 ASK, SETTLED, PRESSED, INTRODUCTION = "approval:ask", "approval:settled", "approval:press", "introduction"
-NOTICES = frozenset({ASK, SETTLED, PRESSED, INTRODUCTION})
+NOTICE = "owners:notice"
+NOTICES = frozenset({ASK, SETTLED, PRESSED, INTRODUCTION, NOTICE})
 """Commands of the gateway's own, for messages that it writes by itself; no person's text is one."""
 
 

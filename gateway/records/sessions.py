@@ -79,11 +79,11 @@ def is_owner(owners: Collection[str], context: MessageContext) -> bool:
     return person in owners if owners else person == LOCAL_PERSON
 
 
-def is_open(config: Config, agent: str, context: MessageContext) -> bool:
+def is_open(config: Config, owners: Collection[str], agent: str, context: MessageContext) -> bool:
     """True if the sender may choose the agent: an owner may choose every one, others none that bindings keep for others."""
     bound = [it for it in config.routes if it.agent == agent]
     is_free = not bound or agent == config.agents.list[0].id or bool(holding(bound, context))
-    return is_free or is_owner(config.owners, context)
+    return is_free or is_owner(owners, context)
 
 
 def is_with_owner(owners: Collection[str], context: MessageContext) -> bool:

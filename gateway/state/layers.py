@@ -1,5 +1,6 @@
 """The tools that are left to an agent for a message, by its place and its sender: the layers that `tools.policy` joins."""
 
+from collections.abc import Collection
 from typing import Any
 
 from channels.message import MessageContext
@@ -16,12 +17,12 @@ _ALL = ToolLists()
 class ToolLayers:
     """The layers of one config."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, owners: Collection[str]) -> None:
         self._accounts = {(it.kind.name, it.name): it for it in configured(config.channels)}
         self._senders = config.tools.senders
-        self._owners = config.owners
-        self._others = owners_layer(config.tools, has_owners=bool(config.owners))
-        self._paired = owners_layer(config.tools, has_owners=True)
+        self._owners = owners
+        self._owned = owners_layer(config.tools, has_owners=True)
+        self._unowned = owners_layer(config.tools, has_owners=False)
 
     def of(self, *contexts: MessageContext) -> tuple[ToolLists, ...]:
         """The tools for messages that are answered together: those that every one of their senders may have."""
@@ -31,9 +32,9 @@ class ToolLayers:
         """The same, each with the config key that says it; of equal ones with the first."""
         found: dict[ToolLists, str] = {}
         for context in contexts:
-            others = self._others
+            others = self._owned if self._owners else self._unowned
             if account := self._accounts.get((context.channel, context.account)):
-                others = self._paired if _is_paired(account.config, context) else others
+                others = self._owned if _is_paired(account.config, context) else others
                 found.setdefault(account.config.tools, f"{shown(account.key)}.tools")
                 if chat := getattr(account.config, "chats", {}).get(context.chat.id):
                     found.setdefault(chat.tools, f"{shown(account.key)}.chats.{context.chat.id}.tools")

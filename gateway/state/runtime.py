@@ -24,6 +24,7 @@ from gateway.observe.tracing import Tracing
 from gateway.records.inbound import inbound_of
 from gateway.state.choices import Choices
 from gateway.state.layers import ToolLayers
+from gateway.state.owners import Owners
 from gateway.state.queues import Queue, Queues
 from gateway.store.errors import Fenced, StoreUnavailable
 from gateway.store.records import Acceptance, Delivery, Lease, OutboxPart
@@ -114,6 +115,7 @@ class Setup:
     runners: Mapping[str, AgentRunner]
     queues: Queues
     layers: ToolLayers
+    owners: Owners
     processes: Processes
     """The same one in every setup: it outlives them."""
 

@@ -13,7 +13,7 @@ from gateway.fault import OperatorError
 
 log = structlog.get_logger()
 
-HEAD = "0014"
+HEAD = "0015"
 OVERWRITES = 13
 """The `user_version` of a SQLite file in which every row that was ever deleted was overwritten."""
 FIRST = "0001"

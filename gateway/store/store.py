@@ -18,6 +18,7 @@ from gateway.store.changes import DatabaseChanges
 from gateway.store.chatter import DatabaseChatter
 from gateway.store.contacts import DatabaseContacts
 from gateway.store.memory import DatabaseMemory
+from gateway.store.owners import DatabaseOwners
 from gateway.store.readings import Readings
 from gateway.store.records import (
     Acceptance,
@@ -64,6 +65,8 @@ class Store(Readings, Protocol):
     """Lines that people write in groups beside the bot, and their reactions."""
     contacts: DatabaseContacts
     """The people who wait for pairing, and those whom it has let in."""
+    owners: DatabaseOwners
+    """The owners that a claim code made, and when owners heard of something."""
     approvals: DatabaseApprovals
     """Requests that wait for a person's decision, and what was approved for good."""
 
@@ -75,6 +78,7 @@ class Store(Readings, Protocol):
         self.changes = DatabaseChanges(read=read, write=write)
         self.chatter = DatabaseChatter(read=read, write=write)
         self.contacts = DatabaseContacts(read=read, write=write)
+        self.owners = DatabaseOwners(read=read, write=write)
         self.approvals = DatabaseApprovals(read=read, write=write)
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:

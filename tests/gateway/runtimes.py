@@ -10,6 +10,7 @@ from gateway.config.root import AgentsConfig, Config, LimitsConfig
 from gateway.observe.metrics import Metrics
 from gateway.observe.scrubber import Scrubber
 from gateway.state.layers import ToolLayers
+from gateway.state.owners import Claimed, Owners
 from gateway.state.queues import Queues
 from gateway.state.runtime import ConfigState, Control, Runtime, Setup
 from gateway.store.store import Store
@@ -21,6 +22,7 @@ def runtime(
     store: Store, *, now: Callable[[], float], limits: LimitsConfig, channels: dict[tuple[str, str], Any]
 ) -> Runtime:
     config = Config(agents=AgentsConfig(list=(AgentConfig(id="helper"),)), limits=limits)
+    owners = Owners(config.owners, Claimed(store.owners))
     queues = Queues(config.queue, channels, config.agents.list)
     return Runtime(
         setup=Setup(
@@ -29,7 +31,8 @@ def runtime(
             providers={},
             runners={},
             queues=queues,
-            layers=ToolLayers(config),
+            layers=ToolLayers(config, owners),
+            owners=owners,
             processes=Processes(config.tools.process, time.time),
         ),
         config_state=ConfigState(version=""),

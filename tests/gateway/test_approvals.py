@@ -73,6 +73,7 @@ class Machine(RuleBasedStateMachine):
         )
         setup = SimpleNamespace(
             config=CONFIG,
+            owners=(),
             channels={("feishu", "default"): None},
             runners={"helper": runner},
             session_rules=lambda _: SimpleNamespace(scope="chat"),

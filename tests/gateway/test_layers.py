@@ -35,7 +35,8 @@ RUNTIME = ToolLists(deny=("group:runtime",))
 def test_commands_are_the_owners(
     tmp_path: Path, more: str, policy: Any, sender: str, kind: ChatKind, gone: bool
 ) -> None:
-    layers = ToolLayers(loaded(tmp_path, f"{AGENTS}\n{more}\n").config)
+    config = loaded(tmp_path, f"{AGENTS}\n{more}\n").config
+    layers = ToolLayers(config, config.owners)
     access = AccessConfig.model_construct(dm_policy=policy, allow_from=("ou_listed",))
     account = Account(kind=CHANNEL_TYPES["feishu"], name="default", config=access, key=("channels", "feishu"))
     layers._accounts = {("feishu", "default"): account}

@@ -37,7 +37,7 @@ def tables(connection: Connection) -> Iterator[str]:
                 yield f"  {index['name']}: " + " ".join(map(str, index["column_names"]))
 
 
-SMALL = {"always", "announced", "surface", "tainted", "uses", "version"}
+SMALL = {"always", "announced", "owner", "surface", "tainted", "uses", "version"}
 SMALL |= {"ambiguous", "attempts", "epoch", "part", "pending", "seq", "status"}
 INDEXES = {"file_chat", "inbox_sender", "inbox_waiting", "outbox_queued", "session_left", "session_owned"}
 INDEXES |= {"inbox_chat_rate", "inbox_sender_rate", "transcript_turns", "web_conversation_owner", "web_message_chat"}

@@ -1,0 +1,97 @@
+"""Notices to the owners: what whoever runs the bot should know, one line in each owner's direct chat.
+
+A notice is an internal message of the inbox, so it is stored once whoever asks for it, on any replica and after a kill,
+and goes out by the outbox like a reply. Of one cause the owners hear once an hour. Whoever calls `tell` after a crash
+calls it again with the same cause, and nothing is said twice.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import structlog
+from pydantic import TypeAdapter
+
+from channels.message import Button, MessageContext
+from gateway.approvals.surfaces import direct_with
+from gateway.config.bindings import route
+from gateway.records.inbound import NOTICE, Inbound, inbound_json
+from gateway.records.sessions import control_session, session_key
+from gateway.state.runtime import Runtime
+from gateway.store.records import Delivery
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """A button under a notice. Its token says what to do and to what; that the presser is an owner is judged anew."""
+
+    token: str
+    en: str
+    zh: str
+    danger: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Notice:
+    """One line in both languages, in Markdown: `approvals.display.value` makes foreign words harmless in it. `cause` is what
+    it is about, such as `config` or `channel feishu:default`; `once` names the single event that it tells of, if it does.
+    `typed` is added where a channel has no buttons."""
+
+    cause: str
+    en: str
+    zh: str
+    once: str = ""
+    choices: tuple[Choice, ...] = ()
+    typed: str = ""
+    at: float = 0.0
+
+
+notice_json: TypeAdapter[Notice] = TypeAdapter(Notice)
+
+
+class Notices:
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def tell(self, notice: Notice) -> bool:
+        """Tells every owner whose direct chat is known; True if there is one who has it, now or since within the hour.
+        Raises StoreUnavailable."""
+        runtime, now = self._runtime, self._runtime.now()
+        if not runtime.setup.config.notify_owners:
+            return False
+        await runtime.setup.owners.claimed.load()
+        chats = {it: await direct_with(runtime, it) for it in runtime.setup.owners.reachable}
+        if not any(chats.values()):
+            return False
+        at = await runtime.store.owners.occasion(notice.cause, now)
+        for owner, chat in chats.items():
+            if chat is not None:
+                acceptance = await runtime.accept(self._delivery(replace(notice, at=at), owner, chat))
+                if acceptance.turn is not None:
+                    log.info("owner_told", cause=notice.cause, owner=owner)
+        return True
+
+    def _delivery(self, notice: Notice, owner: str, chat: MessageContext) -> Delivery:
+        setup, now = self._runtime.setup, self._runtime.now()
+        context = replace(chat, text="", mark="", sent_at=datetime.fromtimestamp(now, tz=UTC))
+        agent = route(setup.config.routes, setup.config.agents, context)
+        inbound = Inbound(
+            agent=agent, context=context, command=NOTICE, arguments=notice_json.dump_json(notice).decode()
+        )
+        names = [f"{notice.cause} {notice.at}", *([notice.once] if notice.once else [])]
+        return Delivery(
+            sid=control_session(session_key(agent, context, setup.session_rules(agent).scope)),
+            dedupe=tuple(f"gateway:notice:{owner}:{name}" for name in names),
+            body=inbound_json.dump_json(inbound).decode(),
+            at=now,
+            internal=True,
+        )
+
+
+def buttons(choices: Sequence[Choice], *, zh: bool) -> tuple[Button, ...]:
+    return tuple(
+        Button(label=it.zh if zh else it.en, token=it.token, style="danger" if it.danger else "default")
+        for it in choices
+    )

@@ -1,0 +1,55 @@
+"""The owners of the bot: the people whom `owners` in the config names, and those whom a claim code made owners.
+
+This is the one place that knows both. The claimed ones are few, so every worker has them in memory; whoever makes one
+notifies the other workers. A revocation on the command line notifies nobody, so a claimed owner is looked up anew before
+an owner's right is used.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from channels.message import MessageContext
+from gateway.records.sessions import LOCAL_PERSON
+from gateway.store.owners import DatabaseOwners
+
+OWNERS_NOTICE = "owners"
+"""The notice by which workers tell each other of a new owner; no session has this name."""
+
+
+@dataclass(eq=False)
+class Claimed:
+    """The people whom a claim code made owners, as this worker last read them."""
+
+    stored: DatabaseOwners
+    people: Sequence[str] = field(default=(), init=False)
+
+    async def load(self) -> None:
+        """Raises StoreUnavailable."""
+        self.people = await self.stored.claimed()
+
+    async def verify(self, context: MessageContext) -> None:
+        """Reads them anew if the sender counts as one. Raises StoreUnavailable."""
+        if f"{context.channel}:{context.sender.id}" in self.people:
+            await self.load()
+
+
+@dataclass(frozen=True, slots=True)
+class Owners(Collection[str]):
+    """All owners, as `channel:id`; those of the config come first. `claimed` may grow and shrink."""
+
+    named: Sequence[str]
+    claimed: Claimed
+
+    def __contains__(self, person: object) -> bool:
+        return person in self.named or person in self.claimed.people
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys((*self.named, *self.claimed.people)))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    @property
+    def reachable(self) -> Sequence[str]:
+        """The people who hear of what an owner should know; without an owner, whoever sits at this machine."""
+        return [*iter(self)] or [LOCAL_PERSON]
