@@ -5,7 +5,12 @@ BIN    := .venv/bin
 CACHED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.venv/pycache
 QUICK  := tests/agents tests/channels tests/gateway tests/skills tests/tools tests/test_house.py tests/stories/test_walkthrough.py
 
-.PHONY: run demo test quick check size bench chaos screenshots fix docs env browser lock clean
+# $(1): which tests, $(2): more options. What computes has a process a core, then what mostly waits has six; both are run.
+both = code=0; \
+	$(CACHED) $(BIN)/python -m pytest -rs -n auto --maxprocesses 8 --dist worksteal -m "not waits$(1)" $(2) || code=$$?; \
+	$(CACHED) $(BIN)/python -m pytest -rs -n 6 --dist worksteal -m "waits$(1)" $(2) || code=$$?; exit $$code
+
+.PHONY: run demo test test-all quick check size bench chaos screenshots fix docs env browser lock clean
 
 run: .venv/.run            ## serve ./config.yaml
 	@$(BIN)/python -m gateway serve
@@ -13,11 +18,14 @@ run: .venv/.run            ## serve ./config.yaml
 demo: .venv/.run           ## one message, layer by layer, offline; ARGS='--api mistral --channel telegram'
 	@$(BIN)/python -m tests.demo $(ARGS)
 
-test: .venv/.dev .venv/.judges browser ## the whole suite
-	$(CACHED) $(BIN)/python -m pytest -rs -n auto --maxprocesses 8 --dist worksteal
+test: .venv/.dev .venv/.judges browser ## what a change must pass
+	@$(call both, and not long)
+
+test-all: .venv/.dev .venv/.judges browser ## the long ones too: every kill point, 200 examples a property, every wall
+	@$(call both,,--hypothesis-profile=long)
 
 quick: .venv/.dev          ## what to run all day: no browser, kills, PostgreSQL, processes, properties, and of the stories the walkthrough
-	$(CACHED) $(BIN)/python -m pytest -m "not slow and not hypothesis" -n auto --dist worksteal $(QUICK)
+	$(CACHED) $(BIN)/python -m pytest -m "not slow and not long and not hypothesis" -n auto --dist worksteal $(QUICK)
 
 check: .venv/.dev          ## style, types, import direction, size of each room
 	$(BIN)/ruff check .

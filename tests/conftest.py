@@ -4,18 +4,21 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import certifi
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from tests import warm
 from tests.postgres import PostgresServer, postgres_server
 
-settings.register_profile(  # nothing is timed in a test: a busy machine is no mistake
-    "clawgate", deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("clawgate")
+UNTIMED: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+"""Nothing is timed in a test: a busy machine is no mistake."""
+settings.register_profile("short", max_examples=25, **UNTIMED)
+settings.register_profile("long", max_examples=200, **UNTIMED)  # `make test-all`
+settings.load_profile("short")
 structlog.configure(  # with the locals of every frame, one logged exception took a minute, and the loop with it
     processors=[
         *structlog.get_config()["processors"][:-1],
@@ -43,6 +46,13 @@ def one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(certifi, "where", lambda: str(bundle))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm_parent() -> Iterator[None]:
+    """It starts with the first test that wants a process."""
+    yield
+    warm.close()
 
 
 @pytest.fixture(scope="session")

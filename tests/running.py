@@ -23,8 +23,8 @@ from tests.emulators.models.anthropic.emulator import AnthropicEmulator
 from tests.emulators.models.server import Script
 from tests.line import Line
 from tests.loopback import serve_on_loopback
+from tests.sandboxes import reported
 from tests.waiting import PATIENCE_SECONDS, until
-from tools.sandbox.sandbox import Report
 
 APP_ID = "cli_test000000000001"
 SECRETS = {
@@ -157,15 +157,9 @@ def feishu_emulator() -> FeishuEmulator:
     return emulator
 
 
-PROBED: list[Report] = []
-"""The last sandbox that stood in this process: a machine's sandbox is probed in tests/tools/test_sandbox.py."""
-
-
 async def started(gateway: Gateway) -> None:
     """Until its bots know who they are: a group message before that is refused after a moment, and comes again."""
-    sandbox = gateway.runtime.sandbox
-    if sandbox.report is None and PROBED:
-        sandbox.report, sandbox._probed = PROBED[-1], time.monotonic()
+    reported(gateway.runtime.sandbox)
     await gateway.start()
     for channel in gateway.runtime.setup.channels.values():
         with suppress(DeliveryError):
@@ -199,7 +193,5 @@ async def running(
                 await gateway.drain()
         finally:
             line.release()
-            if (report := gateway.runtime.sandbox.report) and report.wall:
-                PROBED[:] = [report]
             await gateway.lanes.drain(0)  # what a test that fails leaves behind would go on for ever
             await gateway.close()

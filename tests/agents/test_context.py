@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.context import ContextFitter, window_limits
@@ -78,7 +78,6 @@ ROUNDS = st.lists(st.lists(TEXTS, min_size=1, max_size=4), max_size=8)
 
 
 @given(st.lists(ROUNDS, max_size=4))
-@settings(max_examples=60, deadline=None)
 def test_whatever_happened_a_request_fits_is_paired_and_is_built_again_from_the_journal(
     turns: list[list[list[str]]],
 ) -> None:

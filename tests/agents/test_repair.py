@@ -28,8 +28,6 @@ from tests.agents.providers.requests import MODEL, PIXEL, assistant, call, resul
 from tests.emulators.models.anthropic.script import thinking_block
 from tools.tool import Image
 
-PROPERTY = settings(max_examples=200, deadline=None)
-
 
 def repaired(*messages: Message) -> Sequence[Message]:
     return repair(messages, api=API, family=MODEL)
@@ -168,7 +166,6 @@ def test_19_the_newest_pictures_stay_and_wrong_ones_become_words() -> None:
 
 
 @given(broken_histories)
-@PROPERTY
 def test_repairing_again_changes_nothing_and_what_is_stored_is_never_touched(messages: list[Message]) -> None:
     before = copy.deepcopy(messages)
     once = repair(messages, api=API, family=MODEL)
@@ -177,7 +174,6 @@ def test_repairing_again_changes_nothing_and_what_is_stored_is_never_touched(mes
 
 
 @given(broken_histories, st.integers(0, 4))
-@PROPERTY
 def test_a_past_of_nothing_but_words_changes_nothing_of_what_follows(messages: list[Message], exchanges: int) -> None:
     words = [it for n in range(exchanges) for it in (user(f"question {n}"), assistant(Text(text=f"answer {n}")))]
     follows = [user("and now?"), *messages]
@@ -193,7 +189,7 @@ def own(messages: Sequence[Message]) -> list[Message]:
 
 
 @given(st.lists(broken_histories, max_size=3), broken_histories)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_what_was_settled_turn_by_turn_is_what_the_whole_history_becomes(
     turns: list[list[Message]], messages: list[Message]
 ) -> None:
@@ -210,7 +206,6 @@ def test_what_was_settled_turn_by_turn_is_what_the_whole_history_becomes(
 
 
 @given(broken_histories)
-@PROPERTY
 def test_the_people_keep_their_order(messages: list[Message]) -> None:
     def texts(history: Sequence[Message]) -> list[str]:
         people = [message for message in history if isinstance(message, UserMessage)]

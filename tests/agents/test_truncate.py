@@ -1,7 +1,7 @@
 """How much of a result the model sees: the tiers, the tail where it matters, and the limit as a law."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.truncate import OMISSION, result_limit_chars, truncate_result
@@ -24,7 +24,6 @@ def test_the_tiers_grow_with_the_window_and_never_pass_thirty_percent_of_it(wind
 
 
 @given(st.text(max_size=3_000), st.integers(1, 2_000))
-@settings(max_examples=200, deadline=None)
 def test_no_result_is_longer_than_its_limit_and_a_short_one_is_untouched(text: str, limit: int) -> None:
     shown = truncate_result(text, limit)
     assert len(shown) <= limit

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.channel import AnsweredAtOnce, Arrived, Ignored, NotReady, Rejected, WebhookRequest
@@ -225,7 +225,6 @@ _kinds = st.sampled_from(["text", "post", "image", "interactive", "location", "n
 
 
 @given(st.dictionaries(_members, _shallow, max_size=6), _json, _kinds)
-@settings(max_examples=200, deadline=None)
 def test_whatever_a_signed_event_holds_the_answer_is_a_receipt_or_a_refusal(bent: Any, content: Any, kind: str) -> None:
     event = text_event()
     text = content if isinstance(content, str) else orjson.dumps(content).decode()
@@ -239,7 +238,6 @@ def test_whatever_a_signed_event_holds_the_answer_is_a_receipt_or_a_refusal(bent
 
 
 @given(st.binary(max_size=200), st.booleans())
-@settings(max_examples=100, deadline=None)
 def test_whatever_bytes_come_the_answer_is_a_refusal(body: bytes, signed: bool) -> None:
     with pytest.raises(Rejected):
         channel().receive(request(_resigned(body) if signed else {}, body), NOW)

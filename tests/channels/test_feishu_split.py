@@ -4,7 +4,7 @@ import re
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.feishu.outgoing import PART_CHARS_MAX, split
@@ -20,7 +20,6 @@ def content(part: str) -> str:
 
 
 @given(_texts, st.integers(60, 400))
-@settings(max_examples=200, deadline=None)
 def test_every_part_fits_nothing_is_lost_and_no_fence_stays_open_at_a_cut(text: str, chars_max: int) -> None:
     parts = split(text, chars_max=chars_max, bytes_max=4 * chars_max)
     put_in_again = re.compile(r"^ {0,3}(?:`{3,}|~{3,}).*$|^.*\|.*$|\n", re.M)

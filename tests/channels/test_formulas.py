@@ -1,7 +1,7 @@
 """What a model writes that is no markup arrives as it was written, on every platform: formulas, names of files, numbers."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -49,7 +49,6 @@ def read(markdown: str) -> str:
 
 
 @given(st.lists(st.sampled_from(FORMULAS) | st.sampled_from(PROSE), max_size=12))
-@settings(max_examples=400, deadline=None)
 def test_what_is_done_twice_changes_nothing_and_nothing_is_lost_by_it(pieces: list[str]) -> None:
     text = " ".join(pieces)
     once = shielded(text)

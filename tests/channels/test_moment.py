@@ -6,7 +6,7 @@ from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.moment import clock, day, iso, local, timestamp, zone_of
@@ -42,7 +42,6 @@ def test_the_machines_own_zone_reads_as_the_same_zone_by_its_name(
 ) -> None:
     machine, named = machine_in(name), ZoneInfo(name)
 
-    @settings(max_examples=200)
     @given(st.floats(min_value=0, max_value=2**31 - 1))
     def law(at: float) -> None:
         here, there = local(at, machine), local(at, named)

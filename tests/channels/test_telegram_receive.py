@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.channel import Arrived, Ignored, NotReady, Receipt, Rejected, WebhookRequest
@@ -111,7 +111,6 @@ _fields = st.sampled_from(
 
 
 @given(st.dictionaries(_fields, _json, max_size=5))
-@settings(deadline=None)
 def test_no_message_of_any_shape_is_an_error(odd: dict[str, Any]) -> None:
     found = judged(message(None) | odd)
     if isinstance(found, Arrived):
@@ -120,7 +119,6 @@ def test_no_message_of_any_shape_is_an_error(odd: dict[str, Any]) -> None:
 
 
 @given(st.text(), st.text(), st.lists(st.sampled_from(["bold", "text_link", "pre", "mention"]), max_size=3))
-@settings(deadline=None)
 def test_a_mention_is_found_behind_any_text(before: str, after: str, others: list[str]) -> None:
     text = f"{before} @{BOT_USERNAME} {after}"
     around = {"offset": 0, "length": units(before), "url": "https://example.com"}

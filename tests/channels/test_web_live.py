@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.abilities import Progress
@@ -46,7 +46,6 @@ PIECES = [
 grown = st.lists(st.sampled_from(PIECES), max_size=8).map(lambda it: ["".join(it[: n + 1]) for n in range(len(it))])
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(grown, min_size=1, max_size=3), st.data())
 async def test_whoever_looks_from_whenever_on_sees_the_draft_as_it_is(
     attempts: list[list[str]], data: st.DataObject

@@ -5,7 +5,7 @@ import time
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.web.views import _markdown, blocks, html
@@ -136,7 +136,6 @@ pieces = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.lists(pieces, max_size=6), st.sampled_from(["", "\n", "\n\n"]))
 def test_any_text_is_shown_in_the_agreed_tags_and_every_block_stands_alone(texts: list[str], between: str) -> None:
     text = between.join(texts)

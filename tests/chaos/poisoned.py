@@ -27,8 +27,8 @@ from gateway.store.opening import open_store
 from gateway.turns import attachments, turns
 from gateway.turns.journal import TurnJournal
 from tests.chaos.victim import die
+from tests.sandboxes import reported
 
-ROOT = Path(__file__).resolve().parents[2]
 POISON = "poison"
 LIVES_MAX = 6
 STAGES: dict[str, tuple[Any, str]] = {
@@ -64,7 +64,9 @@ def live(config: Path, port: int) -> None:
     settings = load(config, given).config
     scrubber = Scrubber(secrets_of(settings))
     logs.configure(level=settings.logging.level, output=settings.logging.format, scrubber=scrubber)
-    run(Gateway(settings, given, store=open_store(settings.database)), listen("127.0.0.1", port))
+    gateway = Gateway(settings, given, store=open_store(settings.database))
+    reported(gateway.runtime.sandbox)
+    run(gateway, listen("127.0.0.1", port))
 
 
 def main() -> None:

@@ -8,20 +8,20 @@ import asyncio
 import os
 import signal
 import socket
-import sys
 import time
+from asyncio.subprocess import PIPE
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import httpx
 
+from tests import warm
 from tests.chaos.emulated import FIRST_PERSON, Emulated
 from tests.processes import parent, processes_of
 from tests.running import ALICE, SECRETS
 from tools.config import ExecMode
 
-ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
 CHATS = 3
@@ -75,7 +75,7 @@ channels:
 {chat.config(f"{chat_url}/{number}")}""",
             encoding="utf-8",
         )
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: warm.Child | None = None
         self._metric = f'clawgate_send_ambiguous_total{{channel="{chat.channel}"}} '
         self._shared = not database.startswith("sqlite")
         self._counts: list[int | None] = []
@@ -85,14 +85,11 @@ channels:
         """Until it is ready; False where it died before. `kill` arms it from the first moment."""
         began = time.monotonic()
         with self._config.with_suffix(".log").open("ab") as log:
-            process = self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "tests.chaos.victim", "--config", str(self._config), "--port", str(self._port),
-                cwd=ROOT,
-                env={"PATH": os.environ["PATH"], "HOME": str(self._config.parent), "CLAWGATE_KILL": kill, **SECRETS},
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-            )  # fmt: skip
+            words = ("--config", str(self._config), "--port", str(self._port))
+            env = {"PATH": os.environ["PATH"], "HOME": str(self._config.parent), "CLAWGATE_KILL": kill, **SECRETS}
+            process = self._process = await warm.start(
+                "tests.chaos.victim", *words, env=env, stdin=PIPE, stdout=PIPE, stderr=log
+            )
         self._counts.append(None if self._counts or self._shared else 0)  # a first life has nothing to take up
         async with asyncio.timeout(START_SECONDS), httpx.AsyncClient(trust_env=False, timeout=2.0) as client:
             while process.returncode is None:
@@ -176,7 +173,7 @@ channels:
         assert process.stdout is not None
         return process.stdin, process.stdout
 
-    def _running(self) -> asyncio.subprocess.Process:
+    def _running(self) -> warm.Child:
         assert self._process is not None
         return self._process
 

@@ -20,10 +20,21 @@ from tests.running import ALICE, ALICE_CHAT, SECRETS, client
 from tests.stories.at_work import results
 from tests.waiting import until
 
+pytestmark = pytest.mark.waits
+
 RUN = ("exec", {"command": "echo ran >> ran.txt"})
-POINTS = ["K17:1", "K17:2", "K18:2", "K18:3", "K18:4", "K18:5", "K17:3"]
-"""Before the request is stored and after it; after the decision; before and after it is marked as spawned; before it is
-marked as finished, and as settled. The ones between leave the database as one of these does."""
+POINTS = {
+    "K17:1": "before the request is stored",
+    "K17:2": "after that",
+    "K18:2": "after the decision",
+    "K18:3": "before it is marked as spawned",
+    "K18:4": "after that",
+    "K18:5": "before it is marked as finished",
+    "K17:3": "before it is marked as settled",
+}
+"""The ones between leave the database as one of these does."""
+FEW = ("K17:2", "K18:2", "K18:4")
+"""The others in `make test-all`."""
 SHARED = ["K18:2", "K18:4"]
 """The two on PostgreSQL at which another process has to know what this one has decided and begun."""
 
@@ -96,7 +107,7 @@ async def played(point: str, folder: Path, database: str) -> None:
             await replica.close()
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", [pytest.param(it, marks=() if it in FEW else pytest.mark.long) for it in POINTS])
 async def test_what_is_approved_runs_at_most_once_and_everybody_is_told(point: str, tmp_path: Path) -> None:
     await played(point, tmp_path, f"sqlite:///{tmp_path}/data/clawgate.db")
 

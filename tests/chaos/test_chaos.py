@@ -14,10 +14,17 @@ from tests.chaos.injuries import POINTS
 from tests.chaos.scene import scene
 from tests.waiting import until
 
-ALONE = ("K2", "K5", "K8", "K9", "K12", "K14", "K19", "K20")
-"""K17 and K18 are in `test_approvals`, one by one."""
-LIVE = ("K23", "K24", "K25")
+pytestmark = pytest.mark.waits
+
+STAGES = ("K2", "K8", "K9", "K12", "K14", "K20", "K24")
+"""One for each stage of a turn, for a command and for an answer that grows. K17 and K18 are in `test_approvals`."""
+MORE = ("K5", "K19", "K23", "K25")
 NAMED = {point.name: replace(point, most=100) if point.name == "STORM" else point for point in POINTS}
+
+
+def longer(*values: Any) -> list[Any]:
+    """For `make test-all`."""
+    return [pytest.param(value, marks=pytest.mark.long) for value in values]
 
 
 async def played(name: str, folder: Path, channel: str = "feishu", **more: Any) -> Result:
@@ -27,7 +34,7 @@ async def played(name: str, folder: Path, channel: str = "feishu", **more: Any) 
     return result
 
 
-@pytest.mark.parametrize("name", [*ALONE, *LIVE])
+@pytest.mark.parametrize("name", [*STAGES, *longer(*MORE)])
 async def test_killed_there_nothing_is_lost_doubled_or_run_again(name: str, tmp_path: Path) -> None:
     await played(name, tmp_path)
 
@@ -43,7 +50,7 @@ async def test_on_telegram_only_what_may_have_arrived_is_given_up_or_doubled_and
     assert doubts or name == "K3"
 
 
-@pytest.mark.parametrize("name", ["K9", "K14", "K18", "ROLL", "STORM"])
+@pytest.mark.parametrize("name", ["K9", "STORM", *longer("K14", "K18", "ROLL")])
 async def test_the_other_replica_goes_on_and_an_event_delivered_five_times_is_one_turn(
     name: str, tmp_path: Path, postgres_url: str
 ) -> None:

@@ -34,6 +34,7 @@ from gateway.records.sessions import is_control
 from gateway.store.opening import open_store
 from gateway.store.records import Entry, Lease, NewPart, OutboxPart, SessionMark
 from gateway.store.store import Store
+from tests.sandboxes import reported
 
 AFTER_ANSWER_SECONDS = 0.002
 TEMPORARY = ".clawgate-"
@@ -240,6 +241,7 @@ def main() -> None:
     hook_store(store, kill)
     hook_files(kill)
     gateway = Gateway(settings, given, store=store)
+    reported(gateway.runtime.sandbox)
     gateway.app = hook_door(gateway.app, kill)
     threading.Thread(target=obey, args=(kill,), name="chaos-orders", daemon=True).start()
     run(gateway, listener)

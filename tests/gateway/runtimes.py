@@ -14,8 +14,8 @@ from gateway.state.owners import Claimed, Owners
 from gateway.state.queues import Queues
 from gateway.state.runtime import ConfigState, Control, Runtime, Setup
 from gateway.store.store import Store
+from tests.sandboxes import shared
 from tools.processes import Processes
-from tools.sandbox.sandbox import Sandbox
 
 
 def runtime(
@@ -37,7 +37,7 @@ def runtime(
         ),
         config_state=ConfigState(version=""),
         store=store,
-        sandbox=Sandbox(),
+        sandbox=shared(),
         control=Control(store),
         metrics=Metrics(),
         emit=silent,

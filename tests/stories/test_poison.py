@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -15,7 +14,8 @@ import pytest
 
 from agents.sentences import gave_up
 from gateway.state.queues import ATTEMPTS_MAX
-from tests.chaos.poisoned import POISON, ROOT, STAGES
+from tests import warm
+from tests.chaos.poisoned import POISON, STAGES
 from tests.chaos.replica import free_port
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.models.anthropic.emulator import AnthropicEmulator
@@ -26,7 +26,7 @@ from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, SECRETS, client, con
 from tests.stories.at_work import users
 from tests.waiting import until
 
-pytestmark = pytest.mark.slow  # it starts processes
+pytestmark = [pytest.mark.slow, pytest.mark.waits]  # it starts processes
 
 APOLOGY = str(gave_up("poison"))
 TRANSCRIPT_ROWS = [it for it in STAGES if it != "command"]
@@ -74,13 +74,9 @@ async def crashing(folder: Path, database: str, stage: str, more: str = "") -> A
         config, port, output = folder / "config.yaml", free_port(), list[str]()
         more = f'{more}\ndatabase: {{ url: "{database}" }}'
         config.write_text(config_text(feishu_url=feishu_url, anthropic_url=model_url, more=more), encoding="utf-8")
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.chaos.poisoned", "--config", str(config), "--port", str(port), "--stage", stage,
-            cwd=ROOT,
-            env={"PATH": os.environ["PATH"], "HOME": str(folder), **SECRETS},
-            stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,
-        )  # fmt: skip
+        words = ("--config", str(config), "--port", str(port), "--stage", stage)
+        env = {"PATH": os.environ["PATH"], "HOME": str(folder), **SECRETS}
+        process = await warm.start("tests.chaos.poisoned", *words, env=env, stdout=asyncio.subprocess.PIPE)
 
         async def read() -> None:
             assert process.stdout is not None

@@ -8,14 +8,17 @@ import signal
 import struct
 import sys
 import zlib
-from collections.abc import AsyncIterator, Mapping
+from asyncio.subprocess import Process as RealProcess
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+from tests import warm
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.models.anthropic.emulator import AnthropicEmulator
 from tests.emulators.models.script import calls, says
@@ -27,17 +30,21 @@ from tests.running import ALICE, ALICE_CHAT, SECRETS, client, config_text, feish
 from tests.stories.at_work import NEVER, RUNS
 from tests.stories.test_telegram import PIXEL
 from tests.waiting import PATIENCE_SECONDS, until
+from tests.warm import Child
 
-pytestmark = pytest.mark.slow  # it starts processes
+pytestmark = [pytest.mark.slow, pytest.mark.waits]  # it starts processes
 
 ROOT = Path(__file__).resolve().parents[2]
+GATEWAY = "gateway.__main__"
+BOTH: dict[str, Any] = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.STDOUT}
+"""Both streams are read as one."""
 
 
 @dataclass
 class Process:
     """`python -m gateway serve`, and everything it wrote."""
 
-    process: asyncio.subprocess.Process
+    process: RealProcess | Child
     url: str = ""
     output: list[str] = field(default_factory=list)
     _reading: asyncio.Task[None] | None = None
@@ -76,17 +83,17 @@ class Process:
         return code
 
 
+async def real(words: Sequence[str], env: Mapping[str, str], *, cwd: Path = ROOT, shell: str = ":") -> RealProcess:
+    command = ("sh", "-c", f'{shell}; exec "$@"', "sh", sys.executable, "-m", "gateway", *words)
+    return await asyncio.create_subprocess_exec(*command, cwd=cwd, env=env, **BOTH)
+
+
 @asynccontextmanager
 async def started(config: Path, env: Mapping[str, str] = SECRETS, *, shell: str = "") -> AsyncIterator[Process]:
-    """`shell` is done before it: a umask, a limit."""
-    process = await asyncio.create_subprocess_exec(
-        "sh", "-c", f'{shell or ":"}; exec "$@"', "sh",
-        sys.executable, "-m", "gateway", "serve", "--config", str(config), "--host", "127.0.0.1", "--port", "0",
-        cwd=ROOT,
-        env={"PATH": os.environ["PATH"], "HOME": str(config.parent), "UNRELATED": "canary-unrelated-91827", **env},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
+    """`shell` is done before it, a umask or a limit: then it is a real Python, and else a child of the warm parent."""
+    words = ("serve", "--config", str(config), "--host", "127.0.0.1", "--port", "0")
+    env = {"PATH": os.environ["PATH"], "HOME": str(config.parent), "UNRELATED": "canary-unrelated-91827", **env}
+    process = await (real(words, env, shell=shell) if shell else warm.start(GATEWAY, *words, env=env, **BOTH))
     run = Process(process)
     try:
         await run.ready()
@@ -223,15 +230,10 @@ async def test_nothing_it_writes_holds_a_secret_or_what_people_say(tmp_path: Pat
                 json.loads(line)
 
 
-async def ask(*arguments: str, cwd: Path = ROOT, more: Mapping[str, str] | None = None) -> tuple[int, str]:
-    """The exit code and everything a command wrote."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "gateway", *arguments,
-        cwd=cwd,
-        env={"PATH": os.environ["PATH"], "HOME": str(cwd), **(more or {})},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
+async def ask(*arguments: str, cwd: Path | None = None, more: Mapping[str, str] | None = None) -> tuple[int, str]:
+    """The exit code and everything a command wrote. In another folder a real Python runs it."""
+    env = {"PATH": os.environ["PATH"], "HOME": str(cwd or ROOT), **(more or {})}
+    process = await (real(arguments, env, cwd=cwd) if cwd else warm.start(GATEWAY, *arguments, env=env, **BOTH))
     output, _ = await process.communicate()
     assert process.returncode is not None
     return process.returncode, output.decode()

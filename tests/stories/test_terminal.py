@@ -4,7 +4,7 @@ import asyncio
 import os
 import pty
 import re
-import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -12,27 +12,23 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.emulators.models.script import Fault, calls, says
 from tests.line import Line
 from tests.running import SECRETS, running
 from tests.stories.at_work import results
-from tests.stories.test_process import ROOT, platforms
+from tests.stories.test_process import GATEWAY, platforms
 from tests.waiting import PATIENCE_SECONDS, until
 from tests.web_page import WEB, opened
 
-pytestmark = pytest.mark.slow  # it starts processes
+pytestmark = [pytest.mark.slow, pytest.mark.waits]  # it starts processes
 
 
 async def run(config: Path, *words: str, typed: str | None = None) -> tuple[int, str, str]:
     """Exit code, standard output and standard error."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "gateway", "chat", "--config", str(config), *words,
-        cwd=ROOT,
-        env={"PATH": os.environ["PATH"], "HOME": str(config.parent), **SECRETS},
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+    env = {"PATH": os.environ["PATH"], "HOME": str(config.parent), **SECRETS}
+    words = ("chat", "--config", str(config), *words)
+    process = await warm.start(GATEWAY, *words, env=env, stdin=PIPE, stdout=PIPE, stderr=PIPE)
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             output, errors = await process.communicate(typed.encode() if typed is not None else None)
@@ -46,7 +42,7 @@ async def run(config: Path, *words: str, typed: str | None = None) -> tuple[int,
 class Tty:
     """A person's terminal. `screen` is all that was printed."""
 
-    process: asyncio.subprocess.Process
+    process: warm.Child
     master: int
     screen: str = field(default="")
 
@@ -73,13 +69,9 @@ class Tty:
 @asynccontextmanager
 async def terminal(config: Path, *words: str) -> AsyncIterator[Tty]:
     master, slave = pty.openpty()
-    process = await asyncio.create_subprocess_exec(
-        "sh", "-c", 'exec "$@" <"$0" >"$0" 2>&1', os.ttyname(slave),
-        sys.executable, "-m", "gateway", "chat", "--config", str(config), *words,
-        cwd=ROOT,
-        env={"PATH": os.environ["PATH"], "HOME": str(config.parent), "TERM": "xterm", **SECRETS},
-        start_new_session=True,
-    )  # fmt: skip
+    env = {"PATH": os.environ["PATH"], "HOME": str(config.parent), "TERM": "xterm", **SECRETS}
+    words = ("chat", "--config", str(config), *words)
+    process = await warm.start(GATEWAY, *words, env=env, stdin=slave, stdout=slave, stderr=slave, terminal=True)
     tty = Tty(process, master)
 
     def read() -> None:

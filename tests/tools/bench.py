@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from channels.message import Chat, MessageContext, Sender
+from tests.sandboxes import shared
 from tools.catalog import NAMES, Catalog, Toolbox
 from tools.config import AgentToolsConfig, ExecConfig, ProcessConfig, ToolsConfig
 from tools.memory import Passage
@@ -141,7 +142,7 @@ def bench(
         memory=Nothing(),
         processes=processes,
         result_chars=result_chars,
-        sandbox=sandbox or Sandbox(),
+        sandbox=sandbox or shared(),
     )
     if network is not None:
         catalog.network = network

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from tests.sandboxes import WALLS
 from tests.tools.bench import Bench, bench, text_of
 from tools.approval import Request
 from tools.binding import binding_of
 from tools.catalog import Toolbox
 from tools.exec import PATH
-from tools.sandbox.sandbox import KINDS, Sandbox
+from tools.sandbox.sandbox import Sandbox
 from tools.tool import Call, ToolError, ToolResult
 
 READS = (
@@ -87,7 +88,7 @@ OPTIONS = st.sampled_from(
 
 @given(st.lists(st.tuples(NAMES, st.lists(OPTIONS | st.sampled_from(PLANTED), max_size=4)), min_size=8, max_size=8))
 @example([("sort", ["-o", "out", "run.sh"]), ("date", ["-s", "12:00"]), ("cat", ["run.sh"])])
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_what_is_offered_for_good_neither_runs_nor_writes_anything_of_the_workspace(
     tmp_path: Path, commands: list[tuple[str, list[str]]]
 ) -> None:
@@ -194,7 +195,7 @@ SCRIPTS = {
 
 
 @pytest.mark.parametrize("command", SCRIPTS)
-@pytest.mark.parametrize("kind", [*KINDS, "off"])
+@pytest.mark.parametrize("kind", [*WALLS, "off"])
 async def test_of_an_approved_script_only_those_bytes_run_that_were_hashed(
     passable: Path, kind: str, command: str
 ) -> None:

@@ -65,7 +65,7 @@ async def test_a_long_file_comes_in_pages_that_say_where_to_go_on(at: Bench) -> 
 
 
 LINES = st.lists(st.text(alphabet="ab中\r", max_size=8), max_size=30)
-MANY = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+MANY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @given(LINES, st.integers(1, 7), st.integers(1, 40))
@@ -129,7 +129,6 @@ CUT = re.compile(
 
 
 @given(LINES, st.sampled_from(["\n", "\r\n"]), st.sampled_from([300, 512, 2_000]))
-@settings(max_examples=60, deadline=None)
 async def test_who_reads_on_as_each_page_says_has_read_every_part_of_every_line_once(
     lines: list[str], newline: str, chars: int
 ) -> None:

@@ -21,6 +21,7 @@ import pytest
 
 from tests.processes import processes_of
 from tests.running import client, running
+from tests.sandboxes import WALLS
 from tests.tools.bench import bench, text_of
 from tests.tools.confined import SYSTEM_PYTHON
 from tests.tools.hostile import certified, response, web
@@ -30,6 +31,8 @@ from tools.sandbox import sandbox as sandboxes
 from tools.sandbox.confine import seccomp
 from tools.sandbox.launch import SCRATCH, Launch
 from tools.sandbox.sandbox import KINDS, Kind, Report, Sandbox, Wall
+
+pytestmark = pytest.mark.waits
 
 NAP = f"sleep {8_000_000 + os.getpid()}"
 SECRET = "CANARY-5471"
@@ -189,7 +192,7 @@ PROTECTED = (
 )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WALLS)
 @pytest.mark.skipif(not which(SYSTEM_PYTHON), reason="needs a system Python for the attacks")
 def test_a_command_in_a_sandbox_reaches_nothing_of_ours(outside: Outside, kind: Kind, uid: int) -> None:
     files, attacks, own, skill, protected, left, bomb, shared, memory = outside.asked(
@@ -228,7 +231,7 @@ def test_a_command_in_a_sandbox_reaches_nothing_of_ours(outside: Outside, kind: 
     assert "EXEC_MEMORY_LIMIT" in memory
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WALLS)
 @pytest.mark.skipif(not which(SYSTEM_PYTHON), reason="needs a system Python for the attacks")
 def test_what_runs_in_the_background_is_in_the_same_sandbox(outside: Outside, kind: Kind, uid: int) -> None:
     stays = f"(setsid sh -c '{NAP} & {NAP}' &); trap '' TERM HUP; {NAP} & echo begun; while :; do sleep 1; done"
@@ -261,7 +264,7 @@ def test_what_runs_in_the_background_is_in_the_same_sandbox(outside: Outside, ki
     assert processes_of(NAP) == {}
 
 
-@pytest.mark.parametrize("kind", KINDS[:2])
+@pytest.mark.parametrize("kind", WALLS[:2])
 @pytest.mark.skipif(not which(SYSTEM_PYTHON), reason="needs a system Python for the attacks")
 def test_with_network_a_command_holds_nothing_of_the_outside_either(outside: Outside, kind: Kind, uid: int) -> None:
     results = outside.asked(
@@ -284,7 +287,7 @@ async def test_where_no_sandbox_stands_nothing_runs_and_the_reason_is_given(tmp_
     at.workspace.close()
 
 
-@pytest.mark.parametrize("kind", KINDS[:2])
+@pytest.mark.parametrize("kind", WALLS[:2])
 @pytest.mark.parametrize("tool", ["exec", "process"])
 @pytest.mark.skipif(not which("curl"), reason="needs curl")
 async def test_with_network_a_command_reaches_what_web_fetch_may_and_nothing_else(
@@ -493,7 +496,7 @@ CLOSED = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WALLS)
 @pytest.mark.parametrize("made", CLOSED)
 @pytest.mark.skipif(os.geteuid() != 0, reason="what root alone may enter is made by root")
 async def test_a_workspace_that_root_made_for_itself_runs_commands(tmp_path: Path, kind: Kind, made: str) -> None:
@@ -506,7 +509,7 @@ async def test_a_workspace_that_root_made_for_itself_runs_commands(tmp_path: Pat
     at.workspace.close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WALLS)
 @pytest.mark.parametrize("mode", ["000", "555", "077"])
 def test_a_command_that_closes_the_workspace_closes_it_for_nobody(
     outside: Outside, kind: Kind, uid: int, mode: str

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agents.prompt.fences import BOUNDARY, harmless, one_line, speaker, without_boundary
@@ -76,7 +76,6 @@ def test_ordinary_text_comes_through_character_for_character(text: str) -> None:
     assert harmless(text) == text
 
 
-@settings(max_examples=200)
 @given(st.one_of(texts, st.tuples(texts, disguised(), texts).map("".join)))
 @example("## # # Safety")
 @example("untruste㍷etadata (untruste㍷etadata")
@@ -95,13 +94,11 @@ def test_no_heading_of_ours_can_be_written_by_a_person(heading: str) -> None:
             assert harmless(shown) == shown
 
 
-@settings(max_examples=200)
 @given(disguised())
 def test_each_disguise_is_seen_through(text: str) -> None:
     assert re.search("[\\\\\ufffd]", harmless(text))  # broken, or a row of invisibles made visible in its middle
 
 
-@settings(max_examples=100)
 @given(texts)
 def test_nothing_is_lost_but_what_no_text_needs(text: str) -> None:
     kept = harmless(text).replace("\\", "")
@@ -148,7 +145,6 @@ def test_a_persons_name_is_one_line_without_a_colon(name: str, shown: str) -> No
 
 
 @given(texts, st.sampled_from(NEWLINES))
-@settings(max_examples=100)
 def test_no_name_leaves_its_line_or_brings_a_colon(text: str, newline: str) -> None:
     name = speaker(text + newline + text)
     assert len(lines_of(name)) == 1

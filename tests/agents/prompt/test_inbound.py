@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agents.prompt.inbound import body, metadata_blocks
@@ -140,7 +140,6 @@ def test_values_are_readable_but_cannot_end_a_line_a_fence_or_hide() -> None:
 hostile = st.one_of(texts, disguised(), st.tuples(texts, disguised()).map("".join))
 
 
-@settings(max_examples=200)
 @given(text=hostile, name=hostile, title=hostile, quote=hostile, author=hostile, file=hostile, ids=hostile)
 @example(*["x" * 9_999] * 7)
 def test_whatever_people_write_the_message_keeps_its_shape(

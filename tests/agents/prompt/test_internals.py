@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.prompt.fences import BOUNDARY, external
@@ -70,7 +70,6 @@ def test_what_only_talks_about_them_stays(text: str) -> None:
 pieces = st.sampled_from([*GONE, *KEPT, "words ", "\n", "<", "[", "`", "```\n", "中文。"])
 
 
-@settings(max_examples=200)
 @given(st.lists(pieces, max_size=5).map("\n".join))
 def test_taken_out_once_is_taken_out_for_good(text: str) -> None:
     shown = visible(text) or ""
@@ -87,7 +86,6 @@ def test_an_answer_that_grows_shows_nothing_of_them(text: str) -> None:
         assert not any(it in shown.lower() for it in ("<think", "<tool", "<func", "<ant", "<|", "agent:c", "<<<")), end
 
 
-@settings(max_examples=100)
 @given(st.lists(pieces, max_size=4).map("\n".join), st.data())
 def test_pieces_of_any_length_show_no_id(text: str, data: st.DataObject) -> None:
     end = data.draw(st.integers(0, len(text)))

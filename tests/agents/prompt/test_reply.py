@@ -1,7 +1,7 @@
 """What a person sees of the model's last words, and of an answer while it grows; and which files it names."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.prompt.fences import SILENT
@@ -56,7 +56,6 @@ LINES = [
 lines = st.sampled_from(LINES)
 
 
-@settings(max_examples=200)
 @given(st.lists(lines, max_size=8).map("\n".join))
 def test_the_token_is_never_seen_and_a_second_look_finds_nothing_more(text: str) -> None:
     shown = visible(text)
@@ -109,7 +108,6 @@ def test_however_far_it_has_come_nothing_is_shown_that_will_not_be_said(text: st
         assert reply.startswith(shown.rstrip()), (text[:end], shown)
 
 
-@settings(max_examples=300)
 @given(st.lists(st.sampled_from(LINES[:-1]), max_size=6).map("\n".join), st.data())
 def test_no_draft_of_anything_shows_the_token_or_a_part_of_it(text: str, data: st.DataObject) -> None:
     shown = draft(text[: data.draw(st.integers(0, len(text)))])

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage
@@ -155,7 +155,6 @@ async def test_it_streams_like_a_real_model_and_always_the_same() -> None:
 
 
 @given(broken_histories, st.sampled_from(["auto", "required", "none"]))
-@settings(max_examples=50, deadline=None)
 async def test_any_history_will_do(messages: list[Message], choice: ToolChoice) -> None:
     _, message = await collect(DemoProvider("demo"), asking(*messages, tools=ALL, tool_choice=choice))
     assert message.text or message.calls

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.messages import Message, Opaque, Text, Thinking, ToolCall, Wire
@@ -164,7 +164,6 @@ steps = st.builds(
 
 
 @given(steps)
-@settings(max_examples=200, deadline=None)
 def test_whatever_is_said_goes_back_as_it_was_said(turn: Turn) -> None:
     """Through the stream, our own message, the repair, and out again; but for ids of items and what is a default."""
     events = events_of(turn, 1, wire(asking()), 1)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.providers.config import WELL_KNOWN
@@ -240,7 +240,6 @@ _agent = st.dictionaries(_keys, _data, max_size=4).map(lambda extra: {"id": "a",
 @given(
     st.dictionaries(_keys, _data, max_size=5), st.lists(_agent, max_size=2), st.dictionaries(_keys, _data, max_size=3)
 )
-@settings(max_examples=150, deadline=None)
 def test_whatever_a_file_says_it_loads_or_has_its_problems_listed(
     data: dict[str, Any], agents: list[Any], defaults: dict[str, Any]
 ) -> None:

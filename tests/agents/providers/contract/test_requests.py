@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage, AssistantPart, Message, Text, Thinking, UserMessage
@@ -57,7 +57,6 @@ def _own(subject: Subject, history: Sequence[Message]) -> list[Message]:
     level=st.sampled_from([None, "off", "high"]),
     end=st.sampled_from([[user("and now?")], [user("go"), assistant(Text(text="x"), call("now")), result("now")], []]),
 )
-@settings(max_examples=40)
 def test_any_history_is_accepted_once_repaired(
     subject: Subject,
     history: list[Message],

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.messages import message_json
@@ -61,7 +61,6 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
 
 @pytest.mark.parametrize("name", ASSEMBLIES)
 @given(changes=st.lists(st.tuples(st.integers(0, 10_000), junk), max_size=4), cut=st.integers(0, 30))
-@settings(max_examples=100)
 def test_whatever_a_server_sends_is_read_or_refused(
     streams: dict[str, list[dict[str, Any]]], name: str, changes: list[tuple[int, Any]], cut: int
 ) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from agents.messages import AssistantMessage, Message, ModelError, StopReason, Text, ToolCall
 from agents.providers.provider import ToolCallDelta, ToolCallEnd, ToolCallStart
@@ -214,7 +214,6 @@ async def test_without_tools_and_calls_the_request_is_the_same_object() -> None:
     assert inner.requests[0] is request
 
 
-@settings(max_examples=200, deadline=None)
 @given(mentions, chunkings)
 async def test_words_about_calls_pass_whole_and_a_call_behind_them_is_made(words: str, pieces: list[int]) -> None:
     _, message = await ask(PromptedTools(says(words, pieces)), asking())

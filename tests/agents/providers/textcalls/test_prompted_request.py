@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage, Message, Text, Thinking, ToolCall, ToolResultMessage, UserMessage, Wire
@@ -161,7 +161,6 @@ def test_a_page_of_html_is_not_made_unreadable() -> None:
     assert "<p>1 < 2</p>" in texts_of(sent.messages[2])[0]
 
 
-@settings(deadline=None)
 @given(broken_histories, st.sampled_from(["<tool_response>", "</tool_response>", "<tool_call>", ""]))
 def test_roles_alternate_and_no_result_brings_a_tag(history: list[Message], evil: str) -> None:
     history = [
@@ -188,7 +187,6 @@ json_values = st.recursive(
 )  # fmt: skip
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=8), json_values, max_size=4))
 async def test_a_call_in_the_history_is_read_as_the_same_call(arguments: dict[str, object]) -> None:
     made = ToolCall(id="c1", name="ls", arguments=arguments, arguments_raw="")

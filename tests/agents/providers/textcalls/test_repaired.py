@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.messages import AssistantPart, StopReason, Text, Thinking, Wire
@@ -188,7 +188,6 @@ async def test_a_stream_that_is_left_early_is_closed() -> None:
 
 
 @pytest.mark.parametrize("provider", [RepairedCalls, PromptedTools])
-@settings(max_examples=200, deadline=None)
 @given(texts, chunkings, st.sampled_from(["end_turn", "max_tokens", "error"]), st.integers(0, 40))
 async def test_chunking_never_changes_the_outcome(
     provider: Callable[..., Provider], text: str, pieces: list[int], reason: StopReason, at: int
@@ -200,7 +199,6 @@ async def test_chunking_never_changes_the_outcome(
     assert shown(events) == message.text
 
 
-@settings(max_examples=200, deadline=None)
 @given(mentions, chunkings, st.sampled_from([TAGGED, *TAGS[2:]]))
 async def test_words_about_calls_pass_whole_and_a_call_among_them_is_not_seen(
     words: str, pieces: list[int], form: str
@@ -211,7 +209,6 @@ async def test_words_about_calls_pass_whole_and_a_call_among_them_is_not_seen(
     assert outline(message) == [f"{words}\n\n"]
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(FORMS), min_size=1, max_size=3), chunkings)
 async def test_an_answer_that_is_nothing_but_calls_becomes_the_calls(forms: list[str], pieces: list[int]) -> None:
     forms = [TAGGED if form == FORMS[1] and len(forms) > 1 else form for form in forms]

@@ -1,0 +1,159 @@
+"""The warm parent of `tests/warm.py`: imports the gateway once, then forks a child for each order.
+
+    python -m tests.warm_parent FD
+
+FD is a socket. An order comes over it with four descriptors: the child's line, on which the parent writes its pid and its
+exit code, and its three standard streams. Whoever closes the line ends the child; whoever closes the socket ends them all.
+"""
+
+import asyncio
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+from contextlib import redirect_stdout, suppress
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from io import StringIO
+from typing import TextIO
+
+ORDER_BYTES = 1 << 16
+DESCRIPTORS = 4
+PRELOADED = ("gateway.app.reload", "gateway.cli.terminal", "tests.chaos.poisoned")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Order:
+    """The process that is wanted."""
+
+    module: str
+    arguments: tuple[str, ...]
+    env: dict[str, str]
+    terminal: bool
+
+    def encoded(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+
+class WarmParent:
+    """Holds the line of each living child."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._lines: dict[int, socket.socket] = {}
+        self._deaths, self._wakeup = socket.socketpair()
+        self._wakeup.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(control, selectors.EVENT_READ)
+        self._selector.register(self._deaths, selectors.EVENT_READ)
+        signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, which then close the socket
+
+    def run(self) -> Order | None:
+        """Returns twice over: in each child its order, and in the parent None when the tests have ended."""
+        while True:
+            for key, _ in self._selector.select():
+                if key.fileobj is self._deaths:
+                    self._deaths.recv(ORDER_BYTES)
+                    self._bury()
+                elif key.fileobj is not self._control:
+                    self._selector.unregister(key.fileobj)
+                    os.kill(key.data, signal.SIGKILL)
+                else:
+                    text, fds, _, _ = socket.recv_fds(self._control, ORDER_BYTES, DESCRIPTORS)
+                    if not text:
+                        self._end()
+                        return None
+                    if order := self._fork(text, fds):
+                        return order
+
+    def _fork(self, text: bytes, fds: list[int]) -> Order | None:
+        pid = os.fork()
+        if pid == 0:
+            self._let_go()
+            order = Order(**json.loads(text))
+            become(order, fds)
+            return order
+        line = self._lines[pid] = socket.socket(fileno=fds[0])
+        self._selector.register(line, selectors.EVENT_READ, pid)
+        line.sendall(f"{pid}\n".encode())
+        for fd in fds[1:]:
+            os.close(fd)
+        return None
+
+    def _bury(self) -> None:
+        for pid in list(self._lines):
+            dead, status = os.waitpid(pid, os.WNOHANG)
+            if dead:
+                with self._lines.pop(pid) as line, suppress(BrokenPipeError, KeyError):
+                    line.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+                    self._selector.unregister(line)
+
+    def _end(self) -> None:
+        for pid in self._lines:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+    def _let_go(self) -> None:
+        """A child holds nothing of its parent's."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._selector.close()
+        for it in (self._control, self._deaths, self._wakeup, *self._lines.values()):
+            it.close()
+
+
+def become(order: Order, fds: list[int]) -> None:
+    """Gives a child what a new Python has: streams, session, environment."""
+    line, *streams = fds
+    os.close(line)
+    for standard, fd in enumerate(streams):
+        os.dup2(fd, standard)
+        os.close(fd)
+    if order.terminal:
+        os.login_tty(os.dup(0))
+    else:
+        os.setsid()
+    os.environ.clear()
+    os.environ.update(order.env)
+    sys.stdin, sys.stdout, sys.stderr = stream(0), stream(1), stream(2)
+
+
+def stream(fd: int) -> TextIO:
+    """Python's own, in UTF-8 mode."""
+    buffering, errors = (1, "backslashreplace") if fd == 2 else (-1, "surrogateescape")
+    return open(fd, "w" if fd else "r", buffering, errors=errors, closefd=False)
+
+
+def preload() -> None:
+    """As a start of the gateway imports it, then the rest."""
+    sys.argv = ["gateway", "--version"]
+    with redirect_stdout(StringIO()), suppress(SystemExit):
+        import_module("gateway.__main__").main()
+    for name in PRELOADED:
+        import_module(name)
+    from tests.sandboxes import shared  # like all the rest, after the guards of a start
+
+    asyncio.run(shared().probe())  # for the victims of `tests.chaos`: what `python -m gateway` runs makes its own
+    gc.collect()
+    gc.freeze()  # no child walks this heap again, not even when it ends
+
+
+def main() -> None:
+    control = socket.socket(fileno=int(sys.argv[1]))
+    preload()
+    order = WarmParent(control).run()
+    if order is None:
+        return
+    module = sys.modules["__main__"] = import_module(order.module)
+    sys.argv = [str(module.__file__), *order.arguments]
+    module.main()
+
+
+if __name__ == "__main__":
+    main()
