@@ -54,7 +54,7 @@ class Receiver:
     _spoken: list[str] = field(default_factory=list)
     _pictures: list[Image] = field(default_factory=list)
 
-    def take(self, sent: File, transcript: Transcript | None = None) -> None:
+    def store(self, sent: File, transcript: Transcript | None = None) -> None:
         """Blocking."""
         kind, picture = actual_type(sent.type, sent.data), fitted(sent.data)
         ending = ENDINGS.get(kind) or mimetypes.guess_extension(kind) or ""

@@ -24,7 +24,7 @@ from agents.providers.draft import Draft
 from agents.providers.models import ModelFacts, nearest
 from agents.providers.provider import Done, ModelRequest, OneTool, System, ToolChoice
 from agents.providers.textcalls.answer import DONE_WELL
-from agents.repair import IMAGES_MAX, repair, settled
+from agents.repair import IMAGES_MAX, repair, reusable_prefix
 from agents.tokens import below, request_tokens
 from agents.turn import Compaction, Emit, ModelCalled, ModelRetried, ModelStreamed
 from tools.tool import ToolSpec
@@ -220,7 +220,7 @@ class ModelCalls:
     def _request(self, model: Model, fit: Fit, number: int) -> ModelRequest:
         facts, api = model.facts, model.provider.api
         family = model.family if self._own_payloads else ""
-        past, ids = settled(fit.turns, api=api, family=family)
+        past, ids = reusable_prefix(fit.turns, api=api, family=family)
         rest = fit.messages[sum(map(len, fit.turns[: len(past)])) :]
         images_max = IMAGES_MAX if facts.vision else 0
         repaired = repair(rest, api=api, family=family, images_max=images_max, taken=ids)

@@ -56,16 +56,16 @@ def window_limits(facts: ModelFacts, *, window: int, answer_tokens: int | None, 
     return WindowLimits(answer, int((window - answer) * INPUT_SHARE), results)
 
 
-class Reach(NamedTuple):
-    """Results before `short` are shortened, those before `stub` once more, with what people wrote in earlier turns; all
-    before `gone` is left out. All count units: each turn begins one, and so does each of its answers."""
+class Truncation(NamedTuple):
+    """The units before which a request is cut: results are shortened, then shortened once more with what people wrote in
+    earlier turns, then all is left out. Each turn begins a unit, and so does each of its answers."""
 
-    short: int = 0
-    stub: int = 0
-    gone: int = 0
+    shortened_before: int = 0
+    stubbed_before: int = 0
+    dropped_before: int = 0
 
 
-NOTHING_TAKEN = Reach()
+NOTHING_TAKEN = Truncation()
 
 
 class _Limits(NamedTuple):
@@ -109,20 +109,23 @@ class ContextFitter:
     lead: Sequence[Message] = ()
     _sizes: dict[int, tuple[Message, int]] = field(default_factory=dict)
     _excerpts: dict[tuple[int, int], tuple[Message, Message]] = field(default_factory=dict)
-    _shown: tuple[Reach, list[Message]] | None = None
+    _shown: tuple[Truncation, list[Message]] | None = None
 
     def __post_init__(self) -> None:
         self._reach = NOTHING_TAKEN
         self._ends = list(accumulate(map(_UNITS, self.turns), initial=0))
         if any(map(_REACHES, self.turns)):
             for turn, begin in zip(self.turns, self._ends, strict=False):
-                _, self._reach = _reached(turn, begin, self._reach)
+                _, self._reach = _truncated_by(turn, begin, self._reach)
 
     @cached_property
     def _whole(self) -> tuple[tuple[SentTurn, ...], "_Limits"]:
         """The lasting turns at the beginning, and what all take if nothing is taken from them."""
         newest = 1 - IMAGE_TURNS
-        turns: tuple[SentTurn, ...] = (*self.turns[:newest], *takewhile(attrgetter("lasting"), self.turns[newest:]))
+        turns: tuple[SentTurn, ...] = (
+            *self.turns[:newest],
+            *takewhile(attrgetter("is_final_form"), self.turns[newest:]),
+        )
         if lead := tuple(self.lead):  # it belongs to the first turn
             none: tuple[SentTurn, ...] = ()
             turns = (*grown(turns[:1], lead, none, lambda _, first: (SentTurn((*lead, *first[0])),)), *turns[1:])
@@ -144,7 +147,7 @@ class ContextFitter:
         at most `chars_max`; the least of it if nothing fits. `binds_thinking`: the model refuses thinking of its own
         behind another past than it had."""
         begin = self._ends[-1]
-        units, reach = _reached(running, begin, self._reach)
+        units, reach = _truncated_by(running, begin, self._reach)
         full = _Limits(tokens_max, chars_max)
         if reach == NOTHING_TAKEN:
             turns, past = self._whole
@@ -154,15 +157,15 @@ class ContextFitter:
         for turn in self.turns:
             self._sizes.update((id(it), (it, size)) for it, size in zip(turn, turn.sizes, strict=True))
 
-        def messages(reach: Reach) -> list[Message]:
+        def messages(reach: Truncation) -> list[Message]:
             now = self._turn(running, begin, reach, running=True, binds_thinking=binds_thinking)
             return [*self._history(reach), *now]
 
-        def fits(reach: Reach, limits: _Limits) -> bool:
+        def fits(reach: Truncation, limits: _Limits) -> bool:
             shown = messages(reach)
             return _Limits(self.size(shown), chars_of_results(shown)).fit(limits)
 
-        def first(steps: Sequence[Reach], limits: _Limits) -> Reach | None:
+        def first(steps: Sequence[Truncation], limits: _Limits) -> Truncation | None:
             at = bisect_left(steps, True, key=lambda step: fits(step, limits))
             return steps[at] if at < len(steps) else None
 
@@ -183,10 +186,14 @@ class ContextFitter:
                 or fewer[-1]
             )
         shown = messages(reach)
-        back = None if reach == NOTHING_TAKEN else (units - reach.short, units - reach.stub, units - reach.gone)
+        back = (
+            None
+            if reach == NOTHING_TAKEN
+            else (units - reach.shortened_before, units - reach.stubbed_before, units - reach.dropped_before)
+        )
         return Fit(messages=shown, back=back, tokens=self.size(shown), fits=fits(reach, full))
 
-    def _history(self, reach: Reach) -> list[Message]:
+    def _history(self, reach: Truncation) -> list[Message]:
         """The messages that are shown of the past."""
         if self._shown is None or self._shown[0] != reach:
             shown = [*self.lead]
@@ -194,13 +201,19 @@ class ContextFitter:
                 shown += chain.from_iterable(self.turns)
             else:
                 for turn, begin, end in zip(self.turns, self._ends, self._ends[1:], strict=False):
-                    if end > reach.gone:
-                        shown += turn if begin >= reach.short else self._turn(turn, begin, reach)
+                    if end > reach.dropped_before:
+                        shown += turn if begin >= reach.shortened_before else self._turn(turn, begin, reach)
             self._shown = reach, shown
         return self._shown[1]
 
     def _turn(
-        self, turn: Sequence[Message], unit: int, reach: Reach, *, running: bool = False, binds_thinking: bool = False
+        self,
+        turn: Sequence[Message],
+        unit: int,
+        reach: Truncation,
+        *,
+        running: bool = False,
+        binds_thinking: bool = False,
     ) -> Iterator[Message]:
         """The messages that are shown of one turn, which begins with this unit."""
         then, has_gap = self._reach, False
@@ -209,14 +222,16 @@ class ContextFitter:
                 unit += 1
                 then = _at(message, unit, then)
             if isinstance(message, UserMessage):
-                yield message if running or unit >= reach.stub else self._shortened(message, OLD_TEXT_CHARS)
-            elif unit < reach.gone:
+                yield message if running or unit >= reach.stubbed_before else self._shortened(message, OLD_TEXT_CHARS)
+            elif unit < reach.dropped_before:
                 if not has_gap:
                     yield LEFT_OUT
                 has_gap = True
             elif isinstance(message, ToolResultMessage):
-                chars = STUB_CHARS if unit < reach.stub else max(STUB_CHARS, int(self.result_chars * SHORT_SHARE))
-                yield self._shortened(message, chars) if unit < reach.short else message
+                chars = (
+                    STUB_CHARS if unit < reach.stubbed_before else max(STUB_CHARS, int(self.result_chars * SHORT_SHARE))
+                )
+                yield self._shortened(message, chars) if unit < reach.shortened_before else message
             elif binds_thinking and then != reach:
                 yield with_parts(message, [part for part in message.content if not isinstance(part, Thinking)])
             else:
@@ -228,20 +243,20 @@ class ContextFitter:
             known = self._excerpts[id(message), chars] = message, excerpt(message, chars)
         return known[1]
 
-    def _fewer(self, reach: Reach, units: int) -> list[Reach]:
+    def _fewer(self, reach: Truncation, units: int) -> list[Truncation]:
         """Leaves out more and more turns of the past, then more and more rounds of the running turn; the last stays."""
         begin = self._ends[-1]
         gone = [*self._ends[1:], *range(begin + 2, units)]
-        return [reach, *(reach._replace(gone=unit) for unit in gone if unit > reach.gone)]
+        return [reach, *(reach._replace(dropped_before=unit) for unit in gone if unit > reach.dropped_before)]
 
 
-def _shortened(reach: Reach, until: int) -> list[Reach]:
+def _shortened(reach: Truncation, until: int) -> list[Truncation]:
     """The reaches with more and more results shortened, and then all of them once more."""
-    short = [reach, *(reach._replace(short=unit) for unit in range(reach.short + 1, until + 1))]
-    return [*short, *(short[-1]._replace(stub=unit) for unit in range(reach.stub + 1, until + 1))]
+    short = [reach, *(reach._replace(shortened_before=unit) for unit in range(reach.shortened_before + 1, until + 1))]
+    return [*short, *(short[-1]._replace(stubbed_before=unit) for unit in range(reach.stubbed_before + 1, until + 1))]
 
 
-def _reached(turn: Sequence[Message], unit: int, reach: Reach) -> tuple[int, Reach]:
+def _truncated_by(turn: Sequence[Message], unit: int, reach: Truncation) -> tuple[int, Truncation]:
     """The unit behind this turn, and how far its last request reached."""
     for message in turn:
         if isinstance(message, AssistantMessage):
@@ -250,8 +265,8 @@ def _reached(turn: Sequence[Message], unit: int, reach: Reach) -> tuple[int, Rea
     return unit + 1, reach
 
 
-def _at(answer: AssistantMessage, unit: int, before: Reach) -> Reach:
+def _at(answer: AssistantMessage, unit: int, before: Truncation) -> Truncation:
     """The reach of this answer's request; further than all before it, or as far."""
     if answer.reach is None:
         return before
-    return Reach(*(max(unit - back, was) for back, was in zip(answer.reach, before, strict=True)))
+    return Truncation(*(max(unit - back, was) for back, was in zip(answer.reach, before, strict=True)))

@@ -119,10 +119,10 @@ class ToolLoop:
                 return spent
             answer = await self.complete(self._messages, number)
             self.emit(ModelAnswered(round=number, message=answer))
-            outcome = await self._take(answer)
+            outcome = await self._decide(answer)
         return outcome or LimitReached(limit="rounds")
 
-    async def _take(self, answer: AssistantMessage) -> Outcome | None:
+    async def _decide(self, answer: AssistantMessage) -> Outcome | None:
         """The outcome that this response means; None if the loop goes on."""
         before = "".join(self._cut_texts)
         match answer.stop_reason:

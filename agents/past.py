@@ -22,9 +22,9 @@ IMAGE_TURNS = 3
 
 
 class PastTurn(SentTurn):
-    """A finished turn without metadata and old pictures. `lasting`: all later requests hold it so."""
+    """A finished turn without metadata and old pictures. `is_final_form`: all later requests hold it so."""
 
-    lasting = False
+    is_final_form = False
 
     @cached_property
     def size(self) -> int:
@@ -51,7 +51,7 @@ class PastTurn(SentTurn):
 
     @cached_property
     def units(self) -> int:
-        """The number of its units, as a `Reach` counts them (`agents.context`)."""
+        """The number of its units, as a `Truncation` counts them (`agents.context`)."""
         return 1 + sum(isinstance(message, AssistantMessage) for message in self)
 
     @cached_property
@@ -71,7 +71,7 @@ def past(turns: Sequence[Sequence[Message]]) -> list[PastTurn]:
 def _past_turn(turn: Sequence[Message], *, is_old: bool) -> PastTurn:
     bare = (replace(it, metadata="") if isinstance(it, UserMessage) and it.metadata else it for it in turn)
     shown = PastTurn(excerpt(message, None) if is_old else message for message in bare)
-    shown.lasting = is_old or not any(isinstance(part, Image) for message in shown for part in message.content)
+    shown.is_final_form = is_old or not any(isinstance(part, Image) for message in shown for part in message.content)
     return shown
 
 

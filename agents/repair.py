@@ -65,19 +65,19 @@ _REFUSALS = ("refusal", "content_filter")
 NEXT = UserMessage(content=(Text(text="…"),))
 
 
-def settled(turns: Sequence[SentTurn], *, api: str, family: str) -> tuple[tuple[SentTurn, ...], frozenset[str]]:
+def reusable_prefix(turns: Sequence[SentTurn], *, api: str, family: str) -> tuple[tuple[SentTurn, ...], frozenset[str]]:
     """The turns at the beginning that are repaired the same way alone and in front of any others, so that each is repaired
     once; and the ids of their calls."""
-    none: _Settled = ((), frozenset(), True)
-    found, taken, _ = grown(turns, (api, family), none, lambda before, new: _settle(before, new, api, family))
+    none: _Prefix = ((), frozenset(), True)
+    found, taken, _ = grown(turns, (api, family), none, lambda before, new: _extend_prefix(before, new, api, family))
     return found, taken
 
 
-_Settled: TypeAlias = tuple[tuple[SentTurn, ...], frozenset[str], bool]
+_Prefix: TypeAlias = tuple[tuple[SentTurn, ...], frozenset[str], bool]
 """The last says whether the next turn may be settled, too."""
 
 
-def _settle(before: _Settled, turns: Sequence[SentTurn], api: str, family: str) -> _Settled:
+def _extend_prefix(before: _Prefix, turns: Sequence[SentTurn], api: str, family: str) -> _Prefix:
     found, taken, is_open = list(before[0]), set(before[1]), before[2]
     for turn in turns:
         alone, ids = _alone(turn, api, family)

@@ -31,7 +31,7 @@ class _Bucket:
     closed_until: float = 0.0
     ends: float = float("inf")
 
-    def take(self, now: float) -> float:
+    def reserve(self, now: float) -> float:
         """The seconds to wait before sending."""
         self.tokens = min(max(1.0, self.rate), self.tokens + (now - self.at) * self.rate)
         self.at = now
@@ -58,7 +58,7 @@ class Pace:
         now = self.clock()
         self._buckets = {key: bucket for key, bucket in self._buckets.items() if bucket.ends >= now}
         buckets = [bucket for key in (ACCOUNT, chat) if (bucket := self._buckets.get(key))]
-        wait = max((bucket.take(now) for bucket in buckets), default=0.0)
+        wait = max((bucket.reserve(now) for bucket in buckets), default=0.0)
         if wait > WAIT_SECONDS_MAX:
             for bucket in buckets:
                 bucket.tokens += 1

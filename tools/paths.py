@@ -35,7 +35,7 @@ _RUN_BY_OTHERS = [
     ),
     *(f".z{name}" for name in ("shenv", "profile", "login", "logout")),
 ]
-NOT_MADE = (*INSTRUCTION_FILES, *_RUN_BY_OTHERS)
+FORBIDDEN_NAMES = (*INSTRUCTION_FILES, *_RUN_BY_OTHERS)
 """Names that no command makes at the top of a workspace, besides `.env*`. A `.git` it may, without hooks and config."""
 
 

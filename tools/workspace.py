@@ -39,7 +39,7 @@ class FolderUse:
     def __init__(self) -> None:
         self._stored, self._counted, self._seconds = 0, float("-inf"), 0.0
 
-    def take(self, folder: str, more: int, most: int) -> None:
+    def charge(self, folder: str, more: int, most: int) -> None:
         """Raises ToolError."""
         age = time.monotonic() - self._counted
         is_doubtful = self._stored + more > most or age > COUNT_SECONDS
@@ -186,7 +186,7 @@ class Workspace:
         `expected`, only if the file is still what it was then. Raises ToolError."""
         name = self._writable(path)
         folder, _, leaf = name.rpartition("/")
-        self._take(name, len(data))
+        self._charge(name, len(data))
         try:
             parent = self._folder(folder)
             try:
@@ -197,14 +197,14 @@ class Workspace:
             raise explained(error, path) from None
         return name
 
-    def _take(self, name: str, size: int) -> None:
+    def _charge(self, name: str, size: int) -> None:
         more = size + ENTRY_BYTES * (1 + name.count("/"))
         with suppress(ToolError), self.found(name) as fd:
             more = size - os.fstat(fd).st_blocks * 512
         if self.uploads is not None and name.startswith(f"{UPLOADS}/"):
-            self._sent.take(str(self.uploads), more, self.quota_bytes)
+            self._sent.charge(str(self.uploads), more, self.quota_bytes)
         else:
-            self._used.take(f"/proc/self/fd/{self.fd}", more, self.quota_bytes)
+            self._used.charge(f"/proc/self/fd/{self.fd}", more, self.quota_bytes)
 
     def _name(self, path: str) -> str:
         """The path relative to the workspace, `uploads` spelt so. Raises ToolError."""

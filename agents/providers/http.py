@@ -104,14 +104,14 @@ class LazyClient:
             yield
         finally:
             self._users -= 1
-            self._settle()
+            self._close_if_unused()
 
     def retire(self) -> None:
         """Closes the client as soon as it is unused."""
         self._retired = True
-        self._settle()
+        self._close_if_unused()
 
-    def _settle(self) -> None:
+    def _close_if_unused(self) -> None:
         if self._retired and not self._users and self._closing is None:
             self._closing = asyncio.create_task(self.close())
 
@@ -239,13 +239,13 @@ class _EventReader:
             *lines, rest = bytes(self._rest), *lines
             self._rest = bytearray(rest)
             for line in lines:
-                self._take(line.removesuffix(b"\r"))
+                self._add_line(line.removesuffix(b"\r"))
         if self._size + len(self._rest) > EVENT_BYTES_MAX:
             raise BadStream(f"an event is longer than {EVENT_BYTES_MAX:,} bytes")
         found, self.found = self.found, []
         return found
 
-    def _take(self, line: bytes) -> None:
+    def _add_line(self, line: bytes) -> None:
         if line.startswith(b"data:"):
             self._data.append(line[5:].removeprefix(b" ").decode())
             self._size += len(line)

@@ -145,7 +145,7 @@ def without_thinking(request: ModelRequest, reason: str) -> dict[str, Any]:
     return {}
 
 
-def settled(request: ModelRequest, *, required: str = "", named: str = "") -> ToolChoice:
+def sent_choice(request: ModelRequest, *, required: str = "", named: str = "") -> ToolChoice:
     """The choice to send for a request that has tools. `required` and `named` say why this wire does not take that
     form, or are empty if it does; a `required` that is refused becomes the named form if there is one tool."""
     wanted = request.tool_choice

@@ -126,7 +126,7 @@ class Admission:
     async def sign_in(self, token: str, headers: Headers) -> str:
         """A new session's cookie, good for `SESSION_SECONDS`; the request's own session ends. Raises Rejected."""
         person = self._owner(token)
-        link = None if person else self._take_link(token.strip())
+        link = None if person else self._use_link(token.strip())
         value = secrets.token_urlsafe(32)
         session, now = f"{value}.{_signature(self._signers[person or OPERATOR], value)}", self.now()
         replaced = [key for _, key in self._presented(headers)]
@@ -137,7 +137,7 @@ class Admission:
             raise
         return session
 
-    def _take_link(self, code: str) -> tuple[str, float]:
+    def _use_link(self, code: str) -> tuple[str, float]:
         """The link that has this code; from now on it is used. Raises Rejected."""
         if not code.startswith(LINK_PREFIX):
             raise _wrong_token()

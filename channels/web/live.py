@@ -121,10 +121,10 @@ class LiveTurns:
     def show(self, progress: Progress) -> None:
         key, person = (progress.context.chat.id, progress.context.message_id), progress.context.sender.id
         news = LiveTurn(person, progress.text, progress.tools, progress.note, progress.outcome)
-        self.take(key, news)
+        self.update(key, news)
         self.changed(key, self._turns.get(key, news))
 
-    def take(self, key: Key, news: LiveTurn) -> None:
+    def update(self, key: Key, news: LiveTurn) -> None:
         """Takes in a turn's new state. News from another replica about a turn that runs here is late, and ignored."""
         turn, before = self._turns.get(key), None
         if turn is None:
@@ -157,7 +157,7 @@ class LiveTurns:
         shows them."""
         for key, turn in list(self._turns.items()):
             if turn.heard and turn.heard < before:
-                self.take(key, LiveTurn(turn.person, outcome="interrupted", heard=turn.heard))
+                self.update(key, LiveTurn(turn.person, outcome="interrupted", heard=turn.heard))
 
     def running(self, chat: str) -> bool:
         return any(key[0] == chat and turn.outcome is None for key, turn in self._turns.items())

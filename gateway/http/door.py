@@ -175,7 +175,7 @@ class Door:
             config["error"] = True
         content: dict[str, object] = {"ready": not failing, "amiss": dict(failing), "config": config}
         if sandboxed(self._runtime.setup.config):
-            content["sandbox"] = self._runtime.sandbox.standing
+            content["sandbox"] = self._runtime.sandbox.status
         return Response(orjson.dumps(content), status_code=503 if failing else 200, media_type="application/json")
 
     async def metrics(self, request: Request) -> Response:

@@ -70,7 +70,7 @@ class Attachments:
             file = replace(file, name=prefix + file.name)
             is_spoken = attachment.kind in SPOKEN
             transcript = await transcribe(setup.config.transcription, file) if is_spoken else None
-            await asyncio.to_thread(receiver.take, file, transcript)
+            await asyncio.to_thread(receiver.store, file, transcript)
 
     async def send(
         self, runner: AgentRunner, channel: Channel, turn: Turn, wanted: Sequence[str]

@@ -69,7 +69,7 @@ class Histories:
             numbers, turns = [*kept.numbers, *numbers], [*kept.turns, *turns]
         shown = past(turns[since:])
         size = sum(map(_SIZE, chain(turns[:since], shown))) + _picture_chars(turns[-IMAGE_TURNS:])
-        turns[since:] = [it if it.lasting else turn for it, turn in zip(shown, turns[since:], strict=True)]
+        turns[since:] = [it if it.is_final_form else turn for it, turn in zip(shown, turns[since:], strict=True)]
         work = replace(work, history=history, numbers=numbers[-TURNS_MAX:], turns=turns[-TURNS_MAX:])
         self._forget(lease.sid)
         is_whole = {row.turn for row in rows} == {row.turn for row in rows if row.kind == "final"}

@@ -68,7 +68,7 @@ class Replicas:
         except (ValueError, TypeError, zlib.error) as error:
             log.info("notice_not_read", error=repr(error))
         else:
-            self._live.take((chat, message), turn)
+            self._live.update((chat, message), turn)
 
     def _ask(self) -> None:
         if time.monotonic() - self._last_ask >= ASK_SECONDS:

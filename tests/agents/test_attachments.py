@@ -43,7 +43,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 def receive(workspace: Workspace, message: str, files: Sequence[File], *, keeps: bool) -> Received:
     receiver = Receiver(workspace=workspace, message_id=message, keeps=keeps)
     for it in files:
-        receiver.take(it)
+        receiver.store(it)
     return receiver.received()
 
 
@@ -98,8 +98,8 @@ def test_no_message_id_leads_out_of_the_folder(workspace: Workspace, message: st
 def test_the_model_is_told_of_every_file_in_one_line(workspace: Workspace) -> None:
     picture = file("p.png", PIXEL + bytes(1_930), "image/png")
     receiver = Receiver(workspace=workspace, message_id="m_1", keeps=True)
-    receiver.take(file("a.txt", b"x" * 1234))
-    receiver.take(picture)
+    receiver.store(file("a.txt", b"x" * 1234))
+    receiver.store(picture)
     receiver.miss("b)\n(c.txt", "could not be fetched")
     got = receiver.received()
     assert got.note == (

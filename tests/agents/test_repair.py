@@ -22,7 +22,7 @@ from agents.messages import (
     Wire,
 )
 from agents.past import past
-from agents.repair import IMAGES_MAX, repair, settled
+from agents.repair import IMAGES_MAX, repair, reusable_prefix
 from tests.agents.histories import API, OTHER, broken_histories
 from tests.agents.providers.requests import MODEL, PIXEL, assistant, call, result, user
 from tests.emulators.models.anthropic.script import thinking_block
@@ -195,10 +195,10 @@ def test_what_was_settled_turn_by_turn_is_what_the_whole_history_becomes(
 ) -> None:
     words: list[Message] = [user("question"), assistant(Text(text="answer"))]
     chat: list[list[Message]] = [[user("a"), *own(turn), assistant(Text(text="b"))] for turn in turns]
-    shown = [turn for turn in past([*chat, words, words]) if turn.lasting]
+    shown = [turn for turn in past([*chat, words, words]) if turn.is_final_form]
     running = [user("and now?", metadata="M"), *own(messages)]
     for count in range(len(shown) + 1):  # as the chat grows
-        found, taken = settled(shown[:count], api=API, family=MODEL)
+        found, taken = reusable_prefix(shown[:count], api=API, family=MODEL)
     rest = [it for turn in shown[len(found) :] for it in turn]
     behind = repair([*rest, *running], api=API, family=MODEL, taken=taken)
     whole = repair([it for turn in shown for it in turn] + running, api=API, family=MODEL)

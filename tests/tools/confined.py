@@ -45,7 +45,7 @@ async def main(kind: str, uid: str, folder: str, shared: str, commands: str, con
         sandbox=(sandbox := Sandbox(kinds=[it for it in KINDS if it == kind])),
     )
     results: list[object] = [str(await sandbox.probe())]
-    if sandbox.standing == kind:
+    if sandbox.status == kind:
         for it in json.loads(commands):
             results.append(await _started(at, results, **it) if isinstance(it, dict) else await _run(at, it))
     sys.stdout.write(json.dumps(results))

@@ -87,7 +87,7 @@ def _bound(leaving: ExitStack, address: str) -> socket.socket:
     return listening
 
 
-async def pierced(launch: Callable[..., Launch], private: Sequence[Path], *, opens: bool) -> str | None:
+async def probe_failure(launch: Callable[..., Launch], private: Sequence[Path], *, opens: bool) -> str | None:
     """The reason why confinement fails, or None: `launch` starts a command behind the wall."""
     with ExitStack() as leaving:
         folder = Path(tempfile.mkdtemp(prefix="clawgate-probe-"))

@@ -16,7 +16,7 @@ from typing import Any
 
 from tools.held import allowed
 from tools.limits import above
-from tools.paths import MEMORY, MEMORY_FOLDER, NOT_MADE, names_in, open_by_walking, protection
+from tools.paths import FORBIDDEN_NAMES, MEMORY, MEMORY_FOLDER, names_in, open_by_walking, protection
 from tools.tool import Copy
 from tools.web.proxy import Proxy
 from tools.workspace import NOBODY, Workspace
@@ -143,10 +143,10 @@ def may(workspace: Workspace, name: str, rights: int) -> bool:
     return allowed(status.st_mode, status.st_uid, status.st_gid, *owner) & rights == rights
 
 
-def not_made(workspace: Workspace) -> list[str]:
+def forbidden_names(workspace: Workspace) -> list[str]:
     """Names that a command may not make at the top of the workspace, besides `.env*`."""
     memory = () if MEMORY in workspace.writable else (MEMORY, MEMORY_FOLDER)
-    return [it.casefold() for it in (*NOT_MADE, *memory) if it not in workspace.writable]
+    return [it.casefold() for it in (*FORBIDDEN_NAMES, *memory) if it not in workspace.writable]
 
 
 def own_skills(workspace: Workspace) -> list[SandboxPath]:

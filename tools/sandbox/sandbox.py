@@ -16,9 +16,9 @@ from typing import Any, Literal, TypeAlias
 from tools.config import ExecConfig
 from tools.limits import above
 from tools.sandbox.bubblewrap import SYSTEM, binaries, fenced
-from tools.sandbox.canary import pierced
+from tools.sandbox.canary import probe_failure
 from tools.sandbox.confine import landlock_version
-from tools.sandbox.launch import SKILLS, Launch, not_made, owner_of, shown, skills
+from tools.sandbox.launch import SKILLS, Launch, forbidden_names, owner_of, shown, skills
 from tools.tool import ToolError
 from tools.web.client import WebClient
 from tools.web.proxy import ENVIRONMENT, PORT, Proxy
@@ -61,7 +61,7 @@ class Wall:
             "started": True,
             "counted": True,
             "stage": fds[1:] if owner is not None else [],
-            "protected": not_made(workspace),
+            "protected": forbidden_names(workspace),
         }
         if network is None:
             return Launch(argv=tuple(argv), env=env, owner=owner, plan=plan, pass_fds=tuple(fds))
@@ -81,7 +81,7 @@ def _landlocked(
         argv=("/bin/sh", "-c", "--", command),
         env=environment,
         owner=owner,
-        plan={"landlock": rules, "links": links, "protected": not_made(workspace)},
+        plan={"landlock": rules, "links": links, "protected": forbidden_names(workspace)},
         pass_fds=tuple(it.fd for it in (*written, *read)),
     )
 
@@ -152,7 +152,7 @@ class Sandbox:
             return self.report
 
     @property
-    def standing(self) -> str:
+    def status(self) -> str:
         """The wall's kind in a word, for everybody; why others fail is for the operator."""
         if self.report is None:
             return "not tried yet"
@@ -171,7 +171,7 @@ class Sandbox:
         failures: dict[str, str] = {}
         for kind in self._kinds:
             for wall in _walls(kind):
-                reason = await pierced(wall.launch, self._private, opens=self._opens)
+                reason = await probe_failure(wall.launch, self._private, opens=self._opens)
                 if reason is None:
                     return Report(wall=wall, failures=failures)
                 failures[kind] = reason

@@ -219,7 +219,7 @@ class WebClient:
             received += len(chunk)
             for start in range(0, len(chunk), PIECE_BYTES):
                 piece = chunk[start : start + PIECE_BYTES]
-                data += unpacker.take(piece, limit + 1 - len(data)) if unpacker else piece
+                data += unpacker.unpack(piece, limit + 1 - len(data)) if unpacker else piece
                 if len(data) > limit or received > limit:
                     raise ToolError("FETCH_TOO_LARGE", f"the page is longer than {limit:,} bytes")
         if unpacker and received and not unpacker.member.eof:
@@ -282,7 +282,7 @@ class _Gunzip:
         self.member = zlib.decompressobj(wbits=31)
         self._begun = 1
 
-    def take(self, packed: bytes, most: int) -> bytearray:
+    def unpack(self, packed: bytes, most: int) -> bytearray:
         """Unpacks at most so many bytes. Raises zlib.error."""
         data = bytearray()
         while packed and len(data) < most:

@@ -55,7 +55,7 @@ def _system(system: System) -> list[Block]:
 
 def _tool_choice(request: ModelRequest) -> Block | None:
     """The choice for the body; None for `auto`, the server's default."""
-    choice = shared.settled(request)
+    choice = shared.sent_choice(request)
     if isinstance(choice, OneTool):
         return {"type": "tool", "name": choice.name}
     return {"none": {"type": "none"}, "required": {"type": "any"}}.get(choice)

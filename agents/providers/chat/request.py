@@ -57,7 +57,7 @@ def _choice(request: ModelRequest, vendor: Vendor) -> str | OneTool:
     refused = ""
     if not vendor.forced_while_thinking and may_think(request):
         refused = f"{vendor.name} forces no tool while the model thinks"
-    return shared.settled(
+    return shared.sent_choice(
         request,
         required=refused or ("" if "required" in vendor.choices else f"{vendor.name} has no tool_choice required"),
         named=refused or ("" if "named" in vendor.choices else f"{vendor.name} names no tool in tool_choice"),

@@ -61,7 +61,7 @@ def _declaration(tool: ToolSpec) -> Part:
 
 
 def _choice(request: ModelRequest) -> Part:
-    choice = shared.settled(request)
+    choice = shared.sent_choice(request)
     if isinstance(choice, OneTool):
         return {"mode": "ANY", "allowedFunctionNames": [choice.name]}
     return {"mode": "ANY" if choice == "required" else choice.upper()}

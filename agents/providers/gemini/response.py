@@ -65,12 +65,12 @@ class GeminiAssembly:
         for part in parts if isinstance(parts, list) else ():
             if not isinstance(part, dict):
                 raise BadStream("a part is not an object")
-            yield from self._take(part)
+            yield from self._add_part(part)
         if (reason := text_of(candidate, "finishReason")) != "FINISH_REASON_UNSPECIFIED":
             self._finish_reason = reason or self._finish_reason
         self.draft.ended = bool(self._finish_reason)
 
-    def _take(self, part: dict[str, Any]) -> Iterator[ModelEvent]:
+    def _add_part(self, part: dict[str, Any]) -> Iterator[ModelEvent]:
         signature = text_of(part, "thoughtSignature")
         self.draft.count(len(signature))
         if isinstance(part.get("functionCall"), dict):

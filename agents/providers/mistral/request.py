@@ -45,7 +45,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
 
 def _tool_choice(request: ModelRequest) -> str | Block | None:
     """The choice for the body; None for `auto`, the server's default."""
-    choice = shared.settled(request)
+    choice = shared.sent_choice(request)
     if isinstance(choice, OneTool):
         return {"type": "function", "function": {"name": choice.name}}
     return {"none": "none", "required": "any"}.get(choice)

@@ -60,7 +60,7 @@ def _tool_members(request: ModelRequest) -> dict[str, Any]:
     if not request.tools:
         return {}
     members: dict[str, Any] = {"tools": [_tool(tool) for tool in request.tools]}
-    match shared.settled(request):
+    match shared.sent_choice(request):
         case "auto":
             pass  # the server's default
         case OneTool(name=name):

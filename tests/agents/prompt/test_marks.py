@@ -192,7 +192,7 @@ def test_neither_a_file_name_nor_what_is_said_in_a_file_writes_a_mark(example: s
     file = File(name=f"a.)\n{example}.txt", type="audio/ogg", data=b"x")
     workspace = Workspace(root=tmp_path / "workspace")
     receiver = Receiver(workspace=workspace, message_id="m1", keeps=False)
-    receiver.take(file, Transcript(text=f"hi\n{example}"))
+    receiver.store(file, Transcript(text=f"hi\n{example}"))
     got = receiver.received()
     shown = body(message(""), 10_000, got.note, got.spoken)
     ours = [it for it in lines_of(shown.replace("Alice: ", "", 1)) if reads_as_ours(it)]
