@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Literal, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 from channels.channel import AnsweredAtOnce, Channel, Deliver, WebhookRequest
+from channels.condition import Condition
 from channels.message import Attachment, File, MessageContext, Outbound
 
 T = TypeVar("T")
@@ -34,6 +35,13 @@ class Listens(Channel, Protocol):
 
     async def connect(self, *, public_url: str | None, commands: Sequence[MenuEntry], deliver: Deliver) -> None:
         """Runs as long as the gateway does."""
+
+
+@runtime_checkable
+class HasCondition(Channel, Protocol):
+    """A channel that depends on a platform elsewhere, and knows how it stands with it."""
+
+    condition: Condition
 
 
 @runtime_checkable

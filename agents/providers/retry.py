@@ -71,6 +71,11 @@ class Health:
     def answered(self, provider: str, model: str) -> None:
         self._failures.pop((provider, model), None)
 
+    @property
+    def failing(self) -> list[str]:
+        """The models whose last request failed."""
+        return sorted("/".join(key) for key in self._failures)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Retrying:

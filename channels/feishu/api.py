@@ -10,6 +10,7 @@ source.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -18,6 +19,7 @@ import orjson
 import structlog
 
 from channels.channel import DeliveryError, Gone, RateLimited, Refused, Unreachable
+from channels.condition import Condition
 from channels.download import SECONDS as DOWNLOAD_SECONDS
 from channels.download import Download, download, request
 from channels.feishu.config import FeishuAccount
@@ -83,8 +85,11 @@ log = structlog.get_logger()
 
 
 class FeishuApi:
-    def __init__(self, account: FeishuAccount) -> None:
+    """`condition` learns whether Feishu still gives a token; None for one who only looks."""
+
+    def __init__(self, account: FeishuAccount, condition: Condition | None = None) -> None:
         self._account = account
+        self._condition = condition
         self._client: httpx.AsyncClient | None = None
         self._token = ""
         self._token_ends = 0.0
@@ -151,7 +156,8 @@ class FeishuApi:
     async def _fetch_token(self) -> str:
         secret = self._account.app_secret.get_secret_value()
         body = {"app_id": self._account.app_id, "app_secret": secret}
-        answer = await self._request("POST", TOKEN_PATH, body=body)
+        with self._condition.watching("token") if self._condition else nullcontext():
+            answer = await self._request("POST", TOKEN_PATH, body=body)
         token, ends = answer.get("tenant_access_token"), answer.get("expire")
         if not isinstance(token, str) or not token or not isinstance(ends, int | float):
             raise Unreachable("Feishu's token answer has no token")

@@ -29,8 +29,10 @@ from channels.channel import (
     Unreachable,
     WebhookRequest,
 )
+from channels.condition import Condition
 from channels.feishu import signature
 from channels.feishu.api import FeishuApi
+from channels.feishu.causes import CAUSES, cause_of
 from channels.feishu.config import FeishuAccount, listens
 from channels.feishu.connection import LongConnection
 from channels.feishu.events import receipt
@@ -56,8 +58,8 @@ log = structlog.get_logger()
 
 
 class FeishuChannel:
-    """`channels.channel.Channel`, `Listens`, `DownloadsFiles`, `ShowsProgress`, `ShowsDrafts`, `ActsOnMessages`,
-    `MarksMessages` and `ChecksHeaders` for one account."""
+    """`channels.channel.Channel`, `HasCondition`, `Listens`, `DownloadsFiles`, `ShowsProgress`, `ShowsDrafts`,
+    `ActsOnMessages`, `MarksMessages` and `ChecksHeaders` for one account."""
 
     name = "feishu"
     capabilities = Capabilities(
@@ -79,7 +81,8 @@ class FeishuChannel:
         self._config = config
         self._key = config.encrypt_key.get_secret_value().strip()
         self._token = config.verification_token.get_secret_value().strip()
-        self._api = FeishuApi(config)
+        self.condition = Condition(self.name, account, causes=CAUSES, cause_of=cause_of)
+        self._api = FeishuApi(config, self.condition)
         self._people = People(self._api, zone)
         self._pace = Pace(
             per_second=config.sends_per_second, account_rate=ACCOUNT_RATE, chat_rate=lambda chat: CHAT_RATE
@@ -99,7 +102,7 @@ class FeishuChannel:
             return None
         declared = request.header("content-length") or ""
         if declared.isdecimal() and int(declared[:20]) > signature.CHALLENGE_BYTES_MAX:
-            raise Rejected("signature missing")
+            raise Rejected("signature missing", cause="unsigned")
         return signature.CHALLENGE_BYTES_MAX
 
     def receive(self, request: WebhookRequest, now: datetime) -> Receipt:
@@ -116,10 +119,11 @@ class FeishuChannel:
     async def connect(self, *, public_url: str | None, commands: Sequence[MenuEntry], deliver: Deliver) -> None:
         if not listens(self._config, public_url):
             await asyncio.Event().wait()  # the door brings everything
-        api = FeishuApi(self._config)  # of its own, as a call that hangs must not hold a send back
+        api = FeishuApi(self._config, self.condition)  # of its own, as a call that hangs must not hold a send back
         connection = LongConnection(
             api=api,
             account=self.account,
+            condition=self.condition,
             read=lambda body: self._receipt(signature.parse(body), datetime.now(UTC)),  # the connection is the proof
             deliver=deliver,
         )
@@ -210,7 +214,7 @@ class FeishuChannel:
         header = event.get("header")
         given = header.get("token") if isinstance(header, dict) else event.get("token")
         if self._token and not signature.same(given, self._token):
-            raise Rejected("verification token wrong or missing", guess=True)
+            raise Rejected("verification token wrong or missing", guess=True, cause="verificationToken")
         if not self._key and (not self._token or self._config.verification == "signature"):
             raise Rejected("nothing to verify with")
 
@@ -218,14 +222,15 @@ class FeishuChannel:
         holder = "header" if isinstance(event.get("header"), dict) else "event"
         given = mapping(event, holder).get("app_id")
         if given is not None and not signature.same(given, self._config.app_id):
-            raise Rejected("meant for another app")
+            raise Rejected("meant for another app", cause="appId")
         return receipt(event, account=self.account, bot=self._bot, now=now, zone=self._zone)
 
     async def _learn(self) -> None:
-        answer = await self._api.call("/open-apis/bot/v3/info")
-        open_id = text_of(mapping(answer, "bot"), "open_id")  # under `bot`, not under `data`
-        if not open_id:
-            raise Unreachable("Feishu's answer does not name the bot")
+        with self.condition.watching("identity"):
+            answer = await self._api.call("/open-apis/bot/v3/info")
+            open_id = text_of(mapping(answer, "bot"), "open_id")  # under `bot`, not under `data`
+            if not open_id:
+                raise Unreachable("Feishu's answer does not name the bot")
         self._bot = open_id
 
 

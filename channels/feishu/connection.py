@@ -21,6 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 import structlog
 
 from channels.channel import Arrived, Deliver, DeliveryError, NotReady, Receipt, Refused, Rejected, Unreachable
+from channels.condition import Condition
 from channels.feishu.api import FeishuApi, refused
 from channels.feishu.frames import CONTROL, DATA, Frame, decode, encode
 from channels.wire import loads, mapping, number, text
@@ -74,6 +75,7 @@ class LongConnection:
     account: str
     read: Callable[[bytes], Receipt]
     deliver: Deliver
+    condition: Condition
     rhythm: Rhythm = field(default_factory=Rhythm)
     _parts: "Parts" = field(default_factory=lambda: Parts())
 
@@ -81,10 +83,14 @@ class LongConnection:
         failures = 0
         while True:
             began = time.monotonic()
+            if not failures:
+                self.condition.starting("events")
             try:
                 await self._once()
             except DeliveryError as error:
                 failures = failures + 1 if time.monotonic() - began < self.rhythm.ping else 0
+                if failures:
+                    self.condition.failed("events", error)
                 wait = error.retry_after_seconds or self.rhythm.wait(failures)
                 write = log.error if isinstance(error, Refused) else log.warning
                 facts = {"account": self.account, "reason": str(error), "failures": failures}
@@ -111,6 +117,7 @@ class LongConnection:
                 logger=quiet,
             ) as connection:
                 log.info("feishu_connected", account=self.account)
+                self.condition.ok("events")
                 pinging = asyncio.create_task(self._ping(connection, service))
                 try:
                     await self._listen(connection)

@@ -33,15 +33,18 @@ CHALLENGE_BYTES_MAX = 1_024
 def opened(request: WebhookRequest, *, key: str, now: datetime, window_seconds: int | None) -> dict[str, Any]:
     """The event of a delivery that is genuine as far as the envelope can tell. Raises Rejected."""
     if not key:
-        return parse(request.body)
+        event = parse(request.body)
+        if list(event) == ["encrypt"]:
+            raise Rejected("body is encrypted, and no key is set", cause="keyless")
+        return event
     if is_signed(request):
         verify(request, key=key, now=now, window_seconds=window_seconds)
         return decrypt(encrypted_part(request.body), key)
     if len(request.body) > CHALLENGE_BYTES_MAX:
-        raise Rejected("signature missing")
+        raise Rejected("signature missing", cause="unsigned")
     event = decrypt(encrypted_part(request.body), key)
     if challenge(event) is None:
-        raise Rejected("signature missing")
+        raise Rejected("signature missing", cause="unsigned")
     return event
 
 
@@ -69,9 +72,9 @@ def check_fields(request: WebhookRequest, *, now: datetime, window_seconds: int 
     nonce = request.header(NONCE_HEADER) or ""
     given = request.header(SIGNATURE_HEADER) or ""
     if not _TIMESTAMP.fullmatch(timestamp) or not _NONCE.fullmatch(nonce) or not _SIGNATURE.fullmatch(given):
-        raise Rejected("signature missing or malformed")
+        raise Rejected("signature missing or malformed", cause="unsigned")
     if window_seconds is not None and abs(now.timestamp() - int(timestamp)) > window_seconds:
-        raise Rejected("signature too old", guess=True)
+        raise Rejected("signature too old", guess=True, cause="clock")
     return timestamp, nonce, given
 
 
@@ -79,7 +82,7 @@ def verify(request: WebhookRequest, *, key: str, now: datetime, window_seconds: 
     """Raises Rejected unless the raw body carries this key's signature."""
     timestamp, nonce, given = check_fields(request, now=now, window_seconds=window_seconds)
     if not hmac.compare_digest(sign(timestamp, nonce, key, request.body).encode(), given.encode()):
-        raise Rejected("signature wrong", guess=True)
+        raise Rejected("signature wrong", guess=True, cause="encryptKey")
 
 
 def sign(timestamp: str, nonce: str, key: str, body: bytes) -> str:
@@ -111,7 +114,7 @@ def encrypted_part(body: bytes) -> str:
     except orjson.JSONDecodeError:
         outer = None
     if not isinstance(outer, dict) or list(outer) != ["encrypt"] or not isinstance(inner := outer["encrypt"], str):
-        raise Rejected("body is not encrypted", status=400)
+        raise Rejected("body is not encrypted", status=400, cause="unsigned")
     return inner
 
 
@@ -130,5 +133,5 @@ def decrypt(text: str, key: str) -> dict[str, Any]:
         if not isinstance(found, dict) or not fits(plain, found):
             raise ValueError
     except (ValueError, binascii.Error):
-        raise Rejected("cannot be decrypted", status=400, guess=True) from None
+        raise Rejected("cannot be decrypted", status=400, guess=True, cause="encryptKey") from None
     return found

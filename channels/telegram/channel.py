@@ -31,11 +31,13 @@ from channels.channel import (
     Unreachable,
     WebhookRequest,
 )
+from channels.condition import Condition
 from channels.download import twice
 from channels.message import Attachment, File, MessageContext, Outbound
 from channels.pace import SingleFlight
 from channels.telegram import updates
 from channels.telegram.api import TelegramApi, fetch_file, refusal_of
+from channels.telegram.causes import CAUSES, cause_of
 from channels.telegram.config import TelegramAccount, bot_of
 from channels.telegram.connection import Callbacks, Polling, Registration, offer_menu
 from channels.telegram.content import Me
@@ -53,8 +55,8 @@ log = structlog.get_logger()
 
 
 class TelegramChannel:
-    """`channels.channel.Channel`, and of its abilities `Listens`, `DownloadsFiles`, `ShowsProgress`, `ShowsDrafts`,
-    `ActsOnMessages`, `AnswersPresses` and `ChecksHeaders`, for one account."""
+    """`channels.channel.Channel`, and of its abilities `HasCondition`, `Listens`, `DownloadsFiles`, `ShowsProgress`,
+    `ShowsDrafts`, `ActsOnMessages`, `AnswersPresses` and `ChecksHeaders`, for one account."""
 
     name = "telegram"
     capabilities = Capabilities(
@@ -73,6 +75,7 @@ class TelegramChannel:
         self.capabilities = replace(self.capabilities, quotes=config.quotes)
         self.resend_ambiguous = config.resend_ambiguous
         self._config = config
+        self.condition = Condition(self.name, account, causes=CAUSES, cause_of=cause_of)
         self._timing = timing or Timing()
         self._api = TelegramApi(config)
         self._pace = TelegramPace(per_second=config.sends_per_second)
@@ -93,7 +96,7 @@ class TelegramChannel:
         if not expected.strip():
             raise Rejected("nothing to verify with")
         if given is None or not hmac.compare_digest(given.encode(errors="surrogatepass"), expected.encode()):
-            raise Rejected("secret wrong or missing", guess=True)
+            raise Rejected("secret wrong or missing", guess=True, cause="webhookSecret")
 
     def receive(self, request: WebhookRequest, now: datetime) -> Receipt:
         self.check_headers(request, now)
@@ -109,7 +112,8 @@ class TelegramChannel:
         self._me = replace(self._me, commands=frozenset(command.name for command in commands))
         account, timing = self.account, self._timing
         api = TelegramApi(self._config)  # of its own: a poll that hangs must not hold a send back
-        shared: dict[str, Any] = {"api": api, "account": account, "timing": timing}
+        shared: dict[str, Any] = {"api": api, "account": account, "timing": timing, "condition": self.condition}
+        self.condition.starting("events")
         kept: Polling | Registration
         if self._config.mode == "polling":
             kept = Polling(read=lambda update: self._read(update, datetime.now(UTC)), deliver=deliver, **shared)
@@ -214,10 +218,11 @@ class TelegramChannel:
         return receipt
 
     async def _learn(self) -> None:
-        me = await self._api.call("getMe")
-        bot_id, username = (number(me, "id"), text(me, "username")) if isinstance(me, dict) else (None, "")
-        if bot_id is None or not username:
-            raise Unreachable("Telegram's answer does not name the bot")
+        with self.condition.watching("identity"):
+            me = await self._api.call("getMe")
+            bot_id, username = (number(me, "id"), text(me, "username")) if isinstance(me, dict) else (None, "")
+            if bot_id is None or not username:
+                raise Unreachable("Telegram's answer does not name the bot")
         self._me = replace(self._me, id=bot_id, username=username)
         sees_all = me.get("can_read_all_group_messages") is True
         log.info("telegram_bot", account=self.account, username=username, privacy_mode=not sees_all)

@@ -8,14 +8,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import structlog
 
 from channels.abilities import MenuEntry
 from channels.channel import Deliver, DeliveryError, Ignored, NotStored, Receipt, Refused, Unreachable
+from channels.condition import Condition
 from channels.telegram.api import TelegramApi, refusal_of
+from channels.telegram.causes import CAUSES, cause_of
 from channels.telegram.timing import Timing
 from channels.telegram.updates import ALLOWED_UPDATES, QUERY_CHARS_MAX
 from channels.wire import number, text
@@ -28,8 +29,8 @@ BUSY_SECONDS = 1.0
 LIMIT = 100
 TRIES_MAX = 3
 """The tries to store an update that raises; those behind it wait meanwhile."""
-_ANOTHER = "another process polls with this bot token: stop it, or give one of the two a bot of its own"
-_WEBHOOK = "a webhook is set for this bot: stop the deployment that sets it, or choose mode: webhook here"
+UNANSWERED_MAX = 1
+"""Polls in a row that may break before Telegram counts as out of reach."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -46,32 +47,41 @@ class Polling:
     read: Callable[[Mapping[str, Any]], Receipt]
     deliver: Deliver
     timing: Timing
+    condition: Condition
     _offset: int | None = None
     _tries: int = 0
     """The number of times that the next update has raised."""
 
     async def run(self) -> None:
         # What waits behind the webhook stays: nothing a person wrote is dropped.
-        remove = partial(self.api.call, "deleteWebhook", {"drop_pending_updates": False})
-        await self.timing.until_done("telegram_webhook_not_removed", remove, account=self.account)
+        await self.timing.until_done("telegram_webhook_not_removed", self._remove_webhook, account=self.account)
         failures = conflicts = 0
         while True:
             try:
-                updates = await self._fetch()
+                # After a failure an answer is wanted at once; a rival shows itself by ending a poll that is held.
+                updates = await self._fetch(0 if failures and not conflicts else self.timing.poll_seconds)
             except DeliveryError as error:
                 failures += 1
                 if (refusal := refusal_of(error)) is not None:
                     conflicts = conflicts + 1 if refusal.is_conflict else 0
+                passing = conflicts <= PASSING_CONFLICTS if conflicts else failures <= UNANSWERED_MAX
+                if isinstance(error, Refused) or not passing:
+                    self.condition.failed("events", error)
                 await self._pause(error, conflicts or failures)
                 continue
             conflicts = 0
+            self.condition.ok("events")
             failures = 0 if await self._hand_over(updates) else failures + 1
             if failures:
                 await self.timing.sleep(self.timing.backoff(failures))
 
-    async def _fetch(self) -> list[object]:
+    async def _remove_webhook(self) -> None:
+        with self.condition.watching("events"):
+            await self.api.call("deleteWebhook", {"drop_pending_updates": False})
+
+    async def _fetch(self, seconds: int) -> list[object]:
         timing, began = self.timing, self.timing.clock()
-        body = {"timeout": timing.poll_seconds, "limit": LIMIT, "allowed_updates": list(ALLOWED_UPDATES)}
+        body = {"timeout": seconds, "limit": LIMIT, "allowed_updates": list(ALLOWED_UPDATES)}
         body |= {} if self._offset is None else {"offset": self._offset}
         found = await self.api.call("getUpdates", body, timeout_seconds=timing.poll_seconds + timing.margin_seconds)
         if not isinstance(found, list):
@@ -117,7 +127,7 @@ class Polling:
         if refusal is not None and refusal.is_conflict:
             wait = self.timing.backoff(failures, most=CONFLICT_SECONDS_MAX)
             write = log.warning if failures <= PASSING_CONFLICTS else log.error
-            reason = _WEBHOOK if "webhook" in refusal.description.lower() else _ANOTHER
+            reason = ": ".join(it.en for it in CAUSES[cause_of(error)][1:]).replace("{at}.", "")
             write("telegram_conflict", account=self.account, reason=reason, failures=failures, seconds=round(wait, 1))
         else:
             wait = error.retry_after_seconds or self.timing.backoff(failures)
@@ -164,8 +174,11 @@ class Registration:
     url: str | None
     secret: str = field(repr=False)
     timing: Timing
+    condition: Condition
     _reported: int | None = None
     """The time of the failure that has been logged."""
+    _watched: bool = False
+    """An earlier check has been made: what it found may be from before our start."""
     _refused: bool = False
     """We refused a delivery: the secret that Telegram has is not the one of now. It cannot be read back."""
 
@@ -176,7 +189,8 @@ class Registration:
         failures = 0
         while True:
             try:
-                await self._check()
+                with self.condition.watching("events"):
+                    await self._check()
                 failures, wait = 0, self.timing.watch_seconds
             except DeliveryError as error:
                 failures, refusal = failures + 1, refusal_of(error)
@@ -190,18 +204,24 @@ class Registration:
         if not isinstance(info, dict):
             raise Unreachable("Telegram's answer about the webhook cannot be read")
         self._report(info)
+        self._watched = True
         updates, url = info.get("allowed_updates"), text(info, "url")
         is_set = url == self.url and isinstance(updates, list) and set(map(str, updates)) == set(ALLOWED_UPDATES)
         if self.url is not None and (self._refused or not is_set):
             await self._set(url, self.url)
+        elif self.url is None and not url:
+            self.condition.fails("deliveries", "address")
 
     def _report(self, info: Mapping[str, Any]) -> None:
         at, reason = number(info, "last_error_date"), text(info, "last_error_message")
         if at is None or at == self._reported:
             return
-        self._reported = at
+        is_new, self._reported = self._watched, at
         self._refused = self._refused or "401" in reason
         waiting = number(info, "pending_update_count")
+        if is_new and waiting and not self._refused:
+            detail = f"Telegram's last delivery failed: {reason[:200]}"
+            self.condition.fails("deliveries", "undelivered", detail, reason[:200])
         log.warning("telegram_webhook_error", account=self.account, reason=reason[:200], at=at, waiting=waiting)
 
     async def _set(self, before: str, url: str) -> None:

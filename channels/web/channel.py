@@ -7,11 +7,11 @@ the list of tools, which stays with the answer.
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import structlog
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
@@ -42,6 +42,8 @@ ALIVE_SECONDS = 15.0
 MISSED_MAX = 500
 MISSED_BYTES_MAX = 2 * 1_048_576
 """Messages, and bytes of them: who has missed more loads the page again."""
+
+NO_FAULTS: Mapping[str, Any] = {"text": "", "channels": []}
 
 _Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
 
@@ -96,7 +98,7 @@ class WebChannel:
         self.renderings = Renderings(archive)
         self._keeping: set[asyncio.Task[None]] = set()
         self.queue = config.queue
-        self.fault = ""
+        self.faults: Mapping[str, Any] = NO_FAULTS
         self._now = now
 
     async def admit(self, headers: Headers) -> str:
@@ -208,11 +210,12 @@ class WebChannel:
         except Exception as error:  # noqa: BLE001 - whatever the memory says: the turn has ended without it
             log.warning("stopped_text_not_kept", error=repr(error))
 
-    def report(self, fault: str) -> None:
-        """Shows the operator's pages a fault to mend; an empty text clears it."""
-        if fault != self.fault:
-            self.fault = fault
-            self.live.announce(event("fault", {"text": fault}), OPERATOR)
+    def report(self, faults: Mapping[str, Any]) -> None:
+        """Shows the operator's pages the faults to mend: the config's error as `text`, and `channels` with state, reason
+        and fix."""
+        if faults != self.faults:
+            self.faults = faults
+            self.live.announce(event("fault", faults), OPERATOR)
 
     def tell(self, conversation: WebConversation) -> None:
         """Let the pages know of a new or renamed conversation."""
@@ -225,8 +228,8 @@ class WebChannel:
         """The event stream of one page: the current state, the messages it has missed, and then what happens."""
         last = await self.archive.last()
         yield event("hello", {"after": last})
-        if self.fault and watcher.person == OPERATOR:
-            yield event("fault", {"text": self.fault})
+        if self.faults != NO_FAULTS and watcher.person == OPERATOR:
+            yield event("fault", self.faults)
         for notice in self.live.state(watcher.person):
             yield notice
         if after > last:  # of another database

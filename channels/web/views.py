@@ -6,7 +6,7 @@ The stream is server-sent events (WHATWG HTML, section 9.2): a name, perhaps a n
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
@@ -26,7 +26,7 @@ PAGE_BYTES_MAX = 524_288
 RENDERED_BYTES_MAX = 4 * 1_048_576
 
 
-def event(name: str, data: dict[str, Any]) -> bytes:
+def event(name: str, data: Mapping[str, Any]) -> bytes:
     return written(name, orjson.dumps(data))
 
 

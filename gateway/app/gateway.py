@@ -15,6 +15,7 @@ from channels.channel import Channel
 from channels.web.channel import WebChannel
 from channels.web.live import LiveTurns
 from gateway.api.door import ApiDoor, bytes_max
+from gateway.app.health import HealthWatch
 from gateway.app.routes import build_app
 from gateway.app.setup import adopt, build_setup, version_of
 from gateway.approvals.approvals import Approvals
@@ -106,6 +107,7 @@ class Gateway:
         self._readiness = Readiness(self.runtime, self.sweep)
         self._intake = Intake(self.runtime, self.approvals, self.lanes)
         self._listening = Listening(self.runtime, self._intake, self.spawn)
+        self._health = HealthWatch(self.runtime, lambda: self._web)
         self._adopt_server(config.server)
         self.connections = Connections(config.server, self._peers, self.runtime.metrics)
         self._web, self._served = self._doors()
@@ -155,6 +157,7 @@ class Gateway:
         channels, agents = self.runtime.setup.channels, self.runtime.setup.runners
         log.info("gateway_started", chats_taken_up=taken_up, channels=len(channels), agents=len(agents))
         await self._listening.begin(self.runtime.setup)
+        self.spawn(self._health.run())
         self.spawn(self._prune())
         self.spawn(self._listening.unmark())
         self.spawn(self._watch_loop())
@@ -188,8 +191,7 @@ class Gateway:
         """Publishes the last reload's result."""
         self.runtime.config_state = state
         self.runtime.metrics.config_refused.set(state.error is not None)
-        if self._web is not None:
-            self._web.report(state.error or "")
+        self._health.look()
 
     async def tell_owners(self, notice: Notice) -> None:
         """Tells the owners what they should know, as far as the database takes it."""

@@ -1,12 +1,20 @@
 """The way in that a config opens, and the agents that run commands."""
 
+import hashlib
+import hmac
+import json
+
 from agents.config import AgentConfig
 from channels.web.admission import Way
 from gateway.config.channels import Exposure
 from gateway.config.root import Config
 from gateway.config.server import filled
+from gateway.observe.redaction import secrets_in
 from tools.catalog import offered
 from tools.config import ExecMode, effective_exec
+
+PROOF_CHARS_MIN = 24
+"""Fewer characters of secrets could be guessed from their proof."""
 
 
 def exposure(config: Config) -> Exposure:
@@ -37,3 +45,12 @@ def exec_mode(config: Config, agent: AgentConfig) -> ExecMode | None:
     """The agent's mode; None if it runs no commands."""
     runs = {"exec", "process"} & {*offered(config.tools, agent.tools)}
     return effective_exec(config.tools.exec, agent.tools).mode if runs else None
+
+
+def operator_proof(config: Config) -> str:
+    """The proof that whoever asks has read the config's secrets, and so runs this gateway: the command line shows it beside
+    a gateway, and no secret with it. Empty if there are too few secrets to prove anything."""
+    found = sorted((repr(key), secret) for key, secret in secrets_in(config) if secret.strip() and key[0] != "database")
+    if sum(len(secret) for _, secret in found) < PROOF_CHARS_MIN:
+        return ""
+    return hmac.new(json.dumps(found).encode(), b"clawgate operator", hashlib.sha256).hexdigest()

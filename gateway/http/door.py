@@ -11,14 +11,15 @@ import hmac
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
+from typing import Any
 
 import orjson
 import structlog
 from fastapi import Request, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from channels.abilities import AnswersGet, ChecksHeaders, Guarded
+from channels.abilities import AnswersGet, ChecksHeaders, Guarded, HasCondition, can
 from channels.channel import (
     AnsweredAtOnce,
     Arrived,
@@ -29,7 +30,9 @@ from channels.channel import (
     Rejected,
     WebhookRequest,
 )
-from gateway.config.exposure import sandboxed
+from channels.condition import ChannelState
+from gateway.config.exposure import operator_proof, sandboxed
+from gateway.guard import VERSION
 from gateway.http.bodies import Bodies, Unreadable
 from gateway.http.request import Guesses, problem, too_many, unread
 from gateway.inbox.intake import Intake
@@ -70,6 +73,14 @@ class Readiness:
             return {"unanswered": f"the oldest message has waited {waited:.0f} s"}
         return {}
 
+    @property
+    def queue(self) -> Mapping[str, float]:
+        """The work of all replicas, as the last sweep has found it."""
+        backlog = self._sweep.backlog
+        # A shared database counts in decimals, which are no JSON.
+        counts = {"messages": int(backlog.messages), "parts": int(backlog.parts)}
+        return {**counts, "oldestSeconds": float(self._sweep.oldest_seconds)}
+
     async def _takes_writes(self) -> bool:
         """Seconds between trial writes: a caller of `/readyz` must not make us write at will."""
         if (now := time.monotonic()) - self._probed >= PROBE_EVERY_SECONDS:
@@ -104,6 +115,7 @@ class Door:
         self._answering = {key: channel for key, channel in self._channels.items() if isinstance(channel, AnswersGet)}
         self._readiness = readiness
         self._now = runtime.now
+        self._proof = operator_proof(runtime.setup.config)
 
     def answers_get(self, channel: str, account: str) -> bool:
         return (channel, account) in self._answering
@@ -118,6 +130,8 @@ class Door:
                 receipt: Receipt = self._answering[channel, account].answer_get(delivery, self._clock())
             else:
                 receipt = await self._judge(target, delivery)
+            if can(target, HasCondition):
+                target.condition.genuine()
             async with asyncio.timeout(ACCEPT_SECONDS):
                 outcome = await self._intake.take(target, receipt)
             body, type_ = _answer(receipt, outcome)
@@ -125,10 +139,12 @@ class Door:
         except Unreadable as unreadable:
             response, outcome = unread(unreadable), f"rejected: {unreadable.reason}"
         except Rejected as rejected:
+            fix = target.condition.rejected(rejected) if can(target, HasCondition) else ""
             if rejected.guess and (wait := self._guesses.wait(request.scope)):
                 response, outcome = too_many(wait), "rejected: too many wrong secrets"
             else:
-                log.warning("webhook_rejected", channel=channel, account=account, reason=rejected.reason)
+                facts = {"reason": rejected.reason, **({"fix": fix} if fix else {})}
+                log.warning("webhook_rejected", channel=channel, account=account, **facts)
                 response, outcome = Response(status_code=rejected.status), f"rejected: {rejected.reason}"
                 if rejected.sentence:
                     response = problem(rejected.status, "refused", rejected.sentence)
@@ -168,14 +184,27 @@ class Door:
         return Response(b'{"status":"ok"}', media_type="application/json")
 
     async def readyz(self, request: Request) -> Response:
-        """Can take work; 503 with the failing checks otherwise. Why an edited config cannot be used is said to whoever has
-        the admin token; to others only that it is so, since the words name files and keys."""
+        """Can take work; 503 with the failing checks otherwise. The operator also reads why an edited config cannot be used
+        and why a channel is not ok; others only that it is so, since the words name files, keys and addresses."""
         failing, config = await self._readiness.failing(), asdict(self._runtime.config_state)
-        if config["error"] and not self._is_operator(request):
+        tells = self._is_operator(request) or self._proves(request)
+        if config["error"] and not tells:
             config["error"] = True
-        content: dict[str, object] = {"ready": not failing, "amiss": dict(failing), "config": config}
+        zone, states = self._config.zone, self._runtime.channel_states()
+        content: dict[str, object] = {
+            "ready": not failing,
+            "failing": dict(failing),
+            "config": config,
+            "channels": {":".join(key): channel_view(state, zone, tells=tells) for key, state in states.items()},
+        }
         if sandboxed(self._runtime.setup.config):
             content["sandbox"] = self._runtime.sandbox.status
+        if tells:
+            content |= {
+                "version": VERSION,
+                "queue": self._readiness.queue,
+                "failingModels": self._runtime.setup.failing_models,
+            }
         return Response(orjson.dumps(content), status_code=503 if failing else 200, media_type="application/json")
 
     async def metrics(self, request: Request) -> Response:
@@ -188,6 +217,10 @@ class Door:
                 return too_many(wait)
             return Response(status_code=401, headers={"www-authenticate": "Bearer"})
         return Response(self._metrics.render(), media_type="text/plain; version=0.0.4")
+
+    def _proves(self, request: Request) -> bool:
+        given = request.headers.get("authorization", "").encode()
+        return bool(self._proof) and hmac.compare_digest(given, f"Proof {self._proof}".encode())
 
     def _is_operator(self, request: Request) -> bool:
         token = self._config.admin_token.get_secret_value()
@@ -216,6 +249,13 @@ class Webhooks:
             case _:
                 response = Response(status_code=404)
         return await response(scope, receive, send)
+
+
+def channel_view(state: ChannelState, zone: tzinfo, *, tells: bool) -> dict[str, Any]:
+    """A channel's state for programs, with its reason and its fix if `tells`."""
+    since = datetime.fromtimestamp(state.since, zone).isoformat(timespec="seconds")
+    reason, fix = (state.reason.en, state.fix.en) if tells else ("", "")
+    return {"state": state.state, "since": since, "reason": reason, "fix": fix}
 
 
 def _answer(receipt: Receipt, outcome: str) -> tuple[bytes, str]:

@@ -1,4 +1,4 @@
-"""The metrics, for Prometheus. Labels are few and from fixed sets: never an id, never a text."""
+"""The metrics, for Prometheus. Labels are few and from fixed sets or the config: never an id, never a text."""
 
 from functools import partial
 
@@ -57,6 +57,9 @@ class Metrics:
         gauge = partial(Gauge, registry=registry)
         self.config_refused = gauge(
             "clawgate_config_refused", "1 while the config file cannot be used and an older one holds."
+        )
+        self.channel_up = gauge(
+            "clawgate_channel_up", "1 while a channel's account is in touch with its platform.", ["channel", "account"]
         )
         self.oldest = gauge(
             "clawgate_oldest_unanswered_seconds", "Age of the oldest message that is neither answered nor given up."

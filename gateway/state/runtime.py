@@ -15,8 +15,11 @@ from agents.config import SessionConfig
 from agents.providers.provider import Provider
 from agents.runner import AgentRunner
 from agents.turn import Emit
+from channels.abilities import HasCondition, can
 from channels.channel import Channel
+from channels.condition import ChannelState
 from channels.message import MessageContext
+from gateway.config.channels import configured
 from gateway.config.root import Config, LimitsConfig
 from gateway.observe.metrics import Metrics
 from gateway.observe.scrubber import Scrubber
@@ -123,6 +126,11 @@ class Setup:
     def limits(self) -> LimitsConfig:
         return self.config.limits
 
+    @property
+    def failing_models(self) -> list[str]:
+        """The models whose last request failed; all agents share what is known of them."""
+        return next(iter(self.runners.values())).models.health.failing
+
     def channel(self, context: MessageContext) -> Channel | None:
         """The channel that a message came by; None if it is no longer configured."""
         return self.channels.get((context.channel, context.account))
@@ -187,9 +195,20 @@ class Runtime:
     tracing: Tracing | None = None
     choices: Choices = field(init=False)
     accept: Callable[[Delivery], Awaitable[Acceptance]] = field(init=False)
+    began: float = field(init=False)
 
     def __post_init__(self) -> None:
         self.choices = Choices(self.store)
+        self.began = self.now()
+
+    def channel_states(self) -> dict[tuple[str, str], ChannelState]:
+        """The state of each configured account. One that depends on no platform is ok since the start."""
+        own, found = ChannelState(state="ok", since=self.began), {}
+        for account in configured(self.setup.config.channels):
+            key = account.kind.name, account.name
+            channel = self.setup.channels[key]
+            found[key] = channel.condition.state if can(channel, HasCondition) else own
+        return found
 
     def queue(self, sid: str, agent: str, context: MessageContext) -> Queue:
         """The queue that the config says, in the mode that was chosen for the conversation."""

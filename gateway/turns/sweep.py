@@ -13,6 +13,7 @@ import structlog
 from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
 from gateway.store.records import Lease
+from gateway.store.store import Backlog
 from gateway.turns.lanes import Lanes
 
 SHARED_SECONDS = 1.0
@@ -23,7 +24,8 @@ log = structlog.get_logger()
 
 
 class Sweep:
-    """Runs until it is cancelled. `oldest_seconds` is the age of the oldest message that nobody has answered."""
+    """Runs until it is cancelled. `oldest_seconds` is the age of the oldest message that nobody has answered, `backlog`
+    all the work that was found with it."""
 
     def __init__(self, runtime: Runtime, lanes: Lanes) -> None:
         self._runtime = runtime
@@ -31,6 +33,7 @@ class Sweep:
         self._lanes = lanes
         self._suspects: set[Lease] = set()
         self.oldest_seconds = 0.0
+        self.backlog = Backlog(messages=0, parts=0, oldest=None)
 
     async def once(self) -> int:
         """Claim as many chats as there is room for; how many that were. Raises StoreUnavailable."""
@@ -77,6 +80,7 @@ class Sweep:
             for sid in [sid for sid, lane in self._runtime.control.lanes.items() if lane.turn is not None]:
                 await self._runtime.control.apply_stop(sid)
         backlog, metrics = await self._store.backlog(), self._runtime.metrics
+        self.backlog = backlog
         now = self._runtime.now()
         self.oldest_seconds = max(0.0, now - (now if backlog.oldest is None else backlog.oldest))
         metrics.oldest.set(self.oldest_seconds)

@@ -75,15 +75,22 @@ class House:
 
 @asynccontextmanager
 async def house(
-    folder: Path, *, script: Script = (), agents: str = AGENTS, more: str = "", now: Callable[[], float] = time.time
+    folder: Path,
+    *,
+    script: Script = (),
+    agents: str = AGENTS,
+    more: str = "",
+    channels: str = "",
+    now: Callable[[], float] = time.time,
 ) -> AsyncIterator[House]:
+    """`channels` stand beside the web chat, each in one line of YAML behind a comma."""
     home = House(folder, script, now)
     async with serve_on_loopback(home.line) as model_url:
         text = f"""
 logging: {{ level: warning }}
 providers:
   anthropic: {{ apiKey: "${{ANTHROPIC_API_KEY}}", baseUrl: "{model_url}" }}
-channels: {{ web: {{ enabled: true }} }}
+channels: {{ web: {{ enabled: true }}{channels} }}
 {agents}
 {more}
 """

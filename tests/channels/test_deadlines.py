@@ -136,16 +136,22 @@ TELEGRAM: dict[str, Callable[[TelegramChannel], Awaitable[object]]] = {
     "a reaction": lambda it: it.react("4711", "7", "👍"),
     "an upload": lambda it: it._api.upload("sendPhoto", {"chat_id": "4711"}, {"photo": PICTURE}),
     "a file": lambda it: it.fetch(Attachment(kind="file", key="f_1"), bytes_max=2_000_000),
-    "a poll": lambda it: _polling(it)._fetch(),
+    "a poll": lambda it: _polling(it)._fetch(0),
     "the webhook": lambda it: Registration(
-        api=it._api, account="default", url="https://bot.example.com", secret="s", timing=Timing()
+        api=it._api,
+        account="default",
+        url="https://bot.example.com",
+        secret="s",
+        timing=Timing(),
+        condition=it.condition,
     )._check(),
 }
 
 
 def _polling(channel: TelegramChannel) -> Polling:
     timing = Timing(poll_seconds=0, margin_seconds=SOON)
-    return Polling(api=channel._api, account="default", read=_nothing, deliver=_nothing, timing=timing)  # type: ignore[arg-type]
+    shared = {"api": channel._api, "account": "default", "condition": channel.condition, "timing": timing}
+    return Polling(read=_nothing, deliver=_nothing, **shared)  # type: ignore[arg-type]
 
 
 @PARTS
@@ -163,7 +169,8 @@ async def test_a_telegram_that_drips_is_given_up(call: str, part: Part) -> None:
 async def test_what_else_asks_a_server_that_drips_says_so_in_time(part: Part) -> None:
     async with dripping(part) as (url, dripped), asyncio.timeout(PATIENCE_SECONDS):
         account, channel = feishu(url)
-        connection = LongConnection(api=channel._api, account="default", read=_nothing, deliver=_nothing)  # type: ignore[arg-type]
+        shared = {"api": channel._api, "account": "default", "condition": channel.condition}
+        connection = LongConnection(read=_nothing, deliver=_nothing, **shared)  # type: ignore[arg-type]
         with pytest.raises(Unreachable):
             await connection._once()
         await channel.close()

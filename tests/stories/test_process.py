@@ -302,7 +302,7 @@ async def test_while_it_stops_it_is_not_ready_but_still_takes_messages_in(tmp_pa
             await until(lambda: anthropic.requests)
             run.process.send_signal(signal.SIGTERM)
             await run.wrote("gateway_stopping")
-            assert (await http.get(f"{run.url}/readyz")).json()["amiss"] == {"drain": "stopping"}
+            assert (await http.get(f"{run.url}/readyz")).json()["failing"] == {"drain": "stopping"}
             assert (await http.get(f"{run.url}/healthz")).status_code == 200
             await say(run, feishu, "second")
             line.release()

@@ -157,7 +157,7 @@ async def test_while_the_database_takes_nothing_the_platform_is_told_to_come_aga
             answer = await house.push(event)
             assert answer.status_code == 503
             assert answer.headers["retry-after"]
-            assert (await http.get(f"{house.url}/readyz")).json()["amiss"] == {"database": "takes no writes"}
+            assert (await http.get(f"{house.url}/readyz")).json()["failing"] == {"database": "takes no writes"}
             assert (await http.get(f"{house.url}/healthz")).status_code == 200
             foreign.execute("ROLLBACK")
         assert (await house.push(event)).status_code == 200
@@ -193,6 +193,6 @@ async def test_a_message_that_waits_too_long_turns_readiness_red_and_stands_in_t
             return (await http.get("/readyz")).status_code != 200
 
         await house.until(is_red)
-        assert "unanswered" in (await http.get("/readyz")).json()["amiss"]
+        assert "unanswered" in (await http.get("/readyz")).json()["failing"]
         assert not house.counted("clawgate_oldest_unanswered_seconds 0.0")
         house.line.release()

@@ -110,10 +110,10 @@ class App {
   #heard(event, data, position) {
     switch (event) {
       case "hello":
-        this.page.fault = "";
+        this.page.faults = { text: "", channels: [] };
         return this.store.beginAnew();
       case "fault":
-        this.page.fault = data.text;
+        this.page.faults = data;
         return this.page.soon();
       case "message":
         this.outbox.delivered(data.message);

@@ -9,7 +9,7 @@ import { Conversation } from "./conversation.js";
 import { Drawer } from "./drawer.js";
 import { drawIcons, element, part } from "./element.js";
 import { prepareViewer } from "./files.js";
-import { fillWords, otherLanguage, sentence, word } from "./language.js";
+import { fillWords, inLanguage, otherLanguage, sentence, word } from "./language.js";
 import { Sessions } from "./sessions.js";
 import { Sidebar } from "./sidebar.js";
 import { SignIn } from "./signin.js";
@@ -25,7 +25,7 @@ export class Page {
   /** "connecting", "open", "lost", "asleep", "signed-out" or "closed". */
   connection = "connecting";
   /** What whoever runs this bot is to mend. */
-  fault = "";
+  faults = { text: "", channels: [] };
   /** Why it is closed. */
   closedBy = null;
 
@@ -198,11 +198,20 @@ export class Page {
     document.title = `${this.store.unread.size ? "● " : ""}${title ? `${title} · ` : ""}Clawgate`;
   }
 
+  /** What whoever runs this bot is to mend, in the page's language. */
+  #faults() {
+    const { text, channels } = this.faults;
+    const lines = channels.map(({ name, state, reason, fix }) =>
+      word("channelFault", { name, state: word(`channel_${state}`), reason: inLanguage(reason), fix: inLanguage(fix) }),
+    );
+    return [...(text ? [`${word("fault")} ${text}`] : []), ...lines].join("\n");
+  }
+
   #showConnection() {
     const bar = part("connection");
     const state = this.connection === "signed-out" && this.signIn.open ? "signing-in" : this.connection;
     const closed = this.closedBy ? sentence(this.closedBy) : "";
-    const open = this.fault ? `${word("fault")} ${this.fault}` : "";
+    const open = this.#faults();
     const shown = { lost: word("lost"), "signed-out": word("signedOut"), closed, open }[state] ?? "";
     if (bar.firstChild?.textContent === shown || (!shown && !bar.firstChild)) return;
     bar.replaceChildren(...(shown ? [element("span", {}, shown)] : []));

@@ -101,6 +101,11 @@ export const WORDS = {
     enlarge: "Show larger",
     lost: "Connection lost. Trying again…",
     fault: "The edited config cannot be used; the one before it holds.",
+    channelFault: "{name} {state}: {reason}. {fix}",
+    channel_refused: "is refused",
+    channel_conflict: "is in conflict",
+    channel_unreachable: "is out of reach",
+    channel_silent: "hears nothing",
     signedOut: "You are signed out.",
     signIn: "Sign in",
     signInAbout:
@@ -222,6 +227,11 @@ export const WORDS = {
     enlarge: "查看大图",
     lost: "连接已断开，正在重试…",
     fault: "修改后的配置无法使用，仍按之前的配置运行。",
+    channelFault: "{name} {state}：{reason}。{fix}",
+    channel_refused: "被拒绝",
+    channel_conflict: "有冲突",
+    channel_unreachable: "无法连接",
+    channel_silent: "收不到消息",
     signedOut: "你已退出登录。",
     signIn: "登录",
     signInAbout:

@@ -1,0 +1,123 @@
+"""The condition of an account's connection to its platform, as `/readyz`, `status`, `doctor` and the page show it.
+
+Each part of a channel (its identity, its events, its deliveries) reports for itself; the worst report is the condition. A
+cause is one of few that a channel knows by name, with the next step in both languages; nothing here holds a secret.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, TypeAlias
+
+from channels.channel import DeliveryError, Rejected
+
+Link: TypeAlias = Literal["ok", "starting", "silent", "unreachable", "conflict", "refused"]
+WORST: tuple[Link, ...] = ("refused", "conflict", "unreachable", "silent", "starting", "ok")
+REJECTIONS_MAX = 5
+"""Deliveries refused in a row, with no genuine one between: one alone may be anybody's."""
+
+
+class Bilingual(NamedTuple):
+    """A text in English and in Chinese."""
+
+    en: str = ""
+    zh: str = ""
+
+
+NO_WORDS = Bilingual()
+
+
+class Cause(NamedTuple):
+    """A reason why a connection is not ok, and the next step. `{at}` in the step is the place of the account's keys."""
+
+    state: Link
+    reason: Bilingual
+    fix: Bilingual
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChannelState:
+    """`since` is a time in seconds; `reason` and `fix` are empty while the state is `ok` or `starting`."""
+
+    state: Link
+    since: float
+    reason: Bilingual = NO_WORDS
+    fix: Bilingual = NO_WORDS
+
+    @property
+    def is_bad(self) -> bool:
+        return self.state not in ("ok", "starting")
+
+
+class Condition:
+    """`causes` are the platform's, by name; `cause_of` names the one that an error means."""
+
+    def __init__(
+        self,
+        channel: str,
+        account: str,
+        *,
+        causes: Mapping[str, Cause],
+        cause_of: Callable[[DeliveryError], str],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._at = f"channels.{channel}" if account == "default" else f"channels.{channel}.accounts.{account}"
+        self._causes = causes
+        self._cause_of = cause_of
+        self._now = now
+        self._reports: dict[str, ChannelState] = {}
+        self._rejections = 0
+        self.state = ChannelState(state="starting", since=now())
+
+    def ok(self, part: str) -> None:
+        self._report(part, "ok")
+
+    def starting(self, part: str) -> None:
+        """The part begins, or begins anew after a loss that is usual."""
+        self._report(part, "starting")
+
+    def fails(self, part: str, cause: str, detail: str = "", code: str = "") -> None:
+        """Reports a cause; `detail` is the English reason, if more is known than the cause's own, `code` the platform's."""
+        state, reason, _ = self._causes[cause]
+        shown = f"{reason.zh}（{code}）" if code else reason.zh
+        self._report(part, state, Bilingual(detail or reason.en, shown), self._fix(cause))
+
+    def failed(self, part: str, error: DeliveryError) -> None:
+        cause = self._cause_of(error)
+        detail = "" if self._causes[cause].state == "conflict" else str(error)
+        self.fails(part, cause, detail, error.code)
+
+    @contextmanager
+    def watching(self, part: str) -> Iterator[None]:
+        """Reports how the block ends: `ok`, or the DeliveryError that it raises."""
+        try:
+            yield
+        except DeliveryError as error:
+            self.failed(part, error)
+            raise
+        self.ok(part)
+
+    def rejected(self, rejected: Rejected) -> str:
+        """Counts a delivery that was refused; returns the next step, empty if no setting is to blame."""
+        if not rejected.cause:
+            return ""
+        self._rejections += 1
+        if self._rejections >= REJECTIONS_MAX:
+            self.fails("deliveries", rejected.cause, f"no delivery is taken any more: {rejected.reason}")
+        return self._fix(rejected.cause).en
+
+    def genuine(self) -> None:
+        """A delivery was verified."""
+        if self._rejections or self._reports.get("deliveries", self.state).state != "ok":
+            self._rejections = 0
+            self.ok("deliveries")
+
+    def _fix(self, cause: str) -> Bilingual:
+        return Bilingual(*(it.replace("{at}", self._at) for it in self._causes[cause].fix))
+
+    def _report(self, part: str, state: Link, reason: Bilingual = NO_WORDS, fix: Bilingual = NO_WORDS) -> None:
+        self._reports[part] = ChannelState(state=state, since=self._now(), reason=reason, fix=fix)
+        worst = min(self._reports.values(), key=lambda it: WORST.index(it.state))
+        since = self.state.since if worst.state == self.state.state else self._now()
+        self.state = replace(worst, since=since)
