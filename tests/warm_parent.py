@@ -22,7 +22,11 @@ from typing import TextIO
 
 ORDER_BYTES = 1 << 16
 DESCRIPTORS = 4
-PRELOADED = ("gateway.app.reload", "gateway.cli.terminal", "tests.chaos.poisoned")
+PRELOADED = (
+    *("gateway.app.reload", "gateway.cli.terminal", "gateway.operate.doctor", "tests.chaos.poisoned"),
+    *("aiohttp", "alembic.command", "psycopg", "sqlalchemy.dialects.sqlite", "uvicorn.protocols.http.h11_impl"),
+)
+"""The second line is what a life of the gateway loads when it needs it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -137,8 +141,12 @@ def preload() -> None:
         import_module("gateway.__main__").main()
     for name in PRELOADED:
         import_module(name)
-    from tests.sandboxes import shared  # like all the rest, after the guards of a start
+    from agents.providers.catalog import _anthropic_client, _openai_client  # like all the rest, after a start's guards
+    from agents.providers.config import ProviderConfig
+    from tests.sandboxes import shared
 
+    for build in (_anthropic_client, _openai_client):
+        build(ProviderConfig(), "http://127.0.0.1:9")  # loads of an SDK what a request needs
     asyncio.run(shared().probe())  # for the victims of `tests.chaos`: what `python -m gateway` runs makes its own
     gc.collect()
     gc.freeze()  # no child walks this heap again, not even when it ends
