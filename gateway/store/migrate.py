@@ -10,6 +10,7 @@ import structlog
 from sqlalchemy import Connection, inspect, text
 
 from gateway.fault import OperatorError
+from gateway.guard import VERSION
 
 log = structlog.get_logger()
 
@@ -34,9 +35,18 @@ class DatabaseUnusable(OperatorError):
 
 
 class DatabaseTooNew(DatabaseUnusable):
-    """The database was written by a newer Clawgate than this one."""
+    """The database was migrated by a newer Clawgate than this one."""
 
-    fix = "run that version, or restore a backup"
+    fix = "install a newer Clawgate, or restore the backup from before the update (docs/upgrade.md)"
+
+    def __init__(self, revision: str) -> None:
+        super().__init__(f"the database has revision {revision}, and Clawgate {VERSION} knows none after {HEAD}")
+
+
+def refuse_newer(revision: str | None) -> None:
+    """Raises DatabaseTooNew. Revisions are numbers of four digits."""
+    if revision is not None and revision > HEAD:
+        raise DatabaseTooNew(revision)
 
 
 def migrate(connection: Connection, *, begin: str) -> None:
@@ -69,14 +79,12 @@ def revision_of(connection: Connection) -> str | None:
 
 
 def _upgrade(connection: Connection, revision: str | None) -> None:
+    refuse_newer(revision)
     from alembic.config import Config
     from alembic.runtime.environment import EnvironmentContext
     from alembic.script import ScriptDirectory
 
     scripts = ScriptDirectory(str(SCRIPTS))
-    known = [script.revision for script in scripts.walk_revisions()]
-    if revision is not None and revision not in known:
-        raise DatabaseTooNew
     with EnvironmentContext(Config(), scripts, fn=lambda _, __: []) as environment:
         environment.configure(connection=connection, transactional_ddl=False)
         if revision == FIRST:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.config.root import DatabaseConfig
-from gateway.store.migrate import DatabaseUnusable
+from gateway.store.migrate import DatabaseUnusable, refuse_newer, revision_of
 from gateway.store.store import Store
 from gateway.store.writer import Run
 
@@ -47,6 +47,7 @@ def connected(config: DatabaseConfig, *, seconds: float = 10.0) -> Iterator[Conn
     engine = create_engine(url, connect_args=patience)
     try:
         with engine.begin() as connection:
+            refuse_newer(revision_of(connection))
             if config.path is not None:
                 connection.exec_driver_sql("PRAGMA secure_delete = ON")
             yield connection

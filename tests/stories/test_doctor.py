@@ -349,10 +349,9 @@ async def test_a_database_is_found_sound_of_another_version_or_out_of_reach(tmp_
         assert "to be migrated from 0004 to" in health(database)
         with connected(database) as connection:
             connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-        with pytest.raises(DatabaseUnusable, match="newer Clawgate"):
-            health(database)
-        with connected(database) as connection:
-            assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar() == "9999"
+        for _ in range(2):  # it stays as it is
+            with pytest.raises(DatabaseUnusable, match=r"revision 9999.*newer Clawgate"):
+                health(database)
     finally:
         await store.close()
 
