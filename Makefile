@@ -15,7 +15,7 @@ both = code=0; \
 run: .venv/.run            ## serve ./config.yaml
 	@$(BIN)/python -m gateway serve
 
-demo: .venv/.run           ## one message, layer by layer, offline; ARGS='--api mistral --channel telegram'
+demo: .venv/.run           ## one message through the gateway, offline; ARGS='--full' for every layer, '--api mistral --channel telegram'
 	@$(BIN)/python -m tests.demo $(ARGS)
 
 test: .venv/.dev .venv/.judges browser ## what a change must pass

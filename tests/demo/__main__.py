@@ -1,4 +1,4 @@
-"""`make demo`: one message, layer by layer, offline. `ARGS="--api mistral --channel telegram"`, `ARGS=--json`."""
+"""`make demo`: one message through the gateway, offline. `ARGS="--api mistral --channel telegram"`, `ARGS=--full`."""
 
 import argparse
 import asyncio
@@ -15,10 +15,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.demo", description=__doc__)
     parser.add_argument("--api", choices=MAKERS, default="anthropic-messages", help="the wire the model speaks")
     parser.add_argument("--channel", choices=PLATFORMS, default="feishu", help="where the message is written")
-    parser.add_argument("--json", action="store_true", help="one JSON document for programs")
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--full", dest="shape", action="store_const", const="full", help="every layer, as it was")
+    shape.add_argument("--json", dest="shape", action="store_const", const="json", help="one document for programs")
     chosen = parser.parse_args()
     logs.configure(level="warning", output="console", scrubber=Scrubber())
-    show(asyncio.run(play(MAKERS[chosen.api], PLATFORMS[chosen.channel]())), as_json=chosen.json)
+    show(asyncio.run(play(MAKERS[chosen.api], PLATFORMS[chosen.channel]())), chosen.shape or "tale")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from rich.console import Console
 from rich.panel import Panel
@@ -13,6 +13,9 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from tests.demo.play import Layer
+from tests.demo.tale import NEXT, tell
+
+Shape: TypeAlias = Literal["tale", "full", "json"]
 
 TITLES = {
     "event": "1 · The event, as the platform sent it",
@@ -29,16 +32,19 @@ STYLES = {"tool_call": "yellow", "tool_result": "green", "request": "blue", "res
 LATER_MESSAGES_SHOWN = 2
 
 
-def show(layers: list[Layer], *, as_json: bool) -> None:
-    """`as_json`: `{"layers": [{"name", "round", "data"}, …]}` on standard output."""
-    if as_json:
+def show(layers: list[Layer], shape: Shape) -> None:
+    """`tale`: thirty lines; `full`: a panel for each layer; `json`: `{"layers": [{"name", "round", "data"}, …]}`."""
+    if shape == "json":
         document = {"layers": [asdict(layer) for layer in layers]}
         sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2, default=_plain) + "\n")
         return
-    console = Console(soft_wrap=False, width=None if sys.stdout.isatty() else 120)
+    console = Console(soft_wrap=False, width=None if sys.stdout.isatty() else 120, highlight=False)
+    if shape == "tale":
+        tell(layers, console)
+        return
     for layer in layers:
         console.print(_panel(layer))
-    console.print(Text("That was the real gateway between two emulators. Next: make run", style="bold"))
+    console.print(Text(NEXT, style="bold"))
 
 
 def _panel(layer: Layer) -> Panel:

@@ -19,17 +19,17 @@ SENDER = "ou_881e8247625e31527b4d15a31471504c"
 SENDER_NAME = "张三"
 CHAT = "oc_7654321098765432109876543210"
 MESSAGE_ID = "om_6123456789abcdefghijklmnopqrstu"
-ASKED = "帮我写一个 Python 脚本,功能是遍历当前目录所有文件"
+ASKED = "帮我写一个 Python 脚本，功能是遍历当前目录所有文件"
 
 SCRIPT_NAME = "list_files.py"
 SCRIPT = '''#!/usr/bin/env python3
-"""列出当前目录(含子目录)中的所有文件。"""
+"""列出当前目录（含子目录）中的所有文件。"""
 
 from pathlib import Path
 
 
 def list_files(root: Path) -> list[Path]:
-    """root 下的所有文件,按路径排序。"""
+    """root 下的所有文件，按路径排序。"""
     return sorted(path for path in root.rglob("*") if path.is_file())
 
 
@@ -43,10 +43,10 @@ if __name__ == "__main__":
     main()
 '''
 ANSWER = (
-    f"脚本写好了:`{SCRIPT_NAME}`。\n\n"
+    f"脚本写好了：`{SCRIPT_NAME}`。\n\n"
     "- 用 `Path.rglob` 遍历当前目录及所有子目录\n"
-    "- 只列出文件,按路径排序,打印相对路径\n\n"
-    f"运行:`python3 {SCRIPT_NAME}`"
+    "- 只列出文件，按路径排序，打印相对路径\n\n"
+    f"运行：`python3 {SCRIPT_NAME}`"
 )
 
 
@@ -82,8 +82,8 @@ agents:
   defaults:
     model: {model}
     systemPrompt: |
-      你是一个全栈开发助手,擅长编写脚本和解释代码。
-      用户当前通过飞书与你对话,请用中文回复。
+      你是一个全栈开发助手，擅长编写脚本和解释代码。
+      用户当前通过飞书与你对话，请用中文回复。
   list:
     - id: coder
       name: 代码助手

@@ -31,7 +31,7 @@ async def demo(*arguments: str) -> tuple[int, str, str]:
 async def test_every_wire_on_every_platform_is_shown_to_people(
     api: str, channel: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    show(await play(MAKERS[api], PLATFORMS[channel]()), as_json=False)
+    show(await play(MAKERS[api], PLATFORMS[channel]()), "full")
     panels = capsys.readouterr().out
     assert [text for text in (*PANELS, MAKERS[api].model.partition("/")[2]) if text not in panels] == []
     assert panels.count("You are ") == 1, "a request abridges the system prompt, which has a panel of its own"
@@ -39,11 +39,32 @@ async def test_every_wire_on_every_platform_is_shown_to_people(
     assert "That was the real gateway between two emulators." in panels
 
 
+@pytest.mark.parametrize("channel", PLATFORMS)
+async def test_the_story_fits_a_screen_and_ends_with_the_reply_as_people_see_it(
+    channel: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layers = await play(platform=PLATFORMS[channel]())
+    capsys.readouterr()  # the log
+    show(layers, "tale")
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) <= 30
+    assert max(map(len, told)) <= 120
+    story_of = [
+        "张三",
+        story.ASKED,
+        "claude-sonnet-4-6",
+        "SKILL.md",
+        "README.md requirements.txt",
+        "Wrote list_files.py",
+    ]
+    assert [text for text in (*story_of, "• ", "make demo ARGS=--full") if text not in "\n".join(told)] == []
+    assert [line for line in told if "`" in line or "{" in line] == [], "rendered, without a mark of Markdown or JSON"
+
+
 @pytest.mark.slow
 async def test_the_demo_runs_as_a_process_for_people_and_for_programs() -> None:
-    people, programs, mistaken = await asyncio.gather(
-        demo("--api", "google-gemini", "--channel", "telegram"), demo("--json"), demo("--api", "mistrial")
-    )
+    telegram = ("--api", "google-gemini", "--channel", "telegram")
+    people, programs, mistaken = await asyncio.gather(demo(*telegram), demo("--json"), demo("--api", "mistrial"))
     assert (people[0], people[2], programs[0], programs[2]) == (0, "", 0, "")
     assert story.SCRIPT_NAME in people[1]
     layers = json.loads(programs[1])["layers"]

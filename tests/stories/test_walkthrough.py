@@ -45,7 +45,7 @@ async def test_one_message_makes_a_file_and_a_reply_and_leaves_a_clean_history(t
         assert listed == "README.md\nrequirements.txt\nscripts/\ntests/"
         assert wrote == f"Wrote {story.SCRIPT_NAME} ({len(story.SCRIPT.encode())} bytes)"
 
-        anthropic.script = [says("不客气!")]
+        anthropic.script = [says("不客气！")]
         thanks = feishu.text_event("谢谢", sender=story.SENDER, chat=story.CHAT, message_id="om_2")
         await push(feishu, url, thanks)
         await feishu.sent(2)
@@ -80,8 +80,8 @@ async def test_every_wire_tells_the_same_story_from_the_same_config_but_one_line
         assert called == ["read", "ls", "write"]
         assert ["tools" in received.body for received in model.requests] == [maker is not MAKERS["prompt"]] * 4
 
-        model.script = [says("不客气!")]
+        model.script = [says("不客气！")]
         await push(feishu, url, feishu.text_event("谢谢", sender=story.SENDER, chat=story.CHAT, message_id="om_2"))
         await feishu.sent(2)
-        assert feishu.messages[1].text == "不客气!"
+        assert feishu.messages[1].text == "不客气！"
         assert [received.refusal for received in model.requests] == [None] * 5
