@@ -2,14 +2,18 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.running import AGENTS, running
+from tests.stories.test_approvals import ASKS, asked, shows
+
+GUIDED = AGENTS.replace("anthropic/claude-sonnet-4-6", "demo/guide")
 
 
 async def test_it_makes_a_real_file_and_says_that_it_is_a_script(tmp_path: Path) -> None:
-    agents = AGENTS.replace("anthropic/claude-sonnet-4-6", "demo/guide")
-    async with running(tmp_path, agents=agents) as house:
+    async with running(tmp_path, agents=GUIDED) as house:
         for number, text in enumerate(
-            ("帮我写一个 Python 脚本,列出所有文件", "write me a python script that lists files")
+            ("帮我写一个 Python 脚本，列出所有文件", "write me a python script that lists files")
         ):
             before = {*house.workspace().iterdir()}
             await house.say(text)
@@ -21,3 +25,36 @@ async def test_it_makes_a_real_file_and_says_that_it_is_a_script(tmp_path: Path)
             assert script.read_text(encoding="utf-8").startswith("#!")
             compile(script.read_text(encoding="utf-8"), script.name, "exec")
         assert house.anthropic.requests == []
+
+
+@pytest.mark.parametrize(
+    ("question", "printed", "waits", "end"),
+    [
+        ("What can you do for me?", "> Hello! I ran on your own machine", "allow it", "That was the tour"),
+        ("你能帮我做什么？", "> 你好！我在你自己的机器上运行", "请看清请求并批准", "演示到此结束"),
+    ],
+)
+async def test_asked_what_it_can_do_it_writes_a_file_and_runs_it_once_a_person_has_allowed_that(
+    tmp_path: Path, question: str, printed: str, waits: str, end: str
+) -> None:
+    async with running(tmp_path, agents=GUIDED, more=ASKS) as house:
+        id_ = await asked(house, question)
+        script = house.workspace() / "clawgate_tour.sh"
+        assert script.read_text(encoding="utf-8").startswith("#!/bin/sh")
+        before = "\n".join(it.text for it in house.feishu.messages)
+        assert [word for word in (waits, "demo/guide") if word not in before] == []
+        assert [word for word in (printed, end, "ANTHROPIC_API_KEY") if word in before] == []
+        await house.say(f"/approve {id_} allow-once")
+        shown = await shows(house, end)
+        (last,) = [it for it in shown if end in it]
+        assert printed in last
+        assert "ANTHROPIC_API_KEY" in last
+        assert house.anthropic.requests == []
+
+
+async def test_denied_it_says_that_nothing_ran(tmp_path: Path) -> None:
+    async with running(tmp_path, agents=GUIDED, more=ASKS) as house:
+        id_ = await asked(house, "What can you do for me?")
+        await house.say(f"/approve {id_} deny")
+        shown = await shows(house, "It was denied, so nothing ran")
+        assert not any("> Hello!" in it for it in shown)

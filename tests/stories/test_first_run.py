@@ -66,7 +66,7 @@ async def test_without_any_key_the_script_answers_and_says_how_to_set_one(tmp_pa
     assert page == 200, "no agent of it runs commands, so it is open without a token"
     assert "demo/guide" in reply
     assert "OPENAI_API_KEY" in reply
-    assert "重新启动" in reply
+    assert "无需重启" in reply
     before_the_log = output.partition("\n{")[0].splitlines()
     assert len(before_the_log) <= 9
     assert before_the_log[0].startswith("Clawgate ")

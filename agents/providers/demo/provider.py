@@ -2,24 +2,28 @@
 
 It streams like a real one and goes the same way through the loop, so that the whole product can be tried and tested
 without an account. A plan is read off the person's words and the tools on offer; each of its steps is one call and is
-taken at most once, so every turn is over after a handful of rounds whatever the tools answer. No randomness, no state.
+taken at most once, so every turn is over after a handful of rounds whatever the tools answer. No randomness, no state:
+the tour (`agents.providers.demo.tour`), which an approval may interrupt, goes on from the history alone.
 """
 
 import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import unescape
 from itertools import count
-from typing import Any, TypeAlias
+from typing import Any
 
 from agents.messages import AssistantMessage, Message, ToolCall, ToolResultMessage, Usage, UserMessage, texts
+from agents.providers.demo import tour
+from agents.providers.demo.tour import RESULT_CHARS_MAX, Made, one_line
 from agents.providers.draft import Draft
 from agents.providers.provider import Done, ModelEvent, ModelRequest, OneTool
-from agents.sentences import language_of
+from agents.sentences import Language, language_of
 from agents.tokens import request_tokens, tokens
+from channels.marks import OWN_TURN
 
 PIECE_CHARS = 16
 
@@ -73,43 +77,78 @@ _SKILL = re.compile(r"<skill>(.*?)</skill>", re.DOTALL)
 _MEDIA_OFFERED = re.compile(r"^## Assistant Output Directives\n(?:(?!## ).*\n)*?- `MEDIA:", re.MULTILINE)
 _NOTE = re.compile(r"\n\(The gateway: [^\n]*\)(?:\n\[image: [^\n]*\])*\Z")
 _BODY = re.compile(r"\A\[message_id: [^\]\n]*\]\n[^\n]{0,200}?: ?")
-ECHO_CHARS_MAX = 60
-RESULT_CHARS_MAX = 160
 
-OPENING = "I am demo/guide, the scripted demo model that ships with Clawgate, not a real AI. You said: “{}”"
-OPENING_ZH = "我是 Clawgate 自带的脚本演示模型（demo/guide），不是真正的 AI。你说的是：「{}」"
-REAL_MODEL = (
-    "For a real model, write `ANTHROPIC_API_KEY=…`, `OPENAI_API_KEY=…` or `DEEPSEEK_API_KEY=…` into a file `.env` beside "
-    "config.yaml, or set it in the environment and start again: `model: auto` takes it. Other vendors: docs/providers.md"
-)
-REAL_MODEL_ZH = (
-    "要使用真正的模型：在 config.yaml 旁边的 `.env` 文件中写入 `ANTHROPIC_API_KEY=…`、`OPENAI_API_KEY=…` 或 "
-    "`DEEPSEEK_API_KEY=…`，或设置环境变量后重新启动，`model: auto` 就会用它。其他厂商见 docs/providers.md"
-)
-
-Made: TypeAlias = tuple[ToolCall, ToolResultMessage | None]
+_SAID: dict[Language, dict[str, str]] = {
+    "en": {
+        "opening": "I am demo/guide, the scripted demo model that ships with Clawgate, not a real AI.",
+        "invitation": "I understand few requests. Ask me “What can you do for me?”, and I show you around.",
+        "tools": "I really used these tools:",
+        "read": "read {} characters",
+        "failed": "failed: ",
+        "nothing": "(nothing)",
+        "real": "**For a real model**, paste its key into the field that the web chat shows on the gateway's own machine. "
+        "Or write `ANTHROPIC_API_KEY=…`, `OPENAI_API_KEY=…` or `DEEPSEEK_API_KEY=…` into a file `.env` beside config.yaml: "
+        "`model: auto` takes it at once, without a restart. Other vendors: docs/providers.md",
+    },
+    "zh": {
+        "opening": "我是 Clawgate 自带的脚本演示模型（demo/guide），不是真正的 AI。",
+        "invitation": "我只听得懂几种请求。问我「你能帮我做什么？」，我就演示给你看。",
+        "tools": "我实际调用了这些工具：",
+        "read": "已读取 {} 个字符",
+        "failed": "失败：",
+        "nothing": "（没有内容）",
+        "real": "**要使用真正的模型**：在网关所在机器上打开网页聊天，把密钥粘贴到页面上的输入框。"
+        "也可以在 config.yaml 旁边的 `.env` 文件中写入 `ANTHROPIC_API_KEY=…`、`OPENAI_API_KEY=…` 或 `DEEPSEEK_API_KEY=…`，"
+        "`model: auto` 会立即使用它，无需重启。其他厂商见 docs/providers.md",
+    },
+}
 
 
 def next_step(request: ModelRequest) -> ToolCall | str:
     """The call to make, or the words that end the turn."""
-    asked = next((it for it in reversed(request.messages) if isinstance(it, UserMessage)), None)
-    text = _NOTE.sub("", _BODY.sub("", _text(asked))).strip()  # without the gateway's lines and the person's name
-    chinese = language_of(text) == "zh"
     done = _done(request.messages)
+    people = [it for it in request.messages if isinstance(it, UserMessage)]
+    if people and _is_note(people[-1]):  # a decision: its one call has been made already
+        spoken = next((_words(it) for it in reversed(people) if not _is_note(it)), "")
+        language = language_of(spoken)
+        return f"{tour.outcome(done, language)}\n\n{_SAID[language]['real']}"
+    text = _words(people[-1]) if people else ""
+    language = language_of(text)
     if len(done) < STEPS_MAX:
-        for name, arguments in _plan(request, text, chinese=chinese):
+        for name, arguments in _plan(request, text, done, language):
             if name not in {call.name for call, _ in done}:
                 used = {call.id for it in request.messages if isinstance(it, AssistantMessage) for call in it.calls}
                 new = next(id_ for number in count(len(used) + 1) if (id_ := f"demo_{number}") not in used)
                 raw = json.dumps(arguments, ensure_ascii=False)
                 return ToolCall(id=new, name=name, arguments=arguments, arguments_raw=raw)
+    if _wants_tour(text):
+        account, is_over = tour.told(done, language)
+        return "\n\n".join([_SAID[language]["opening"], account, *([_SAID[language]["real"]] if is_over else [])])
     attached = _written(done) if _MEDIA_OFFERED.search(request.system.stable) else None
-    return closing(text, done, chinese=chinese, attached=attached)
+    return closing(done, language, attached=attached)
 
 
-def _plan(request: ModelRequest, text: str, *, chinese: bool) -> list[tuple[str, dict[str, Any]]]:
+def _is_note(message: UserMessage) -> bool:
+    """True if the gateway began the turn, with a call that a person has decided on."""
+    return _text(message).partition("\n")[2].startswith(OWN_TURN)
+
+
+def _words(message: UserMessage) -> str:
+    """The person's words, without the gateway's lines and the person's name."""
+    return _NOTE.sub("", _BODY.sub("", _text(message))).strip()
+
+
+def _wants_tour(text: str) -> bool:
+    return tour.wanted(text) and not _WANTS_SCRIPT.search(text) and not _WANTS_LISTING.search(text)
+
+
+def _plan(
+    request: ModelRequest, text: str, done: Sequence[Made], language: Language
+) -> list[tuple[str, dict[str, Any]]]:
     """The calls of this turn, in order, as far as the tools on offer go."""
     offered = {tool.name for tool in request.tools} if request.tool_choice != "none" else set()
+    if _wants_tour(text) and not _forced(request):
+        return tour.steps(offered, done, language)
     wants_script = bool(_WANTS_SCRIPT.search(text))
     plan: list[tuple[str, dict[str, Any]]] = []
     if location := _skill_for(request.system.stable, text, wants_script=wants_script):
@@ -118,7 +157,7 @@ def _plan(request: ModelRequest, text: str, *, chinese: bool) -> list[tuple[str,
         plan.append(("ls", {"path": "."}))
     if wants_script or _forced(request) == "write":
         name = _free_name(request.messages)
-        plan.append(("write", {"file_path": name, "content": script_source(name, chinese=chinese)}))
+        plan.append(("write", {"file_path": name, "content": script_source(name, chinese=language == "zh")}))
     return [step for step in plan if step[0] in offered]
 
 
@@ -177,32 +216,27 @@ def _text(message: UserMessage | ToolResultMessage | None) -> str:
     return "\n".join(texts(message)) if message else ""
 
 
-def closing(text: str, done: Sequence[Made], *, chinese: bool, attached: str | None) -> str:
+def closing(done: Sequence[Made], language: Language, *, attached: str | None) -> str:
     """The final words of a turn. `attached` is a file to send along."""
-    lines = [(OPENING_ZH if chinese else OPENING).format(_one_line(text, ECHO_CHARS_MAX) or "…")]
+    said = _SAID[language]
+    lines = [said["opening"]]
     if done:
-        lines.append("我实际调用了这些工具：" if chinese else "I really used these tools:")
-        lines.append("\n".join(_report(call, result, chinese=chinese) for call, result in done))
-    lines.append(REAL_MODEL_ZH if chinese else REAL_MODEL)
+        lines += [said["tools"], "\n".join(_report(call, result, said) for call, result in done)]
+    else:
+        lines.append(said["invitation"])
+    lines.append(said["real"])
     if attached is not None:
         lines.append(f"MEDIA:{attached}")
     return "\n\n".join(lines)
 
 
-def _report(call: ToolCall, result: ToolResultMessage | None, *, chinese: bool) -> str:
-    target = str(next(iter((call.arguments or {}).values()), ""))
+def _report(call: ToolCall, result: ToolResultMessage | None, said: Mapping[str, str]) -> str:
+    target = one_line(str(next(iter((call.arguments or {}).values()), "")), RESULT_CHARS_MAX)
+    if result is None or result.is_error:
+        return f"- `{call.name}` {target}: {said['failed']}{tour.reason(result) if result else said['nothing']}"
     text = _text(result)
-    if call.name == "read" and not _failed(result):
-        return f"- `read` {target}: " + (f"已读取 {len(text)} 个字符" if chinese else f"read {len(text)} characters")
-    outcome = ("失败：" if chinese else "failed: ") if _failed(result) else ""
-    shown = _one_line(text, RESULT_CHARS_MAX) or ("（没有内容）" if chinese else "(nothing)")
-    return f"- `{call.name}` {target}: {outcome}{shown}"
-
-
-def _one_line(text: str, chars_max: int) -> str:
-    """One harmless line: no markup a platform might act upon, such as a mention of everyone."""
-    line = " ".join(re.sub(r"[<>`]|\[\[|\]\]", " ", text).split())
-    return line if len(line) <= chars_max else line[:chars_max].rstrip() + "…"
+    shown = said["read"].format(len(text)) if call.name == "read" else one_line(text, RESULT_CHARS_MAX)
+    return f"- `{call.name}` {target}: {shown or said['nothing']}"
 
 
 def script_source(name: str, *, chinese: bool) -> str:
