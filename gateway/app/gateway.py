@@ -33,7 +33,7 @@ from gateway.inbox.intake import Intake
 from gateway.inbox.listening import Listening
 from gateway.observe.logs import logged
 from gateway.observe.metrics import Metrics
-from gateway.observe.scrubber import Scrubber
+from gateway.observe.secrets import Scrubber
 from gateway.observe.tracing import Tracing
 from gateway.outbox.outbox import Outbox
 from gateway.state.choices import CHOICES_NOTICE

@@ -26,8 +26,7 @@ from gateway.config.exposure import exposure
 from gateway.config.load import skill_catalog
 from gateway.config.root import Config
 from gateway.observe.metrics import Metrics
-from gateway.observe.redaction import secrets_in
-from gateway.observe.scrubber import Scrubber, secrets_of
+from gateway.observe.secrets import Scrubber, secrets_in, secrets_of
 from gateway.outbox.messenger import ChannelMessenger
 from gateway.state.layers import ToolLayers
 from gateway.state.owners import Claimed, Owners

@@ -1,7 +1,7 @@
 """The requests of one gateway: asked, decided, expired or cancelled, and brought back into their conversation.
 
-Each is a row, and whatever follows from its state is an internal message to a session, named by the approval: so it is
-stored once however often it is accepted, on any replica, and a round of `run` makes good what a crash left out.
+Each is a row. Each of its messages is an internal message to a session, named by the approval: it is stored once however
+often it is accepted, on any replica, and a round of `run` repeats what a crash left out.
 """
 
 import asyncio
@@ -18,16 +18,9 @@ import structlog
 
 from channels.message import MessageContext
 from gateway.approvals.display import SHOWN_CHARS_MAX, visible
-from gateway.approvals.surfaces import (
-    find_surfaces,
-    is_approver,
-    message_json,
-    message_of,
-    surfaces_json,
-    surfaces_of,
-)
+from gateway.approvals.surfaces import find_surfaces, is_approver, message_json, message_of, surfaces_json, surfaces_of
 from gateway.observe.logs import logged
-from gateway.records.inbound import ASK, SETTLED, Inbound, inbound_json
+from gateway.records.inbound import ASK, OUTCOME, Inbound, inbound_json
 from gateway.records.sessions import LOCAL_PERSON, control_session, session_key
 from gateway.state.runtime import Runtime
 from gateway.store.approval_records import Admission, Approval, Decider, Grant, State
@@ -53,7 +46,7 @@ def new_id() -> str:
 
 
 def id_of(typed: str) -> str:
-    """An id as somebody types it: hyphens and small letters do not matter."""
+    """Normalises a typed id: hyphens and small letters do not matter."""
     letters = "".join(char for char in typed.upper() if char != "-") if typed.isascii() else ""
     return "-".join((letters[:4], letters[4:8], letters[8:]))
 
@@ -91,10 +84,10 @@ class Approvals:
         self.clock = Clock(runtime.now, monotonic)
         self._asked = asyncio.Event()
         self._repeated: set[str] = set()
-        """Requests that this process has made sure of."""
+        """Requests whose messages this process has sent again."""
 
     def approvers(self, agent: str) -> Sequence[str]:
-        """The people who may decide about an agent's calls, as it stands now: nobody is one by being in a chat."""
+        """The approvers of an agent's calls at present: membership of a chat makes no approver."""
         config, owners = self._runtime.setup.config, self._runtime.setup.owners
         named = config.approvers(next((it for it in config.agents.list if it.id == agent), None), owners)
         return (LOCAL_PERSON,) if named is None else named
@@ -120,7 +113,7 @@ class Approvals:
         people: Sequence[str],
         tainted: bool,
     ) -> tuple[Admission, Approval | None]:
-        """Asks the approvers. `people` are all whose words the turn answers. Raises ToolError."""
+        """Asks the approvers. `people` are all senders that the turn answers. Raises ToolError."""
         now, config = self._runtime.now(), self._runtime.setup.config.approvals
         text = request.subject.text
         if len(visible(text)[0]) > SHOWN_CHARS_MAX:
@@ -190,7 +183,7 @@ class Approvals:
         await self._runtime.accept(delivery)
 
     async def decide(self, approval: Approval, decision: str, by: Decider) -> tuple[bool, Approval]:
-        """True if this decision holds; and the approval as it is then. The person has been found to be an approver."""
+        """Returns True if this decision holds; and the approval afterwards. `by` is known to be an approver."""
         now, grant = self._runtime.now(), None
         if approval.state == "pending" and self.clock.is_over(approval):
             await self.move(approval.id, "pending", "expired")
@@ -213,13 +206,13 @@ class Approvals:
         return won, approval
 
     async def is_lost(self, approval: Approval) -> bool:
-        """True if no chat could be sent the whole request."""
+        """Returns True if no chat could be sent the complete request."""
         count = len(surfaces_of(approval))
         requests = [dedupe(approval.id, f"ask:{number}") for number in range(count)]
         return await self._store.approvals.given_up(requests) >= count
 
     async def announce(self, approval: Approval) -> None:
-        """Go on with the conversation, and let everybody who was asked know. May be repeated. Raises StoreUnavailable."""
+        """Continues the conversation and informs every chat that was asked. May be repeated. Raises StoreUnavailable."""
         if approval.state == "pending":
             return
         silent = approval.state == "cancelled" and (approval.decision or "").startswith("message ")
@@ -227,26 +220,26 @@ class Approvals:
             origin = replace(message_of(approval), attachments=(), reply_to=None, press=None, more=False)
             await self._accept(approval, origin, "decided", command=None)
         for number, surface in enumerate(surfaces_of(approval)):
-            await self._accept(approval, surface.context, f"settled:{number}", command=SETTLED, number=number)
+            await self._accept(approval, surface.context, f"settled:{number}", command=OUTCOME, number=number)
         await self._store.approvals.announced(approval.id)
 
     async def cancel(self, session: str, turn: int, turns: Sequence[int] = ()) -> None:
-        """Cancels what waits in a conversation because message `turn` ends it; after a recall, what these `turns` asked."""
+        """Cancels a conversation's open requests because message `turn` ends it; after a recall, those of `turns`."""
         by, at = f"message {turn}", self._runtime.now()
         for approval in await self._store.approvals.cancel(session, by=by, at=at, turns=turns):
             await self.announce(approval)
 
     async def move(self, id_: str, before: State, after: State, **facts: object) -> bool:
-        """One arrow that is nobody's decision; False where the approval is elsewhere by now."""
+        """A state change without a decider; False if the state has changed."""
         return await self._store.approvals.move(id_, before, after, at=self._runtime.now(), facts=facts)
 
     async def close(self, id_: str) -> None:
-        """Its turn is over, whether or not the call has come to its end, or to its beginning."""
+        """Closes an approval whose turn is over, even if its call never ended or began."""
         if not await self.move(id_, "spawned", "interrupted"):
             await self.move(id_, "approved", "cancelled", decision="changed")
 
     async def run(self) -> None:
-        """Runs as long as the gateway does: ends what nobody decided, and makes good what a crash left out."""
+        """Runs as long as the gateway does: expires old requests and repeats messages that a crash left out."""
         while True:
             waits = False
             with logged("approvals_round_failed"), suppress(StoreUnavailable):
@@ -257,19 +250,17 @@ class Approvals:
             self._asked.clear()
 
     async def _round(self) -> bool:
-        """Settles what has to be settled; returns True if something waits."""
-        unsettled = await self._store.approvals.unsettled()
-        for approval in unsettled:
-            with logged(
-                "approval_not_settled", but=StoreUnavailable
-            ):  # one that cannot be settled is in no other's way
-                await self._settle(approval)
-        if unsettled:
+        """Expires, announces or repeats each open request; returns True if there is one."""
+        open_requests = await self._store.approvals.open_requests()
+        for approval in open_requests:
+            with logged("approval_not_settled", but=StoreUnavailable):  # a broken one does not block the others
+                await self._advance(approval)
+        if open_requests:
             await self._store.approvals.close_lost(at=self._runtime.now())
-        self._repeated &= {it.id for it in unsettled}
-        return bool(unsettled)
+        self._repeated &= {it.id for it in open_requests}
+        return bool(open_requests)
 
-    async def _settle(self, approval: Approval) -> None:
+    async def _advance(self, approval: Approval) -> None:
         if approval.state == "pending" and self.clock.is_over(approval):
             await self.move(approval.id, "pending", "expired")
         elif approval.state == "pending" and self._is_off(approval):
@@ -277,15 +268,15 @@ class Approvals:
         if (current := await self._store.approvals.get(approval.id)) is not None and current.state != "pending":
             await self.announce(current)
         elif approval.id not in self._repeated:
-            # Whoever died before its messages were stored left some of them out.
+            # A process that died while it stored the messages left some out.
             await self._ask(approval)
 
     def _is_off(self, approval: Approval) -> bool:
-        """True if the config does not let the agent do this any more."""
+        """Returns True if the config does not let the agent do this any more."""
         runner = self._runtime.setup.runners.get(approval.agent)
         return runner is None or (approval.tool in COMMANDS and runner.exec_config.mode == "deny")
 
 
 def dedupe(id_: str, purpose: str) -> str:
-    """The name of an internal message; no channel's begins so."""
+    """Names an internal message; no channel's dedupe key begins so."""
     return f"gateway:approval:{id_}:{purpose}"

@@ -1,5 +1,5 @@
-"""The text that an approver reads before deciding: the whole call, exactly, with nothing hidden in it and nothing that
-could pose as the gateway's own words. And what the command line prints of requests and grants."""
+"""The text that an approver reads before deciding: the complete call, exactly, with nothing hidden in it and nothing that
+could pose as the gateway's own words; and the command line's lines of requests and grants."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from channels.moment import clock, iso
 from gateway.store.approval_records import Approval, Grant
 
 SHOWN_CHARS_MAX = 24_000
-"""Characters of a call: more than that is not put before anybody."""
+"""Characters of a call: a longer one is refused."""
 VALUE_CHARS = 200
 _HINTS = {
     r"\|\s*(?:sudo\s+)?(?:ba|z|da|k)?sh\b|\|\s*(?:python|perl|ruby|node)": (
@@ -32,7 +32,7 @@ _ALPHABETS = (
     "同一个词混用多种字母：可能是形近字",
 )
 _WRITTEN_TOGETHER = frozenset(("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC"))
-"""First words of the names of letters that stand beside Latin ones without a space, and look like none of them."""
+"""First words of the Unicode names of letters that appear beside Latin ones without a space and resemble none of them."""
 _BLANKS = "\u2800\U0001d159"
 """Symbols that show nothing: the empty braille cell, the note without a head."""
 _LABELS = {
@@ -75,7 +75,7 @@ def fenced(text: str) -> str:
 
 
 def value(text: str) -> str:
-    """The text on one line, as code, whatever is in it."""
+    """The text as code on one line, safely."""
     shown = visible(text)[0].replace("\n", "\\n").replace("`", "'")
     return f"`{shown if len(shown) <= VALUE_CHARS else shown[: VALUE_CHARS - 1] + '…'}`"
 

@@ -1,9 +1,9 @@
 """The gate before the calls of one turn: `tools.approval.Gate` over the store.
 
-A call that nobody has allowed becomes a request, and its result says so; the turn ends like any other. The decision begins
-a turn of its own in the same conversation, whose first call is the approved one, taken from the stored request. It passes
-here again: what would run now must be, digest for digest, what was approved, and it is marked as spawned before it runs.
-So no history is ever unpaired, nothing waits in a lane, and a crash leaves what every crash of a call leaves.
+A call without permission becomes a request, and its result says so; the turn ends like any other. The decision begins
+another turn in the same conversation, whose first call is the approved one, taken from the stored request. It passes the
+gate again: the call must have the approved digest, and it is marked as spawned before it runs. So no history is ever
+unpaired, nothing waits in a lane, and a crash is like that of any call.
 """
 
 import json
@@ -33,7 +33,7 @@ _NOTES = {
 def opening(
     approval: Approval, context: MessageContext, at: float, zone: tzinfo
 ) -> tuple[UserMessage, AssistantMessage]:
-    """The beginning of the turn that goes on with a decision: a note, and the very call, taken from the stored request."""
+    """The beginning of a turn that continues with a decision: a note, and the call of the stored request."""
     what = _NOTES.get(approval.state, "has been decided").format(by=approval.decided_by or "nobody")
     note = f"{OWN_TURN}, and of no person. The call of {approval.tool} that waited as {approval.id} {what}.)"
     text = f"[message_id: approval-{approval.id}]\n{note}"
@@ -64,7 +64,7 @@ class SpawnedCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnGate:
-    """`people` are all whose words the turn answers; `decided` is what it goes on with, if it does."""
+    """`people` are all senders that the turn answers; `decided` is the decision that it continues with, if any."""
 
     approvals: Approvals
     runner: AgentRunner
@@ -81,7 +81,7 @@ class TurnGate:
         agent = self.runner.config.id
         bound = request.canonical(agent)
         if self.decided is not None and self._goes_on(call):
-            return await self._take_up(self.decided.id, digest_of(bound))
+            return await self._spawn(self.decided.id, digest_of(bound))
         if self.decided is not None and self.decided.state == "denied" and self.decided.digest == digest_of(bound):
             raise _denied(self.decided)
         admission, approval = await self.approvals.request(
@@ -118,8 +118,8 @@ class TurnGate:
     def _goes_on(self, call: Call) -> bool:
         return self.decided is not None and call.key.endswith(":" + call_id(self.decided))
 
-    async def _take_up(self, id_: str, digest: str) -> SpawnedCall:
-        """Spawn what was approved, if that is what would run now. Raises ToolError."""
+    async def _spawn(self, id_: str, digest: str) -> SpawnedCall:
+        """Spawns the approved call if it is unchanged. Raises ToolError."""
         approval = await self.approvals.get(id_)
         match approval.state if approval else "cancelled":
             case "approved" if approval is not None:

@@ -1,9 +1,8 @@
-"""Pairing: a stranger's first direct message gets a code, and whoever runs the bot lets him in with it.
+"""Pairing: a stranger's first direct message gets a code, with which the operator lets them in.
 
-The request is a row of the inbox like a command, so the line with the code is answered once, whatever is redelivered or
-killed. The row keeps nothing of what he wrote, only a seed: the code is made of it and of the account's own secrets
-whenever it is sent, and the database has no more than its hash. Nobody's words start a turn before somebody has let him
-in, and what he wrote until then is not answered later.
+The request is a row of the inbox like a command, so the line with the code is answered once, after redeliveries and
+crashes too. The row keeps no words, only a seed: each send derives the code from it and from the account's secrets, and
+the database has only its hash. A stranger's words start no turn, and earlier ones are not answered after the approval.
 """
 
 import hashlib
@@ -43,7 +42,7 @@ log = structlog.get_logger()
 
 
 def request(context: MessageContext, agent: str, *, default: Language) -> Inbound:
-    """The part of a stranger's message that is kept: who wrote it where, and in which language."""
+    """Makes the request from a stranger's message: only its sender, chat and language are kept."""
     words = _COMMAND.sub("", context.text, count=1) if context.text.startswith(("/", "／")) else context.text
     language = language_for(words if any(map(str.isalpha, words)) else "", context, default)
     sender = replace(context.sender, name=None)
@@ -52,7 +51,7 @@ def request(context: MessageContext, agent: str, *, default: Language) -> Inboun
 
 
 async def ending(runtime: Runtime, turn: int, inbound: Inbound) -> Ending:
-    """The line to whoever asked, or to him who was let in; silence for those who have had one, and for too many."""
+    """The reply to a pairing request or approval; none if already answered or too many wait."""
     language: Language = "zh" if inbound.arguments.startswith("zh") else "en"
     if inbound.command == APPROVED:
         return Ending(outcome="pairing-approved", text=_WELCOMES[language])
@@ -64,7 +63,7 @@ async def ending(runtime: Runtime, turn: int, inbound: Inbound) -> Ending:
 
 
 async def register(runtime: Runtime, turn: int, inbound: Inbound) -> bool:
-    """Let him wait with the hash of his code, unless he does already or too many do; the same again for the same turn."""
+    """Registers a stranger with the hash of their code, unless they wait already or too many do; idempotent per turn."""
     context = inbound.context
     place = context.channel, context.account, context.sender.id
     channel = runtime.setup.channels.get(place[:2])
@@ -91,7 +90,7 @@ def with_code(part: Outbound, access: AccessConfig, seed: str) -> Outbound:
 
 
 def hashed(code: str) -> str | None:
-    """The hash that is kept of a code, in whatever way somebody has typed it; None if it cannot be one."""
+    """The stored hash of a code, however it is typed; None if it cannot be a code."""
     plain = code.strip().upper().replace("-", "", 1)
     if len(plain) != 2 * HALF_CHARS or set(plain) - set(ALPHABET):
         return None

@@ -1,4 +1,4 @@
-"""The chats in which a request is put: an approver reads it there. The message whose turn asked finds them."""
+"""The chats where a request is posted: an approver reads it there."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,18 +6,19 @@ from datetime import UTC, datetime
 
 from pydantic import TypeAdapter
 
-from channels.message import Chat, MessageContext, Sender
+from channels.message import Chat, MessageContext
 from gateway.records.inbound import inbound_of
+from gateway.records.sessions import message_in, person_of, sender_of
 from gateway.state.runtime import Runtime
 from gateway.store.approval_records import Approval
 
 NEWEST_MAX = 50
-"""Messages of a person in which his direct chat is looked for."""
+"""Messages of a person among which their direct chat is searched."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Surface:
-    """A chat in which a request stands; `approver` is `channel:id` where it is that person's alone."""
+    """A chat where the request is posted; `approver` is `channel:id` if it is that person's alone."""
 
     context: MessageContext
     approver: str = ""
@@ -35,17 +36,14 @@ def message_of(approval: Approval) -> MessageContext:
     return message_json.validate_json(approval.origin)
 
 
-def person_of(message: MessageContext) -> str:
-    return f"{message.channel}:{message.sender.id}"
-
-
 def is_approver(message: MessageContext, approvers: Sequence[str]) -> bool:
-    """True if a message is an approver's; a bot decides nothing, whoever it is."""
+    """Returns True if a message is an approver's; a bot decides nothing."""
     return not message.sender.is_bot and person_of(message) in approvers
 
 
 async def find_surfaces(runtime: Runtime, origin: MessageContext, approvers: Sequence[str]) -> tuple[Surface, ...]:
-    """Here, if an approver's direct chat or one that the config lists; else each approver's. Raises StoreUnavailable."""
+    """Returns this chat if it is an approver's direct chat or listed in the config; else each approver's chat. Raises
+    StoreUnavailable."""
     listed = runtime.setup.config.approvals.surfaces
     here = replace(origin, message_id="", attachments=(), reply_to=None, press=None, more=False)
     if origin.chat.kind == "direct" and is_approver(origin, approvers):
@@ -63,15 +61,15 @@ async def find_surfaces(runtime: Runtime, origin: MessageContext, approvers: Seq
 
 
 async def direct_chat(runtime: Runtime, context: MessageContext) -> Chat:
-    """The direct chat of a message that does not name it: the one that the sender wrote in last, or his own."""
-    sender = f"{context.channel}:{context.account}:{context.sender.id}"
-    chats = [inbound_of(it).context.chat for it in await runtime.store.approvals.newest_from(sender, NEWEST_MAX)]
+    """Returns the sender's newest direct chat, or the message's own."""
+    newest = await runtime.store.approvals.newest_from(sender_of(context), NEWEST_MAX)
+    chats = [inbound_of(it).context.chat for it in newest]
     return next((it for it in chats if it.kind == "direct"), context.chat)
 
 
 async def direct_with(runtime: Runtime, person: str, account: str = "") -> MessageContext | None:
-    """The direct chat with somebody, as far as there is one: where they wrote last, or where their platform says. `account`
-    is looked at first."""
+    """Returns the direct chat with a person: the one of their newest message, first at `account`, or the one that their
+    platform derives from their id."""
     name, _, id_ = person.partition(":")
     channels = runtime.setup.channels
     accounts = sorted((it for channel, it in channels if channel == name), key=lambda it: it != account)
@@ -83,12 +81,5 @@ async def direct_with(runtime: Runtime, person: str, account: str = "") -> Messa
     platform_knows = name == "telegram" or (name == "feishu" and id_.startswith("ou_"))
     if not accounts or not platform_knows:
         return None
-    return MessageContext(
-        channel=name,
-        account=accounts[0],
-        chat=Chat(id=id_, kind="direct"),
-        message_id="",
-        sender=Sender(id=id_),
-        text="",
-        sent_at=datetime.fromtimestamp(runtime.now(), tz=UTC),
-    )
+    message = message_in(name, accounts[0], Chat(id=id_, kind="direct"), id_)
+    return replace(message, sent_at=datetime.fromtimestamp(runtime.now(), tz=UTC))

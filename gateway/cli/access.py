@@ -55,9 +55,9 @@ def revoke_contact(
 
 def _approvals(config: "Config") -> "DatabaseApprovals":
     from gateway.store.approvals import DatabaseApprovals
-    from gateway.store.opening import beside
+    from gateway.store.opening import offline
 
-    return DatabaseApprovals(read=beside(config.database), write=beside(config.database))
+    return DatabaseApprovals(read=offline(config.database), write=offline(config.database))
 
 
 @approvals_app.command("list")

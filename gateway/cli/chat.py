@@ -43,7 +43,7 @@ def chat(
     from gateway.cli.terminal import Conversation, door
     from gateway.config.problems import quoted, suggestion
     from gateway.observe import logs
-    from gateway.observe.scrubber import Scrubber, secrets_of
+    from gateway.observe.secrets import Scrubber, secrets_of
 
     loaded = load(config)
     if agent is not None and agent not in (known := [it.id for it in loaded.config.agents.list]):

@@ -33,7 +33,7 @@ def run_gateway(
     from gateway.app.reload import Reload
     from gateway.app.serve import harden, listen, run
     from gateway.observe import logs
-    from gateway.observe.scrubber import Scrubber, secrets_of
+    from gateway.observe.secrets import Scrubber, secrets_of
     from gateway.operate.report import greeting
     from gateway.store.errors import StoreUnavailable
     from gateway.store.opening import open_store
@@ -103,7 +103,7 @@ def _examine(path: Path, wanted: Callable[[str], bool], *, as_json: bool) -> Non
 
     from gateway.config.problems import ConfigErrors
     from gateway.observe import logs
-    from gateway.observe.scrubber import Scrubber, secrets_of
+    from gateway.observe.secrets import Scrubber, secrets_of
     from gateway.operate import doctor
 
     scrubber = Scrubber()

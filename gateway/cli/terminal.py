@@ -31,11 +31,11 @@ from gateway.config.load import Loaded
 from gateway.config.root import Config, DatabaseConfig
 from gateway.config.server import ApiConfig
 from gateway.fault import OperatorError
-from gateway.observe.scrubber import Scrubber
+from gateway.observe.secrets import Scrubber
 from gateway.outbox.outbox import payload_json
 from gateway.store.errors import StoreUnavailable
-from gateway.store.glance import answer
-from gateway.store.opening import beside, connected, open_store
+from gateway.store.inspect import answer
+from gateway.store.opening import connected, offline, open_store
 from gateway.store.sqlite import DatabaseInUse
 from gateway.store.store import Store
 from gateway.store.web_sessions import DatabaseSessions
@@ -90,7 +90,7 @@ def _client(url: str, language: str, **headers: str) -> httpx.Client:
 
 async def _cookie(config: DatabaseConfig) -> str:
     """Signs in with a link made on the spot: a process that may write the database may sign in."""
-    sessions = DatabaseSessions(read=beside(config), write=beside(config))
+    sessions = DatabaseSessions(read=offline(config), write=offline(config))
     admission = Admission(token="", way="link", sessions=sessions)
     return f"{SECURE_COOKIE}={await admission.sign_in(admission.offer_link() or '', ())}"
 

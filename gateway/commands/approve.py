@@ -16,10 +16,11 @@ from agents.sentences import language_of
 from channels.message import Button
 from gateway.approvals.approvals import dedupe, id_of
 from gateway.approvals.display import answers, outcome_text, request_text, value
-from gateway.approvals.surfaces import message_of, person_of, surfaces_of
+from gateway.approvals.surfaces import message_of, surfaces_of
 from gateway.commands.command import CommandContext, Reply, Run
 from gateway.commands.own import tell
-from gateway.records.inbound import ASK, INTRODUCTION, NOTICE, PRESSED, SETTLED
+from gateway.records.inbound import ASK, INTRODUCTION, NOTICE, OUTCOME, PRESSED
+from gateway.records.sessions import chat_of, person_of
 from gateway.state.queues import BUTTON
 from gateway.store.approval_records import Approval, Decider, Token
 
@@ -112,7 +113,7 @@ def _text(request: str) -> str:
 
 def _decider(context: CommandContext) -> Decider:
     message = context.message
-    surface = f"{message.channel}:{message.account}:{message.chat.id}"
+    surface = chat_of(message)
     return Decider(person=person_of(message), surface=surface, turn=context.turn)
 
 
@@ -159,7 +160,7 @@ async def replace_request(context: CommandContext) -> str | Reply | None:
     if _has_buttons(context) and not await store.given_up([request]):  # of several messages the last one has them
         return Reply(text=text, replaces=sent[-1])
     surface = surfaces_of(approval)[int(number)].context
-    here = approval.decided_in == f"{surface.channel}:{surface.account}:{surface.chat.id}"
+    here = approval.decided_in == chat_of(surface)
     return None if here else text
 
 
@@ -191,7 +192,7 @@ async def introduce(context: CommandContext) -> str | None:
 
 NOTICE_RUNS: Mapping[str, Run] = {
     ASK: ask,
-    SETTLED: replace_request,
+    OUTCOME: replace_request,
     PRESSED: press,
     INTRODUCTION: introduce,
     NOTICE: tell,

@@ -18,7 +18,7 @@ from channels.message import Button, MessageContext, StoredFile
 from gateway.approvals.approvals import Approvals
 from gateway.config.root import Audience, Config
 from gateway.records.inbound import inbound_of, is_readable
-from gateway.records.sessions import is_owner
+from gateway.records.sessions import is_owner, person_of
 from gateway.state.runtime import Runtime, Setup
 from gateway.store.records import Concerned, Work
 
@@ -53,7 +53,7 @@ class CommandContext:
     @property
     def person(self) -> str:
         """The sender as `owners` in the config names people."""
-        return f"{self.message.channel}:{self.message.sender.id}"
+        return person_of(self.message)
 
     def say(self, en: str, zh: str) -> str:
         return zh if self.language == "zh" else en

@@ -11,7 +11,8 @@ from channels.message import File
 from channels.moment import timestamp
 from gateway.commands.command import CommandContext, Reply, dropped_lines, first_words
 from gateway.commands.report import plan_of
-from gateway.records.inbound import Inbound, inbound_json, inbound_of, is_readable
+from gateway.records.inbound import Inbound, inbound_of, is_readable
+from gateway.records.sessions import sender_of
 from gateway.store.records import Concerned, Delivery, SessionMark, Summary
 from gateway.turns.history import TURNS_MAX, numbered_turns, turns_of
 from gateway.turns.journal import stopped_by
@@ -133,17 +134,10 @@ async def _undo(context: CommandContext, turn: int) -> None:
 
 async def _deliver(context: CommandContext, inbound: Inbound) -> None:
     """A message to the agent in the place of this command, once."""
-    message = context.message
-    scope = f"{message.channel}:{message.account}:"
-    delivery = Delivery(
-        sid=context.session,
-        dedupe=(f"{scope}command:{context.turn}",),
-        body=inbound_json.dump_json(inbound).decode(),
-        at=context.runtime.now(),
-        sender=scope + message.sender.id,
-        again=True,
-    )
-    await context.runtime.accept(delivery)
+    names, at = [f"command:{context.turn}"], context.runtime.now()
+    sender = sender_of(context.message)
+    again = Delivery.of(inbound, sid=context.session, names=names, at=at, sender=sender, again=True)
+    await context.runtime.accept(again)
 
 
 async def use_skill(context: CommandContext) -> str | None:

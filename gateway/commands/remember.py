@@ -8,9 +8,8 @@ import re
 
 from channels.moment import day
 from gateway.commands.command import CommandContext
-from gateway.records.sessions import agent_of
+from gateway.records.sessions import agent_of, sender_of
 from gateway.store.memory import NOTES_MAX
-from gateway.turns.memory import person
 from tools.memory import NOTE_CHARS_MAX
 
 _FORGET = re.compile(r"(?:forget|忘记|忘掉|删除)\s*#?\s*([0-9]{1,9})", re.IGNORECASE)
@@ -18,7 +17,7 @@ _FORGET = re.compile(r"(?:forget|忘记|忘掉|删除)\s*#?\s*([0-9]{1,9})", re.
 
 async def remember(context: CommandContext) -> str:
     memory, words, say = context.runtime.store.memory, context.arguments.strip(), context.say
-    sender, agent, turn = person(context.message), agent_of(context.session), context.turn
+    sender, agent, turn = sender_of(context.message), agent_of(context.session), context.turn
     if not words and context.message.chat.kind != "direct":
         return say(
             "Others read along here: send /remember in a direct chat with me to see your notes.",

@@ -9,7 +9,7 @@ from channels.web.admission import Way
 from gateway.config.channels import Exposure
 from gateway.config.root import Config
 from gateway.config.server import filled
-from gateway.observe.redaction import secrets_in
+from gateway.observe.secrets import secrets_in
 from tools.catalog import offered
 from tools.config import ExecMode, effective_exec
 

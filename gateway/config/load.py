@@ -21,7 +21,7 @@ from gateway.config.reader import read, with_absolute_paths
 from gateway.config.root import Config
 from gateway.config.warnings import warnings
 from gateway.config.yaml import BYTES_MAX, Document, parse
-from gateway.observe.redaction import redacted
+from gateway.observe.secrets import redacted
 from skills.catalog import Skill, SkillCatalog, visible
 
 DOTENV = ".env"

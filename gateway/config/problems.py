@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 from agents.config import AgentDefaults
 from channels.finding import Finding
 from gateway.fault import OperatorError
-from gateway.observe.redaction import REDACTED, redacted
+from gateway.observe.secrets import REDACTED, redacted
 
 PROBLEMS_MAX = 100
 """The most problems that are listed; one further line counts the rest."""

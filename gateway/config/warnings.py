@@ -23,7 +23,7 @@ from gateway.config.exposure import exec_mode
 from gateway.config.keys import DEMO, Auto, Resolved
 from gateway.config.problems import Key, quoted, shown, suggestion
 from gateway.config.root import Config
-from gateway.observe.redaction import secrets_in
+from gateway.observe.secrets import secrets_in
 
 Warned: TypeAlias = Iterator[tuple[str, str]]
 """Messages, each with its fix."""

@@ -133,7 +133,7 @@ class Door:
             if can(target, HasCondition):
                 target.condition.genuine()
             async with asyncio.timeout(ACCEPT_SECONDS):
-                outcome = await self._intake.take(target, receipt)
+                outcome = await self._intake.receive(target, receipt)
             body, type_ = _answer(receipt, outcome)
             response = Response(body, media_type=type_)
         except Unreadable as unreadable:

@@ -1,1 +1,1 @@
-"""Messages on their way in: whom the gateway listens to, and what becomes of what arrives."""
+"""Messages on their way in: access, routing and acceptance."""

@@ -32,9 +32,8 @@ from gateway.config.commands import asks_model
 from gateway.outbox.messenger import pressed
 from gateway.outbox.outbox import payload_json
 from gateway.program import program
-from gateway.records.caller import Caller
-from gateway.records.inbound import INTRODUCTION, PRESSED, Inbound, inbound_json, inbound_of
-from gateway.records.sessions import control_session, is_control, is_open, is_owner, session_key
+from gateway.records.inbound import INTRODUCTION, PRESSED, Caller, Inbound, inbound_of
+from gateway.records.sessions import chat_of, control_session, is_control, is_open, is_owner, session_key
 from gateway.state.runtime import Runtime
 from gateway.store.contacts import contact_name
 from gateway.store.records import Acceptance, Delivery
@@ -50,11 +49,11 @@ class Intake:
         self._runtime = runtime
         self._lanes = lanes
 
-    async def take(self, channel: Channel, receipt: Receipt) -> str:
-        """Takes what a channel has received. Returns `answered`, `accepted`, `duplicate`, `overflow`, or `ignored: …` with
-        the access rule or the channel's reason.
+    async def receive(self, channel: Channel, receipt: Receipt) -> str:
+        """Stores or refuses a channel's receipt. Returns `answered`, `accepted`, `duplicate`, `overflow`, or `ignored: …`
+        with the access rule or the channel's reason.
 
-        Raises StoreUnavailable; then the platform must deliver it again. Raises Rejected where the channel cannot keep it.
+        Raises StoreUnavailable; then the platform must deliver it again. Raises Rejected if the channel cannot keep it.
         """
         if isinstance(receipt, AnsweredAtOnce):
             return "answered"
@@ -74,7 +73,7 @@ class Intake:
             return "ignored: group migrated"
         if isinstance(receipt, Membership):
             return await self._join(channel, receipt)
-        outcome = await self._take(channel, receipt)
+        outcome = await self._admit(channel, receipt)
         if receipt.context.press is not None and can(channel, AnswersPresses):
             channel.answer_press(receipt.context)
         return outcome
@@ -92,7 +91,7 @@ class Intake:
         return "duplicate" if acceptance.turn is None else "accepted"
 
     async def _recall(self, channel: Channel, receipt: Recalled) -> str:
-        """A message that waits is not answered, and one that is being answered is not any more."""
+        """Recalls a message: it is answered no more, whether it waits or its turn runs."""
         runtime, scope = self._runtime, f"{channel.name}:{channel.account}:"
         recall = await runtime.store.changes.recall(
             scope + receipt.dedupe, scope + receipt.chat, receipt.message_id, runtime.now()
@@ -109,7 +108,7 @@ class Intake:
         return "recalled"
 
     async def _react(self, channel: Channel, receipt: Reacted) -> str:
-        """A 👍 or 👎 is kept beside the turn whose answer it is on."""
+        """Keeps a 👍 or 👎 beside the turn that it is about."""
         for sent in await self._runtime.store.sent_parts(ext_id=receipt.message_id):
             to = payload_json.validate_json(sent.payload)
             here = (to.channel, to.account) == (channel.name, channel.account)
@@ -121,7 +120,7 @@ class Intake:
         return "ignored: not our answer"
 
     async def _edit(self, channel: Channel, receipt: Edited) -> str:
-        """A message that waits says what it says now; the turn that answers it is followed by a word on the change."""
+        """Changes a waiting message; the turn that is answering it is followed by a word on the change."""
         arrived, scope = receipt.arrived, f"{channel.name}:{channel.account}:"
         context, (change, name) = arrived.context, arrived.dedupe
         changed = await self._runtime.store.changes.edit(scope + name, context.sender.id, context.text)
@@ -131,10 +130,10 @@ class Intake:
         if changed.state == "running":
             edited = f"{EDITED}\n"
             context = replace(context, text=edited + context.text, mark=edited + context.mark, attachments=())
-            return await self._take(channel, replace(arrived, context=context, dedupe=(change,)), receipt.number)
+            return await self._admit(channel, replace(arrived, context=context, dedupe=(change,)), receipt.number)
         return "edited"
 
-    async def _take(self, channel: Channel, receipt: Arrived, replays: int = 0) -> str:
+    async def _admit(self, channel: Channel, receipt: Arrived, replays: int = 0) -> str:
         context = receipt.context
         if context.press is not None:
             receipt = await self._pressed(channel, receipt, context.press)
@@ -163,9 +162,8 @@ class Intake:
         return outcome
 
     async def _pressed(self, channel: Channel, receipt: Arrived, press: Press) -> Arrived:
-        """A press of an agent's button is a message to the conversation that the button is of, if the person may use that
-        agent there, and on a page of ours in the person's own words. Any other is a command, in the chat that its message
-        was sent to."""
+        """Makes the press of an agent's button a message to the button's conversation, if the sender may use that agent
+        there, and in the sender's own words on our page. Any other press is a command, in its message's chat."""
         if found := await pressed(self._runtime.store, receipt.context, press):
             sid, inbound = found
             setup = self._runtime.setup
@@ -187,21 +185,21 @@ class Intake:
         return receipt.agent or route(setup.config.routes, setup.config.agents, receipt.context)
 
     async def _refusal(self, channel: Channel, receipt: Arrived, agent: str) -> str | None:
-        """Why the message starts no turn. Only where pairing decides the database is asked; a stranger who has not had a
-        code lately is given one, and nothing of what he wrote is kept."""
+        """The reason that the message starts no turn. The database is asked only if pairing decides; a stranger without a
+        recent code is given one, and none of their words are kept."""
         context, setup = receipt.context, self._runtime.setup
         reason = refusal(channel.access, context, is_owner=is_owner(setup.owners, context))
         command, _ = command_of(context) or ("", "")
         decides = command in (PRESSED, "approve", "approvals") and self._approvals.may_decide_any(context)
-        if reason and decides:  # whom the config names as an approver can be asked, so he may answer
+        if reason and decides:  # an approver can be asked, so they may answer
             reason = refusal(channel.access, context, is_owner=True)
         if reason != NOT_PAIRED:
             return reason
         now, store = self._runtime.now(), self._runtime.store
-        standing = await store.standing(context.channel, context.account, context.sender.id, now)
-        if standing == "paired":
+        state = await store.contact_state(context.channel, context.account, context.sender.id, now)
+        if state == "paired":
             return None
-        if standing == "new" and context.press is None:
+        if state == "new" and context.press is None:
             request = pairing.request(context, agent, default=setup.config.language)
             acceptance = await self._lanes.accept(self._delivery(request, receipt.dedupe))
             if acceptance.turn is not None:  # at once: a crowd finds the places taken even while no lane is free
@@ -217,8 +215,8 @@ class Intake:
         replays: int = 0,
         caller: Caller | None = None,
     ) -> Acceptance:
-        """A message for an agent, whoever brings it: nothing is asked of a channel. `dedupe` are names of the message within
-        its channel account; `caller`: it is a program's, and no words of it are a command. Raises StoreUnavailable."""
+        """Accepts a message for an agent, from any door, without the channel's rules. `dedupe` are its names within the
+        channel account; a program's message, with a `caller`, is never a command. Raises StoreUnavailable."""
         command, arguments = (None if caller else command_of(context)) or (None, "")
         inbound = Inbound(
             agent=agent, context=context, command=command, arguments=arguments, replays=replays, asked=caller
@@ -230,21 +228,20 @@ class Intake:
 
     def _delivery(self, inbound: Inbound, dedupe: Sequence[str]) -> Delivery:
         agent, context, command = inbound.agent, inbound.context, inbound.command
-        sid, scope = self._session(agent, context), f"{context.channel}:{context.account}:"
-        return Delivery(
+        sid = self._session(agent, context)
+        return Delivery.of(
+            inbound,
             sid=control_session(sid) if command else sid,
-            dedupe=tuple(scope + key for key in dedupe),
-            body=inbound_json.dump_json(inbound).decode(),
+            names=dedupe,
             at=self._runtime.now(),
-            sender=scope + context.sender.id,
-            chat=scope + context.chat.id,
+            chat=chat_of(context),
             rates=self._runtime.setup.config.rates.by_whom if asks_model(command) and not inbound.asked else {},
             repeatable=inbound.asked is not None,
             interrupts=command is None and self._runtime.queue(sid, agent, context).mode == "interrupt",
         )
 
     async def _placed(self, context: MessageContext, press: Press) -> MessageContext:
-        """In the chat that the pressed message was sent to, as far as that is known; else it stays one of a group."""
+        """Places a press in its message's chat, if that is known; else it stays a group's."""
         for found in await self._runtime.store.sent_parts(ext_id=press.message_id):
             sent = payload_json.validate_json(found.payload)
             if (sent.channel, sent.account) == (context.channel, context.account):
@@ -260,5 +257,5 @@ class Intake:
 
     def _session(self, agent: str, context: MessageContext) -> str:
         return session_key(
-            agent, self._runtime.choices.at_home(context), self._runtime.setup.session_rules(agent).scope
+            agent, self._runtime.choices.before_migration(context), self._runtime.setup.session_rules(agent).scope
         )

@@ -1,5 +1,5 @@
-"""The work for a channel as long as the config has it: learn who the bot is, and keep its own connection, if it has one.
-Whatever breaks there is logged and begun anew; the other channels go on."""
+"""The work for a channel while it is configured: learn the bot's identity, and keep its own connection, if it has one. A
+failure is logged and retried; the other channels continue."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
@@ -19,7 +19,7 @@ from gateway.state.runtime import Runtime, Setup
 from gateway.store.errors import StoreUnavailable
 
 MARKS_SECONDS, MARKS_MAX = 900.0, 20
-"""The age and number of messages whose marks a start looks for."""
+"""The age and number of messages that a start looks at for marks to remove."""
 IDENTITY_RETRY_SECONDS = 15.0
 IDENTITY_TIMEOUT_SECONDS = 10.0
 RECONNECT_SECONDS = 5.0
@@ -34,32 +34,32 @@ class Listening:
         self._intake = intake
         self._spawn = spawn
         self._tasks: dict[Channel, list[asyncio.Task[None]]] = {}
-        self._told: dict[Channel, Any] = {}
-        """The facts that each connection was told when it began."""
+        self._facts: dict[Channel, Any] = {}
+        """The facts that each connection began with."""
 
     async def begin(self, setup: Setup) -> None:
-        """For the channels that it is not done for already. A connection that was told something else begins anew."""
+        """Starts the channels that are not started. A connection begins again if its facts have changed."""
         public_url, entries = setup.config.server.public_url, menu(setup.config.commands)
         for account in configured(setup.config.channels):
             channel = setup.channels[account.kind.name, account.name]
-            told = account.kind.told(account.config, public_url, entries)
-            if isinstance(channel, Listens) and self._told.get(channel, told) != told:
+            facts = account.kind.told(account.config, public_url, entries)
+            if isinstance(channel, Listens) and self._facts.get(channel, facts) != facts:
                 await self.end([channel])
             if channel not in self._tasks:
-                self._told[channel] = told
+                self._facts[channel] = facts
                 self._tasks[channel] = [self._spawn(self._learn_identity(channel))]
                 if isinstance(channel, Listens):
                     self._tasks[channel].append(self._spawn(self._keep_connected(channel)))
 
     async def end(self, channels: Iterable[Channel]) -> None:
         leaving = [task for channel in channels for task in self._tasks.pop(channel, ())]
-        self._told = {channel: told for channel, told in self._told.items() if channel in self._tasks}
+        self._facts = {channel: facts for channel, facts in self._facts.items() if channel in self._tasks}
         for task in leaving:
             task.cancel()
         await asyncio.gather(*leaving, return_exceptions=True)
 
     async def unmark(self) -> None:
-        """A process that died between an answer and the end of its turn has left the mark of the message."""
+        """Removes the marks left by a process that died between an answer and the end of its turn."""
         with suppress(StoreUnavailable):
             for body in await self._runtime.store.lately_done(self._runtime.now() - MARKS_SECONDS, MARKS_MAX):
                 context = inbound_of(body).context
@@ -94,7 +94,7 @@ class Listening:
     async def _deliver(self, channel: Channel, receipt: Receipt) -> None:
         """Store what a channel has fetched. Raises NotStored: then it is fetched again, however often."""
         try:
-            outcome = await self._intake.take(channel, receipt)
+            outcome = await self._intake.receive(channel, receipt)
         except StoreUnavailable as error:
             raise NotStored from error
         self._runtime.metrics.deliveries.labels(channel.name, outcome).inc()

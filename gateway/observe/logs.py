@@ -1,7 +1,7 @@
 """Logging policy: JSON lines with the turn's id, ids and sizes and names only, and one place that redacts.
 
-Message text is never logged, and neither is what an exception says, since it may quote one: an exception becomes its
-type and the places it came through. Whatever still looks like a secret is struck out of the finished line.
+Message text is never logged, nor the text of an exception, since it may quote a message: an exception becomes its type
+and the places it came through. Words that look like a secret are struck out of the finished line.
 """
 
 import logging
@@ -18,8 +18,7 @@ import orjson
 import re2
 import structlog
 
-from gateway.observe.redaction import REDACTED, SHAPES
-from gateway.observe.scrubber import Scrubber
+from gateway.observe.secrets import REDACTED, SHAPES, Scrubber
 
 LINE_CHARS_MAX = 8_192
 _SHAPES = re.compile("|".join(SHAPES), re.S)
@@ -33,7 +32,7 @@ log = structlog.get_logger()
 
 @contextmanager
 def logged(event: str, *, but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-    """The edge of a loop's round: an error is logged and the loop goes on, whatever it was, `but` one that is raised."""
+    """The edge of a loop's round: logs any error and lets the loop continue, `but` raises one kind."""
     try:
         yield
     except but:
@@ -49,8 +48,8 @@ def configure(
     scrubber: Scrubber,
     stream: TextIO | None = None,
 ) -> None:
-    """Send everything, our own events and the libraries' records, through one chain to one stream. `auto` is for people
-    where the stream is a terminal."""
+    """Sends everything, our own events and the libraries' records, through one chain to one stream. `auto` is for people
+    if the stream is a terminal."""
     out = stream or sys.stderr
     if output == "auto":
         output = "console" if out.isatty() else "json"
@@ -76,7 +75,7 @@ def configure(
 
 
 def crashed(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
-    """In place of `sys.excepthook`, which would print what the exception says."""
+    """Replaces `sys.excepthook`, which would print the exception's text."""
     if issubclass(kind, Exception):
         structlog.get_logger().critical("crashed", exc_info=error)
     else:
@@ -122,7 +121,7 @@ class _LogLine:
         return _SHAPES.sub(REDACTED, text) if _LOOKS.search(text) else text
 
     def _clean(self, value: Any) -> Any:
-        """Before the line is rendered, so that a form inside a form is seen as it was written."""
+        """Redacts each value before the line is rendered, as it was written: an escape can hide a secret."""
         if isinstance(value, str):
             return self._struck(value)
         if isinstance(value, dict):

@@ -1,5 +1,6 @@
-"""OpenTelemetry traces of turns, model requests and tool calls, by the conventions for generative AI: names, ids and counts
-alone, never what somebody wrote, nor an argument. An extra: nothing of it is imported unless `tracing.endpoint` is set."""
+"""OpenTelemetry traces of turns, model requests and tool calls, by the conventions for generative AI: names, ids and
+counts alone, never a message's words or an argument. An extra: nothing of it is imported unless `tracing.endpoint` is
+set."""
 
 import asyncio
 from collections.abc import Iterator
@@ -59,7 +60,7 @@ class Tracing:
 
     @contextmanager
     def turn(self, agent: str, session: str, number: int, emit: Emit) -> Iterator[Emit]:
-        """Yields what follows the turn, and passes every event on to `emit`."""
+        """Traces a turn: yields an `Emit` that records every event and passes it on to `emit`."""
         facts = {"gen_ai.agent.id": agent, "gen_ai.conversation.id": session, "clawgate.turn": number}
         root = self._start("invoke_agent", agent, None, facts)
         self._turns[number] = root
@@ -94,7 +95,7 @@ class Tracing:
             self._turns.pop(number, None)
 
     def ended(self, number: int, outcome: str, reason: str) -> None:
-        """Records how a turn ended; one that was handed over has no outcome."""
+        """Records a turn's outcome; a turn that was handed over has none."""
         if span := self._turns.get(number):
             span.set_attribute("clawgate.outcome", outcome)
             if outcome == "failed":

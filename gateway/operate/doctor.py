@@ -30,10 +30,9 @@ from gateway.config.load import Loaded
 from gateway.config.root import Config
 from gateway.config.warnings import advice
 from gateway.guard import VERSION
-from gateway.observe.redaction import redacted
-from gateway.observe.scrubber import Scrubber, secrets_of
+from gateway.observe.secrets import Scrubber, redacted, secrets_of
 from gateway.operate.report import report
-from gateway.store.glance import health
+from gateway.store.inspect import health
 from gateway.store.migrate import DatabaseUnusable
 from tools.config import effective_exec
 from tools.held import allowed

@@ -24,7 +24,7 @@ from gateway.config.load import Loaded
 from gateway.config.root import Config
 from gateway.config.warnings import advice
 from gateway.guard import VERSION
-from gateway.observe.redaction import redacted
+from gateway.observe.secrets import redacted
 from gateway.program import program
 from gateway.records.sessions import message_in
 from tools.catalog import offered

@@ -25,7 +25,7 @@ from gateway.fault import OperatorError
 from gateway.records.sessions import CHOICE, LOCAL_CHANNEL, is_owner, message_in, session_key
 from gateway.state.choices import chat_key
 from gateway.state.layers import ToolLayers
-from gateway.store.glance import settings, standing
+from gateway.store.inspect import contact_state, settings
 from gateway.store.opening import connected
 from gateway.store.owners import claimed
 from tools.catalog import offered
@@ -165,7 +165,7 @@ def _access(
     refused = refusal(access, context, is_owner=owner)
     if refused == NOT_PAIRED:
         place = context.channel, context.account, context.sender.id
-        known = standing(database, *place, at) if database else "new"
+        known = contact_state(database, *place, at) if database else "new"
         return Because("allowed" if known == "paired" else refused, _STANDINGS[known])
     if refused is not None:
         return Because(refused, _REFUSED.get(refused, refused))

@@ -180,7 +180,7 @@ def _erase_rows(config: Config, portion: Portion, removed: Counter[str]) -> None
         pass
     for messages in () if portion.whole else _chunks(sorted(portion.messages), erasure.ROWS_AT_ONCE):
         step(partial(erasure.forget_quotes, portion=portion, messages=messages))
-    removed.update(step(lambda connection: erasure.settle(connection, portion)))
+    removed.update(step(lambda connection: erasure.forget_session(connection, portion)))
     while session_parts(portion.sid).channel == "web" and (gone := step(lambda it: erasure.forget_web(it, portion))):
         removed.update(gone)
 

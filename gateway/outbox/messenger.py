@@ -1,8 +1,8 @@
-"""`tools.message.Messenger` over the configured channel accounts: what an agent sends, edits and takes back by itself.
+"""`tools.message.Messenger` over the configured channel accounts: an agent's own sends, edits and deletions.
 
-It is sent while the turn waits, since its id is the tool's result; the turn's journal holds the call, so a crash repeats it
-under the same keys. What was sent is a row of the outbox like a reply's part: by it a message is known as the bot's own,
-and a press as one of the buttons under it.
+A send happens while the turn waits, since its id is the tool's result; the turn's journal holds the call, so a crash
+repeats it under the same keys. A sent message is a row of the outbox like a reply's part: by it a message is known as the
+bot's own, and a press as one of the buttons under it.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from channels.abilities import ActsOnMessages
 from channels.channel import Channel, DeliveryError, RateLimited, Unreachable
 from channels.message import Action, Button, MessageContext, Outbound, Press, Quote, StoredFile, Target
 from gateway.observe.metrics import Metrics
-from gateway.observe.scrubber import Scrubber
+from gateway.observe.secrets import Scrubber
 from gateway.outbox.outbox import OutboxPayload, idempotency_key, may_repeat, payload_json
 from gateway.outbox.reply import arranged
 from gateway.records.inbound import Inbound, inbound_of
@@ -123,7 +123,7 @@ class ChannelMessenger:
         return tuple(kept)
 
     async def _sent(self, carrier: Channel, to: Destination, part: Outbound, key: str, call: Call) -> str:
-        """Send one part unless an earlier run has; its id. Buttons are on record before anybody can press them."""
+        """Sends one part unless an earlier run has; returns its id. Buttons are on record before they can be pressed."""
         repeats = part.replaces is not None
         if call.begun_at is not None and not repeats:
             if known := next((it.ext_id for it in await self.store.sent_parts(key=key) if it.ext_id), None):
@@ -165,15 +165,16 @@ class ChannelMessenger:
         raise AssertionError("unreachable")
 
     async def _check_is_own(self, at: Destination, message_id: str, session: str = "") -> None:
-        """Raises ToolError where it is not the bot's own message in that chat; with `session`, one of that conversation:
-        what another one has said, or the gateway itself, such as a request for approval, is not the agent's to change."""
+        """Raises ToolError if it is not the bot's own message in that chat; with `session`, one of that conversation:
+        another conversation's message, or the gateway's own, such as a request for approval, is not the agent's to
+        change."""
         for sent in await self.store.sent_parts(ext_id=message_id) if message_id else ():
             if _is_in(sent, at) and session in ("", sent.sid):
                 return
         raise ToolError("NOT_FOUND", "that is none of your own messages in this chat; nothing was changed")
 
     async def _check_is_here(self, at: Destination, message_id: str, call: Call) -> None:
-        """An id may be of another chat, where a reply would then stand."""
+        """Raises ToolError if the id belongs to another chat, in which a reply would then appear."""
         here = call.message
         met = {here.message_id, here.reply_to.message_id if here.reply_to else "", here.press and here.press.message_id}
         if (at.channel, at.chat) == (here.channel, here.chat.id) and message_id and message_id in met:
@@ -190,8 +191,8 @@ def _is_in(sent: SentPart, at: Destination) -> bool:
 
 
 async def pressed(store: Store, context: MessageContext, press: Press) -> tuple[str, Inbound] | None:
-    """The session that a button of an agent's belongs to, and the press as a message to it. None where the press does not
-    fit the button: it stands under another message, in another chat, or says what none says."""
+    """Returns the session of an agent's button and the press as a message to it. Returns None if the press does not fit
+    the button: another message, another chat, or an unknown label."""
     key = press.token.removeprefix(BUTTON).rpartition(":")[0]
     if not press.token.startswith(BUTTON) or not key or not (found := await store.sent_parts(key=key)):
         return None

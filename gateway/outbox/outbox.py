@@ -54,9 +54,9 @@ class Postponed:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Begin:
-    """Nothing was sent yet: where the platform does not recognise a repetition, the start of an attempt is recorded first,
-    so that a process that dies in the middle leaves the part in doubt, and one that died before leaves none."""
+class RecordStart:
+    """Records the start of an attempt first, on a platform that does not recognise a repetition: a process that dies
+    during the attempt leaves the part in doubt, and one that died before does not."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +64,7 @@ class Away:
     """The config has no such account now. Nothing is attempted or recorded: a part in doubt stays in doubt."""
 
 
-Report: TypeAlias = Delivered | GivenUp | Postponed | Begin | Away
+Report: TypeAlias = Delivered | GivenUp | Postponed | RecordStart | Away
 
 
 class Outbox:
@@ -76,21 +76,21 @@ class Outbox:
         self._attempt = attempt or Attempts(runtime).make
 
     async def deliver(self, lease: Lease, part: OutboxPart, *, queued: bool = False) -> bool:
-        """True where that was the session's last work and it was released. Its later parts wait behind this one. `queued`:
-        the newest commit says so."""
+        """Delivers a part; True if that was the session's last work, which is then released. Its later parts wait behind
+        this one. `queued`: the newest commit says so."""
         now, away = self._runtime.now, False
         asked = part.next_at - part.created
-        """For how long to wait at most: the wall clock may have been set back since."""
+        """Limits the wait: the wall clock may have been set back."""
         while True:
             if (wait := min(part.next_at - now(), asked)) > 0:
                 await self._runtime.control.pause(wait)
             if not self._store.lease_valid():
                 raise StoreUnavailable("the lease cannot be verified now: nothing is sent")
-            if not queued and not await self._store.is_queued(part):  # somebody has taken back what it answers
+            if not queued and not await self._store.is_queued(part):  # the message that it answers was recalled
                 return False
             queued = False
             match await self._attempted(lease, part):
-                case Begin():
+                case RecordStart():
                     mark = -now()
                     if not (queued := await self._store.begin(lease, part, mark)):
                         return False
@@ -112,7 +112,7 @@ class Outbox:
                     part = replace(part, attempts=part.attempts + 1, ambiguous=counted, next_at=due, begun=False)
 
     async def _attempted(self, lease: Lease, part: OutboxPart) -> Report:
-        """A send that our own end cuts off may have arrived, and whoever takes the session over must know."""
+        """Makes one attempt. A send that our own end cuts off may have arrived: the next owner of the session must know."""
         try:
             return await self._attempt(part)
         except asyncio.CancelledError:
@@ -128,7 +128,7 @@ class Attempts:
         self._runtime = runtime
 
     async def make(self, part: OutboxPart) -> Report:
-        """Never raises for the platform's trouble."""
+        """Makes one attempt; reports every delivery error as a value."""
         payload = payload_json.validate_json(part.payload)
         setup = self._runtime.setup
         channel = setup.channels.get((payload.channel, payload.account))
@@ -144,15 +144,11 @@ class Attempts:
             except DeliveryError as error:
                 report = self._after(error, part, channel, repeatable=repeatable)
                 facts |= {"error": type(error).__name__, "code": error.code, "attempt": part.attempts + 1}
-        report = report or self._without_account(part)
+        if report is None:
+            is_young = self._runtime.now() - part.created < setup.limits.delivery_seconds
+            report = Away() if is_young else GivenUp(reason="the channel account is no longer configured")
         self._log(report, payload.channel, facts)
         return report
-
-    def _without_account(self, part: OutboxPart) -> Report:
-        """An edit may have taken the account away for a moment only."""
-        if self._runtime.now() - part.created < self._runtime.setup.limits.delivery_seconds:
-            return Away()
-        return GivenUp(reason="the channel account is no longer configured")
 
     def _beforehand(
         self, channel: Channel | None, part: OutboxPart, facts: dict[str, object], *, repeatable: bool
@@ -169,7 +165,7 @@ class Attempts:
             return GivenUp(reason="it may have arrived, and the platform would not recognise a repetition")
         if in_doubt:
             log.warning("part_repeated", **facts)
-        return None if recognised or part.begun else Begin()
+        return None if recognised or part.begun else RecordStart()
 
     def _after(self, error: DeliveryError, part: OutboxPart, channel: Channel, *, repeatable: bool) -> Report:
         if isinstance(error, Refused | Gone):
@@ -187,7 +183,7 @@ class Attempts:
 
     def _log(self, report: Report, channel: str, facts: dict[str, object]) -> None:
         match report:
-            case Begin() | Away():
+            case RecordStart() | Away():
                 return
             case Delivered(message_id=message_id):
                 log.info("part_sent", message_id=message_id, **facts)

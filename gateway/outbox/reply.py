@@ -18,8 +18,8 @@ from gateway.store.records import NewPart
 async def reply(
     runtime: Runtime, inbound: Inbound, ending: Ending, *, turn: int, aside: bool, seconds: float, replaces: str | None
 ) -> list[NewPart]:
-    """The parts of what `turn`, that many seconds long, has to say. `aside`: a command was answered, or a note given;
-    `replaces`: the handle of the unfinished answer."""
+    """The parts of the reply of `turn`, which took `seconds`. `aside`: a command's answer or a note; `replaces`: the
+    handle of the unfinished answer."""
     context = inbound.context
     channel = runtime.channel(context)
     marks = channel is not None and channel.capabilities.marks_dropped
@@ -41,7 +41,8 @@ async def reply(
 async def _texts(
     runtime: Runtime, channel: Channel | None, inbound: Inbound, ending: Ending
 ) -> tuple[list[str], tuple[StoredFile, ...]]:
-    """The first of too many parts, and the whole as a file. If no files go, as many as may be. A notice is read whole."""
+    """Returns the first of too many parts and the whole as a file, or as many parts as allowed without files. A notice is
+    never cut."""
     if ending.shown is None or channel is None:
         return [], ()
     request, parts_max = inbound.context.text, runtime.setup.limits.reply_parts
@@ -68,9 +69,9 @@ def reply_parts(
     facts: TurnFacts | None = None,
     replaces: str | None = None,
 ) -> list[NewPart]:
-    """The parts of a reply to `context`, in order, each a text with its files; the last one has the buttons, the first one
-    `replaces`. `purpose` keeps the keys of a note and of a reply apart; `quotes` says which of them show what they answer.
-    What answers a press stands under the message with the button."""
+    """The parts of a reply to `context`, in order, each a text with its files; the last has the buttons, the first
+    `replaces`. `purpose` keeps the keys of a note and of a reply apart; `quotes` says which parts quote the message. The
+    answer to a press appears under the message with the button."""
     replaces = replaces or ending.replaces
     answered = ending.answers_to or (context.press.message_id if context.press else context.message_id or None)
     if quotes == "off" and not ending.answers_to and context.press is None:
@@ -101,7 +102,7 @@ def reply_parts(
 def arranged(
     texts: Sequence[str], files: tuple[StoredFile, ...], channel: Channel | None, *, captions: bool = True
 ) -> list[tuple[str, tuple[StoredFile, ...]]]:
-    """The messages of a reply, each with the files that it brings. Without `captions` a text stands for itself."""
+    """The messages of a reply, each with its files. Without `captions` a text is a message by itself."""
     rules = channel.capabilities.file_messages if channel else None
     if not files or rules is None:
         return [(text, files if number == len(texts) - 1 else ()) for number, text in enumerate(texts)]

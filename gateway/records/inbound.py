@@ -1,27 +1,64 @@
 """The inbox's record of a message: what it holds of one. Tokens and raw bodies are not kept."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from agents.messages import AssistantMessage, Message, Text, UserMessage
+from agents.prompt.fences import harmless
+from agents.prompt.inbound import cut_here
 from channels.message import MessageContext
-from gateway.records.caller import Caller
 
-ASK, SETTLED, PRESSED, INTRODUCTION = "approval:ask", "approval:settled", "approval:press", "introduction"
+ASK, OUTCOME, PRESSED, INTRODUCTION = "approval:ask", "approval:settled", "approval:press", "introduction"
 NOTICE = "owners:notice"
-NOTICES = frozenset({ASK, SETTLED, PRESSED, INTRODUCTION, NOTICE})
+NOTICES = frozenset({ASK, OUTCOME, PRESSED, INTRODUCTION, NOTICE})
 """Commands of the gateway's own, for messages that it writes by itself; no person's text is one."""
+CALLER = "api"
+"""Names the maker of an answer that the program says an assistant gave."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Earlier:
+    role: Literal["user", "assistant"]
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Caller:
+    """A program's additions to its message, kept with it: its system prompt, and the conversation so far. `earlier` is
+    empty if the gateway itself keeps the conversation."""
+
+    instructions: str = ""
+    earlier: tuple[Earlier, ...] = ()
+
+    def turns(self, message_chars: int) -> Sequence[Sequence[Message]]:
+        """The conversation so far as history; each turn begins with a user's message."""
+        turns: list[list[Message]] = []
+        for it in self.earlier:
+            if it.role == "user":
+                cut = len(it.text) - message_chars
+                note = f"\n{cut_here(cut)}" if cut > 0 else ""
+                turns.append([UserMessage(content=(Text(text=harmless(it.text[:message_chars]) + note),))])
+                continue
+            if not turns:  # the assistant's greeting comes first
+                turns.append([UserMessage(content=(Text(text="…"),))])
+            answer = Text(text=it.text)
+            turns[-1].append(
+                AssistantMessage(content=(answer,), provider=CALLER, model=CALLER, api=CALLER, stop_reason="end_turn")
+            )
+        return turns
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inbound:
-    """`command` is the name of the gateway's command that the message is, None for what an agent answers; `arguments` what
-    stands behind it. `replays` is another number each time that the message gets another chance: its reply then is another
-    reply, with keys of its own. `together` are all messages that a `/retry` answers anew, in order; empty for this one.
-    `approval` is the id of what was decided, where the gateway itself takes the conversation up again. `asked` is what a
-    program sends along. `recalled`: its person has taken it back, and it says nothing any more."""
+    """`command` is the gateway's command in the message, None if an agent answers it; `arguments` is the text behind it.
+    `replays` counts the replays, and is part of the reply's idempotency key. `together` are the messages that a `/retry`
+    answers again, in order; empty for this one alone. `approval` is the id of a decision with which the gateway itself
+    continues the conversation. `asked` is a program's additions. `recalled`: its sender has taken it back, and its words
+    are gone."""
 
     agent: str
     context: MessageContext
@@ -42,14 +79,14 @@ inbound_json: TypeAdapter[Inbound] = TypeAdapter(Inbound)
 
 
 class LoadedBody(str):
-    """The text of a loaded inbox row. `inbound` is what was read of it."""
+    """The text of a loaded inbox row. `inbound` is its parsed message."""
 
     inbound: Any = None
 
 
 def inbound_of(body: str) -> Inbound:
-    """The message in an inbox row's body. A loaded row keeps what was read of it, for it is looked at several times. A cache
-    of the process could be as large as any number of bodies, and would hold what was taken back or erased."""
+    """Parses the message in an inbox row's body. A loaded row keeps the result, since it is read several times. A cache
+    of the process could grow with every body, and would hold what was taken back or erased."""
     if not isinstance(body, LoadedBody):
         return inbound_json.validate_json(body)
     if body.inbound is None:
@@ -59,7 +96,7 @@ def inbound_of(body: str) -> Inbound:
 
 
 def is_readable(body: str) -> bool:
-    """False for a body of a newer version, and for one that somebody has changed by hand."""
+    """Returns False for a body of a newer version or one changed by hand."""
     with suppress(ValidationError):
         inbound_of(body)
         return True

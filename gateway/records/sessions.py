@@ -1,4 +1,4 @@
-"""A session's name: which conversation a message belongs to, and whose it is. Pure: config and message in, names out."""
+"""A session's name: the conversation of a message. Pure: config and message in, names out."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ LOCAL_PERSON = f"{LOCAL_CHANNEL}:{OPERATOR}"
 
 
 def message_in(channel: str, account: str, chat: Chat, sender: str) -> MessageContext:
-    """A message that nobody sent, without words, mentioning the bot: for asking what would become of one."""
+    """A message without a real sender or words, mentioning the bot: to ask how one would be routed."""
     return MessageContext(
         channel=channel,
         account=account,
@@ -33,9 +33,29 @@ def message_in(channel: str, account: str, chat: Chat, sender: str) -> MessageCo
     )
 
 
+def person_of(message: MessageContext) -> str:
+    """The sender as the config names people: `channel:id`, at any account."""
+    return f"{message.channel}:{message.sender.id}"
+
+
+def sender_of(message: MessageContext) -> str:
+    """The sender as the database names people: `channel:account:id`."""
+    return f"{message.channel}:{message.account}:{message.sender.id}"
+
+
+def chat_of(message: MessageContext) -> str:
+    """The chat with all its topics: `channel:account:id`."""
+    return f"{message.channel}:{message.account}:{message.chat.id}"
+
+
+def is_of_person(name: str, channel: str, person: str) -> bool:
+    """Returns True if `channel:id` or `channel:account:id` names that person."""
+    return name == f"{channel}:{person}" or (name.startswith(f"{channel}:") and name.endswith(f":{person}"))
+
+
 def session_key(agent: str, context: MessageContext, scope: SessionScope) -> str:
     """The name of the conversation: `agent:coder:feishu:default:oc_1`, `:thread:…` for a topic inside the chat, and
-    `:sender:…` where each person in a group has his own. Different conversations never share a key."""
+    `:sender:…` if each person in a group has their own. Different conversations never share a key."""
     chat = context.chat
     thread = () if chat.thread is None else ("thread", chat.thread)
     sender = ("sender", context.sender.id) if scope == "sender" and chat.kind == "group" else ()
@@ -50,7 +70,7 @@ def chat_session(agent: str, *place: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionParts:
-    """The parts of a conversation's key: `sender` if it is one person's in a group."""
+    """The parts of a conversation's key. `sender` is set if it is one person's in a group."""
 
     agent: str
     channel: str
@@ -59,9 +79,14 @@ class SessionParts:
     thread: str | None = None
     sender: str | None = None
 
+    @property
+    def place(self) -> str:
+        """The chat with all its topics, as `chat_of` names it."""
+        return f"{self.channel}:{self.account}:{self.chat}"
+
 
 def session_parts(session: str) -> SessionParts:
-    """Raises ValueError where that is no conversation's key."""
+    """Parses a conversation's key. Raises ValueError if it is none."""
     parts = [part.replace("%3A", ":").replace("%25", "%") for part in session.split(":")]
     _, agent, channel, account, chat, *more = parts
     return SessionParts(
@@ -74,9 +99,8 @@ def agent_of(session: str) -> str:
 
 
 def is_owner(owners: Collection[str], context: MessageContext) -> bool:
-    """True if one of them wrote it. Without any, who sits at this machine or has the admin token, in the web chat."""
-    person = f"{context.channel}:{context.sender.id}"
-    return person in owners if owners else person == LOCAL_PERSON
+    """Returns True if an owner wrote it. Without owners that is the operator, in the web chat."""
+    return person_of(context) in owners if owners else person_of(context) == LOCAL_PERSON
 
 
 def is_open(config: Config, owners: Collection[str], agent: str, context: MessageContext) -> bool:
@@ -99,7 +123,7 @@ def sees_private(owners: Collection[str], context: MessageContext) -> bool:
 
 def is_operator(config: Config, context: MessageContext) -> bool:
     """True if the reader of the answer is the operator: in the web chat of a server that only this machine reaches."""
-    return f"{context.channel}:{context.sender.id}" == LOCAL_PERSON and config.server.is_open_here
+    return person_of(context) == LOCAL_PERSON and config.server.is_open_here
 
 
 def control_session(session: str) -> str:

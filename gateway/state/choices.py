@@ -1,8 +1,7 @@
-"""Choices for a chat that the inbox must know before a message is stored: which agent answers there, and what becomes of
-messages that arrive during a turn.
+"""Choices for a chat that the inbox must know before it stores a message: the agent that answers, and the queue mode.
 
-There are few of them, so every worker has them all in memory and accepting a message asks no database. They last as
-marks of ids of their own; whoever writes one notifies the other workers, which read them anew.
+There are few, so every worker holds all of them in memory and accepting a message asks no database. They are marks under
+ids of their own kind; the worker that writes one notifies the others, which load them again.
 """
 
 import asyncio
@@ -28,16 +27,16 @@ class Choices:
         self._lock = asyncio.Lock()
 
     def agent(self, context: MessageContext) -> str:
-        """The agent that was chosen for the message's chat or topic; empty where none was."""
-        return self._chosen.get(chat_key(self.at_home(context)), "")
+        """Returns the agent chosen for the message's chat or topic; empty if none was."""
+        return self._chosen.get(chat_key(self.before_migration(context)), "")
 
-    def at_home(self, context: MessageContext) -> MessageContext:
-        """In the chat under the id that it began with: its conversations keep their names."""
+    def before_migration(self, context: MessageContext) -> MessageContext:
+        """Returns the message with the chat's id from before a migration: its conversations keep their names."""
         before = self._chosen.get(_moved_key(context.channel, context.account, context.chat.id))
         return replace(context, chat=replace(context.chat, id=before)) if before else context
 
     async def move(self, channel: str, account: str, before: str, after: str) -> None:
-        """A chat goes on under another id; the same however often."""
+        """Records a chat's new id; idempotent."""
         if (key := _moved_key(channel, account, after)) not in self._chosen:
             await self._choose(key, before, 0, 0.0)
 
@@ -47,7 +46,7 @@ class Choices:
         return next((mode for mode in MODES if mode == chosen), None)
 
     async def choose_agent(self, context: MessageContext, agent: str, *, turn: int, at: float) -> None:
-        await self._choose(chat_key(self.at_home(context)), agent, turn, at)
+        await self._choose(chat_key(self.before_migration(context)), agent, turn, at)
 
     async def choose_queue(self, sid: str, mode: str, *, turn: int, at: float) -> None:
         if mode != self._chosen.get(sid, ""):
@@ -59,14 +58,14 @@ class Choices:
             self._chosen = await self._store.choices()
 
     async def _choose(self, key: str, value: str, turn: int, at: float) -> None:
-        """By the command that is message `turn`: the newest one holds, and one that runs again changes nothing."""
+        """Records the choice of the command `turn`: the newest holds, and a repetition changes nothing."""
         await self._store.mark(CHOICE + key, SessionMark(turn=turn, kind="settings", content=value, at=at))
         await self.load()
         await self._store.notify(CHOICES_NOTICE)
 
 
 def chat_key(context: MessageContext) -> str:
-    """A chat or a topic whoever answers there; no session of an agent has this name, since agents have ids."""
+    """The key of a chat or a topic, for every agent; no session has this name, since agents have ids."""
     thread = () if context.chat.thread is None else ("thread", context.chat.thread)
     return chat_session("", context.channel, context.account, context.chat.id, *thread)
 

@@ -11,7 +11,7 @@ from gateway.store.spending import Spent
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ending:
-    """`text` is None for a chosen silence. A `dead` message is kept for the operator to replay."""
+    """`text` is None if the agent chose silence. A `dead` message is kept for the operator to replay."""
 
     outcome: str
     text: str | None
@@ -24,7 +24,7 @@ class Ending:
     """The same, kept for the reply."""
     voice: bool = False
     answers_to: str | None = None
-    """The message that it is a reply to, instead of the current one: the model's word, not yet checked."""
+    """The message to reply to instead of the current one, as the model requests; not validated yet."""
     answers: tuple[AssistantMessage, ...] = ()
     """The models' answers that took tokens."""
     buttons: tuple[Button, ...] = ()
@@ -33,15 +33,15 @@ class Ending:
     notes: tuple[str, ...] = ()
     """The gateway's own lines beneath the text."""
     dropped: bool = False
-    """Nobody had begun to answer it."""
+    """Dropped before its turn started."""
     spent: Spent | None = None
     """Tokens and cost that are still to be counted."""
     fault: str = ""
-    """The failure and where to look, in the vendor's words: for the operator."""
+    """The failure in the vendor's words, and the key to check: for the operator."""
     results: tuple[ToolResultMessage, ...] = ()
     """Results of the tools that this run has called."""
     seed: str = ""
-    """The seed of the pairing code that belongs into the text."""
+    """The pairing code is derived from it at send time."""
 
     @property
     def shown(self) -> str | None:

@@ -8,7 +8,7 @@ from channels.tools import ToolLists
 from gateway.config.channels import configured
 from gateway.config.problems import shown
 from gateway.config.root import Config
-from gateway.records.sessions import is_owner
+from gateway.records.sessions import is_owner, person_of
 from tools.policy import owners_layer
 
 _ALL = ToolLists()
@@ -38,7 +38,7 @@ class ToolLayers:
                 found.setdefault(account.config.tools, f"{shown(account.key)}.tools")
                 if chat := getattr(account.config, "chats", {}).get(context.chat.id):
                     found.setdefault(chat.tools, f"{shown(account.key)}.chats.{context.chat.id}.tools")
-            who = f"{context.channel}:{context.sender.id}"
+            who = person_of(context)
             if sender := self._senders.get(who):
                 found.setdefault(sender, f"tools.senders.{who}")
             if others and not is_owner(self._owners, context):

@@ -13,14 +13,14 @@ from gateway.store.records import WaitingMessage
 BUTTON = "bt:"
 """The beginning of an agent's button's token; the key of its message and its place there follow."""
 ATTEMPTS_MAX = 3
-"""A message whose turn has brought its process down this often is closed with an apology. The last attempt is made with
-nothing else that could be the cause: one message alone, and beside it no other chat's last attempt."""
+"""A message whose turn has crashed its process this often is closed with an apology. The last attempt runs without other
+suspects: one message alone, and no other chat's last attempt beside it."""
 BATCH_MAX = 20
 """The messages that one collected turn answers at most."""
 MORE_SECONDS = 1.5
-"""Seconds from the arrival of one part to that of the next: platforms send them at once, each in a delivery of its own."""
+"""Seconds from the arrival of one part to that of the next: platforms send them at once, in separate deliveries."""
 REDELIVERY_SECONDS_MAX = 24 * 3600.0
-"""No platform delivers anew for longer than a day: an older date is a wrong clock or a recorded sample, not lateness."""
+"""No platform redelivers after more than a day: an older date is a wrong clock or a recorded sample, not lateness."""
 
 
 def is_last_attempt(message: WaitingMessage) -> bool:
@@ -53,7 +53,7 @@ class Queue:
         return max(0.0, min(waiting[-1].at + self.debounce_seconds - now, self.debounce_seconds))
 
     def lateness(self, context: MessageContext, accepted: float, now: float) -> float | None:
-        """The age in seconds of a message that is late; None where it is not."""
+        """Returns the age in seconds of a late message, else None."""
         age = now - accepted
         if 0 < (since_sent := now - context.sent_at.timestamp()) < REDELIVERY_SECONDS_MAX:
             age = max(age, since_sent)
@@ -69,12 +69,12 @@ class Queues:
         self._base = base
         self._channels = channels
         self._agents = {agent.id: agent.queue for agent in agents}
-        self._settled = cache(self._settle)
+        self._cached = cache(self._merge)
 
     def of(self, agent: str, context: MessageContext) -> Queue:
-        return self._settled(agent, context.channel, context.account)
+        return self._cached(agent, context.channel, context.account)
 
-    def _settle(self, agent: str, channel: str, account: str) -> Queue:
+    def _merge(self, agent: str, channel: str, account: str) -> Queue:
         carrier = self._channels.get((channel, account))
         if carrier and carrier.capabilities.programs:
             return Queue(mode="followup", stale="answer")

@@ -1,8 +1,8 @@
-"""The things that the parts of a running gateway share: store, control of turns, clock, and what one config builds.
+"""The shared parts of a running gateway: store, control of turns, clock, and the setup built from one config.
 
-`Control` is how the end of the process and a person's stop reach a running turn, whoever runs it. A drain lets each turn
-come to its next step border; a stop is a mark in the database, which cancels the turn at once where it runs in this
-process and is seen by its next journal write anywhere else.
+`Control` carries the end of the process and a person's stop to a running turn, in any process. A drain lets each turn
+come to its next step border. A stop is a mark in the database: it cancels a turn of this process at once, and any other
+at its next journal write.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from channels.message import MessageContext
 from gateway.config.channels import configured
 from gateway.config.root import Config, LimitsConfig
 from gateway.observe.metrics import Metrics
-from gateway.observe.scrubber import Scrubber
+from gateway.observe.secrets import Scrubber
 from gateway.observe.tracing import Tracing
 from gateway.records.inbound import inbound_of
 from gateway.state.choices import Choices
@@ -37,18 +37,18 @@ from tools.sandbox.sandbox import Sandbox
 
 
 class Drained(Exception):
-    """The gateway is stopping: the turn ends at a step border and goes on after the next start."""
+    """The gateway is stopping: the turn ends at a step border and continues after the next start."""
 
 
 class Stopped(Exception):
-    """Somebody stopped the turn: it ends here, without a reply."""
+    """A person stopped the turn: it ends here, without a reply."""
 
 
 @dataclass(eq=False, slots=True)
 class Lane:
-    """One session that this process works for. `turn` is the task of its running turn, `number` that turn's, `revision` the
-    conversation's that it has read; `calling` while a tool is at work. `ended` is when its last turn ended, 0 before the
-    first. `awaiting_slot` until it has had one or something to send: it counts against the free slots meanwhile."""
+    """One session that this process works for. `turn` is the task of its running turn, `number` that turn's number,
+    `revision` the conversation's as read; `calling` while a tool runs. `ended` is the time when its last turn ended, 0
+    before the first. `awaiting_slot` until it has had a slot or something to send: it then counts against the free slots."""
 
     lease: Lease
     turn: asyncio.Task[Sequence[OutboxPart]] | None = None
@@ -91,8 +91,8 @@ class Control:
         return concerned
 
     async def apply_stop(self, sid: str) -> None:
-        """Cancel the running turn of a session if it is marked as stopped, answers what was taken back, or is about to ask a
-        model about what is gone: then it goes on from its journal. Another worker is notified of its own."""
+        """Cancels the running turn of a session if it is stopped, answers a recalled message, or is about to ask a model
+        about removed words: it then continues from its journal. Another worker is notified instead."""
         lane = self.lanes.get(sid)
         if lane is None:
             await self._store.notify(sid)
@@ -136,7 +136,7 @@ class Setup:
         return self.channels.get((context.channel, context.account))
 
     def session_rules(self, agent: str) -> SessionConfig:
-        """The defaults for one that is no longer configured."""
+        """Returns the agent's rules, or the defaults if it is no longer configured."""
         runner = self.runners.get(agent)
         return runner.config.session if runner else SessionConfig()
 
@@ -151,7 +151,7 @@ class ConfigState:
 
 
 class MemoryQuota:
-    """Room for files that are in memory. Whoever finds none waits, and small ones pass large ones."""
+    """Limits the memory that files take. A file without room waits; smaller ones may pass it."""
 
     def __init__(self) -> None:
         self._held = 0
@@ -159,7 +159,7 @@ class MemoryQuota:
 
     @asynccontextmanager
     async def hold(self, size: int, most: int) -> AsyncIterator[Callable[[int], None]]:
-        """Reserves `size` of the `most` bytes that all hold together. Yields what reduces it, as soon as less is needed."""
+        """Reserves `size` of `most` bytes. Yields a function that reduces the reservation."""
         while self._held + size > most:
             self._freed.clear()
             await self._freed.wait()
@@ -178,8 +178,8 @@ class MemoryQuota:
 
 @dataclass(kw_only=True, slots=True)
 class Runtime:
-    """One running gateway. Only `setup` and what says which one it is ever change. `uses` counts the turns and the sends
-    that hold each setup. `accept` stores a message and starts its lane; the lanes are it."""
+    """One running gateway. Only `setup` and `config_state` ever change. `uses` counts the turns and the sends that hold
+    each setup. `accept`: set by `Lanes`; stores a message and starts its lane."""
 
     setup: Setup
     config_state: ConfigState
@@ -216,7 +216,7 @@ class Runtime:
         return replace(queue, mode=mode) if mode else queue
 
     def channel(self, context: MessageContext) -> Channel | None:
-        """The configured one; if an edit has just taken it away, the one that a turn still holds."""
+        """Returns the configured channel, or the one that a turn still holds if an edit has just removed it."""
         found = (setup.channel(context) for setup in (self.setup, *self.uses))
         return next((channel for channel in found if channel), None)
 
@@ -231,14 +231,14 @@ class Runtime:
 
 
 class StartGate:
-    """One chat begins at a time, and between two the event loop answers what has arrived: a turn begins with some
-    milliseconds of work in one piece, and fifty in a row would keep fifty webhooks waiting for their 200. Whoever is in it
-    waits for nobody, so nobody can block it."""
+    """Yields to the event loop between turn starts, so webhooks are not starved: a turn begins with some milliseconds of
+    work in one piece, and fifty in a row would delay fifty webhooks' 200. Its holder waits for nothing else, so it cannot
+    block."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
 
     async def enter(self) -> None:
-        """Wait for a turn of the event loop in which nobody else begins."""
+        """Waits for a turn of the event loop in which no other chat begins."""
         async with self._lock:
             await asyncio.sleep(0)

@@ -11,14 +11,14 @@ State: TypeAlias = Literal[
     "pending", "approved", "spawned", "finished", "interrupted", "denied", "expired", "cancelled", "undeliverable"
 ]
 Admission: TypeAlias = Literal["pending", "denied", "granted", "backlog", "unreachable"]
-"""The outcome of a request: somebody is asked, or was before; it was denied in this turn; a grant covers it; too many
-wait; nobody can be asked."""
+"""Outcomes of a request: it waits, now or from before; it was denied in this turn; a grant covers it; too many wait; no
+approver can be reached."""
 ARROWS: Mapping[State, Collection[State]] = {
     "pending": ("approved", "denied", "expired", "cancelled", "undeliverable"),
     "approved": ("spawned", "cancelled"),
     "spawned": ("finished", "interrupted"),
 }
-"""From which state to which; the others are ends."""
+"""The states that each state can become; the others are final."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,7 +81,7 @@ class Decider:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Token:
-    """The approval and the decision that a button's token stands for, by the token's hash."""
+    """The approval and the decision behind a button, by the hash of the button's token."""
 
     hash: str
     approval: str

@@ -1,7 +1,7 @@
 """Approvals, grants and their audit, on SQLite and PostgreSQL.
 
-Every arrow of an approval is one compare-and-set with its audit row in the same transaction: whoever comes second changes
-nothing. Transactions of the kind run one after the other, so that the audit has no gap and no cap is overrun.
+A state change is one compare-and-set with its audit row in the same transaction: of two, only the first changes anything.
+These transactions run one after the other, so the audit has no gap and no limit is exceeded.
 """
 
 import json
@@ -22,7 +22,7 @@ ASKED_PER_MINUTE = 3
 WRONG_IDS_MAX = 10
 WRONG_IDS_SECONDS = 3600.0
 LOST_SECONDS = 3600.0
-"""A call that was spawned so long ago has ended, or nobody will say how: no call lasts as long."""
+"""No call lasts this long: one that was spawned earlier is closed as interrupted."""
 _LOCK_KEY = 7_305_843_001_231
 _WORDLESS: Mapping[str, Any] = {"text": "", "attachments": [], "reply_to": None}
 
@@ -98,7 +98,7 @@ class DatabaseApprovals(Database):
     def decide(
         self, connection: Connection, id_: str, decision: str, by: Decider, *, at: float, grant: Grant | None
     ) -> tuple[bool, Approval | None]:
-        """True if this decision is the one that holds, also if it is repeated; and the approval as it is then."""
+        """Returns True if this decision holds, also when repeated; and the approval afterwards."""
         _serialise(connection)
         to: State = "denied" if decision == "deny" else "approved"
         facts = {"decision": decision, "decided_by": by.person, "decided_in": by.surface, "decided_turn": by.turn}
@@ -121,7 +121,7 @@ class DatabaseApprovals(Database):
         at: float,
         facts: Mapping[str, object] = MappingProxyType({}),
     ) -> bool:
-        """One arrow that is nobody's decision; False where the approval is elsewhere by now."""
+        """Changes a state without a decider; False if the state has changed."""
         _serialise(connection)
         spawned = {"spawned_at": at} if after == "spawned" else {}
         return _move(connection, id_, before, after, "gateway", at, {**facts, **spawned})
@@ -142,8 +142,8 @@ class DatabaseApprovals(Database):
         return [Approval(**row) for row in run(connection, cancelled, sid=sid, by=by).mappings()]
 
     @reads
-    def unsettled(self, connection: Connection) -> Sequence[Approval]:
-        """Approvals that wait for somebody, and those that nobody concerned has been sent yet."""
+    def open_requests(self, connection: Connection) -> Sequence[Approval]:
+        """Approvals that wait for a decision, or whose outcome has not been announced."""
         found = run(connection, "SELECT * FROM approval WHERE announced = 0 ORDER BY created").mappings()
         return [Approval(**row) for row in found]
 
@@ -175,7 +175,7 @@ class DatabaseApprovals(Database):
 
     @writes
     def count_wrong(self, connection: Connection, by: Decider, *, at: float) -> bool:
-        """Count an id that this person may not decide, once a message; True where there were too many in an hour."""
+        """Counts an id that the sender may not decide, once per message; True if there were too many in an hour."""
         _serialise(connection)
         wrong, mine = _wrong(connection, by.person, at), f"message {by.turn}"
         if mine not in wrong and len(wrong) < WRONG_IDS_MAX:
@@ -195,7 +195,7 @@ class DatabaseApprovals(Database):
 
     @reads
     def given_up(self, connection: Connection, dedupes: Sequence[str]) -> int:
-        """The number of internal messages whose answer could not be sent whole."""
+        """Counts the internal messages whose answer could not be sent completely."""
         return int(run(connection, _GIVEN_UP, dedupes=list(dedupes)).scalar() or 0)
 
     @reads
@@ -226,7 +226,7 @@ class DatabaseApprovals(Database):
 
 
 def _wrong(connection: Connection, person: str, at: float) -> Sequence[str]:
-    """The messages of the last hour in which somebody named an id that he may not decide."""
+    """The messages of the last hour with an id that their sender may not decide."""
     wrong = "SELECT object FROM approval_audit WHERE actor = :actor AND action = 'wrong-id' AND at > :since"
     return run(connection, wrong, actor=person, since=at - WRONG_IDS_SECONDS).scalars().all()
 

@@ -1,10 +1,8 @@
-"""The archive of the web chat on the gateway's own database, SQLite or PostgreSQL: one text for both.
+"""The archive of the web chat in the gateway's database, SQLite or PostgreSQL: one text for both.
 
-The channel sees it as `channels.web.archive.ChatHistory`, which documents what it asks for.
-
-A web chat is read and written at the pace of people, so each method is a plain transaction. On PostgreSQL whoever says
-or erases something does so under a lock: who has seen number 17 must never miss a 16 that is committed later, and an
-answer must not outlive its conversation. The other replicas, whose pages watch as well, are woken with the commit.
+`channels.web.archive.ChatHistory` documents what the channel asks for. Each method is a plain transaction. On PostgreSQL,
+adding and erasing take a lock: a reader who has seen number 17 must never miss a 16 that is committed later, and an
+answer must not outlive its conversation. The commit also wakes the other replicas, whose pages watch as well.
 """
 
 import re
@@ -33,7 +31,8 @@ CONVERSATIONS_MAX = 500
 TITLE_CHARS = 60
 UNUSED_FILE_SECONDS = 24 * 3600
 UNSENT = "@"
-"""Stands with its owner for the conversation of an upload that waits; no id begins so. An agent's file has NULL."""
+"""Precedes the owner in `file.chat` while an upload waits to be sent; no conversation's id begins so. An agent's file has
+NULL."""
 ROWS_AT_ONCE = 16
 STEP_ROWS = 200
 _LOCK_KEY = 7_305_843_001_217
@@ -50,7 +49,7 @@ class DatabaseArchive(Database):
     def keep(
         self, connection: Connection, chat: str, key: str, words: MessageBody, at: float, *, owner: str = OPERATOR
     ) -> WebConversation | None:
-        _alone(connection)
+        _lock(connection)
         title = _title(words.text) or (words.files[0].name if words.files else "") or "…"
         new = "INSERT INTO web_conversation (id, title, agent, at, owner) VALUES (:chat, :title, :agent, :at, :owner)"
         known = """
@@ -64,7 +63,7 @@ class DatabaseArchive(Database):
 
     @writes
     def answer(self, connection: Connection, chat: str, key: str, words: MessageBody, at: float) -> bool:
-        _alone(connection)
+        _lock(connection)
         if _find(connection, chat) is None:
             return False
         _say(connection, chat, key, "agent", words, at)
@@ -72,7 +71,7 @@ class DatabaseArchive(Database):
 
     @writes
     def replace(self, connection: Connection, chat: str, key: str, text: str, buttons: tuple[Button, ...]) -> bool:
-        _alone(connection)
+        _lock(connection)
         known = "SELECT number, words, at FROM web_message WHERE chat = :chat AND key = :key AND author = 'agent'"
         if (row := _run(connection, known, chat=chat, key=key).one_or_none()) is None:
             return False
@@ -91,7 +90,7 @@ class DatabaseArchive(Database):
 
     @reads
     def says(self, connection: Connection, chat: str, words: str) -> bool:
-        """True if casefolded `words` stand in a message. Neither database compares capitals beyond ASCII."""
+        """Returns True if a message has the casefolded `words`. Neither database compares capitals beyond ASCII."""
         spoken = text("SELECT words FROM web_message WHERE chat = :chat").execution_options(yield_per=ROWS_AT_ONCE)
         with connection.scalars(spoken, {"chat": chat}) as rows:
             return any(words in str(orjson.loads(it)["text"]).casefold() for it in rows)
@@ -108,7 +107,7 @@ class DatabaseArchive(Database):
 
     @reads
     def agents(self, connection: Connection, chat: str) -> Sequence[str]:
-        """Everybody who was talked to in a conversation, whether configured still or not."""
+        """Lists the agents that were asked in a conversation, also those no longer configured."""
         spoken = text("SELECT words FROM web_message WHERE chat = :chat AND author = 'you'")
         rows = connection.scalars(spoken.execution_options(yield_per=ROWS_AT_ONCE), {"chat": chat})
         return sorted({_words.validate_json(it).agent for it in rows})
@@ -119,9 +118,12 @@ class DatabaseArchive(Database):
         return _number(connection, "SELECT max(id) FROM inbox WHERE sid = :sid", sid=session)
 
     async def erase(self, chat: str, sessions: Sequence[str]) -> bool:
-        """Forgets a conversation: messages, files, and of its `sessions` the transcripts, the replies and the messages that
-        wait for nothing any more. False if there is none. It goes in steps, so that nobody waits for a long one; the
-        conversation itself with the last of them. A message that a running turn still needs goes with the dedupe horizon."""
+        """Forgets a conversation with its messages and files, and the transcripts, replies and finished messages of its
+        `sessions`. Returns False if there is none.
+
+        It goes in short steps, so that no other writer waits long; the last one removes the conversation itself. A
+        message that a running turn still needs goes with the dedupe horizon.
+        """
         while not (ended := await self._erase_some(chat, sessions)):
             if ended is None:
                 return False
@@ -130,7 +132,7 @@ class DatabaseArchive(Database):
     @writes
     def _erase_some(self, connection: Connection, chat: str, sessions: Sequence[str]) -> bool | None:
         """True if that was the last step; None if there is no such conversation."""
-        _alone(connection)
+        _lock(connection)
         if _find(connection, chat) is None:
             return None
         names = {"chat": chat, "sessions": list(sessions)}
@@ -179,7 +181,7 @@ class DatabaseArchive(Database):
 
     @writes
     def put(self, connection: Connection, file: File, at: float) -> StoredFile:
-        """Keeps a file of an agent's. One that comes into no conversation within a day is thrown away."""
+        """Keeps an agent's file. It expires after a day outside a conversation."""
         _delete_expired(connection, at)
         return _insert_file(connection, file, at, chat=None)
 
@@ -188,7 +190,7 @@ class DatabaseArchive(Database):
         self, connection: Connection, file: File, at: float, *, bytes_max: int, owner: str = OPERATOR
     ) -> StoredFile | None:
         """Keeps a person's file until it is sent, for a day. None if all that wait would be more than `bytes_max`."""
-        _alone(connection, _UPLOADS_KEY)
+        _lock(connection, _UPLOADS_KEY)
         _delete_expired(connection, at)
         if _waiting(connection, owner) + len(file.data) > bytes_max:
             return None
@@ -217,7 +219,7 @@ class DatabaseArchive(Database):
 
     @reads
     def piece(self, connection: Connection, key: str, at: int, size: int) -> bytes:
-        """At most `size` bytes of a file, from byte `at` on; nothing if it is gone."""
+        """Returns up to `size` bytes of a file from byte `at` on; empty if it is gone."""
         part = "SELECT substr(data, :at, :size) FROM file WHERE id = :key"
         return bytes(_run(connection, part, key=key, at=at + 1, size=size).scalar() or b"")
 
@@ -242,7 +244,7 @@ def _say(connection: Connection, chat: str, key: str, author: str, words: Messag
 
 
 def _insert(connection: Connection, chat: str, key: str, author: str, words: MessageBody, at: float) -> bool:
-    """False where the key is known."""
+    """Returns False if the key exists."""
     new = """
         INSERT INTO web_message (chat, key, author, words, at) VALUES (:chat, :key, :author, :words, :at)
         ON CONFLICT (chat, key) DO NOTHING RETURNING number
@@ -255,8 +257,8 @@ def _insert(connection: Connection, chat: str, key: str, author: str, words: Mes
     return True
 
 
-def _alone(connection: Connection, key: int = _LOCK_KEY) -> None:
-    """Nobody else says or erases anything until the commit; on SQLite there is one writer anyway."""
+def _lock(connection: Connection, key: int = _LOCK_KEY) -> None:
+    """Locks adding and erasing until the commit; SQLite has one writer anyway."""
     if _is_shared(connection):
         _run(connection, "SELECT pg_advisory_xact_lock(:key)", key=key)
 

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from channels.access import HISTORY_MAX
 from channels.message import MessageContext
+from gateway.records.sessions import chat_of, sender_of
 from gateway.store.writer import Database, reads, run, writes
 
 _KEEP = """
@@ -30,7 +31,7 @@ SELECT body FROM chatter WHERE chat = :chat AND thread = :thread AND at <= :unti
 ), 0) ORDER BY at DESC, message DESC LIMIT :limit
 """
 REACTION = "reaction "
-"""The prefix of a mark's kind, if the mark says what somebody thinks of an answer; the person follows."""
+"""Prefix of the kind of a mark that holds a reaction to an answer; the person follows."""
 _REACT = """
 INSERT INTO mark (sid, kind, turn, content, at) VALUES (:sid, :kind, :turn, :content, :at)
 ON CONFLICT (sid, kind, turn) DO UPDATE SET content = excluded.content, at = excluded.at
@@ -42,8 +43,8 @@ class DatabaseChatter(Database):
     @writes
     def keep(self, connection: Connection, context: MessageContext, at: float) -> None:
         """Keeps it once, however often it is delivered."""
-        place, scope = _place(context), f"{context.channel}:{context.account}:"
-        row = {"message": context.message_id, "sender": scope + context.sender.id, "at": at}
+        place = _place(context)
+        row = {"message": context.message_id, "sender": sender_of(context), "at": at}
         run(connection, _KEEP, **place, **row, body=message_json.dump_json(context).decode())
         run(connection, _TRIM, **place)
 
@@ -51,7 +52,7 @@ class DatabaseChatter(Database):
     def since(
         self, connection: Connection, sid: str, context: MessageContext, *, turn: int, until: float, limit: int
     ) -> Sequence[MessageContext]:
-        """At most `limit` of them, newest last, that the session's last turn before `turn` could not know."""
+        """Returns the newest `limit` messages, oldest first, that the session's last turn before `turn` could not know."""
         names = {"sid": sid, "turn": turn, "until": until, "limit": limit}
         rows = run(connection, _SINCE, **_place(context), **names).all()
         return [message_json.validate_json(row.body) for row in reversed(rows)]
@@ -74,4 +75,4 @@ class DatabaseChatter(Database):
 
 
 def _place(context: MessageContext) -> dict[str, str]:
-    return {"chat": f"{context.channel}:{context.account}:{context.chat.id}", "thread": context.chat.thread or ""}
+    return {"chat": chat_of(context), "thread": context.chat.thread or ""}

@@ -1,8 +1,8 @@
-"""The contacts of pairing: who waits with a code, whom somebody has let in, and how often codes were wrong.
+"""The contacts of pairing: people who wait with a code, people who were approved, and wrong codes.
 
-A row is one person at one channel account: he waits while it has the hash of a code that is young enough, he may write
-once it says who approved him, and where it says neither (a revocation) he gets no new code within the time of the first.
-Looking somebody up is `Store.standing`, one indexed read; everything here is at the pace of people.
+A row is one person at one channel account. It has a code's hash while the person waits, and the approver once they may
+write. A row with neither (a revocation) keeps them from getting a new code within the time of the first.
+`Store.contact_state` looks a person up with one indexed read; everything here is rare.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from gateway.records.inbound import inbound_json
 from gateway.store.records import Delivery
-from gateway.store.statements import PAIRING_PENDING_MAX, PAIRING_SECONDS
+from gateway.store.statements import COUNT_WAITING, INSERT_MESSAGE, PAIRING_PENDING_MAX, PAIRING_SECONDS
 from gateway.store.writer import Database, is_shared, reads, run, writes
 
 TRIES_MAX = 10
@@ -35,7 +35,7 @@ SELECT :channel, :account, :person, :turn, :code, :at WHERE (
 ON CONFLICT (channel, account, person) DO UPDATE SET code = excluded.code
 WHERE contact.turn = excluded.turn AND contact.code IS NOT NULL RETURNING turn
 """
-"""Once for each request, and again for the same one."""
+"""Idempotent for the same request."""
 _COLUMNS = "channel, account, person, turn, asked, approved_by, approved_at"
 _APPROVE = f"""
 UPDATE contact SET code = NULL, approved_by = :by, approved_at = :at, decided = :turn
@@ -56,16 +56,11 @@ UPDATE contact SET code = NULL, approved_by = NULL, approved_at = NULL
 WHERE channel = :channel AND person = :person AND :account IN ('', account) AND (approved_by IS NOT NULL OR code IS NOT NULL)
 RETURNING {_COLUMNS}
 """
-_NOTIFY = """
-INSERT INTO inbox (dedupe, sid, body, at, status, attempts) VALUES (:dedupe, :sid, :body, :at, 0, 0)
-ON CONFLICT DO NOTHING RETURNING id
-"""
-_COUNT = "UPDATE session SET pending = pending + 1 WHERE id = :sid"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Contact:
-    """`turn` is the message that he got a code for, `asked` when that was; None where he was approved without."""
+    """`turn` is the message that got them a code and `asked` its time; both are None if they were approved without one."""
 
     channel: str
     account: str
@@ -93,7 +88,8 @@ class DatabaseContacts(Database):
     def ask(
         self, connection: Connection, channel: str, account: str, person: str, *, turn: int, code: str, at: float
     ) -> bool:
-        """Lets a stranger wait with a code's hash, unless he or too many do. True again for the same undecided `turn`."""
+        """Lets a stranger wait with a code's hash, unless they do already or too many do. True again for the same
+        undecided `turn`."""
         names = {"channel": channel, "account": account, "since": at - PAIRING_SECONDS}
         if is_shared(connection):  # one after the other, or two could both be the third
             run(connection, "SELECT pg_advisory_xact_lock(3, hashtext(:of))", of=f"{channel}:{account}")
@@ -139,7 +135,7 @@ def contacts(connection: Connection, since: float) -> list[Contact]:
 
 
 def approve_code(connection: Connection, code: str, *, at: float) -> list[Contact]:
-    """By the hash of a code, on the command line; nobody where it is wrong or too old."""
+    """Approves the person with this code's hash, on the command line; empty if it is wrong or too old."""
     names = {"code": code, "by": COMMAND_LINE, "turn": None, "at": at, "since": at - PAIRING_SECONDS}
     return _approved(connection, run(connection, _APPROVE_CODE, **names).mappings().all(), at)
 
@@ -147,7 +143,7 @@ def approve_code(connection: Connection, code: str, *, at: float) -> list[Contac
 def approve_person(
     connection: Connection, channel: str, person: str, accounts: Sequence[str], *, at: float
 ) -> list[Contact]:
-    """Somebody at the accounts where he waits, else at the first one; nobody where he may write there already."""
+    """Approves a person at the accounts where they wait, else at the first one; empty if they may write there already."""
     names = {"channel": channel, "person": person, "by": COMMAND_LINE, "at": at}
     rows = run(connection, _APPROVE_WAITING, **names, turn=None, accounts=list(accounts)).mappings().all()
     if not rows:
@@ -160,14 +156,14 @@ def _approved(connection: Connection, rows: Sequence[Any], at: float) -> list[Co
     found = [Contact(**row) for row in rows]
     for contact in found:
         notice = _notice(connection, contact, at)
-        if notice and run(connection, _NOTIFY, **notice.row).first() is not None:
-            run(connection, _COUNT, sid=notice.sid)
+        if notice and run(connection, INSERT_MESSAGE, **notice.row).first() is not None:
+            run(connection, COUNT_WAITING, sid=notice.sid)
     return found
 
 
 def _notice(connection: Connection, contact: Contact, at: float) -> Delivery | None:
-    """The message, from nobody, that has an approved person notified; the same however often it is made. None where nothing
-    that he wrote is kept: nobody knows in which chat to write to him."""
+    """Makes the internal message that notifies an approved person, the same each time. Returns None if their request is
+    erased: their chat is then unknown."""
     request = run(connection, "SELECT sid, body FROM inbox WHERE id = :turn AND body <> ''", turn=contact.turn).first()
     if request is None:
         return None
@@ -178,13 +174,13 @@ def _notice(connection: Connection, contact: Contact, at: float) -> Delivery | N
 
 
 def revoke(connection: Connection, channel: str, person: str, account: str) -> list[Contact]:
-    """The people who may no longer write, or whose code is void, from the next message on; anywhere if no `account`."""
+    """Ends approvals and codes of a person, at every account if `account` is empty; returns the contacts."""
     names = {"channel": channel, "person": person, "account": account}
     return [Contact(**row) for row in run(connection, _REVOKE, **names).mappings()]
 
 
 def forget(connection: Connection, channel: str, person: str) -> int:
-    """All that is kept of somebody; how many rows that was."""
+    """Deletes every row of a person and returns the count."""
     names = {"channel": channel, "person": person, "of": f"{channel}:{person}"}
     run(connection, "UPDATE contact SET approved_by = 'erased' WHERE approved_by = :of", **names)
     forgotten = run(connection, "DELETE FROM contact WHERE channel = :channel AND person = :person", **names).rowcount

@@ -1,7 +1,7 @@
-"""Sessions as people mean them, to be read: the turns of one chat with one agent from one beginning to the next.
+"""Sessions as people mean them, to be read: the turns of one chat with one agent, from one `/new` to the next.
 
-A chat keeps its key for ever; a `new` mark in it ends one session and begins the next. Of the long rows of a transcript
-the listing reads the end alone, where the time stands.
+A chat keeps its key for ever; a `new` mark ends one session and begins the next. The listing reads only the end of a row,
+which has the time, since rows can be long.
 """
 
 import re
@@ -33,8 +33,8 @@ _MARKS = f"SELECT turn, kind, at, content FROM mark WHERE {_BETWEEN} AND kind <>
 
 @dataclass(kw_only=True, slots=True)
 class Session:
-    """The turns of `sid` behind the turn `after`, up to `until` where it has ended. Times are those of its first message and
-    of its last turn's end; `tokens` are input, cached too, and output."""
+    """The turns of `sid` above `after`, up to `until` if it has ended. Times are those of its first message and of its
+    last turn's end; `tokens` are input, cached too, and output."""
 
     sid: str
     after: int
@@ -46,12 +46,12 @@ class Session:
 
     @property
     def id(self) -> str:
-        """The same for ever: where it begins is."""
+        """A stable id, derived from the session's beginning."""
         return sha256(f"{self.sid}\n{self.after}".encode(errors="surrogatepass")).hexdigest()[:12]
 
 
 def sessions(connection: Connection) -> list[Session]:
-    """All that have a turn, the one that was last active at the end."""
+    """Lists the sessions that have a turn, the last active at the end."""
     beginnings: dict[str, list[int]] = defaultdict(list)
     for row in connection.execute(text(_BEGINNINGS)):
         beginnings[row.sid].append(row.turn)
@@ -66,7 +66,8 @@ def sessions(connection: Connection) -> list[Session]:
 
 
 def entries(connection: Connection, session: Session) -> list[dict[str, Any]]:
-    """Its whole transcript: number of the turn, kind of the row, the row (JSON where it is), and who speaks in it."""
+    """Lists the whole transcript: number of the turn, kind of the row, the row (parsed if it is JSON), and the speakers
+    in it."""
     names: dict[int, dict[str, None]] = defaultdict(dict)
     for row in _rows(connection, _NAMES, session):
         names[row["seq"]][row["name"]] = None

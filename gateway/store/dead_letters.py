@@ -1,7 +1,7 @@
-"""Dead letters: messages whose turn was given up and reply parts that could not be delivered, to list and to replay.
+"""Dead letters, to list and to replay: messages whose turn was given up, and reply parts that could not be delivered.
 
-For the command line, beside a running gateway or without one, on either database. What is replayed is found by the next
-sweep. A part keeps its idempotency key; a message becomes a new one, whose reply has its own keys; its old turn stays.
+They serve the command line, with or without a running gateway, on either database. The next sweep finds a replayed one. A
+part keeps its idempotency key; a message becomes a new one, whose reply has other keys; its old turn stays.
 """
 
 import time
@@ -17,7 +17,9 @@ from gateway.config.root import DatabaseConfig
 from gateway.fault import OperatorError
 from gateway.records.inbound import inbound_json
 from gateway.store.opening import connected
-from gateway.store.statements import InboxStatus, OutboxStatus
+from gateway.store.records import Delivery
+from gateway.store.statements import COUNT_WAITING, INSERT_MESSAGE, InboxStatus, OutboxStatus
+from gateway.store.writer import run
 
 
 class UnreadableMessage(OperatorError):
@@ -39,11 +41,7 @@ WHERE id = :number AND status = {OutboxStatus.FAILED:d}
 """
 _CLOSE_MESSAGE = f"""
 UPDATE inbox SET status = {InboxStatus.DONE:d} WHERE id = :number AND status = {InboxStatus.DEAD:d}
-RETURNING sid, body, sender, person
-"""
-_INSERT_MESSAGE = f"""
-INSERT INTO inbox (dedupe, sid, body, at, sender, person, status, attempts, again)
-VALUES (:dedupe, :sid, :body, :at, :sender, :person, {InboxStatus.WAITING:d}, 0, 1)
+RETURNING sid, body, sender
 """
 
 
@@ -93,8 +91,8 @@ def _replay(connection: Connection, dead_letter: DeadLetter) -> bool:
     except ValidationError as error:
         raise UnreadableMessage(f"{dead_letter.name}: {UnreadableMessage.__doc__}") from error
     body = inbound_json.dump_json(replace(inbound, replays=inbound.replays + 1)).decode()
-    names |= {"dedupe": f"replay:{dead_letter.number}:{uuid4().hex}", "sid": row.sid, "body": body}
-    names |= {"sender": row.sender, "person": row.person}
-    connection.execute(text(_INSERT_MESSAGE), names)
-    connection.execute(text("UPDATE session SET pending = pending + 1 WHERE id = :sid"), names)
+    dedupe = (f"replay:{dead_letter.number}:{uuid4().hex}",)
+    again = Delivery(sid=row.sid, dedupe=dedupe, body=body, at=time.time(), sender=row.sender, again=True)
+    run(connection, INSERT_MESSAGE, **again.row)
+    run(connection, COUNT_WAITING, sid=row.sid)
     return True

@@ -1,9 +1,9 @@
-"""The data that erasing removes, on either engine: the rows of turns, by their numbers, and whose words they are.
+"""The data that erasing removes, on either engine: the rows of turns, found by their numbers and their speakers.
 
-Numbers are the inbox's and never come again, so one names a turn in every table. Of an inbox row its keys stay until they
-expire, without whose it was: a redelivery is still recognised. First it is read what there is, then the sessions are
-claimed, and then the rows go in many short transactions: beside it a gateway goes on writing. What was deleted is
-overwritten, and `scrub` leaves no copy of it in SQLite's log.
+A number is the inbox's and is never reused, so it names a turn in every table. An inbox row keeps its keys until they
+expire, but not its sender: a redelivery is still recognised. Erasing reads first, then claims the sessions, then deletes
+in many short transactions beside a running gateway. Deleted data is overwritten, and `scrub` leaves no copy in SQLite's
+log.
 """
 
 import time
@@ -18,14 +18,14 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.config.root import DatabaseConfig
-from gateway.records.sessions import CHOICE, control_session, conversation, session_parts
+from gateway.records.sessions import CHOICE, control_session, conversation, is_of_person, session_parts
 from gateway.store import contacts, memory
 from gateway.store.approvals import forget_approvals
 from gateway.store.archive import UNSENT
+from gateway.store.changes import COPIES, REVISE, withdraw
 from gateway.store.chatter import REACTION
 from gateway.store.errors import NOTIFY_CHANNEL
 from gateway.store.migrate import OVERWRITES, DatabaseUnusable
-from gateway.store.recall import COPIES, REVISE, withdraw
 from gateway.store.statements import InboxStatus
 from gateway.store.writer import is_shared, run
 
@@ -45,7 +45,7 @@ _STOP = """
 UPDATE session SET stopped = COALESCE((SELECT max(id) + 1 FROM inbox WHERE sid = session.id AND status = 0), stopped)
 WHERE id IN :sids
 """
-_SETTLE = """
+_RECOUNT = """
 UPDATE session SET owner = NULL,
     pending = (SELECT count(*) FROM inbox WHERE inbox.sid = session.id AND inbox.status = 0)
 WHERE id IN :sids
@@ -57,9 +57,9 @@ _HEARD = f"{_BESIDE} how = 'heard' AND person IN :people"
 
 @dataclass(kw_only=True, slots=True)
 class Portion:
-    """The part of a session key that goes: turns, by number, and the messages that are meant, by id. `all_between`: all
-    behind one turn and up to another, settings and summaries included; else what one person wrote in a group. `direct`:
-    only he speaks there. `whole`: nothing is left there then."""
+    """The part of a session to erase: turns by number and messages by id. `all_between`: every turn above one and up to
+    another, with settings and summaries; None for one person's messages in a group. `direct`: only that person speaks
+    there. `whole`: nothing is left there afterwards."""
 
     sid: str
     numbers: set[int] = field(default_factory=set)
@@ -81,7 +81,7 @@ def span_of(connection: Connection, sid: str, after: int, until: int | None) -> 
 
 
 def portions_of(connection: Connection, channel: str, person: str) -> list[Portion]:
-    """All that is kept of a person: the sessions that are his alone, and the turns in groups that answer him."""
+    """Finds everything of a person: their own sessions, and the turns in groups that answer them."""
     portions: dict[str, Portion] = {}
     named, who = f'%"id":{orjson.dumps(person).decode()}%', f"{channel}:{person}"
 
@@ -115,8 +115,8 @@ def portions_of(connection: Connection, channel: str, person: str) -> list[Porti
 
 
 def claim(connection: Connection, portions: Sequence[Portion], *, served: bool) -> list[str]:
-    """Take these sessions out of the hands of whoever may work on them; those that somebody works on now, who is told to
-    stop. With none, nothing of the portions is run any more. `served`: whether a gateway runs on a SQLite file."""
+    """Takes these sessions from their workers. Returns the sessions in use, whose workers are told to stop; if none is,
+    no turn of the portions runs any more. `served`: a gateway runs on the SQLite file."""
     sids = sorted({sid for it in portions for sid in it.sids})
     held = run(connection, "UPDATE session SET pending = pending WHERE id IN :sids RETURNING id, owner", sids=sids)
     owners = {row.id: row.owner for row in held if row.owner is not None}
@@ -135,7 +135,7 @@ def claim(connection: Connection, portions: Sequence[Portion], *, served: bool) 
     waiting = run(connection, "SELECT id FROM inbox WHERE sid IN :sids AND status = 0", sids=sids).scalars().all()
     meant = {number for it in portions for number in it.numbers}
     run(connection, _FORGET, numbers=[it for it in waiting if it in meant])
-    run(connection, _SETTLE, sids=sids)
+    run(connection, _RECOUNT, sids=sids)
     run(connection, REVISE, sids=sids)
     return []
 
@@ -164,7 +164,8 @@ def forget_turns(connection: Connection, portion: Portion, numbers: Sequence[int
 
 
 def forget_quotes(connection: Connection, portion: Portion, messages: Sequence[str]) -> None:
-    """A step: what others quoted of these messages. It stands in metadata, which nothing reads once its turn has ended."""
+    """Removes what others quoted of these messages, in one step. A quote is metadata, which nothing reads once its turn
+    has ended."""
     quoting = run(connection, _QUOTED, sid=portion.sid, messages=list(messages)).all()
     for row in quoting:
         withdraw(connection, row)
@@ -177,7 +178,7 @@ def forget_quotes(connection: Connection, portion: Portion, messages: Sequence[s
             run(connection, "UPDATE inbox SET body = :body WHERE id = :id", body=body, id=row.id)
 
 
-def settle(connection: Connection, portion: Portion) -> Counter[str]:
+def forget_session(connection: Connection, portion: Portion) -> Counter[str]:
     """Removes what does not stay of a session once its turns are gone. If others' turns stay, those that a summary stood
     for are read again: it may have had the person's words."""
     removed: Counter[str] = Counter()
@@ -192,27 +193,28 @@ def settle(connection: Connection, portion: Portion) -> Counter[str]:
     place = session_parts(portion.sid)
     if portion.whole and portion.all_between:
         run(connection, "DELETE FROM session WHERE id IN :sids AND pending = 0", sids=portion.sids)
-        chat = f"{place.channel}:{place.account}:{place.chat}"
         spent = "DELETE FROM usage WHERE scope = :scope"
-        removed["usage"] += run(connection, spent, scope=f"chat:{chat}").rowcount
-        removed["chatter"] += run(connection, "DELETE FROM chatter WHERE chat = :chat", chat=chat).rowcount
+        removed["usage"] += run(connection, spent, scope=f"chat:{place.place}").rowcount
+        removed["chatter"] += run(connection, "DELETE FROM chatter WHERE chat = :chat", chat=place.place).rowcount
     run(connection, REVISE, sids=portion.sids)
     return removed
 
 
 def forget_person(connection: Connection, channel: str, person: str) -> Counter[str]:
-    """Removes what is kept of somebody beside conversations, and what turns were given of that person's words in groups."""
+    """Removes a person's data outside conversations, and their words that turns were given from groups."""
     who, removed = f"{channel}:{person}", Counter[str]()
     scopes = run(connection, "SELECT DISTINCT scope FROM usage WHERE scope LIKE 'sender:%'").scalars()
-    his = [it for it in scopes if _is_of(it.removeprefix("sender:"), channel, person)]
+    his = [it for it in scopes if is_of_person(it.removeprefix("sender:"), channel, person)]
     said = [
-        it for it in run(connection, "SELECT DISTINCT sender FROM chatter").scalars() if _is_of(it, channel, person)
+        it
+        for it in run(connection, "SELECT DISTINCT sender FROM chatter").scalars()
+        if is_of_person(it, channel, person)
     ]
     of_channel = {"first": f"{REACTION}{channel}:", "end": f"{REACTION}{channel};"}
     kinds = run(
         connection, "SELECT DISTINCT kind FROM mark WHERE kind >= :first AND kind < :end", **of_channel
     ).scalars()
-    reactions = [it for it in kinds if _is_of(it.removeprefix(REACTION), channel, person)]
+    reactions = [it for it in kinds if is_of_person(it.removeprefix(REACTION), channel, person)]
     heard = [it for it in run(connection, _HEARD, people=[who, ""]).all() if it.sid.split(":")[2:3] == [channel]]
     for row in heard:
         withdraw(connection, row)
@@ -295,8 +297,3 @@ def _fill(connection: Connection, portion: Portion) -> None:
     kept = run(connection, "SELECT DISTINCT turn FROM transcript WHERE sid = :sid", sid=portion.sid).scalars()
     waiting = run(connection, "SELECT id FROM inbox WHERE sid = :sid AND status = 0", sid=portion.sid).scalars()
     portion.whole = {*kept, *waiting} <= portion.numbers
-
-
-def _is_of(scope: str, channel: str, person: str) -> bool:
-    """True if `channel:account:id`, or without an account, is of that person."""
-    return scope == f"{channel}:{person}" or (scope.startswith(f"{channel}:") and scope.endswith(f":{person}"))

@@ -9,9 +9,8 @@ class StoreUnavailable(Exception):
 
 
 class Fenced(Exception):
-    """This worker no longer owns the chat; whoever does goes on with it."""
+    """This worker no longer owns the chat; its owner continues the work."""
 
 
 class Revised(Fenced):
-    """Something was taken out of the conversation since it was read, or the turn was stopped: it goes on from what the
-    database has."""
+    """The conversation was changed since it was read, or the turn was stopped: it continues from the database."""

@@ -1,9 +1,9 @@
-"""The memory, on SQLite and PostgreSQL: people's notes, and the words of past turns as an index to search.
+"""The memory, on SQLite and PostgreSQL: people's notes, and a word index of past turns.
 
-A session's index is made when it is searched, up to its last finished turn, so that a turn itself writes nothing for it.
-It holds words only; what is shown of a turn is read from the transcript, where it may have been undone or erased since.
-The words are made by one function for both databases (`tools.memory.terms`). They stand in a plain table, not in a
-full-text index: there a deleted word stays until its segment is written again, which holds the writer for seconds.
+A search first indexes its session up to the last finished turn, so a turn itself writes nothing for the index. The index
+holds words only; results are read from the transcript, from which they may have been undone or erased.
+`tools.memory.terms` makes the words for both databases. They are in a plain table: a full-text index keeps a deleted word
+until its segment is rewritten, which holds the writer for seconds.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ STEP_ROWS, STEP_TERMS = 200, 5_000
 """Rows of a transcript that one step adds to the index, and terms after which it adds no other row."""
 ROWS_AT_ONCE = 8
 NOTES_MAX = 200
-"""At most so many notes of one person with one agent."""
+"""Notes of one person with one agent."""
 _LOCK_KEY = 7_305_843_001_219
 
 _UNINDEXED = """
@@ -36,7 +36,7 @@ _INDEXED = """
 INSERT INTO indexed (sid, seq) SELECT :sid, :seq WHERE EXISTS (SELECT 1 FROM transcript WHERE sid = :sid AND seq = :seq)
 ON CONFLICT (sid) DO UPDATE SET seq = excluded.seq WHERE indexed.seq = :done RETURNING seq
 """
-"""Nothing where somebody else has indexed the same, or the session was erased meanwhile."""
+"""Writes nothing if another reader has indexed the same rows, or the session was erased."""
 _TURNS = """
 SELECT turn, kind, content FROM transcript t WHERE sid = :sid AND turn IN :turns
 AND NOT EXISTS (SELECT 1 FROM mark m WHERE m.sid = t.sid AND m.kind = 'undone' AND m.turn = t.turn)
@@ -80,8 +80,8 @@ class DatabaseMemory(Database):
         at: float,
         of: tuple[str, int] | None = None,
     ) -> int | None:
-        """The number of the note that the message `turn` had taken, once; None where there are too many. `of`: the
-        conversation that it was made from, and its revision; None also where that has another by now."""
+        """Takes a note once for the message `turn` and returns its number; None if there are too many, or if the
+        conversation and revision that it was made from, `of`, have changed."""
         row = {"sender": sender, "agent": agent, "turn": turn, "text": words, "at": at, "notes_max": NOTES_MAX}
         row["sid"] = of[0] if of else None
         if of and not holds(connection, *of):
@@ -137,7 +137,7 @@ class DatabaseMemory(Database):
     def _index(
         self, connection: Connection, sid: str, revision: int, done: int, last: int, found: Sequence[tuple[int, str]]
     ) -> None:
-        """Once, whoever else does the same, and only as long as nothing was taken out of the session meanwhile."""
+        """Idempotent; does nothing if the session has changed since it was read."""
         if not holds(connection, sid, revision):
             return
         if run(connection, _INDEXED, sid=sid, done=done, seq=last).first() is None:
@@ -163,20 +163,20 @@ def holds(connection: Connection, sid: str, revision: int) -> bool:
 
 
 def forget_notes(connection: Connection, channel: str, person: str) -> int:
-    """Whatever bot they were given to; how many there were."""
+    """Deletes a person's notes with every bot; returns the count."""
     senders = run(connection, "SELECT DISTINCT sender FROM note").scalars()
     theirs = [it for it in senders if (it.partition(":")[0], it.split(":", 2)[2]) == (channel, person)]
     return run(connection, "DELETE FROM note WHERE sender IN :theirs", theirs=theirs).rowcount
 
 
 def forget(connection: Connection, sid: str) -> bool:
-    """A step of removing a session from the index. False where nothing is left."""
+    """Removes a session from the index, one step at a time. Returns False when nothing is left."""
     run(connection, "DELETE FROM indexed WHERE sid = :sid", sid=sid)
     return run(connection, _FORGET, scope=_scope(sid), limit=STEP_TERMS).rowcount == STEP_TERMS
 
 
 def forget_turn(connection: Connection, sid: str, turn: int, contents: Sequence[str]) -> None:
-    """One turn leaves the index, whose rows have these contents."""
+    """Removes a turn from the index; `contents` are its rows."""
     found = sorted({term for content in contents for term in terms(_words(content))})
     gone = "DELETE FROM word WHERE scope = :scope AND turn = :turn AND term IN :terms"
     for at in range(0, len(found), STEP_ROWS):

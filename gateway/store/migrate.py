@@ -1,7 +1,7 @@
 """Migrations: forward only, on both databases, in one transaction.
 
-The revisions are in `migrations/versions/`, run by alembic. It is imported only where there is something to do: a
-database that is up to date costs two queries. A database of a newer version is refused, never guessed at.
+alembic runs the revisions in `migrations/versions/`. It is imported only when needed: a database that is up to date costs
+two queries. A database of a newer version is refused, never guessed at.
 """
 
 from pathlib import Path

@@ -27,8 +27,8 @@ def open_store(config: DatabaseConfig) -> Store:
     return PostgresStore(config.url, lease_seconds=config.lease_seconds, connections=config.connections)
 
 
-def beside(config: DatabaseConfig) -> Run:
-    """Runs an operation in a transaction of its own, beside a running gateway or without one."""
+def offline(config: DatabaseConfig) -> Run:
+    """Runs one transaction from the command line, with or without a running gateway."""
 
     async def run(operation: Callable[[Connection], T]) -> T:
         with connected(config) as connection:

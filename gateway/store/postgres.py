@@ -25,9 +25,19 @@ from gateway.store import statements as shared
 from gateway.store.errors import Fenced, Revised, StoreUnavailable
 from gateway.store.migrate import DatabaseUnusable, migrate
 from gateway.store.presence import KEEPALIVE, Presence, Transactions
-from gateway.store.records import Acceptance, Delivery, Entry, Known, Lease, NewPart, OutboxPart, SessionState, View
+from gateway.store.records import (
+    Acceptance,
+    Delivery,
+    Entry,
+    Known,
+    Lease,
+    NewPart,
+    OutboxPart,
+    SessionState,
+    Spoken,
+    View,
+)
 from gateway.store.spending import limits_of
-from gateway.store.spoken import Spoken
 from gateway.store.statements import InboxStatus
 from gateway.store.store import Store
 
@@ -38,7 +48,7 @@ BURY_EVERY_CLAIMS = 60
 
 
 class PostgresStore(Store):
-    """`Store` on the database at `conninfo`, a libpq address. Its tables are made where they are missing."""
+    """`Store` on the database at `conninfo`, a libpq address. Creates missing tables."""
 
     shared = True
 
@@ -202,7 +212,7 @@ class PostgresStore(Store):
 
     @asynccontextmanager
     async def _connection(self) -> Any:
-        """Raises Fenced where two workers wrote the same row of a transcript, else StoreUnavailable."""
+        """Raises Fenced if two workers wrote the same row of a transcript, else StoreUnavailable."""
         if self._pool is None:
             raise StoreUnavailable("not started")
         try:
@@ -220,12 +230,12 @@ async def _configure(connection: psycopg.AsyncConnection[Any]) -> None:
 
 @cache
 def _psycopg(statement: str) -> str:
-    """The statement with psycopg's placeholders; a cast is none."""
+    """Converts placeholders to psycopg's, but no cast."""
     return re.sub(r"(?<!:):(\w+)", r"%(\1)s", statement)
 
 
 def _journaled(lease: Lease, entries: Sequence[Entry], revision: int | None) -> dict[str, object]:
-    """Lists of what was spent are there only where something was."""
+    """The journal's placeholders; those of spending only if there is any."""
     spoken = [(n, place, it) for n, entry in enumerate(entries, 1) for place, it in enumerate(entry.spoken)]
     names = lease.row | {
         "turn": entries[-1].turn,

@@ -1,9 +1,9 @@
-"""Being alive, for everybody to see: a worker's row, its advisory lock and its ear for notices.
+"""Worker heartbeat: lease row, advisory lock, LISTEN connection.
 
-It lives on a connection and a thread of its own: on the event loop a blocking tool would starve it, and a healthy
-worker would be taken for dead. A process that dies drops its lock with its connection, and its chats are taken over
-within a second; one that freezes is taken over when its row expires, by the database's clock. Where the connection
-breaks, it is made anew: whoever took a chat meanwhile has raised its epoch, so nothing can be written twice.
+It has a connection and a thread to itself: on the event loop a blocking tool would starve it, and a healthy worker would
+be taken for dead. A process that dies drops its lock with its connection, and its chats are taken over within a second;
+one that freezes is taken over when its row expires, by the database's clock. A broken connection is opened again: a chat
+that was taken meanwhile has a higher epoch, so nothing can be written twice.
 """
 
 import asyncio
@@ -55,8 +55,8 @@ class Presence:
         self._thread.start()
 
     def lease_valid(self) -> bool:
-        """True if the last renewal is young enough that nobody can have taken our chats. A thawed process may trust
-        it too: the monotonic clock went on while it was frozen."""
+        """Returns True if the last renewal is recent enough that no other worker can own our chats. A thawed process may
+        trust it too: the monotonic clock ran on while it was frozen."""
         return time.monotonic() - self._renewed < self.lease_seconds
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class Presence:
                 self._closing.wait(RECONNECT_SECONDS)
 
     def _announce(self, connection: psycopg.Connection) -> None:
-        """First the lock, then the row that names it: a row whose lock is free is a dead worker's."""
+        """Takes the lock before writing the row that names it: a row whose lock is free belongs to a dead worker."""
         lock_key = secrets.randbits(62)
         connection.execute("SELECT pg_advisory_lock(%s)", [lock_key])
         connection.execute(
@@ -100,7 +100,7 @@ class Presence:
                 "UPDATE worker SET expires = clock_timestamp() + %s * interval '1 second' WHERE id = %s",
                 [self.lease_seconds, self.worker],
             )
-            if renewed.rowcount == 0:  # silent for so long that the others have buried us: announce it anew
+            if renewed.rowcount == 0:  # buried by the others after a long silence: announce it again
                 return
             self._renewed = began
         with contextlib.suppress(psycopg.Error):

@@ -1,4 +1,4 @@
-"""The queries of commands, recalls and readers about one conversation: it, its turns and its bills, as they stand."""
+"""Queries of commands, recalls and readers about one conversation: its state, its turns and its bills."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,8 +12,8 @@ from gateway.store.records import Bill, Concerned, Entry, Work
 
 class Readings(Protocol):
     async def conversation(self, sid: str, *, before: int, history_turns: int, waiting_max: int) -> Work:
-        """The conversation as it stands for a command numbered `before`: what waits since before it, with or without a turn
-        that runs, and at most `history_turns` turns."""
+        """Returns the conversation before the command `before`: the messages that wait, with or without a running turn,
+        and at most `history_turns` turns."""
         names = {"sid": sid, "before": before}
         waiting = await self._rows(sql.WAITING_BEFORE, names | {"waiting_max": waiting_max})
         revision = (await self._ours(sql.REVISION, names))["revision"]
@@ -21,17 +21,17 @@ class Readings(Protocol):
         return replace(Work.of(waiting, [Entry(**row) for row in entries]), revision=revision)
 
     async def bodies(self, sid: str, turn: int) -> Mapping[int, str]:
-        """The bodies of all messages that a turn answered, by number, oldest first; none where its own is gone."""
+        """Returns the bodies of all messages that a turn answered, by number, oldest first; empty if its own is gone."""
         return {row["id"]: row["body"] for row in await self._rows(sql.BODIES, {"sid": sid, "turn": turn})}
 
     async def newest_words(self, sid: str, *, before: int) -> str | None:
-        """The newest message of a person below turn `before` as it is journaled, whatever marks stand behind it."""
+        """Returns the newest message of a person below turn `before` as journaled, ignoring marks."""
         row = await self._one(sql.NEWEST_WORDS, {"sid": sid, "before": before})
         return row["content"] if row else None
 
     async def last_turn(self, sid: str, *, before: int, by: str) -> int | None:
-        """The newest finished turn of the conversation below `before` that was not undone; but the one whose `undone` mark
-        has the content `by`, if there is one: what is undone by one command is one turn, however often it runs."""
+        """Returns the newest finished turn below `before` that was not undone, or the turn that `by` has undone: a
+        command that runs again undoes the same turn."""
         turn: int | None = (await self._one(sql.LAST_TURN, {"sid": sid, "before": before, "by": by}))["turn"]
         return turn
 
@@ -46,7 +46,7 @@ class Readings(Protocol):
         return [Bill(content=it["content"], current=bool(it["current"]), recent=bool(it["recent"])) for it in rows]
 
     async def transcript(self, sid: str) -> Sequence[Entry]:
-        """The whole conversation since it began, what a summary stands for included, without what was undone."""
+        """Returns the whole conversation since it began, with what a summary has replaced, without undone turns."""
         return [Entry(**row) for row in await self._rows(sql.TRANSCRIPT, {"sid": sid})]
 
     async def choices(self) -> Mapping[str, str]:
@@ -59,11 +59,11 @@ class Readings(Protocol):
         raise NotImplementedError
 
     async def _one(self, statement: str, names: Mapping[str, Any]) -> Any:
-        """Its first row; None where there is none."""
+        """Returns the first row or None."""
         return next(iter(await self._rows(statement, names)), None)
 
     async def _ours(self, statement: str, names: Mapping[str, Any]) -> Any:
-        """Raises Fenced where there is no row: the chat is somebody else's."""
+        """Returns the first row. Raises Fenced if there is none: another worker owns the chat."""
         if (row := await self._one(statement, names)) is None:
             raise Fenced
         return row

@@ -8,22 +8,35 @@ from pydantic import TypeAdapter, ValidationError
 
 from agents.messages import AssistantMessage, Message
 from gateway.config.budgets import Rate, Rated
-from gateway.records.inbound import LoadedBody
-from gateway.records.sessions import CONTROL
+from gateway.records.inbound import Inbound, LoadedBody, inbound_json
+from gateway.records.sessions import CONTROL, sender_of
 from gateway.store.spending import Spent
-from gateway.store.spoken import Spoken
 
 Kind: TypeAlias = Literal["user", "steered", "assistant", "toolResult", "drained", "final"]
 MarkKind: TypeAlias = Literal["new", "summary", "settings", "undone", "draft"]
-Reading: TypeAlias = Literal["whole", "continued"]
+HistoryMode: TypeAlias = Literal["full", "incremental"]
 """A row in front of a history says if it has all turns, or only those behind what was known."""
-Standing: TypeAlias = Literal["paired", "waiting", "crowded", "new"]
+ContactState: TypeAlias = Literal["paired", "waiting", "crowded", "new"]
 """A person at a channel account may write, has a code or had one lately, too many others wait, or none of these."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Spoken:
+    """A message with words in a transcript row, by which a recall and an erasure find them: in `parts` parts of its content
+    or, if quoted or heard, in its metadata. `person` is `channel:id`, empty if unknown; `direct`: they are alone with the
+    bot."""
+
+    message: str
+    person: str
+    name: str = ""
+    direct: bool = False
+    how: Literal["said", "quoted", "heard"] = "said"
+    parts: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NewPart:
-    """A reply part to queue. `key` is its idempotency key, the same whatever database it stands in."""
+    """A reply part to queue. `key` is its idempotency key, the same in every database."""
 
     key: str
     payload: str
@@ -33,8 +46,8 @@ class NewPart:
 class Delivery:
     """A message to accept. `dedupe` is one or two keys, scoped to channel and account.
 
-    `sender` is whom it counts for, over all chats; nobody where None. `interrupts`: whatever the chat had
-    before this message is to be stopped. `chat` is the chat with all its topics. It counts towards `rates`.
+    `sender` is counted over all chats, if set. `interrupts`: the chat's earlier work is to be stopped. `chat` is the chat
+    with all its topics; it counts towards `rates`.
     """
 
     sid: str
@@ -49,7 +62,15 @@ class Delivery:
     """It is the gateway's own, and no limit of messages that wait keeps it out."""
     again: bool = False  # a copy of a message that came before
     repeatable: bool = False
-    """If it is refused, it may come again under its key: whoever sends it repeats it on purpose, as a program does."""
+    """A refused message may come again under its key: a program repeats it on purpose."""
+
+    @classmethod
+    def of(cls, inbound: Inbound, *, sid: str, names: Sequence[str], at: float, **options: Any) -> "Delivery":
+        """Puts a message into a session, as its sender's by default. `names` are its dedupe keys within the account."""
+        message, options = inbound.context, {"sender": sender_of(inbound.context), **options}
+        dedupe = tuple(f"{message.channel}:{message.account}:{name}" for name in names)
+        body = inbound_json.dump_json(inbound).decode()
+        return cls(sid=sid, dedupe=dedupe, body=body, at=at, **options)
 
     @property
     def control(self) -> str:
@@ -81,8 +102,8 @@ class Lease:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Acceptance:
-    """`turn` is None for a redelivery. `lease` is the chat's where this worker owns it, now or since before: a lane is
-    to be started for an epoch that has none yet. `beyond` is whose rate it exceeds."""
+    """`turn` is None for a redelivery. `lease` is set if this worker owns the chat: a lane is started for a new epoch.
+    `beyond` is the rate that the message exceeds."""
 
     turn: int | None
     lease: Lease | None = None
@@ -96,7 +117,7 @@ class Entry:
     writes it, and that commit also records what is `spoken` in it."""
 
     turn: int
-    kind: Kind | MarkKind | Reading
+    kind: Kind | MarkKind | HistoryMode
     content: str
     spent: Spent | None = None
     spoken: Sequence[Spoken] = ()
@@ -104,9 +125,9 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionMark:
-    """A command's or a compaction's word on a conversation; its rows stay as they are. `new`: it begins anew behind `turn`.
-    `summary`: a `Summary` stands for all turns up to `turn`. `settings`: what holds from `turn` on, until the next ones or a
-    `new`. `undone`: that one turn is out of the history. Written once: a second one about the same turn is none."""
+    """A command's or a compaction's note on a conversation; its rows stay. `new`: the conversation restarts behind
+    `turn`. `summary`: a `Summary` replaces all turns up to `turn`. `settings`: valid from `turn` on, until the next ones
+    or a `new`. `undone`: that one turn is out of the history. Each is written once per turn."""
 
     turn: int
     kind: MarkKind
@@ -120,8 +141,8 @@ class SessionMark:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
-    """The content of a `summary` mark. `by` is the turn or the command that made it, of so many `turns`. What that took,
-    `answers` without their words, is counted with the first step behind the `steps` that the turn had by then."""
+    """The content of a `summary` mark. `by` is the turn or command that made it of `turns` turns. Its cost, `answers`
+    without their words, is counted with the first step behind the turn's first `steps`."""
 
     text: str
     by: int
@@ -129,14 +150,14 @@ class Summary:
     steps: int = 0
     answers: tuple[AssistantMessage, ...] = ()
     external: bool = False
-    """It stands for text of strangers."""
+    """It replaces text of strangers."""
 
     def mark(self, turn: int, at: float) -> SessionMark:
         return SessionMark(turn=turn, kind="summary", content=summary_json.dump_json(self).decode(), at=at)
 
     @classmethod
     def read(cls, content: str) -> "Summary":
-        """Also from a mark of the time when it was the text alone."""
+        """Reads also old marks, which held the text alone."""
         try:
             return summary_json.validate_json(content)
         except ValidationError:
@@ -177,19 +198,18 @@ class Bill:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Known:
-    """The finished turns of a conversation that a reader has, up to the row `seq`. While `standing` is what the database
-    says of them, none was taken out and they begin where they did."""
+    """The finished turns that a reader has, up to the row `seq`. While the database gives the same `version`, none was
+    removed."""
 
     seq: int
-    standing: str
+    version: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Work:
-    """The work of a chat: its oldest waiting messages, with what is journaled of the first one's turn so far and the
-    finished turns before it. Turns below `stopped` are not to be run on; `superseded`: it was a message of this chat that
-    stopped them. `settings` is JSON, `summary` stands for what was before `history`; its text is empty where there is
-    none."""
+    """The work of a chat: its oldest waiting messages, the first one's turn as journaled so far, and the finished turns
+    before it. Turns below `stopped` do not run; `superseded`: a message of this chat stopped them. `settings` is JSON;
+    `summary` replaces what was before `history`, its text is empty if there is none."""
 
     waiting: Sequence[WaitingMessage]
     history: Sequence[Entry]
@@ -203,12 +223,12 @@ class Work:
     has_notes: bool = False
     """True if the sender of the first message has had notes taken."""
     known: Known | None = None
-    """For the next time, where `history` was read with what was known."""
+    """The `known` for the next load."""
     continues: bool = False
-    """`history` begins behind what was known, which still stands."""
+    """`history` holds only the turns after `known`."""
     numbers: Sequence[int] = ()
     turns: Sequence[Sequence[Message]] = ()
-    """The turns of the history and their numbers, where `gateway.turns.history` has read it."""
+    """The turns of the history and their numbers, once `gateway.turns.history` has read them."""
     revision: int = 0
     """The number of times that something had been taken out of the conversation when this was read."""
 
@@ -224,12 +244,12 @@ class Work:
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]], entries: Sequence[Entry]) -> "Work":
-        """From the messages that wait, as rows, and the transcript from the oldest turn to be shown on, with its marks."""
+        """Builds the work from waiting rows and the transcript with its marks."""
         first = rows[0]["turn"] if rows else None
         marks = {entry.kind: entry for entry in entries if entry.kind in ("new", "summary", "settings")}
         begin = marks["new"].turn if "new" in marks else 0
         held = {kind: mark.content for kind, mark in marks.items() if mark.turn > begin}
-        read = next((entry for entry in entries if entry.kind in ("whole", "continued")), None)
+        read = next((entry for entry in entries if entry.kind in ("full", "incremental")), None)
         steps = [entry for entry in entries if entry.kind not in marks and entry is not read]
         return cls(
             waiting=[
@@ -240,16 +260,16 @@ class Work:
             so_far=[entry for entry in steps if entry.turn == first],
             settings=held.get("settings", "{}"),
             summary=Summary.read(held.get("summary", "")),
-            known=Known(seq=read.turn, standing=read.content) if read else None,
-            continues=read is not None and read.kind == "continued",
+            known=Known(seq=read.turn, version=read.content) if read else None,
+            continues=read is not None and read.kind == "incremental",
         )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutboxPart:
-    """One row of the outbox. `ambiguous` counts the attempts that may have arrived. `next_at` is below zero while an attempt
-    is under way: from `begin` until its outcome is recorded. `begun`: this process recorded the start and has yet to
-    send."""
+    """One row of the outbox. `ambiguous` counts the attempts that may have arrived. `next_at` is below zero while an
+    attempt is under way: from `begin` until its outcome is recorded. `begun`: this process recorded the start and has not
+    sent yet."""
 
     id: int
     turn: int
@@ -265,8 +285,8 @@ class OutboxPart:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentPart:
-    """A part that was sent, its session, and the inbox's body of the message that it answers, empty where that is gone.
-    `ext_id` is None for one of the `message` tool's while it is being sent."""
+    """A part that was sent, its session, and the inbox body that it answers, empty if erased. `ext_id` is None while the
+    `message` tool is sending it."""
 
     payload: str
     body: str
@@ -294,14 +314,12 @@ class View:
 
     @classmethod
     def of(cls, parts: Sequence[OutboxPart], rows: Sequence[Mapping[str, Any]], entries: Sequence[Entry]) -> "View":
-        """From the messages that wait, as rows, and the transcript from the oldest turn to be shown on."""
+        """Builds the view from waiting rows and the transcript with its marks."""
         if not rows:
             return cls(parts=parts, work=None)
-        work = Work.of(rows, entries)
-        superseded, has_notes = bool(rows[0]["superseded"]), bool(rows[0]["has_notes"])
-        first = {name: rows[0][name] for name in ("stopped", "revision", "begun")}
-        work = replace(work, superseded=superseded, has_notes=has_notes, **first)
-        return cls(parts=parts, work=work)
+        first: Any = {name: rows[0][name] for name in ("stopped", "revision", "begun")}
+        first |= {name: bool(rows[0][name]) for name in ("superseded", "has_notes")}
+        return cls(parts=parts, work=replace(Work.of(rows, entries), **first))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

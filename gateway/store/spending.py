@@ -9,8 +9,8 @@ from gateway.config.budgets import Rate, Rated
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Spent:
-    """The usage of model requests, to be counted for each of `scopes` on `day`, such as 2026-11-22. `scopes` stand in
-    the order agent, chat, sender: two turns that count for the same ones never wait for each other crosswise."""
+    """The usage of model requests, counted for each of `scopes` on `day`, such as 2026-11-22. Their order is agent, chat,
+    sender: two turns with the same scopes never deadlock."""
 
     scopes: tuple[str, ...]
     day: str
@@ -24,7 +24,7 @@ class Spent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DayUsage:
-    """A scope's spending in a day. `warned` is the turn whose answer warned that most of it is used, 0 for none."""
+    """A scope's spending in a day. `warned` is the turn with the warning that most of it is used, 0 for none."""
 
     scope: str
     tokens: int
@@ -33,7 +33,7 @@ class DayUsage:
 
 
 def limits_of(rates: Mapping[Rated, Rate]) -> dict[str, float]:
-    """The rates as placeholders; a rate that is not set is one that nothing exceeds."""
+    """The rates as placeholders; a missing rate gets a limit that is never reached."""
     of = {whose: rates.get(whose, Rate(count=2**31 - 1, seconds=0.0)) for whose in get_args(Rated)}
     counts = {f"{whose}_count": rate.count for whose, rate in of.items()}
     return counts | {f"{whose}_seconds": rate.seconds for whose, rate in of.items()}

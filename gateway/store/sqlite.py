@@ -39,14 +39,14 @@ class DatabaseInUse(DatabaseUnusable):
 
 
 class SqliteStore(Database, Store):
-    """`Store` on a SQLite file, made where it is missing."""
+    """`Store` on a SQLite file; creates a missing one."""
 
     shared = False
 
     def __init__(self, path: Path) -> None:
         self._worker = uuid4().hex
         try:
-            # Where we are root, commands run as somebody else, who passes through to a workspace and sees nothing here.
+            # If we are root, commands run as another user, who passes through to a workspace and sees nothing here.
             path.parent.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
             self._lock = _lock(path.with_name(path.name + ".lock"))
         except OSError as error:
@@ -70,7 +70,7 @@ class SqliteStore(Database, Store):
         self._share(self.read, self.write)
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:
-        """Nobody else is on this file: there is nobody to announce to, and nobody who notifies."""
+        """No-op: single process."""
 
     def lease_valid(self) -> bool:
         return True
@@ -86,9 +86,9 @@ class SqliteStore(Database, Store):
         claim: bool,
         begin: bool = False,
     ) -> Acceptance:
-        """Insert the message unless it is known, then count it on its chat's row and own the chat if nobody does."""
+        """Inserts a new message, counts it on its chat's row and owns the chat if it is free."""
         owner = self._worker if claim else None
-        turn = _value(connection, sql.INSERT_MESSAGE, **delivery.row)
+        turn = _value(connection, shared.INSERT_MESSAGE, **delivery.row)
         if turn is None:
             return Acceptance(turn=None)
         if delivery.rates:
@@ -111,8 +111,8 @@ class SqliteStore(Database, Store):
 
     @writes
     def claim(self, connection: Connection, limit: int) -> Sequence[Lease]:
-        """One process per file: whoever else owned a chat is dead. A turn it had begun counts one attempt, and the part
-        it was about to send may have arrived."""
+        """One process per file: any other owner is dead. A turn it had begun counts one attempt, and the part it was
+        about to send may have arrived."""
         leases = []
         for chat in _rows(connection, sql.CLAIMABLE, owner=self._worker, limit=limit):
             if chat["owner"] is not None:
@@ -124,13 +124,7 @@ class SqliteStore(Database, Store):
 
     @reads
     def load(
-        self,
-        connection: Connection,
-        lease: Lease,
-        *,
-        history_turns: int,
-        waiting_max: int,
-        known: Known | None = None,
+        self, connection: Connection, lease: Lease, *, history_turns: int, waiting_max: int, known: Known | None = None
     ) -> View:
         parts = [OutboxPart(**row) for row in _rows(connection, shared.QUEUED, **lease.row)]
         rows = _rows(connection, shared.WAITING, **lease.row, waiting_max=waiting_max)
@@ -193,7 +187,7 @@ class SqliteStore(Database, Store):
         return concerned
 
     async def notify(self, sid: str | None) -> None:
-        """There are no other workers."""
+        """No-op: single process."""
 
     @writes
     def prune(self, connection: Connection, before: float) -> int:
@@ -254,7 +248,9 @@ def _refuse(
 
 
 def _append(connection: Connection, lease: Lease, entries: Sequence[Entry], revision: int | None) -> SessionState:
-    state = _state(connection, lease)
+    if not (rows := _rows(connection, shared.STATE, **lease.row)):
+        raise Fenced
+    state = SessionState(**rows[0])
     if revision not in (None, state.revision):
         raise Revised
     for entry in entries:
@@ -265,12 +261,6 @@ def _append(connection: Connection, lease: Lease, entries: Sequence[Entry], revi
         for row in entry.spent.rows if entry.spent else ():
             _rows(connection, sql.SPEND, **row)
     return state
-
-
-def _state(connection: Connection, lease: Lease) -> SessionState:
-    if rows := _rows(connection, shared.STATE, **lease.row):
-        return SessionState(**rows[0])
-    raise Fenced
 
 
 def _configure(connection: Any, _: Any) -> None:

@@ -2,11 +2,6 @@
 
 from gateway.store import statements
 
-INSERT_MESSAGE = """
-INSERT INTO inbox (dedupe, dedupe_text, sid, body, at, sender, person, again, chat, status, attempts)
-VALUES (:dedupe, :dedupe_text, :sid, :body, :at, :sender, :person, :again, :chat, 0, 0)
-ON CONFLICT DO NOTHING RETURNING id
-"""
 COUNT_MESSAGE = """
 INSERT INTO session AS t (id, owner, epoch, pending, stopped, begun) VALUES (:sid, :owner, 1, 1, :stopped, :begun)
 ON CONFLICT (id) DO UPDATE SET

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
-from gateway.store.records import Known, Standing, StoredAnswer
+from gateway.store.records import ContactState, Known, StoredAnswer
 
 
 class InboxStatus(IntEnum):
@@ -29,7 +29,7 @@ class InboxStatus(IntEnum):
 
 class OutboxStatus(IntEnum):
     QUEUED = 0
-    """To be sent, now or at `next_at`."""
+    """Waits to be sent, now or at `next_at`."""
     SENT = 2
     """The platform took it; `ext_id` is its message id."""
     FAILED = 3
@@ -39,6 +39,12 @@ class OutboxStatus(IntEnum):
 PART_COLUMNS = "id, turn, part, key, payload, attempts, ambiguous, next_at, created"
 _IS_OURS = "EXISTS (SELECT 1 FROM session WHERE id = :sid AND epoch = :epoch)"
 
+INSERT_MESSAGE = """
+INSERT INTO inbox (dedupe, dedupe_text, sid, body, at, sender, person, again, chat, status, attempts)
+VALUES (:dedupe, :dedupe_text, :sid, :body, :at, :sender, :person, CAST(:again AS BIGINT), :chat, 0, 0)
+ON CONFLICT DO NOTHING RETURNING id
+"""
+COUNT_WAITING = "UPDATE session SET pending = pending + 1 WHERE id = :sid"
 LEASED = "SELECT id AS sid, epoch FROM session WHERE owner = :owner"
 QUEUED = f"""
 SELECT {PART_COLUMNS} FROM outbox WHERE sid = :sid AND status = 0
@@ -53,7 +59,7 @@ FROM inbox i JOIN session s ON s.id = i.sid
 WHERE i.sid = :sid AND i.status = 0 AND s.epoch = :epoch AND s.owner IS NOT NULL ORDER BY i.id LIMIT :waiting_max
 """
 OTHERS_WAIT = "EXISTS (SELECT 1 FROM inbox WHERE sid = :sid AND status = 0 AND COALESCE(sender, '') <> :sender)"
-"""Nobody's message stops what is being done for somebody else, nor what an approver has allowed."""
+"""A message stops no work for another person, nor what an approver has allowed."""
 WAITING_BEFORE = """
 SELECT i.id AS turn, i.body, i.at, i.attempts FROM inbox i
 WHERE i.sid = :sid AND i.status = 0 AND i.id < :before ORDER BY i.id LIMIT :waiting_max
@@ -71,9 +77,9 @@ _BEGIN_TURN = _BEGIN.format("")
 _ENDED = "COALESCE((SELECT seq FROM transcript WHERE sid = :sid AND kind = 'final' ORDER BY seq DESC LIMIT 1), 0)"
 
 
-def _standing(begin: str, seq: str) -> str:
-    """All that can change in the turns up to the row `seq`: rows are only added behind the last, a recall or an
-    erasure counts the session's revision, and the numbers of turns never come again."""
+def _history_version(begin: str, seq: str) -> str:
+    """Changes whenever a finished turn is removed: rows are only added at the end, a recall or an erasure counts the
+    session's revision, and numbers of turns are never reused."""
     return f"""({begin}
 || ' ' || (SELECT count(*) FROM mark WHERE sid = :sid AND kind = 'undone')
 || ' ' || COALESCE((SELECT revision FROM session WHERE id = :sid), 0)
@@ -81,12 +87,12 @@ def _standing(begin: str, seq: str) -> str:
 
 
 def _history(before: str, *, continues: bool) -> str:
-    """The transcript from where the conversation of the turn `before`, or what its summary leaves, begins; ahead of it the
-    newest marks. A conversation that began since then leaves the turn the one it is in: a stopped turn is ended by what it
-    has journaled. `continues`: only what is behind the known row where all before it still stands; then a row says how it
-    was read."""
+    """The transcript before the turn `before`, from the conversation's beginning or its summary on, preceded by the
+    newest marks. A conversation that began later leaves the turn its own: a stopped turn is ended by what it has
+    journaled. `continues`: only the rows behind the known one, if all before it is unchanged; a row then says how it was
+    read."""
     begin = _BEGIN.format(f" AND turn < {before}")
-    stands = f"{_standing(begin, ':known_seq')} = :known"
+    stands = f"{_history_version(begin, ':known_seq')} = :known"
     newest = "SELECT * FROM (SELECT turn, kind, content, -1 AS seq FROM mark WHERE {} ORDER BY turn DESC LIMIT 1) AS {}"
     new, *others = (f"sid = :sid AND kind = '{kind}'" for kind in ("new", "summary", "settings"))
     marks = (newest.format(which, f"of_{at}") for at, which in enumerate((f"{new} AND turn < {before}", *others)))
@@ -95,8 +101,8 @@ def _history(before: str, *, continues: bool) -> str:
     read = ""
     if continues:
         after = f"CASE WHEN {stands} THEN :known_seq ELSE {after} END"
-        how = f"CASE WHEN {stands} THEN 'continued' ELSE 'whole' END"
-        read = f"UNION ALL SELECT {_ENDED}, {how}, {_standing(begin, _ENDED)}, -2"
+        how = f"CASE WHEN {stands} THEN 'incremental' ELSE 'full' END"
+        read = f"UNION ALL SELECT {_ENDED}, {how}, {_history_version(begin, _ENDED)}, -2"
     return f"""
 SELECT turn, kind, content FROM (
     SELECT turn, kind, content, seq FROM transcript t
@@ -158,7 +164,7 @@ UPDATE outbox SET attempts = attempts + 1, ambiguous = ambiguous + :ambiguous, n
 WHERE id = :part AND {_IS_OURS}
 """
 _LATELY = "o.id > (SELECT COALESCE(max(id), 0) FROM outbox) - 20000"
-"""The part that is looked for was sent a moment ago, as a rule; an index would cost every part that is sent."""
+"""Searches only the newest 20,000 rows; an index would slow every send."""
 SENT_PARTS = f"""
 SELECT o.payload, COALESCE(i.body, '') AS body, o.sid, o.ext_id, o.turn, o.part
 FROM outbox o LEFT JOIN inbox i ON i.id = o.turn
@@ -193,7 +199,7 @@ _EXCEEDED = """(
     SELECT count(*) FROM inbox WHERE {0} = :{0} AND chat IS NOT NULL AND beyond IS NULL AND dedupe <> :dedupe
     AND at > :at - :{0}_seconds AND at < :at + :{0}_seconds
 ) >= :{0}_count"""
-"""Nothing of a time ahead, from before the clock was set back; replicas' clocks may differ by less than the window."""
+"""Ignores times ahead, from before the clock was set back; replicas' clocks may differ by less than the window."""
 _NOTED = """(
     SELECT beyond IS NOT NULL FROM inbox
     WHERE {0} = :{0} AND chat IS NOT NULL AND (beyond IS NULL OR beyond = '{0}') AND dedupe <> :dedupe
@@ -206,8 +212,7 @@ FROM (
     SELECT CASE WHEN {_EXCEEDED.format("sender")} THEN 'sender' WHEN {_EXCEEDED.format("chat")} THEN 'chat' END AS whose
 ) AS r
 """
-"""The rate that a message exceeds, and if a note has been given since the newest one that did not: only those count
-that were accepted."""
+"""The rate that a message exceeds, and if a note was given since the newest accepted message; only accepted ones count."""
 BEYOND = "SELECT beyond FROM inbox WHERE id = :turn"
 KEPT_OUT = """
 SELECT at FROM inbox WHERE {0} = (SELECT {0} FROM inbox WHERE id = :turn)
@@ -225,14 +230,14 @@ PAIRING_SECONDS = 3600.0
 PAIRING_PENDING_MAX = 3
 """People at one channel account."""
 _CONTACT = "FROM contact WHERE channel = :channel AND account = :account"
-CONTACT_STANDING = f"""
+CONTACT_STATE = f"""
 SELECT (SELECT approved_by IS NOT NULL {_CONTACT} AND person = :person AND (approved_by IS NOT NULL OR asked > :since))
     AS may_write,
     (SELECT count(*) {_CONTACT} AND approved_by IS NULL AND code IS NOT NULL AND asked > :since) AS waiting
 """
 
 
-def standing_of(row: Any) -> Standing:
+def contact_state_of(row: Any) -> ContactState:
     if row["may_write"] is not None:
         return "paired" if row["may_write"] else "waiting"
     return "new" if row["waiting"] < PAIRING_PENDING_MAX else "crowded"
@@ -249,4 +254,4 @@ def answer_of(rows: Sequence[Any]) -> StoredAnswer | None:
 
 
 def names_of(known: Known | None) -> dict[str, Any]:
-    return {"known_seq": known.seq, "known": known.standing} if known else {"known_seq": 0, "known": ""}
+    return {"known_seq": known.seq, "known": known.version} if known else {"known_seq": 0, "known": ""}

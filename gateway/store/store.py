@@ -1,8 +1,8 @@
-"""The port of the durable store: what the door, the lanes and the outbox ask of the database.
+"""The port of the durable store: the questions of the door, the lanes and the outbox to the database.
 
-Every method is one round trip and one commit. A write under an old epoch raises `Fenced`: somebody else owns the chat
-now. SQLite (`sqlite.py`) and PostgreSQL (`postgres.py`) stand behind it; nothing above may know which. What is one
-statement and the same on both is here, the rest is theirs.
+Every method is one round trip and one commit. A write under an old epoch raises `Fenced`: another worker owns the chat.
+SQLite (`sqlite.py`) and PostgreSQL (`postgres.py`) implement it; nothing above may know which. Statements that are the
+same on both are here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +22,7 @@ from gateway.store.owners import DatabaseOwners
 from gateway.store.readings import Readings
 from gateway.store.records import (
     Acceptance,
+    ContactState,
     Delivery,
     Entry,
     Known,
@@ -31,7 +32,6 @@ from gateway.store.records import (
     SentPart,
     SessionMark,
     SessionState,
-    Standing,
     StoredAnswer,
     View,
 )
@@ -42,7 +42,7 @@ from gateway.store.writer import Run
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Backlog:
-    """Messages that wait or are being answered, reply parts that are to be sent, and since when the oldest waits."""
+    """Counts of waiting messages and unsent reply parts, and the time of the oldest message."""
 
     messages: int
     parts: int
@@ -64,14 +64,14 @@ class Store(Readings, Protocol):
     chatter: DatabaseChatter
     """Lines that people write in groups beside the bot, and their reactions."""
     contacts: DatabaseContacts
-    """The people who wait for pairing, and those whom it has let in."""
+    """The people who wait for pairing, and those it has approved."""
     owners: DatabaseOwners
     """The owners that a claim code made, and when owners heard of something."""
     approvals: DatabaseApprovals
     """Requests that wait for a person's decision, and what was approved for good."""
 
     def _share(self, read: Run, write: Run) -> None:
-        """Sets the parts whose statements are one text for both databases."""
+        """Sets the parts with the same statements on both databases."""
         self.archive = DatabaseArchive(read=read, write=write)
         self.sessions = DatabaseSessions(read=read, write=write)
         self.memory = DatabaseMemory(read=read, write=write)
@@ -82,37 +82,37 @@ class Store(Readings, Protocol):
         self.approvals = DatabaseApprovals(read=read, write=write)
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:
-        """Announce this worker. `on_notify` is called on this loop with the session to load, or None for any."""
+        """Announces this worker. `on_notify` is called on this loop with the session to load, or None for any."""
 
     def lease_valid(self) -> bool:
-        """True if this worker's claim on its chats can still be trusted, from memory: else nothing is sent."""
+        """Returns True if this worker can still trust its claim on its chats; else nothing is sent. Asks no database."""
 
     async def accept(
         self, delivery: Delivery, *, pending_max: int, sender_max: int, claim: bool, begin: bool = False
     ) -> Acceptance:
-        """Write the message and its dedupe keys; with `claim`, take its chat where that is idle, and with `begin` record
-        in the same commit that its turn begins at once. At most `pending_max`
-        wait in a chat and `sender_max` of one sender, who may have as many commands besides; of what is beyond that, or
-        beyond a rate, only the keys are kept, but for the first of a burst, which is to be answered with a note.
+        """Writes the message and its dedupe keys. `claim` takes an idle chat; `begin` also records that its turn begins
+        at once. At most `pending_max` wait in a chat and `sender_max` of one sender, who may have as many commands
+        besides. Beyond these limits or a rate only the keys are kept, but the first of a burst is answered with a note.
 
-        Raises StoreUnavailable."""
+        Raises StoreUnavailable.
+        """
 
     async def claim(self, limit: int) -> Sequence[Lease]:
-        """Take at most `limit` chats that have work and no living owner, counting the turns that a crash cut off."""
+        """Takes at most `limit` chats that have work and no living owner, counting the turns that a crash cut off."""
 
     async def leased(self) -> Sequence[Lease]:
         """The chats that this worker owns, as the database has it."""
         return [Lease(**row) for row in await self._rows(sql.LEASED, {"owner": self._worker})]
 
     async def load(self, lease: Lease, *, history_turns: int, waiting_max: int, known: Known | None = None) -> View:
-        """The work that the chat has, with at most `history_turns` (at least 1) turns before it: only those behind what
-        is `known`, if that still stands."""
+        """Loads the chat's work with at most `history_turns` (at least 1) turns before it: only those behind `known`, if
+        that is unchanged."""
 
     async def append(
         self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = (), *, revision: int | None = None
     ) -> SessionState:
-        """Journal a step, and let the messages `joined` be answered by its turn. Raises Fenced, or Revised if it was made
-        from another `revision` of the conversation than it has now."""
+        """Journals a step and joins the messages `joined` to its turn. Raises Fenced, or Revised if the conversation has
+        another `revision` now."""
 
     async def finish(
         self,
@@ -124,30 +124,30 @@ class Store(Readings, Protocol):
         dead: bool = False,
         revision: int | None = None,
     ) -> Sequence[OutboxPart]:
-        """End the turn of `entries` (the last is its `final` row) and queue its reply, in one commit.
+        """Ends the turn of `entries` (the last is its `final` row) and queues its reply, in one commit.
 
-        A `dead` message is kept for the operator. Of a turn that has ended nothing happens: who was stopped in the
-        middle of this may not know that it was committed. Raises Fenced, or Revised as `append` does and if the turn was
-        stopped."""
+        A `dead` message is kept for the operator. A turn that has ended is left alone: a stopped caller may not know of
+        its commit. Raises Fenced, or Revised as `append` does and if the turn was stopped.
+        """
 
     async def begun(self, lease: Lease, turn: int) -> None:
-        """Record that a turn of all that waits up to `turn` is about to begin; 0 for none. If the process dies before the
-        end of that turn, one attempt counts for these messages and for no others. Raises Fenced."""
+        """Records that a turn of all messages up to `turn` is about to begin; 0 for none. If the process dies before that
+        turn's end, one attempt counts for these messages only. Raises Fenced."""
         await self._ours(sql.BEGUN, lease.row | {"turn": turn})
 
     async def usage(self, day: str, scopes: Sequence[str]) -> Sequence[DayUsage]:
-        """The amounts that each of at most three scopes has spent on that day, if anything."""
+        """Returns the day's spending of at most three scopes."""
         first, second, third = (*scopes, "", "", "")[:3]
         names = {"day": day, "first": first, "second": second, "third": third}
         return [DayUsage(**row) for row in await self._rows(sql.USAGE, names)]
 
     async def claim_warning(self, scope: str, day: str, turn: int) -> bool:
-        """True if the answer of this turn is the one of the day that warns of the scope's budget; the same however often
-        the turn asks."""
+        """Returns True if this turn's answer carries the day's warning of the scope's budget; idempotent per turn."""
         return await self._one(sql.CLAIM_WARNING, {"scope": scope, "day": day, "turn": turn}) is not None
 
     async def beyond(self, turn: int, counts: Mapping[Rated, int]) -> tuple[Rated, float] | None:
-        """The rate, of `counts` messages, that a message exceeded, and when the oldest one came that kept it out."""
+        """Returns the rate, of `counts` messages, that a message exceeded, and the time of the oldest message that kept
+        it out."""
         row = await self._one(sql.BEYOND, {"turn": turn})
         whose: Rated | None = row["beyond"] if row else None
         if whose is None or whose not in counts:
@@ -156,7 +156,7 @@ class Store(Readings, Protocol):
         return (whose, oldest["at"]) if oldest else None
 
     async def sent(self, lease: Lease, part: OutboxPart, ext_id: str) -> bool:
-        """Mark a part as sent; True where that was the last work of the chat and it has been released."""
+        """Marks a part as sent; True if that was the last work of the chat, which is then released."""
         return await self._close(lease, part, status=sql.OutboxStatus.SENT, ext_id=ext_id, reason=None)
 
     async def failed(self, lease: Lease, part: OutboxPart, reason: str) -> bool:
@@ -172,18 +172,18 @@ class Store(Readings, Protocol):
         return bool(await self._rows(sql.IS_QUEUED, {"part": part.id}))
 
     async def sent_parts(self, *, ext_id: str = "", key: str = "") -> Sequence[SentPart]:
-        """The parts that platforms know by that id, or the one with that key, where they were sent lately."""
+        """Returns the recently sent parts with that platform id or key."""
         statement = sql.SENT_PARTS.format(column="key" if key else "ext_id")
         return [SentPart(**row) for row in await self._rows(statement, {"value": key or ext_id})]
 
     async def keep_sent(self, sid: str, part: NewPart, ext_id: str | None, at: float) -> None:
-        """Record what a tool sends during the running turn of a session; again with its id once that is known."""
+        """Records a message that a tool sends during the running turn; again with its id once that is known."""
         names = {"sid": sid, "key": part.key, "payload": part.payload, "ext_id": ext_id, "at": at}
         if await self._one(sql.KEEP_SENT, names) is None and ext_id:
             await self._rows(sql.SET_SENT, {"key": part.key, "ext_id": ext_id})
 
     async def lately_done(self, since: float, limit: int) -> Sequence[str]:
-        """The newest messages that were accepted since then and are done with, as the inbox has them."""
+        """Returns the bodies of the newest finished messages accepted since then."""
         return [row["body"] for row in await self._rows(sql.LATELY_DONE, {"since": since, "limit": limit})]
 
     async def accepted(self, first: str, second: str) -> Sequence[str]:
@@ -195,8 +195,8 @@ class Store(Readings, Protocol):
         return sql.answer_of(await self._rows(sql.ANSWER, {"dedupe": dedupe}))
 
     async def begin(self, lease: Lease, part: OutboxPart, next_at: float) -> bool:
-        """Record that a send is starting, with a `next_at` below zero, so that a crash leaves it ambiguous. Clears the doubt
-        of a part that no attempt was ever begun for. False where it is not queued any more. Raises Fenced."""
+        """Records the start of a send with a `next_at` below zero, so that a crash leaves it ambiguous, and clears older
+        doubt if no attempt was ever begun. Returns False if the part is not queued any more. Raises Fenced."""
         row = await self._ours(sql.BEGIN, lease.row | {"part": part.id, "next_at": next_at})
         return bool(row["status"] == sql.OutboxStatus.QUEUED)
 
@@ -206,15 +206,15 @@ class Store(Readings, Protocol):
         await self._rows(sql.POSTPONE, lease.row | names)
 
     async def release(self, lease: Lease) -> bool:
-        """Give the chat back unless more work has come in; True where it is released."""
+        """Releases the chat unless more work has come; True if it is released."""
         return await self._one(sql.RELEASE, lease.row | {"part": 0}) is not None
 
     async def release_for_takeover(self, lease: Lease) -> None:
-        """Give the chat back with its work, for whoever claims next."""
+        """Releases the chat with its work, for the next worker that claims."""
         await self._rows(sql.RELEASE_FOR_TAKEOVER, lease.row)
 
     async def renew(self, lease: Lease) -> Lease:
-        """The chat under a new epoch, so that whoever still writes under the old one is fenced. Raises Fenced."""
+        """Gives the chat a new epoch, which fences writes under the old one. Raises Fenced."""
         return Lease(sid=lease.sid, **await self._ours(sql.RENEW, lease.row))
 
     async def session_state(self, lease: Lease) -> SessionState:
@@ -222,33 +222,33 @@ class Store(Readings, Protocol):
         return SessionState(**await self._ours(sql.STATE, lease.row))
 
     async def mark(self, sid: str, mark: SessionMark) -> bool:
-        """Say something of a conversation, whoever works on it; False where that was said before."""
+        """Adds a mark; False if it exists."""
         return await self._one(sql.MARK, mark.row | {"sid": sid}) is not None
 
     async def draft(self, sid: str, turn: int) -> str | None:
-        """The handle of the unfinished answer that a turn has opened."""
+        """Returns the handle of the unfinished answer that a turn has opened."""
         row = await self._one(sql.DRAFT, {"sid": sid, "turn": turn})
         return row["content"] if row else None
 
     async def stop(self, sid: str, before: int) -> int:
-        """Stop every turn of the chat below `before`; how many messages that concerns."""
+        """Stops every turn of the chat below `before`; returns the number of messages concerned."""
 
     async def notify(self, sid: str | None) -> None:
-        """Ask the other workers to load a session, or with None to look for sessions without an owner."""
+        """Asks the other workers to load a session, or with None to look for sessions without an owner."""
 
-    async def standing(self, channel: str, account: str, person: str, at: float) -> Standing:
-        """The person's standing with pairing. Raises StoreUnavailable."""
+    async def contact_state(self, channel: str, account: str, person: str, at: float) -> ContactState:
+        """Returns the person's state with pairing. Raises StoreUnavailable."""
         names = {"channel": channel, "account": account, "person": person, "since": at - sql.PAIRING_SECONDS}
-        return sql.standing_of(await self._ours(sql.CONTACT_STANDING, names))
+        return sql.contact_state_of(await self._ours(sql.CONTACT_STATE, names))
 
     async def backlog(self) -> Backlog:
         """Counts the messages and parts that are neither answered nor given up."""
         return Backlog(**await self._ours(sql.BACKLOG, {}))
 
     async def prune(self, before: float) -> int:
-        """Delete finished inbox and outbox rows older than `before` (the dedupe horizon)."""
+        """Deletes finished inbox and outbox rows older than `before` (the dedupe horizon)."""
 
     async def probe(self) -> None:
-        """Prove that a write would be taken. Raises StoreUnavailable."""
+        """Proves that the database takes writes. Raises StoreUnavailable."""
 
     async def close(self) -> None: ...

@@ -1,10 +1,10 @@
-"""Operations: methods that take a connection. `reads` and `writes` turn one into what its callers await: it runs off the
-event loop, in a transaction, and returns after the commit.
+"""Operations: methods that take a connection. `reads` and `writes` make them awaitable: they run off the event loop, in a
+transaction, and return after the commit.
 
-SQLite's `Writer` runs them one after the other on a thread of its own. _Queued operations share a `BEGIN IMMEDIATE` …
-`COMMIT`, so that fifty chats cost one fsync, not fifty. If one of a group fails, the group is rolled back and each
-operation runs alone, so that only the guilty one fails. There is never a deferred transaction that reads and then
-writes: its upgrade fails at once whatever busy_timeout says.
+SQLite's `Writer` runs them one after the other on its thread. Waiting operations share a `BEGIN IMMEDIATE` … `COMMIT`, so
+that fifty chats cost one fsync, not fifty. If one of a group fails, the group is rolled back and each operation runs
+alone, so that only the guilty one fails. There is never a deferred transaction that reads and then writes: its upgrade
+fails at once, even with a busy_timeout.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _Queued: TypeAlias = tuple[Callable[[Connection], Any], asyncio.Future[Any]]
 
 
 class Run(Protocol):
-    """Run an operation in a transaction of its own and commit. Raises StoreUnavailable."""
+    """Runs an operation in one transaction and commits. Raises StoreUnavailable."""
 
     def __call__(self, operation: Callable[[Connection], T]) -> Awaitable[T]: ...
 
@@ -47,7 +47,8 @@ Method: TypeAlias = Callable[Concatenate[D, P], Coroutine[Any, Any, T]]
 
 
 def run(connection: Connection, statement: str, **names: object) -> CursorResult[Any]:
-    """A list of names is what `IN` takes; an empty one holds nothing."""
+    """Executes a statement with its own parameters among `names`. A list is expanded for `IN`; an empty one matches
+    nothing."""
     given = {name: value for name, value in names.items() if f":{name}" in statement}
     lists = {name: list(value) or [None] for name, value in given.items() if isinstance(value, list | tuple)}
     expanding: list[BindParameter[Any]] = [bindparam(name, expanding=True) for name in lists]
@@ -85,8 +86,8 @@ class Writer:
         self._thread.start()
 
     async def call(self, operation: Callable[[Connection], T]) -> T:
-        """Run it and commit. Raises Fenced, or StoreUnavailable for whatever the database says."""
-        if self._closed:  # its thread has ended: nobody would ever answer
+        """Runs it and commits. Raises Fenced, or StoreUnavailable for any database error."""
+        if self._closed:  # its thread has ended and answers no more
             raise StoreUnavailable("the database is closed")
         if self._queue.qsize() >= QUEUE_MAX:
             raise StoreUnavailable("too many writes are waiting")
@@ -102,16 +103,16 @@ class Writer:
 
     def _work(self) -> None:
         with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            while group := self._take():
+            while group := self._next_group():
                 results = self._run(connection, group)
                 if results is None:
                     results = [result for single in group for result in self._run(connection, [single]) or ()]
                 futures = [future for _, future in group]
-                with suppress(RuntimeError):  # the loop has ended, and with it whoever waited
-                    futures[0].get_loop().call_soon_threadsafe(_settle, futures, results)
+                with suppress(RuntimeError):  # the loop has ended, and its callers with it
+                    futures[0].get_loop().call_soon_threadsafe(_resolve, futures, results)
                 del group, futures, results  # while it waits for the next, what was written is not kept
 
-    def _take(self) -> list[_Queued]:
+    def _next_group(self) -> list[_Queued]:
         group: list[_Queued] = []
         item = self._queue.get()
         while item is not None:
@@ -122,28 +123,28 @@ class Writer:
             try:
                 item = self._queue.get_nowait()
             except Empty:
-                return group or self._take()
+                return group or self._next_group()
         if group:
             self._queue.put(None)
         return group
 
     def _run(self, connection: Connection, group: list[_Queued]) -> list[Any] | None:
-        """One transaction for the group: the results, or the error of a single operation. None where it was rolled back
-        and one of several is guilty."""
+        """Runs one transaction for the group: returns the results, or the error of a single operation; None if several
+        were rolled back because one failed."""
         driver: Any = connection.connection.driver_connection
         try:
             driver.execute(self._begin)
             results = [operation(connection) for operation, _ in group]
             driver.execute("COMMIT")
-        except Exception as error:  # noqa: BLE001 - whatever SQLAlchemy, sqlite3 or a statement says goes to the caller
+        except Exception as error:  # noqa: BLE001 - any error of SQLAlchemy, sqlite3 or a statement goes to the caller
             with suppress(sqlite3.Error):  # a failed BEGIN leaves nothing to roll back
                 driver.execute("ROLLBACK")
             return [_unavailable(error)] if len(group) == 1 else None
         return results
 
 
-def _settle(futures: Sequence[asyncio.Future[Any]], results: Sequence[Any]) -> None:
-    """On the loop, once a group: one wake-up, however many waited."""
+def _resolve(futures: Sequence[asyncio.Future[Any]], results: Sequence[Any]) -> None:
+    """Resolves the futures of a group on the loop, in one wake-up."""
     for future, result in zip(futures, results, strict=True):
         if future.done():  # given up meanwhile; it is committed all the same
             continue

@@ -1,6 +1,6 @@
-"""One run of an agent over a batch of messages: what it is given, what it answers, and what the person reads of that.
+"""One run of an agent over a batch of messages: its input, its answer, and the text that people read.
 
-The run goes on from what is journaled. It begins with people's words, or with a call that somebody has decided about.
+The run continues from the journal. It begins with people's words, or with a call that has been decided.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,15 +17,13 @@ from channels.channel import Channel
 from channels.message import MessageContext
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.gate import TurnGate, opening
-from gateway.approvals.surfaces import person_of
-from gateway.observe.redaction import redacted
+from gateway.observe.secrets import redacted
 from gateway.records.inbound import inbound_of
-from gateway.records.sessions import is_operator, is_with_owner, sees_private
+from gateway.records.sessions import is_operator, is_with_owner, person_of, sees_private
 from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime, StartGate
 from gateway.store.approval_records import Approval
-from gateway.store.records import WaitingMessage
-from gateway.store.spoken import Spoken
+from gateway.store.records import Spoken, WaitingMessage
 from gateway.turns.attachments import Attachments
 from gateway.turns.batch import Batch
 from gateway.turns.budgets import BudgetAccount
@@ -40,7 +38,7 @@ CALL_CHARS_MAX = 100
 
 @dataclass(kw_only=True)
 class AgentRun:
-    """`gate` is where the run waits for others to begin."""
+    """`gate` spaces the starts of turns."""
 
     runtime: Runtime
     approvals: Approvals
@@ -50,7 +48,7 @@ class AgentRun:
     account: BudgetAccount | None
     gate: StartGate
     _decided: Approval | None = None
-    """The approval that the run goes on with, if it does not go on with people's words."""
+    """The approval that the run continues with; None if it continues with people's words."""
     _messages: list[UserMessage] = field(default_factory=list)
     """The user messages that this run has made of people's messages."""
 
@@ -114,7 +112,7 @@ class AgentRun:
     async def _user_message(
         self, *contexts: MessageContext, notes: Sequence[Note] = (), heard: Sequence[MessageContext] = ()
     ) -> tuple[UserMessage, Sequence[Spoken]]:
-        """The message that the model reads, and whose words these are."""
+        """The message that the model reads, and the speakers of its words."""
         sid = self.batch.lease.sid
         received = [
             await self._attachments.receive(self.runner, self.channel, self._with_new_files(it), sid) for it in contexts
@@ -168,7 +166,7 @@ class AgentRun:
         )
 
     async def _shown(self, turn: Turn, journal: TurnJournal, result: TurnResult) -> Ending:
-        """The ending with the files that the answer names, and with what stands above it and beneath."""
+        """The ending with the files that the answer names, and the lines above and beneath it."""
         request, caller = turn.context.text, self.batch.inbound.asked
         ending = ending_of(result.outcome, request)
         if ending.answers_to and not self._is_here(ending.answers_to, turn):
@@ -196,22 +194,18 @@ class AgentRun:
 
 
 def _spoken(context: MessageContext, how: Literal["said", "heard"], parts: int) -> Spoken:
-    person = f"{context.channel}:{context.sender.id}"
     name, is_direct = context.sender.name or context.sender.id, context.chat.kind == "direct"
-    return Spoken(message=context.message_id, person=person, name=name, direct=is_direct, how=how, parts=parts)
+    person, message = person_of(context), context.message_id
+    return Spoken(message=message, person=person, name=name, direct=is_direct, how=how, parts=parts)
 
 
 def above(settings: Settings, messages: Sequence[Message]) -> Iterator[str]:
-    """The lines a person wants above an answer: the model's readable reasoning as a quote, and a line for each call."""
+    """The lines that a person wants above an answer: the model's readable reasoning as a quote, and a line for each call."""
     answers = [it for it in messages if isinstance(it, AssistantMessage)]
     thoughts = [it.text.strip() for answer in answers for it in answer.content if isinstance(it, Thinking)]
     if settings.reasoning and (text := "\n\n".join(filter(None, thoughts))):
         yield "\n".join(f"> {line}".rstrip() for line in capped(text, REASONING_CHARS_MAX).split("\n"))
     calls = [call for answer in answers for call in answer.calls]
     if settings.verbose and calls:
-        yield "\n".join(_called(call.name, redacted(about(call))) for call in calls)
-
-
-def _called(tool: str, first_argument: str) -> str:
-    shown = first_argument.replace("`", "'")[:CALL_CHARS_MAX]
-    return f"- `{tool}`" + (f" `{shown}`" if shown else "")
+        lines = [(call.name, redacted(about(call)).replace("`", "'")[:CALL_CHARS_MAX]) for call in calls]
+        yield "\n".join(f"- `{tool}`" + (f" `{argument}`" if argument else "") for tool, argument in lines)

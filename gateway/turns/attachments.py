@@ -25,7 +25,7 @@ from tools.tool import ToolError
 FILES_MAX = 10
 """Files of one message, and of one reply."""
 FILES_AT_ONCE = 4
-"""Files of all chats that are in memory: together no larger than so many of the largest."""
+"""Files in memory, of all chats: together no larger than this many of the largest size."""
 FETCH_SECONDS = 60.0
 SPOKEN = ("audio", "video", "file")
 """Kinds of files that may hold speech; the bytes say whether one does."""
@@ -38,14 +38,16 @@ class Attachments:
         self._runtime = runtime
 
     async def receive(self, runner: AgentRunner, channel: Channel, context: MessageContext, session: str) -> Received:
-        """The files of a message and of the one that it answers."""
+        """Receives the files of a message and of the message that it quotes."""
         attachments = context.attachments + (context.reply_to.attachments if context.reply_to else ())
         if not attachments or not can(channel, DownloadsFiles):
             return Received()
         receiver = await asyncio.to_thread(runner.receiver, context, session)
         for number, attachment in enumerate(attachments[:FILES_MAX]):
             try:
-                await self._take(receiver, channel, attachment, "quoted-" if number >= len(context.attachments) else "")
+                await self._fetch(
+                    receiver, channel, attachment, "quoted-" if number >= len(context.attachments) else ""
+                )
             except (DeliveryError, TimeoutError) as error:
                 log.warning("attachment_not_fetched", channel=channel.name, kind=attachment.kind, error=repr(error))
                 reason = "could not be fetched"
@@ -59,8 +61,8 @@ class Attachments:
             receiver.miss("others", f"{more} more {reason}")
         return receiver.received()
 
-    async def _take(self, receiver: Receiver, channel: DownloadsFiles, attachment: Attachment, prefix: str) -> None:
-        """Fetch a file and store it once there is memory for it. Raises DeliveryError, TimeoutError."""
+    async def _fetch(self, receiver: Receiver, channel: DownloadsFiles, attachment: Attachment, prefix: str) -> None:
+        """Fetches a file and stores it once there is memory for it. Raises DeliveryError, TimeoutError."""
         setup = self._runtime.setup
         size = setup.limits.file_bytes
         async with self._runtime.memory.hold(size, FILES_AT_ONCE * size) as keep:
@@ -75,7 +77,7 @@ class Attachments:
     async def send(
         self, runner: AgentRunner, channel: Channel, turn: Turn, wanted: Sequence[str]
     ) -> tuple[tuple[StoredFile, ...], str]:
-        """Keep the files that an answer names; the text is a note for the person on those that cannot be sent."""
+        """Keeps the files that an answer names; returns also a note for the person on those that cannot be sent."""
         kept: list[StoredFile] = []
         lines: list[str] = []
         context = turn.context

@@ -1,4 +1,4 @@
-"""The messages that one turn answers: whose they are, in which mode, and whether their session has ended by itself."""
+"""The messages that one turn answers: their sender, their queue mode, and if their session has ended by itself."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from itertools import takewhile
 
 from channels.message import MessageContext
 from channels.tools import ToolLists
-from gateway.records.inbound import Inbound, inbound_json, inbound_of, is_readable
+from gateway.records.inbound import Inbound, inbound_of, is_readable
 from gateway.records.sessions import is_control
 from gateway.state.queues import Queue, is_last_attempt
 from gateway.state.runtime import Runtime, Setup
@@ -43,8 +43,9 @@ class Batch:
         """The layers that take tools away from the turn."""
         return self.setup.layers.of(*self.inbound.contexts)
 
-    def takes(self, message: WaitingMessage) -> bool:
-        """True if a later message may join the turn: it is of the same person, whose rights and budget the turn has."""
+    def may_join(self, message: WaitingMessage) -> bool:
+        """Returns True if a later message may join the turn: the same person wrote it, so it has the turn's tools and
+        budget."""
         return _may_join(message) and senders(message) == senders(self.messages[-1])
 
     def is_over(self) -> bool:
@@ -57,7 +58,7 @@ class Batch:
 
 
 def batch_of(runtime: Runtime, lease: Lease, work: Work) -> Batch:
-    """The messages of the next turn: of one person, whose rights and budget the turn has. The parts of one thing stay
+    """The messages of the next turn: of one person, whose tools and budget the turn has. The parts of one thing stay
     together in every queue mode."""
     setup, first = runtime.setup, inbound_of(work.waiting[0].body)
     queue = runtime.queue(lease.sid, first.agent, first.context)
@@ -81,7 +82,8 @@ def of_one_person(waiting: Sequence[WaitingMessage]) -> Sequence[WaitingMessage]
 
 
 def _may_join(message: WaitingMessage) -> bool:
-    """The gateway's own message is a turn by itself, and so is a last attempt. What was taken back is none."""
+    """Returns False for the gateway's own message and for a last attempt, which are turns by themselves, and for a
+    recalled message."""
     if not is_readable(message.body) or is_last_attempt(message):
         return False
     inbound = inbound_of(message.body)
@@ -89,12 +91,12 @@ def _may_join(message: WaitingMessage) -> bool:
 
 
 def senders(message: WaitingMessage) -> frozenset[str]:
-    """The ids of the people whose words it is: one, but for a message of the time when a turn answered several."""
+    """The ids of the senders: one, unless an older version let a turn answer several."""
     return frozenset(context.sender.id for context in inbound_of(message.body).contexts)
 
 
 def stopped_of(work: Work) -> Sequence[WaitingMessage]:
-    """The messages that a stop concerns. One that interrupts stops what has begun, and takes over what has not."""
+    """The messages that a stop concerns. An interrupting message stops a running turn and joins a waiting one."""
     first = work.waiting[0]
     if first.turn >= work.stopped:
         return []
@@ -111,17 +113,9 @@ async def has_recalled(runtime: Runtime, sid: str, turn: int) -> bool:
 
 
 async def answer_others(runtime: Runtime, sid: str, turn: int) -> None:
-    """The messages that a turn answers together with one that was taken back get a turn without it."""
+    """Gives the messages that a turn answers together with a recalled one a turn without it."""
     for number, body in (await runtime.store.bodies(sid, turn)).items():
         inbound = inbound_of(body)
         if not inbound.recalled:
-            context = inbound.context
-            delivery = Delivery(
-                sid=sid,
-                dedupe=(f"{context.channel}:{context.account}:recalled:{turn}:{number}",),
-                body=inbound_json.dump_json(replace(inbound, replays=turn)).decode(),
-                at=runtime.now(),
-                sender=f"{context.channel}:{context.account}:{context.sender.id}",
-                internal=True,
-            )
-            await runtime.accept(delivery)
+            again, names = replace(inbound, replays=turn), (f"recalled:{turn}:{number}",)
+            await runtime.accept(Delivery.of(again, sid=sid, names=names, at=runtime.now(), internal=True))

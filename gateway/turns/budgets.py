@@ -1,8 +1,8 @@
-"""Budgets: what a turn may spend of its agent's, its chat's and its sender's day.
+"""Budgets: the daily limits of an agent, a chat and a sender.
 
-What model requests took is counted by the journal write that carries the answer, in its commit. Nothing is kept in memory
-beyond a turn, so any number of replicas counts exactly; and since each request is judged before it is sent, one may
-overshoot. Where no budget is configured there is no account, and nothing of this happens.
+The journal write that carries an answer also counts its request, in its commit. Nothing is kept in memory beyond a turn,
+so any number of replicas counts exactly; each request is checked before it is sent, so one may overshoot. Without a
+configured budget there is no account.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +16,7 @@ from channels.message import MessageContext
 from channels.moment import clock, day, local
 from gateway.config.budgets import BudgetConfig
 from gateway.config.root import Config
+from gateway.records.sessions import chat_of, sender_of
 from gateway.state.runtime import Runtime
 from gateway.store.spending import DayUsage, Spent
 
@@ -24,7 +25,7 @@ WARN_SHARE = 0.8
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BudgetUse:
-    """A budget's standing: today's tokens and money, and what is allowed of them. It starts again at `until`."""
+    """A budget's use: today's tokens and money, and the limits. It starts again at `until`."""
 
     whose: Payer
     tokens: int
@@ -40,7 +41,7 @@ class BudgetUse:
 
 
 async def used(runtime: Runtime, config: Config, agent: str, context: MessageContext) -> Sequence[BudgetUse]:
-    """The standing of each budget that is configured for the sender of a message to this agent in this chat."""
+    """The use of each budget that applies to the sender of a message to this agent in this chat."""
     account = account_of(runtime, config, agent, context, turn=0)
     return await account.used() if account else ()
 
@@ -51,12 +52,8 @@ def account_of(
     """The account of a turn that answers `context`; None if no budget is configured."""
     if not config.budgets.is_set:
         return None
-    place = f"{context.channel}:{context.account}"
-    scopes: dict[Payer, str] = {
-        "agent": f"agent:{agent}",
-        "chat": f"chat:{place}:{context.chat.id}",
-        "sender": f"sender:{place}:{context.sender.id}",
-    }
+    scopes: dict[Payer, str] = {"agent": f"agent:{agent}"}
+    scopes |= {"chat": f"chat:{chat_of(context)}", "sender": f"sender:{sender_of(context)}"}
     allowed: dict[Payer, BudgetConfig] = {whose: getattr(config.budgets, whose) for whose in scopes}
     payers = {whose: scope for whose, scope in scopes.items() if allowed[whose].is_set}
     return BudgetAccount(runtime=runtime, payers=payers, allowed=allowed, zone=config.server.zone, turn=turn)
@@ -74,25 +71,25 @@ class BudgetAccount:
     answers: list[AssistantMessage] = field(default_factory=list)
     _written: int = 0
     """The number of answers that have gone into a write."""
-    _is_judged: bool = False
+    _is_checked: bool = False
     _seen: Sequence[DayUsage] = ()
     _seen_day: str = ""
 
-    def take_up(self, answers: Sequence[AssistantMessage], *, counted: bool) -> None:
-        """Takes up the answers that an earlier run of the turn has left."""
+    def add_earlier(self, answers: Sequence[AssistantMessage], *, counted: bool) -> None:
+        """Adds the answers that an earlier run of the turn has left."""
         self.answers += answers
         self._written = len(self.answers) if counted else 0
 
     async def refusal(self) -> OverBudget | None:
-        """Judges the budgets as the turn begins, for its first request as well."""
-        self._is_judged = False
+        """Checks the budgets as the turn begins, for its first request as well."""
+        self._is_checked = False
         spent = await self.exhausted()
-        self._is_judged = True
+        self._is_checked = True
         return spent
 
     async def exhausted(self) -> OverBudget | None:
-        if self._is_judged:
-            self._is_judged = False
+        if self._is_checked:
+            self._is_checked = False
             return None
         over = next((it for it in await self.used() if it.share >= 1), None)
         if over is None:
@@ -103,10 +100,10 @@ class BudgetAccount:
     async def used(self) -> Sequence[BudgetUse]:
         self._seen_day = self._day()
         self._seen = await self.runtime.store.usage(self._seen_day, list(self.payers.values()))
-        return self._standing()
+        return self._current()
 
     def spent(self) -> Spent | None:
-        """The amount to count with the next write, the only one that counts it, whatever becomes of that write."""
+        """The amount to count with the next write, and with no other, even if that write fails."""
         tokens, cost = self._unwritten()
         self._written = len(self.answers)
         if not tokens:
@@ -119,14 +116,14 @@ class BudgetAccount:
             self._seen, self._seen_day = (), self._day()
         warned = {row.scope: row.warned for row in self._seen}
         lines = []
-        for it in self._standing():
+        for it in self._current():
             scope = self.payers[it.whose]
             due = it.share >= WARN_SHARE and warned.get(scope, 0) in (0, self.turn)
             if due and await self.runtime.store.claim_warning(scope, self._seen_day, self.turn):
                 lines.append(sentences.budget_warning(it.whose, it.share, it.until, request))
         return tuple(lines)
 
-    def _standing(self) -> Sequence[BudgetUse]:
+    def _current(self) -> Sequence[BudgetUse]:
         """The budgets as last seen, with what has been spent since."""
         tokens, cost = self._unwritten()
         seen = {row.scope: row for row in self._seen}

@@ -1,8 +1,8 @@
-"""An unfinished answer as a message that grows, on a channel where that can be, and that the answer replaces in the end.
+"""An unfinished answer as a message that grows, if the channel can show one, and that the answer replaces in the end.
 
 The message is opened once a turn, a second after there is something to show; its handle is a mark of the conversation, so
 that after a crash the same message is finished and no second one is sent. It takes the newest state at the channel's pace
-and never a queue of old ones. Nothing of it is needed for the answer: where it fails, the answer comes whole.
+and never a queue of old ones. The answer does not need it: if it fails, the answer comes whole.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from gateway.turns.batch import Batch
 OPEN_SECONDS = 1.0
 """An answer that is whole sooner needs no draft."""
 REFRESH_SECONDS = 15.0
-"""Half the time that a draft stands which vanishes by itself."""
+"""Half the lifetime of a draft that vanishes by itself."""
 PACE_SECONDS = 3.0
 """The pace of a draft that the chat is not to see any more."""
 FAILURES_MAX = 3
@@ -36,7 +36,7 @@ log = structlog.get_logger()
 
 
 async def draft_of(runtime: Runtime, batch: Batch) -> "TurnDraft | None":
-    """The answer as it grows, where the chat is to see it; after a crash the one that was begun."""
+    """Returns the turn's draft, after a crash the opened one; None if the chat is not to see it."""
     context, sid = batch.inbound.context, batch.lease.sid
     channel = batch.setup.channel(context)
     if not can(channel, ShowsDrafts) or is_control(sid):
@@ -59,8 +59,8 @@ async def draft_of(runtime: Runtime, batch: Batch) -> "TurnDraft | None":
 
 @dataclass(kw_only=True)
 class TurnDraft:
-    """The draft of one turn, as long as its `async with` lasts. `seconds` is its pace; `whole` shows what the turn does, and
-    nothing of the answer. `handle` is of what stands there, also what an earlier process has opened."""
+    """The draft of one turn, for the length of its `async with`. `seconds` is its pace; `whole` shows the turn's calls
+    and nothing of the answer. `handle` is the opened message's, also if an earlier process opened it."""
 
     runtime: Runtime
     channel: ShowsDrafts
@@ -90,8 +90,8 @@ class TurnDraft:
         return self
 
     async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
-        """Ends it; an edit under way is waited for, as it would come after the answer, unless the turn was cut off. Then too
-        an opening is: what it opens stands in the chat, and only its mark says what to take away."""
+        """Ends the draft. An edit under way is awaited, since it would come after the answer, unless the turn was cut
+        off. An opening is awaited even then: its message appears in the chat, and only its mark tells how to remove it."""
         self._over.set()
         self._changed.set()
         if self._task is not None and isinstance(error, asyncio.CancelledError) and not self._opening:
@@ -133,7 +133,8 @@ class TurnDraft:
                 self._shown = ""
 
     def _is_final(self, error: DeliveryError) -> bool:
-        """True if it is not tried again: what may have been opened would stand there twice if nobody recognises it."""
+        """Returns True if it is not tried again: an opening that may have arrived would appear twice if the platform
+        recognises no repetition."""
         recognised = self.channel.capabilities.repeat_seconds > 0
         in_doubt = self.handle is None and isinstance(error, Unreachable) and error.maybe_arrived and not recognised
         return isinstance(error, Refused) or in_doubt
@@ -168,7 +169,7 @@ class TurnDraft:
         self._shown = text if self.handle == before else ""  # else an earlier process has opened it, for another text
 
     async def _keep(self, handle: str) -> None:
-        """Has the handle outlive the process, where it is another than before."""
+        """Records a new handle, so that it outlives the process."""
         before, self.handle = self.handle, handle  # known to the answer even if the mark fails
         if handle and handle != before:
             mark = SessionMark(turn=self.turn, kind="draft", content=handle, at=self.runtime.now())

@@ -48,7 +48,7 @@ class Finish:
     async def all(
         self, lease: Lease, messages: Sequence[WaitingMessage], ending: Ending, *, begun: Work | None = None
     ) -> Sequence[OutboxPart]:
-        """`begun`: the one message's turn so far. An unfinished answer may stand there, which is taken away."""
+        """Finishes several messages. `begun`: the one message's turn so far, whose unfinished answer is removed."""
         parts: list[OutboxPart] = []
         for message in messages:
             opened = await self._store.draft(lease.sid, message.turn) if begun else None
@@ -59,7 +59,7 @@ class Finish:
         return parts
 
     async def unreadable(self, lease: Lease, messages: Sequence[WaitingMessage]) -> Sequence[OutboxPart]:
-        """Nobody can be told: whose message it was cannot be read either. The operator may replay it."""
+        """Closes messages whose sender cannot be read either, so no reply is sent. The operator may replay them."""
         for message in messages:
             at = self._runtime.now()
             ending = Ending(outcome="failed", reason="unreadable", text=None, dead=True)
@@ -70,16 +70,16 @@ class Finish:
         return []
 
     def _with_bill(self, ending: Ending, inbound: Inbound, work: Work) -> Ending:
-        """Adds what the turn's summary took, which is still to be counted where no step was journaled behind it."""
+        """Adds the cost of the turn's summary, if no step behind it has counted it."""
         if (made := work.made) is None:
             return ending
         account = account_of(self._runtime, self._runtime.setup.config, inbound.agent, inbound.context, turn=made.by)
         if account:
-            account.take_up(made.answers, counted=work.steps > made.steps)
+            account.add_earlier(made.answers, counted=work.steps > made.steps)
         return replace(ending, answers=made.answers, spent=account.spent() if account else None)
 
     def _report(self, turn: int, agent: str, ending: Ending, seconds: float) -> None:
-        """Tells the log and the metrics."""
+        """Writes the log line and the metrics."""
         metrics = self._runtime.metrics
         metrics.turns.labels(agent, ending.outcome).inc()
         metrics.turn_seconds.observe(seconds)

@@ -1,8 +1,8 @@
-"""The transcript read back as history: finished turns, in order, of what the conversation since its beginning holds.
+"""The transcript read back as history: the conversation's finished turns, in order.
 
-Without turns that the model's safety system refused, which would have everything after them refused too, and without
-turns that have an unreadable row, so that one bad row cannot break a chat. What a chat's last turn had is kept in memory,
-and only what was written since is read: whether the rest still stands is judged by the statement that reads.
+Turns that the model's safety system refused are left out, since everything after them would be refused too, and so are
+turns with an unreadable row, so that one bad row cannot break a chat. A chat's turns are kept in memory and only later
+rows are read: the statement that reads says if the kept ones are still valid.
 """
 
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ from gateway.store.store import Store
 from tools.tool import Image
 
 TURNS_MAX = 1_000
-"""Turns of one chat; a summary stands for most of a long conversation before there are so many."""
+"""Turns of one chat; a summary replaces most of a long conversation long before this limit."""
 WAITING_MAX = 20
 """Messages of one chat that are loaded together."""
 KEPT_SIZE_MAX, SESSION_SIZE_MAX = 8_000_000, 2_000_000
-"""Bytes, roughly, of the turns that are kept, of all chats and of one: what is more is read anew for each turn."""
+"""Approximate bytes of the turns that are kept, of all chats and of one; other turns are read again each time."""
 _SIZE = attrgetter("size")
 
 log = structlog.get_logger()
@@ -52,7 +52,7 @@ class Histories:
         self._size = 0
 
     async def load(self, lease: Lease) -> View:
-        """Loads the work that there is for a chat, with its finished turns."""
+        """Loads the work of a chat with its finished turns."""
         kept = self._kept.get(lease.sid)
         known = kept.known if kept else None
         view = await self._store.load(lease, history_turns=TURNS_MAX, waiting_max=WAITING_MAX, known=known)
@@ -68,7 +68,9 @@ class Histories:
             since = max(0, len(kept.turns) - IMAGE_TURNS)
             numbers, turns = [*kept.numbers, *numbers], [*kept.turns, *turns]
         shown = past(turns[since:])
-        size = sum(map(_SIZE, chain(turns[:since], shown))) + _picture_chars(turns[-IMAGE_TURNS:])
+        size = sum(map(_SIZE, chain(turns[:since], shown)))
+        parts = (part for turn in turns[-IMAGE_TURNS:] for message in turn for part in message.content)
+        size += sum(len(part.data) for part in parts if isinstance(part, Image))
         turns[since:] = [it if it.is_final_form else turn for it, turn in zip(shown, turns[since:], strict=True)]
         work = replace(work, history=history, numbers=numbers[-TURNS_MAX:], turns=turns[-TURNS_MAX:])
         self._forget(lease.sid)
@@ -86,11 +88,6 @@ class Histories:
     def _forget(self, sid: str) -> None:
         if gone := self._kept.pop(sid, None):
             self._size -= gone.size
-
-
-def _picture_chars(turns: Sequence[Sequence[Message]]) -> int:
-    parts = (part for turn in turns for message in turn for part in message.content)
-    return sum(len(part.data) for part in parts if isinstance(part, Image))
 
 
 def turns_of(entries: Sequence[Entry]) -> list[list[Message]]:

@@ -17,13 +17,12 @@ from agents.prompt.internals import without_internals
 from agents.prompt.reply import answered, is_voice, media, visible
 from agents.providers.config import look_at
 from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, OverBudget
-from gateway.observe.redaction import redacted
+from gateway.observe.secrets import redacted
 from gateway.state.ending import Ending
 from gateway.state.runtime import Drained, Runtime, Stopped
 from gateway.store.errors import Revised
-from gateway.store.records import Entry, Kind, Lease, SessionState, Summary, WaitingMessage
+from gateway.store.records import Entry, Kind, Lease, SessionState, Spoken, Summary, WaitingMessage
 from gateway.store.spending import Spent
-from gateway.store.spoken import Spoken
 from gateway.turns.batch import Batch
 from gateway.turns.budgets import BudgetAccount
 
@@ -57,12 +56,12 @@ class TurnJournal:
         or Stopped."""
         first, *others = (entry(self._turn, message) for message in messages)
         entries = [replace(first, spoken=spoken), *others]
-        self._judge(await self.runtime.store.append(self._lease, entries, joined, revision=self._revision))
+        self._check(await self.runtime.store.append(self._lease, entries, joined, revision=self._revision))
         self._steps += len(messages) - 1
 
     async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
-        """Raises Fenced, Stopped or Drained. What a tool did is kept whatever was taken out of the conversation meanwhile;
-        an answer that was made of what is gone is not."""
+        """Journals a step. Raises Fenced, Stopped or Drained. A tool's result is kept even if the conversation has
+        changed; an answer that was made from removed words is not."""
         spent = self.account.spent() if self.account else None
         has_run = isinstance(message, ToolResultMessage)
         new = [entry(self._turn, message, spent=spent)]
@@ -71,7 +70,7 @@ class TurnJournal:
         except Revised:
             await hand_over(self.runtime, self._lease, self._turn, spent)
             raise
-        self._judge(state)
+        self._check(state)
         self.kept.append(message)
         self._steps += 1
         self.follow(message)
@@ -80,7 +79,7 @@ class TurnJournal:
             raise Drained if self.runtime.control.draining else Revised
 
     def follow(self, *messages: Message) -> None:
-        """Know whether tools are at work behind these steps of the turn."""
+        """Notes if tools are running behind these steps of the turn."""
         for message in messages:
             if isinstance(message, AssistantMessage):
                 self._open = len(message.calls)
@@ -89,38 +88,38 @@ class TurnJournal:
             lane.calling = self._open > 0
 
     async def steered(self) -> Sequence[UserMessage]:
-        """Returns what people wrote meanwhile, journaled as part of this turn; nothing in the other queue modes."""
+        """Returns the messages that arrived during the turn, journaled as part of it; empty in the other queue modes."""
         if self.batch.queue.mode != "steer" or self._pending <= 1:
             return ()
         work = (await self.runtime.store.load(self._lease, history_turns=1, waiting_max=STEERED_MAX)).work
         others = [message for message in work.waiting if message.turn != self._turn] if work else []
-        waiting = list(takewhile(self.batch.takes, others))
+        waiting = list(takewhile(self.batch.may_join, others))
         if not waiting:
             return ()
         await self.runtime.store.begun(self._lease, waiting[-1].turn)
         read = [await self.read(message) for message in waiting]
         entries = [replace(entry(self._turn, it, kind="steered"), spoken=spoken) for it, spoken in read]
         joined = [message.turn for message in waiting]
-        self._judge(await self.runtime.store.append(self._lease, entries, joined, revision=self._revision))
+        self._check(await self.runtime.store.append(self._lease, entries, joined, revision=self._revision))
         return [message for message, _ in read]
 
     async def summarised(
         self, text: str, turns: int, answers: tuple[AssistantMessage, ...], *, external: bool = False
     ) -> None:
-        """A crash before it leaves the history whole, and after it the summary stands, with what it took."""
+        """Journals a summary and its cost: a crash before it leaves the history whole."""
         made = Summary(text=text, by=self._turn, turns=turns, steps=self._steps, answers=answers, external=external)
         mark = made.mark(self.numbers[turns - 1], self.runtime.now())
         if not await self.runtime.store.changes.summarise(self._lease.sid, mark, self._revision):
             raise Revised
 
-    def _judge(self, state: SessionState) -> None:
+    def _check(self, state: SessionState) -> None:
         self._pending = state.pending
         if state.stopped > self._turn:
             raise Stopped
 
 
 async def hand_over(runtime: Runtime, lease: Lease, turn: int, spent: Spent | None = None) -> None:
-    """A turn ends between two steps, and goes on from its journal."""
+    """Ends this run between two steps; the turn continues from its journal."""
     await runtime.store.append(lease, [Entry(turn=turn, kind="drained", content="{}", spent=spent)])
 
 

@@ -1,8 +1,8 @@
 """Lanes: one turn per session at a time, in arrival order; sessions side by side up to a named limit.
 
 Accepting a message claims its idle session in the same statement, so nothing polls and no wake-up can be lost: a lane
-releases its session only where the counter on the session's row says that nothing is left. What a lane does, in this
-order: send what is queued, then take the next messages. Who finds sessions without a lane is `gateway.turns.sweep`.
+releases its session only if the counter on the session's row says that nothing is left. A lane sends its queue first and
+then takes the next messages. `gateway.turns.sweep` finds sessions without a lane.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class Lanes:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._accepting: set[asyncio.Task[Acceptance]] = set()
         self.wanted = asyncio.Event()
-        """Set where there may be sessions without an owner: another worker's notice, or a slot that others wait for."""
+        """Set if there may be sessions without an owner: another worker's notice, or a slot that others wait for."""
         runtime.accept = self.accept
 
     @property
@@ -54,7 +54,7 @@ class Lanes:
         return self._free - self._awaiting_slot
 
     def resize(self, before: int, now: int) -> None:
-        """There may be `now` turns at the same time instead of `before`; of fewer, running ones leave theirs as they end."""
+        """Allows `now` turns at the same time instead of `before`; running ones finish before their slots go."""
         self._free += now - before
         for _ in range(now - before):
             self._slots.release()
@@ -63,9 +63,9 @@ class Lanes:
         self.wanted.set()
 
     async def accept(self, delivery: Delivery) -> Acceptance:
-        """Store the message; it is answered from here on, by this process or the next. Raises StoreUnavailable.
+        """Stores the message, which is answered from here on, by this process or the next. Raises StoreUnavailable.
 
-        A caller who gives up waiting does not cancel the write: it may still be committed, and then its lane must open, or
+        A caller that stops waiting does not cancel the write: it may still be committed, and then its lane must open, or
         the message would wait for the next sweep.
         """
         accepting = asyncio.create_task(self._accept(delivery))
@@ -74,7 +74,7 @@ class Lanes:
         return await asyncio.shield(accepting)
 
     async def _accept(self, delivery: Delivery) -> Acceptance:
-        """Stores a delivery. If replicas share the work, one that cannot begin at once leaves the session to the others."""
+        """Stores a delivery. On a shared database, a worker without a free slot leaves the session to the others."""
         shared, draining = self._store.shared, self._control.draining
         claim = not draining and (not shared or (self.free_slots > 0 and self._store.lease_valid()))
         limits = self._runtime.setup.limits
@@ -89,18 +89,14 @@ class Lanes:
             begin=self.free_slots >= len(self._accepting),  # every one of these may take a slot
         )
         if acceptance.lease is not None:
-            await self._take(acceptance.lease)
+            self.open(acceptance.lease)
+            if self._control.draining and not self.has(acceptance.lease):  # left to the next process
+                await self._store.release_for_takeover(acceptance.lease)
         elif shared and self._control.draining and acceptance.turn is not None:
             await self._store.notify(None)
         if delivery.interrupts and acceptance.turn is not None:
             await self._control.apply_stop(delivery.sid)
         return acceptance
-
-    async def _take(self, lease: Lease) -> None:
-        """Work for a chat that came with a message; a gateway that is about to stop leaves it to the next one."""
-        self.open(lease)
-        if self._control.draining and not self.has(lease):
-            await self._store.release_for_takeover(lease)
 
     def _accepted(self, task: asyncio.Task[Acceptance]) -> None:
         self._accepting.discard(task)
@@ -108,14 +104,14 @@ class Lanes:
             log.error("accept_failed", exc_info=error)
 
     def notified(self, sid: str | None) -> None:
-        """Another worker asks to look at a session, or for sessions without an owner."""
+        """Reacts to another worker's notice: a session to look at, or sessions without an owner."""
         if sid is None:
             self.wanted.set()
         elif sid in self._control.lanes:
             self._track(asyncio.create_task(self._control.apply_stop(sid)))
 
     async def drain(self, grace_seconds: float) -> None:
-        """Begin nothing new, let running turns come to a step border, and cancel what takes longer than that."""
+        """Begins nothing new, lets running turns come to a step border, and cancels those that take longer."""
         self._control.drain()
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=grace_seconds)
@@ -132,7 +128,7 @@ class Lanes:
         return lane is not None and lane.lease.epoch == lease.epoch
 
     def open(self, lease: Lease) -> None:
-        """Start a lane, unless this very lease has one. Judged by epoch: a session may have been released meanwhile."""
+        """Starts a lane, unless this lease has one. Compares epochs: a session may have been released meanwhile."""
         if self._control.draining or self.has(lease):
             return
         lane = self._control.lanes[lease.sid] = Lane(lease)
@@ -153,7 +149,7 @@ class Lanes:
             with suppress(StoreUnavailable):
                 await self._store.release_for_takeover(lane.lease)
         finally:
-            self._settle(lane)
+            self._leave_queue(lane)
             if self._control.lanes.get(lane.lease.sid) is lane:
                 del self._control.lanes[lane.lease.sid]
 
@@ -174,11 +170,11 @@ class Lanes:
                 await self._control.pause(min(2.0 ** min(failures, 10), BACKOFF_SECONDS_MAX))
 
     async def _serve(self, lane: Lane, crashes: int) -> bool:
-        """Send what is queued, then run one turn and send its reply; True where the session was released."""
+        """Sends the queue, then runs one turn and sends its reply; True if the session was released."""
         view = await self._histories.load(lane.lease)
         work = view.work
         if view.parts:
-            self._settle(lane)
+            self._leave_queue(lane)
             work = work and await self._not_yet(lane, work)
         for part in view.parts:
             if await self._outbox.deliver(lane.lease, part):
@@ -193,7 +189,7 @@ class Lanes:
         # What arrived during a turn is waited for to be complete; what arrived after it begins at once.
         during_turn = work.waiting[0].at <= lane.ended
         if (wait := self._turns.wait_seconds(lane.lease, work, during_turn=during_turn)) > 0:
-            self._settle(lane)
+            self._leave_queue(lane)
             await self._not_yet(lane, work)
             await self._control.pause(wait)
             return False
@@ -206,7 +202,7 @@ class Lanes:
         return False
 
     async def _not_yet(self, lane: Lane, work: Work) -> Work:
-        """The work, recorded as one that only waits: if the process dies, that was no attempt."""
+        """Records that the work only waits: if the process dies, that was no attempt."""
         if work.begun:
             await self._store.begun(lane.lease, 0)
         return replace(work, begun=0)
@@ -218,7 +214,7 @@ class Lanes:
         async with alone, self._slots:
             if self._control.draining:
                 raise Drained
-            self._settle(lane)
+            self._leave_queue(lane)
             if self._turns.is_away(work):
                 return []
             self._free -= 1
@@ -230,12 +226,13 @@ class Lanes:
                 if self.free_slots == 1:
                     self.wanted.set()
 
-    def _settle(self, lane: Lane) -> None:
+    def _leave_queue(self, lane: Lane) -> None:
         self._awaiting_slot -= lane.awaiting_slot
         lane.awaiting_slot = False
 
     async def _turn(self, lane: Lane, work: Work) -> Sequence[OutboxPart]:
-        """The turn as a task of its own, so that a stop ends it and not the lane, and a stuck one does not block it."""
+        """Runs the turn as a separate task, so that a stop ends it and not the lane, and a stuck one does not block the
+        lane."""
         lane.number, lane.revision = work.waiting[0].turn, work.revision
         lane.calling = lane.stopping = False
         lane.turn = asyncio.create_task(self._turns.run(lane.lease, work))

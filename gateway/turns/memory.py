@@ -1,7 +1,7 @@
 """An agent's memory for a person, from the store: `tools.memory.Memory`, and the notes beside a message.
 
-The scope is always the call's own session, and for notes its own sender in a direct chat: two people, two chats and two
-agents never share one. Nothing here is asked for where nothing was ever noted or searched.
+The scope is always the call's own session, and for notes its sender in a direct chat: two people, two chats and two
+agents never share one. A person without notes and a session without a search cost no query.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from channels.api.channel import ApiChannel
 from channels.marks import CALL, RESULT
 from channels.message import MessageContext
 from channels.moment import timestamp
-from gateway.records.sessions import agent_of
+from gateway.records.sessions import agent_of, sender_of
 from gateway.store.errors import StoreUnavailable
 from gateway.store.store import Store
 from gateway.turns.history import numbered_turns, turns_of
@@ -23,16 +23,11 @@ from tools.memory import Note, Passage
 from tools.tool import Call
 
 CANDIDATES = 4
-"""Turns that are looked at for each result that is wanted: the index knows that words are there, not how well they fit."""
-
-
-def person(context: MessageContext) -> str:
-    """The person whose notes they are, as the inbox names senders."""
-    return f"{context.channel}:{context.account}:{context.sender.id}"
+"""Turns read for each wanted result: the index knows which words occur, not how well they fit."""
 
 
 def _is_personal(message: MessageContext) -> bool:
-    """True if notes may be kept: nobody else reads along, and it is no program, behind which many people may stand."""
+    """Returns True if notes may be kept: a person alone with the bot, and no program, which may serve many people."""
     return message.chat.kind == "direct" and message.channel != ApiChannel.name
 
 
@@ -42,19 +37,19 @@ class StoredMemory:
         self.zone = zone
 
     async def notes(self, session: str, message: MessageContext) -> Sequence[Note]:
-        """Oldest first; none where others read along."""
+        """Returns the notes, oldest first; empty outside a direct chat."""
         if not _is_personal(message):
             return ()
-        return await self._store.memory.notes(person(message), agent_of(session))
+        return await self._store.memory.notes(sender_of(message), agent_of(session))
 
     def saver(self, session: str, message: MessageContext, *, turn: int, at: float, revision: int) -> Save | None:
-        """Keeps a note before a compaction of the turn, one however often that runs, unless something was taken out of the
-        conversation since it was read; nobody does where others read along."""
+        """Returns the function that keeps a note before a compaction of the turn, once, unless the conversation has
+        changed since it was read; None outside a direct chat."""
 
         async def save(words: str) -> None:
             with suppress(StoreUnavailable):  # the turn does not hang on it
                 await self._store.memory.take_note(
-                    person(message), agent_of(session), words, turn=turn, at=at, of=(session, revision)
+                    sender_of(message), agent_of(session), words, turn=turn, at=at, of=(session, revision)
                 )
 
         return save if _is_personal(message) else None

@@ -1,8 +1,7 @@
-"""The sweep: finds chats that have work and no lane, and says how long the oldest message has waited.
+"""The sweep: finds chats that have work and no lane, and measures how long the oldest message has waited.
 
-It takes over what a dead or frozen replica owned, what was accepted without a free slot, what an operator replays, and
-what should not exist: a chat that this process owns and forgot. Whatever goes wrong elsewhere, no message waits longer
-than one round of this for somebody to look at it.
+It takes over the chats of a dead or frozen replica, messages accepted without a free slot, replayed dead letters, and
+what should not exist: a chat that this process owns and forgot. So every message is found within one round.
 """
 
 import asyncio
@@ -24,8 +23,8 @@ log = structlog.get_logger()
 
 
 class Sweep:
-    """Runs until it is cancelled. `oldest_seconds` is the age of the oldest message that nobody has answered, `backlog`
-    all the work that was found with it."""
+    """Runs until it is cancelled. `oldest_seconds` is the age of the oldest unanswered message, `backlog` the work found
+    with it."""
 
     def __init__(self, runtime: Runtime, lanes: Lanes) -> None:
         self._runtime = runtime
@@ -36,7 +35,7 @@ class Sweep:
         self.backlog = Backlog(messages=0, parts=0, oldest=None)
 
     async def once(self) -> int:
-        """Claim as many chats as there is room for; how many that were. Raises StoreUnavailable."""
+        """Claims as many chats as there is room for and returns their number. Raises StoreUnavailable."""
         self._lanes.wanted.clear()
         if self._runtime.control.draining or self._lanes.free_slots <= 0 or not self._store.lease_valid():
             return 0
@@ -65,12 +64,12 @@ class Sweep:
             except StoreUnavailable as error:
                 log.warning("sweep_failed", error=repr(error))
                 await asyncio.sleep(every)
-            except Exception as error:  # the sweep's edge: without it nobody finds what was forgotten
+            except Exception as error:  # the sweep's edge: nothing else finds forgotten chats
                 log.error("sweep_failed", exc_info=error)
                 await asyncio.sleep(every)
 
     async def _audit(self) -> None:
-        """A chat that is ours by the database and has no lane twice in a row has been forgotten: it gets one."""
+        """Opens a lane for a forgotten chat: one that is ours in the database and has had no lane twice in a row."""
         forgotten = {lease for lease in await self._store.leased() if not self._lanes.has(lease)}
         for lease in sorted(forgotten & self._suspects, key=lambda lease: lease.sid):
             log.error("lane_missing", session=lease.sid, epoch=lease.epoch)

@@ -1,11 +1,11 @@
 """One turn from the inbox row to the finished reply: the agent runner between two durable ends.
 
-Every step is journaled before the next one; what a crash leaves behind is enough to go on from. However a turn goes, it
-is finished with a reply, a recorded silence, or a sentence that says what went wrong: never with nothing.
+Every step is journaled before the next one, so a crash leaves enough to continue. Every turn is finished with a reply, a
+recorded silence, or a sentence that says what went wrong: never with nothing.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -42,7 +42,7 @@ log = structlog.get_logger()
 
 
 class Turns:
-    """Runs the messages of every lane. Each method but the first finishes a turn durably and returns its reply parts."""
+    """Runs the messages of every lane. The methods that return parts finish a turn durably."""
 
     def __init__(self, runtime: Runtime, approvals: Approvals, run_command: RunCommand) -> None:
         self._runtime = runtime
@@ -53,9 +53,9 @@ class Turns:
         self._gate = StartGate()
 
     def wait_seconds(self, lease: Lease, work: Work, *, during_turn: bool) -> float:
-        """Seconds to wait for more messages. `during_turn`: these arrived while one ran; then the chat has been quiet for
-        a moment before they are answered. A part of something waits for the rest of it. A turn that has begun waits for
-        nothing, nor does anybody's message wait for what other people write."""
+        """Returns the seconds to wait for more messages. `during_turn`: these arrived while a turn ran; the chat must
+        then be quiet for a moment before they are answered. A part of something waits for the rest of it. A turn that has
+        begun does not wait, nor does a message wait for other people's."""
         if self.is_away(work):
             return AWAY_SECONDS
         if (
@@ -91,10 +91,11 @@ class Turns:
             await self._store.begun(lease, batch.turn)
         if batch.messages[0].attempts >= ATTEMPTS_MAX:
             return await self._give_up(batch)
+        agent, tracing, emit = batch.inbound.agent, self._runtime.tracing, self._runtime.emit
         with (
             self._runtime.using(batch.setup),
-            structlog.contextvars.bound_contextvars(turn=batch.turn, session=lease.sid, agent=batch.inbound.agent),
-            self._traced(batch) as emit,
+            structlog.contextvars.bound_contextvars(turn=batch.turn, session=lease.sid, agent=agent),
+            tracing.turn(agent, lease.sid, batch.turn, emit) if tracing else nullcontext(emit) as emit,
             self._watch(batch, draft := await draft_of(self._runtime, batch), emit) as watch,
         ):
             began = self._runtime.now()
@@ -109,16 +110,12 @@ class Turns:
                     await hand_over(self._runtime, lease, batch.turn, ending.spent)
                 raise
             watch.outcome = ending.outcome
-            if self._runtime.tracing:
-                self._runtime.tracing.ended(batch.turn, ending.outcome, ending.reason)
+            if tracing:
+                tracing.ended(batch.turn, ending.outcome, ending.reason)
             return parts
 
-    def _traced(self, batch: Batch) -> AbstractContextManager[Emit]:
-        tracing, emit = self._runtime.tracing, self._runtime.emit
-        return tracing.turn(batch.inbound.agent, batch.lease.sid, batch.turn, emit) if tracing else nullcontext(emit)
-
     def _watch(self, batch: Batch, draft: TurnDraft | None, emit: Emit) -> Watch:
-        """Shows the turn while it runs to the people in its chat, where the channel can."""
+        """Shows the running turn to the people in its chat, if the channel can."""
         context = batch.inbound.context
         channel = batch.setup.channel(context)
         shows: list[Callable[[Progress], None]] = [draft.show] if draft else []
@@ -128,11 +125,11 @@ class Turns:
         return Watch(shows, context, emit, self._runtime.scrubber, resumed=resumed)
 
     async def end_stopped(self, lease: Lease, work: Work) -> Sequence[OutboxPart]:
-        """End what was begun, silently: the stop's own reply says so. What was not begun is loaded anew."""
+        """Ends a begun turn silently: the stop's own reply says so. Messages whose turn had not begun are loaded again."""
         return (await self._ended(lease, now) if (now := await self._begun(lease)) else None) or []
 
     async def _ended(self, lease: Lease, work: Work) -> Sequence[OutboxPart] | None:
-        """Ends what was stopped or taken back before it runs; returns None if there is nothing of the kind."""
+        """Ends stopped and recalled messages before they run; None if there are none."""
         begun, first = work if work.so_far else None, work.waiting[0]
         recalled = begun is not None and await has_recalled(self._runtime, lease.sid, first.turn)
         if concerned := stopped_of(work):
@@ -156,7 +153,7 @@ class Turns:
         return parts
 
     async def _give_up(self, batch: Batch) -> Sequence[OutboxPart]:
-        """Nothing is done for the turn: no one knows at what its process died."""
+        """Closes the turn with an apology: the cause of its crashes is unknown."""
         context, work = batch.inbound.context, batch.work
         ending = Ending(outcome="failed", reason="attempts", text=sentences.gave_up(context.text), dead=True)
         parts = await self._finish.all(batch.lease, batch.messages, ending, begun=work if work.so_far else None)
@@ -169,14 +166,14 @@ class Turns:
             channel.show(end)
 
     async def end_stuck(self, lease: Lease, work: Work) -> Sequence[OutboxPart]:
-        """End with an apology what would not end by itself."""
+        """Ends a turn that would not end by itself, with an apology."""
         work = await self._begun(lease) or work
         text = sentences.internal_error(inbound_of(work.waiting[0].body).context.text)
         ending = Ending(outcome="failed", reason="stuck", text=text, dead=True)
         return await self._finish.all(lease, work.waiting[:1], ending, begun=work)
 
     async def _begun(self, lease: Lease) -> Work | None:
-        """The message whose turn has begun, as the journal has it, alone."""
+        """Loads the message of the turn that has begun, alone."""
         work = (await self._store.load(lease, history_turns=1, waiting_max=1)).work
         return work if work is not None and work.so_far else None
 
@@ -186,7 +183,7 @@ class Turns:
         text = inbound.context.text
         account = account_of(self._runtime, batch.setup.config, inbound.agent, inbound.context, turn=batch.turn)
         if account and work.made:
-            account.take_up(work.made.answers, counted=work.steps > work.made.steps)
+            account.add_earlier(work.made.answers, counted=work.steps > work.made.steps)
         attempt, resumed = batch.messages[-1].attempts + 1, bool(work.so_far)
         spoken = {"text": text} if batch.setup.config.logging.content else {}
         log.info("turn_started", attempt=attempt, resumed=resumed, messages=len(batch.messages), **spoken)
@@ -239,7 +236,7 @@ class Turns:
         return replace(ending, text=sentences.over_budget(spent, batch.inbound.context.text))
 
     async def _begin_anew(self, batch: Batch) -> Work:
-        """End the session behind its last turn; what was chosen since then, such as a model, holds."""
+        """Ends the session behind its last turn; later choices, such as a model, stay valid."""
         sid, ended = batch.lease.sid, batch.work.history[-1].turn
         await self._runtime.choices.choose_queue(sid, "", turn=ended, at=self._runtime.now())
         await self._store.mark(sid, SessionMark(turn=ended, kind="new", at=self._runtime.now()))
@@ -259,7 +256,7 @@ class Turns:
         return await self._run_command(conversation(batch.lease.sid), batch.turn, inbound)
 
     async def _note(self, batch: Batch) -> Ending | None:
-        """Why the message is not answered: too many wait, or come. None for a command within the rates."""
+        """The note for a message over a limit: too many wait, or come too fast. None for a command within the rates."""
         text, rates = batch.inbound.context.text, batch.setup.config.rates.by_whom
         beyond = await self._store.beyond(batch.turn, {it: rate.count for it, rate in rates.items()}) if rates else None
         if beyond is None:

@@ -1,7 +1,7 @@
 """The view of a turn while it runs: the events of the loop, sent to a channel that can show them to people.
 
-A few times a second at most, the newest state as a whole; nothing of it is needed for the answer. What the reply will
-not say is not shown either: directives, the silent token, and what a failed attempt had written.
+The channel gets the newest state as a whole, a few times a second at most; the answer does not need it. Text that the
+reply will not have is not shown: directives, the silent token, and the text of a failed attempt.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from agents.sentences import retrying
 from agents.turn import Emit, TurnEvent
 from channels.abilities import Progress, ToolUse
 from channels.message import MessageContext
-from gateway.observe.scrubber import Scrubber
+from gateway.observe.secrets import Scrubber
 
 SHOW_SECONDS = 0.1
 SHOW_SHARE = 0.1
@@ -34,8 +34,8 @@ log = structlog.get_logger()
 
 @dataclass(eq=False)
 class Watch:
-    """One turn, for as long as the `with` lasts. `tell` receives every event; `outcome` is how the turn ended. Without
-    anybody to show it to, events are only passed on to `emit`."""
+    """Watches one turn, for the length of the `with`. `tell` receives every event; `outcome` is the turn's. Without
+    `shows`, events only pass to `emit`."""
 
     shows: Sequence[Callable[[Progress], None]]
     context: MessageContext
@@ -124,7 +124,7 @@ class Watch:
         )
 
     def _detail(self, text: str) -> str:
-        """Its beginning; where it is cut, nothing of a secret is left that was cut in two."""
+        """The beginning of a text; if it is cut, no part of a cut secret remains."""
         return (
             self.scrubber.scrub(text) if len(text) <= DETAIL_CHARS else f"{self.scrubber.draft(text[:DETAIL_CHARS])}…"
         )

@@ -96,7 +96,7 @@ async def main(count: int) -> None:
             for at in range(0, len(numbers), erasure.TURNS_AT_ONCE):
                 some = numbers[at : at + erasure.TURNS_AT_ONCE]
                 steps.append(write(lambda it, some=some, portion=portion: erasure.forget_turns(it, portion, some)))
-            steps.append(write(lambda it, portion=portion: erasure.settle(it, portion)))
+            steps.append(write(lambda it, portion=portion: erasure.forget_session(it, portion)))
         steps.append(write(lambda connection: erasure.forget_person(connection, "feishu", "ou_7")))
         await timed("erasing a person", *steps)
         await store.close()

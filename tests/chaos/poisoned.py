@@ -22,7 +22,7 @@ from gateway.app.serve import listen, run
 from gateway.cli.options import environment
 from gateway.config.load import load
 from gateway.observe import logs
-from gateway.observe.scrubber import Scrubber, secrets_of
+from gateway.observe.secrets import Scrubber, secrets_of
 from gateway.store.opening import open_store
 from gateway.turns import attachments, turns
 from gateway.turns.journal import TurnJournal

@@ -29,7 +29,7 @@ from gateway.app.serve import listen, run
 from gateway.cli.options import environment
 from gateway.config.load import load
 from gateway.observe import logs
-from gateway.observe.scrubber import Scrubber, secrets_of
+from gateway.observe.secrets import Scrubber, secrets_of
 from gateway.records.sessions import is_control
 from gateway.store.opening import open_store
 from gateway.store.records import Entry, Lease, NewPart, OutboxPart, SessionMark

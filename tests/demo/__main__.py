@@ -4,7 +4,7 @@ import argparse
 import asyncio
 
 from gateway.observe import logs
-from gateway.observe.scrubber import Scrubber
+from gateway.observe.secrets import Scrubber
 from tests.demo.makers import MAKERS
 from tests.demo.platforms import PLATFORMS
 from tests.demo.play import play

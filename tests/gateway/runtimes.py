@@ -8,7 +8,7 @@ from agents.config import AgentConfig
 from agents.turn import silent
 from gateway.config.root import AgentsConfig, Config, LimitsConfig
 from gateway.observe.metrics import Metrics
-from gateway.observe.scrubber import Scrubber
+from gateway.observe.secrets import Scrubber
 from gateway.state.layers import ToolLayers
 from gateway.state.owners import Claimed, Owners
 from gateway.state.queues import Queues

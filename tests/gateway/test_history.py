@@ -126,7 +126,7 @@ async def test_what_is_kept_is_what_the_database_has(database_url: str, seed: in
                     portion = erasure.span_of(connection, SID, first, last)
                     assert erasure.claim(connection, [portion], served=False) == []
                     erasure.forget_turns(connection, portion, sorted(portion.numbers))
-                    erasure.settle(connection, portion)
+                    erasure.forget_session(connection, portion)
             for _ in range(chance.randint(0, 2)):
                 lease = await chat.write()
                 await chat.finish(lease)

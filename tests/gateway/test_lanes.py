@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from gateway.config.root import LimitsConfig
-from gateway.outbox.outbox import Begin, Delivered, Outbox, Report
+from gateway.outbox.outbox import Delivered, Outbox, RecordStart, Report
 from gateway.state.runtime import StartGate, Stopped
 from gateway.store.errors import Fenced, StoreUnavailable
 from gateway.store.records import Delivery, Entry, Lease, NewPart, OutboxPart, Work
@@ -134,7 +134,7 @@ async def test_a_send_that_the_end_of_the_process_cuts_off_is_in_doubt_for_the_n
 
         async def cut_off(part: OutboxPart) -> Report:
             if not recognised and not part.begun:
-                return Begin()
+                return RecordStart()
             under_way.set()
             await asyncio.Event().wait()
             raise AssertionError

@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 from gateway.observe import logs
-from gateway.observe.scrubber import Scrubber
+from gateway.observe.secrets import Scrubber
 
 SECRET = 'canary/"密钥"+secret'
 

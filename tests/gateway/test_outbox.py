@@ -13,12 +13,12 @@ from channels.message import Chat, MessageContext, Outbound, Press, Target
 from gateway.config.root import LimitsConfig
 from gateway.outbox.outbox import (
     Attempts,
-    Begin,
     Delivered,
     GivenUp,
     Outbox,
     OutboxPayload,
     Postponed,
+    RecordStart,
     Report,
     payload_json,
 )
@@ -113,10 +113,10 @@ GIVEN_UP_AFTER = 1_000.0 + 10_001
         (CLAIMED, None, {"repeat": 3_600, "now": HOURS_LATER}, Delivered, 1, True),
         (CLAIMED, None, {"repeat": 3_600, "now": HOURS_LATER, "resend": False}, GivenUp, 0, True),
         # where the platform does not recognise a repetition
-        (UNSENT, None, {}, Begin, 0, False),
-        (CLAIMED, None, {"resend": False}, Begin, 0, False),
+        (UNSENT, None, {}, RecordStart, 0, False),
+        (CLAIMED, None, {"resend": False}, RecordStart, 0, False),
         (BEGUN, None, {"resend": False}, GivenUp, 0, True),
-        (BEGUN, None, {}, Begin, 0, True),
+        (BEGUN, None, {}, RecordStart, 0, True),
         # what replaces a message does so once, however often it is sent
         (REPLACING, None, {"resend": False}, Delivered, 1, False),
         (replace(REPLACING, ambiguous=1), None, {"resend": False, "now": HOURS_LATER}, Delivered, 1, False),
@@ -133,7 +133,7 @@ async def test_each_way_to_end_or_to_die_has_its_consequence(
         assert result.ambiguous == (error is MAYBE)
     if isinstance(error, RateLimited):
         assert result == Postponed(seconds=7)
-    assert ("clawgate_reply_parts_total{" in metrics) == (expected is not Begin)
+    assert ("clawgate_reply_parts_total{" in metrics) == (expected is not RecordStart)
 
 
 def context(**changes: Any) -> MessageContext:

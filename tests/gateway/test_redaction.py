@@ -5,7 +5,7 @@ import string
 
 import pytest
 
-from gateway.observe.redaction import looks_secret, redacted
+from gateway.observe.secrets import looks_secret, redacted
 
 HEX = "0123456789abcdef"
 

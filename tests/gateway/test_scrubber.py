@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.message import File
-from gateway.observe.scrubber import RUN_CHARS, Scrubber
+from gateway.observe.secrets import RUN_CHARS, Scrubber
 
 KEY = "sk-ant-api03-Qw7_zR2mXv9LkP4t"
 ODD = 'canary/"密钥"+se cret'

@@ -9,7 +9,7 @@ from agents.messages import AssistantMessage, StopReason, Text, ToolCall
 from agents.providers.provider import TextDelta
 from agents.turn import ModelAnswered, ModelCalled, ModelStreamed, ToolStarted, silent
 from channels.abilities import Progress
-from gateway.observe.scrubber import Scrubber
+from gateway.observe.secrets import Scrubber
 from gateway.turns.watch import SHOW_SECONDS, SHOW_SHARE, Watch
 from tests.tools.bench import CALL
 

@@ -56,7 +56,7 @@ async def outcomes(house: Running, chat: Chat) -> dict[str, set[str]]:
             place = replace(chat, id=f"oc_{person}") if chat.kind == "direct" else chat
             name = f"om_{kind}_{person}_{chat.id}"
             message = context("feishu", place, sender=Sender(id=person), message_id=name, mentioned=True, **facts)
-            outcome = await house.gateway._intake.take(channel, Arrived(context=message, dedupe=(name,)))
+            outcome = await house.gateway._intake.receive(channel, Arrived(context=message, dedupe=(name,)))
             found[kind] |= {person} if outcome == "accepted" else set()
     return found
 

@@ -16,7 +16,7 @@ from channels.finding import Finding
 from gateway.config.load import Loaded, load
 from gateway.guard import VERSION
 from gateway.operate.doctor import FREE_BYTES_LOW, examine
-from gateway.store.glance import health
+from gateway.store.inspect import health
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.opening import connected
 from tests.empty_database import open_store

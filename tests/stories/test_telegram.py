@@ -215,7 +215,7 @@ async def test_an_update_that_cannot_be_handed_over_does_not_stop_those_behind_i
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     """After three tries it is given up, where it is the update's own fault; a database that is away gives up nothing."""
-    take, tries = Intake.take, 0
+    receive, tries = Intake.receive, 0
 
     async def taken(self: Intake, channel: Any, receipt: Any) -> str:
         nonlocal tries
@@ -225,9 +225,9 @@ async def test_an_update_that_cannot_be_handed_over_does_not_stop_those_behind_i
                 raise ValueError("nobody knew")
             if tries < 5:
                 raise StoreUnavailable("away")
-        return await take(self, channel, receipt)
+        return await receive(self, channel, receipt)
 
-    monkeypatch.setattr(Intake, "take", taken)
+    monkeypatch.setattr(Intake, "receive", taken)
     monkeypatch.setattr(Timing, "backoff", lambda *_, **__: 0.0)
     async with bot(tmp_path, "polling", script=lambda _: says("fine")) as it:
         chat = it.telegram.private()

@@ -7,7 +7,7 @@ import pytest
 from agents.providers.config import IMPLIED, WELL_KNOWN
 from agents.providers.models import facts_of
 from gateway.config.root import Config
-from gateway.observe.scrubber import secrets_of
+from gateway.observe.secrets import secrets_of
 from tests.gateway.config.writing import loaded
 
 AGENT = "agents: { list: [ { id: a } ] }\n"

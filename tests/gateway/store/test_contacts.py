@@ -31,7 +31,7 @@ async def ask(
 
 
 async def standing(store: Store, person: str, *, account: str = "default", at: float = NOW) -> str:
-    return await store.standing("telegram", account, person, at)
+    return await store.contact_state("telegram", account, person, at)
 
 
 async def redeem(store: Store, code: str, turn: int, *, by: str = "telegram:1", at: float = NOW) -> object:

@@ -11,8 +11,7 @@ from sqlalchemy import Connection, event
 
 from channels.web.archive import MessageBody
 from gateway.store import erasure, memory
-from gateway.store.records import Entry, SessionMark
-from gateway.store.spoken import Spoken
+from gateway.store.records import Entry, SessionMark, Spoken
 from gateway.store.sqlite import SqliteStore
 from gateway.store.statements import BODIES, HISTORY, WAITING
 from tests.empty_database import _empty_database
@@ -64,7 +63,7 @@ async def test_erasing_a_person(tmp_path: Path) -> None:
         for portion in portions:
             erasure.forget_turns(connection, portion, sorted(portion.numbers))
             erasure.forget_quotes(connection, portion, sorted(portion.messages))
-            erasure.settle(connection, portion)
+            erasure.forget_session(connection, portion)
             memory.forget(connection, portion.sid)
         erasure.forget_person(connection, "feishu", "ou_1")
 

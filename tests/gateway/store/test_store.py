@@ -229,7 +229,7 @@ async def test_a_turn_ends_once_however_often_it_is_finished(store: Store) -> No
     view = await store.load(lease, history_turns=9, waiting_max=9)
     assert len(view.parts) == 1
     assert view.work is not None
-    assert [entry.kind for entry in view.work.history if entry.turn == turn and entry.kind != "whole"] == [
+    assert [entry.kind for entry in view.work.history if entry.turn == turn and entry.kind != "full"] == [
         "user",
         "final",
     ]

@@ -1,8 +1,12 @@
-"""Strikes the configured secrets out of whatever leaves the gateway: tool results, replies, drafts, log lines.
+"""Secrets kept out of what people read: the configured ones everywhere, and words that look like one in logs and reports.
 
-Of a secret no eight characters in a row pass, whatever stands around them and however a text is cut in pieces; as it is
-written, in JSON, in a URL, in base64, base32, hex and dumps of it. A part of a secret that is a plain word, such as a
-model's name, is none. What was a secret once is one for the life of the process: a reload teaches, and nothing is forgotten.
+`Scrubber` strikes the configured secrets out of everything that leaves the gateway: tool results, replies, drafts, log
+lines. No eight characters of a secret pass in a row, in any context and however a text is cut in pieces; as written, in
+JSON, in a URL, in base64, base32, hex and dumps of it. A part of a secret that is a plain word, such as a model's name, may
+pass. Secrets are remembered for the life of the process: a reload adds to them.
+
+`redacted` strikes out words that look like a secret, known or not, in lines that quote a person's file: a key pasted into
+the wrong place. A known shape is certain and cheap, so the logs use `SHAPES` alone.
 """
 
 import base64
@@ -10,17 +14,38 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from urllib.parse import quote, unquote
 
 import orjson
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from channels.message import File
-from gateway.observe.redaction import REDACTED, secrets_in
 
+REDACTED = "***"
+SHAPES = (
+    r"(?:bot|\b)\d{6,}:[A-Za-z0-9_-]{20,}",
+    r"\bsk-[A-Za-z0-9_-]{16,}",
+    r"\bt-[A-Za-z0-9_.-]{24,}",
+    r"(?i:bearer)\s+[A-Za-z0-9._~+/=-]{8,}",
+    r"\bAKIA[0-9A-Z]{16}\b",
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----",
+)
+UNBROKEN_CHARS_MIN = 20
+"""Letters and digits in a row that may be a secret; one with dashes or slashes in it must be longer."""
+BROKEN_CHARS_MIN = 32
+CHANGES_MIN = 0.2
+"""Random words have 0.4 to 0.5, names of models and keys less than this."""
+
+_CHARS = "A-Za-z0-9+/_=.~-"
+_KNOWN = re.compile(rf"(?:{'|'.join(SHAPES)})[{_CHARS}]*", re.S)
+_TOKEN = re.compile(rf"[{_CHARS}]{{{UNBROKEN_CHARS_MIN},}}")
+_UNBROKEN = re.compile(rf"[A-Za-z0-9]{{{UNBROKEN_CHARS_MIN},}}")
+_BROKEN = re.compile(rf"[A-Za-z0-9+/_=-]{{{BROKEN_CHARS_MIN},}}")
+_NO_SECRET = re.compile(r"(?:o[a-z]|omt|cli)_[0-9a-z]+|\.{0,2}/.*|~/.*")
+"""Ids of Feishu, and paths."""
 RUN_CHARS = 8
-"""So many characters of a secret in a row are struck out; shorter secrets are none."""
+"""A run of this many characters of a secret is struck out; a shorter secret is ignored."""
 _GRAM = 5
 _STRIDE = RUN_CHARS - _GRAM + 1
 """One of the grams that a run of `RUN_CHARS` holds begins at a multiple of this."""
@@ -31,7 +56,7 @@ _SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
 
 
 def secrets_of(config: BaseModel) -> set[str]:
-    """Every secret of a config, also those in addresses and headers. A password that is the user's name is none."""
+    """Every secret of a config, also those in addresses and headers, but no password that equals the user's name."""
     found = {secret.strip() for _, secret in secrets_in(config)}
     found |= {unquote(word) for user, word in _IN_ADDRESS.findall(config.model_dump_json()) if word != user}
     for provider in getattr(config, "providers", {}).values():
@@ -49,7 +74,7 @@ class Scrubber:
         self._joined = ""
         """All forms in one text, which is searched in one go."""
         self._places: dict[str, list[tuple[str, int]]] = {}
-        """The places at which each gram of a form stands."""
+        """The places of each gram in the forms."""
         self.learn(secrets)
 
     def learn(self, secrets: Iterable[str]) -> None:
@@ -60,7 +85,7 @@ class Scrubber:
         self._joined = "\0".join(self._forms)
 
     def scrub(self, text: str) -> str:
-        """The text without secrets. 0.45 ms for 20,000 characters, nothing where there are no secrets."""
+        """The text without secrets. 0.45 ms for 20,000 characters, nothing if there are no secrets."""
         places = self._places
         if not places:
             return text
@@ -72,7 +97,7 @@ class Scrubber:
         return "".join((*pieces, text[end:])) if pieces else text
 
     def scrub_file(self, file: File) -> File:
-        """The same of a file's name and bytes. What is no text is looked at byte by byte: one odd byte hides nothing."""
+        """The file with clean name and bytes. Binary data is searched byte by byte: one odd byte hides nothing."""
         try:
             data = self.scrub(file.data.decode()).encode()
         except UnicodeDecodeError:
@@ -87,7 +112,7 @@ class Scrubber:
         return self.scrub(text[:-held] if held >= _HELD_CHARS else text)
 
     def _run(self, text: str, at: int) -> tuple[int, int] | None:
-        """The longest piece of a secret around the gram at `at`: where it begins and ends."""
+        """The longest piece of a secret around the gram at `at`: its begin and end."""
         longest: tuple[int, int] | None = None
         for form, place in self._places[text[at : at + _GRAM]]:
             before = _common(reversed(text[max(0, at - place) : at]), reversed(form[:place]))
@@ -116,8 +141,47 @@ def _forms(secret: str) -> Iterator[str]:
 
 
 def _hex_forms(digits: Sequence[str]) -> Iterator[str]:
-    """In a row, each byte after a percent sign, and in the groups of `hexdump -C`, `xxd` and `od -x`."""
+    """The digits joined, after percent signs, and in the groups of `hexdump -C`, `xxd` and `od -x`."""
     yield from ("".join(digits), "%" + "%".join(digits), " ".join(digits))
     for first in (0, 1):
         pairs = [(digits[at], digits[at + 1]) for at in range(first, len(digits) - 1, 2)]
         yield from (" ".join(map("".join, pairs)), " ".join(low + high for high, low in pairs))
+
+
+def redacted(text: str) -> str:
+    """The text without the words of it that look like secrets."""
+    known = _KNOWN.sub(REDACTED, text)
+    return _TOKEN.sub(lambda word: REDACTED if looks_secret(word[0]) else word[0], known)
+
+
+def looks_secret(word: str) -> bool:
+    """True if a word has a known shape, or changes between capitals, small letters and digits as only random ones do."""
+    if _KNOWN.search(word):
+        return True
+    if _NO_SECRET.fullmatch(word):
+        return False
+    return any(_changes(part) >= CHANGES_MIN for part in (*_UNBROKEN.findall(word), *_BROKEN.findall(word)))
+
+
+def secrets_in(value: object, key: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Every SecretStr in a tree of models, beneath its key as a config file has it."""
+    if isinstance(value, SecretStr):
+        yield key, value.get_secret_value()
+    elif isinstance(value, BaseModel):
+        for name, field in type(value).model_fields.items():
+            yield from secrets_in(getattr(value, name), (*key, field.alias or name))
+    elif isinstance(value, dict | list | tuple):
+        for part, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from secrets_in(inner, (*key, part))
+
+
+def _changes(word: str) -> float:
+    """The share of places at which one kind of character follows another; 0 if there is no digit. A small letter after
+    a capital is how words begin, and does not count."""
+    pairs = [(left, right) for left, right in pairwise(word) if left.isalnum() and right.isalnum()]
+    changes = sum(_kind(left) != _kind(right) and not (left.isupper() and right.islower()) for left, right in pairs)
+    return changes / len(pairs) if pairs and any(map(str.isdigit, word)) else 0.0
+
+
+def _kind(char: str) -> int:
+    return 0 if char.isdigit() else 1 if char.isupper() else 2

@@ -1,6 +1,7 @@
-"""Single looks into the database beside a running gateway or without one: is it sound, and what was chosen or allowed.
+"""Read-only checks for `doctor` and `routes`, with or without a running gateway: is the database sound, and what does it
+say of one chat.
 
-Nothing is changed and nothing is migrated, so that whoever looks cannot break what he looks at.
+Nothing is changed or migrated, so a check cannot break what it reads.
 """
 
 import time
@@ -13,13 +14,13 @@ from gateway.config.root import DatabaseConfig
 from gateway.store.migrate import HEAD, DatabaseUnusable, revision_of
 from gateway.store.opening import connected
 from gateway.store.records import StoredAnswer
-from gateway.store.statements import ANSWER, CONTACT_STANDING, PAIRING_SECONDS, answer_of, standing_of
+from gateway.store.statements import ANSWER, CONTACT_STATE, PAIRING_SECONDS, answer_of, contact_state_of
 from gateway.store.writer import run
 
 CHECK_SECONDS = 8.0
 _PROGRESS_STEPS = 20_000
 _WRITE = "UPDATE alembic_version SET version_num = version_num"
-"""Leaves everything as it is, and fails where nothing can be written."""
+"""Changes nothing, and fails if the database cannot be written."""
 _SETTINGS = """
 SELECT content FROM mark WHERE sid = :sid AND kind = 'settings'
 AND turn > COALESCE((SELECT max(turn) FROM mark WHERE sid = :sid AND kind = 'new'), 0) ORDER BY turn DESC LIMIT 1
@@ -35,7 +36,7 @@ def health(config: DatabaseConfig) -> str:
         checked = _quick_check(connection) if config.path is not None else ""
         if config.path is None:
             connection.execute(text(f"SET LOCAL statement_timeout = {CHECK_SECONDS * 1000:.0f}"))
-        if revision == HEAD:  # last, as others wait for whoever writes
+        if revision == HEAD:  # last, since a write makes others wait
             connection.execute(text(_WRITE))
     migrated = "" if revision == HEAD else f", to be migrated from {revision or 'nothing'} to {HEAD} at the next start"
     return f"{config.shown}: writable{checked}{migrated}"
@@ -60,13 +61,13 @@ def _quick_check(connection: Connection) -> str:
 
 
 def settings(connection: Connection, sid: str) -> str:
-    """The settings that a person chose for a session that still goes on, or for a chat (`CHOICE`); empty if none."""
+    """Returns the settings chosen for a session since its beginning, or for a chat (`CHOICE`); empty if none."""
     return run(connection, _SETTINGS, sid=sid).scalar() or ""
 
 
-def standing(connection: Connection, channel: str, account: str, person: str, at: float) -> str:
+def contact_state(connection: Connection, channel: str, account: str, person: str, at: float) -> str:
     names = {"channel": channel, "account": account, "person": person, "since": at - PAIRING_SECONDS}
-    return standing_of(run(connection, CONTACT_STANDING, **names).mappings().one())
+    return contact_state_of(run(connection, CONTACT_STATE, **names).mappings().one())
 
 
 def answer(connection: Connection, dedupe: str) -> StoredAnswer | None:
