@@ -10,7 +10,7 @@ import pytest
 from tools.sandbox.sandbox import Report, Sandbox
 
 WALLS = ("bubblewrap", pytest.param("bubblewrap without /proc", marks=pytest.mark.long), "Landlock and seccomp")
-"""The strongest, and what is left without it; the one between in `make test-all`."""
+"""The strongest, and what is left without it. The one between has one test of all attacks; `make test-all` has the rest."""
 
 _probed: list[Sandbox] = []
 """The last one that a test was given, or that has a wall."""

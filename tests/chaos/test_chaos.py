@@ -16,9 +16,9 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.waits
 
-STAGES = ("K2", "K8", "K9", "K12", "K14", "K20", "K24")
+STAGES = ("K2", "K8", "K9", "K12", "K14", "K20", "K23")
 """One for each stage of a turn, for a command and for an answer that grows. K17 and K18 are in `test_approvals`."""
-MORE = ("K5", "K19", "K23", "K25")
+MORE = ("K5", "K19", "K24", "K25")
 NAMED = {point.name: replace(point, most=100) if point.name == "STORM" else point for point in POINTS}
 
 

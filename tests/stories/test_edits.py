@@ -36,6 +36,8 @@ BOTS = ("feishu webhook", "feishu websocket", "telegram webhook", "telegram poll
 STAGES = ("running", "sending", "postponed", "growing")
 MATRIX = [(way, stage) for way in BOTS for stage in STAGES] + [("web", "running"), ("web", "growing")]
 """What the web chat sends is a write to our own database."""
+FEW = {*zip(BOTS, STAGES, strict=True), *MATRIX[-2:]}
+"""Each way and each stage once, for what is tried with every key of the config."""
 
 Document = dict[str, Any]
 WEB = ("web", "default")
@@ -354,7 +356,9 @@ def load_type(name: str) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("way", "stage"), MATRIX)
+@pytest.mark.parametrize(
+    ("way", "stage"), [pytest.param(*it, marks=() if it in FEW else pytest.mark.long) for it in MATRIX]
+)
 async def test_an_edit_of_any_key_costs_nothing_of_an_answer(tmp_path: Path, way: str, stage: str) -> None:
     """All edits in a row, while one answer is on its way."""
     async with house(tmp_path, way, streaming="partial" if stage == "growing" else "off") as it:

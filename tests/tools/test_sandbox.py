@@ -192,7 +192,7 @@ PROTECTED = (
 )
 
 
-@pytest.mark.parametrize("kind", WALLS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.skipif(not which(SYSTEM_PYTHON), reason="needs a system Python for the attacks")
 def test_a_command_in_a_sandbox_reaches_nothing_of_ours(outside: Outside, kind: Kind, uid: int) -> None:
     files, attacks, own, skill, protected, left, bomb, shared, memory = outside.asked(
