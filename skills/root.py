@@ -9,6 +9,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -155,12 +156,19 @@ def _content(root: int, top: Path, directory: Path) -> bytes:
     fd = _opened(root, document.relative_to(top).parts)
     with os.fdopen(fd, "rb") as file:
         status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+        if not stat.S_ISREG(status.st_mode) or (status.st_nlink != 1 and not _is_shipped(fd)):
             raise BadSkill("SKILL.md is not an ordinary file under one name")
         content = file.read(DOCUMENT_BYTES_MAX + 1)
     if len(content) > DOCUMENT_BYTES_MAX:
         raise BadSkill(f"SKILL.md is larger than {DOCUMENT_BYTES_MAX // 1024} KiB")
     return content
+
+
+def _is_shipped(fd: int) -> bool:
+    """The file was opened where our own skills lie. An installer may keep a second name of it in its cache."""
+    with suppress(OSError):
+        return Path(f"/proc/self/fd/{fd}").readlink().is_relative_to(Path(__file__).resolve().parent)
+    return False
 
 
 def _opened(root: int, parts: tuple[str, ...]) -> int:

@@ -1,6 +1,5 @@
 """Clawgate as a person installs it: a wheel in an environment of its own, called by its name from any folder."""
 
-import json
 import os
 import re
 import signal
@@ -230,7 +229,25 @@ def test_without_a_systemd_that_answers_nothing_is_written_and_one_sentence_says
     assert call(home, tmp_path, "service", "install", "--print", PATH="/nowhere")[0] == 0
 
 
-def test_an_agent_reads_the_documentation_that_was_installed(home: Path, tmp_path: Path) -> None:
-    code = "import json; from agents.runner import DOCS_DIR; print(json.dumps(sorted(it.name for it in DOCS_DIR.iterdir())))"
-    done = subprocess.run([home / "bin" / "python", "-c", code], cwd=tmp_path, capture_output=True, check=True)
-    assert {"config.md", "sandbox.md", "upgrade.md"} <= set(json.loads(done.stdout))
+READS = """
+import sys
+from pathlib import Path
+from agents.runner import DOCS_DIR
+from tools.workspace import Workspace
+workspace = Workspace(root=Path(sys.argv[1])).serving(mounts={"docs": DOCS_DIR})
+with workspace.reading("docs/upgrade.md") as fd:
+    print(open(fd, closefd=False).readline().strip())
+"""
+
+
+def test_skills_and_documents_are_read_also_where_an_installer_keeps_a_second_name_of_them(
+    home: Path, tmp_path: Path
+) -> None:
+    """uv links the files of an environment to its cache."""
+    (packages,) = home.glob("lib/python*/site-packages")
+    for number, path in enumerate([*packages.glob("skills/*/SKILL.md"), *packages.glob("agents/docs/*.md")]):
+        (tmp_path / f"cached-{number}").hardlink_to(path)
+    assert call(home, tmp_path, "init", "--yes")[0] == 0
+    assert "skills create-python-script translate weekly-report" in call(home, tmp_path, "check")[1]
+    code, output = call(home, tmp_path, "python", "-c", READS, str(tmp_path / "workspace"))
+    assert (code, output) == (0, "# Install, update, back up, remove\n")
