@@ -14,6 +14,7 @@ import selectors
 import signal
 import socket
 import sys
+import time
 from contextlib import redirect_stdout, suppress
 from dataclasses import asdict, dataclass
 from importlib import import_module
@@ -125,6 +126,7 @@ def become(order: Order, fds: list[int]) -> None:
         os.setsid()
     os.environ.clear()
     os.environ.update(order.env)
+    time.tzset()
     sys.stdin, sys.stdout, sys.stderr = stream(0), stream(1), stream(2)
 
 

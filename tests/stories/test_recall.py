@@ -219,7 +219,7 @@ async def test_whatever_happens_around_it(tmp_path: Path, mode: str, place: str)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 9))
+@pytest.mark.parametrize("seed", [1, *(pytest.param(it, marks=pytest.mark.long) for it in range(2, 9))])
 @pytest.mark.parametrize("place", ["group", "direct"])
 @pytest.mark.parametrize("mode", ["collect", "followup", "steer", "interrupt"])
 async def test_whatever_happens_around_it_at_length(tmp_path: Path, mode: str, place: str, seed: int) -> None:
