@@ -202,19 +202,19 @@ def who_may_talk(access: AccessConfig) -> str:
 
 
 def access_warnings(
-    access: AccessConfig, *, person: str, group: str, place: str, added: str, direct: str = ""
+    access: AccessConfig, *, person: str, place: str, added: str, direct: str = ""
 ) -> Iterator[tuple[str, str]]:
-    """Warns if everybody is let in, or nobody yet, each with its fix. `person` and `group` say where their id is in the log
-    line; `direct` is the pattern of a direct chat's id, if that differs from a group's."""
+    """Warns if everybody is let in, or nobody yet, each with its fix. `person` says where their id is in the log line;
+    `direct` is the pattern of a direct chat's id, if that differs from a group's. A bot for no group is no fault."""
     if access.dm_policy == "open":
         yield f"dmPolicy: open lets everybody {place} write to the bot and use its tools", "allow only those you know"
     if access.group_policy == "open":
         yield f"groupPolicy: open has the bot answer in every group {added}", "allow only the groups you know"
-    step = "from the log line message_not_admitted, and add it to"
     if access.dm_policy == "allowlist" and not access.allow_from:
-        yield "nobody may write in direct chats yet", f"write to the bot, take {person} {step} allowFrom"
-    if access.group_policy == "allowlist" and not access.group_allow_from:
-        yield "no group is listened to yet", f"mention the bot there, take {group} {step} groupAllowFrom"
+        yield (
+            "nobody may write in direct chats yet",
+            f"write to the bot, and add {person} from the log line message_not_admitted to allowFrom",
+        )
     for chat in (it for it in access.chats if not (direct and re.fullmatch(direct, it))):
         if access.group_policy == "allowlist" and not _is_listed(chat, access.group_allow_from):
             yield f"chats.{chat}: has no effect, as groupAllowFrom does not have it", "add it there"

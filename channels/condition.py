@@ -68,6 +68,9 @@ class Condition:
         self._now = now
         self._reports: dict[str, ChannelState] = {}
         self._rejections = 0
+        self._heard = False
+        self.awaits_deliveries = False
+        """True if the events come to the webhook."""
         self.state = ChannelState(state="starting", since=now())
 
     def ok(self, part: str) -> None:
@@ -107,8 +110,21 @@ class Condition:
             self.fails("deliveries", rejected.cause, f"no delivery is taken any more: {rejected.reason}")
         return self._fix(rejected.cause).en
 
+    @property
+    def is_unheard(self) -> bool:
+        """True if its platform should call the webhook, and nothing of it has come."""
+        return self.awaits_deliveries and not self._heard and not self._rejections
+
+    def reached(self, reason: str) -> None:
+        """Reports whether `server.publicUrl` leads here: the reason why not, or nothing."""
+        if reason:
+            self.fails("deliveries", "unanswered", f"server.publicUrl: {reason}")
+        elif self._reports.get("deliveries", self.state).reason.en.startswith("server.publicUrl: "):
+            self.ok("deliveries")
+
     def genuine(self) -> None:
         """A delivery was verified."""
+        self._heard = True
         if self._rejections or self._reports.get("deliveries", self.state).state != "ok":
             self._rejections = 0
             self.ok("deliveries")

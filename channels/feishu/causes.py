@@ -75,6 +75,14 @@ CAUSES: Mapping[str, Cause] = {
             "本机时钟准确吗？否则请检查 {at}.timestampWindowSeconds",
         ),
     ),
+    "unanswered": Cause(
+        "silent",
+        Bilingual("no gateway answers at server.publicUrl", "server.publicUrl 处没有网关应答"),
+        Bilingual(
+            "let its name and the proxy lead to this gateway; a first delivery of Feishu ends this, too",
+            "请让该域名和代理指向本网关；收到飞书的第一条推送后也会恢复",
+        ),
+    ),
 }
 
 

@@ -5,7 +5,8 @@ then the event. The URL check is the one delivery that carries no signature; its
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
@@ -72,7 +73,15 @@ class FeishuChannel:
         repeat_seconds=REPEAT_SECONDS,
     )
 
-    def __init__(self, config: FeishuAccount, account: str, stored: Fetch, zone: tzinfo = UTC) -> None:
+    def __init__(
+        self,
+        config: FeishuAccount,
+        account: str,
+        stored: Fetch,
+        zone: tzinfo = UTC,
+        *,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self.account = account
         self.access: AccessConfig = config
         self.queue = config.queue
@@ -81,7 +90,7 @@ class FeishuChannel:
         self._config = config
         self._key = config.encrypt_key.get_secret_value().strip()
         self._token = config.verification_token.get_secret_value().strip()
-        self.condition = Condition(self.name, account, causes=CAUSES, cause_of=cause_of)
+        self.condition = Condition(self.name, account, causes=CAUSES, cause_of=cause_of, now=now)
         self._api = FeishuApi(config, self.condition)
         self._people = People(self._api, zone)
         self._pace = Pace(
@@ -117,7 +126,8 @@ class FeishuChannel:
         return self._receipt(event, now)
 
     async def connect(self, *, public_url: str | None, commands: Sequence[MenuEntry], deliver: Deliver) -> None:
-        if not listens(self._config, public_url):
+        self.condition.awaits_deliveries = not listens(self._config, public_url)
+        if self.condition.awaits_deliveries:
             await asyncio.Event().wait()  # the door brings everything
         api = FeishuApi(self._config, self.condition)  # of its own, as a call that hangs must not hold a send back
         connection = LongConnection(

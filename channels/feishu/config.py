@@ -102,6 +102,4 @@ def problems(account: FeishuAccount) -> Iterator[tuple[str, str]]:
 def warnings(account: FeishuAccount) -> Iterator[tuple[str, str]]:
     if account.verification == "token" and is_blank(account.encrypt_key):
         yield "verification: token lets anyone who learns the Verification Token forge events", "set encryptKey"
-    yield from access_warnings(
-        account, person="the ou_… id", group="the oc_… id", place="in the tenant", added="it is added to"
-    )
+    yield from access_warnings(account, person="the ou_… id", place="in the tenant", added="it is added to")

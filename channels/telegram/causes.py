@@ -58,6 +58,14 @@ CAUSES: Mapping[str, Cause] = {
             "server.publicUrl 能从外网访问吗？证书有效吗？前面的代理在运行吗？",
         ),
     ),
+    "unanswered": Cause(
+        "silent",
+        Bilingual("no gateway answers at server.publicUrl", "server.publicUrl 处没有网关应答"),
+        Bilingual(
+            "let its name and the proxy lead to this gateway; a first delivery of Telegram ends this, too",
+            "请让该域名和代理指向本网关；收到 Telegram 的第一条推送后也会恢复",
+        ),
+    ),
 }
 
 

@@ -5,7 +5,8 @@ Nothing signs an update: the secret header is all there is, so without it nothin
 
 import asyncio
 import hmac
-from collections.abc import AsyncIterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -68,14 +69,22 @@ class TelegramChannel:
         shows_new_drafts=True,
     )
 
-    def __init__(self, config: TelegramAccount, account: str, stored: Fetch, *, timing: Timing | None = None) -> None:
+    def __init__(
+        self,
+        config: TelegramAccount,
+        account: str,
+        stored: Fetch,
+        *,
+        timing: Timing | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self.account = account
         self.access: AccessConfig = config
         self.queue = config.queue
         self.capabilities = replace(self.capabilities, quotes=config.quotes)
         self.resend_ambiguous = config.resend_ambiguous
         self._config = config
-        self.condition = Condition(self.name, account, causes=CAUSES, cause_of=cause_of)
+        self.condition = Condition(self.name, account, causes=CAUSES, cause_of=cause_of, now=now)
         self._timing = timing or Timing()
         self._api = TelegramApi(config)
         self._pace = TelegramPace(per_second=config.sends_per_second)
@@ -114,6 +123,7 @@ class TelegramChannel:
         api = TelegramApi(self._config)  # of its own: a poll that hangs must not hold a send back
         shared: dict[str, Any] = {"api": api, "account": account, "timing": timing, "condition": self.condition}
         self.condition.starting("events")
+        self.condition.awaits_deliveries = self._config.mode == "webhook"
         kept: Polling | Registration
         if self._config.mode == "polling":
             kept = Polling(read=lambda update: self._read(update, datetime.now(UTC)), deliver=deliver, **shared)

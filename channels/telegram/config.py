@@ -93,7 +93,6 @@ def warnings(account: TelegramAccount) -> Iterator[tuple[str, str]]:
     yield from access_warnings(
         account,
         person="the sender's number",
-        group="the chat's number",
         place="on Telegram",
         added="that anybody adds it to",
         direct=_PERSON,

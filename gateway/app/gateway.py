@@ -107,7 +107,7 @@ class Gateway:
         self._readiness = Readiness(self.runtime, self.sweep)
         self._intake = Intake(self.runtime, self.approvals, self.lanes)
         self._listening = Listening(self.runtime, self._intake, self.spawn)
-        self._health = HealthWatch(self.runtime, lambda: self._web)
+        self.health = HealthWatch(self.runtime, lambda: self._web, self.tell_owners)
         self._adopt_server(config.server)
         self.connections = Connections(config.server, self._peers, self.runtime.metrics)
         self._web, self._served = self._doors()
@@ -157,7 +157,8 @@ class Gateway:
         channels, agents = self.runtime.setup.channels, self.runtime.setup.runners
         log.info("gateway_started", chats_taken_up=taken_up, channels=len(channels), agents=len(agents))
         await self._listening.begin(self.runtime.setup)
-        self.spawn(self._health.run())
+        self.spawn(self.health.run())
+        self.spawn(self.health.reach())
         self.spawn(self._prune())
         self.spawn(self._listening.unmark())
         self.spawn(self._watch_loop())
@@ -191,7 +192,7 @@ class Gateway:
         """Publishes the last reload's result."""
         self.runtime.config_state = state
         self.runtime.metrics.config_refused.set(state.error is not None)
-        self._health.look()
+        self.health.look()
 
     async def tell_owners(self, notice: Notice) -> None:
         """Tells the owners what they should know, as far as the database takes it."""

@@ -1,39 +1,96 @@
-"""The watch over the channels: what changes is logged, counted and shown to the operator on the page.
+"""The watch over the channels: what changes is logged, counted and shown to the operator on the page; owners hear of what
+lasts.
 
 The channels know their state themselves; here it is looked at once a second, so that a state which nobody asks for is
-noticed, too.
+noticed, too. A webhook that has heard nothing is told whether the public address leads here.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
 import structlog
 
+from channels.abilities import HasCondition
 from channels.condition import ChannelState
 from channels.web.channel import WebChannel
+from gateway.approvals.display import value
+from gateway.approvals.notices import Notice
+from gateway.http.reach import unreachable_at
 from gateway.observe.logs import logged
 from gateway.state.runtime import Runtime
 
 LOOK_SECONDS = 1.0
+LASTING_SECONDS = 60.0
+"""Owners hear of a channel that has not been ok for so long."""
+AGAIN_SECONDS = 3600.0
+FIRST_REACH_SECONDS, REACH_SECONDS = 10.0, 300.0
+"""The first try of the public address, and the time between two. A proxy may notice a start only by its own checks."""
+KNOWN_SECONDS = 5.0
+"""The start waits for the states of its channels so long, before it says that they still connect."""
 
 States: TypeAlias = Mapping[tuple[str, str], ChannelState]
 log = structlog.get_logger()
 
 
 class HealthWatch:
-    """`page` is the web chat of now, if there is one."""
+    """`page` is the web chat of now, if there is one; `tell` reaches the owners."""
 
-    def __init__(self, runtime: Runtime, page: Callable[[], WebChannel | None]) -> None:
+    def __init__(
+        self, runtime: Runtime, page: Callable[[], WebChannel | None], tell: Callable[[Notice], Awaitable[None]]
+    ) -> None:
         self._runtime = runtime
         self._page = page
+        self._tell = tell
         self._seen: dict[tuple[str, str], ChannelState] = {}
+        self._told: dict[tuple[str, str], float] = {}
+        """The channels whose fault the owners know, and since when."""
 
     async def run(self) -> None:
         while True:
             with logged("channels_not_looked_at"):
                 self.look()
+                await self._tell_owners()
             await asyncio.sleep(LOOK_SECONDS)
+
+    async def reach(self) -> None:
+        """Tries the public address while a webhook has heard nothing."""
+        await asyncio.sleep(FIRST_REACH_SECONDS)
+        while True:
+            with logged("public_url_not_tried"):
+                setup, version = self._runtime.setup, self._runtime.config_state.version
+                channels = [it for it in setup.channels.values() if isinstance(it, HasCondition)]
+                unheard = [it.condition for it in channels if it.condition.is_unheard]
+                if unheard and (url := setup.config.server.public_url):
+                    reason = await unreachable_at(url, version)
+                    for condition in unheard:
+                        condition.reached(reason if condition.is_unheard else "")
+            await asyncio.sleep(REACH_SECONDS)
+
+    async def known(self) -> States:
+        """The states of the channels that depend on a platform, as soon as they are known; soon in any case."""
+        ends = asyncio.get_running_loop().time() + KNOWN_SECONDS
+        channels = self._runtime.setup.channels
+        while True:
+            states = self._runtime.channel_states()
+            shown = {key: state for key, state in states.items() if isinstance(channels.get(key), HasCondition)}
+            is_late = asyncio.get_running_loop().time() >= ends
+            if is_late or not any(it.state == "starting" for it in shown.values()):
+                return shown
+            await asyncio.sleep(LOOK_SECONDS / 10)
+
+    async def _tell_owners(self) -> None:
+        now = self._runtime.now()
+        for key, state in self._seen.items():
+            name = ":".join(key)
+            if state.is_bad and now - state.since >= LASTING_SECONDS:
+                if now - self._told.get(key, float("-inf")) >= AGAIN_SECONDS:
+                    self._told[key] = now
+                    await self._tell(_broken(name, state))
+            elif state.state == "ok" and self._told.pop(key, None) is not None:
+                await self._tell(
+                    Notice(cause=f"channel {name} ok", en=f"{name} works again.", zh=f"{name} 已恢复正常。")
+                )
 
     def look(self) -> None:
         states = self._runtime.channel_states()
@@ -65,3 +122,11 @@ def _log(key: tuple[str, str], state: ChannelState, before: ChannelState | None)
         log.warning("channel_state", **facts)
     else:
         log.info("channel_state", **facts)
+
+
+def _broken(name: str, state: ChannelState) -> Notice:
+    return Notice(
+        cause=f"channel {name} {state.state}",
+        en=f"{name} is {state.state} and hears nobody: {value(state.reason.en)}. {state.fix.en}",
+        zh=f"{name} 出现故障，收不到消息：{value(state.reason.zh)}。{state.fix.zh}",
+    )

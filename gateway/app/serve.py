@@ -26,6 +26,8 @@ from gateway.app.gateway import Gateway
 from gateway.app.reload import Reload
 from gateway.config.root import Config
 from gateway.fault import OperatorError
+from gateway.observe.secrets import redacted
+from gateway.operate.status import start_lines
 
 UNREAD_SECONDS = 60
 """The kernel disconnects a peer that reads nothing of what it is sent for so long."""
@@ -97,11 +99,19 @@ async def serve(gateway: Gateway, listener: socket.socket, reload: Reload | None
         asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
 
     await gateway.start()
+    gateway.spawn(_say_states(gateway))
     if reload is not None:
         gateway.spawn(reload.run())
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.request)
     gateway.warming.add_done_callback(lambda _: freeze_heap())
     await _until(stopping, gateway, server, listener)
+
+
+async def _say_states(gateway: Gateway) -> None:
+    """Ends the block of the start with what became of each channel; nothing waits for it."""
+    lines = [f"{redacted(line)}\n" for line in start_lines(await gateway.health.known())]
+    sys.stderr.write("".join(lines))
+    sys.stderr.flush()
 
 
 async def serve_one(gateway: Gateway, listener: socket.socket, ready: Callable[[Callable[[], object]], object]) -> None:

@@ -33,7 +33,7 @@ app = typer.Typer(
     help="Clawgate: a small, durable gateway between chat channels and model agents. Without a command it serves "
     "./config.yaml, and writes one first if there is none.",
 )
-for command in (init.init, serving.serve, chat.chat, serving.check, serving.doctor):
+for command in (init.init, serving.serve, chat.chat, serving.check, serving.status, serving.doctor):
     app.command()(command)
 app.add_typer(service_app, name="service")
 app.add_typer(serving.routes_app, name="routes")

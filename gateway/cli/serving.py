@@ -11,6 +11,7 @@ from gateway.cli.options import CONFIG, AsJson, ConfigOption, Exposed, environme
 from gateway.fault import OperatorError
 
 if TYPE_CHECKING:
+    from channels.finding import Status
     from gateway.config.root import Config
 
 routes_app = typer.Typer(no_args_is_help=True, help="Which agent answers what.")
@@ -92,6 +93,25 @@ def check(
         _examine(config, lambda probe: probe != "config", as_json=False)
 
 
+def status(config: ConfigOption = CONFIG, as_json: AsJson = False) -> None:
+    """Ask the gateway that serves at the config's address: config, database, channels, model, queue. Exit code 1 if one of
+    them is not ok, or if no gateway serves there."""
+    import asyncio
+
+    from gateway.observe.secrets import redacted
+    from gateway.operate.doctor import as_json as json_of
+    from gateway.operate.status import MARKS
+    from gateway.operate.status import status as asked
+
+    findings = [it.cleaned(redacted) for it in asyncio.run(asked(load(config)))]
+    if as_json:
+        typer.echo(json_of(findings))
+    for it in () if as_json else findings:
+        typer.echo(f"{_coloured(it.status, MARKS[it.status])} {it.check:<9} {it}")
+    if any(it.status != "ok" for it in findings):
+        raise typer.Exit(1)
+
+
 def doctor(config: ConfigOption = CONFIG, as_json: AsJson = False) -> None:
     """Try what the gateway depends on, also while it serves: credentials, scopes, webhooks, keys, models, clock, database,
     disk, folders, sandbox. Each finding with its fix; exit code 1 if there is an error. No message is sent."""
@@ -115,10 +135,19 @@ def _examine(path: Path, wanted: Callable[[str], bool], *, as_json: bool) -> Non
     else:
         scrubber.learn(secrets_of(loaded.config))
         findings = asyncio.run(doctor.examine(loaded, wanted=wanted))
-    for line in [doctor.as_json(findings)] if as_json else doctor.lines(findings):
-        typer.echo(line)
+    if as_json:
+        typer.echo(doctor.as_json(findings))
+    else:
+        for it in doctor.by_severity(findings):
+            typer.echo(f"{_coloured(it.status, f'{it.status:<8}')} {it.check}: {it}")
+        typer.echo(doctor.summary(findings))
     if any(it.status == "error" for it in findings):
         raise typer.Exit(1)
+
+
+def _coloured(status: "Status", text: str) -> str:
+    """The text in the colour of its status; typer leaves colours out where there is no terminal."""
+    return typer.style(text, fg={"ok": "green", "warning": "yellow", "error": "red"}[status])
 
 
 @routes_app.callback()

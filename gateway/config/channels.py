@@ -185,7 +185,9 @@ CHANNEL_TYPES: dict[str, ChannelType] = {
         accounts=feishu.accounts,
         problems=feishu.problems,
         warnings=feishu.warnings,
-        channel=lambda account, name, deps: FeishuChannel(account, name, deps.archive.file, zone_of(deps.facts)),
+        channel=lambda account, name, deps: FeishuChannel(
+            account, name, deps.archive.file, zone_of(deps.facts), now=deps.now
+        ),
         facts=lambda exposure: exposure.server.timezone,
         told=lambda account, public_url, menu: feishu.listens(account, public_url),
         keys=("appId", "appSecret"),
@@ -201,7 +203,7 @@ CHANNEL_TYPES: dict[str, ChannelType] = {
         accounts=telegram.accounts,
         problems=telegram.problems,
         warnings=telegram.warnings,
-        channel=lambda account, name, deps: TelegramChannel(account, name, deps.archive.file),
+        channel=lambda account, name, deps: TelegramChannel(account, name, deps.archive.file, now=deps.now),
         told=lambda account, public_url, menu: (account.mode == "webhook" and public_url, menu),
         keys=("botToken",),
         bot=telegram.bot_of,

@@ -32,6 +32,7 @@ from gateway.config.warnings import advice
 from gateway.guard import VERSION
 from gateway.observe.secrets import Scrubber, redacted, secrets_of
 from gateway.operate.report import report
+from gateway.operate.status import beside
 from gateway.store.inspect import health
 from gateway.store.migrate import DatabaseUnusable
 from tools.config import effective_exec
@@ -70,9 +71,17 @@ async def examine(
     return [it.cleaned(shown) for findings in found for it in findings]
 
 
-def lines(findings: Sequence[Finding]) -> Iterator[str]:
-    for it in findings:
-        yield f"{it.status:<8} {it.check}: {it}"
+def by_severity(findings: Sequence[Finding]) -> list[Finding]:
+    """The errors first, then the warnings."""
+    return sorted(findings, key=lambda it: ("error", "warning", "ok").index(it.status))
+
+
+def summary(findings: Sequence[Finding]) -> str:
+    errors, warnings, well = (sum(it.status == status for it in findings) for status in ("error", "warning", "ok"))
+    counted = [
+        f"{count} {name}{'' if count == 1 else 's'}" for count, name in ((errors, "error"), (warnings, "warning"))
+    ]
+    return f"{', '.join(counted)}, {well} ok"
 
 
 def as_json(findings: Sequence[Finding]) -> str:
@@ -105,6 +114,7 @@ def _probes(loaded: Loaded, now: Callable[[], float], free: Callable[[Path], int
 
     yield "config", written
     yield "system", system
+    yield "gateway", lambda: beside(loaded)
     yield "database", lambda: asyncio.to_thread(_database, loaded)
     yield "disk", lambda: asyncio.to_thread(_disk, loaded, free)
     yield "workspaces", lambda: asyncio.to_thread(_workspaces, loaded)

@@ -91,11 +91,6 @@ def _reported_channels(loaded: Loaded) -> Iterator[Finding]:
             yield _fact(check, *kind.arrives(account.config, account.name, exposure(loaded.config)))
             if isinstance(account.config, AccessConfig):
                 yield _fact(f"{check}, who may talk", _access(account.config))
-        elif step := _missing(kind, loaded):
-            fix = f"{step}; channels/{kind.name}/README.md shows where to find it"
-            yield _fact(kind.name, "not configured", fix)
-        else:
-            yield _fact(kind.name, f"switched off (channels.{kind.name}.enabled)")
 
 
 def _greeted_channels(loaded: Loaded) -> Iterator[tuple[str, str]]:

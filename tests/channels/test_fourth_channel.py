@@ -146,8 +146,9 @@ def test_its_config_is_checked_and_reported_like_any_other(tmp_path: Path) -> No
     found = config_lines(tmp_path, f"{{ notes: {{ secret: {SECRET} }} }}")
     assert "notes default: webhook https://bot.example.com/webhooks/notes/default" in found
     assert "  notes      webhook https://bot.example.com/webhooks/notes/default" in found
-    (step,) = [line for line in config_lines(tmp_path, "{}") if line.startswith("notes:")]
-    assert step.startswith("notes: not configured — add secret under channels.notes")
+    assert "  notes      off: add secret under channels.notes (channels/notes/README.md)" in config_lines(
+        tmp_path, "{}"
+    )
     (mistake,) = config_lines(tmp_path, "{ notes: { secrte: x } }")
     assert mistake == 'config.yaml:1:22: channels.notes.secrte: unknown key — did you mean "secret"?'
     unknown = config_lines(tmp_path, "{ notes: { secret: x } }", root=Config)
