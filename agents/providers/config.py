@@ -31,6 +31,8 @@ IMPLIED: dict[str, Api] = {
 WELL_KNOWN: tuple[WellKnown, ...] = (
     WellKnown(
         names=("anthropic",),
+        title="Anthropic (Claude)",
+        made_at="https://console.anthropic.com/settings/keys",
         variables=("ANTHROPIC_API_KEY",),
         hosts=("api.anthropic.com",),
         default_model="claude-sonnet-4-6",
@@ -38,12 +40,16 @@ WELL_KNOWN: tuple[WellKnown, ...] = (
     VENDORS["openai"],
     WellKnown(
         names=("google", "gemini"),
+        title="Google (Gemini)",
+        made_at="https://aistudio.google.com/apikey",
         variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         hosts=("generativelanguage.googleapis.com",),
         default_model="gemini-3-flash",
     ),
     WellKnown(
         names=("mistral",),
+        title="Mistral",
+        made_at="https://console.mistral.ai/api-keys",
         variables=("MISTRAL_API_KEY",),
         hosts=("api.mistral.ai",),
         default_model="mistral-large-latest",

@@ -27,11 +27,10 @@ async def probe(
 ) -> list[Finding]:
     """The findings of each key. `models` are the names that the config uses of it; `key_fix` is where a key is set."""
     wire, keys = wire_of(name, config), config.keys
-    config = config.model_copy(update={"timeout_seconds": seconds})
     if not keys and not wire.keyless:
         return [Finding(f"provider {name}", "error", "there is no key, so nothing can be answered", key_fix)]
     numbered = [(f" key {number}" if len(keys) > 1 else "", key) for number, key in enumerate(keys or ("",), start=1)]
-    answers = await asyncio.gather(*(_listed(wire, config, key) for _, key in numbered))
+    answers = await asyncio.gather(*(listed(name, config, key, seconds=seconds) for _, key in numbered))
     found = []
     for (label, _), answer in zip(numbered, answers, strict=True):
         check = f"provider {name}{label}"
@@ -43,9 +42,11 @@ async def probe(
     return [*found, *_unknown(name, models, offered)] if offered else found
 
 
-async def _listed(wire: WireSpec, config: ProviderConfig, key: str) -> ModelError | list[str]:
+async def listed(name: str, config: ProviderConfig, key: str, *, seconds: float) -> ModelError | list[str]:
+    """The provider's models, as it lists them to this key, or why it does not."""
     import httpx
 
+    wire, config = wire_of(name, config), config.model_copy(update={"timeout_seconds": seconds})
     headers = {**wire.models_headers, **config.headers, **dict([wire.key_header(key)] if key else [])}
     try:
         async with (

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from channels.finding import Finding
 from gateway.config.checks import check, check_folders
+from gateway.config.dotenv import DOTENV
 from gateway.config.expand import Expansion
 from gateway.config.explain import not_a_mapping
 from gateway.config.keys import Resolved, resolve_models
@@ -24,8 +25,15 @@ from gateway.config.yaml import BYTES_MAX, Document, parse
 from gateway.observe.secrets import redacted
 from skills.catalog import Skill, SkillCatalog, visible
 
-DOTENV = ".env"
 SHIPPED_SKILLS = Path(__file__).resolve().parents[2] / "skills"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Origin:
+    """The file and the environment that a config is read from, now and after each change."""
+
+    path: Path
+    environment: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,7 +99,8 @@ def skill_catalog(config: Config, env: Mapping[str, str]) -> SkillCatalog:
 
 
 def _over_file(path: Path, env: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment over what the file sets; one that cannot be read sets nothing. A name without a value is ignored."""
+    """The environment over what the file sets; one that cannot be read sets nothing. A name without a value is ignored, and
+    so is an empty variable, as docker compose hands it on, of which the file has a value."""
     if not path.is_file():
         return env
     from dotenv import dotenv_values
@@ -100,7 +109,8 @@ def _over_file(path: Path, env: Mapping[str, str]) -> Mapping[str, str]:
         written = dotenv_values(path, interpolate=False)
     except (OSError, UnicodeDecodeError):
         return env
-    return {**{name: value for name, value in written.items() if value is not None}, **env}
+    named = {name: value for name, value in written.items() if value is not None}
+    return {**named, **{name: value for name, value in env.items() if value or not named.get(name)}}
 
 
 def _read(path: Path, findings: Findings, expansion: Expansion) -> Document | None:

@@ -24,6 +24,7 @@ from channels.web.views import PAGE_BYTES_MAX, conversation_view, event, fitting
 from gateway.commands.catalog import offered
 from gateway.http.bodies import Bodies
 from gateway.http.request import Unserved, answer_json, id_in_path, number_of, problem, read_json
+from gateway.operate.first_key import FirstKey
 from gateway.records.sessions import chat_session, control_session
 from gateway.state.runtime import Runtime
 from tools.uploads import forget
@@ -43,10 +44,11 @@ class _Title(BaseModel, extra="forbid", strict=True):
 class Chats:
     """Routes of `gateway.web.door`; each gets the person who asks."""
 
-    def __init__(self, runtime: Runtime, channel: WebChannel, bodies: Bodies) -> None:
+    def __init__(self, runtime: Runtime, channel: WebChannel, bodies: Bodies, first_key: FirstKey) -> None:
         self._runtime = runtime
         self._channel = channel
         self._bodies = bodies
+        self._first_key = first_key
         self._archive = runtime.store.archive
         self._config = runtime.setup.config
         self._searching = asyncio.Lock()
@@ -78,6 +80,10 @@ class Chats:
                     for it in offered(self._config.commands)
                 ],
                 "limits": {"file_bytes": limits.file_bytes, "files": FILES_MAX, "message_chars": limits.message_chars},
+                "keys": [
+                    {"vendor": it.names[0], "title": it.title, "made_at": it.made_at}
+                    for it in self._first_key.offered(person)
+                ],
                 "guide": agents[0].model[0].partition("/")[0] == "demo",
             }
         )

@@ -38,6 +38,7 @@ from gateway.http.request import (
     problem,
     read_json,
 )
+from gateway.operate.first_key import FirstKey
 from gateway.operate.sessions import found as found_session
 from gateway.operate.sessions import listed, markdown, summary
 from gateway.state.runtime import Runtime
@@ -58,6 +59,11 @@ NO_SUCH_FILE = 404, "no-such-file", "There is no such file."
 OPERATOR_ONLY = 403, "operator-only", "Only the holder of server.adminToken reads all sessions."
 PersonRoute = Callable[[Request, str], Awaitable[Response]]
 """A route for an admitted request and its person."""
+
+
+class _Key(BaseModel, extra="forbid", strict=True):
+    vendor: str
+    key: str
 
 
 class _Token(BaseModel, extra="forbid", strict=True):
@@ -119,7 +125,8 @@ class WebDoor:
         self._config = runtime.setup.config
         self._limits = self._config.limits
         self._bodies = bodies
-        self._chats = Chats(runtime, channel, bodies)
+        self._first_key = FirstKey(runtime)
+        self._chats = Chats(runtime, channel, bodies, self._first_key)
         self._uploads = Uploads(self._archive, self._limits, runtime.now)
         self._peers = peers
         self._guesses = guesses
@@ -145,6 +152,7 @@ class WebDoor:
             ("GET", "/api/chats/{chat}/export", self._judged(self._chats.export)),
             ("PATCH", "/api/chats/{chat}", self._judged(self._chats.rename)),
             ("DELETE", "/api/chats/{chat}", self._judged(self._chats.erase)),
+            ("POST", "/api/setup/key", self._judged(self.take_key)),
             ("POST", "/api/files", self._judged(self.upload)),
             ("GET", "/api/files/{key}", self._judged(self.download)),
             ("DELETE", "/api/files/{key}", self._judged(self.discard)),
@@ -218,6 +226,13 @@ class WebDoor:
         zone = self._config.server.zone
         text = self._runtime.scrubber.scrub("\n".join(markdown(session, entries, marks, zone)))
         return {"session": summary(session, zone), "html": html(text)}
+
+    async def take_key(self, request: Request, person: str) -> Response:
+        """Takes the first key of a model from the operator."""
+        if person != OPERATOR:
+            raise Unserved(403, "operator-only", "Only the holder of server.adminToken gives this gateway a key.")
+        given = await read_json(request, _Key, self._bodies)
+        return answer_json({"model": await self._first_key.take(person, given.vendor, given.key.strip())})
 
     async def upload(self, request: Request, person: str) -> Response:
         try:

@@ -135,8 +135,18 @@ class Tab:
         return found
 
 
+class Place(Protocol):
+    """A running gateway with the web chat."""
+
+    @property
+    def url(self) -> str: ...
+
+    def link(self) -> str:
+        """The address that a person opens first."""
+
+
 @asynccontextmanager
-async def visitor(browser: Browser, house: House, *, address: str = "", **options: Any) -> AsyncIterator[Tab]:
+async def visitor(browser: Browser, house: Place, *, address: str = "", **options: Any) -> AsyncIterator[Tab]:
     """A person with a new browser profile opens the web chat, by the link of its start unless an `address` is given;
     `options` are of Playwright's context. At the end the pages must have had nothing to complain of."""
     context: BrowserContext = await browser.new_context(

@@ -30,6 +30,10 @@ class WellKnown:
 
     names: tuple[str, ...] = ()
     """Names of providers in the config that mean it; the first is the one that `auto` says."""
+    title: str = ""
+    """Its name, for people."""
+    made_at: str = ""
+    """The page on which a person makes a key."""
     variables: tuple[str, ...] = ()
     """The environment variables that usually hold the key: the first that is set counts."""
     hosts: tuple[str, ...] = ()
@@ -101,6 +105,8 @@ class Vendor(WellKnown):
 
 _OPENAI = Vendor(
     names=("openai",),
+    title="OpenAI",
+    made_at="https://platform.openai.com/api-keys",
     hosts=("api.openai.com",),
     base_url="https://api.openai.com/v1",
     variables=("OPENAI_API_KEY",),
@@ -120,6 +126,8 @@ VENDORS: dict[str, Vendor] = {
         replace(
             _OPENAI,
             names=("azure", "azure-openai"),
+            title="Azure OpenAI",
+            made_at="",
             hosts=("openai.azure.com", "services.ai.azure.com", "cognitiveservices.azure.com"),
             base_url=None,
             variables=("AZURE_OPENAI_API_KEY",),
@@ -128,6 +136,8 @@ VENDORS: dict[str, Vendor] = {
         ),
         Vendor(
             names=("deepseek",),
+            title="DeepSeek",
+            made_at="https://platform.deepseek.com/api_keys",
             hosts=("api.deepseek.com",),
             base_url="https://api.deepseek.com/v1",
             variables=("DEEPSEEK_API_KEY",),
@@ -147,6 +157,8 @@ VENDORS: dict[str, Vendor] = {
         ),
         Vendor(
             names=("moonshot", "kimi"),
+            title="Moonshot (Kimi)",
+            made_at="https://platform.moonshot.ai/console/api-keys",
             hosts=("api.moonshot.ai", "api.moonshot.cn"),
             base_url="https://api.moonshot.ai/v1",
             variables=("MOONSHOT_API_KEY",),
@@ -160,6 +172,8 @@ VENDORS: dict[str, Vendor] = {
         ),
         Vendor(
             names=("zhipu", "glm", "zai", "z.ai"),
+            title="Zhipu (GLM) 智谱",
+            made_at="https://open.bigmodel.cn/usercenter/apikeys",
             hosts=("open.bigmodel.cn", "api.z.ai"),
             base_url="https://open.bigmodel.cn/api/paas/v4",
             variables=("ZHIPUAI_API_KEY",),
@@ -176,6 +190,8 @@ VENDORS: dict[str, Vendor] = {
         ),
         Vendor(
             names=("qwen", "dashscope"),
+            title="Qwen 通义千问",
+            made_at="https://bailian.console.aliyun.com/?tab=model#/api-key",
             hosts=("dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com", "dashscope-us.aliyuncs.com"),
             base_url="https://dashscope.aliyuncs.com/compatible-mode/v1",
             variables=("DASHSCOPE_API_KEY",),
@@ -188,6 +204,8 @@ VENDORS: dict[str, Vendor] = {
         ),
         Vendor(
             names=("openrouter",),
+            title="OpenRouter",
+            made_at="https://openrouter.ai/settings/keys",
             hosts=("openrouter.ai",),
             base_url="https://openrouter.ai/api/v1",
             key_path="/key",
@@ -199,6 +217,7 @@ VENDORS: dict[str, Vendor] = {
         ),
         Vendor(
             names=("ollama",),
+            title="Ollama",
             hosts=("localhost:11434", "127.0.0.1:11434"),
             base_url="http://127.0.0.1:11434/v1",
             keyless=True,

@@ -86,7 +86,7 @@ _SAID: dict[Language, dict[str, str]] = {
         "read": "read {} characters",
         "failed": "failed: ",
         "nothing": "(nothing)",
-        "real": "**For a real model**, paste its key into the field that the web chat shows on the gateway's own machine. "
+        "real": "**For a real model**, open a new chat on the gateway's own page, and paste its key there. "
         "Or write `ANTHROPIC_API_KEY=…`, `OPENAI_API_KEY=…` or `DEEPSEEK_API_KEY=…` into a file `.env` beside config.yaml: "
         "`model: auto` takes it at once, without a restart. Other vendors: docs/providers.md",
     },
@@ -97,7 +97,7 @@ _SAID: dict[Language, dict[str, str]] = {
         "read": "已读取 {} 个字符",
         "failed": "失败：",
         "nothing": "（没有内容）",
-        "real": "**要使用真正的模型**：在网关所在机器上打开网页聊天，把密钥粘贴到页面上的输入框。"
+        "real": "**要使用真正的模型**：在网关自己的网页聊天中新建对话，把密钥粘贴到页面上的输入框。"
         "也可以在 config.yaml 旁边的 `.env` 文件中写入 `ANTHROPIC_API_KEY=…`、`OPENAI_API_KEY=…` 或 `DEEPSEEK_API_KEY=…`，"
         "`model: auto` 会立即使用它，无需重启。其他厂商见 docs/providers.md",
     },

@@ -56,6 +56,7 @@ class App {
       rename: (id, title) => this.#rename(id, title),
       remove: (id) => this.#remove(id),
       search: (words) => this.api.search(words).then(({ chats }) => chats, () => []),
+      takeKey: (vendor, key) => this.#takeKey(vendor, key),
       sessions: () => this.api.sessions(),
       session: (id) => this.api.session(id),
       signIn: (token) => this.api.signIn(token),
@@ -272,6 +273,14 @@ class App {
       if (refusal.status !== 404) return this.page.say(sentence(refusal));
     }
     return this.#gone(id);
+  }
+
+  /** Gives the model that answers from now on. */
+  async #takeKey(vendor, key) {
+    const { model } = await this.api.takeKey(vendor, key);
+    const answer = await this.api.chats().catch(() => null);
+    if (answer) this.store.takeList(answer);
+    return model;
   }
 
   // Signing in and out

@@ -9,6 +9,7 @@ import { Conversation } from "./conversation.js";
 import { Drawer } from "./drawer.js";
 import { drawIcons, element, part } from "./element.js";
 import { prepareViewer } from "./files.js";
+import { FirstKey } from "./firstkey.js";
 import { fillWords, inLanguage, otherLanguage, sentence, word } from "./language.js";
 import { Sessions } from "./sessions.js";
 import { Sidebar } from "./sidebar.js";
@@ -51,6 +52,7 @@ export class Page {
       chosen: () => this.turnToWriting(),
     });
     this.signIn = new SignIn({ signIn: acts.signIn, done: acts.signedIn, closed: changed });
+    this.firstKey = new FirstKey({ take: acts.takeKey });
     this.sessions = new Sessions({ list: acts.sessions, read: acts.session });
     this.drawer = new Drawer();
     this.theme = new Theme(part("theme"));
@@ -170,7 +172,8 @@ export class Page {
     this.#showConnection();
     this.#greet(store.agents.find((agent) => agent.id === this.composer.agent) ?? store.agents[0]);
     part("welcome").hidden = shown !== null;
-    part("guide-note").hidden = !store.guide;
+    part("guide-note").hidden = !store.guide || store.keys.length > 0;
+    this.firstKey.show(store.keys);
     part("sign-out").hidden = !store.signedIn;
     part("all-sessions").hidden = !store.operator;
   }

@@ -16,6 +16,8 @@ export class Store {
   agents = [];
   limits = { file_bytes: 20_971_520, files: 10, message_chars: 20_000 };
   guide = false;
+  /** The vendors of whom the operator may give a first key: {vendor, title, made_at}. */
+  keys = [];
   /** What may be written behind a slash: {name, hint, en, zh}. */
   commands = [];
   signedIn = false;
@@ -54,6 +56,7 @@ export class Store {
     this.limits = answer.limits;
     this.commands = answer.commands;
     this.guide = answer.guide;
+    this.keys = answer.keys;
     this.signedIn = answer.signed_in;
     this.operator = answer.operator;
     this.person = answer.person;
@@ -88,6 +91,7 @@ export class Store {
     this.conversations.clear();
     this.turns.clear();
     this.after = null;
+    this.keys = [];
     this.signedIn = this.operator = false;
     this.person = null;
     this.changed();

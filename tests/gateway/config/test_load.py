@@ -62,6 +62,16 @@ def test_an_env_file_beside_the_config_is_read_and_the_environment_wins(tmp_path
     assert not any(".env" in str(warning) for warning in loaded(tmp_path, text, {"NAME": "n"}).warnings)
 
 
+def test_an_empty_variable_hides_nothing_of_the_env_file(tmp_path: Path) -> None:
+    """docker compose hands on what is not set as empty."""
+    env_file = tmp_path / ".env"
+    env_file.write_text("NAME=from-the-file\nEMPTY=\n")
+    env_file.chmod(0o600)
+    text = 'agents: { list: [ { id: a, name: "${NAME}", greeting: "${EMPTY:-none}" } ] }\n'
+    (agent,) = loaded(tmp_path, text, {"NAME": "", "EMPTY": ""}).config.agents.list
+    assert (agent.name, agent.greeting) == ("from-the-file", "none")
+
+
 def test_paths_count_from_the_folder_of_the_file(tmp_path: Path) -> None:
     text = """\
     database: { url: sqlite:///./var/c.db }
