@@ -9,7 +9,18 @@ import re
 from typing import Literal, NamedTuple, TypeAlias, assert_never
 
 from agents.messages import ErrorKind, ModelError
-from agents.turn import Answered, Compaction, Declined, Limit, LimitReached, ModelFailed, Outcome, OverBudget, Payer
+from agents.turn import (
+    Answered,
+    Compaction,
+    Declined,
+    Limit,
+    LimitReached,
+    ModelFailed,
+    Outcome,
+    OverBudget,
+    Payer,
+    Period,
+)
 from channels.message import MessageContext
 from tools.paths import called
 
@@ -67,14 +78,14 @@ def retrying(error: ModelError, text: str) -> str:
 
 def over_budget(spent: OverBudget, text: str) -> str:
     """The sentence instead of an answer; behind another sentence if something has been done."""
-    sentence = _OVER_BUDGET(text).format(whose=_WHOSE[spent.whose](text), until=spent.until)
+    sentence = _OVER_BUDGET[spent.period](text).format(whose=_WHOSE[spent.whose](text), until=spent.until)
     return sentence[:1].upper() + sentence[1:]
 
 
-def budget_warning(whose: Payer, share: float, until: str, text: str) -> str:
+def budget_warning(whose: Payer, period: Period, share: float, until: str, text: str) -> str:
     """The warning that is put beneath an answer."""
     percent = min(100, int(share * 100))
-    return _BUDGET_WARNING(text).format(whose=_WHOSE[whose](text), percent=percent, until=until)
+    return _BUDGET_WARNING[period](text).format(whose=_WHOSE[whose](text), percent=percent, until=until)
 
 
 def too_fast(whose: Literal["sender", "chat"], seconds: float, text: str) -> str:
@@ -115,14 +126,26 @@ _WHOSE: dict[Payer, _Sentence] = {
     "sender": _Sentence("your", "你"),
 }
 _PAUSED = _Sentence("I stopped here, and what is done is kept. ", "我先停在这里，已完成的部分会保留。")
-_OVER_BUDGET = _Sentence(
-    "{whose} budget for today is used up. It starts again at {until}; please write to me then.",
-    "{whose}今天的用量额度已经用完，{until} 恢复，请届时再发消息。",
-)
-_BUDGET_WARNING = _Sentence(
-    "({percent} % of {whose} budget for today is used; it starts again at {until}.)",
-    "（{whose}今天的用量额度已使用 {percent}%，{until} 恢复。）",
-)
+_OVER_BUDGET: dict[Period, _Sentence] = {
+    "day": _Sentence(
+        "{whose} budget for today is used up. It starts again at {until}; please write to me then.",
+        "{whose}今天的用量额度已经用完，{until} 恢复，请届时再发消息。",
+    ),
+    "month": _Sentence(
+        "{whose} budget for this month is used up. It starts again on {until}; please write to me then.",
+        "{whose}本月的用量额度已经用完，{until} 恢复，请届时再发消息。",
+    ),
+}
+_BUDGET_WARNING: dict[Period, _Sentence] = {
+    "day": _Sentence(
+        "({percent} % of {whose} budget for today is used; it starts again at {until}.)",
+        "（{whose}今天的用量额度已使用 {percent}%，{until} 恢复。）",
+    ),
+    "month": _Sentence(
+        "({percent} % of {whose} budget for this month is used; it starts again on {until}.)",
+        "（{whose}本月的用量额度已使用 {percent}%，{until} 恢复。）",
+    ),
+}
 _TOO_FAST = _Sentence(
     "You write faster than I may answer. Please go on in {amount} {en}; what comes before that gets no answer.",
     "你发得太快了，请 {amount} {zh}后继续；在此之前的消息不会得到回复。",

@@ -125,13 +125,15 @@ class LimitReached:
 
 
 Payer: TypeAlias = Literal["agent", "chat", "sender"]
+Period: TypeAlias = Literal["day", "month"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OverBudget:
-    """The day's budget of the payer `whose` is spent. `until` is when the next day begins, as people read it."""
+    """The payer's budget for the period is spent. `until` is when it starts again: a time, or the day for a month."""
 
     whose: Payer
+    period: Period
     until: str
 
 

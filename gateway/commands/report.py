@@ -123,9 +123,10 @@ async def usage(context: CommandContext) -> str:
 
 def _budget(context: CommandContext, budget: BudgetUse) -> tuple[str, str]:
     whose = {"agent": ("assistant", "助手"), "chat": ("chat", "聊天"), "sender": ("you", "你")}[budget.whose]
+    period, at = {"day": (("today", "今日"), "at"), "month": (("this month", "本月"), "on")}[budget.period]
     percent = f"{budget.share:.0%}"
-    head = context.say(f"Budget of today ({whose[0]})", f"今日额度（{whose[1]}）")
-    return head, context.say(f"{percent} used, again at {budget.until}", f"已用 {percent},{budget.until} 恢复")
+    head = context.say(f"Budget of {period[0]} ({whose[0]})", f"{period[1]}额度（{whose[1]}）")
+    return head, context.say(f"{percent} used, again {at} {budget.until}", f"已用 {percent}，{budget.until} 恢复")
 
 
 async def whoami(context: CommandContext) -> str:

@@ -1,4 +1,4 @@
-"""The sections `budgets` and `rates`: what may be spent in a day, and how often a person is answered."""
+"""The sections `budgets` and `rates`: what may be spent in a day or month, and how often a person is answered."""
 
 import re
 from dataclasses import dataclass
@@ -23,20 +23,26 @@ class Rate:
 
 
 class BudgetConfig(Section):
-    """The most that may be spent in a day; nothing is counted if neither key is set."""
+    """The most that may be spent in a day or month; nothing is counted if no key is set."""
 
     tokens_per_day: Annotated[int, Field(ge=1)] | None = None
     """Tokens of all requests to a model: input, cached or not, and output."""
     cost_per_day: Annotated[float, Field(gt=0)] | None = None
     """Money at the prices under `models`, else at the shipped ones; a model without prices costs nothing here."""
+    cost_per_month: Annotated[float, Field(gt=0)] | None = None
+    """The same for a calendar month. Days that were counted before the key was set count as well."""
 
     @property
     def is_set(self) -> bool:
+        return self.is_set_for_day or self.cost_per_month is not None
+
+    @property
+    def is_set_for_day(self) -> bool:
         return self.tokens_per_day is not None or self.cost_per_day is not None
 
 
 class BudgetsConfig(Section):
-    """The most that may be spent in a day, which begins at midnight in `server.timezone` (docs/budgets.md)."""
+    """The most that may be spent in a day or month, which begin at midnight in `server.timezone` (docs/budgets.md)."""
 
     agent: BudgetConfig = BudgetConfig()
     """Each agent, in all chats together."""

@@ -103,13 +103,17 @@ def _models(config: Config, origin: Callable[[Key], Key]) -> Warned:
 
 def _prices(config: Config) -> Warned:
     """A budget in money counts nothing for a model without prices."""
-    whose = [name for name, budget in config.budgets if budget.cost_per_day is not None]
+    whose = [
+        f"budgets.{name}.{key}"
+        for name, budget in config.budgets
+        for key, limit in (("costPerDay", budget.cost_per_day), ("costPerMonth", budget.cost_per_month))
+        if limit is not None
+    ]
     named = dict.fromkeys(model for agent in config.agents.list for model in agent.model)
     free = [model for model in named if _is_without_price(config, model)]
     if whose and free:
-        keys = ", ".join(f"budgets.{name}.costPerDay" for name in whose)
         step = f"set models: {{ {quoted(free[0])}: {{ prices: … }} }} (docs/providers.md)"
-        yield f"{keys}: no price is known of {', '.join(free)}, so what they take costs nothing here", step
+        yield f"{', '.join(whose)}: no price is known of {', '.join(free)}, so what they take costs nothing here", step
 
 
 def _is_without_price(config: Config, model: str) -> bool:

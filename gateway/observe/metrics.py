@@ -29,7 +29,7 @@ class Metrics:
         self.refusals = counter(
             "clawgate_refusals", "Messages refused, and turns ended, by a budget or a rate.", ["kind"]
         )
-        """`agent-budget`, `chat-budget`, `sender-budget`, `sender-rate` or `chat-rate`."""
+        """`agent-budget`, `agent-month-budget`, the same of `chat` and `sender`, `sender-rate` or `chat-rate`."""
         self.turns = counter("clawgate_turns", "Turns by how they ended.", ["agent", "outcome"])
         self.turn_seconds = Histogram(
             "clawgate_turn_seconds",

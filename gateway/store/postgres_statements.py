@@ -170,7 +170,10 @@ NOTIFY = f"SELECT pg_notify('{NOTIFY_CHANNEL}', :sid)"
 PRUNE = """
 WITH o AS (DELETE FROM outbox WHERE status = 2 AND created < :before),
 d AS (DELETE FROM mark WHERE kind = 'draft' AND at < :before),
-u AS (DELETE FROM usage WHERE day < to_char(to_timestamp(:before) AT TIME ZONE 'UTC', 'YYYY-MM-DD'))
+u AS (
+    DELETE FROM usage
+    WHERE day < to_char(to_timestamp(:before) AT TIME ZONE 'UTC' - INTERVAL '31 days', 'YYYY-MM-DD')
+)
 DELETE FROM inbox WHERE status IN (1, 2, 3) AND at < :before
 """
 PROBE = "UPDATE session SET pending = pending WHERE FALSE"

@@ -23,13 +23,21 @@ class Spent:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DayUsage:
-    """A scope's spending in a day. `warned` is the turn with the warning that most of it is used, 0 for none."""
+class ScopeUsage:
+    """A scope's spending in a day, and in the days of its month up to then. `warned` is the turn with the warning that most
+    of it is used, 0 for none."""
 
     scope: str
-    tokens: int
-    cost: float
-    warned: int
+    tokens: int = 0
+    cost: float = 0.0
+    warned: int = 0
+    month_cost: float = 0.0
+    month_warned: int = 0
+
+
+def month_of(day: str) -> str:
+    """The month of a day: `2026-11`, under which the month's warning is kept."""
+    return day[:7]
 
 
 def limits_of(rates: Mapping[Rated, Rate]) -> dict[str, float]:

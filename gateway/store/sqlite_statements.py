@@ -71,7 +71,7 @@ ON CONFLICT (id) DO UPDATE SET lock_key = lock_key + 1
 """
 """A statement that changes nothing would pass on a full or read-only disk: this one changes a row."""
 PRUNE = (
-    "DELETE FROM usage WHERE day < date(:before, 'unixepoch')",
+    "DELETE FROM usage WHERE day < date(:before, 'unixepoch', '-31 days')",
     "DELETE FROM mark WHERE kind = 'draft' AND at < :before",
     "DELETE FROM outbox WHERE status = 2 AND created < :before",
     "DELETE FROM inbox WHERE status IN (1, 2, 3) AND at < :before",

@@ -190,7 +190,14 @@ SELECT i.status, o.payload, CASE WHEN i.status NOT IN ({InboxStatus.WAITING:d}, 
 ) END AS final
 FROM inbox i LEFT JOIN outbox o ON o.turn = i.id AND o.part >= 0 WHERE i.dedupe = :dedupe ORDER BY o.part
 """
-USAGE = "SELECT scope, tokens, cost, warned FROM usage WHERE day = :day AND scope IN (:first, :second, :third)"
+_OF_DAY = "CASE WHEN day = :day THEN {} ELSE 0 END"
+USAGE = f"""
+SELECT scope, CAST(sum({_OF_DAY.format("tokens")}) AS BIGINT) AS tokens, sum({_OF_DAY.format("cost")}) AS cost,
+    max({_OF_DAY.format("warned")}) AS warned,
+    sum(cost) AS month_cost, max(CASE WHEN day = :month THEN warned ELSE 0 END) AS month_warned
+FROM usage WHERE scope IN (:first, :second, :third) AND day BETWEEN :month AND :day GROUP BY scope
+"""
+"""Reads at most 32 rows a scope, by the primary key: `2026-11`, which has the month's warning, is before `2026-11-01`."""
 CLAIM_WARNING = """
 INSERT INTO usage (scope, day, tokens, cost, warned) VALUES (:scope, :day, 0, 0, :turn)
 ON CONFLICT (scope, day) DO UPDATE SET warned = excluded.warned WHERE usage.warned IN (0, :turn) RETURNING scope

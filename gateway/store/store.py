@@ -35,7 +35,7 @@ from gateway.store.records import (
     StoredAnswer,
     View,
 )
-from gateway.store.spending import DayUsage
+from gateway.store.spending import ScopeUsage, month_of
 from gateway.store.web_sessions import DatabaseSessions
 from gateway.store.writer import Run
 
@@ -135,15 +135,16 @@ class Store(Readings, Protocol):
         turn's end, one attempt counts for these messages only. Raises Fenced."""
         await self._ours(sql.BEGUN, lease.row | {"turn": turn})
 
-    async def usage(self, day: str, scopes: Sequence[str]) -> Sequence[DayUsage]:
-        """Returns the day's spending of at most three scopes."""
+    async def usage(self, day: str, scopes: Sequence[str]) -> Sequence[ScopeUsage]:
+        """Returns the spending of at most three scopes on the day, and in its month until then."""
         first, second, third = (*scopes, "", "", "")[:3]
-        names = {"day": day, "first": first, "second": second, "third": third}
-        return [DayUsage(**row) for row in await self._rows(sql.USAGE, names)]
+        names = {"day": day, "month": month_of(day), "first": first, "second": second, "third": third}
+        return [ScopeUsage(**row) for row in await self._rows(sql.USAGE, names)]
 
-    async def claim_warning(self, scope: str, day: str, turn: int) -> bool:
-        """Returns True if this turn's answer carries the day's warning of the scope's budget; idempotent per turn."""
-        return await self._one(sql.CLAIM_WARNING, {"scope": scope, "day": day, "turn": turn}) is not None
+    async def claim_warning(self, scope: str, period: str, turn: int) -> bool:
+        """Returns True if this turn's answer carries the warning of the scope's budget for the day or the month;
+        idempotent per turn."""
+        return await self._one(sql.CLAIM_WARNING, {"scope": scope, "day": period, "turn": turn}) is not None
 
     async def beyond(self, turn: int, counts: Mapping[Rated, int]) -> tuple[Rated, float] | None:
         """Returns the rate, of `counts` messages, that a message exceeded, and the time of the oldest message that kept

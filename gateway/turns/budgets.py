@@ -1,43 +1,45 @@
-"""Budgets: the daily limits of an agent, a chat and a sender.
+"""Budgets: the limits of an agent, a chat and a sender for a day and a month.
 
 The journal write that carries an answer also counts its request, in its commit. Nothing is kept in memory beyond a turn,
 so any number of replicas counts exactly; each request is checked before it is sent, so one may overshoot. Without a
 configured budget there is no account.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta, tzinfo
 
 from agents import sentences
 from agents.messages import AssistantMessage
-from agents.turn import OverBudget, Payer
+from agents.turn import OverBudget, Payer, Period
 from channels.message import MessageContext
 from channels.moment import clock, day, local
 from gateway.config.budgets import BudgetConfig
 from gateway.config.root import Config
 from gateway.records.sessions import chat_of, sender_of
 from gateway.state.runtime import Runtime
-from gateway.store.spending import DayUsage, Spent
+from gateway.store.spending import ScopeUsage, Spent, month_of
 
 WARN_SHARE = 0.8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BudgetUse:
-    """A budget's use: today's tokens and money, and the limits. It starts again at `until`."""
+    """A budget's use: the period's tokens and money, and the limits. It starts again at `until`."""
 
     whose: Payer
+    period: Period
     tokens: int
     cost: float
-    allowed: BudgetConfig
+    tokens_max: int | None
+    cost_max: float | None
     until: str
 
     @property
     def share(self) -> float:
         """The share that is used, 1 for all of it; of tokens or of money, whichever is further."""
-        tokens, cost = self.allowed.tokens_per_day, self.allowed.cost_per_day
-        return max(self.tokens / tokens if tokens else 0.0, self.cost / cost if cost else 0.0)
+        of_tokens = self.tokens / self.tokens_max if self.tokens_max else 0.0
+        return max(of_tokens, self.cost / self.cost_max if self.cost_max else 0.0)
 
 
 async def used(runtime: Runtime, config: Config, agent: str, context: MessageContext) -> Sequence[BudgetUse]:
@@ -72,7 +74,7 @@ class BudgetAccount:
     _written: int = 0
     """The number of answers that have gone into a write."""
     _is_checked: bool = False
-    _seen: Sequence[DayUsage] = ()
+    _seen: Sequence[ScopeUsage] = ()
     _seen_day: str = ""
 
     def add_earlier(self, answers: Sequence[AssistantMessage], *, counted: bool) -> None:
@@ -91,11 +93,12 @@ class BudgetAccount:
         if self._is_checked:
             self._is_checked = False
             return None
-        over = next((it for it in await self.used() if it.share >= 1), None)
-        if over is None:
+        spent = [it for it in await self.used() if it.share >= 1]
+        if not spent:
             return None
-        self.runtime.metrics.refusals.labels(f"{over.whose}-budget").inc()
-        return OverBudget(whose=over.whose, until=over.until)
+        over = next((it for it in spent if it.period == "month"), spent[0])
+        self.runtime.metrics.refusals.labels(f"{over.whose}-{'month-' * (over.period == 'month')}budget").inc()
+        return OverBudget(whose=over.whose, period=over.period, until=over.until)
 
     async def used(self) -> Sequence[BudgetUse]:
         self._seen_day = self._day()
@@ -111,30 +114,51 @@ class BudgetAccount:
         return Spent(scopes=tuple(self.payers.values()), day=self._day(), tokens=tokens, cost=cost)
 
     async def warnings(self, request: str) -> tuple[str, ...]:
-        """The lines beneath the answer to `request` that say that most of a budget is used: each once a day."""
+        """The lines beneath the answer to `request` that say that most of a budget is used: each once a day or month."""
         if self._day() != self._seen_day:
-            self._seen, self._seen_day = (), self._day()
-        warned = {row.scope: row.warned for row in self._seen}
+            await self.used()
         lines = []
         for it in self._current():
-            scope = self.payers[it.whose]
-            due = it.share >= WARN_SHARE and warned.get(scope, 0) in (0, self.turn)
-            if due and await self.runtime.store.claim_warning(scope, self._seen_day, self.turn):
-                lines.append(sentences.budget_warning(it.whose, it.share, it.until, request))
+            scope, is_month = self.payers[it.whose], it.period == "month"
+            row = self._row(it.whose)
+            due = it.share >= WARN_SHARE and (row.month_warned if is_month else row.warned) in (0, self.turn)
+            period = month_of(self._seen_day) if is_month else self._seen_day
+            if due and await self.runtime.store.claim_warning(scope, period, self.turn):
+                lines.append(sentences.budget_warning(it.whose, it.period, it.share, it.until, request))
         return tuple(lines)
 
     def _current(self) -> Sequence[BudgetUse]:
         """The budgets as last seen, with what has been spent since."""
+        return [use for whose in self.payers for use in self._uses(whose, self._row(whose))]
+
+    def _row(self, whose: Payer) -> ScopeUsage:
+        scope = self.payers[whose]
+        return next((row for row in self._seen if row.scope == scope), ScopeUsage(scope=scope))
+
+    def _uses(self, whose: Payer, row: ScopeUsage) -> Iterator[BudgetUse]:
         tokens, cost = self._unwritten()
-        seen = {row.scope: row for row in self._seen}
-        nothing = DayUsage(scope="", tokens=0, cost=0.0, warned=0)
-        rows = {whose: seen.get(scope, nothing) for whose, scope in self.payers.items()}
-        tomorrow = local(self.runtime.now(), self.zone).date() + timedelta(days=1)
-        until = clock(datetime.combine(tomorrow, time(), self.zone).timestamp(), self.zone)
-        return [
-            BudgetUse(whose=it, tokens=row.tokens + tokens, cost=row.cost + cost, allowed=self.allowed[it], until=until)
-            for it, row in rows.items()
-        ]
+        allowed, today = self.allowed[whose], local(self.runtime.now(), self.zone).date()
+        if allowed.is_set_for_day:
+            tomorrow = datetime.combine(today + timedelta(days=1), time(), self.zone)
+            yield BudgetUse(
+                whose=whose,
+                period="day",
+                tokens=row.tokens + tokens,
+                cost=row.cost + cost,
+                tokens_max=allowed.tokens_per_day,
+                cost_max=allowed.cost_per_day,
+                until=clock(tomorrow.timestamp(), self.zone),
+            )
+        if allowed.cost_per_month is not None:
+            yield BudgetUse(
+                whose=whose,
+                period="month",
+                tokens=0,
+                cost=row.month_cost + cost,
+                tokens_max=None,
+                cost_max=allowed.cost_per_month,
+                until=(today.replace(day=1) + timedelta(days=32)).replace(day=1).isoformat(),
+            )
 
     def _unwritten(self) -> tuple[int, float]:
         new = self.answers[self._written :]

@@ -16,7 +16,8 @@ OUTCOMES: list[Outcome] = [
     ),
     *(LimitReached(limit=limit) for limit in get_args(Limit)),
     Declined(),
-    *(OverBudget(whose=whose, until="00:00 CST") for whose in get_args(Payer)),
+    *(OverBudget(whose=whose, period="day", until="00:00 CST") for whose in get_args(Payer)),
+    OverBudget(whose="sender", period="month", until="2026-12-01"),
 ]
 
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from agents.messages import Usage
 from channels.message import MessageContext
+from gateway.app.gateway import DEDUPE_SECONDS
 from gateway.store.errors import StoreUnavailable
 from gateway.turns.budgets import used
 from tests.emulators.models.script import Turn, calls, says
@@ -120,7 +122,37 @@ retry: { pauseSeconds: 0.01 }
         assert (agent.whose, sender.whose) == ("agent", "sender")
         assert sender.tokens > 100
         assert agent.cost > 0.26
-        assert (sender.allowed.tokens_per_day, agent.allowed.cost_per_day) == (1000, 0.5)
+        assert (sender.tokens_max, agent.cost_max) == (1000, 0.5)
+
+
+async def test_a_budget_for_a_month_outlives_days_and_restarts_until_the_first_of_the_next(
+    tmp_path: Path, database_url: str
+) -> None:
+    more = """
+models: { anthropic/claude-sonnet-4-6: { prices: { input: 1000, cacheRead: 1000, output: 1000 } } }
+budgets: { sender: { costPerMonth: 0.25, costPerDay: 0.2 } }
+"""
+    clock = Clock()
+    clock.ahead = datetime(2027, 1, 20, 12, tzinfo=UTC).timestamp() - time.time()
+    async with house_with(tmp_path, more, database_url, clock) as house:
+        assert await written(house, "one") == "re one"
+    clock.ahead += 86400
+    async with house_with(tmp_path, more, database_url, clock) as house:
+        warned = await written(house, "two")
+        assert warned == "re two\n\n(80 % of your budget for this month is used; it starts again on 2027-02-01.)"
+        clock.ahead += 9 * 86400
+        await house.gateway.runtime.store.prune(clock() - DEDUPE_SECONDS)
+        assert await written(house, "three") == "re three"
+        refusal = "Your budget for this month is used up. It starts again on 2027-02-01; please write to me then."
+        assert await written(house, "four") == refusal
+        assert await written(house, "你好") == "你本月的用量额度已经用完，2027-02-01 恢复，请届时再发消息。"
+        usage = await written(house, "/usage")
+        assert "- Budget of today (you): 50% used, again at 00:00 CST" in usage
+        assert "- Budget of this month (you): 120% used, again on 2027-02-01" in usage
+        assert house.counted('clawgate_refusals_total{kind="sender-month-budget"} 2.0')
+        assert len(house.anthropic.requests) == 2
+        clock.ahead += 2 * 86400
+        assert await written(house, "five") == "re five"
 
 
 def message(house: Running) -> MessageContext:

@@ -36,6 +36,7 @@ def test_a_rate_is_messages_in_a_time(text: str, rate: Rate | None) -> None:
         ("rates: { sender: 20/min }", "rates.sender"),
         ("budgets: { agent: { tokensPerDay: 0 } }", "budgets.agent.tokensPerDay"),
         ("budgets: { chat: { costPerDay: -1 } }", "budgets.chat.costPerDay"),
+        ("budgets: { agent: { costPerMonth: 0 } }", "budgets.agent.costPerMonth"),
         ("budgets: { sender: { tokenPerDay: 5 } }", "tokensPerDay"),
     ],
 )
@@ -45,7 +46,7 @@ def test_a_wrong_one_is_refused_with_its_place(tmp_path: Path, text: str, words:
 
 
 def test_a_budget_in_money_wants_prices(tmp_path: Path) -> None:
-    money = "budgets: { agent: { tokensPerDay: 5 }, sender: { costPerDay: 1 } }\n"
+    money = "budgets: { agent: { tokensPerDay: 5, costPerMonth: 9 }, sender: { costPerDay: 1 } }\n"
     prices = "models: { claude-sonnet-4-6: { prices: { input: 3, output: 15 } } }\n"
     assert not [line for line in loaded(tmp_path, AGENT + prices).warnings if "no price" in line.message]
     assert not [
@@ -54,5 +55,5 @@ def test_a_budget_in_money_wants_prices(tmp_path: Path) -> None:
     unknown = AGENT.replace("openai/gpt-5", "openai/gpt-5-pro")
     (line,) = [line for line in loaded(tmp_path, unknown + money + prices).warnings if "no price" in line.message]
     assert line.message.startswith(
-        "budgets.sender.costPerDay: no price is known of openai/gpt-5-pro, so what they take costs nothing"
+        "budgets.agent.costPerMonth, budgets.sender.costPerDay: no price is known of openai/gpt-5-pro, so what they take"
     )

@@ -13,7 +13,7 @@ from channels.web.archive import MessageBody
 from gateway.store import erasure, memory
 from gateway.store.records import Entry, SessionMark, Spoken
 from gateway.store.sqlite import SqliteStore
-from gateway.store.statements import BODIES, HISTORY, WAITING
+from gateway.store.statements import BODIES, HISTORY, USAGE, WAITING
 from tests.empty_database import _empty_database
 from tests.gateway.store.chats import leased, opened
 
@@ -86,6 +86,7 @@ def test_what_each_turn_reads_is_found_by_its_own_index() -> None:
     with closing(sqlite3.connect(":memory:")) as database:
         database.deserialize(_empty_database())
         names = {"sid": "a", "skip": 3, "known_seq": 0, "known": "", "epoch": 1, "waiting_max": 20, "turn": 3}
+        names |= {"day": "2026-11-22", "month": "2026-11", "first": "a", "second": "b", "third": "c"}
 
         def plan(statement: str) -> str:
             return "\n".join(row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {statement}", names))
@@ -93,3 +94,4 @@ def test_what_each_turn_reads_is_found_by_its_own_index() -> None:
         assert "SEARCH t USING INDEX sqlite_autoindex_transcript_1 (sid=? AND seq>?)" in plan(HISTORY)
         assert "SEARCH i USING INDEX inbox_waiting (sid=?)" in plan(WAITING)
         assert "inbox_joined (turn=?)" in plan(BODIES)
+        assert "(scope=? AND day>? AND day<?)" in plan(USAGE)

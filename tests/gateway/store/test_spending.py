@@ -4,13 +4,15 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
+from gateway.app.gateway import DEDUPE_SECONDS
 from gateway.config.budgets import Rate, Rated
 from gateway.store.errors import Fenced
 from gateway.store.records import Delivery, Entry
-from gateway.store.spending import DayUsage, Spent
+from gateway.store.spending import ScopeUsage, Spent
 from gateway.store.store import Store
 from tests.gateway.store.chats import accept, leased, message, opened, step, work_of
 
@@ -45,13 +47,29 @@ async def test_what_a_step_took_is_counted_with_it_and_only_by_the_owner_of_the_
         await store.finish(replace(lease, epoch=7), taking(step(second, "final"), spent(1_000)), [], at=1.0)
     await store.finish(lease, taking(step(second, "final"), spent(100)), [], at=1.0)
     found = {row.scope: row for row in await store.usage(DAY, SCOPES)}
-    assert found["agent:helper"] == DayUsage(scope="agent:helper", tokens=111, cost=1.5, warned=0)
-    assert found["sender:s"] == DayUsage(scope="sender:s", tokens=101, cost=1.0, warned=0)
-    assert await store.usage("2026-11-23", SCOPES) == []
+    assert found["agent:helper"] == ScopeUsage(scope="agent:helper", tokens=111, cost=1.5, month_cost=1.5)
+    assert found["sender:s"] == ScopeUsage(scope="sender:s", tokens=101, cost=1.0, month_cost=1.0)
+    assert await store.usage("2026-12-01", SCOPES) == []
     await store.prune(1.0)
     assert len(await store.usage(DAY, SCOPES)) == 3
     await store.prune(2e9)
     assert await store.usage(DAY, SCOPES) == []
+
+
+async def test_a_month_is_the_days_of_it_until_now_and_all_of_them_are_kept(store: Store) -> None:
+    lease = await leased(store, 1)
+    (turn,) = [waiting.turn for waiting in (await work_of(store, lease)).waiting]
+    for day in ("2026-10-31", "2026-11-01", "2026-11-21", "2026-11-22", "2026-11-30"):
+        await store.append(lease, taking(step(turn), replace(spent(100), day=day)))
+    assert await store.claim_warning("chat:c", "2026-11", turn)
+    assert not await store.claim_warning("chat:c", "2026-11", turn + 1)
+    last = datetime(2026, 11, 30, 23, 59, tzinfo=UTC).timestamp()
+    await store.prune(last - DEDUPE_SECONDS)
+    (row,) = await store.usage(DAY, ["chat:c"])
+    assert row == ScopeUsage(scope="chat:c", tokens=100, cost=0.5, month_cost=1.5, month_warned=turn)
+    (row,) = await store.usage("2026-11-30", ["chat:c"])
+    assert (row.tokens, row.month_cost, row.warned) == (100, 2.0, 0)
+    assert await store.usage("2026-12-01", ["chat:c"]) == []
 
 
 async def test_one_turn_a_day_warns_however_often_it_asks(store: Store) -> None:
