@@ -27,87 +27,103 @@ from tools.paths import called
 Language: TypeAlias = Literal["en", "zh"]
 
 _HAN = re.compile("[〇㐀-䶿一-鿿豈-﫿\U00020000-\U0003ffff]")
+_WORD = re.compile(r"(?<!\S)[\"'(“‘]?[^\W\d_][^\s/\\=_<>{}$|@#]*(?!\S)")
+_COMMAND = re.compile(r"\A\s*[/／]\S*")
+DECIDING_WORDS = 4
 _KANA_OR_HANGUL = re.compile("[ぁ-ゖァ-ヺㇰ-ㇿｦ-ﾝᄀ-ᇿ㄰-㆏가-힣]")
 
 
 def language_of(text: str) -> Language:
-    """Chinese if it is written in Chinese characters and in no letters of Japanese or Korean; else English."""
+    """Chinese where it is written in Chinese characters and in no letters of Japanese or Korean; else English."""
     return "zh" if _HAN.search(text) and not _KANA_OR_HANGUL.search(text) else "en"
 
 
-def language_for(words: str, context: MessageContext, default: Language) -> Language:
-    """The language of the sender's words; without words the one that the platform names, else the default."""
-    if words:
-        return language_of(words)
+def decided_by(text: str) -> Language | None:
+    """The language that a person's text decides: by its characters, or by four words of it. `OK`, a command, an address
+    and three words of code decide nothing: people write them in any language."""
+    if _KANA_OR_HANGUL.search(text):
+        return "en"
+    if _HAN.search(text):
+        return "zh"
+    return "en" if len(_WORD.findall(_COMMAND.sub("", text, count=1))) >= DECIDING_WORDS else None
+
+
+def language_for(context: MessageContext, default: Language = "en") -> Language:
+    """The language in which the gateway answers a message: the one found when it was accepted, else its own text's, its
+    platform's, the default."""
+    return context.language or decided_by(context.text) or language_of_platform(context, default)
+
+
+def language_of_platform(context: MessageContext, default: Language) -> Language:
     if platform := context.sender.language:
         return "zh" if platform.lower().startswith("zh") else "en"
     return default
 
 
 class _Sentence(NamedTuple):
-    """Called with the text that it answers, the sentence in that text's language."""
+    """Called with a language, the sentence in it."""
 
     en: str
     zh: str
 
-    def __call__(self, text: str) -> str:
-        return self.zh if language_of(text) == "zh" else self.en
+    def __call__(self, language: Language) -> str:
+        return self.zh if language == "zh" else self.en
 
 
-def failure(outcome: Outcome, text: str) -> str:
-    """The sentence that says why there is no answer to `text`."""
+def failure(outcome: Outcome, language: Language) -> str:
+    """The sentence that says why there is no answer."""
     match outcome:
         case ModelFailed(error=error):
-            return _ERRORS[error.kind](text)
+            return _ERRORS[error.kind](language)
         case LimitReached(limit=limit):
-            return _LIMITS[limit](text)
+            return _LIMITS[limit](language)
         case Declined():
-            return _DECLINED(text)
+            return _DECLINED(language)
         case OverBudget():
-            return f"{_PAUSED(text)}{over_budget(outcome, text)}"
+            return f"{_PAUSED(language)}{over_budget(outcome, language)}"
         case Answered():
-            return _EMPTY(text)
+            return _EMPTY(language)
         case _:
             assert_never(outcome)
 
 
-def retrying(error: ModelError, text: str) -> str:
+def retrying(error: ModelError, language: Language) -> str:
     """The sentence that is shown while the request is repeated."""
-    return (_RETRYING if error.kind in ("rate_limited", "overloaded", "server") else _CONNECTING)(text)
+    return (_RETRYING if error.kind in ("rate_limited", "overloaded", "server") else _CONNECTING)(language)
 
 
-def over_budget(spent: OverBudget, text: str) -> str:
+def over_budget(spent: OverBudget, language: Language) -> str:
     """The sentence instead of an answer; behind another sentence if something has been done."""
-    sentence = _OVER_BUDGET[spent.period](text).format(whose=_WHOSE[spent.whose](text), until=spent.until)
+    sentence = _OVER_BUDGET[spent.period](language).format(whose=_WHOSE[spent.whose](language), until=spent.until)
     return sentence[:1].upper() + sentence[1:]
 
 
-def budget_warning(whose: Payer, period: Period, share: float, until: str, text: str) -> str:
+def budget_warning(whose: Payer, period: Period, share: float, until: str, language: Language) -> str:
     """The warning that is put beneath an answer."""
     percent = min(100, int(share * 100))
-    return _BUDGET_WARNING[period](text).format(whose=_WHOSE[whose](text), percent=percent, until=until)
+    return _BUDGET_WARNING[period](language).format(whose=_WHOSE[whose](language), percent=percent, until=until)
 
 
-def too_fast(whose: Literal["sender", "chat"], seconds: float, text: str) -> str:
+def too_fast(whose: Literal["sender", "chat"], seconds: float, language: Language) -> str:
     """The sentence instead of an answer to the first message beyond a rate; `seconds` until it goes on."""
     amount, en, zh = math.ceil(max(1.0, seconds)), "s", "秒"
     for size, *units in ((60, "min", "分钟"), (60, "h", "小时")):
         if amount >= 2 * size:
             amount, (en, zh) = math.ceil(amount / size), units
-    return (_TOO_FAST if whose == "sender" else _TOO_BUSY)(text).format(amount=amount, en=en, zh=zh)
+    return (_TOO_FAST if whose == "sender" else _TOO_BUSY)(language).format(amount=amount, en=en, zh=zh)
 
 
-def not_attached(path: str, text: str) -> str:
+def not_attached(path: str, language: Language) -> str:
     """The line beneath an answer that was to bring a file."""
-    return _NOT_ATTACHED(text).format(name=" ".join(called(path).replace("`", "").split())[-80:])
+    return _NOT_ATTACHED(language).format(name=" ".join(called(path).replace("`", "").split())[-80:])
 
 
-def compacted(compaction: Compaction, text: str) -> str | None:
+def compacted(compaction: Compaction, language: Language) -> str | None:
     """The line beneath the answer of a turn in which the conversation became shorter, or should have."""
-    return _COMPACTED[compaction](text) if compaction != "none" else None
+    return _COMPACTED[compaction](language) if compaction != "none" else None
 
 
-def late(seconds: float, text: str) -> str:
+def late(seconds: float, language: Language) -> str:
     """The line before an answer that comes long after the message."""
     minutes = round(seconds / 60)
     if minutes < 120:
@@ -116,7 +132,7 @@ def late(seconds: float, text: str) -> str:
         amount, en, zh = round(minutes / 60), "hours", "小时"
     else:
         amount, en, zh = minutes // 1440, "days", "天"
-    return _LATE(text).format(amount=amount, en=en, zh=zh)
+    return _LATE(language).format(amount=amount, en=en, zh=zh)
 
 
 _NOT_ATTACHED = _Sentence("(The file `{name}` could not be attached.)", "（文件 `{name}` 无法附上。）")

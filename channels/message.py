@@ -114,6 +114,8 @@ class MessageContext:
     """The beginning of `text` if that is the gateway's own, such as `[forwarded from Bob]`; no person can write it."""
     press: "Press | None" = None
     """The press of a button, instead of words; `sender` pressed it, as the platform's event says."""
+    language: Literal["en", "zh"] | None = None
+    """The language in which the gateway answers: chosen on the page, else found when the message is accepted."""
 
 
 BUTTON_TOKEN = re.compile(r"[A-Za-z0-9_:-]{1,60}")

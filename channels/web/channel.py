@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import structlog
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
@@ -64,6 +64,7 @@ class _Posted(BaseModel, extra="forbid", strict=True):
     text: str = ""
     files: Annotated[tuple[_Id, ...], Field(max_length=FILES_MAX, strict=False)] = ()
     press: _Pressed | None = None
+    language: Literal["en", "zh"] | None = None
 
 
 class WebChannel:
@@ -129,6 +130,7 @@ class WebChannel:
             mentioned=True,
             attachments=tuple(Attachment(kind="file", key=key) for key in posted.files),
             press=Press(token=posted.press.token, message_id=posted.press.message) if posted.press else None,
+            language=posted.language,
         )
         return Arrived(
             context=context,

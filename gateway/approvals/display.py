@@ -9,7 +9,7 @@ from datetime import tzinfo
 from typing import Any
 
 from agents.prompt.fences import unseen
-from agents.sentences import Language, language_of
+from agents.sentences import Language, language_for
 from channels.message import MessageContext
 from channels.moment import clock, iso
 from gateway.store.approval_records import Approval, Grant
@@ -90,7 +90,7 @@ def reply_lines(approval: Approval) -> list[str]:
 
 def request_text(approval: Approval, origin: MessageContext, zone: tzinfo) -> str:
     request = json.loads(approval.request)
-    lang = language_of(origin.text)
+    lang = language_for(origin)
     zh = lang == "zh"
     head, agent, requester, chat, size, expires, answer = _WORDS[lang]
     data = request["text"].encode(errors="surrogatepass")

@@ -7,7 +7,6 @@ the database has only its hash. A stranger's words start no turn, and earlier on
 
 import hashlib
 import hmac
-import re
 import secrets
 from dataclasses import replace
 
@@ -36,15 +35,13 @@ _WELCOMES: dict[Language, str] = {
     "en": "You may write to me now. What you wrote before was not read.",
     "zh": "现在可以给我发消息了。此前发送的内容未被读取。",
 }
-_COMMAND = re.compile(r"[/／]\S*")
 
 log = structlog.get_logger()
 
 
 def request(context: MessageContext, agent: str, *, default: Language) -> Inbound:
     """Makes the request from a stranger's message: only its sender, chat and language are kept."""
-    words = _COMMAND.sub("", context.text, count=1) if context.text.startswith(("/", "／")) else context.text
-    language = language_for(words if any(map(str.isalpha, words)) else "", context, default)
+    language = language_for(context, default)
     sender = replace(context.sender, name=None)
     kept = replace(context, sender=sender, text="", attachments=(), reply_to=None, more=False)
     return Inbound(agent=agent, context=kept, command=REQUESTED, arguments=f"{language} {secrets.token_hex(16)}")

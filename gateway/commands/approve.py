@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from agents.sentences import language_of
+from agents.sentences import language_for
 from channels.message import Button
 from gateway.approvals.approvals import dedupe, id_of
 from gateway.approvals.display import answers, outcome_text, request_text, value
@@ -127,7 +127,7 @@ async def ask(context: CommandContext) -> str | Reply | None:
     text = request_text(approval, origin, context.setup.config.server.zone)
     if not _has_buttons(context):
         return text
-    zh = language_of(origin.text) == "zh"
+    zh = language_for(origin) == "zh"
     return Reply(text=text, buttons=await _buttons(context, approval, int(number), zh=zh))
 
 
@@ -156,7 +156,7 @@ async def replace_request(context: CommandContext) -> str | Reply | None:
     approval, sent = await context.approvals.get(id_), await store.sent(request)
     if approval is None or not sent:
         return None
-    text = outcome_text(approval, language_of(message_of(approval).text))
+    text = outcome_text(approval, language_for(message_of(approval)))
     if _has_buttons(context) and not await store.given_up([request]):  # of several messages the last one has them
         return Reply(text=text, replaces=sent[-1])
     surface = surfaces_of(approval)[int(number)].context

@@ -5,10 +5,8 @@ becomes of it. The table feeds the dispatch, `/help`, the platforms' menus, the 
 import re
 from collections.abc import Mapping
 
-from agents.messages import message_json, texts
-from agents.prompt.inbound import written
 from agents.prompt.system import Commands
-from agents.sentences import Language, language_for, language_of
+from agents.sentences import language_for
 from channels.abilities import MenuEntry
 from channels.api.channel import ApiChannel
 from channels.message import MessageContext
@@ -61,7 +59,7 @@ async def run(runtime: Runtime, approvals: Approvals, session: str, turn: int, i
         message=inbound.context,
         agent=inbound.agent,
         arguments=inbound.arguments,
-        language=await _language(runtime, session, turn, inbound, command),
+        language=language_for(inbound.context, runtime.setup.config.language),
     )
     if command and not context.may(command):
         return Ending(outcome=name, reason="not allowed", text=_refusal(context, command))
@@ -76,18 +74,6 @@ async def run(runtime: Runtime, approvals: Approvals, session: str, turn: int, i
         buttons=reply.buttons,
         replaces=reply.replaces,
     )
-
-
-async def _language(runtime: Runtime, session: str, turn: int, inbound: Inbound, command: Command | None) -> Language:
-    """The language of the command and its arguments, else of what a person said last here, else the platform's, else the
-    config's. A name, such as a model's, is of no language."""
-    if command and "zh" in (language_of(inbound.context.text), language_of(inbound.arguments)):
-        return "zh"
-    if command and command.takes == ANY and inbound.arguments:
-        return language_of(inbound.arguments)
-    journaled = await runtime.store.newest_words(session, before=turn)
-    words = "".join(map(written, texts(message_json.validate_json(journaled)))).strip() if journaled else ""
-    return language_for(words, inbound.context, runtime.setup.config.language)
 
 
 def _refusal(context: CommandContext, command: Command) -> str:

@@ -154,6 +154,7 @@ class Intake:
                 await self._runtime.store.chatter.keep(heard, self._runtime.now())
             log.info("message_not_admitted", reason=reason, sender=context.sender.id, chat=context.chat.id, **facts)
             return f"ignored: {reason}"
+        context = await self._runtime.languages.found(context, self._runtime.setup.config.language)
         if can(channel, StoresInbound):
             context = await channel.keep(context, agent)
         acceptance = await self.accept(context, agent, receipt.dedupe, replays=replays)

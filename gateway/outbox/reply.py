@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from agents import sentences
+from agents.sentences import language_for
 from channels.access import Quotes
 from channels.channel import Channel
 from channels.message import PICTURES, File, MessageContext, Outbound, StoredFile, Target, TurnFacts
@@ -45,14 +46,14 @@ async def _texts(
     never cut."""
     if ending.shown is None or channel is None:
         return [], ()
-    request, parts_max = inbound.context.text, runtime.setup.limits.reply_parts
+    language, parts_max = language_for(inbound.context), runtime.setup.limits.reply_parts
     text = runtime.scrubber.scrub(ending.shown)
     texts = channel.split(text)
     if inbound.command in NOTICES or len(texts) <= parts_max:
         return texts, ()
     if "media" not in channel.capabilities.directives:
-        return [*texts[: parts_max - 1], sentences.cut_short(request)], ()
-    note = f"{sentences.goes_on(request)}\n\n"
+        return [*texts[: parts_max - 1], sentences.cut_short(language)], ()
+    note = f"{sentences.goes_on(language)}\n\n"
     first = channel.split(note + text)[0].removeprefix(note).rstrip()  # so the note behind it fits as well
     file = File(name="answer.md", type="text/markdown", data=text.encode(errors="replace"))
     kept = await runtime.store.archive.put(file, runtime.now())

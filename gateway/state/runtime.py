@@ -27,6 +27,7 @@ from gateway.observe.secrets import Scrubber
 from gateway.observe.tracing import Tracing
 from gateway.records.inbound import inbound_of
 from gateway.state.choices import Choices
+from gateway.state.languages import Languages
 from gateway.state.layers import ToolLayers
 from gateway.state.owners import Owners
 from gateway.state.queues import Queue, Queues
@@ -197,11 +198,13 @@ class Runtime:
     memory: MemoryQuota = field(default_factory=MemoryQuota)
     tracing: Tracing | None = None
     choices: Choices = field(init=False)
+    languages: Languages = field(init=False)
     accept: Callable[[Delivery], Awaitable[Acceptance]] = field(init=False)
     began: float = field(init=False)
 
     def __post_init__(self) -> None:
         self.choices = Choices(self.store)
+        self.languages = Languages(self.store, self.now)
         self.began = self.now()
 
     def channel_states(self) -> dict[tuple[str, str], ChannelState]:

@@ -32,10 +32,13 @@ SELECT body FROM chatter WHERE chat = :chat AND thread = :thread AND at <= :unti
 """
 REACTION = "reaction "
 """Prefix of the kind of a mark that holds a reaction to an answer; the person follows."""
-_REACT = """
+_MARK = """
 INSERT INTO mark (sid, kind, turn, content, at) VALUES (:sid, :kind, :turn, :content, :at)
 ON CONFLICT (sid, kind, turn) DO UPDATE SET content = excluded.content, at = excluded.at
 """
+LANGUAGE = "language "
+"""The prefix of a mark's kind, if the mark says in which language a person is answered in a chat; the person follows."""
+_LANGUAGE = "SELECT content FROM mark WHERE sid = :sid AND kind = :kind AND turn = 0"
 message_json: TypeAdapter[MessageContext] = TypeAdapter(MessageContext)
 
 
@@ -67,7 +70,17 @@ class DatabaseChatter(Database):
     def react(self, connection: Connection, sid: str, turn: int, person: str, emoji: str, at: float) -> None:
         """A 👍 or 👎 on the answer of a turn; the newest of each `channel:account:person`."""
         content = orjson.dumps({"by": person, "emoji": emoji}).decode()
-        run(connection, _REACT, sid=sid, kind=REACTION + person, turn=turn, content=content, at=at)
+        run(connection, _MARK, sid=sid, kind=REACTION + person, turn=turn, content=content, at=at)
+
+    @writes
+    def speak(self, connection: Connection, chat: str, person: str, language: str, at: float) -> None:
+        """Keeps in which language a `channel:account:person` is answered in the chat of that id."""
+        run(connection, _MARK, sid=chat, kind=LANGUAGE + person, turn=0, content=language, at=at)
+
+    @reads
+    def language(self, connection: Connection, chat: str, person: str) -> str | None:
+        found: str | None = run(connection, _LANGUAGE, sid=chat, kind=LANGUAGE + person).scalar()
+        return found
 
     @writes
     def prune(self, connection: Connection, before: float) -> None:

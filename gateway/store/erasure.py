@@ -23,7 +23,7 @@ from gateway.store import contacts, memory
 from gateway.store.approvals import forget_approvals
 from gateway.store.archive import UNSENT
 from gateway.store.changes import COPIES, REVISE, withdraw
-from gateway.store.chatter import REACTION
+from gateway.store.chatter import LANGUAGE, REACTION
 from gateway.store.errors import NOTIFY_CHANNEL
 from gateway.store.migrate import OVERWRITES, DatabaseUnusable
 from gateway.store.statements import InboxStatus
@@ -210,22 +210,29 @@ def forget_person(connection: Connection, channel: str, person: str) -> Counter[
         for it in run(connection, "SELECT DISTINCT sender FROM chatter").scalars()
         if is_of_person(it, channel, person)
     ]
-    of_channel = {"first": f"{REACTION}{channel}:", "end": f"{REACTION}{channel};"}
-    kinds = run(
-        connection, "SELECT DISTINCT kind FROM mark WHERE kind >= :first AND kind < :end", **of_channel
-    ).scalars()
-    reactions = [it for it in kinds if is_of_person(it.removeprefix(REACTION), channel, person)]
+    marks = [it for prefix in (REACTION, LANGUAGE) for it in _marks_of(connection, prefix, channel, person)]
     heard = [it for it in run(connection, _HEARD, people=[who, ""]).all() if it.sid.split(":")[2:3] == [channel]]
     for row in heard:
         withdraw(connection, row)
     removed["usage"] += run(connection, "DELETE FROM usage WHERE scope IN :his", his=his).rowcount
-    removed["mark"] += run(connection, "DELETE FROM mark WHERE kind IN :reactions", reactions=reactions).rowcount
+    removed["mark"] += run(connection, "DELETE FROM mark WHERE kind IN :kinds", kinds=marks).rowcount
     removed["note"] += memory.forget_notes(connection, channel, person)
     removed["contact"] += contacts.forget(connection, channel, person)
     if channel == "web":
         removed["file"] += run(connection, "DELETE FROM file WHERE chat = :chat", chat=UNSENT + person).rowcount
     removed["chatter"] += run(connection, "DELETE FROM chatter WHERE sender IN :said", said=said).rowcount
     return removed
+
+
+def _marks_of(connection: Connection, prefix: str, channel: str, person: str) -> list[str]:
+    """The kinds of marks that begin with `prefix` and name the person."""
+    kinds = run(
+        connection,
+        "SELECT DISTINCT kind FROM mark WHERE kind >= :first AND kind < :end",
+        first=f"{prefix}{channel}:",
+        end=f"{prefix}{channel};",
+    ).scalars()
+    return [it for it in kinds if is_of_person(it.removeprefix(prefix), channel, person)]
 
 
 def forget_web(connection: Connection, portion: Portion) -> Counter[str]:

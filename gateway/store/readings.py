@@ -24,11 +24,6 @@ class Readings(Protocol):
         """Returns the bodies of all messages that a turn answered, by number, oldest first; empty if its own is gone."""
         return {row["id"]: row["body"] for row in await self._rows(sql.BODIES, {"sid": sid, "turn": turn})}
 
-    async def newest_words(self, sid: str, *, before: int) -> str | None:
-        """Returns the newest message of a person below turn `before` as journaled, ignoring marks."""
-        row = await self._one(sql.NEWEST_WORDS, {"sid": sid, "before": before})
-        return row["content"] if row else None
-
     async def last_turn(self, sid: str, *, before: int, by: str) -> int | None:
         """Returns the newest finished turn below `before` that was not undone, or the turn that `by` has undone: a
         command that runs again undoes the same turn."""

@@ -115,9 +115,6 @@ SELECT turn, kind, content FROM (
 HISTORY = _history("(SELECT min(id) FROM inbox WHERE sid = :sid AND status = 0)", continues=True)
 HISTORY_BEFORE = _history(":before", continues=False)
 _NEW_TURN = "COALESCE((SELECT max(turn) FROM mark WHERE sid = :sid AND kind = 'new'), 0)"
-NEWEST_WORDS = """
-SELECT content FROM transcript WHERE sid = :sid AND kind = 'user' AND turn < :before ORDER BY seq DESC LIMIT 1
-"""
 LAST_TURN = f"""
 SELECT COALESCE(
     (SELECT max(turn) FROM mark WHERE sid = :sid AND kind = 'undone' AND content = :by),

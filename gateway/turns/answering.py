@@ -12,6 +12,7 @@ from agents.messages import AssistantMessage, Message, Thinking, ToolResultMessa
 from agents.prompt.inbound import HEARD, capped, ids
 from agents.prompt.internals import without_internals
 from agents.runner import AgentRunner
+from agents.sentences import language_for
 from agents.turn import Emit, Settings, Turn, TurnResult, settings_json
 from channels.channel import Channel
 from channels.message import MessageContext
@@ -167,8 +168,8 @@ class AgentRun:
 
     async def _shown(self, turn: Turn, journal: TurnJournal, result: TurnResult) -> Ending:
         """The ending with the files that the answer names, and the lines above and beneath it."""
-        request, caller = turn.context.text, self.batch.inbound.asked
-        ending = ending_of(result.outcome, request)
+        language, caller = language_for(turn.context), self.batch.inbound.asked
+        ending = ending_of(result.outcome, language)
         if ending.answers_to and not self._is_here(ending.answers_to, turn):
             ending = replace(ending, answers_to=None)
         if ending.media and ending.text is not None:
@@ -179,7 +180,7 @@ class AgentRun:
             shown = map(without_internals, above(turn.settings, steps))
             ending = replace(ending, text="\n\n".join((*shown, ending.text)))
         is_for_people = ending.text is not None and not caller  # a program gets the agent's words alone
-        shortened = sentences.compacted(result.compaction, request) if is_for_people else None
+        shortened = sentences.compacted(result.compaction, language) if is_for_people else None
         fault = f"({ending.fault})" if ending.fault and is_operator(self.batch.setup.config, turn.context) else None
         results = tuple(it for it in journal.kept if isinstance(it, ToolResultMessage))
         lines = tuple(it for it in (shortened, fault) if it)

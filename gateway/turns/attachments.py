@@ -14,6 +14,7 @@ import structlog
 from agents import sentences
 from agents.attachments import Received, Receiver
 from agents.runner import AgentRunner
+from agents.sentences import language_for
 from agents.transcription import transcribe
 from agents.turn import Turn
 from channels.abilities import DownloadsFiles, can
@@ -85,7 +86,7 @@ class Attachments:
             if path.lower().startswith(("http://", "https://")):
                 lines.append(_link(path))
             elif len(kept) >= FILES_MAX or "media" not in channel.capabilities.directives:
-                lines.append(sentences.not_attached(path, context.text))
+                lines.append(sentences.not_attached(path, language_for(context)))
             else:
                 try:
                     limits = self._runtime.setup.limits
@@ -93,7 +94,7 @@ class Attachments:
                     file = await asyncio.to_thread(self._runtime.scrubber.scrub_file, file)
                 except ToolError as error:
                     log.warning("attachment_not_sent", code=error.code)
-                    lines.append(sentences.not_attached(path, context.text))
+                    lines.append(sentences.not_attached(path, language_for(context)))
                 else:
                     kept.append(await self._runtime.store.archive.put(file, self._runtime.now()))
         return tuple(kept), "\n".join(lines)

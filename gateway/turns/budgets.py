@@ -11,6 +11,7 @@ from datetime import datetime, time, timedelta, tzinfo
 
 from agents import sentences
 from agents.messages import AssistantMessage
+from agents.sentences import Language
 from agents.turn import OverBudget, Payer, Period
 from channels.message import MessageContext
 from channels.moment import clock, day, local
@@ -113,8 +114,8 @@ class BudgetAccount:
             return None
         return Spent(scopes=tuple(self.payers.values()), day=self._day(), tokens=tokens, cost=cost)
 
-    async def warnings(self, request: str) -> tuple[str, ...]:
-        """The lines beneath the answer to `request` that say that most of a budget is used: each once a day or month."""
+    async def warnings(self, language: Language) -> tuple[str, ...]:
+        """The lines beneath an answer that say that most of a budget is used: each once a day or month."""
         if self._day() != self._seen_day:
             await self.used()
         lines = []
@@ -124,7 +125,7 @@ class BudgetAccount:
             due = it.share >= WARN_SHARE and (row.month_warned if is_month else row.warned) in (0, self.turn)
             period = month_of(self._seen_day) if is_month else self._seen_day
             if due and await self.runtime.store.claim_warning(scope, period, self.turn):
-                lines.append(sentences.budget_warning(it.whose, it.period, it.share, it.until, request))
+                lines.append(sentences.budget_warning(it.whose, it.period, it.share, it.until, language))
         return tuple(lines)
 
     def _current(self) -> Sequence[BudgetUse]:

@@ -30,7 +30,7 @@ PACE_SECONDS = 3.0
 FAILURES_MAX = 3
 STATUS_CHARS = 80
 NOTHING_NEW = "…"
-"""The line in place of that of a tool that has ended, until there is text."""
+"""The line if there is no tool to name, and no text to show yet."""
 
 log = structlog.get_logger()
 
@@ -100,8 +100,10 @@ class TurnDraft:
             await asyncio.wait([self._task])
 
     def _state(self, progress: Progress) -> str:
-        running = next((it for it in reversed(progress.tools) if it.state == "running"), None)
-        status = progress.note or (f"⏳ {running.name} {running.about}".strip()[:STATUS_CHARS] if running else "")
+        tool = next((it for it in reversed(progress.tools) if it.state == "running"), None)
+        if tool is None and progress.tools and not progress.text:
+            tool = progress.tools[-1]  # also one that took a moment is seen, until text follows
+        status = progress.note or (f"⏳ {tool.name} {tool.about}".strip()[:STATUS_CHARS] if tool else "")
         texts = [] if self.whole else self.channel.split(progress.text)
         text = texts[0] + (" …" if len(texts) > 1 else "") if texts else ""
         return "\n\n".join(filter(None, (text.strip(), status)))

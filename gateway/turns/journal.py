@@ -16,6 +16,7 @@ from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMe
 from agents.prompt.internals import without_internals
 from agents.prompt.reply import answered, is_voice, media, visible
 from agents.providers.config import look_at
+from agents.sentences import Language
 from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, OverBudget
 from gateway.observe.secrets import redacted
 from gateway.state.ending import Ending
@@ -137,7 +138,7 @@ def stopped_by(turn: int) -> str:
     return f"by {turn}"
 
 
-def ending_of(outcome: Outcome, request: str) -> Ending:
+def ending_of(outcome: Outcome, language: Language) -> Ending:
     """The ending that the sender sees of an outcome."""
     message: AssistantMessage | None = None
     fault = ""
@@ -149,7 +150,7 @@ def ending_of(outcome: Outcome, request: str) -> Ending:
             files = tuple(media(written))
             if text.strip() or files:
                 voice = bool(files) and is_voice(written)
-                reason, text = ("cut", f"{text}\n\n{sentences.cut_short(request)}") if cut else ("", text)
+                reason, text = ("cut", f"{text}\n\n{sentences.cut_short(language)}") if cut else ("", text)
                 return Ending(
                     outcome="replied",
                     reason=reason,
@@ -161,7 +162,7 @@ def ending_of(outcome: Outcome, request: str) -> Ending:
                 )
             reason = "empty"
         case Declined():
-            return Ending(outcome="declined", text=sentences.failure(outcome, request))
+            return Ending(outcome="declined", text=sentences.failure(outcome, language))
         case ModelFailed(error=error, model=model):
             words, key = redacted(error.words), look_at(error.kind, model) if model else ""
             log.error("model_failed", model=model, kind=error.kind, summary=error.summary, words=words, look_at=key)
@@ -174,5 +175,5 @@ def ending_of(outcome: Outcome, request: str) -> Ending:
         case _:
             assert_never(outcome)
     return Ending(
-        outcome="failed", reason=reason, text=sentences.failure(outcome, request), message=message, fault=fault
+        outcome="failed", reason=reason, text=sentences.failure(outcome, language), message=message, fault=fault
     )

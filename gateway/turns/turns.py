@@ -12,6 +12,7 @@ from typing import TypeAlias
 import structlog
 
 from agents import sentences
+from agents.sentences import language_for
 from agents.turn import Emit, OverBudget
 from channels.abilities import Progress, ShowsProgress, can
 from gateway.approvals import pairing
@@ -155,7 +156,7 @@ class Turns:
     async def _give_up(self, batch: Batch) -> Sequence[OutboxPart]:
         """Closes the turn with an apology: the cause of its crashes is unknown."""
         context, work = batch.inbound.context, batch.work
-        ending = Ending(outcome="failed", reason="attempts", text=sentences.gave_up(context.text), dead=True)
+        ending = Ending(outcome="failed", reason="attempts", text=sentences.gave_up(language_for(context)), dead=True)
         parts = await self._finish.all(batch.lease, batch.messages, ending, begun=work if work.so_far else None)
         self._show(Progress(context=context, outcome=ending.outcome, resumed=True))
         return parts
@@ -168,7 +169,7 @@ class Turns:
     async def end_stuck(self, lease: Lease, work: Work) -> Sequence[OutboxPart]:
         """Ends a turn that would not end by itself, with an apology."""
         work = await self._begun(lease) or work
-        text = sentences.internal_error(inbound_of(work.waiting[0].body).context.text)
+        text = sentences.internal_error(language_for(inbound_of(work.waiting[0].body).context))
         ending = Ending(outcome="failed", reason="stuck", text=text, dead=True)
         return await self._finish.all(lease, work.waiting[:1], ending, begun=work)
 
@@ -180,12 +181,12 @@ class Turns:
     async def _ending(self, batch: Batch, emit: Emit) -> Ending:
         """The turn's ending with what it cost. Our own fault becomes a sentence to the user."""
         inbound, work = batch.inbound, batch.work
-        text = inbound.context.text
+        language = language_for(inbound.context)
         account = account_of(self._runtime, batch.setup.config, inbound.agent, inbound.context, turn=batch.turn)
         if account and work.made:
             account.add_earlier(work.made.answers, counted=work.steps > work.made.steps)
         attempt, resumed = batch.messages[-1].attempts + 1, bool(work.so_far)
-        spoken = {"text": text} if batch.setup.config.logging.content else {}
+        spoken = {"text": inbound.context.text} if batch.setup.config.logging.content else {}
         log.info("turn_started", attempt=attempt, resumed=resumed, messages=len(batch.messages), **spoken)
         try:
             if is_control(batch.lease.sid):
@@ -193,12 +194,12 @@ class Turns:
             else:
                 ending = await self._agent(batch, emit, account)
             if account and ending.outcome == "replied" and not inbound.asked:
-                ending = replace(ending, notes=(*ending.notes, *await account.warnings(text)))
+                ending = replace(ending, notes=(*ending.notes, *await account.warnings(language)))
         except (Fenced, Drained, Stopped, StoreUnavailable):
             raise
         except Exception as error:  # the worker's edge
             log.error("turn_failed", exc_info=error)
-            ending = Ending(outcome="failed", reason="internal", text=sentences.internal_error(text), dead=True)
+            ending = Ending(outcome="failed", reason="internal", text=sentences.internal_error(language), dead=True)
         if account and is_control(batch.lease.sid):
             account.answers += ending.answers
         return replace(ending, spent=account.spent()) if account else ending
@@ -208,7 +209,9 @@ class Turns:
         inbound, context = batch.inbound, batch.inbound.context
         runner, channel = batch.setup.runners.get(inbound.agent), batch.setup.channel(context)
         if runner is None or channel is None:
-            return Ending(outcome="failed", reason="not configured", text=sentences.unknown_agent(context.text))
+            return Ending(
+                outcome="failed", reason="not configured", text=sentences.unknown_agent(language_for(context))
+            )
         late = batch.queue.lateness(context, batch.messages[-1].at, self._runtime.now())
         if late is not None and batch.queue.stale == "drop":
             return Ending(outcome="stale", reason=f"{late:.0f} s late", text=None)
@@ -226,14 +229,14 @@ class Turns:
             gate=self._gate,
         ).ending(emit)
         if late is not None and batch.queue.stale == "label" and ending.text is not None:
-            return replace(ending, text=f"{sentences.late(late, context.text)}\n\n{ending.text}")
+            return replace(ending, text=f"{sentences.late(late, language_for(context))}\n\n{ending.text}")
         return ending
 
     async def _refuse(self, batch: Batch, spent: OverBudget) -> Ending:
         """One sentence for all messages of the batch."""
         ending = Ending(outcome="over-budget", reason=spent.whose, text=None)
         await self._finish.all(batch.lease, batch.messages[:-1], ending)
-        return replace(ending, text=sentences.over_budget(spent, batch.inbound.context.text))
+        return replace(ending, text=sentences.over_budget(spent, language_for(batch.inbound.context)))
 
     async def _begin_anew(self, batch: Batch) -> Work:
         """Ends the session behind its last turn; later choices, such as a model, stay valid."""
@@ -257,11 +260,11 @@ class Turns:
 
     async def _note(self, batch: Batch) -> Ending | None:
         """The note for a message over a limit: too many wait, or come too fast. None for a command within the rates."""
-        text, rates = batch.inbound.context.text, batch.setup.config.rates.by_whom
+        language, rates = language_for(batch.inbound.context), batch.setup.config.rates.by_whom
         beyond = await self._store.beyond(batch.turn, {it: rate.count for it, rate in rates.items()}) if rates else None
         if beyond is None:
-            too_many = Ending(outcome="too-many", text=sentences.too_many(text))
+            too_many = Ending(outcome="too-many", text=sentences.too_many(language))
             return None if batch.inbound.command else too_many
         whose, oldest = beyond
         seconds = min(oldest - self._runtime.now(), 0.0) + rates[whose].seconds
-        return Ending(outcome="too-fast", reason=whose, text=sentences.too_fast(whose, seconds, text))
+        return Ending(outcome="too-fast", reason=whose, text=sentences.too_fast(whose, seconds, language))

@@ -16,7 +16,7 @@ from agents import turn
 from agents.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage
 from agents.prompt.reply import draft
 from agents.providers.provider import Done, TextDelta
-from agents.sentences import retrying
+from agents.sentences import language_for, retrying
 from agents.turn import Emit, TurnEvent
 from channels.abilities import Progress, ToolUse
 from channels.message import MessageContext
@@ -80,7 +80,7 @@ class Watch:
                 self._text.clear()
                 self._soon()
             case turn.ModelRetried(error=error):
-                self._note = retrying(error, self.context.text)
+                self._note = retrying(error, language_for(self.context))
                 self._show()
             case turn.ModelAnswered(message=message) if _is_cut(message):
                 self._before += message.text

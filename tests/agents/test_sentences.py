@@ -23,7 +23,7 @@ OUTCOMES: list[Outcome] = [
 
 @pytest.mark.parametrize("outcome", OUTCOMES, ids=repr)
 def test_every_failure_is_one_short_sentence_in_the_users_language(outcome: Outcome) -> None:
-    chinese, english = sentences.failure(outcome, "你好"), sentences.failure(outcome, "hello")
+    chinese, english = sentences.failure(outcome, "zh"), sentences.failure(outcome, "en")
     assert any("一" <= char <= "鿿" for char in chinese)
     assert english.isascii()
     for sentence in (chinese, english):
@@ -53,9 +53,36 @@ def test_the_language_of_an_answer_is_chinese_for_chinese_and_english_for_everyt
     assert sentences.language_of(text) == language
     for kind in get_args(ErrorKind):
         failed = ModelFailed(error=ModelError(kind=kind, summary="", retryable=False))
-        assert sentences.failure(failed, text).isascii() == (language == "en")
-    for sentence in (sentences.internal_error(text), sentences.too_many(text)):
+        assert sentences.failure(failed, language).isascii() == (language == "en")
+    for sentence in (sentences.internal_error(language), sentences.too_many(language)):
         assert sentence.isascii() == (language == "en")
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("帮我写脚本", "zh"),
+        ("看看 this error message from the server", "zh"),
+        ("/帮助", "zh"),
+        ("please write me a script", "en"),
+        ("What's in my folder?", "en"),
+        ("おはよう", "en"),
+        ("OK", None),
+        ("table please", None),
+        ("git status --short", None),
+        ("https://example.com/a/long/path/to/some/page", None),
+        ("ls -la /usr/lib && cat a_b.txt", None),
+        ("/model anthropic/claude-haiku-4-5", None),
+        ("/status", None),
+        ("／status", None),
+        ("👍", None),
+        ("", None),
+    ],
+)
+def test_a_text_decides_a_language_by_its_characters_or_by_four_words(
+    text: str, language: sentences.Language | None
+) -> None:
+    assert sentences.decided_by(text) == language
 
 
 @pytest.mark.parametrize(
@@ -72,6 +99,7 @@ def test_the_language_of_an_answer_is_chinese_for_chinese_and_english_for_everyt
     ],
 )
 def test_when_somebody_may_go_on_is_never_said_too_early(seconds: float, english: str, chinese: str) -> None:
-    for sentence, text in ((f" in {english};", "hello"), (f" {chinese}后", "你好")):
-        assert sentence in sentences.too_fast("sender", seconds, text)
-        assert sentence in sentences.too_fast("chat", seconds, text)
+    languages: tuple[tuple[str, sentences.Language], ...] = ((f" in {english};", "en"), (f" {chinese}后", "zh"))
+    for sentence, language in languages:
+        assert sentence in sentences.too_fast("sender", seconds, language)
+        assert sentence in sentences.too_fast("chat", seconds, language)

@@ -87,14 +87,25 @@ async def test_the_config_says_how_much_is_shown_before_the_answer(tmp_path: Pat
             await house.until(lambda: any("⏳ exec cat go" in state for state in _states(house)))
         await asyncio.to_thread((house.workspace() / "go").write_text, "gone")
         await house.requested(2)
-        if streaming != "off":  # the line of a tool that has ended does not stand there until there is text
-            await house.until(lambda: _states(house)[-1] == "…")
+        assert streaming == "off" or "⏳ exec cat go" in _states(house)[-1]  # until there is text
         house.line.release()
         await house.idle()
         assert house.feishu.shown(ALICE_CHAT) == [LONG]
         shown = _states(house)[:-1]
         assert streaming == "partial" or not any("first words" in state for state in shown)
         assert bool(house.feishu.cardkit.cards) == (streaming != "off")
+
+
+@pytest.mark.parametrize("streaming", ["progress", "partial"])
+async def test_a_tool_that_took_a_moment_is_seen_until_text_follows(tmp_path: Path, streaming: str) -> None:
+    feishu = FEISHU + f"    streaming: {streaming}\n"
+    async with running(tmp_path, feishu=feishu, script=[calls(("ls", {})), says(LONG)]) as house:
+        house.line.hold(after_pieces=0)
+        await house.say("look")
+        await house.until(lambda: any("⏳ ls" in state for state in _states(house)))
+        house.line.release()
+        await house.idle()
+        assert house.feishu.shown(ALICE_CHAT) == [LONG]
 
 
 async def test_an_opening_in_doubt_is_tried_again_where_the_platform_shows_no_second_one(tmp_path: Path) -> None:

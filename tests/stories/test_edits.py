@@ -49,6 +49,7 @@ TOP_LEVEL: dict[str, tuple[Any, set[tuple[str, str]]]] = {
     "logging": ({"content": True}, set()),
     "models": ({"anthropic/claude-sonnet-4-6": {"window": 100_000}}, set()),
     "owners": ([f"feishu:{ALICE}"], set()),
+    "notifyOwners": (False, set()),
     "commands": ({"usage": "owner", "undo": "off"}, set()),
     "language": ("zh", set()),
     "approvals": ({"expirySeconds": 300}, set()),

@@ -85,9 +85,9 @@ async def test_a_stranger_gets_a_code_an_owner_approves_it_and_then_he_may_talk(
 
 LANGUAGES = [
     ("你好", "en", "我还不认识你"),
-    ("hello", "zh-hans", "I do not know you"),
+    ("hello, may I talk to you?", "zh-hans", "I do not know you"),
     ("/start", "zh-hans", "我还不认识你"),
-    ("/start hello", "zh-hans", "I do not know you"),
+    ("/start hello", "zh-hans", "我还不认识你"),
     ("👋?", "en", "I do not know you"),
     ("/start", None, "我还不认识你"),
 ]

@@ -28,7 +28,7 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.waits]  # it starts processes
 
-APOLOGY = str(gave_up("poison"))
+APOLOGY = str(gave_up("en"))
 FEW = ("draft", "first row", "model")
 """The first, the last before anything is written down, and one behind it; `test_one_message` has all of them."""
 TRANSCRIPT_ROWS = [pytest.param(it, marks=() if it in FEW else pytest.mark.long) for it in STAGES if it != "command"]

@@ -3,6 +3,8 @@
  * again can help. Nothing is repeated here: who asks knows whether that is safe.
  */
 
+import { chosenLanguage } from "./language.js";
+
 const PATIENCE_MS = 30_000;
 /** What was given to sign in with is not good, which says nothing of a session. */
 const NOT_ACCEPTED = ["wrong-token", "link-spent"];
@@ -43,7 +45,7 @@ export class Api {
   remove = (id) => this.#ask("DELETE", `api/chats/${id}`);
   /** What was uploaded and will not be sent. */
   discard = (id) => this.#ask("DELETE", fileAddress(id));
-  post = (message) => this.#ask("POST", "webhooks/web/default", message);
+  post = (message) => this.#ask("POST", "webhooks/web/default", { language: chosenLanguage(), ...message });
   takeKey = (vendor, key) => this.#ask("POST", "api/setup/key", { vendor, key });
   signOut = () => this.#ask("DELETE", "api/session");
 

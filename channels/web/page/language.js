@@ -50,6 +50,9 @@ export function fillWords(root = document) {
   }
 }
 
+/** The language that the person chose by the button; undefined if the browser decides. */
+export const chosenLanguage = () => (recall(KEY) in WORDS ? recall(KEY) : undefined);
+
 export function otherLanguage() {
   current = current === "en" ? "zh" : "en";
   remember(KEY, current);

@@ -1,6 +1,5 @@
 """What `check` says, and what start-up says: what is configured, what is missing, and the next step."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -192,11 +191,6 @@ def test_warnings_come_last_one_a_line(tmp_path: Path) -> None:
     ]
     assert greeted(tmp_path, text)[-3:] == ["  stop       Ctrl-C", *warnings]
     assert printed(tmp_path, text)[-2:] == warnings
-
-
-def test_the_version_is_the_projects() -> None:
-    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert re.findall(r'^version = "(.+)"$', project, re.MULTILINE) == [VERSION]
 
 
 BOT = f"botToken: '{TOKEN}'"

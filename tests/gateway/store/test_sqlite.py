@@ -45,7 +45,7 @@ async def test_what_was_written_is_not_kept_until_the_next_write(tmp_path: Path)
 
 
 def test_its_files_are_private_before_anything_is_in_them(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", KILLED, tmp_path / "clawgate.db"], cwd=ROOT, check=False, umask=0)
+    subprocess.run([sys.executable, "-c", KILLED, "1", tmp_path / "clawgate.db"], cwd=ROOT, check=False, umask=0)
     names = {path.name for path in tmp_path.iterdir()}
     assert {"clawgate.db", "clawgate.db-wal", "clawgate.db-shm"} <= names
     assert [path.name for path in tmp_path.iterdir() if path.stat().st_mode & 0o077] == []

@@ -1,0 +1,70 @@
+"""The language of each person in each chat: what their newest text decided, for the texts that decide nothing.
+
+It is kept with the chat, so that `/new`, `/agent` and a restart do not lose it. What a process has read or written it
+remembers for a minute: another replica may have heard something newer.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from agents.sentences import Language, decided_by, language_of_platform
+from channels.message import MessageContext
+from gateway.store.chatter import LANGUAGE
+from gateway.store.errors import StoreUnavailable
+from gateway.store.store import Store
+
+REMEMBERED_MAX = 10_000
+REMEMBERED_SECONDS = 60.0
+
+
+class Languages:
+    def __init__(self, store: Store, now: Callable[[], float]) -> None:
+        self._store = store
+        self._now = now
+        self._remembered: OrderedDict[tuple[str, str], tuple[str, float]] = OrderedDict()
+        self._keeping: set[asyncio.Task[None]] = set()
+
+    async def found(self, context: MessageContext, default: Language) -> MessageContext:
+        """The message with the language in which it is answered: the page's, its text's, what the person wrote in last
+        here, the platform's, the default. Raises StoreUnavailable."""
+        account = f"{context.channel}:{context.account}"
+        key = f"{LANGUAGE}{account}:{context.chat.id}", f"{account}:{context.sender.id}"
+        if decided := context.language or decided_by(context.text):
+            if self._known(key) != decided:
+                self._keep(key, decided)
+            return replace(context, language=decided)
+        known = self._known(key)
+        if known is None:
+            known = await self._store.chatter.language(*key) or ""
+            self._remember(key, known)
+        language: Language = (
+            "zh" if known == "zh" else "en" if known == "en" else language_of_platform(context, default)
+        )
+        return replace(context, language=language)
+
+    def _known(self, key: tuple[str, str]) -> str | None:
+        language, since = self._remembered.get(key, (None, 0.0))
+        return language if abs(self._now() - since) < REMEMBERED_SECONDS else None
+
+    def _remember(self, key: tuple[str, str], language: str) -> None:
+        self._remembered[key] = language, self._now()
+        self._remembered.move_to_end(key)
+        if len(self._remembered) > REMEMBERED_MAX:
+            self._remembered.popitem(last=False)
+
+    def _keep(self, key: tuple[str, str], language: str) -> None:
+        """Beside the message's own commit, which does not wait for it: a language that is lost is found again."""
+        self._remember(key, language)
+        task = asyncio.create_task(self._write(key, language))
+        self._keeping.add(task)
+        task.add_done_callback(self._keeping.discard)
+
+    async def _write(self, key: tuple[str, str], language: str) -> None:
+        with suppress(StoreUnavailable):
+            await self._store.chatter.speak(*key, language, self._now())
+
+    async def close(self) -> None:
+        await asyncio.gather(*self._keeping)
