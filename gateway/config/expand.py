@@ -29,7 +29,7 @@ class Expansion:
 
     def __init__(self, folder: Path, env: Mapping[str, str], findings: Findings) -> None:
         self.names: dict[Key, tuple[str, ...]] = {}
-        self.warnings: list[tuple[str, str]] = []
+        self.warnings: list[tuple[Key, str, str]] = []
         self.files: set[Path] = set()
         """The files that were read, or may be."""
         self._folder = folder
@@ -40,7 +40,7 @@ class Expansion:
         """Remembers a file of values, and warns if others can read it."""
         self.files.add(path)
         if path.is_file() and path.stat().st_mode & 0o077:
-            self.warnings.append((f"{path.name} can be read by others", "chmod 600 it"))
+            self.warnings.append(((), f"{path.name} can be read by others", "chmod 600 it"))
 
     def fill(self, value: str, key: Key) -> str:
         """The text with its references filled in. Raises ValueError with the reason and the fix if one cannot be."""
@@ -74,7 +74,7 @@ class Expansion:
         self.files.add(self._folder / name)
         content, mode = _read(self._folder / name, what)
         if mode & 0o077:
-            self.warnings.append((f"{shown(key)}: {what} can be read by others", "chmod 600 it"))
+            self.warnings.append((key, f"{shown(key)}: {what} can be read by others", "chmod 600 it"))
         try:
             text = content.decode()
         except UnicodeDecodeError:

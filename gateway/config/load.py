@@ -78,7 +78,7 @@ def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> 
         raise ConfigErrors(findings.problems)
     return Loaded(
         config=config,
-        warnings=tuple(it.cleaned(redacted) for it in warnings(chosen, path, findings.origin, expansion.warnings)),
+        warnings=tuple(it.cleaned(redacted) for it in warnings(chosen, path, findings, expansion.warnings)),
         skills={name: visible(catalog.scan(workspace), config) for name, (workspace, config) in agents.items()},
         hidden_skills={
             name: visible(catalog.hidden(workspace), config) for name, (workspace, config) in agents.items()

@@ -104,6 +104,16 @@ class Findings:
         inherits = key[:2] == ("agents", "list") and end > 3 and key[3] in INHERITED
         return default if inherits and key[:end] not in self._marks and default[: end - 1] in self._marks else key
 
+    def place_of(self, key: Key) -> str:
+        """The place of a key, or of what should hold it, to stand before a sentence; empty if the file has neither."""
+        key = self.origin(key)
+        marks = (self._marks.get(key[:length]) for length in range(len(key), 0, -1))
+        mark = next(filter(None, marks), None)
+        if mark is None:
+            return ""
+        at = mark.key or mark.value
+        return f"{self._file}:{at.line}:{at.column}: "
+
     def is_sound(self, key: Key) -> bool:
         """True if no problem is known of it or of what contains it."""
         key = self.origin(key)

@@ -21,25 +21,25 @@ from gateway.config.bindings import specificity
 from gateway.config.channels import configured
 from gateway.config.exposure import exec_mode
 from gateway.config.keys import DEMO, Auto, Resolved
-from gateway.config.problems import Key, quoted, shown, suggestion
+from gateway.config.problems import Findings, Key, quoted, shown, suggestion
 from gateway.config.root import Config
 from gateway.observe.secrets import secrets_in
 
-Warned: TypeAlias = Iterator[tuple[str, str]]
-"""Messages, each with its fix."""
+Warned: TypeAlias = Iterator[tuple[Key, str, str]]
+"""Messages, each behind the key whose place in the file is shown, and before its fix; `()` if no key is concerned."""
 
 
-def warnings(
-    resolved: Resolved, file: Path, origin: Callable[[Key], Key], read: Iterable[tuple[str, str]]
-) -> list[Finding]:
-    """Lists them all, with those of reading the file first. `origin` has the key under which a value was written."""
-    return [Finding("config", "warning", message, fix) for message, fix in (*read, *_all(resolved, file, origin))]
+def warnings(resolved: Resolved, file: Path, findings: Findings, read: Iterable[tuple[Key, str, str]]) -> list[Finding]:
+    """Lists them all, with those of reading the file first. `findings` knows where each key stands."""
+    found = (*read, *_all(resolved, file, findings.origin))
+    return [Finding("config", "warning", findings.place_of(key) + message, fix) for key, message, fix in found]
 
 
 def _all(resolved: Resolved, file: Path, origin: Callable[[Key], Key]) -> Warned:
     config, names = resolved.config, resolved.names
     if config.logging.content:
-        yield "logging.content: messages and answers are logged", "set it to false when you are done"
+        fix = "set it to false when you are done"
+        yield ("logging", "content"), "logging.content: messages and answers are logged", fix
     yield from _channels(config, names)
     yield from _providers(config, names)
     yield from dict.fromkeys(_models(config, origin))
@@ -49,6 +49,7 @@ def _all(resolved: Resolved, file: Path, origin: Callable[[Key], Key]) -> Warned
         yield from _exec(config, agent)
         if "web_search" in (agent.tools.allow or ()) and config.tools.web.search.provider is None:
             yield (
+                ("tools", "web"),
                 f"agent {agent.id}: web_search is off",
                 "name a provider in tools.web.search, or take it out of tools.allow",
             )
@@ -62,15 +63,17 @@ def _all(resolved: Resolved, file: Path, origin: Callable[[Key], Key]) -> Warned
 
 def _channels(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Warned:
     for account in configured(config.channels):
-        yield from ((f"{shown(account.key)}: {it}", fix) for it, fix in account.kind.warnings(account.config))
+        for warning, fix in account.kind.warnings(account.config):
+            yield account.key, f"{shown(account.key)}: {warning}", fix
         if getattr(account.config, "mode", "") == "polling" and config.database.path is None:
-            yield f"{shown(account.key)}: polling needs a single replica", "run one, or set mode: webhook"
+            message = f"{shown(account.key)}: polling needs a single replica"
+            yield account.key, message, "run one, or set mode: webhook"
     feishu = config.channels.feishu
     if feishu is None or not feishu.enabled or any(it.kind.name == "feishu" for it in configured(config.channels)):
         return
     if feishu.app_secret.get_secret_value().strip():
         key = ("channels", "feishu", "appId")
-        yield f"{shown(key)}: is empty although appSecret is set, so Feishu stays off", advice(key, names)
+        yield key, f"{shown(key)}: is empty although appSecret is set, so Feishu stays off", advice(key, names)
 
 
 def _providers(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Warned:
@@ -83,7 +86,7 @@ def _providers(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Warned:
         provider, key = config.provider(name), ("providers", name, "apiKey")
         if not provider.keys and needs_key(name, provider):
             step = advice(key, names)
-            yield f"{shown(key)}: is empty, so {', '.join(agents)} cannot answer with {name}", step
+            yield key, f"{shown(key)}: is empty, so {', '.join(agents)} cannot answer with {name}", step
 
 
 def _models(config: Config, origin: Callable[[Key], Key]) -> Warned:
@@ -97,8 +100,9 @@ def _models(config: Config, origin: Callable[[Key], Key]) -> Warned:
                 near = suggestion(name, known_models())
                 step = "a line under models: makes it known (docs/providers.md)"
                 key = (*(part for part in place if isinstance(part, str)),)
-                message = f"{shown(origin(('agents', 'list', index, *key)))}: unknown model {quoted(name)}"
-                yield message, f"{near.removeprefix(' — ')} Otherwise {step}" if near else step
+                written = origin(("agents", "list", index, *key))
+                message = f"{shown(written)}: unknown model {quoted(name)}"
+                yield written, message, f"{near.removeprefix(' — ')} Otherwise {step}" if near else step
 
 
 def _prices(config: Config) -> Warned:
@@ -113,7 +117,8 @@ def _prices(config: Config) -> Warned:
     free = [model for model in named if _is_without_price(config, model)]
     if whose and free:
         step = f"set models: {{ {quoted(free[0])}: {{ prices: … }} }} (docs/providers.md)"
-        yield f"{', '.join(whose)}: no price is known of {', '.join(free)}, so what they take costs nothing here", step
+        message = f"{', '.join(whose)}: no price is known of {', '.join(free)}, so what they take costs nothing here"
+        yield (*whose[0].split("."),), message, step
 
 
 def _is_without_price(config: Config, model: str) -> bool:
@@ -128,28 +133,30 @@ def _auto(auto: Auto, names: Mapping[Key, tuple[str, ...]]) -> Warned:
         return
     step = advice(("agents", "defaults", "model"), names)
     for what, name in auto.passed_over:
-        yield f"{what}, but auto cannot know which of its models you want", f"{step} to {name}/…"
+        yield (), f"{what}, but auto cannot know which of its models you want", f"{step} to {name}/…"
 
 
 def _exec(config: Config, agent: AgentConfig) -> Warned:
     mode = exec_mode(config, agent)
     if mode == "allow":
-        yield f"agent {agent.id}: exec runs every command unasked", "tools.exec.mode: ask has people approve them"
+        message = f"agent {agent.id}: exec runs every command unasked"
+        yield ("tools", "exec", "mode"), message, "tools.exec.mode: ask has people approve them"
     elif mode == "ask":
         named = config.approvers(agent)
         if named == () or (named is None and config.channels.web is None):
             message = f"agent {agent.id}: nobody can approve its commands, so exec refuses them all"
-            yield message, "name people in approvals.approvers, or in owners"
+            yield (), message, "name people in approvals.approvers, or in owners"
 
 
 def _skills(config: Config) -> Warned:
     for index, directory in enumerate(config.skills.directories):
+        key = ("skills", "directories", index)
         if not Path(directory).is_dir():
-            yield f"skills.directories[{index}]: there is no such folder", "make it, or take it out of the list"
+            yield key, f"{shown(key)}: there is no such folder", "make it, or take it out of the list"
         for agent in config.agents.list:
             if Path(agent.workspace_dir) in (Path(directory), *Path(directory).parents):
                 inside = f"lies in the workspace of agent {agent.id}, whose tools can change it for every agent"
-                yield f"skills.directories[{index}]: {inside}", "move it out"
+                yield key, f"{shown(key)}: {inside}", "move it out"
 
 
 def _bindings(config: Config) -> Warned:
@@ -157,11 +164,13 @@ def _bindings(config: Config) -> Warned:
         earlier = next(i for i, other in enumerate(config.bindings) if other.match == binding.match)
         if earlier < index:
             yield (
+                ("bindings", index),
                 f"bindings[{index}]: never used, as bindings[{earlier}] matches the same messages",
                 "remove one of the two",
             )
         elif specificity(binding.match) == 0:
             yield (
+                ("bindings", index),
                 f"bindings[{index}]: matches everything",
                 "remove it and list its agent first: that one answers by default",
             )
@@ -171,9 +180,10 @@ def _server(config: Config) -> Warned:
     server = config.server
     if not is_loopback(server.host) and not (server.allowed_hosts or server.public_url):
         fix = "put a proxy that ends TLS in front, and name your host in server.allowedHosts"
-        yield "server.host: open to the network", fix
+        yield ("server", "host"), "server.host: open to the network", fix
     if "*" in server.allowed_hosts:
-        yield "server.allowedHosts: any host name is accepted, also one that a stranger points here", "name your hosts"
+        message = "server.allowedHosts: any host name is accepted, also one that a stranger points here"
+        yield ("server", "allowedHosts"), message, "name your hosts"
 
 
 def _inline_secrets(config: Config, file: Path, names: Mapping[Key, tuple[str, ...]]) -> Warned:
@@ -181,7 +191,8 @@ def _inline_secrets(config: Config, file: Path, names: Mapping[Key, tuple[str, .
     if file.stat().st_mode & 0o077:
         for key, secret in secrets_in(config):
             if secret.strip() and key not in names:
-                yield f"{shown(key)}: a secret in a file that others can read", "use ${NAME}, or chmod 600 the file"
+                message = f"{shown(key)}: a secret in a file that others can read"
+                yield key, message, "use ${NAME}, or chmod 600 the file"
 
 
 def _writable(file: Path) -> Warned:
@@ -193,7 +204,7 @@ def _writable(file: Path) -> Warned:
             continue
         by_group = status.st_mode & stat.S_IWGRP and not _own_group(status)
         if status.st_mode & stat.S_IWOTH or by_group:
-            yield f"{path}: others on this machine can write it, and so decide what runs here", "chmod go-w it"
+            yield (), f"{path}: others on this machine can write it, and so decide what runs here", "chmod go-w it"
 
 
 def _own_group(status: os.stat_result) -> bool:
@@ -210,7 +221,7 @@ def _open_folders(config: Config) -> Warned:
     kept = (*database, Path(config.tools.files.uploads_dir), *(Path(it.workspace_dir) for it in config.agents.list))
     for folder in dict.fromkeys(kept):
         if folder.is_dir() and folder.stat().st_mode & 0o066:
-            yield f"{folder}: can be read by others on this machine", "chmod 700 it"
+            yield (), f"{folder}: can be read by others on this machine", "chmod 700 it"
 
 
 def advice(key: Key, names: Mapping[Key, tuple[str, ...]]) -> str:

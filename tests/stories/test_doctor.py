@@ -252,7 +252,11 @@ providers: { anthropic: { apiKey: "canary-right-key-91827", baseUrl: "http://127
 async def test_what_this_machine_lacks_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = NOWHERE.replace("WORKSPACE", str(tmp_path / "w"))
     assert troubles(await examined(tmp_path, text, "")) == [
-        ("config", "warning", "providers.anthropic.apiKey: a secret in a file that others can read"),
+        (
+            "config",
+            "warning",
+            f"{tmp_path}/config.yaml:3:27: providers.anthropic.apiKey: a secret in a file that others can read",
+        ),
         ("provider anthropic", "error", "cannot be reached (ConnectError)"),
     ]
     tmp_path.chmod(0o777)

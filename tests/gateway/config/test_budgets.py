@@ -54,6 +54,5 @@ def test_a_budget_in_money_wants_prices(tmp_path: Path) -> None:
     ]  # shipped ones
     unknown = AGENT.replace("openai/gpt-5", "openai/gpt-5-pro")
     (line,) = [line for line in loaded(tmp_path, unknown + money + prices).warnings if "no price" in line.message]
-    assert line.message.startswith(
-        "budgets.agent.costPerMonth, budgets.sender.costPerDay: no price is known of openai/gpt-5-pro, so what they take"
-    )
+    whose = "budgets.agent.costPerMonth, budgets.sender.costPerDay"
+    assert f"config.yaml:2:38: {whose}: no price is known of openai/gpt-5-pro, so what they take" in line.message

@@ -89,7 +89,7 @@ def test_a_file_gives_its_text_without_the_last_newline_and_a_warning_where_othe
             file.chmod(mode)
             document, expansion, _ = expanded(tmp_path, f"[ '${{file:sub/key}}', '${{file:{file}}}' ]")
             assert document.data == [becomes, becomes]
-            warning = ("[0]: the file sub/key can be read by others", "chmod 600 it")
+            warning = ((0,), "[0]: the file sub/key can be read by others", "chmod 600 it")
             assert expansion.warnings[:1] == [warning] * warnings
 
 

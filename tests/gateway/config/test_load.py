@@ -1,6 +1,7 @@
 """A config that can be used: defaults merged, paths settled, empty blocks harmless, warnings where they are due."""
 
 import json
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.providers.config import WELL_KNOWN
+from channels.finding import Finding
 from gateway.config.load import load
 from gateway.config.reader import fields_of
 from gateway.config.reference import all_models
@@ -161,13 +163,37 @@ agents: { list: [ { id: a, workspaceDir: w } ] }
 """
 
 
+def unplaced(finding: Finding) -> str:
+    return re.sub(r"^\S*config\.yaml:\d+:\d+: ", "", str(finding))
+
+
+def test_a_warning_stands_where_its_key_does_or_should(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").touch(mode=0o600)
+    text = """\
+channels:
+  telegram:
+    botToken: "7000000001:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw0"
+    dmPolicy: open
+agents:
+  defaults: { model: openai/gtp-5.5 }
+  list:
+    - { id: a }
+"""
+    found = [str(it) for it in loaded(tmp_path, text, {}).warnings]
+    assert [it.removeprefix(str(tmp_path)).partition(" — ")[0][:60] for it in found] == [
+        "/config.yaml:2:3: channels.telegram: dmPolicy: open lets eve",
+        "providers.openai.apiKey: is empty, so a cannot answer with o",
+        '/config.yaml:6:15: agents.defaults.model: unknown model "gtp',
+    ]
+
+
 @pytest.mark.parametrize(("text", "warning"), cases(WARNINGS, {"OPUS": OPUS, "FEISHU": FEISHU}))
 def test_what_works_but_deserves_a_look_is_a_warning(tmp_path: Path, text: str, warning: str) -> None:
     (tmp_path / "w").mkdir(mode=0o700)
     (tmp_path / "w" / "s").mkdir()
     (tmp_path / "config.yaml").touch(mode=0o600)
     found = loaded(tmp_path, text + ("" if "agents:" in text else AGENT)).warnings
-    assert [*map(str, found)] == [warning]
+    assert [*map(unplaced, found)] == [warning]
     assert all(it.fix for it in found)
 
 
@@ -198,7 +224,7 @@ def test_a_model_that_should_be_known_and_is_not_is_a_warning_with_the_likely_on
     name = model.partition("/")[2]
     step = "a line under models: makes it known (docs/providers.md)"
     warning = f'agents.defaults.model: unknown model "{name}"{near} {step}'
-    assert [*map(str, loaded(tmp_path, text, EVERY_KEY).warnings)] == ([warning] if near else [])
+    assert [*map(unplaced, loaded(tmp_path, text, EVERY_KEY).warnings)] == ([warning] if near else [])
     for known in (model, name):
         assert loaded(tmp_path, f"{text}models: {{ {known}: {{ window: 64000 }} }}\n", EVERY_KEY).warnings == ()
 
@@ -212,7 +238,7 @@ def test_a_secret_in_a_file_that_others_can_read_is_a_warning(tmp_path: Path) ->
         file.chmod(mode)
         found = loaded(tmp_path, text, {"K": "k"}).warnings
         step = ": a secret in a file that others can read — use ${NAME}, or chmod 600 the file"
-        assert [*map(str, found)] == [key + step for key in expected]
+        assert [*map(unplaced, found)] == [key + step for key in expected]
 
 
 @pytest.mark.parametrize("name", ["config.yaml", ".env", "."])
