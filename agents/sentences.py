@@ -87,6 +87,13 @@ def failure(outcome: Outcome, language: Language) -> str:
             assert_never(outcome)
 
 
+def for_owner(sentence: str) -> str:
+    """The sentence without the advice to tell the person who runs the bot: they are reading it."""
+    for advice in _ADVICE:
+        sentence = sentence.replace(advice, "")
+    return sentence
+
+
 def retrying(error: ModelError, language: Language) -> str:
     """The sentence that is shown while the request is repeated."""
     return (_RETRYING if error.kind in ("rate_limited", "overloaded", "server") else _CONNECTING)(language)
@@ -135,6 +142,14 @@ def late(seconds: float, language: Language) -> str:
     return _LATE(language).format(amount=amount, en=en, zh=zh)
 
 
+_ADVICE = (
+    " Please tell whoever runs this bot.",
+    "; if that does not help, ask whoever runs this bot",
+    ", or ask whoever runs this bot",
+    "，请告知机器人管理员",
+    "；如仍不行，请联系机器人管理员",
+    "，或联系机器人管理员",
+)
 _NOT_ATTACHED = _Sentence("(The file `{name}` could not be attached.)", "（文件 `{name}` 无法附上。）")
 _WHOSE: dict[Payer, _Sentence] = {
     "agent": _Sentence("this assistant's", "本助手"),

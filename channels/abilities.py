@@ -158,6 +158,14 @@ class ActsOnMessages(Channel, Protocol):
 
 
 @runtime_checkable
+class LeavesGroups(Channel, Protocol):
+    """A channel on which the bot can leave a group by itself."""
+
+    async def leave(self, chat: str) -> None:
+        """The same however often. Raises DeliveryError."""
+
+
+@runtime_checkable
 class MarksMessages(Channel, Protocol):
     """A channel on which a message that is being answered has a mark, which outlives the process."""
 

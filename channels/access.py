@@ -19,10 +19,13 @@ from channels.tools import ToolLists
 
 GroupPolicy: TypeAlias = Literal["open", "allowlist", "disabled"]
 Policy: TypeAlias = Literal["pairing", "open", "allowlist", "disabled"]
+Switch: TypeAlias = Literal["on", "owners", "off"]
+"""An owner's word on a group, which counts before `groupAllowFrom`: listen, listen to owners alone, or do not."""
 Streaming: TypeAlias = Literal["off", "partial", "progress"]
 Quotes: TypeAlias = Literal["all", "first", "off"]
 NOT_PAIRED = "dm-not-paired"
 NOT_MENTIONED = "not-mentioned"
+GROUP_DISABLED, GROUP_NOT_ALLOWED = "group-disabled", "group-not-allowed"
 ANYBODY = "*"
 PATTERN_CHARS_MAX = 200
 HISTORY_MAX = 20
@@ -118,12 +121,16 @@ def _compiled(pattern: str) -> Any:
     return re2.compile(rf"\b{pattern}\b" if is_word else pattern, options)
 
 
-def group_refusal(access: AccessConfig, chat: str) -> str | None:
+def group_refusal(access: AccessConfig, chat: str, switch: Switch | None = None) -> str | None:
     """The reason why the bot does not listen in a group; None if it does."""
+    if switch and access.group_policy != "disabled":
+        return GROUP_NOT_ALLOWED if switch == "off" else None
     return _judge("group", access.group_policy, chat, access.group_allow_from)
 
 
-def refusal(access: AccessConfig, context: MessageContext, *, is_owner: bool = False) -> str | None:
+def refusal(
+    access: AccessConfig, context: MessageContext, *, is_owner: bool = False, switch: Switch | None = None
+) -> str | None:
     """The reason why this message starts no turn, in one of few words for log and metrics; None if it may. The words:
     `bot`, `dm-disabled`, `dm-not-allowed`, `dm-not-paired` (unless the database says so), `group-disabled`,
     `group-not-allowed`, `sender-not-allowed`, `not-mentioned`."""
@@ -132,13 +139,16 @@ def refusal(access: AccessConfig, context: MessageContext, *, is_owner: bool = F
     if context.chat.kind == "direct":
         passes = is_owner and access.dm_policy != "disabled"
         return None if passes else _judge("dm", access.dm_policy, context.sender.id, access.allow_from)
-    return group_refusal(access, context.chat.id) or _refusal_within(access, context, is_owner=is_owner)
+    if reason := group_refusal(access, context.chat.id, switch):
+        return reason
+    return _refusal_within(access, context, is_owner=is_owner, owners_alone=switch == "owners")
 
 
-def _refusal_within(access: AccessConfig, context: MessageContext, *, is_owner: bool) -> str | None:
+def _refusal_within(access: AccessConfig, context: MessageContext, *, is_owner: bool, owners_alone: bool) -> str | None:
     """The same within a group in which the bot listens."""
     chat = access.chats.get(context.chat.id, ChatConfig())
     senders = access.group_senders if chat.senders is None else chat.senders
+    senders = () if owners_alone else senders
     if senders is not None and not is_owner and not _is_listed(context.sender.id, senders):
         return "sender-not-allowed"
     required = access.require_mention if chat.require_mention is None else chat.require_mention

@@ -202,6 +202,10 @@ class FeishuChannel:
         async with self._paced(chat):
             await react(self._api, message_id, emoji)
 
+    async def leave(self, chat: str) -> None:
+        async with self._paced(chat):
+            await self._outgoing.leave(chat, self._config.app_id)
+
     @asynccontextmanager
     async def _paced(self, chat: str) -> AsyncIterator[None]:
         await self._pace.wait(chat)

@@ -55,6 +55,7 @@ _VOICE = ("audio/ogg", "audio/opus")
 """The types that Feishu plays as a voice message: opus."""
 _QUOTES = 2
 _MESSAGES = "/open-apis/im/v1/messages"
+_CHATS = "/open-apis/im/v1/chats"
 
 log = structlog.get_logger()
 
@@ -93,6 +94,11 @@ class FeishuOutgoing:
     async def delete(self, message_id: str) -> None:
         with suppress(Gone):
             await self._api.call(f"{_MESSAGES}/{quote(message_id, safe='')}", method="DELETE")
+
+    async def leave(self, chat: str, app_id: str) -> None:
+        """Takes the bot itself out of a group; Feishu may want the scope `im:chat.members:write_only` for it."""
+        path, body = f"{_CHATS}/{quote(chat, safe='')}/members", {"id_list": [app_id]}
+        await self._api.call(path, {"member_id_type": "app_id"}, body, method="DELETE")
 
     async def _place(self, part: Outbound, key: str, kind: str, content: dict[str, Any]) -> str:
         """Places a message instead of an earlier one, as a reply, or in the chat. Raises DeliveryError."""

@@ -203,6 +203,10 @@ class TelegramChannel:
         async with self._paced(chat):
             await self._outgoing.react(chat, message_id, emoji)
 
+    async def leave(self, chat: str) -> None:
+        async with self._paced(chat):
+            await self._outgoing.leave(chat)
+
     async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
         return await twice(lambda: fetch_file(self._api, attachment, bytes_max))
 

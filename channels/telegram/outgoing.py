@@ -113,6 +113,9 @@ class TelegramOutgoing:
             if not ((refusal := refusal_of(error)) and refusal.not_there):
                 raise
 
+    async def leave(self, chat: str) -> None:
+        await self._api.call("leaveChat", {"chat_id": _chat_id(chat)})
+
     async def react(self, chat: str, message_id: str, emoji: str) -> None:
         reaction = [{"type": "emoji", "emoji": emoji.strip().replace(PICTURE_FORM, "")}]
         await self._api.call("setMessageReaction", self._at(chat, message_id) | {"reaction": reaction})

@@ -4,6 +4,7 @@ config with each new one."""
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from gateway.app.health import HealthWatch
 from gateway.app.routes import build_app
 from gateway.app.setup import adopt, build_setup, version_of
 from gateway.approvals.approvals import Approvals
+from gateway.approvals.display import value
 from gateway.approvals.notices import Notice, Notices
 from gateway.commands.catalog import run
 from gateway.config.exposure import sandboxed
@@ -52,6 +54,7 @@ from tools.sandbox.sandbox import Sandbox
 DEDUPE_SECONDS = 7 * 24 * 3600
 PRUNE_EVERY_SECONDS = 3600
 LAG_EVERY_SECONDS = 1.0
+TROUBLE_EVERY_SECONDS = 5.0
 CHOICES_RETRY_SECONDS = 5.0
 RETIRE_SECONDS = 0.5
 CALLS_AT_ONCE = 2
@@ -164,6 +167,7 @@ class Gateway:
         self.spawn(self._watch_loop())
         self.spawn(self.sweep.run())
         self.spawn(self.approvals.run())
+        self.spawn(self._watch_models())
 
     async def apply(self, config: Config, environment: Mapping[str, str], state: ConfigState) -> None:
         """Puts `config` in force, also for the next model request of running turns. What it no longer has is closed
@@ -262,6 +266,12 @@ class Gateway:
         """Makes a code that signs in to the web chat once, for the operator who sees the start; None if none is needed."""
         return self._web.admission.offer_link() if self._web else None
 
+    async def claim_code(self) -> str | None:
+        """The code with which somebody becomes the owner; None if there is one, or if the database does not say."""
+        with suppress(StoreUnavailable):
+            return await self.runtime.setup.owners.claim_code(self.runtime.now())
+        return None
+
     def _notified(self, what: str | None) -> None:
         """Handles another worker's notice: about a session, all sessions, choices or the web chat."""
         # None also after a lost connection: a notice may have been missed.
@@ -295,6 +305,19 @@ class Gateway:
             await asyncio.sleep(LAG_EVERY_SECONDS)
             with logged("lag_not_measured"):
                 self.runtime.metrics.loop_lag.observe(max(0.0, clock() - due))
+
+    async def _watch_models(self) -> None:
+        while True:
+            await asyncio.sleep(TROUBLE_EVERY_SECONDS)
+            for model, fault in self.runtime.trouble.lasting(self.runtime.now()):
+                shown = value(fault)
+                await self.tell_owners(
+                    Notice(
+                        cause=f"model {model}",
+                        en=f"The model refuses my requests: {shown}",
+                        zh=f"模型拒绝了我的请求：{shown}",
+                    )
+                )
 
     async def _prune(self) -> None:
         while True:

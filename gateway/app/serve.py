@@ -44,6 +44,7 @@ FILES_PER_TURN = 4
 """The connection to a model, and the pipes of a command."""
 GC_THRESHOLDS = (10_000, 5, 5)
 """A turn makes thousands of objects, and next to no cycles."""
+CLAIM = "  claim      nobody owns this bot yet: send it /claim {} in a direct chat, and it is yours (within a day)\n"
 STOPPING = "\nStopping: running turns end at their next step, after at most {:g} seconds. Ctrl-C again stops at once.\n"
 """Text for the operator at the terminal; the log has its own line."""
 
@@ -100,6 +101,8 @@ async def serve(gateway: Gateway, listener: socket.socket, reload: Reload | None
 
     await gateway.start()
     gateway.spawn(_say_states(gateway))
+    if code := await gateway.claim_code():
+        sys.stderr.write(CLAIM.format(code))
     if reload is not None:
         gateway.spawn(reload.run())
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.request)

@@ -20,6 +20,9 @@ from gateway.records.sessions import control_session, session_key
 from gateway.state.runtime import Runtime
 from gateway.store.records import Delivery
 
+OWN = "own:"
+"""The tokens of buttons under notices begin with it: `own:ACT:MESSAGE`."""
+
 log = structlog.get_logger()
 
 

@@ -5,7 +5,6 @@ crashes too. The row keeps no words, only a seed: each send derives the code fro
 the database has only its hash. A stranger's words start no turn, and earlier ones are not answered after the approval.
 """
 
-import hashlib
 import hmac
 import secrets
 from dataclasses import replace
@@ -16,16 +15,18 @@ from pydantic import SecretStr
 from agents.sentences import Language, language_for
 from channels.access import AccessConfig
 from channels.message import MessageContext, Outbound
+from channels.moment import clock
+from gateway.approvals.display import value
+from gateway.approvals.notices import OWN, Choice, Notice, Notices
+from gateway.records.codes import ALPHABET, HALF_CHARS, hashed, written
 from gateway.records.inbound import Inbound
 from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime
-from gateway.store.contacts import APPROVED
+from gateway.store.contacts import APPROVED, contact_name
 
-REQUESTED = "pairing"
-"""The command of a stranger's request."""
-ALPHABET = "ABCDEFGHJKMNPQRSTVWXYZ234567"
-"""Base32 without I, L, O and U."""
-HALF_CHARS = 4
+REQUESTED, REMINDED = "pairing", "pairing:again"
+"""The commands of a stranger's request, and of their next message while they wait."""
+NAME_CHARS_MAX = 64
 _PLACE = "{code}"
 _GREETINGS: dict[Language, str] = {
     "en": f"I do not know you yet. Whoever runs this bot can let you in with this code, within an hour: `{_PLACE}`",
@@ -35,39 +36,91 @@ _WELCOMES: dict[Language, str] = {
     "en": "You may write to me now. What you wrote before was not read.",
     "zh": "现在可以给我发消息了。此前发送的内容未被读取。",
 }
+_STILL_WAITING: dict[Language, str] = {
+    "en": "You are still waiting; I told the owner at {}. I will write to you once you may talk to me.",
+    "zh": "仍在等待批准，我已在 {} 告知所有者。批准后我会通知你。",
+}
+_NOT_TOLD: dict[Language, str] = {
+    "en": "You are still waiting. Give the code to the person who runs this bot; I will write once you may talk to me.",
+    "zh": "仍在等待批准。请把配对码交给机器人的管理者，批准后我会通知你。",
+}
 
 log = structlog.get_logger()
 
 
-def request(context: MessageContext, agent: str, *, default: Language) -> Inbound:
+def request(context: MessageContext, agent: str, *, default: Language, again: bool = False) -> Inbound:
     """Makes the request from a stranger's message: only its sender, chat and language are kept."""
     language = language_for(context, default)
-    sender = replace(context.sender, name=None)
+    sender = replace(context.sender, name=(context.sender.name or "")[:NAME_CHARS_MAX] or None)
     kept = replace(context, sender=sender, text="", attachments=(), reply_to=None, more=False)
-    return Inbound(agent=agent, context=kept, command=REQUESTED, arguments=f"{language} {secrets.token_hex(16)}")
+    return Inbound(
+        agent=agent,
+        context=kept,
+        command=REMINDED if again else REQUESTED,
+        arguments=f"{language} {secrets.token_hex(16)}",
+    )
 
 
 async def ending(runtime: Runtime, turn: int, inbound: Inbound) -> Ending:
-    """The reply to a pairing request or approval; none if already answered or too many wait."""
+    """The line to a person who asked or was let in; silence for those who have had theirs, and for too many."""
     language: Language = "zh" if inbound.arguments.startswith("zh") else "en"
     if inbound.command == APPROVED:
         return Ending(outcome="pairing-approved", text=_WELCOMES[language])
-    if not await register(runtime, turn, inbound):
-        return Ending(outcome="pairing", reason="known, too many wait, or no longer asked for", text=None)
+    if inbound.command == REMINDED:
+        return await _reminder(runtime, turn, inbound, language)
     context = inbound.context
+    if channel := runtime.setup.channel(context):
+        named = (await channel.enrich(context)).sender.name
+        name = (
+            (named or "")[:NAME_CHARS_MAX] if named != context.sender.id else None
+        )  # a platform without a name for them
+        context = replace(context, sender=replace(context.sender, name=name or None))
+    if not await register(runtime, turn, replace(inbound, context=context)):
+        return Ending(outcome="pairing", reason="known, too many wait, or no longer asked for", text=None)
     log.info("pairing_requested", channel=context.channel, account=context.account, sender=context.sender.id)
+    if await Notices(runtime).tell(_notice(turn, context)):
+        await runtime.store.contacts.told(turn, runtime.now())
     return Ending(outcome="pairing", text=_GREETINGS[language], seed=_seed(inbound))
 
 
+async def _reminder(runtime: Runtime, turn: int, inbound: Inbound, language: Language) -> Ending:
+    """One more line to a person who waits; then silence for the hour."""
+    told = await runtime.store.contacts.remind(*place_of(inbound.context), turn=turn)
+    if told is None:
+        return Ending(outcome="pairing", reason="known", text=None)
+    at = clock(told, runtime.setup.config.server.zone)
+    return Ending(outcome="pairing", text=_STILL_WAITING[language].format(at) if told else _NOT_TOLD[language])
+
+
+def _notice(turn: int, context: MessageContext) -> Notice:
+    who = contact_name(*place_of(context))
+    shown = f"{value(context.sender.name)} (`{who}`)" if context.sender.name else f"`{who}`"
+    return Notice(
+        cause=f"waits {turn}",
+        once=f"waits {turn}",
+        en=f"{shown} wants to write to me.",
+        zh=f"{shown} 想给我发消息。",
+        choices=(
+            Choice(token=f"{OWN}in:{turn}", en="Let in", zh="允许"),
+            Choice(token=f"{OWN}refuse:{turn}", en="Refuse", zh="拒绝", danger=True),
+        ),
+        typed=f"/pair {who}",
+    )
+
+
 async def register(runtime: Runtime, turn: int, inbound: Inbound) -> bool:
-    """Registers a stranger with the hash of their code, unless they wait already or too many do; idempotent per turn."""
-    context = inbound.context
-    place = context.channel, context.account, context.sender.id
-    channel = runtime.setup.channels.get(place[:2])
+    """Lets a person wait with the hash of their code, unless they do already or too many do; the same again for the same
+    turn."""
+    channel = runtime.setup.channel(inbound.context)
     if channel is None or channel.access.dm_policy != "pairing":
         return False
-    code = hashed(code_of(channel.access, _seed(inbound))) or ""
-    return await runtime.store.contacts.ask(*place, turn=turn, code=code, at=runtime.now())
+    code, name = hashed(code_of(channel.access, _seed(inbound))) or "", inbound.context.sender.name
+    place = place_of(inbound.context)
+    return await runtime.store.contacts.ask(*place, turn=turn, code=code, at=runtime.now(), name=name)
+
+
+def place_of(context: MessageContext) -> tuple[str, str, str]:
+    return context.channel, context.account, context.sender.id
 
 
 def _seed(inbound: Inbound) -> str:
@@ -79,16 +132,8 @@ def code_of(access: AccessConfig, seed: str) -> str:
     key = "\x1f".join(value.get_secret_value() for _, value in access if isinstance(value, SecretStr))
     number = int.from_bytes(hmac.digest(key.encode(errors="surrogatepass"), seed.encode(), "sha256"))
     letters = [ALPHABET[number // len(ALPHABET) ** place % len(ALPHABET)] for place in range(2 * HALF_CHARS)]
-    return f"{''.join(letters[:HALF_CHARS])}-{''.join(letters[HALF_CHARS:])}"
+    return written(letters)
 
 
 def with_code(part: Outbound, access: AccessConfig, seed: str) -> Outbound:
     return replace(part, text=part.text.replace(_PLACE, code_of(access, seed)))
-
-
-def hashed(code: str) -> str | None:
-    """The stored hash of a code, however it is typed; None if it cannot be a code."""
-    plain = code.strip().upper().replace("-", "", 1)
-    if len(plain) != 2 * HALF_CHARS or set(plain) - set(ALPHABET):
-        return None
-    return hashlib.sha256(f"clawgate pairing {plain}".encode()).hexdigest()

@@ -16,10 +16,12 @@ from agents.sentences import language_for
 from channels.message import Button
 from gateway.approvals.approvals import dedupe, id_of
 from gateway.approvals.display import answers, outcome_text, request_text, value
+from gateway.approvals.notices import OWN
 from gateway.approvals.surfaces import message_of, surfaces_of
+from gateway.commands import own
 from gateway.commands.command import CommandContext, Reply, Run
-from gateway.commands.own import tell
-from gateway.records.inbound import ASK, INTRODUCTION, NOTICE, OUTCOME, PRESSED
+from gateway.commands.own import join, tell, unheard
+from gateway.records.inbound import ASK, INTRODUCTION, NOTICE, OUTCOME, PRESSED, UNHEARD
 from gateway.records.sessions import chat_of, person_of
 from gateway.state.queues import BUTTON
 from gateway.store.approval_records import Approval, Decider, Token
@@ -164,8 +166,10 @@ async def replace_request(context: CommandContext) -> str | Reply | None:
     return None if here else text
 
 
-async def press(context: CommandContext) -> str | None:
+async def press(context: CommandContext) -> str | Reply | None:
     """A button carries a token alone: the platform's event says who pressed it, and `settled` replaces the request."""
+    if context.arguments.startswith(OWN):
+        return await own.press(context, context.arguments)
     store, by, message = context.runtime.store.approvals, _decider(context), context.message
     token = await store.token(_hash(message.press.token)) if message.press and message.press.token else None
     approval = await context.approvals.get(token.approval) if token else None
@@ -185,16 +189,12 @@ def _has_buttons(context: CommandContext) -> bool:
     return channel is not None and channel.capabilities.buttons
 
 
-async def introduce(context: CommandContext) -> str | None:
-    channel = context.setup.channels.get((context.message.channel, context.message.account))
-    return channel.access.introduction or None if channel else None
-
-
 NOTICE_RUNS: Mapping[str, Run] = {
     ASK: ask,
     OUTCOME: replace_request,
     PRESSED: press,
-    INTRODUCTION: introduce,
+    INTRODUCTION: join,
     NOTICE: tell,
+    UNHEARD: unheard,
 }
 """The gateway's own messages, by their internal commands."""

@@ -11,7 +11,7 @@ from channels.abilities import MenuEntry
 from channels.api.channel import ApiChannel
 from channels.message import MessageContext
 from gateway.approvals.approvals import Approvals
-from gateway.commands import conversation, report, settings
+from gateway.commands import conversation, own, report, settings
 from gateway.commands.approve import NOTICE_RUNS, approve, list_approvals
 from gateway.commands.command import ANY, Command, CommandContext, Reply, Run
 from gateway.commands.pair import pair
@@ -129,6 +129,9 @@ _COMMANDS = (
     _command("queue [collect | followup | steer | interrupt | default]", settings.queue, 1),
     _command("agent [NAME]", settings.agent, 1, owner_in_groups=True),
     _command("pair [CODE]", pair, 2),
+    _command("claim CODE", own.claim, 2),
+    _command("listen [owners]", own.listen, 1),
+    _command("unlisten", own.unlisten, 0),
 )
 COMMANDS = {it.name: it for it in _COMMANDS}
 

@@ -7,8 +7,11 @@ said at all: they are counted in the database, for all replicas and over restart
 import structlog
 
 from channels.moment import clock
-from gateway.approvals.pairing import hashed
+from gateway.approvals.display import value
 from gateway.commands.command import CommandContext
+from gateway.records.codes import hashed
+from gateway.store.contacts import Contact, Decision
+from gateway.store.records import Delivery
 from gateway.store.statements import PAIRING_SECONDS
 
 log = structlog.get_logger()
@@ -19,6 +22,10 @@ async def pair(context: CommandContext) -> str | None:
     if not code:
         return await _waiting(context)
     contacts, at = context.runtime.store.contacts, context.runtime.now()
+    if ":" in code[0]:
+        waiting = await contacts.waiting(at - PAIRING_SECONDS)
+        asked = next((it.turn for it in waiting if it.name == code[0]), None)
+        return await let_in(context, asked or 0, "let in")
     found = await contacts.redeem(hashed(code[0]) or "", by=context.person, turn=context.turn, at=at)
     if found == "muted":
         log.warning("pairing_muted", by=context.person)
@@ -29,13 +36,33 @@ async def pair(context: CommandContext) -> str | None:
             "There is no such code: it may be wrong, or older than an hour.",
             "没有这个配对码：可能有误，或已超过一小时。",
         )
+    return await _approved(context, *found)
+
+
+async def let_in(context: CommandContext, asked: int, decision: Decision) -> str:
+    """Lets in or refuses the person whose request is message `asked`."""
+    store, at = context.runtime.store.contacts, context.runtime.now()
+    found = await store.decide(asked, decision, by=context.person, turn=context.turn, at=at)
+    if found is None:
+        return context.say("They do not wait any more: /pair lists who does.", "对方已不在等待：/pair 可查看等待名单。")
     contact, notice = found
+    if decision == "let in":
+        return await _approved(context, contact, notice)
+    log.info("pairing_turned_away", channel=contact.channel, sender=contact.person, by=context.person)
+    return context.say(f"{_shown(contact)} was refused.", f"已拒绝 {_shown(contact)}。")
+
+
+async def _approved(context: CommandContext, contact: Contact, notice: Delivery | None) -> str:
     log.info(
         "pairing_approved", channel=contact.channel, account=contact.account, sender=contact.person, by=context.person
     )
     if notice is not None:
         await context.runtime.accept(notice)
-    return context.say(f"`{contact.name}` may write to me now.", f"`{contact.name}` 现在可以给我发消息了。")
+    return context.say(f"{_shown(contact)} may write to me now.", f"{_shown(contact)} 现在可以给我发消息了。")
+
+
+def _shown(contact: Contact) -> str:
+    return f"{value(contact.called)} (`{contact.name}`)" if contact.called else f"`{contact.name}`"
 
 
 async def _waiting(context: CommandContext) -> str:
@@ -46,6 +73,10 @@ async def _waiting(context: CommandContext) -> str:
             "Let a person in with the code that I gave them: /pair CODE", "用我发给对方的配对码批准：/pair 配对码"
         )
     zone = context.setup.config.server.zone
-    lines = [f"- `{it.name}` {clock(it.asked or 0, zone)}" for it in found]
-    head = context.say("Waiting to be let in, with /pair CODE:", "等待批准（用 /pair 配对码）：")
+    called = (value(it.called) if it.called else "" for it in found)
+    lines = [
+        " ".join(filter(None, ("-", name, clock(it.asked or 0, zone), f"`/pair {it.name}`")))
+        for it, name in zip(found, called, strict=True)
+    ]
+    head = context.say("Waiting to be let in:", "等待批准：")
     return "\n".join((head, *lines))

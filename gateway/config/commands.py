@@ -28,11 +28,14 @@ verbose | 详细 | Show the tool calls above the answers | 在回答上方显示
 queue | 队列 | Choose what happens to messages that arrive during an answer | 设置回答期间收到的消息如何处理
 agent | 助手 | Choose who answers in this chat; alone: list them | 选择由谁回答；单独使用则列出全部
 pair | 配对 | Let a person write to the bot, by the code that they were given | 凭配对码允许某人给机器人发消息
+claim | 认领 | Become the owner of a bot without one, by the code of its start | 凭启动时显示的认领码成为所有者
+listen | 启用 | Switch the bot on in this group | 在本群启用机器人
+unlisten | 停用 | Switch the bot off in this group | 在本群停用机器人
 """
 """A command's name, its name in Chinese, which neither the help nor a menu lists, and what it does, in both languages."""
 WORDS = {name: words for name, *words in (line.split(" | ") for line in _WORDS.strip().splitlines())}
 CHINESE_NAMES = {chinese: name for name, (chinese, _, _) in WORDS.items()}
-OWNER_ONLY = frozenset({"pair"})
+OWNER_ONLY = frozenset({"pair", "listen", "unlisten"})
 """No config opens them further."""
 _ASKING = frozenset({"retry", "edit", "compact", "skill"})
 

@@ -8,7 +8,7 @@ import structlog
 
 from agents.prompt.inbound import HEARD_CHARS_MAX
 from channels.abilities import AnswersPresses, StoresInbound, can
-from channels.access import NOT_MENTIONED, NOT_PAIRED, group_refusal, refusal
+from channels.access import NOT_MENTIONED, NOT_PAIRED, group_refusal
 from channels.channel import (
     AnsweredAtOnce,
     Arrived,
@@ -23,17 +23,17 @@ from channels.channel import (
 )
 from channels.marks import EDITED
 from channels.message import MessageContext, Press
-from gateway.approvals import pairing
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.surfaces import direct_chat
 from gateway.commands.catalog import command_of
 from gateway.config.bindings import route
 from gateway.config.commands import asks_model
+from gateway.inbox.gatekeeper import CLAIM, Gatekeeper, is_claim, sealed
 from gateway.outbox.messenger import pressed
 from gateway.outbox.outbox import payload_json
 from gateway.program import program
-from gateway.records.inbound import INTRODUCTION, PRESSED, Caller, Inbound, inbound_of
-from gateway.records.sessions import chat_of, control_session, is_control, is_open, is_owner, session_key
+from gateway.records.inbound import INTRODUCTION, Caller, Inbound, inbound_of
+from gateway.records.sessions import chat_of, control_session, is_control, is_open, session_key
 from gateway.state.runtime import Runtime
 from gateway.store.contacts import contact_name
 from gateway.store.records import Acceptance, Delivery
@@ -48,6 +48,7 @@ class Intake:
         self._approvals = approvals
         self._runtime = runtime
         self._lanes = lanes
+        self._gatekeeper = Gatekeeper(runtime, approvals, self._keep)
 
     async def receive(self, channel: Channel, receipt: Receipt) -> str:
         """Stores or refuses a channel's receipt. Returns `answered`, `accepted`, `duplicate`, `overflow`, or `ignored: …`
@@ -68,7 +69,7 @@ class Intake:
         if isinstance(receipt, Edited):
             return await self._edit(channel, receipt)
         if isinstance(receipt, Moved):
-            if not all(group_refusal(channel.access, it) for it in (receipt.before, receipt.after)):
+            if any(self._listens(channel, it) for it in (receipt.before, receipt.after)):
                 await self._runtime.choices.move(channel.name, channel.account, receipt.before, receipt.after)
             return "ignored: group migrated"
         if isinstance(receipt, Membership):
@@ -79,16 +80,21 @@ class Intake:
         return outcome
 
     async def _join(self, channel: Channel, receipt: Membership) -> str:
-        """Has the bot introduce itself, once, if the config wants it to."""
-        context, refused = receipt.context, group_refusal(channel.access, receipt.context.chat.id)
+        """Has the owners told of a group that the bot was added to, and the bot introduce itself there, once."""
+        context, listens = receipt.context, self._listens(channel, receipt.context.chat.id)
         facts = {"channel": channel.name, "account": channel.account, "chat": context.chat.id, "by": context.sender.id}
-        log.info("bot_added" if receipt.joined else "bot_removed", listens=refused is None, **facts)
-        if not receipt.joined or refused or not channel.access.introduction:
+        log.info("bot_added" if receipt.joined else "bot_removed", listens=listens, **facts)
+        introduces = listens and channel.access.introduction
+        if not receipt.joined or not (introduces or self._runtime.setup.config.notify_owners):
             return "ignored: membership"
         agent = route(self._runtime.setup.config.routes, self._runtime.setup.config.agents, context)
         inbound = Inbound(agent=agent, context=context, command=INTRODUCTION, arguments=receipt.dedupe)
-        acceptance = await self._lanes.accept(self._delivery(inbound, [receipt.dedupe]))
+        acceptance = await self._keep(inbound, [receipt.dedupe])
         return "duplicate" if acceptance.turn is None else "accepted"
+
+    def _listens(self, channel: Channel, chat: str) -> bool:
+        switch = self._runtime.choices.listens_in(channel.name, channel.account, chat)
+        return group_refusal(channel.access, chat, switch) is None
 
     async def _recall(self, channel: Channel, receipt: Recalled) -> str:
         """Recalls a message: it is answered no more, whether it waits or its turn runs."""
@@ -142,10 +148,11 @@ class Intake:
             if command_of(context) is None:
                 return "ignored: no command"
             context = replace(context, chat=await direct_chat(self._runtime, context))
-            receipt = replace(receipt, context=context)
+        context = sealed(context)
+        receipt = replace(receipt, context=context)
         facts = {"channel": context.channel, "account": context.account, "message_id": context.message_id}
         agent = self._agent(receipt)
-        if reason := await self._refusal(channel, receipt, agent):
+        if reason := await self._gatekeeper.refusal(channel, receipt, agent):
             if reason == NOT_PAIRED:
                 who = contact_name(context.channel, context.account, context.sender.id)
                 facts["approve"] = f"{program()} pairing approve {quote(who)}"
@@ -156,7 +163,8 @@ class Intake:
             return f"ignored: {reason}"
         context = await self._runtime.languages.found(context, self._runtime.setup.config.language)
         if can(channel, StoresInbound):
-            context = await channel.keep(context, agent)
+            kept = await channel.keep(replace(context, text=f"/{CLAIM}") if is_claim(context) else context, agent)
+            context = replace(kept, text=context.text)
         acceptance = await self.accept(context, agent, receipt.dedupe, replays=replays)
         outcome = "duplicate" if acceptance.turn is None else "overflow" if acceptance.overflow else "accepted"
         log.info("message_" + outcome, turn=acceptance.turn, session=self._session(agent, context), **facts)
@@ -185,27 +193,8 @@ class Intake:
             return chosen
         return receipt.agent or route(setup.config.routes, setup.config.agents, receipt.context)
 
-    async def _refusal(self, channel: Channel, receipt: Arrived, agent: str) -> str | None:
-        """The reason that the message starts no turn. The database is asked only if pairing decides; a stranger without a
-        recent code is given one, and none of their words are kept."""
-        context, setup = receipt.context, self._runtime.setup
-        reason = refusal(channel.access, context, is_owner=is_owner(setup.owners, context))
-        command, _ = command_of(context) or ("", "")
-        decides = command in (PRESSED, "approve", "approvals") and self._approvals.may_decide_any(context)
-        if reason and decides:  # an approver can be asked, so they may answer
-            reason = refusal(channel.access, context, is_owner=True)
-        if reason != NOT_PAIRED:
-            return reason
-        now, store = self._runtime.now(), self._runtime.store
-        state = await store.contact_state(context.channel, context.account, context.sender.id, now)
-        if state == "paired":
-            return None
-        if state == "new" and context.press is None:
-            request = pairing.request(context, agent, default=setup.config.language)
-            acceptance = await self._lanes.accept(self._delivery(request, receipt.dedupe))
-            if acceptance.turn is not None:  # at once: a crowd finds the places taken even while no lane is free
-                await pairing.register(self._runtime, acceptance.turn, request)
-        return reason
+    async def _keep(self, inbound: Inbound, dedupe: Sequence[str]) -> Acceptance:
+        return await self._lanes.accept(self._delivery(inbound, dedupe))
 
     async def accept(
         self,

@@ -5,17 +5,21 @@ Every message of a person on no list is looked up, so what is written here holds
 
 import time
 from collections.abc import Iterator, Sequence
+from shlex import quote
 from typing import Any
 
 from channels.access import ANYBODY, AccessConfig
 from channels.moment import iso
-from gateway.approvals.pairing import hashed
+from gateway.approvals.display import visible
 from gateway.config.channels import Account, configured
 from gateway.config.root import Config
 from gateway.fault import OperatorError
+from gateway.program import program
+from gateway.records.codes import hashed
 from gateway.store import contacts
 from gateway.store.contacts import Contact
 from gateway.store.opening import connected
+from gateway.store.owners import claimed
 from gateway.store.statements import PAIRING_SECONDS
 
 
@@ -28,13 +32,17 @@ def listed(config: Config) -> list[dict[str, Any]]:
 def _facts(contact: Contact, config: Config) -> dict[str, Any]:
     at = iso(contact.approved_at or contact.asked or 0, config.server.zone)
     facts = {"name": contact.name, "channel": contact.channel, "account": contact.account, "id": contact.person}
+    shown: dict[str, Any] = {"displayName": contact.called, "owner": bool(contact.owner)}
     state = "approved" if contact.approved_by else "pending"
-    return facts | {"state": state, "at": at, "approvedBy": contact.approved_by}
+    return facts | shown | {"state": state, "at": at, "approvedBy": contact.approved_by}
 
 
 def line(it: dict[str, Any]) -> str:
-    state = f"approved by {it['approvedBy']}" if it["approvedBy"] else "waits: pairing approve CODE"
-    return f"{it['name']}  {it['at']}  {state}"
+    state = f"waits: {program()} pairing approve {quote(it['name'])}"
+    if it["approvedBy"]:
+        state = "owner, by a claim code" if it["owner"] else f"approved by {it['approvedBy']}"
+    called = f"  {visible(it['displayName'])[0]}" if it["displayName"] else ""
+    return f"{it['name']}{called}  {it['at']}  {state}"
 
 
 def approve(config: Config, who: str) -> list[str]:
@@ -65,10 +73,12 @@ def revoke(config: Config, who: str) -> list[str]:
     """Revokes access, also to an account that is no longer configured; returns what to say. Raises OperatorError."""
     channel, account, person = _parts(who)
     with connected(config.database) as connection:
+        owned = f"{channel}:{person}" in claimed(connection)
         found = contacts.revoke(connection, channel, person, account)
+        owned = owned and f"{channel}:{person}" not in claimed(connection)
     if not found:
         raise OperatorError(f"{who}: was not let in by pairing — `pairing list` shows who was")
-    notes = [f"{it.name}: may no longer write" for it in found]
+    notes = [f"{it.name}: may no longer write" + (", and is no owner any more" if owned else "") for it in found]
     places = {(it.channel, it.account) for it in found}
     lists = [it.config.allow_from for it in _accounts(config) if (it.kind.name, it.name) in places]
     if f"{channel}:{person}" in config.owners or {person, ANYBODY} & {it for listed in lists for it in listed}:

@@ -42,7 +42,8 @@ _REFUSED = {
 }
 _STANDINGS = {
     "paired": "the sender was let in (pairing)",
-    "waiting": "the sender waits with a code, or was turned away: pairing list",
+    "waiting": "the sender waits with a code: pairing list",
+    "silent": "the sender waits with a code and was reminded, or was turned away: pairing list",
     "new": "dmPolicy is pairing: the sender would get a code",
     "crowded": "dmPolicy is pairing, and three wait already: the sender would get no answer",
 }

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import get_args
 
+from channels.access import Switch
 from channels.message import MessageContext
 from channels.queue import QueueMode
 from gateway.records.sessions import CHOICE, chat_session
@@ -16,6 +17,7 @@ from gateway.store.records import SessionMark
 from gateway.store.store import Store
 
 MODES: Sequence[QueueMode] = get_args(QueueMode)
+SWITCHES: Sequence[Switch] = get_args(Switch)
 CHOICES_NOTICE = "choices"
 """The notice by which workers tell each other of a choice; no session has this name."""
 
@@ -39,6 +41,21 @@ class Choices:
         """Records a chat's new id; idempotent."""
         if (key := _moved_key(channel, account, after)) not in self._chosen:
             await self._choose(key, before, 0, 0.0)
+
+    def listens(self, context: MessageContext) -> Switch | None:
+        """An owner's word on the message's group; None without one."""
+        return self.listens_in(context.channel, context.account, context.chat.id)
+
+    def listens_in(self, channel: str, account: str, chat: str) -> Switch | None:
+        chosen = self._chosen.get(self._listen_key(channel, account, chat))
+        return next((it for it in SWITCHES if it == chosen), None)
+
+    async def choose_listening(self, context: MessageContext, switch: Switch, *, turn: int, at: float) -> None:
+        await self._choose(self._listen_key(context.channel, context.account, context.chat.id), switch, turn, at)
+
+    def _listen_key(self, channel: str, account: str, chat: str) -> str:
+        first = self._chosen.get(_moved_key(channel, account, chat), chat)
+        return f"listen:{chat_session('', channel, account, first)}"
 
     def queue(self, sid: str) -> QueueMode | None:
         """The mode that was chosen for a conversation."""

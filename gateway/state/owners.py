@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from channels.message import MessageContext
+from gateway.records.codes import hashed, new_code
 from gateway.records.sessions import LOCAL_PERSON
 from gateway.store.owners import DatabaseOwners
 
@@ -22,6 +23,8 @@ class Claimed:
 
     stored: DatabaseOwners
     people: Sequence[str] = field(default=(), init=False)
+    _code: str = field(default="", init=False)
+    """The claim code of this process, which alone knows it: the database has its hash."""
 
     async def load(self) -> None:
         """Raises StoreUnavailable."""
@@ -31,6 +34,13 @@ class Claimed:
         """Reads them anew if the sender counts as one. Raises StoreUnavailable."""
         if f"{context.channel}:{context.sender.id}" in self.people:
             await self.load()
+
+    async def code(self, at: float) -> str | None:
+        """A code that still makes somebody an owner; None if somebody has claimed the bot. Raises StoreUnavailable."""
+        if self._code and await self.stored.is_offered(hashed(self._code) or "", at):
+            return self._code
+        self._code = new_code()
+        return self._code if await self.stored.offer(hashed(self._code) or "", at) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +58,11 @@ class Owners(Collection[str]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    async def claim_code(self, at: float) -> str | None:
+        """The code with which somebody becomes the owner; None if there is one. Raises StoreUnavailable."""
+        await self.claimed.load()
+        return None if self else await self.claimed.code(at)
 
     @property
     def reachable(self) -> Sequence[str]:

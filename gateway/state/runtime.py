@@ -31,6 +31,7 @@ from gateway.state.languages import Languages
 from gateway.state.layers import ToolLayers
 from gateway.state.owners import Owners
 from gateway.state.queues import Queue, Queues
+from gateway.state.trouble import ModelTrouble
 from gateway.store.errors import Fenced, StoreUnavailable
 from gateway.store.records import Acceptance, Delivery, Lease, OutboxPart
 from gateway.store.store import Store
@@ -195,6 +196,7 @@ class Runtime:
     emit: Emit
     now: Callable[[], float]
     scrubber: Scrubber
+    trouble: ModelTrouble = field(default_factory=ModelTrouble)
     memory: MemoryQuota = field(default_factory=MemoryQuota)
     tracing: Tracing | None = None
     choices: Choices = field(init=False)

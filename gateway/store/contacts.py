@@ -27,16 +27,20 @@ DELETE FROM contact WHERE channel = :channel AND account = :account AND approved
 AND (asked IS NULL OR asked <= :since)
 """
 _ASK = """
-INSERT INTO contact (channel, account, person, turn, code, asked)
-SELECT :channel, :account, :person, :turn, :code, :at WHERE (
+INSERT INTO contact (channel, account, person, turn, code, asked, name)
+SELECT :channel, :account, :person, :turn, :code, :at, CAST(:name AS TEXT) WHERE (
     SELECT count(*) FROM contact WHERE channel = :channel AND account = :account AND approved_by IS NULL
     AND code IS NOT NULL AND person <> :person
 ) < :pending_max
-ON CONFLICT (channel, account, person) DO UPDATE SET code = excluded.code
+ON CONFLICT (channel, account, person) DO UPDATE SET code = excluded.code, name = COALESCE(excluded.name, contact.name)
 WHERE contact.turn = excluded.turn AND contact.code IS NOT NULL RETURNING turn
 """
-"""Idempotent for the same request."""
-_COLUMNS = "channel, account, person, turn, asked, approved_by, approved_at"
+"""Once for each request, and again for the same one."""
+_REMIND = """
+UPDATE contact SET reminded = :turn WHERE channel = :channel AND account = :account AND person = :person
+AND approved_by IS NULL AND code IS NOT NULL AND COALESCE(reminded, :turn) = :turn RETURNING COALESCE(told, 0) AS told
+"""
+_COLUMNS = "channel, account, person, turn, asked, approved_by, approved_at, name AS called, owner"
 _APPROVE = f"""
 UPDATE contact SET code = NULL, approved_by = :by, approved_at = :at, decided = :turn
 WHERE approved_by IS NULL AND {{}} RETURNING {_COLUMNS}
@@ -45,6 +49,12 @@ _APPROVE_CODE = _APPROVE.format("code = :code AND asked > :since AND channel || 
 _APPROVE_WAITING = _APPROVE.format(
     "code IS NOT NULL AND channel = :channel AND person = :person AND account IN :accounts"
 )
+_APPROVE_ASKED = _APPROVE.format("code IS NOT NULL AND turn = :asked")
+_REFUSE = f"""
+UPDATE contact SET code = NULL, decided = :turn WHERE approved_by IS NULL AND code IS NOT NULL AND turn = :asked
+RETURNING {_COLUMNS}
+"""
+_DECIDED = f"SELECT {_COLUMNS} FROM contact WHERE decided = :turn"
 _APPROVE_PERSON = f"""
 INSERT INTO contact (channel, account, person, approved_by, approved_at)
 VALUES (:channel, :account, :person, :by, :at)
@@ -52,7 +62,7 @@ ON CONFLICT (channel, account, person) DO UPDATE SET approved_by = excluded.appr
 WHERE contact.approved_by IS NULL RETURNING {_COLUMNS}
 """
 _REVOKE = f"""
-UPDATE contact SET code = NULL, approved_by = NULL, approved_at = NULL
+UPDATE contact SET code = NULL, approved_by = NULL, approved_at = NULL, owner = 0
 WHERE channel = :channel AND person = :person AND :account IN ('', account) AND (approved_by IS NOT NULL OR code IS NOT NULL)
 RETURNING {_COLUMNS}
 """
@@ -69,6 +79,10 @@ class Contact:
     asked: float | None
     approved_by: str | None
     approved_at: float | None
+    called: str | None
+    """The person's name on the platform when they asked: shown, never compared."""
+    owner: int
+    """1 for somebody whom a claim code made an owner."""
 
     @property
     def name(self) -> str:
@@ -76,6 +90,7 @@ class Contact:
         return contact_name(self.channel, self.account, self.person)
 
 
+Decision: TypeAlias = Literal["let in", "refuse"]
 Redeemed: TypeAlias = tuple[Contact, Delivery | None] | Literal["wrong", "muted"]
 
 
@@ -86,7 +101,16 @@ def contact_name(channel: str, account: str, person: str) -> str:
 class DatabaseContacts(Database):
     @writes
     def ask(
-        self, connection: Connection, channel: str, account: str, person: str, *, turn: int, code: str, at: float
+        self,
+        connection: Connection,
+        channel: str,
+        account: str,
+        person: str,
+        *,
+        turn: int,
+        code: str,
+        at: float,
+        name: str | None = None,
     ) -> bool:
         """Lets a stranger wait with a code's hash, unless they do already or too many do. True again for the same
         undecided `turn`."""
@@ -94,7 +118,7 @@ class DatabaseContacts(Database):
         if is_shared(connection):  # one after the other, or two could both be the third
             run(connection, "SELECT pg_advisory_xact_lock(3, hashtext(:of))", of=f"{channel}:{account}")
         run(connection, _FORGET_OLD, **names)
-        row = {"person": person, "turn": turn, "code": code, "at": at, "pending_max": PAIRING_PENDING_MAX}
+        row = {"person": person, "turn": turn, "code": code, "at": at, "pending_max": PAIRING_PENDING_MAX, "name": name}
         return run(connection, _ASK, **names, **row).first() is not None
 
     @writes
@@ -103,26 +127,60 @@ class DatabaseContacts(Database):
         wrong ones in a while, no code of this person is looked at any more."""
         if is_shared(connection):
             run(connection, "SELECT pg_advisory_xact_lock(4, hashtext(:by))", by=by)
-        names = {"by": by, "turn": turn, "since": at - TRIES_SECONDS}
-        decided = f"SELECT {_COLUMNS} FROM contact WHERE decided = :turn AND approved_by = :by"
-        row = run(connection, decided, **names).mappings().first()
+        names = {"by": by, "turn": turn}
+        row = run(connection, f"{_DECIDED} AND approved_by = :by", **names).mappings().first()
         if row is None:
-            run(connection, "DELETE FROM wrong_code WHERE at <= :since", **names)
-            tried = "SELECT count(*) FROM wrong_code WHERE sender = :by AND turn <> :turn"
-            if (run(connection, tried, **names).scalar() or 0) >= TRIES_MAX:
+            if is_muted(connection, by, turn=turn, at=at):
                 return "muted"
             names |= {"code": code, "at": at, "since": at - PAIRING_SECONDS}
             row = run(connection, _APPROVE_CODE, **names).mappings().first()
         if row is None:
-            wrong = "INSERT INTO wrong_code (turn, sender, at) VALUES (:turn, :by, :at) ON CONFLICT DO NOTHING"
-            run(connection, wrong, **names)
+            count_wrong(connection, by, turn=turn, at=at)
             return "wrong"
         contact = Contact(**row)
         return contact, _notice(connection, contact, at)
 
+    @writes
+    def decide(
+        self, connection: Connection, asked: int, decision: Decision, *, by: str, turn: int, at: float
+    ) -> tuple[Contact, Delivery | None] | None:
+        """Lets in or refuses the person whose request is message `asked`; None if they no longer wait. The same message
+        `turn` has the same result again."""
+        names = {"by": by, "turn": turn, "at": at, "asked": asked}
+        statement = _APPROVE_ASKED if decision == "let in" else _REFUSE
+        again = run(connection, f"{_DECIDED} AND turn = :asked", **names).mappings().first()
+        if (row := again or run(connection, statement, **names).mappings().first()) is None:
+            return None
+        contact = Contact(**row)
+        return contact, _notice(connection, contact, at) if contact.approved_by else None
+
+    @writes
+    def told(self, connection: Connection, turn: int, at: float) -> None:
+        """Records that the owners have heard of the request that is message `turn`."""
+        run(connection, "UPDATE contact SET told = :at WHERE turn = :turn AND told IS NULL", turn=turn, at=at)
+
+    @writes
+    def remind(self, connection: Connection, channel: str, account: str, person: str, *, turn: int) -> float | None:
+        """The time at which owners heard of a person who waits, 0 if they did not; None if message `turn` gets no line."""
+        names = {"channel": channel, "account": account, "person": person, "turn": turn}
+        found: float | None = run(connection, _REMIND, **names).scalar()
+        return found
+
     @reads
     def waiting(self, connection: Connection, since: float) -> Sequence[Contact]:
         return [it for it in contacts(connection, since) if it.approved_by is None]
+
+
+def is_muted(connection: Connection, by: str, *, turn: int, at: float) -> bool:
+    """True if somebody has given too many wrong codes in a while, not counting that of message `turn`."""
+    run(connection, "DELETE FROM wrong_code WHERE at <= :since", since=at - TRIES_SECONDS)
+    tried = "SELECT count(*) FROM wrong_code WHERE sender = :by AND turn <> :turn"
+    return (run(connection, tried, by=by, turn=turn).scalar() or 0) >= TRIES_MAX
+
+
+def count_wrong(connection: Connection, by: str, *, turn: int, at: float) -> None:
+    wrong = "INSERT INTO wrong_code (turn, sender, at) VALUES (:turn, :by, :at) ON CONFLICT DO NOTHING"
+    run(connection, wrong, by=by, turn=turn, at=at)
 
 
 def contacts(connection: Connection, since: float) -> list[Contact]:

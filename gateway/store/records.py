@@ -16,8 +16,9 @@ Kind: TypeAlias = Literal["user", "steered", "assistant", "toolResult", "drained
 MarkKind: TypeAlias = Literal["new", "summary", "settings", "undone", "draft"]
 HistoryMode: TypeAlias = Literal["full", "incremental"]
 """A row in front of a history says if it has all turns, or only those behind what was known."""
-ContactState: TypeAlias = Literal["paired", "waiting", "crowded", "new"]
-"""A person at a channel account may write, has a code or had one lately, too many others wait, or none of these."""
+ContactState: TypeAlias = Literal["paired", "waiting", "silent", "crowded", "new"]
+"""A person at a channel account may write, waits with a code, has had every line of this hour, finds too many others
+waiting, or is none of these."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

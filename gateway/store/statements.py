@@ -235,15 +235,16 @@ PAIRING_PENDING_MAX = 3
 """People at one channel account."""
 _CONTACT = "FROM contact WHERE channel = :channel AND account = :account"
 CONTACT_STATE = f"""
-SELECT (SELECT approved_by IS NOT NULL {_CONTACT} AND person = :person AND (approved_by IS NOT NULL OR asked > :since))
-    AS may_write,
+SELECT (SELECT CASE WHEN approved_by IS NOT NULL THEN 'paired' WHEN code IS NULL OR reminded IS NOT NULL THEN 'silent'
+    ELSE 'waiting' END {_CONTACT} AND person = :person AND (approved_by IS NOT NULL OR asked > :since)) AS state,
     (SELECT count(*) {_CONTACT} AND approved_by IS NULL AND code IS NOT NULL AND asked > :since) AS waiting
 """
 
 
 def contact_state_of(row: Any) -> ContactState:
-    if row["may_write"] is not None:
-        return "paired" if row["may_write"] else "waiting"
+    if row["state"] is not None:
+        state: ContactState = row["state"]
+        return state
     return "new" if row["waiting"] < PAIRING_PENDING_MAX else "crowded"
 
 

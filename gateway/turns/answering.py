@@ -170,6 +170,10 @@ class AgentRun:
         """The ending with the files that the answer names, and the lines above and beneath it."""
         language, caller = language_for(turn.context), self.batch.inbound.asked
         ending = ending_of(result.outcome, language)
+        if not turn.with_owner:
+            self.runtime.trouble.failed(result.outcome, ending.fault, self.runtime.now())
+        if ending.outcome == "replied" and result.answers:
+            self.runtime.trouble.answered(result.answers[-1].reference)
         if ending.answers_to and not self._is_here(ending.answers_to, turn):
             ending = replace(ending, answers_to=None)
         if ending.media and ending.text is not None:
@@ -181,7 +185,10 @@ class AgentRun:
             ending = replace(ending, text="\n\n".join((*shown, ending.text)))
         is_for_people = ending.text is not None and not caller  # a program gets the agent's words alone
         shortened = sentences.compacted(result.compaction, language) if is_for_people else None
-        fault = f"({ending.fault})" if ending.fault and is_operator(self.batch.setup.config, turn.context) else None
+        is_theirs = turn.with_owner or is_operator(self.batch.setup.config, turn.context)
+        fault = f"({ending.fault})" if ending.fault and is_theirs else None
+        if ending.outcome == "failed" and ending.text is not None and is_theirs:
+            ending = replace(ending, text=sentences.for_owner(ending.text))
         results = tuple(it for it in journal.kept if isinstance(it, ToolResultMessage))
         lines = tuple(it for it in (shortened, fault) if it)
         return replace(ending, answers=result.answers, results=results, notes=lines)

@@ -17,7 +17,7 @@ from agents.turn import Emit, OverBudget
 from channels.abilities import Progress, ShowsProgress, can
 from gateway.approvals import pairing
 from gateway.approvals.approvals import Approvals
-from gateway.approvals.pairing import REQUESTED
+from gateway.approvals.pairing import REMINDED, REQUESTED
 from gateway.config.commands import asks_model
 from gateway.outbox.outbox import AWAY_SECONDS
 from gateway.records.inbound import Inbound, inbound_of, is_readable
@@ -86,6 +86,7 @@ class Turns:
         if (ended := await self._ended(lease, work)) is not None:
             return ended
         batch = batch_of(self._runtime, lease, work)
+        await batch.setup.owners.claimed.verify(batch.inbound.context)
         if lane := self._runtime.control.lanes.get(lease.sid):
             lane.number = batch.turn
         if work.begun != batch.turn:
@@ -252,7 +253,7 @@ class Turns:
         inbound = batch.inbound
         if asks_model(inbound.command) and (note := await self._note(batch)):
             return note
-        if inbound.command in (REQUESTED, APPROVED):
+        if inbound.command in (REQUESTED, REMINDED, APPROVED):
             return await pairing.ending(self._runtime, batch.turn, inbound)
         if inbound.command == "compact" and account and (spent := await account.refusal()):
             return await self._refuse(batch, spent)

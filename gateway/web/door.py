@@ -56,7 +56,7 @@ FILES_AT_ONCE = 2
 NAME_CHARS_MAX = 200
 
 NO_SUCH_FILE = 404, "no-such-file", "There is no such file."
-OPERATOR_ONLY = 403, "operator-only", "Only the holder of server.adminToken reads all sessions."
+OPERATOR_ONLY = 403, "operator-only", "Only the holder of server.adminToken reads this."
 PersonRoute = Callable[[Request, str], Awaitable[Response]]
 """A route for an admitted request and its person."""
 
@@ -146,6 +146,7 @@ class WebDoor:
             ("DELETE", "/api/session", self._judged(self.sign_out)),
             ("GET", "/api/chats", self._judged(self._chats.chats)),
             ("GET", "/api/search", self._judged(self._chats.search)),
+            ("GET", "/api/setup", self._judged(self.setup)),
             ("GET", "/api/sessions", self._judged(self.sessions)),
             ("GET", "/api/sessions/{session}", self._judged(self.session)),
             ("GET", "/api/chats/{chat}", self._judged(self._chats.chat)),
@@ -205,6 +206,14 @@ class WebDoor:
         response = Response(status_code=204)
         response.set_cookie(name, value, max_age=seconds, httponly=True, samesite="strict", secure=secure, path="/")
         return response
+
+    async def setup(self, request: Request, person: str) -> Response:
+        """The claim code as long as nobody owns the bot."""
+        if person != OPERATOR:
+            raise Unserved(*OPERATOR_ONLY)
+        owners = self._runtime.setup.owners
+        code = await owners.claim_code(self._runtime.now())
+        return answer_json({"owned": bool(owners), "claim": code})
 
     async def sessions(self, request: Request, person: str) -> Response:
         """The sessions of every channel, the last active first."""

@@ -1,16 +1,21 @@
 """Owners hear in their direct chats of what they should know: one cause once an hour, whatever is killed meanwhile."""
 
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gateway.approvals.notices import Notice
+from gateway.operate import contacts
 from gateway.store.errors import StoreUnavailable
 from tests.channels.contexts import Clock
-from tests.emulators.models.script import says
-from tests.running import ALICE, BOB, GROUP, Running, running
+from tests.emulators.models.script import Fault, says
+from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, running
+from tests.stories.test_pairing import PAIRING
 from tests.stories.test_reload import edited
 from tests.stories.test_replicas import two
+from tests.stories.test_sessions_command import traces
 
 OWNED = f'owners: ["feishu:{ALICE}"]'
 DOWN = Notice(cause="channel telegram:default", en="Telegram refuses the token.", zh="Telegram 拒绝了令牌。")
@@ -108,3 +113,101 @@ async def test_owners_hear_of_an_edit_that_was_refused_and_nobody_else_does(
         assert house.feishu.messages[0].chat_id == house.feishu.direct[ALICE]
         await editor.replace("streamin: off", "streaming_: off")
         assert len(await told(house)) == 1, "one an hour"
+
+
+BOBS: dict[str, Any] = {"sender": BOB, "chat": BOB_CHAT}
+
+
+@pytest.mark.parametrize(("label", "becomes"), [("Let in", "may write to me now"), ("Refuse", "was refused")])
+async def test_an_owner_hears_who_waits_and_decides_by_a_button_and_the_stranger_that_they_wait(
+    tmp_path: Path, database_url: str, label: str, becomes: str
+) -> None:
+    async with running(tmp_path, script=[says("hello Bob")], feishu=PAIRING, more=stored(database_url)) as house:
+        house.feishu.users[BOB] = "Bob `/pair x`"
+        event = house.feishu.text_event("my secret is swordfish", **BOBS)
+        for _ in range(2):
+            await house.push(event)
+            await house.idle()
+        (notice,) = [it for it in house.feishu.messages if it.chat_id != BOB_CHAT]
+        assert notice.text.startswith(f"`Bob '/pair x'` (`feishu:{BOB}`) wants to write to me.")
+        assert "swordfish" not in notice.text
+        value = house.feishu.card(notice.message_id).buttons[label]
+        for count, text in enumerate(("hello?", "hello??"), start=1):
+            await house.say(text, **BOBS)
+            (greeting, *lines) = [it for it in await told(house) if "wants to write" not in it]
+            assert greeting.startswith("I do not know you yet")
+            assert len(lines) == 1, count
+            assert lines[0].startswith("You are still waiting; I told the owner at ")
+        for _ in range(2):
+            await house.push(house.feishu.press_event(notice.message_id, sender=ALICE, value=value))
+            await house.idle()
+        card = house.feishu.card(notice.message_id)
+        assert card.buttons == {}
+        await house.say("hello", **BOBS)
+        last = (await told(house))[-1]
+        assert (last == "hello Bob") == (label == "Let in")
+        assert becomes in card.shown or "do not wait any more" in card.shown
+        assert traces(house, "swordfish") == []
+
+
+async def test_of_two_presses_the_second_changes_nothing(tmp_path: Path) -> None:
+    async with running(tmp_path, feishu=PAIRING, more=OWNED) as house:
+        await house.say("hi", **BOBS)
+        await house.idle()
+        (notice,) = [it for it in house.feishu.messages if it.chat_id != BOB_CHAT]
+        buttons = house.feishu.card(notice.message_id).buttons
+        await house.push(house.feishu.press_event(notice.message_id, sender=ALICE, value=buttons["Let in"]))
+        await house.idle()
+        assert house.feishu.card(notice.message_id).shown == f"`Bob` (`feishu:{BOB}`) may write to me now."
+        await house.push(house.feishu.press_event(notice.message_id, sender=ALICE, value=buttons["Refuse"]))
+        await house.idle()
+        assert house.feishu.card(notice.message_id).shown == "They do not wait any more: /pair lists who does."
+        (contact,) = contacts.listed(house.gateway.config)
+        assert (contact["state"], contact["displayName"]) == ("approved", "Bob")
+
+
+async def test_an_owner_lets_in_by_id_and_the_notice_is_sent_once_after_a_kill(
+    tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = stored(database_url)
+    async with running(tmp_path, feishu=PAIRING, more=more) as house:
+
+        async def dies(*_: object, **__: object) -> None:
+            raise StoreUnavailable("killed")
+
+        monkeypatch.setattr(house.gateway.runtime.store, "finish", dies)
+        await house.say("hi", **BOBS)
+        await house.until(lambda: bool(contacts.listed(house.gateway.config)))
+        emulator = house.feishu
+    async with running(tmp_path, feishu=PAIRING, more=more, emulator=emulator) as house:
+        await house.until(lambda: len(emulator.messages) == 2)
+        assert sum("wants to write" in text for text in await told(house)) == 1
+        await house.say(f"/pair feishu:{BOB}")
+        await house.idle()
+        assert any("may write to me now" in text for text in await told(house))
+
+
+REFUSED = Fault(status=401, message="invalid x-api-key")
+
+
+async def test_owners_read_the_vendor_s_words_and_hear_of_a_model_that_refuses_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.app.gateway.TROUBLE_EVERY_SECONDS", 0.05)
+    clock = Clock(time.time())
+    async with running(tmp_path, script=lambda _: REFUSED, more=OWNED, now=clock) as house:
+        await house.say("hello")
+        (line,) = await house.replies(1)
+        assert line.startswith("I can't reach my model: its access was refused.\n\n(anthropic/claude-sonnet-4-6: ")
+        assert "invalid x-api-key" in line
+        assert "whoever runs" not in line
+        await house.idle()
+        await house.say("hello", **BOBS)
+        assert (await house.replies(2))[1].endswith("Please tell whoever runs this bot.")
+        await house.idle()
+        clock.now += 59
+        assert len(await told(house)) == 2
+        clock.now += 1
+        notice = (await house.replies(3))[2]
+        assert notice.startswith("The model refuses my requests: `anthropic/claude-sonnet-4-6: ")
+        assert house.feishu.messages[2].chat_id == ALICE_CHAT

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gateway.approvals.pairing import ALPHABET
 from gateway.fault import OperatorError
 from gateway.operate import contacts
+from gateway.records.codes import ALPHABET
 from gateway.store.errors import StoreUnavailable
 from gateway.store.opening import connected
 from tests.channels.contexts import Clock
@@ -24,7 +24,8 @@ from tests.stories.test_telegram import PUBLIC, bot
 from tests.web_page import WEB, opened
 
 PAIRING = FEISHU.replace("dmPolicy: open", "dmPolicy: pairing\n    timestampWindowSeconds: null")
-OWNED = f'owners: ["feishu:{ALICE}"]'
+OWNED = f'owners: ["feishu:{ALICE}"]\nnotifyOwners: false'
+STILL = "You are still waiting. Give the code to the person who runs this bot; I will write once you may talk to me."
 CODE = re.compile(rf"`([{ALPHABET}]{{4}}-[{ALPHABET}]{{4}})`")
 BOBS: dict[str, Any] = {"sender": BOB, "chat": BOB_CHAT}
 
@@ -62,13 +63,15 @@ async def test_a_stranger_gets_a_code_an_owner_approves_it_and_then_he_may_talk(
         for text in ("hello?", "/whoami", "你好", "/start", f"/pair {code}"):
             await house.say(text, **BOBS)
         await house.push(first)
-        assert await settled(house) == [line]
+        assert (await settled(house))[0] == line
+        assert (await settled(house))[1:] == [STILL]
+        house.feishu.messages.pop()
         assert house.anthropic.requests == []
         assert traces(house, code) == traces(house, code.replace("-", "")) == traces(house, "swordfish") == []
 
         await house.say(f"/pair {code}")
         approved, welcome = sorted((await house.replies(3))[1:], key=lambda text: "You" in text)
-        assert approved == f"`feishu:{BOB}` may write to me now."
+        assert approved == f"`Bob` (`feishu:{BOB}`) may write to me now."
         assert welcome.startswith("You may write to me now.")
         await house.say("hello", **BOBS)
         assert (await house.replies(4))[3] == "hello Bob"
@@ -149,17 +152,17 @@ async def test_the_fourth_stranger_meets_silence_until_there_is_room_and_nobody_
         await asyncio.gather(*(house.say("hi", **stranger(number)) for number in range(4, 9)))
         assert len(await settled(house)) == 3
         await house.say("/pair")
-        assert (await house.replies(4))[3].count("`feishu:ou_") == 3
+        assert (await house.replies(4))[3].count("`/pair feishu:ou_") == 3
         clock.now += 3_599
         await house.say("hi", **stranger(1))
         await house.say("hi", **stranger(4))
-        assert len(await settled(house)) == 4
+        assert (await settled(house))[4:] == [STILL]
         clock.now += 1
         await house.say(f"/pair {first}")
-        assert "no such code" in (await house.replies(5))[4]
+        assert "no such code" in (await house.replies(6))[5]
         await house.say("hi", **stranger(4))
         await house.say("hi", **stranger(1))
-        lines = (await house.replies(7))[5:]
+        lines = (await house.replies(8))[6:]
         assert first not in lines
         assert len(set(map(code_in, lines))) == 2
 
@@ -205,8 +208,10 @@ async def test_wrong_codes_are_answered_alike_and_ten_of_them_with_silence_also_
         await house.say(f"/pair {code}")
         await house.say(f"/pair {code}", chat=GROUP, chat_type="group", mention_bot=True)
         assert len(await settled(house)) == count
-        await house.say("hi", **BOBS)
-        assert len(await settled(house)) == count
+        for _ in range(2):
+            await house.say("hi", **BOBS)
+            assert (await settled(house))[count:] == [STILL]
+        count += 1
         clock.now += 3_000
         await asyncio.to_thread(contacts.revoke, house.gateway.config, f"feishu:{BOB}")
         clock.now += 601
@@ -328,7 +333,9 @@ async def test_the_command_line_says_what_it_did_and_fails_where_it_could_do_not
         async def typed(*words: str) -> tuple[int, str]:
             return await ask("pairing", *words, *config, more=SECRETS)
 
-        assert "waits: pairing approve CODE" in (await typed("list"))[1]
+        listed = (await typed("list"))[1]
+        assert listed.startswith(f"feishu:{BOB}  Bob  ")
+        assert f" pairing approve feishu:{BOB}\n" in listed
         assert (await typed("approve", "BBBB-BBBB"))[0] == 1
         assert await typed("approve", code) == (0, f"feishu:{BOB}: may write now\n")
         (approved,) = json.loads((await typed("list", "--json"))[1])

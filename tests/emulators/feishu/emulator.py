@@ -25,6 +25,8 @@ from tests.emulators.feishu.rules import (
     CardUpdate,
     Credentials,
     Edit,
+    Members,
+    MembersQuery,
     MessageQuery,
     NewFile,
     NewImage,
@@ -137,6 +139,7 @@ class FeishuEmulator(ResourceSource):
                 Route("/open-apis/bot/v3/info", self._guarded(self._bot), methods=["GET"]),
                 Route("/open-apis/contact/v3/users/{user_id}", self._guarded(self._user), methods=["GET"]),
                 Route("/open-apis/im/v1/chats/{chat_id}", self._guarded(self._chat), methods=["GET"]),
+                Route("/open-apis/im/v1/chats/{chat_id}/members", self._guarded(self._leave), methods=["DELETE"]),
                 Route("/open-apis/im/v1/messages/{message_id}", self._guarded(self._message), methods=["GET"]),
                 Route("/open-apis/im/v1/messages/{message_id}", self._guarded(self._update_card), methods=["PATCH"]),
                 Route("/open-apis/im/v1/messages/{message_id}", self._guarded(self._edit), methods=["PUT"]),
@@ -303,6 +306,15 @@ class FeishuEmulator(ResourceSource):
         if chat_id not in self.chats:
             raise Refusal(230002, "Bot/User can NOT be out of the chat.")
         return _data({"name": self.chats[chat_id], "chat_mode": "group", "user_count": "3", "bot_count": "1"})
+
+    async def _leave(self, request: Request) -> Response:
+        """Of the app itself alone."""
+        parsed(MembersQuery, dict(request.query_params))
+        if parsed(Members, await request.body()).id_list != [self.app_id]:
+            raise Refusal(232014, "The token used in the request does NOT have the permissions necessary.")
+        if self.chats.pop(request.path_params["chat_id"], None) is None:
+            raise Refusal(232011, "Operator can NOT be out of the chat.")
+        return _data({"invalid_id_list": []})
 
     async def _message(self, request: Request) -> Response:
         message_id = request.path_params["message_id"]

@@ -61,6 +61,14 @@ class MessageQuery(FeishuShape):
     receive_id_type: Literal["chat_id", "open_id"]
 
 
+class MembersQuery(FeishuShape):
+    member_id_type: Literal["app_id"]
+
+
+class Members(FeishuShape):
+    id_list: Annotated[list[Filled], Field(min_length=1, max_length=5)]
+
+
 class ResourceQuery(FeishuShape):
     type: Filled
 

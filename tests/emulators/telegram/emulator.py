@@ -95,9 +95,11 @@ class TelegramEmulator(Sending):
             "setMyCommands": (models.SetMyCommands, self._set_commands),
             "getMyCommands": (models.GetMyCommands, self._get_commands),
             "getChat": (models.InChat, self._get_chat),
+            "leaveChat": (models.InChat, self._leave_chat),
             "answerCallbackQuery": (models.AnswerCallbackQuery, self._answer_callback),
             "getFile": (models.GetFile, self._get_file),
         }
+        self.left: list[int] = []
         self._handlers = {name.lower(): (name, *handler) for name, handler in handlers.items()}
         routes = [
             Route("/bot{token}/{method}", self._call, methods=["GET", "POST"]),
@@ -224,6 +226,10 @@ class TelegramEmulator(Sending):
         gifts = ("unlimited_gifts", "limited_gifts", "unique_gifts", "premium_subscription", "gifts_from_channels")
         full = {"accent_color_id": 0, "max_reaction_count": 11, "accepted_gift_types": dict.fromkeys(gifts, False)}
         return dict(self.chat_named(call.chat_id).public) | full
+
+    async def _leave_chat(self, call: models.InChat) -> bool:
+        self.left.append(self.chat_named(call.chat_id).public["id"])
+        return True
 
     async def _answer_callback(self, call: models.AnswerCallbackQuery) -> bool:
         """Once, and in time."""

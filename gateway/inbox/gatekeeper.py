@@ -1,0 +1,90 @@
+"""The judgement on a message before it is stored: why it starts no turn, and what its sender gets instead.
+
+A stranger gets a code, and one more line while they wait. An owner gets past what only an owner may: a claim, while nobody
+owns the bot, and the commands that switch a group on. Everybody else gets nothing.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from agents.sentences import language_for
+from channels.access import GROUP_DISABLED, GROUP_NOT_ALLOWED, NOT_MENTIONED, NOT_PAIRED, refusal
+from channels.channel import Arrived, Channel
+from channels.message import MessageContext
+from gateway.approvals import pairing
+from gateway.approvals.approvals import Approvals
+from gateway.commands.catalog import command_of
+from gateway.records.codes import hashed
+from gateway.records.inbound import PRESSED, UNHEARD, Inbound
+from gateway.records.sessions import is_owner
+from gateway.state.runtime import Runtime
+from gateway.store.records import Acceptance
+
+CLAIM, LISTENING = "claim", ("listen", "unlisten")
+Keep: TypeAlias = Callable[[Inbound, Sequence[str]], Awaitable[Acceptance]]
+"""Stores a message of the gateway's own making under the names of the one that it answers."""
+
+
+def is_claim(context: MessageContext) -> bool:
+    return (command_of(context) or ("",))[0] == CLAIM
+
+
+def sealed(context: MessageContext) -> MessageContext:
+    """The message with a claim code's hash in the place of the code: what is stored of it can claim nothing."""
+    name, arguments = command_of(context) or ("", "")
+    if name != CLAIM or not arguments:
+        return context
+    return replace(context, text=f"/{CLAIM} {hashed(arguments.split()[-1]) or 'none'}")
+
+
+class Gatekeeper:
+    def __init__(self, runtime: Runtime, approvals: Approvals, keep: Keep) -> None:
+        self._runtime = runtime
+        self._approvals = approvals
+        self._keep = keep
+
+    async def refusal(self, channel: Channel, receipt: Arrived, agent: str) -> str | None:
+        """Why the message starts no turn. The database is asked only where pairing decides, or about a claimed owner."""
+        context, owners = receipt.context, self._runtime.setup.owners
+        await owners.claimed.verify(context)
+        owns = is_owner(owners, context)
+        switch = self._runtime.choices.listens(context)
+        reason = refusal(channel.access, context, is_owner=owns, switch=switch)
+        command, _ = command_of(context) or ("", "")
+        decides = command in (PRESSED, "approve", "approvals") and self._approvals.may_decide_any(context)
+        claims = command == CLAIM and context.chat.kind == "direct" and not owners
+        if reason and (decides or claims):  # an approver can be asked, so they may answer; a claim is for strangers
+            return refusal(channel.access, context, is_owner=True, switch=switch)
+        if reason and owns and context.chat.kind == "group":
+            return await self._of_owner(receipt, agent, reason, command)
+        return await self._of_stranger(receipt, agent) if reason == NOT_PAIRED else reason
+
+    async def _of_owner(self, receipt: Arrived, agent: str, reason: str, command: str) -> str | None:
+        """In a group that the bot does not listen in: the commands that switch it on pass, a mention gets a line."""
+        if command in LISTENING and reason in (GROUP_NOT_ALLOWED, GROUP_DISABLED, NOT_MENTIONED):
+            return None
+        context, default = receipt.context, self._runtime.setup.config.language
+        if reason in (GROUP_NOT_ALLOWED, GROUP_DISABLED) and context.mentioned and context.press is None:
+            language = language_for(context, default)
+            kept = replace(context, language=language, text="", mark="", attachments=(), reply_to=None, more=False)
+            await self._keep(Inbound(agent=agent, context=kept, command=UNHEARD, arguments=reason), receipt.dedupe)
+        return reason
+
+    async def _of_stranger(self, receipt: Arrived, agent: str) -> str | None:
+        """A stranger who has had no code lately is given one, and one who waits gets one more line; nothing of what they
+        wrote is kept."""
+        context, runtime = receipt.context, self._runtime
+        place = context.channel, context.account, context.sender.id
+        state = await runtime.store.contact_state(*place, runtime.now())
+        if state == "paired":
+            return None
+        if state in ("new", "waiting") and context.press is None:
+            request = pairing.request(context, agent, default=runtime.setup.config.language, again=state == "waiting")
+            acceptance = await self._keep(request, receipt.dedupe)
+            # At once: a crowd finds the places taken even while no lane is free.
+            if acceptance.turn is not None and state == "new":
+                await pairing.register(runtime, acceptance.turn, request)
+            elif acceptance.turn is not None:
+                await runtime.store.contacts.remind(*place, turn=acceptance.turn)
+        return NOT_PAIRED
