@@ -67,6 +67,8 @@ class Condition:
         self._cause_of = cause_of
         self._now = now
         self._reports: dict[str, ChannelState] = {}
+        self._failing: dict[str, str] = {}
+        """The causes that parts have reported and that still stand."""
         self._rejections = 0
         self._heard = False
         self.awaits_deliveries = False
@@ -85,6 +87,12 @@ class Condition:
         state, reason, _ = self._causes[cause]
         shown = f"{reason.zh}（{code}）" if code else reason.zh
         self._report(part, state, Bilingual(detail or reason.en, shown), self._fix(cause))
+        self._failing[part] = cause
+
+    def ends(self, part: str, cause: str) -> None:
+        """The cause is gone; another one of the part stands."""
+        if self._failing.get(part) == cause:
+            self.ok(part)
 
     def failed(self, part: str, error: DeliveryError) -> None:
         cause = self._cause_of(error)
@@ -119,20 +127,21 @@ class Condition:
         """Reports whether `server.publicUrl` leads here: the reason why not, or nothing."""
         if reason:
             self.fails("deliveries", "unanswered", f"server.publicUrl: {reason}")
-        elif self._reports.get("deliveries", self.state).reason.en.startswith("server.publicUrl: "):
-            self.ok("deliveries")
+        else:
+            self.ends("deliveries", "unanswered")
 
     def genuine(self) -> None:
         """A delivery was verified."""
         self._heard = True
-        if self._rejections or self._reports.get("deliveries", self.state).state != "ok":
-            self._rejections = 0
+        self._rejections = 0
+        if "deliveries" in self._failing:
             self.ok("deliveries")
 
     def _fix(self, cause: str) -> Bilingual:
         return Bilingual(*(it.replace("{at}", self._at) for it in self._causes[cause].fix))
 
     def _report(self, part: str, state: Link, reason: Bilingual = NO_WORDS, fix: Bilingual = NO_WORDS) -> None:
+        self._failing.pop(part, None)
         self._reports[part] = ChannelState(state=state, since=self._now(), reason=reason, fix=fix)
         worst = min(self._reports.values(), key=lambda it: WORST.index(it.state))
         since = self.state.since if worst.state == self.state.state else self._now()

@@ -205,6 +205,8 @@ class Registration:
             raise Unreachable("Telegram's answer about the webhook cannot be read")
         self._report(info)
         self._watched = True
+        if not number(info, "pending_update_count"):  # another replica may have taken them
+            self.condition.ends("deliveries", "undelivered")
         updates, url = info.get("allowed_updates"), text(info, "url")
         is_set = url == self.url and isinstance(updates, list) and set(map(str, updates)) == set(ALLOWED_UPDATES)
         if self.url is not None and (self._refused or not is_set):

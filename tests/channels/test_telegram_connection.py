@@ -1,7 +1,7 @@
 """Staying in touch with Telegram: what is fetched is confirmed only once it is stored, and nothing ends the connection."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from channels.abilities import MenuEntry
 from channels.channel import Arrived, Receipt, WebhookRequest
+from channels.condition import Condition
 from channels.message import Outbound, Target
 from channels.telegram.channel import SECRET_HEADER
 from channels.telegram.timing import Timing
@@ -43,6 +44,7 @@ class Connected:
 
     telegram: Telegram
     slept: list[float]
+    condition: Condition
     stored: list[str] = field(default_factory=list)
     failing: list[bool] = field(default_factory=list)
     """Whether the gateway fails to store the next receipts."""
@@ -82,7 +84,7 @@ async def in_touch(
     settings = {"mode": "polling" if url is None else "webhook"} | settings
     async with connected(timing=timing, **settings) as (telegram, channel):
         telegram.answers |= answers or {}
-        made = Connected(telegram, slept)
+        made = Connected(telegram, slept, channel.condition)
         task = asyncio.create_task(channel.connect(public_url=url, commands=commands, deliver=made.deliver))
         try:
             yield made
@@ -224,6 +226,30 @@ async def test_what_telegram_reports_of_failed_deliveries_is_logged_once() -> No
             await it.calls("getWebhookInfo", 4)
     reported = [line for line in logs if line["event"] == "telegram_webhook_error"]
     assert [(line["reason"], line["waiting"]) for line in reported] == [("Read timeout expired", 3)]
+
+
+@pytest.mark.parametrize("ends", ["nothing waits any more", "a delivery"])
+async def test_deliveries_that_telegram_reports_as_failed_since_the_start_make_the_bot_silent(ends: str) -> None:
+    old = SET | {"last_error_date": 9, "last_error_message": "From before our start", "pending_update_count": 3}
+    new = old | {"last_error_date": 10, "last_error_message": "Connection refused"}
+    states: list[tuple[str, str]] = []
+
+    def reports(info: Body) -> Callable[[Body], Body]:
+        def report(_: Body) -> Body:
+            states.append((it.condition.state.state, it.condition.state.reason.en))
+            return info
+
+        return report
+
+    later = SET if ends == "nothing waits any more" else new
+    async with in_touch(url=PUBLIC, answers={"getWebhookInfo": [*map(reports, (old, new, *[later] * 500))]}) as it:
+        await it.calls("getWebhookInfo", 5)
+        assert [state for state, _ in states[1:3]] == ["ok", "silent"]
+        assert states[2][1] == "Telegram's last delivery failed: Connection refused"
+        assert it.condition.state.state == ("ok" if later == SET else "silent")
+        it.condition.genuine()
+        await it.calls("getWebhookInfo", 8)
+        assert it.condition.state.state == "ok"
 
 
 async def test_setting_the_webhook_is_tried_again_as_told() -> None:

@@ -168,6 +168,19 @@ async def test_an_account_is_named_by_its_own_key(tmp_path: Path) -> None:
         assert (await becomes(house, "ok"))["state"] == "ok"
 
 
+async def test_a_feishu_out_of_reach_is_told_on_a_webhook_and_on_a_long_connection(tmp_path: Path) -> None:
+    account = 'appSecret: s, encryptKey: k, baseUrl: "http://127.0.0.1:1"'
+    ops, sales = (f"{{ appId: cli_{mode}, mode: {mode}, {account} }}" for mode in ("webhook", "websocket"))
+    async with running(
+        tmp_path, feishu=f"{FEISHU}    accounts: {{ ops: {ops}, sales: {sales} }}\n", more=ADMIN
+    ) as house:
+        for name in ("feishu:ops", "feishu:sales"):
+            state = await becomes(house, "unreachable", name)
+            assert "Feishu cannot be reached" in state["reason"]
+            assert f"is channels.feishu.accounts.{name.partition(':')[2]}.baseUrl right" in state["fix"]
+        assert (await becomes(house, "ok"))["reason"] == ""
+
+
 @asynccontextmanager
 async def bot(
     folder: Path, telegram: TelegramEmulator, *, url: str = "", mode: str = "polling", more: str = ADMIN
