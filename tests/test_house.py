@@ -53,15 +53,23 @@ def test_both_readmes_open_with_the_same_commands_and_have_the_same_sections() -
     assert links[0] == links[1]
 
 
-@pytest.mark.parametrize("document", sorted(ROOT.glob("docs/quickstart-*.zh-CN.md")), ids=lambda path: path.name)
-def test_a_chinese_quickstart_has_the_steps_and_snippets_of_the_english_one(document: Path) -> None:
+@pytest.mark.parametrize("document", sorted(ROOT.glob("docs/*.zh-CN.md")), ids=lambda path: path.name)
+def test_a_chinese_page_has_the_headings_lists_tables_and_code_of_the_english_one(document: Path) -> None:
     english = document.with_name(document.name.replace(".zh-CN", ""))
-    steps = [re.findall(r"^(## \d|```\w+|\d\.) ?", page.read_text(), re.M) for page in (document, english)]
-    assert steps[0] == steps[1]
-    snippets = [
-        re.findall(r"^ *```(?:yaml|json)\n.*?```", page.read_text(), re.M | re.S) for page in (document, english)
-    ]
-    assert snippets[0] == snippets[1]
+    texts = [page.read_text(encoding="utf-8") for page in (english, document)]
+    shapes = [re.findall(r"^ *(#+ (?:\d\.)?|```\w*|\d+\.|[*-] |\|)", text, re.M) for text in texts]
+    assert shapes[0] == shapes[1]
+    blocks = [re.findall(r"^ *```.*?^ *```$", text, re.M | re.S) for text in texts]
+    assert blocks[0] == blocks[1]
+    switches = [text.splitlines()[2].partition(" · ")[0] for text in texts]
+    assert switches == [f"[中文]({document.name})", f"[English]({english.name})"]
+
+
+@pytest.mark.parametrize("document", [path for path in DOCUMENTS if ".zh-CN" in path.name], ids=lambda path: path.name)
+def test_a_chinese_page_leads_to_chinese_pages_where_there_are_any(document: Path) -> None:
+    links = set(re.findall(r"\]\(([^)#\s]+)\.md[)#]", document.read_text(encoding="utf-8")))
+    english = document.name.removesuffix(".zh-CN.md")
+    assert [link for link in links - {english} if (document.parent / f"{link}.zh-CN.md").exists()] == []
 
 
 CHINESE = [*ROOT.glob("*.zh-CN.md"), *ROOT.glob("docs/*.zh-CN.md"), ROOT / "config.yaml", ROOT / "docker-compose.yml"]
@@ -80,8 +88,18 @@ def test_every_link_and_every_named_make_target_exists(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
     links = [link for link in re.findall(r"\]\(([^)#\s]+)\)", text) if "://" not in link]
     assert [link for link in links if not (document.parent / link).exists()] == []
+    anchors = [link.partition("#") for link in re.findall(r"\]\(([^)\s]*#[^)\s]+)\)", text) if "://" not in link]
+    places = [(document.parent / page if page else document, anchor) for page, _, anchor in anchors]
+    assert [anchor for page, anchor in places if not page.exists() or anchor not in headings(page)] == []
     targets = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.M))
     assert set(re.findall(r"`?\bmake ([a-z-]+)`", text)) <= targets
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of a page, as GitHub makes them."""
+    prose = re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    titles = re.findall(r"^#+ (.+)$", prose, re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def test_every_file_the_architecture_names_exists() -> None:
