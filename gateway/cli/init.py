@@ -1,17 +1,20 @@
 """`init`: asks a few questions and writes a commented config file, and `.env` beside it for the secrets."""
 
 import json
-import re
-import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.options import CONFIG, ConfigOption, environment, load
+from gateway.cli.options import CONFIG, ConfigOption, environment, terminal_language
 from gateway.fault import OperatorError
 from gateway.program import MODULE, program
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gateway.cli.draft import ConfigDraft
 
 
 class Platform(StrEnum):
@@ -19,16 +22,20 @@ class Platform(StrEnum):
     TELEGRAM = "telegram"
 
 
-SECRETS: dict[str, tuple[tuple[str, str], ...]] = {
-    "feishu": (
-        ("FEISHU_APP_ID", "App ID of the Feishu app (cli_…) / 飞书应用的 App ID"),
-        ("FEISHU_APP_SECRET", "its App Secret / 飞书应用的 App Secret"),
-    ),
-    "telegram": (("TELEGRAM_BOT_TOKEN", "Token of the bot, from @BotFather / @BotFather 给出的 token"),),
+SECRETS: dict[Platform, tuple[str, ...]] = {
+    Platform.FEISHU: ("FEISHU_APP_ID", "FEISHU_APP_SECRET"),
+    Platform.TELEGRAM: ("TELEGRAM_BOT_TOKEN",),
 }
 TEMPLATE = Path(__file__).with_name("config.template.yaml")
 """The template has every platform; each stays off until its secrets are set."""
-_SECRET = re.compile(r"[\x21-\x26\x28-\x7e]+")
+_SCHEMA = "# yaml-language-server: "
+
+
+def examples() -> "Mapping[str, Path]":
+    """The example configs that ship with the documentation, by name."""
+    from agents.runner import DOCS_DIR
+
+    return {it.stem: it for it in sorted((DOCS_DIR / "examples").glob("*.yaml"))}
 
 
 def init(
@@ -40,53 +47,92 @@ def init(
     ] = None,
     model: Annotated[str | None, typer.Option(help="As provider/model; by default the provider's default.")] = None,
     agent: Annotated[str, typer.Option(help="The id of the agent.")] = "assistant",
+    example: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="EXAMPLE",
+            help="Begin with an example of docs/cookbook.md, such as family-telegram.",
+            autocompletion=lambda incomplete: [it for it in examples() if it.startswith(incomplete)],
+        ),
+    ] = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Ask nothing: the options and the environment say it all.")
     ] = False,
     config: ConfigOption = CONFIG,
 ) -> None:
-    """Write a commented config file, and .env beside it for the secrets that you give. A config that is there is never
-    changed, and in .env nothing but what it lacks."""
+    """Write a commented config file, and .env beside it for the secrets that you give; each is tried on the spot. A config
+    that is there is never changed, and in .env nothing but what it lacks."""
     from dotenv import dotenv_values
 
-    from agents.providers.config import WELL_KNOWN
+    from gateway.cli.draft import ConfigDraft
+    from gateway.config.dotenv import DOTENV
 
     if config.exists() or config.is_symlink():
         raise OperatorError(f"{config}: is there already, and stays as it is — choose another file with --config")
-    known = {it.names[0]: it for it in WELL_KNOWN if it.names and it.default_model}
-    dotenv = config.parent / ".env"
-    there = {**dotenv_values(dotenv, interpolate=False), **environment()}
-    if not yes:
-        names = {it: "Feishu / 飞书" if it == "feishu" else it.capitalize() for it in Platform}
-        channel = [it for it in Platform if typer.confirm(f"{names[it]}?", default=it in (channel or []), err=True)]
-        if provider is None and model is None:
-            found = next((name for name, it in known.items() if any(there.get(key) for key in it.variables)), "auto")
-            offered = f"Whose model? {', '.join(known)}, or auto / 使用哪家的模型"
-            provider = typer.prompt(offered, default=found, err=True).strip()
-        agent = typer.prompt("Id of the agent / 智能体 id", default=agent, err=True).strip()
-    if provider not in (None, "auto", *known):
-        raise OperatorError(
-            f"--provider: expected auto, {', '.join(known)}; for others name a --model (docs/providers.md)"
-        )
-    vendor = known.get(provider or (model or "").partition("/")[0])
-    chosen = model or (vendor.model_of(vendor.names[0]) if vendor else "auto")
-    wanted = [(vendor.variables[0], f"Key of {vendor.names[0]} / 密钥")] if vendor else []
-    wanted += [it for name in channel or () for it in SECRETS[name]]
-    given = {} if yes else {name: it for name, label in wanted if not there.get(name) and (it := _secret(name, label))}
-    for pair in SECRETS.values():  # half of one would be a mistake
-        if not all(there.get(name) or given.get(name) for name, _ in pair):
-            given = {name: it for name, it in given.items() if name not in dict(pair)}
-    text = _template().replace("${CLAWGATE_MODEL:-auto}", json.dumps(chosen), 1)
-    _write(config, text.replace("- id: assistant", f"- id: {json.dumps(agent)}", 1))
-    if given:
-        _append(dotenv, "".join(f"{name}='{value}'\n" for name, value in given.items()))
-    _report(config, [name for name, _ in wanted if not there.get(name) and name not in given])
+    there = {**dotenv_values(config.parent / DOTENV, interpolate=False), **environment()}
+    base = _template() if example is None else _example(example)
+    draft = ConfigDraft(base=base, there={name: value for name, value in there.items() if value})
+    chosen = _chosen(provider, model)
+    if yes:
+        draft.model, draft.agent = (chosen or "auto", agent) if example is None else ("", "")
+        wanted = _wanted(draft, channel or [], provider)
+        _finish(draft, config, [it for it in wanted if not draft.value(it)])
+        return
+    from gateway.cli.wizard import Wizard
+
+    wizard = Wizard(draft, terminal_language())
+    if example is None:
+        wizard.ask(channel or [], provider, model, agent)
+    else:
+        wizard.fill()
+    missing = [*dict.fromkeys([*wizard.later, *draft.missing])]
+    if _finish(draft, config, missing) and wizard.start():
+        from gateway.cli.start import serve_shown
+
+        serve_shown(config)
 
 
 def write_default(config: Path) -> None:
     """Writes what `init --yes` does: the environment says whose model."""
-    _write(config, _template())
+    _write(config, _template(), environment())
     typer.echo(f"{config.absolute()}: written", err=True)
+
+
+def _chosen(provider: str | None, model: str | None) -> str:
+    """The model that the command line names; empty for none. Raises OperatorError."""
+    from agents.providers.config import WELL_KNOWN
+
+    known = {it.names[0]: it for it in WELL_KNOWN if it.names and it.default_model}
+    if provider not in (None, "auto", *known):
+        expected = f"expected auto, {', '.join(known)}"
+        raise OperatorError(f"--provider: {expected}; for others name a --model (docs/providers.md)")
+    return model or (known[provider].model_of(provider) if provider in known else "")
+
+
+def _wanted(draft: "ConfigDraft", channels: list[Platform], provider: str | None) -> list[str]:
+    """The variables that a script has yet to set."""
+    from agents.providers.config import well_known
+
+    vendor = well_known(provider or draft.model.partition("/")[0])
+    return [
+        *(vendor.variables[:1] if vendor else ()),
+        *(it for name in channels for it in SECRETS[name]),
+        *draft.missing,
+    ]
+
+
+def _example(name: str) -> str:
+    """The text of an example, for any folder. Raises OperatorError."""
+    import difflib
+
+    found = examples()
+    if name not in found:
+        near = next(iter(difflib.get_close_matches(name, found, n=1)), None)
+        meant = f"did you mean {near}? " if near else ""
+        raise OperatorError(f"--from: there is no example {json.dumps(name)} — {meant}There are: {', '.join(found)}")
+    lines = found[name].read_text(encoding="utf-8").splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith(_SCHEMA))
 
 
 def _template() -> str:
@@ -95,53 +141,50 @@ def _template() -> str:
     return text.replace(MODULE, program())
 
 
-def _secret(name: str, label: str) -> str:
-    """Asks for a secret; empty if it is to be set later."""
-    value: str = typer.prompt(
-        f"{label} [{name}; empty: later / 留空则稍后填写]",
-        default="",
-        show_default=False,
-        hide_input=sys.stdin.isatty(),
-        err=True,
-    ).strip()
-    if value and not _SECRET.fullmatch(value):
-        raise OperatorError(f"{name}: expected plain ASCII characters without spaces and quotes; nothing was written")
-    return value
+def _finish(draft: "ConfigDraft", config: Path, missing: list[str]) -> bool:
+    """Writes the config and `.env`, and says what comes next; true if nothing that it cannot do without is missing."""
+    from gateway.config.dotenv import DOTENV, append
+
+    if draft.missing:
+        draft.load()  # all but that is right
+        _create(config, draft.text)
+    else:
+        _write(config, draft.text, {**environment(), **draft.given})
+    dotenv = config.parent / DOTENV
+    try:
+        if draft.given:
+            append(dotenv, draft.given)
+    except OSError as error:
+        raise OperatorError(f"{dotenv}: {error.strerror} — set the secrets in the environment") from None
+    zh = terminal_language() == "zh"
+    typer.echo(f"{config}：已写入" if zh else f"{config}: written")
+    if missing and zh:
+        typer.echo(f"请在环境变量或 {dotenv} 中设置：{'、'.join(missing)}")
+    elif missing:
+        typer.echo(f"set {', '.join(missing)} in the environment, or in {dotenv}")
+    option = "" if config == CONFIG else f" --config {config}"
+    for command in ("doctor", "chat", "serve"):
+        typer.echo(f"  {program()} {command}{option}")
+    return not draft.missing
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str, env: "Mapping[str, str]") -> None:
     """Writes the config. Raises OperatorError if the file exists by now or an option is wrong."""
+    from gateway.config.load import load
     from gateway.config.problems import ConfigErrors
 
+    _create(path, text)
+    try:
+        load(path, env)
+    except ConfigErrors:
+        path.unlink()
+        raise
+
+
+def _create(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
         raise OperatorError(f"{path}: {error.strerror}; nothing was written") from None
-    try:
-        load(path)
-    except ConfigErrors:
-        path.unlink()
-        raise
-
-
-def _append(path: Path, text: str) -> None:
-    """Appends to a file that only its owner can read, from its first byte on."""
-    import os
-
-    try:
-        before = path.read_bytes() if path.exists() else b""
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8") as file:
-            file.write("\n" * (not before.endswith(b"\n") and bool(before)) + text)
-    except OSError as error:
-        raise OperatorError(f"{path}: {error.strerror} — set the secrets in the environment") from None
-
-
-def _report(config: Path, missing: list[str]) -> None:
-    typer.echo(f"{config}: written")
-    if missing:
-        typer.echo(f"set {', '.join(missing)} in the environment, or in {config.parent / '.env'}")
-    option = "" if config == CONFIG else f" --config {config}"
-    for command in ("doctor", "chat", "serve"):
-        typer.echo(f"  {program()} {command}{option}")

@@ -10,6 +10,7 @@ import typer
 from gateway.fault import OperatorError
 
 if TYPE_CHECKING:
+    from agents.sentences import Language
     from gateway.config.load import Loaded
 
 CONFIG = Path("config.yaml")
@@ -33,6 +34,13 @@ def load(path: Path) -> "Loaded":
 def environment() -> Mapping[str, str]:
     """A copy of the environment as it is now; undecodable bytes are replaced, so that every value is text."""
     return {name: value.encode(errors="surrogateescape").decode(errors="replace") for name, value in os.environ.items()}
+
+
+def terminal_language() -> "Language":
+    """Chinese where the terminal's locale is."""
+    env = environment()
+    locale = next(filter(None, map(env.get, ("LC_ALL", "LC_MESSAGES", "LANG"))), "")
+    return "zh" if locale.lower().startswith("zh") else "en"
 
 
 def print_list(

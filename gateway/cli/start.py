@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from gateway.cli.init import write_default
 from gateway.cli.options import CONFIG, environment
@@ -14,8 +15,13 @@ def start() -> None:
     """Serves the config of this folder; writes one first if there is none. Shows the page if there is a display."""
     if not CONFIG.exists() and not CONFIG.is_symlink():
         write_default(CONFIG)
+    serve_shown(CONFIG)
+
+
+def serve_shown(config: Path) -> None:
+    """Serves until a signal ends it, and opens the page where a person sees it."""
     os.umask(umask := os.umask(0))  # as it is before the gateway makes its own strict: the browser is no part of it
-    run_gateway(CONFIG, shown=lambda address: _browse(address, umask) if has_display(environment()) else None)
+    run_gateway(config, shown=lambda address: _browse(address, umask) if has_display(environment()) else None)
 
 
 def has_display(env: Mapping[str, str]) -> bool:

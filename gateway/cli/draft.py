@@ -1,0 +1,120 @@
+"""The config that `init` is making, before it is written: its text, what is given for its variables, and the trying of both.
+
+It is tried as the config that it will be: read by the same reader, and asked by doctor's probes.
+"""
+
+import asyncio
+import json
+import re
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agents.messages import ModelError
+from agents.providers import doctor
+from channels.finding import Finding
+from gateway.config.channels import configured
+from gateway.config.exposure import exposure
+from gateway.config.load import Loaded, load
+from gateway.config.problems import ConfigErrors
+
+TRY_SECONDS = 10.0
+_MODEL = re.compile(r"""(["']?)\$\{CLAWGATE_MODEL:-auto\}\1""")
+_REQUIRED = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_STAND_INS = {
+    "TELEGRAM_BOT_TOKEN": f"1:{'x' * 35}",
+    "DATABASE_URL": "postgresql://nobody@localhost/none",
+    "CLAWGATE_PUBLIC_URL": "https://bot.example.com",
+}
+"""The values of variables that are not given yet, so that the rest of a config can be tried."""
+
+
+@dataclass
+class ConfigDraft:
+    """`there` is what is set already; `given` what a person has given for variables."""
+
+    base: str
+    there: Mapping[str, str]
+    given: dict[str, str] = field(default_factory=dict)
+    model: str = ""
+    agent: str = ""
+    provider: str = ""
+    """A line of `providers:`."""
+
+    @property
+    def text(self) -> str:
+        text = self.base
+        if self.model:
+            text = _MODEL.sub(lambda _: json.dumps(self.model, ensure_ascii=False), text)
+        if self.agent:
+            text = text.replace("- id: assistant", f"- id: {json.dumps(self.agent)}", 1)
+        if self.provider and "\nproviders:\n" in text:
+            text = text.replace("\nproviders:\n", f"\nproviders:\n  {self.provider}\n", 1)
+        elif self.provider:
+            text = re.sub(r"(?m)^(?=[a-z])", lambda _: f"providers:\n  {self.provider}\n\n", text, count=1)
+        return text
+
+    @property
+    def leaves_model(self) -> bool:
+        """True if a person may choose the model."""
+        return bool(_MODEL.search(self.base))
+
+    @property
+    def variables(self) -> list[str]:
+        """The variables that the config cannot do without, in its order."""
+        lines = (line for line in self.base.splitlines() if not line.lstrip().startswith("#"))
+        return [*dict.fromkeys(_REQUIRED.findall("\n".join(lines)))]
+
+    @property
+    def missing(self) -> list[str]:
+        return [name for name in self.variables if not self.value(name)]
+
+    def value(self, name: str) -> str:
+        return self.given.get(name) or self.there.get(name) or ""
+
+    def load(self) -> Loaded:
+        """The config as it would be, with stand-ins for what is missing. Raises ConfigErrors."""
+        stand_ins = {name: _STAND_INS.get(name, f"{name}{'x' * 40}") for name in self.missing}
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "config.yaml"
+            file.write_text(self.text, encoding="utf-8")
+            return load(file, {**self.there, **stand_ins, **self.given})
+
+    def mistake(self, names: Iterable[str]) -> str:
+        """The sentence of `check` about the values of these variables; empty if there is none."""
+        try:
+            self.load()
+        except ConfigErrors as errors:
+            found = (it for it in errors.problems if any(name in it.message + it.fix for name in names))
+            return next((f"{it.path} {it.message}".partition(" (the value comes from")[0] for it in found), "")
+        return ""
+
+    def try_model(self, reference: str, key: str) -> ModelError | list[str]:
+        """The models that the provider of `reference` lists to this key. Raises ConfigErrors."""
+        name = reference.partition("/")[0]
+        before, self.model = self.model, reference
+        try:
+            provider = self.load().config.provider(name)
+        finally:
+            self.model = before
+        return asyncio.run(doctor.listed(name, provider, key, seconds=TRY_SECONDS))
+
+    def try_channel(self, kind: str) -> Sequence[Finding]:
+        """The findings of doctor about the channel's accounts, the credentials first. Raises ConfigErrors."""
+        config = self.load().config
+        accounts = [it for it in configured(config.channels) if it.kind.name == kind]
+
+        async def probed() -> list[Finding]:
+            found: list[Finding] = []
+            for it in accounts:
+                if it.kind.probe:
+                    async with asyncio.timeout(2 * TRY_SECONDS):
+                        found += await it.kind.probe(it.config, it.name, exposure(config), time.time())
+            return found
+
+        try:
+            return asyncio.run(probed())
+        except TimeoutError:
+            return [Finding(kind, "error", f"no answer within {2 * TRY_SECONDS:.0f} s")]
