@@ -11,6 +11,7 @@ from gateway.cli.access import approvals_app, pairing_app
 from gateway.cli.service import service_app
 from gateway.cli.sessions import sessions_app
 from gateway.cli.start import start
+from gateway.cli.usage import usage
 from gateway.fault import OperatorError
 from gateway.program import COMMAND, program
 
@@ -33,7 +34,7 @@ app = typer.Typer(
     help="Clawgate: a small, durable gateway between chat channels and model agents. Without a command it serves "
     "./config.yaml, and writes one first if there is none.",
 )
-for command in (init.init, serving.serve, chat.chat, serving.check, serving.status, serving.doctor):
+for command in (init.init, serving.serve, chat.chat, serving.check, serving.status, usage, serving.doctor):
     app.command()(command)
 app.add_typer(service_app, name="service")
 app.add_typer(serving.routes_app, name="routes")

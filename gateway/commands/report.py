@@ -111,14 +111,17 @@ def _history(plan: TurnPlan, work: Work) -> Sequence[Sequence[Message]]:
 
 async def usage(context: CommandContext) -> str:
     conversation, today = await _spent(context)
-    budgets = await used(context.runtime, context.setup.config, context.agent, context.message)
-    return _listed(
+    config = context.setup.config
+    budgets = await used(context.runtime, config, context.agent, context.message)
+    lines = _listed(
         (
             (context.say("This conversation", "本次对话"), conversation.shown(context)),
             (context.say("Today in this chat", "本聊天今日"), today.shown(context)),
             *(_budget(context, it) for it in budgets),
         )
     )
+    days = ", ".join(config.price_days(conversation.models | today.models))
+    return f"{lines}\n\n{context.say(f'Prices of {days}.', f'价格日期：{days}。')}" if days else lines
 
 
 def _budget(context: CommandContext, budget: BudgetUse) -> tuple[str, str]:
@@ -140,12 +143,14 @@ class _Sum:
 
     tokens: Counter[str] = field(default_factory=Counter)
     cost: float | None = None
+    models: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, bills: Iterable[Bill]) -> "_Sum":
         total = cls()
         for final in (orjson.loads(bill.content) for bill in bills):
             total.tokens.update(final.get("tokens", {}))
+            total.models.update(final.get("models", {}))
             if (cost := final.get("cost")) is not None:
                 total.cost = (total.cost or 0.0) + cost
         return total

@@ -4,7 +4,7 @@ A channel's, tool's, skill's, provider's and agent's model lies beside the code 
 know of another is checked in `checks`; reading the file is the business of `load`.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -13,6 +13,7 @@ from pydantic import Field, StringConstraints, field_validator
 
 from agents.config import AgentConfig, AgentDefaults
 from agents.providers.config import IMPLIED, ModelConfig, ProviderConfig
+from agents.providers.models import PricesConfig, facts_of
 from agents.providers.retry import RetryConfig
 from agents.transcription import TranscriptionConfig
 from agents.turn import Count, Seconds, TurnLimits
@@ -238,6 +239,17 @@ class Config(Section):
         own = None if agent is None else agent.approvals.approvers
         named = self.approvals.approvers if own is None else own
         return tuple(owners or self.owners) or None if named is None else named
+
+    def prices(self, model: str) -> PricesConfig | None:
+        """The prices of `provider/model`: those under `models`, else the shipped ones."""
+        name = model.partition("/")[2]
+        written = self.models.get(model) or self.models.get(name)
+        return (written.prices if written else None) or facts_of(name).prices
+
+    def price_days(self, models: Iterable[str]) -> tuple[str, ...]:
+        """The days of these models' prices, as far as they have one."""
+        days = {prices.as_of for it in models if (prices := self.prices(it))}
+        return tuple(sorted(days - {""}))
 
     def provider(self, name: str) -> ProviderConfig:
         """The block of the provider called `name`; an empty one if the name needs none. Raises KeyError."""

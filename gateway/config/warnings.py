@@ -114,17 +114,11 @@ def _prices(config: Config) -> Warned:
         if limit is not None
     ]
     named = dict.fromkeys(model for agent in config.agents.list for model in agent.model)
-    free = [model for model in named if _is_without_price(config, model)]
+    free = [model for model in named if config.prices(model) is None]
     if whose and free:
         step = f"set models: {{ {quoted(free[0])}: {{ prices: … }} }} (docs/providers.md)"
         message = f"{', '.join(whose)}: no price is known of {', '.join(free)}, so what they take costs nothing here"
         yield (*whose[0].split("."),), message, step
-
-
-def _is_without_price(config: Config, model: str) -> bool:
-    name = model.partition("/")[2]
-    written = config.models.get(model) or config.models.get(name)
-    return (written is None or written.prices is None) and facts_of(name).prices is None
 
 
 def _auto(auto: Auto, names: Mapping[Key, tuple[str, ...]]) -> Warned:

@@ -1,6 +1,7 @@
 """The end of a turn or a command: what is said, what is kept of it, and what it took."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,19 +65,25 @@ class Ending:
 
     def record(self, parts: int, at: float) -> str:
         """The content of the `final` row."""
-        return json.dumps({"outcome": self.outcome, "reason": self.reason, "parts": parts, "at": at, **self.bill()})
+        row = {"outcome": self.outcome, "reason": self.reason, "parts": parts, "at": at, **self.bill()}
+        names = dict.fromkeys(it.reference for it in self.answers)
+        models = {name: _taken([it for it in self.answers if it.reference == name]) for name in names}
+        return json.dumps(row | ({"models": models} if models else {}))
 
     def bill(self) -> dict[str, Any]:
         """Sums up what the turn took; empty if no model was called. The cost is there if prices are."""
         if not self.answers:
             return {}
-        usages = [answer.usage for answer in self.answers]
-        costs = [answer.cost for answer in self.answers if answer.cost is not None]
-        tokens = {
-            name: sum(getattr(usage, name) for usage in usages)
-            for name in ("input", "cache_read", "cache_write", "output", "reasoning")
-        }
-        bill: dict[str, Any] = {"requests": len(usages), "tokens": tokens}
-        if any(usage.estimated for usage in usages):
+        bill: dict[str, Any] = {"requests": len(self.answers)}
+        if any(answer.usage.estimated for answer in self.answers):
             bill["estimated"] = True
-        return bill | ({"cost": round(sum(costs), 6)} if costs else {})
+        return bill | _taken(self.answers)
+
+
+def _taken(answers: Sequence[AssistantMessage]) -> dict[str, Any]:
+    costs = [answer.cost for answer in answers if answer.cost is not None]
+    tokens = {
+        name: sum(getattr(answer.usage, name) for answer in answers)
+        for name in ("input", "cache_read", "cache_write", "output", "reasoning")
+    }
+    return {"tokens": tokens} | ({"cost": round(sum(costs), 6)} if costs else {})

@@ -7,7 +7,7 @@ which has the time, since rows can be long.
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -28,6 +28,14 @@ _BEGINNINGS = "SELECT sid, turn FROM mark WHERE kind = 'new' ORDER BY sid, turn"
 _BETWEEN = "sid = :sid AND turn > :after AND (turn <= :until OR :until < 0)"
 _ENTRIES = f"SELECT seq, turn, kind, content FROM transcript WHERE {_BETWEEN} ORDER BY seq"
 _NAMES = f"SELECT seq, name FROM spoken WHERE {_BETWEEN} AND parts > 0 ORDER BY seq, place"
+_BILLS = """
+SELECT t.sid, t.content, COALESCE((
+    SELECT s.person FROM spoken s WHERE s.turn = t.turn AND s.how IN ('said', 'withdrawn') AND s.person <> ''
+    ORDER BY s.seq, s.place LIMIT 1
+), (SELECT i.person FROM inbox i WHERE i.id = t.turn), '') AS person
+FROM transcript t WHERE t.kind = 'final'
+"""
+"""A message stays in the inbox for seven days; after that only what a turn's transcript holds names its person."""
 _MARKS = f"SELECT turn, kind, at, content FROM mark WHERE {_BETWEEN} AND kind <> 'draft' ORDER BY turn, kind"
 
 
@@ -48,6 +56,36 @@ class Session:
     def id(self) -> str:
         """A stable id, derived from the session's beginning."""
         return sha256(f"{self.sid}\n{self.after}".encode(errors="surrogatepass")).hexdigest()[:12]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelBill:
+    """The share of one model in a turn; of all its models, without a name, in rows of version 1.0."""
+
+    model: str
+    tokens: Mapping[str, int]
+    cost: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TurnBill:
+    """The tokens and money that a turn or a command took. `person` is `channel:id`, empty if unknown."""
+
+    sid: str
+    person: str
+    at: float
+    models: Sequence[ModelBill]
+
+
+def bills(connection: Connection) -> Iterator[TurnBill]:
+    """The bills of all turns that called a model."""
+    for row in connection.execute(text(_BILLS).execution_options(yield_per=500)):
+        if isinstance(final := _value(row.content), dict) and "tokens" in final:
+            models = [
+                ModelBill(model=name, tokens=it["tokens"], cost=it.get("cost"))
+                for name, it in final.get("models", {"": final}).items()
+            ]
+            yield TurnBill(sid=row.sid, person=row.person, at=float(final.get("at", 0.0)), models=models)
 
 
 def sessions(connection: Connection) -> list[Session]:

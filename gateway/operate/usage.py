@@ -1,0 +1,130 @@
+"""`usage`: what the turns that are kept took, in tokens and money, added up by agent, chat, person or model.
+
+The final row of each turn says what it took, so the sums are the journal's. What was erased is in no sum.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from typing import Any, Literal, TypeAlias
+
+from channels.moment import iso, local, timestamp
+from gateway.config.root import Config
+from gateway.records.sessions import conversation, session_parts
+from gateway.store.conversations import ModelBill, TurnBill, bills
+from gateway.store.opening import connected
+
+By: TypeAlias = Literal["agent", "chat", "person", "model"]
+UNKNOWN = "(not recorded)"
+"""The model of a turn before version 1.1; the person of a turn whose words were erased."""
+_READ = ("input", "cache_read", "cache_write")
+
+
+@dataclass(kw_only=True, slots=True)
+class UsageRow:
+    """The turns of one agent, chat, person or model. `unpriced` of them used a model without prices, which `cost` lacks."""
+
+    name: str
+    turns: int = 0
+    input: int = 0
+    output: int = 0
+    cost: float = 0.0
+    unpriced: int = 0
+
+    def add(self, *taken: ModelBill) -> None:
+        """Counts one turn, by what it took of each model."""
+        self.turns += 1
+        self.input += sum(it.tokens.get(name, 0) for it in taken for name in _READ)
+        self.output += sum(it.tokens.get("output", 0) for it in taken)
+        self.cost += sum(it.cost or 0.0 for it in taken)
+        self.unpriced += any(it.cost is None for it in taken)
+
+    @property
+    def money(self) -> str:
+        if self.unpriced and not self.cost:
+            return "no price"
+        return f"{self.cost:.4f}" + (f" (no price for {self.unpriced:,} of the turns)" if self.unpriced else "")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UsageReport:
+    """`total` counts each turn once, also where it used two models."""
+
+    by: By
+    since: float
+    rows: Sequence[UsageRow]
+    total: UsageRow
+    priced_on: Sequence[str]
+    """The days of the prices of the models in it."""
+
+
+def beginning(since: str, config: Config, now: float) -> float:
+    """The moment that `--since` names: `30d` is midnight of the day 30 days ago. Raises ValueError."""
+    today = local(now, config.server.zone).date()
+    if found := re.fullmatch(r"([0-9]{1,5})([hd])", since):
+        if found[2] == "h":
+            return now - int(found[1]) * 3600.0
+        today -= min(timedelta(days=int(found[1])), today - today.min)
+    else:
+        today = date.fromisoformat(since)
+    return datetime.combine(today, time(), config.server.zone).timestamp()
+
+
+def usage(config: Config, by: By, since: float) -> UsageReport:
+    """Raises DatabaseUnusable."""
+    rows, models, total = dict[str, UsageRow](), set[str](), UsageRow(name="total")
+    with connected(config.database) as connection:
+        for bill in bills(connection):
+            if bill.at < since:
+                continue
+            total.add(*bill.models)
+            models.update(it.model for it in bill.models)
+            for name, taken in _shares(bill, by):
+                rows.setdefault(name, UsageRow(name=name)).add(*taken)
+    found = sorted(rows.values(), key=lambda it: (-it.cost, -it.input - it.output, it.name))
+    return UsageReport(by=by, since=since, rows=found, total=total, priced_on=config.price_days(models))
+
+
+def _shares(bill: TurnBill, by: By) -> Iterator[tuple[str, Sequence[ModelBill]]]:
+    """The names that a turn counts for, and what it took of each: of several models each has its own."""
+    if by == "model":
+        yield from ((it.model or UNKNOWN, (it,)) for it in bill.models)
+        return
+    place = session_parts(conversation(bill.sid))
+    yield {"agent": place.agent, "chat": place.place, "person": bill.person or UNKNOWN}[by], bill.models
+
+
+def table(report: UsageReport, config: Config) -> Iterator[str]:
+    """The report for people, the totals last."""
+    yield f"Since {timestamp(report.since, config.server.zone)}"
+    head = (report.by, "turns", "tokens in", "tokens out", "cost")
+    body = [
+        (it.name, f"{it.turns:,}", f"{it.input:,}", f"{it.output:,}", it.money) for it in (*report.rows, report.total)
+    ]
+    widths = [max(map(len, column)) for column in zip(*((row[:4]) for row in (head, *body)), strict=True)]
+    yield from ("", _line(head, widths), *(_line(row, widths) for row in body[:-1]))
+    yield from (_line(tuple("-" * it for it in (*widths, len("cost"))), widths), _line(body[-1], widths))
+    if report.priced_on:
+        yield from (
+            "",
+            f"Each request at the price when it was made; the prices now are of {', '.join(report.priced_on)}.",
+        )
+
+
+def _line(row: Sequence[str], widths: Iterable[int]) -> str:
+    name, *numbers, cost = row
+    first, *others = widths
+    return "  ".join((name.ljust(first), *(it.rjust(width) for it, width in zip(numbers, others, strict=True)), cost))
+
+
+def facts(report: UsageReport, config: Config) -> dict[str, Any]:
+    """The JSON form."""
+    rows = [_facts(it) | {report.by: it.name} for it in report.rows]
+    since = iso(report.since, config.server.zone)
+    return {"since": since, "by": report.by, "rows": rows, "total": _facts(report.total), "prices": report.priced_on}
+
+
+def _facts(row: UsageRow) -> dict[str, Any]:
+    cost = None if row.unpriced and not row.cost else round(row.cost, 6)
+    return {"turns": row.turns, "input": row.input, "output": row.output, "cost": cost, "unpriced": row.unpriced}
