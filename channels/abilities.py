@@ -23,18 +23,24 @@ def can(channel: object, port: type[T]) -> TypeGuard[T]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MenuEntry:
-    """A command that a platform's menu offers: `name` without the slash."""
+    """A command: `name` without the slash, and what it does, in both languages. No menu shows an `alias`, and
+    owners alone are shown one that is `for_owners`."""
 
     name: str
-    description: str
+    en: str
+    zh: str
+    alias: bool = False
+    for_owners: bool = False
 
 
 @runtime_checkable
 class Listens(Channel, Protocol):
     """A channel with its own connection: it fetches its events, or tells its platform where to post them."""
 
-    async def connect(self, *, public_url: str | None, commands: Sequence[MenuEntry], deliver: Deliver) -> None:
-        """Runs as long as the gateway does."""
+    async def connect(
+        self, *, public_url: str | None, commands: Sequence[MenuEntry], owners: Sequence[str], deliver: Deliver
+    ) -> None:
+        """Runs as long as the gateway does. `owners` are the ids of those who use this platform."""
 
 
 @runtime_checkable

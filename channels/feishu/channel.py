@@ -125,7 +125,9 @@ class FeishuChannel:
         self._check_token(event)
         return self._receipt(event, now)
 
-    async def connect(self, *, public_url: str | None, commands: Sequence[MenuEntry], deliver: Deliver) -> None:
+    async def connect(
+        self, *, public_url: str | None, commands: Sequence[MenuEntry], owners: Sequence[str], deliver: Deliver
+    ) -> None:
         self.condition.awaits_deliveries = not listens(self._config, public_url)
         if self.condition.awaits_deliveries:
             await asyncio.Event().wait()  # the door brings everything

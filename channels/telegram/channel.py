@@ -40,7 +40,7 @@ from channels.telegram import updates
 from channels.telegram.api import TelegramApi, fetch_file, refusal_of
 from channels.telegram.causes import CAUSES, cause_of
 from channels.telegram.config import TelegramAccount, bot_of
-from channels.telegram.connection import Callbacks, Polling, Registration, offer_menu
+from channels.telegram.connection import Callbacks, Polling, Registration, offer_menus
 from channels.telegram.content import Me
 from channels.telegram.outgoing import ALBUM_MAX, CAPTION_CHARS, TelegramOutgoing
 from channels.telegram.render import split
@@ -117,7 +117,9 @@ class TelegramChannel:
             return Ignored(kind="unknown", reason="malformed")
         return self._read(update, now)
 
-    async def connect(self, *, public_url: str | None, commands: Sequence[MenuEntry], deliver: Deliver) -> None:
+    async def connect(
+        self, *, public_url: str | None, commands: Sequence[MenuEntry], owners: Sequence[str], deliver: Deliver
+    ) -> None:
         self._me = replace(self._me, commands=frozenset(command.name for command in commands))
         account, timing = self.account, self._timing
         api = TelegramApi(self._config)  # of its own: a poll that hangs must not hold a send back
@@ -135,7 +137,7 @@ class TelegramChannel:
                 tasks.create_task(self._callbacks.run())
                 learn = partial(self.learn_identity, self._config.timeout_seconds)
                 await timing.until_done("telegram_identity_unknown", learn, account=account)
-                tasks.create_task(offer_menu(api, commands, account=account, timing=timing))
+                tasks.create_task(offer_menus(api, commands, owners, account=account, timing=timing))
                 tasks.create_task(kept.run())
         finally:
             await api.close()

@@ -147,19 +147,41 @@ ANSWER_SECONDS = 5.0
 log = structlog.get_logger()
 
 
-async def offer_menu(api: TelegramApi, commands: Sequence[MenuEntry], *, account: str, timing: Timing) -> None:
-    """The menu is a nicety: one that Telegram refuses is left out."""
+async def offer_menus(
+    api: TelegramApi, commands: Sequence[MenuEntry], owners: Sequence[str], *, account: str, timing: Timing
+) -> None:
+    """Offers one menu for each language, and to each owner one with owners' commands besides. A menu is a nicety: one that
+    Telegram refuses is left out, such as that of an owner who has not written to the bot yet."""
+    everyone = [it for it in commands if not it.for_owners]
+    menus: list[tuple[dict[str, Any], Sequence[MenuEntry]]] = [({"type": "default"}, everyone)]
+    menus += [({"type": "chat", "chat_id": int(it)}, commands) for it in owners if it.isascii() and it.isdigit()]
+    for scope, entries in menus:
+        for language in ("", "zh"):
+            await _offer_menu(api, entries, scope, language, account=account, timing=timing)
+
+
+async def _offer_menu(
+    api: TelegramApi,
+    entries: Sequence[MenuEntry],
+    scope: Mapping[str, Any],
+    language: str,
+    *,
+    account: str,
+    timing: Timing,
+) -> None:
+    shown = [(it.name, it.zh if language == "zh" else it.en) for it in entries if not it.alias]
     menu = [
-        {"command": command.name, "description": command.description[:DESCRIPTION_CHARS_MAX]}
-        for command in commands
-        if re.fullmatch(r"[a-z0-9_]{1,32}", command.name) and command.description.strip()
+        {"command": name, "description": text[:DESCRIPTION_CHARS_MAX]}
+        for name, text in shown
+        if re.fullmatch(r"[a-z0-9_]{1,32}", name) and text.strip()
     ]
+    body = {"commands": menu[:COMMANDS_MAX], "scope": scope} | ({"language_code": language} if language else {})
 
     async def attempt() -> None:
         try:
-            await api.call("setMyCommands", {"commands": menu[:COMMANDS_MAX]})
+            await api.call("setMyCommands", body)
         except Refused as error:
-            log.warning("telegram_menu_refused", account=account, reason=str(error))
+            log.warning("telegram_menu_refused", account=account, scope=scope["type"], reason=str(error))
 
     await timing.until_done("telegram_menu_not_set", attempt, account=account)
 

@@ -4,6 +4,7 @@ becomes of it. The table feeds the dispatch, `/help`, the platforms' menus, the 
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from agents.prompt.system import Commands
 from agents.sentences import language_for
@@ -16,12 +17,13 @@ from gateway.commands.approve import NOTICE_RUNS, approve, list_approvals
 from gateway.commands.command import ANY, Command, CommandContext, Reply, Run
 from gateway.commands.pair import pair
 from gateway.commands.remember import remember
-from gateway.config.commands import CHINESE_NAMES, OWNER_ONLY, WORDS
+from gateway.config.commands import ALIASES, CHINESE_NAMES, GROUPS, OWNER_ONLY, WORDS
 from gateway.config.root import Audience, Config
-from gateway.records.inbound import PRESSED, Inbound
+from gateway.records.inbound import MISSPELT, PRESSED, Inbound
 from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime
 
+EDITS_MAX = 2
 _COMMAND = re.compile(r"[/／]([a-z]+|[\u4e00-\u9fff]+)(@\S+)?(?:\s+(.*))?", re.IGNORECASE | re.DOTALL)
 
 
@@ -48,7 +50,7 @@ async def run(runtime: Runtime, approvals: Approvals, session: str, turn: int, i
     """The command that message `turn` is, beside the conversation `session`."""
     name = inbound.command or ""
     command = COMMANDS.get(name)
-    if command is None and name not in NOTICE_RUNS:  # accepted by a version that had it
+    if command is None and name not in RUNS:  # accepted by a version that had it
         return Ending(outcome="unknown-command", text=None)
     context = CommandContext(
         runtime=runtime,
@@ -63,7 +65,7 @@ async def run(runtime: Runtime, approvals: Approvals, session: str, turn: int, i
     )
     if command and not context.may(command):
         return Ending(outcome=name, reason="not allowed", text=_refusal(context, command))
-    reply = await (command.run if command else NOTICE_RUNS[name])(context)
+    reply = await (command.run if command else RUNS[name])(context)
     if not isinstance(reply, Reply):
         return Ending(outcome=name, text=reply)
     return Ending(
@@ -86,13 +88,66 @@ def _refusal(context: CommandContext, command: Command) -> str:
 
 
 async def show_help(context: CommandContext) -> str:
-    """Lists the commands that the person may use; explains one that is named."""
+    """Lists the commands that the person may use, a line a group; with `all` what each does, with a name that one."""
     wanted = context.arguments.lstrip("/／").lower()
     wanted = CHINESE_NAMES.get(wanted, wanted)
-    shown = [it for it in COMMANDS.values() if wanted in ("", it.name) and context.may(it)]
+    may = {it.name: it for it in COMMANDS.values() if context.may(it)}
+    if not wanted:
+        return _grouped(context, may)
+    whole = wanted in ("all", "全部")
+    shown = [it for name, it in may.items() if name == wanted or (whole and name not in ALIASES)]
     if not shown:
         return context.say("There is no such command; /help lists them.", "没有这个命令，/help 可查看全部命令。")
     return "\n".join(f"- `/{it.form}` {context.say(it.en, it.zh)}" for it in shown)
+
+
+async def show_all(context: CommandContext) -> str:
+    return await show_help(replace(context, arguments="all"))
+
+
+def _grouped(context: CommandContext, may: Mapping[str, Command]) -> str:
+    lines = [context.say("Just write to me. These are commands:", "直接给我发消息即可。可用的命令：")]
+    for en, zh, names in GROUPS:
+        if listed := " ".join(f"`/{name}`" for name in names if name in may):
+            lines.append(context.say(f"- {en}: {listed}", f"- {zh}：{listed}"))
+    lines.append(
+        context.say(
+            "`/help all` says what each does, `/help model` says it of one.",
+            "`/help all` 说明每个命令的作用，`/help model` 只说明其中一个。",
+        )
+    )
+    return "\n".join(lines)
+
+
+def misspelt(context: MessageContext) -> str | None:
+    """The word after the slash if it is no command and at most two edits from one; further away it is words to the agent."""
+    found = _COMMAND.fullmatch(context.text.strip()) if context.press is None and not context.attachments else None
+    if found is None or not found[1].isascii() or found[1].lower() in COMMANDS:
+        return None
+    if found[2] and not context.mentioned and context.chat.kind != "direct":
+        return None
+    return found[1] if min(edits(found[1].lower(), name) for name in COMMANDS) <= EDITS_MAX else None
+
+
+async def suggest(context: CommandContext) -> str:
+    """Answers a misspelt command, without a model."""
+    word = context.arguments
+    may = [it.name for it in COMMANDS.values() if context.may(it)] or ["help"]
+    near = min(may, key=lambda name: edits(word.lower(), name))
+    return context.say(
+        f"There is no /{word}. Did you mean `/{near}`?", f"没有 /{word} 这个命令。你是想用 `/{near}` 吗？"
+    )
+
+
+def edits(one: str, other: str) -> int:
+    """The number of letters to insert, delete or replace that makes one word the other."""
+    before = list(range(len(other) + 1))
+    for number, letter in enumerate(one, start=1):
+        row = [number]
+        for place, wanted in enumerate(other, start=1):
+            row.append(min(row[-1] + 1, before[place] + 1, before[place - 1] + (letter != wanted)))
+        before = row
+    return before[-1]
 
 
 def _command(form: str, run: Run, takes: int, **more: bool) -> Command:
@@ -102,8 +157,8 @@ def _command(form: str, run: Run, takes: int, **more: bool) -> Command:
 
 
 _COMMANDS = (
-    _command("help [COMMAND]", show_help, 1),
-    _command("commands", show_help, 0),
+    _command("help [all | COMMAND]", show_help, 1),
+    _command("commands", show_all, 0),
     _command("start", conversation.start, 1),
     _command("new", conversation.new, 0),
     _command("reset", conversation.new, 0),
@@ -134,6 +189,8 @@ _COMMANDS = (
     _command("unlisten", own.unlisten, 0),
 )
 COMMANDS = {it.name: it for it in _COMMANDS}
+RUNS: Mapping[str, Run] = {**NOTICE_RUNS, MISSPELT: suggest}
+"""The answers that no person asks for by name."""
 
 
 def offered(audiences: Mapping[str, Audience]) -> list[Command]:
@@ -149,4 +206,5 @@ def commands_in(config: Config, message: MessageContext) -> Commands:
 
 
 def menu(audiences: Mapping[str, Audience]) -> tuple[MenuEntry, ...]:
-    return tuple(it.entry for it in offered(audiences))
+    whose: Mapping[str, Audience] = {**audiences, **dict.fromkeys(OWNER_ONLY, "owner")}
+    return tuple(it.entry(whose.get(it.name, "everyone")) for it in offered(audiences))

@@ -16,6 +16,7 @@ from agents.turn import Settings, settings_json
 from channels.abilities import MenuEntry
 from channels.message import Button, MessageContext, StoredFile
 from gateway.approvals.approvals import Approvals
+from gateway.config.commands import ALIASES
 from gateway.config.root import Audience, Config
 from gateway.records.inbound import inbound_of, is_readable
 from gateway.records.sessions import is_owner, person_of
@@ -120,9 +121,10 @@ class Command:
     def fits(self, arguments: str) -> bool:
         return len(arguments.split()) <= self.takes
 
-    @property
-    def entry(self) -> MenuEntry:
-        return MenuEntry(name=self.name, description=f"{self.en} / {self.zh}")
+    def entry(self, audience: Audience) -> MenuEntry:
+        return MenuEntry(
+            name=self.name, en=self.en, zh=self.zh, alias=self.name in ALIASES, for_owners=audience == "owner"
+        )
 
 
 def first_words(text: str) -> str:

@@ -81,6 +81,11 @@ async def think(context: CommandContext) -> str:
         await _set(context, thinking=wanted)
         return context.say(f"Thinking is `{wanted}`, until /new.", f"思考强度已设为 `{wanted}`，直到 /new。")
     listed = ", ".join(f"`{level}`" for level in levels)
+    if wanted:
+        return context.say(
+            f"There is no level {_quoted(wanted)}. The levels of `{name}`: {listed}.",
+            f"没有思考强度 {_quoted(wanted)}。`{name}` 支持：{listed}。",
+        )
     return context.say(
         f"Thinking is `{current or DEFAULT}`. The levels of `{name}`: {listed}.",
         f"当前思考强度：`{current or DEFAULT}`。`{name}` 支持：{listed}。",

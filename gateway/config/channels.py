@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from channels.abilities import MenuEntry
 from channels.channel import Channel
 from channels.feishu import config as feishu
 from channels.feishu import doctor as feishu_doctor
@@ -53,8 +52,9 @@ class ChannelType:
     channel: Callable[[Any, str, "ChannelDeps"], Channel]
     facts: Callable[[Exposure], Any] = lambda exposure: None
     """Everything that a channel gets of the config besides its account. An edit that changes neither renews no channel."""
-    told: Callable[[Any, str | None, Sequence[MenuEntry]], Any] = lambda account, public_url, menu: (public_url, menu)
-    """The part of `server.publicUrl` and of the menu that its connection depends on: a change of it reconnects."""
+    told: Callable[[Any, str | None, Any], Any] = lambda account, public_url, menu: (public_url, menu)
+    """The part of `server.publicUrl` and of the menu, with the owners it is for, that its connection depends on: a change of
+    it reconnects."""
     keys: tuple[str, ...] = ()
     """The keys that must be set before an account is one."""
     bot: Callable[[Any], str] = lambda account: ""

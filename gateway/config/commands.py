@@ -37,6 +37,16 @@ WORDS = {name: words for name, *words in (line.split(" | ") for line in _WORDS.s
 CHINESE_NAMES = {chinese: name for name, (chinese, _, _) in WORDS.items()}
 OWNER_ONLY = frozenset({"pair", "listen", "unlisten"})
 """No config opens them further."""
+ALIASES = frozenset({"commands", "reset", "models", "start"})
+"""Other names of commands, which no menu and no help lists."""
+GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("Conversation", "对话", ("new", "stop", "retry", "edit", "undo", "compact", "export")),
+    ("Answers", "回答", ("model", "think", "reasoning", "verbose", "queue", "agent", "skill")),
+    ("You", "你自己", ("remember", "status", "usage", "context", "whoami")),
+    ("Approvals", "审批", ("approve", "approvals")),
+    ("Owners", "所有者", ("pair", "listen", "unlisten", "claim")),
+)
+"""The lines of `/help`: a heading in both languages, and its commands."""
 _ASKING = frozenset({"retry", "edit", "compact", "skill"})
 
 

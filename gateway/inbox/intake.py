@@ -25,14 +25,14 @@ from channels.marks import EDITED
 from channels.message import MessageContext, Press
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.surfaces import direct_chat
-from gateway.commands.catalog import command_of
+from gateway.commands.catalog import command_of, misspelt
 from gateway.config.bindings import route
 from gateway.config.commands import asks_model
 from gateway.inbox.gatekeeper import CLAIM, Gatekeeper, is_claim, sealed
 from gateway.outbox.messenger import pressed
 from gateway.outbox.outbox import payload_json
 from gateway.program import program
-from gateway.records.inbound import INTRODUCTION, Caller, Inbound, inbound_of
+from gateway.records.inbound import INTRODUCTION, MISSPELT, Caller, Inbound, inbound_of
 from gateway.records.sessions import chat_of, control_session, is_control, is_open, session_key
 from gateway.state.runtime import Runtime
 from gateway.store.contacts import contact_name
@@ -208,6 +208,8 @@ class Intake:
         """Accepts a message for an agent, from any door, without the channel's rules. `dedupe` are its names within the
         channel account; a program's message, with a `caller`, is never a command. Raises StoreUnavailable."""
         command, arguments = (None if caller else command_of(context)) or (None, "")
+        if command is None and caller is None and (word := misspelt(context)):
+            command, arguments = MISSPELT, word
         inbound = Inbound(
             agent=agent, context=context, command=command, arguments=arguments, replays=replays, asked=caller
         )

@@ -42,7 +42,7 @@ class Listening:
         public_url, entries = setup.config.server.public_url, menu(setup.config.commands)
         for account in configured(setup.config.channels):
             channel = setup.channels[account.kind.name, account.name]
-            facts = account.kind.told(account.config, public_url, entries)
+            facts = account.kind.told(account.config, public_url, (entries, self._owners(channel)))
             if isinstance(channel, Listens) and self._facts.get(channel, facts) != facts:
                 await self.end([channel])
             if channel not in self._tasks:
@@ -85,11 +85,17 @@ class Listening:
                 await channel.connect(
                     public_url=config.server.public_url,
                     commands=menu(config.commands),
+                    owners=self._owners(channel),
                     deliver=partial(self._deliver, channel),
                 )
             except Exception as error:  # the connection's edge: the other channels go on
                 log.error("connection_failed", channel=channel.name, account=channel.account, exc_info=error)
             await asyncio.sleep(RECONNECT_SECONDS)
+
+    def _owners(self, channel: Channel) -> tuple[str, ...]:
+        """The ids of the owners that the config names on the channel's platform."""
+        named = (it.partition(":") for it in self._runtime.setup.config.owners)
+        return tuple(person for platform, _, person in named if platform == channel.name)
 
     async def _deliver(self, channel: Channel, receipt: Receipt) -> None:
         """Store what a channel has fetched. Raises NotStored: then it is fetched again, however often."""

@@ -13,6 +13,8 @@ from agents.prompt.inbound import cut_here
 from channels.message import MessageContext
 
 ASK, OUTCOME, PRESSED, INTRODUCTION = "approval:ask", "approval:settled", "approval:press", "introduction"
+MISSPELT = "misspelt"
+"""The command of a message that is nearly one."""
 NOTICE, UNHEARD = "owners:notice", "group:unheard"
 NOTICES = frozenset({ASK, OUTCOME, PRESSED, INTRODUCTION, NOTICE})
 """Commands of the gateway's own, for messages that it writes by itself; no person's text is one."""

@@ -91,11 +91,13 @@ def channel(url: str, telegram: TelegramEmulator, mode: str) -> TelegramChannel:
 
 async def connected(bot: TelegramChannel, done: Callable[[], object]) -> None:
     """Let it keep in touch until `done`."""
-    menu = (MenuEntry(name="stop", description="Stop the running answer / 停止"),)
+    menu = (MenuEntry(name="stop", en="Stop the running answer", zh="停止"),)
 
     async def deliver(receipt: Receipt) -> None: ...
 
-    keeping = asyncio.create_task(bot.connect(public_url="https://bot.example.com", commands=menu, deliver=deliver))
+    keeping = asyncio.create_task(
+        bot.connect(public_url="https://bot.example.com", commands=menu, owners=[], deliver=deliver)
+    )
     await until(done)
     keeping.cancel()
     await asyncio.gather(keeping, return_exceptions=True)

@@ -14,7 +14,7 @@ from agents.turn import Settings
 from channels.message import Chat, Sender
 from gateway.commands import catalog
 from gateway.commands.catalog import COMMANDS, command_of, menu
-from gateway.config.commands import CHINESE_NAMES
+from gateway.config.commands import ALIASES, CHINESE_NAMES, OWNER_ONLY
 from gateway.guard import VERSION
 from gateway.records.inbound import Inbound
 from gateway.turns.answering import above
@@ -84,7 +84,7 @@ def test_a_command_for_another_bot_in_a_group_is_none() -> None:
 
 
 ANSWERED = {
-    "help": r"- `/help \[COMMAND\]`",
+    "help": r"Just write to me\.",
     "commands": r"- `/model ",
     "start": r"Hello! I am helper",
     "new": r"A new conversation begins\.",
@@ -142,7 +142,7 @@ async def test_a_command_by_its_chinese_name_is_the_same_one_and_answers_in_chin
         chinese = await said(house, "/帮助")
         assert english.count("\n") == chinese.count("\n")
         assert "/帮助" not in english + chinese
-        assert "- `/new` 开始新的对话" in chinese
+        assert "- `/new` 开始新的对话" in await said(house, "/help 全部")
         assert await said(house, "/帮助 模型") == await said(house, "/帮助 model")
         assert await said(house, "/模型 opus") == f"从下一条消息起使用 `{SECOND}`，直到 /new。"
         assert await said(house, "/重试") == "once more"
@@ -192,7 +192,11 @@ async def test_telegram_offers_the_menu_and_takes_commands_with_the_bots_name_an
     tmp_path: Path,
 ) -> None:
     async with bot(tmp_path, "polling", script=[says("hello")]) as it:
-        assert [entry["command"] for menu in it.telegram.commands.values() for entry in menu] == list(COMMANDS)
+        await it.house.until(lambda: len(it.telegram.commands) == 2)
+        listed = [name for name in COMMANDS if name not in ALIASES | OWNER_ONLY]
+        for (scope, language), entries in it.telegram.commands.items():
+            assert (scope, [entry["command"] for entry in entries]) == ("default", listed)
+            assert all(entry["description"].isascii() == (language == "") for entry in entries)
         alice = it.telegram.user(500000011, "Alice")
         team, name = it.telegram.supergroup(), it.telegram.bot["username"]
         chinese = it.telegram.text_update("/whoami", chat=it.telegram.private())
@@ -308,7 +312,7 @@ async def test_a_model_and_a_level_hold_until_the_conversation_begins_anew(tmp_p
         assert "thinking=high" in prompt(house)
         assert f"`{SECOND}`" in await said(house, "/status")
         assert "no model “gpt”" in await said(house, "/model gpt")
-        assert "Thinking is `high`. The levels" in await said(house, "/think hardest")
+        assert "There is no level “hardest”. The levels" in await said(house, "/think hardest")
         await said(house, "/model default")
         await said(house, "hello")
         assert house.anthropic.requests[-1].body["model"] == "claude-sonnet-4-6"
@@ -433,6 +437,43 @@ async def test_the_config_says_who_may_and_a_reply_is_in_the_persons_language(tm
         assert "只有机器人的所有者" in await said(house, "/usage", **other)
         assert "in use" in await said(house, "/model", **GROUPED) or "使用中" in house.feishu.messages[-1].text
         assert "/undo" not in await said(house, "/help")
+
+
+async def test_the_help_is_short_and_says_all_if_asked(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[]) as house:
+        short, whole, one = [await said(house, text) for text in ("/help", "/help all", "/help new")]
+        assert len(short.splitlines()) <= 10
+        listed = set(re.findall(r"`/([a-z]+)`", short))
+        assert listed == COMMANDS.keys() - ALIASES - OWNER_ONLY - {"help"}
+        assert len(whole.splitlines()) == len(listed) + 1
+        assert one == "- `/new` Begin a new conversation"
+
+
+MISSPELT = [
+    ("/modle", "There is no /modle. Did you mean `/model`?"),
+    ("/modle haiku", "There is no /modle. Did you mean `/model`?"),
+    ("/staus", "There is no /staus. Did you mean `/status`?"),
+    ("/HLEP", "There is no /HLEP. Did you mean `/help`?"),
+    ("/tmp/notes.txt is mine", None),
+    ("/something", None),
+    ("/写", None),
+]
+
+
+@pytest.mark.parametrize(("text", "suggestion"), MISSPELT, ids=[text for text, _ in MISSPELT])
+async def test_a_name_that_is_nearly_a_command_gets_a_suggestion_and_no_model(
+    tmp_path: Path, text: str, suggestion: str | None
+) -> None:
+    async with running(tmp_path, script=[says("for the agent")]) as house:
+        assert await said(house, text) == (suggestion or "for the agent")
+        assert len(house.anthropic.requests) == (suggestion is None)
+
+
+async def test_no_suggestion_is_a_command_that_the_person_may_not_use(tmp_path: Path) -> None:
+    more = f"owners: [ 'feishu:{BOB}' ]\ncommands: {{ undo: off }}"
+    async with running(tmp_path, script=[], more=more) as house:
+        assert "/undo" not in (await said(house, "/unod")).partition("Did you mean")[2]
+        assert "/pair" not in (await said(house, "/pairs")).partition("Did you mean")[2]
 
 
 async def test_a_skill_and_the_queue(tmp_path: Path) -> None:
