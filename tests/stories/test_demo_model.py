@@ -6,6 +6,7 @@ import pytest
 
 from tests.running import AGENTS, running
 from tests.stories.test_approvals import ASKS, asked, shows
+from tests.stories.test_telegram import PUBLIC, bot
 
 GUIDED = AGENTS.replace("anthropic/claude-sonnet-4-6", "demo/guide")
 
@@ -50,6 +51,22 @@ async def test_asked_what_it_can_do_it_writes_a_file_and_runs_it_once_a_person_h
         assert printed in last
         assert "ANTHROPIC_API_KEY" in last
         assert house.anthropic.requests == []
+
+
+async def test_on_telegram_a_button_allows_it_and_the_result_is_a_quotation(tmp_path: Path) -> None:
+    more = f"{PUBLIC}\napprovals: {{ approvers: ['telegram:500000011'] }}"
+    async with bot(tmp_path, "webhook", more=more, agents=GUIDED) as it:
+        alice = it.telegram.private(500000011)
+        await it.happens(it.telegram.text_update("What can you do for me?", chat=alice))
+        await it.house.until(lambda: any(sent.reply_markup for sent in it.telegram.messages))
+        (request,) = [sent for sent in it.telegram.messages if sent.reply_markup]
+        assert request.reply_markup is not None
+        first = request.reply_markup["inline_keyboard"][0][0]["callback_data"]
+        await it.happens(it.telegram.press_update(request.message_id, first, chat=alice, sender=alice))
+        await it.house.until(lambda: any("That was the tour" in sent.text for sent in it.telegram.messages))
+        (last,) = [sent for sent in it.telegram.messages if "That was the tour" in sent.text]
+        assert "Hello! I ran on your own machine" in last.text
+        assert "blockquote" in {entity["type"] for entity in last.entities}
 
 
 async def test_denied_it_says_that_nothing_ran(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ async def bot(
     emulator: TelegramEmulator | None = None,
     more: str = PUBLIC,
     dm_policy: str = "open",
+    **config: Any,
 ) -> AsyncIterator[Bot]:
     telegram = emulator or TelegramEmulator()
     async with serve_on_loopback(telegram.app) as url:
@@ -75,7 +76,7 @@ async def bot(
     dmPolicy: {dm_policy}
     groupPolicy: open
 """
-        async with running(folder, script=script, feishu=FEISHU + section, more=more) as house:
+        async with running(folder, script=script, feishu=FEISHU + section, more=more, **config) as house:
             made = Bot(house, telegram, mode)
             await house.until(lambda: bool(telegram.commands))
             if mode == "webhook":
