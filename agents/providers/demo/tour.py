@@ -118,10 +118,8 @@ def told(done: Sequence[Made], language: Language) -> tuple[str, bool]:
 
 
 def outcome(done: Sequence[Made], language: Language) -> str:
-    """The account of the call that a person has decided on."""
-    result = next((result for _, result in done if result), None)
-    if result is None:
-        return _said("expired", language)
+    """The account of the call that a person has decided on; it has a result."""
+    result = next(result for _, result in done if result)
     if not result.is_error:
         return f"{_printed('allowed', result, language)}\n\n{_said('end', language)}"
     word = _OUTCOMES.get(_code(result))
