@@ -6,6 +6,7 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from tests.browser.tab import DESK, PHONE, visitor
+from tests.browser.test_web_everybody import RULES
 from tests.keyless import KEY, MODEL, keyless
 
 WORDS = {
@@ -24,6 +25,7 @@ async def test_a_key_is_pasted_refused_pasted_again_and_a_real_model_answers(
         field = page.get_by_label(key, exact=True)
         await page.get_by_label(vendor, exact=True).select_option(label="DeepSeek")
         assert await tab.sticking_out() == []
+        assert await page.evaluate(RULES) == []
         await field.fill("not-the-key")
         tab.watch.expects("422")
         await page.get_by_role("button", name=button).click()

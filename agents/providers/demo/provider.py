@@ -108,7 +108,7 @@ def next_step(request: ModelRequest) -> ToolCall | str:
     """The call to make, or the words that end the turn."""
     done = _done(request.messages)
     people = [it for it in request.messages if isinstance(it, UserMessage)]
-    if people and _is_note(people[-1]) and any(result for _, result in done):  # a decision: its one call has been made already
+    if people and _is_note(people[-1]) and any(result for _, result in done):  # what a person has decided
         spoken = next((_words(it) for it in reversed(people) if not _is_note(it)), "")
         language = language_of(spoken)
         return f"{tour.outcome(done, language)}\n\n{_SAID[language]['real']}"
