@@ -23,7 +23,7 @@ from gateway.config.problems import quoted, suggestion
 from gateway.config.root import BindingConfig, Config
 from gateway.fault import OperatorError
 from gateway.records.sessions import CHOICE, LOCAL_CHANNEL, is_owner, message_in, session_key
-from gateway.state.choices import chat_key
+from gateway.state.choices import chat_key, listen_key, switch_of
 from gateway.state.layers import ToolLayers
 from gateway.store.inspect import contact_state, settings
 from gateway.store.opening import connected
@@ -37,7 +37,7 @@ _REFUSED = {
     "dm-disabled": "dmPolicy is disabled",
     "dm-not-allowed": "dmPolicy is allowlist, and neither allowFrom nor owners has the sender",
     "group-disabled": "groupPolicy is disabled",
-    "group-not-allowed": "groupPolicy is allowlist, and groupAllowFrom does not have the chat",
+    "group-not-allowed": "groupPolicy is allowlist, and groupAllowFrom does not have the chat (or an owner sent /unlisten)",
     "sender-not-allowed": "neither groupSenders, the chat's senders nor owners has the sender",
 }
 _STANDINGS = {
@@ -163,15 +163,19 @@ def _access(
     access, owner = account.config, is_owner(owners, context)
     if not isinstance(access, AccessConfig):
         return Because("allowed", "everybody who is signed in to the web chat may write")
-    refused = refusal(access, context, is_owner=owner)
+    listening = CHOICE + listen_key(context.channel, context.account, context.chat.id)
+    switch = switch_of(settings(database, listening)) if database else None
+    refused = refusal(access, context, is_owner=owner, switch=switch)
     if refused == NOT_PAIRED:
         place = context.channel, context.account, context.sender.id
         known = contact_state(database, *place, at) if database else "new"
         return Because("allowed" if known == "paired" else refused, _STANDINGS[known])
     if refused is not None:
         return Because(refused, _REFUSED.get(refused, refused))
-    if refusal(access, replace(context, mentioned=False), is_owner=owner) == "not-mentioned":
+    if refusal(access, replace(context, mentioned=False), is_owner=owner, switch=switch) == "not-mentioned":
         return Because("allowed", "if the message mentions the bot (requireMention); otherwise it is not answered")
+    if switch and context.chat.kind == "group":
+        return Because("allowed", f"an owner switched the group on with /listen{' for owners' * (switch == 'owners')}")
     if owner:
         return Because("allowed", "the sender is one of owners")
     policy = access.dm_policy if context.chat.kind == "direct" else access.group_policy

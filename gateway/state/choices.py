@@ -48,14 +48,14 @@ class Choices:
 
     def listens_in(self, channel: str, account: str, chat: str) -> Switch | None:
         chosen = self._chosen.get(self._listen_key(channel, account, chat))
-        return next((it for it in SWITCHES if it == chosen), None)
+        return switch_of(chosen)
 
     async def choose_listening(self, context: MessageContext, switch: Switch, *, turn: int, at: float) -> None:
         await self._choose(self._listen_key(context.channel, context.account, context.chat.id), switch, turn, at)
 
     def _listen_key(self, channel: str, account: str, chat: str) -> str:
         first = self._chosen.get(_moved_key(channel, account, chat), chat)
-        return f"listen:{chat_session('', channel, account, first)}"
+        return listen_key(channel, account, first)
 
     def queue(self, sid: str) -> QueueMode | None:
         """The mode that was chosen for a conversation."""
@@ -79,6 +79,15 @@ class Choices:
         await self._store.mark(CHOICE + key, SessionMark(turn=turn, kind="settings", content=value, at=at))
         await self.load()
         await self._store.notify(CHOICES_NOTICE)
+
+
+def listen_key(channel: str, account: str, chat: str) -> str:
+    """The key of an owner's word on a group, by the id that the group began with."""
+    return f"listen:{chat_session('', channel, account, chat)}"
+
+
+def switch_of(chosen: str | None) -> Switch | None:
+    return next((it for it in SWITCHES if it == chosen), None)
 
 
 def chat_key(context: MessageContext) -> str:

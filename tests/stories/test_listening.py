@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from gateway.config.load import load
+from gateway.operate.routes import explained, message_to
 from tests.emulators.models.script import says
 from tests.emulators.telegram.emulator import TelegramEmulator
-from tests.running import ALICE, ALICE_CHAT, BOB, FEISHU, GROUP, Running, running
+from tests.running import ALICE, ALICE_CHAT, BOB, FEISHU, GROUP, SECRETS, Running, running
 from tests.stories.test_replicas import two
 from tests.stories.test_telegram import bot
 
@@ -160,3 +162,18 @@ async def test_on_telegram_a_press_switches_the_group_on_or_leaves_it(tmp_path: 
         await it.happens(telegram.press_update(notice.message_id, keys["Leave"], chat=alice, sender=alice))
         await it.house.until(lambda: telegram.left == [team])
         assert it.house.gateway.runtime.choices.listens_in("telegram", "default", str(team)) == "off"
+
+
+async def test_routes_explain_knows_of_a_group_that_was_switched_on(tmp_path: Path) -> None:
+    async with running(tmp_path, feishu=LISTED, more=OWNED) as house:
+        loaded = load(house.folder / "config.yaml", SECRETS)
+        there = message_to(loaded.config, "feishu", "default", GROUP, "group", None, BOB)
+        assert explained(loaded, there, 0.0)["access"].value == "group-not-allowed"
+        for text, value in (
+            ("/listen", "allowed"),
+            ("/listen owners", "sender-not-allowed"),
+            ("/unlisten", "group-not-allowed"),
+        ):
+            await house.say(text, **THERE)
+            await house.idle()
+            assert explained(loaded, there, 0.0)["access"].value == value
