@@ -117,13 +117,19 @@ ANSWERED = {
 }
 
 
-def test_the_page_about_commands_has_all_of_them() -> None:
-    rows = ["| command | what it does | 中文 | who may, unless the config says otherwise |", "|---|---|---|---|"]
+def test_the_pages_about_commands_have_all_of_them() -> None:
+    english = ["| command | what it does | 中文 | who may, unless the config says otherwise |", "|---|---|---|---|"]
+    chinese = ["| 命令 | 中文名 | 作用 | 谁可以用（除非配置另有规定） |", "|---|---|---|---|"]
+    names = {name: it for it, name in CHINESE_NAMES.items()}
     for it in COMMANDS.values():
         usage = f"/{it.form}".replace("|", "\\|")
-        who = "everyone; in groups the owners" if it.owner_in_groups else "owners" if it.owner_only else "everyone"
-        rows.append(f"| `{usage}` | {it.en} | {it.zh} | {who} |")
-    assert "\n".join(rows) in (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+        who, zh = ("owners", "所有者") if it.owner_only else ("everyone", "所有人")
+        if it.owner_in_groups:
+            who, zh = "everyone; in groups the owners", "所有人；群里仅所有者"
+        english.append(f"| `{usage}` | {it.en} | {it.zh} | {who} |")
+        chinese.append(f"| `{usage}` | `/{names[it.name]}` | {it.zh} | {zh} |")
+    assert "\n".join(english) in (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    assert "\n".join(chinese) in (ROOT / "docs" / "commands.zh-CN.md").read_text(encoding="utf-8")
 
 
 def test_every_command_has_a_chinese_name_which_is_listed_on_its_page_and_nowhere_else() -> None:
