@@ -53,6 +53,12 @@ def test_both_readmes_open_with_the_same_commands_and_have_the_same_sections() -
     assert links[0] == links[1]
 
 
+def test_the_pages_that_are_read_first_are_there_in_chinese() -> None:
+    first = "quickstart-feishu quickstart-telegram cookbook troubleshooting privacy access commands approvals"
+    then = "add-an-agent operate doctor deploy"
+    assert [it for it in f"{first} {then}".split() if not (ROOT / "docs" / f"{it}.zh-CN.md").exists()] == []
+
+
 @pytest.mark.parametrize("document", sorted(ROOT.glob("docs/*.zh-CN.md")), ids=lambda path: path.name)
 def test_a_chinese_page_has_the_headings_lists_tables_and_code_of_the_english_one(document: Path) -> None:
     english = document.with_name(document.name.replace(".zh-CN", ""))
