@@ -177,11 +177,19 @@ class TurnFacts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Folded:
+    """Markdown beneath a text that a reader unfolds by its title; a channel that cannot fold shows it as it is."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Outbound:
     """One part of a reply, small enough for one call of the platform's API. `text` is Markdown. Each of the rest is
     only for a channel with the capability: `files`, and `voice`, which makes sound among them a voice message;
     `dropped`: the message gets no answer; `buttons`; `replaces`: the id of an earlier message of the bot, which this
-    part takes the place of, buttons included; `options`: it is a poll with these answers; `turn`."""
+    part takes the place of, buttons included; `options`: it is a poll with these answers; `turn`; `folded`."""
 
     target: Target
     text: str
@@ -192,3 +200,9 @@ class Outbound:
     replaces: str | None = None
     options: tuple[str, ...] = ()
     turn: TurnFacts | None = None
+    folded: Folded | None = None
+
+    @property
+    def whole(self) -> str:
+        """The text with what is folded, for where nothing can be."""
+        return f"{self.text}\n\n{self.folded.text}" if self.folded else self.text

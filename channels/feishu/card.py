@@ -1,7 +1,7 @@
 """A text as an interactive card, in its second generation, which refuses what it does not know. Pure.
 
 With buttons a fenced block is a separate plain text: nothing in it is markup then, and a command is shown as it is. The
-buttons stand below the text, each with nothing but its token.
+buttons stand below the text, each with nothing but its token, and what is folded in a panel below them.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 
 from channels.formulas import shielded
-from channels.message import Button
+from channels.message import Button, Folded
 
 SUMMARY_CHARS = 60
 TABLES_MAX = 5
@@ -20,8 +20,9 @@ _PREFIX = re.compile("[ >]*")
 _PING = re.compile(r"<(?=/?at\b)", re.IGNORECASE)
 
 
-def card(text: str, buttons: Sequence[Button]) -> dict[str, Any]:
-    return made([*_text(text), *map(_button, buttons)], text, enable_forward=False)
+def card(text: str, buttons: Sequence[Button], folded: Folded | None = None) -> dict[str, Any]:
+    panel = [_panel(folded)] if folded else []
+    return made([*_text(text), *map(_button, buttons), *panel], text, enable_forward=False)
 
 
 def answer_card(text: str) -> dict[str, Any]:
@@ -79,6 +80,13 @@ def _markdown_element(lines: Sequence[str]) -> Iterator[dict[str, Any]]:
 def _lines(text: str) -> list[str]:
     """The lines as the parser counts them."""
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+def _panel(folded: Folded) -> dict[str, Any]:
+    """Feishu 7.9 and later fold it; earlier ones say that they are too old to show it."""
+    title = {"tag": "plain_text", "content": folded.title}
+    elements = [{"tag": "markdown", "content": shown(folded.text)}]
+    return {"tag": "collapsible_panel", "expanded": False, "header": {"title": title}, "elements": elements}
 
 
 def _button(button: Button) -> dict[str, Any]:

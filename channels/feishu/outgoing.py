@@ -160,13 +160,13 @@ async def _uploaded(api: FeishuApi, stored: Fetch, file: StoredFile, *, voice: b
 
 def _forms(part: Outbound, rendering: Rendering) -> Iterator[_Form]:
     """The ways to say a part, each for when the last was refused. Only a card replaces a card, and a text none."""
-    text = without_pings(shielded(part.text))
+    text = without_pings(shielded(part.whole))
     if part.replaces is not None:
         no_card = frozenset[str]() if part.buttons else NO_CARD_CODES
-        yield "interactive", card(part.text, part.buttons), AUDIT_CODES | no_card
+        yield "interactive", card(part.text, part.buttons, part.folded), AUDIT_CODES | no_card
         yield "interactive", card(NOT_PASSED, ()), no_card
     elif part.buttons:
-        yield "interactive", card(part.text, part.buttons), BAD_CONTENT_CODES | AUDIT_CODES
+        yield "interactive", card(part.text, part.buttons, part.folded), BAD_CONTENT_CODES | AUDIT_CODES
     elif rendering == "card" or (rendering == "auto" and needs_card(part.text)):
         yield "interactive", answer_card(part.text), BAD_CONTENT_CODES | AUDIT_CODES
     yield "post", {"zh_cn": {"content": [[{"tag": "md", "text": text}]]}}, BAD_CONTENT_CODES | AUDIT_CODES

@@ -16,7 +16,7 @@ import structlog
 from channels.channel import DeliveryError, Fetch, Gone, Refused
 from channels.message import Button, File, Outbound, StoredFile, not_sent
 from channels.telegram.api import MethodError, TelegramApi, refusal_of
-from channels.telegram.render import RenderedText, rendered, units
+from channels.telegram.render import RenderedText, folding, rendered, units
 from channels.telegram.timing import is_group
 from channels.wire import number
 
@@ -61,7 +61,7 @@ class TelegramOutgoing:
 
     async def send(self, part: Outbound, chat: str) -> str:
         """The message id. Raises DeliveryError."""
-        made, place = rendered(part.text), self._place(part, chat)
+        made, place = _rendered(part), self._place(part, chat)
         if part.options:
             poll = {"question": part.text, "options": [{"text": it} for it in part.options], "is_anonymous": False}
             return await self._called(part, poll | place, partial(self._api.call, "sendPoll"))
@@ -167,7 +167,7 @@ class TelegramOutgoing:
         """Another way to say it; None if there is none. A group's topic that is gone takes the reply with it: without
         the topic everybody would see it in General."""
         if error.bad_entities and "entities" in body:
-            return _without(body, "entities") | {"text": rendered(part.text).plain}
+            return _without(body, "entities") | {"text": _rendered(part).plain}
         if error.bad_entities and "caption_entities" in body:
             return _without(body, "caption_entities") | {"caption": rendered(part.text).plain}
         if error.no_reply and "reply_parameters" in body:
@@ -189,6 +189,10 @@ def _chat_id(chat: str) -> int | str:
 def _key(button: Button) -> dict[str, Any]:
     style = {} if button.style == "default" else {"style": button.style}
     return {"text": button.shown, "callback_data": button.token} | style
+
+
+def _rendered(part: Outbound) -> RenderedText:
+    return folding(part.text, part.folded) if part.folded else rendered(part.text)
 
 
 def _without(body: dict[str, Any], *keys: str) -> dict[str, Any]:

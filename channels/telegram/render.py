@@ -11,6 +11,7 @@ from typing import Any
 from markdown_it.common.normalize_url import normalizeLinkText
 
 from channels.formulas import shielded
+from channels.message import Folded
 from channels.split import Limit
 from channels.split import split as cut
 from channels.telegram.document import read
@@ -45,6 +46,15 @@ def rendered(markdown: str) -> RenderedText:
     runs = found or [TextRun(text=markdown.strip())]
     text, entities = _written(runs, ENTITIES_MAX)
     return RenderedText(text=text, entities=entities, plain=_written(runs, 0)[0], shows=bool(found))
+
+
+def folding(markdown: str, folded: Folded) -> RenderedText:
+    """The text, and beneath it a quote that opens at a tap; there is no other markup in that."""
+    made, beneath = rendered(markdown), f"{folded.title}\n{rendered(folded.text).text}"
+    lead = f"{made.text}\n\n"
+    quote = {"type": "expandable_blockquote", "offset": units(lead), "length": units(beneath)}
+    entities = [*made.entities[: ENTITIES_MAX - 1], quote]
+    return RenderedText(text=lead + beneath, entities=entities, plain=f"{made.plain}\n\n{beneath}", shows=True)
 
 
 def clean(text: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from channels.abilities import ToolUse
-from channels.message import Button, StoredFile, TurnFacts
+from channels.message import Button, Folded, StoredFile, TurnFacts
 from channels.web.admission import OPERATOR
 
 
@@ -38,6 +38,7 @@ class MessageBody:
     buttons: tuple[Button, ...] = ()
     place: int | None = None
     turn: TurnFacts | None = None
+    folded: Folded | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

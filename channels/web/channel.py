@@ -188,6 +188,7 @@ class WebChannel:
             tools=tools,
             dropped=part.dropped,
             buttons=part.buttons,
+            folded=part.folded,
             turn=part.turn,
         )
         if not await self.archive.answer(chat, key, words, self._now()):

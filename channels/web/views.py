@@ -19,6 +19,7 @@ from markdown_it.rules_block import StateBlock
 from markdown_it.rules_inline import StateInline, linkify
 from markdown_it.token import Token
 
+from channels.message import Folded
 from channels.web.archive import ChatHistory, Sized, WebConversation, WebMessage
 
 PAGE_BYTES_MAX = 524_288
@@ -41,7 +42,7 @@ ALIVE = event("alive", {})
 
 
 def _rendered(message: WebMessage) -> "Rendered":
-    words, yours = message.words, message.author == "you"
+    words, yours, folded = message.words, message.author == "you", message.words.folded
     view = {
         "id": message.number,
         "chat": message.chat,
@@ -49,8 +50,8 @@ def _rendered(message: WebMessage) -> "Rendered":
         "message": message.key if yours or words.buttons else None,
         "reply_to": words.reply_to,
         "agent": words.agent or None,
-        "text": words.text,
-        "html": None if yours else html(words.text),
+        "text": f"{words.text}\n\n{folded.text}" if folded else words.text,
+        "html": None if yours else html(words.text) + _folded(folded),
         "files": words.files,
         "tools": words.tools,
         "dropped": words.dropped,
@@ -61,6 +62,10 @@ def _rendered(message: WebMessage) -> "Rendered":
     }
     # A copy: what orjson returns holds as much memory as it had to write into, 8 kB for a line.
     return Rendered(number=message.number, chat=message.chat, json=bytes(memoryview(orjson.dumps(view))))
+
+
+def _folded(it: Folded | None) -> str:
+    return f"<details><summary>{escapeHtml(it.title)}</summary>{html(it.text)}</details>" if it else ""
 
 
 def conversation_view(conversation: WebConversation, *, running: bool) -> dict[str, Any]:

@@ -5,12 +5,13 @@ import hashlib
 import json
 import re
 import unicodedata
+from collections.abc import Mapping
 from datetime import tzinfo
 from typing import Any
 
 from agents.prompt.fences import unseen
-from agents.sentences import Language, language_for
-from channels.message import MessageContext
+from agents.sentences import Language
+from channels.message import Folded, MessageContext
 from channels.moment import clock, iso
 from gateway.store.approval_records import Approval, Grant
 
@@ -41,10 +42,26 @@ _LABELS = {
     "network": ("Network", "网络"),
     "timeout": ("Time limit", "时限"),
 }
+_VALUES = {"no": "否", "yes": "是", "required": "必需", "none": "无", "public addresses": "仅公网地址"}
 _WORDS = {
-    "en": ("Approval needed:", "Agent", "Requested by", "Chat", "Size", "Expires", "Answer with one of these lines:"),
-    "zh": ("需要审批：", "智能体", "请求人", "会话", "大小", "有效至", "请用以下任一行回复："),
+    "en": ("Details", "Agent", "Tool", "Chat", "Size", "Expires", "Without buttons, answer with one of these lines:"),
+    "zh": ("详情", "助手", "工具", "会话", "大小", "有效至", "没有按钮时，请用以下任一行回复："),
 }
+_QUESTIONS = {
+    "en": "**May {agent} run this{place}, {network}?** {who} asks for it.",
+    "zh": "**是否允许 {agent}{place}运行以下命令（{network}）？** 请求人：{who}。",
+}
+_CALLS = {
+    "en": "**May {agent} call {tool} with this?** {who} asks for it.",
+    "zh": "**是否允许 {agent} 以此调用 {tool}？** 请求人：{who}。",
+}
+_PLACES = {"en": " in {}", "zh": " 在 {} 中"}
+_NETWORKS = {
+    "no": ("without network", "不联网"),
+    "yes": ("with network", "可联网"),
+    "public addresses": ("with the public network", "可访问公网"),
+}
+_NO_SANDBOX = ("and without a sandbox", "无沙箱")
 
 
 def visible(text: str) -> tuple[str, bool]:
@@ -88,21 +105,12 @@ def reply_lines(approval: Approval) -> list[str]:
     return [f"/approve {approval.id} {it}" for it in answers(approval)]
 
 
-def request_text(approval: Approval, origin: MessageContext, zone: tzinfo) -> str:
+def request_text(approval: Approval, origin: MessageContext, lang: Language) -> str:
+    """The question, the exact call, and what is to be noticed in it: nothing of this is ever folded."""
     request = json.loads(approval.request)
-    lang = language_for(origin)
     zh = lang == "zh"
-    head, agent, requester, chat, size, expires, answer = _WORDS[lang]
-    data = request["text"].encode(errors="surrogatepass")
     shown, hidden = visible(request["text"])
-    who = f"{value(approval.requester)}{f' ({value(origin.sender.name)})' if origin.sender.name else ''}"
-    facts = {agent: value(approval.agent), requester: who, chat: value(f"{origin.channel}:{origin.chat.id}")}
-    facts |= {_LABELS.get(name, (name, name))[zh]: value(str(it)) for name, it in request["facts"].items()}
-    unit, colon = ("字节，", "：") if zh else ("bytes, ", ": ")
-    facts[size] = f"{len(data)} {unit}SHA-256 `{hashlib.sha256(data).hexdigest()[:12]}`"
-    facts[expires] = clock(approval.expires, zone)
-    lines = [f"**{head}** {value(approval.tool)}", *(f"- {name}{colon}{text}" for name, text in facts.items())]
-    lines += ["", fenced(shown), ""]
+    lines = [_question(approval, request["facts"], origin, lang), "", fenced(shown), ""]
     if hidden:
         escapes = "The call contains invisible characters; they are shown as `\\u…`."
         lines += ["其中含有不可见字符，已显示为 `\\u…`。" if zh else escapes, ""]
@@ -111,8 +119,43 @@ def request_text(approval: Approval, origin: MessageContext, zone: tzinfo) -> st
     if hints:
         lead, comma = ("提示（仅供参考）：", "；") if zh else ("Hints, and no more than that: ", "; ")
         lines += [lead + comma.join(hints), ""]
-    lines += [answer, *(f"- `{line}`" for line in reply_lines(approval))]
-    return "\n".join(lines)
+    return "\n".join(lines).rstrip()
+
+
+def _question(approval: Approval, facts: Mapping[str, object], origin: MessageContext, lang: Language) -> str:
+    """One sentence: who wants what to run where. A name is shown with its id, since anybody can take a name."""
+    zh = lang == "zh"
+    who = value(approval.requester)
+    if origin.sender.name:
+        who += f"（{value(origin.sender.name)}）" if zh else f" ({value(origin.sender.name)})"
+    agent, tool = value(approval.agent), value(approval.tool)
+    if not {"folder", "network"} <= facts.keys():
+        return _CALLS[lang].format(agent=agent, tool=tool, who=who)
+    network = _NETWORKS.get(str(facts["network"]), (value(str(facts["network"])),) * 2)[zh]
+    if facts.get("sandbox") == "none":
+        network += ("，" if zh else " ") + _NO_SANDBOX[zh]
+    place = _PLACES[lang].format(value(str(facts["folder"])))
+    return _QUESTIONS[lang].format(agent=agent, place=place, network=network, who=who)
+
+
+def request_details(approval: Approval, origin: MessageContext, lang: Language, zone: tzinfo) -> Folded:
+    """The facts of the call, and the lines for whoever has no buttons."""
+    request, zh = json.loads(approval.request), lang == "zh"
+    title, agent, tool, chat, size, expires, answer = _WORDS[lang]
+    data = request["text"].encode(errors="surrogatepass")
+    facts = {
+        agent: value(approval.agent),
+        tool: value(approval.tool),
+        chat: value(f"{origin.channel}:{origin.chat.id}"),
+    }
+    for name, it in request["facts"].items():
+        facts[_LABELS.get(name, (name, name))[zh]] = value(_VALUES.get(str(it), str(it)) if zh else str(it))
+    unit, colon = ("字节，", "：") if zh else ("bytes, ", ": ")
+    facts[size] = f"{len(data)} {unit}SHA-256 `{hashlib.sha256(data).hexdigest()[:12]}`"
+    facts[expires] = clock(approval.expires, zone)
+    lines = [f"- {name}{colon}{text}" for name, text in facts.items()]
+    lines += ["", answer, *(f"- `{line}`" for line in reply_lines(approval))]
+    return Folded(title=title, text="\n".join(lines))
 
 
 def facts(it: Approval | Grant, zone: tzinfo) -> dict[str, Any]:
@@ -133,22 +176,20 @@ def line(it: dict[str, Any]) -> str:
 
 
 def outcome_text(approval: Approval, lang: Language) -> str:
-    """The outcome of a request, in a line."""
-    zh, by = lang == "zh", value(approval.decided_by or "")
-    tool, id_ = value(approval.tool), approval.id
+    """The outcome of a request in a line: by whom, and of which call. A call that was allowed may still be found changed
+    and not run: only that it was allowed is known here."""
+    by, call = value(approval.decided_by or ""), value(json.loads(approval.request)["text"])
     match approval.state:
         case "denied":
-            en, cn = f"{id_}: {tool} was denied by {by}.", f"{id_}：{tool} 已被 {by} 拒绝。"
+            en, cn = f"✗ Denied by {by}: {call}", f"✗ 已被 {by} 拒绝：{call}"
         case "expired":
-            en, cn = f"{id_}: {tool} expired; nobody decided in time.", f"{id_}：{tool} 已过期，无人在时限内审批。"
+            en, cn = f"✗ Expired, nobody decided in time: {call}", f"✗ 已过期，无人在时限内审批：{call}"
         case "cancelled" | "undeliverable":
-            en, cn = f"{id_}: {tool} was cancelled; nothing ran.", f"{id_}：{tool} 已取消，没有执行。"
+            en, cn = f"✗ Cancelled, nothing ran: {call}", f"✗ 已取消，没有执行：{call}"
         case "pending":
-            en, cn = f"{id_}: {tool} still waits for a decision.", f"{id_}：{tool} 仍在等待审批。"
+            en, cn = f"Still waiting for a decision: {call}", f"仍在等待审批：{call}"
+        case _ if approval.decision == "allow-always":
+            en, cn = f"✓ Allowed always by {by}: {call}", f"✓ 已由 {by} 始终允许：{call}"
         case _:
-            decision = approval.decision or ""
-            en, cn = (
-                f"{id_}: {tool} was approved by {by} ({decision}).",
-                f"{id_}：{tool} 已由 {by} 批准（{decision}）。",
-            )
-    return cn if zh else en
+            en, cn = f"✓ Allowed once by {by}: {call}", f"✓ 已由 {by} 允许一次：{call}"
+    return cn if lang == "zh" else en

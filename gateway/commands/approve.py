@@ -12,10 +12,9 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from agents.sentences import language_for
 from channels.message import Button
 from gateway.approvals.approvals import dedupe, id_of
-from gateway.approvals.display import answers, outcome_text, request_text, value
+from gateway.approvals.display import answers, outcome_text, request_details, request_text, value
 from gateway.approvals.notices import OWN
 from gateway.approvals.surfaces import message_of, surfaces_of
 from gateway.commands import own
@@ -120,17 +119,18 @@ def _decider(context: CommandContext) -> Decider:
 
 
 async def ask(context: CommandContext) -> str | Reply | None:
-    """Stays silent if it was decided meanwhile."""
+    """Asks in the reader's language. Stays silent if it was decided meanwhile."""
     id_, _, number = context.arguments.partition(" ")
     approval = await context.approvals.get(id_)
     if approval is None or approval.state != "pending":
         return None
-    origin = message_of(approval)
-    text = request_text(approval, origin, context.setup.config.server.zone)
+    origin, language = message_of(approval), context.language
+    text = request_text(approval, origin, language)
+    details = request_details(approval, origin, language, context.setup.config.server.zone)
     if not _has_buttons(context):
-        return text
-    zh = language_for(origin) == "zh"
-    return Reply(text=text, buttons=await _buttons(context, approval, int(number), zh=zh))
+        return f"{text}\n\n{details.text}"
+    buttons = await _buttons(context, approval, int(number), zh=language == "zh")
+    return Reply(text=text, folded=details, buttons=buttons)
 
 
 async def _buttons(context: CommandContext, approval: Approval, number: int, *, zh: bool) -> tuple[Button, ...]:
@@ -158,7 +158,7 @@ async def replace_request(context: CommandContext) -> str | Reply | None:
     approval, sent = await context.approvals.get(id_), await store.sent(request)
     if approval is None or not sent:
         return None
-    text = outcome_text(approval, language_for(message_of(approval)))
+    text = outcome_text(approval, context.language)
     if _has_buttons(context) and not await store.given_up([request]):  # of several messages the last one has them
         return Reply(text=text, replaces=sent[-1])
     surface = surfaces_of(approval)[int(number)].context

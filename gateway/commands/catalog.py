@@ -74,6 +74,7 @@ async def run(runtime: Runtime, approvals: Approvals, session: str, turn: int, i
         files=reply.files,
         answers=reply.answers,
         buttons=reply.buttons,
+        folded=reply.folded,
         replaces=reply.replaces,
     )
 

@@ -14,7 +14,7 @@ from agents.runner import AgentRunner
 from agents.sentences import Language
 from agents.turn import Settings, settings_json
 from channels.abilities import MenuEntry
-from channels.message import Button, MessageContext, StoredFile
+from channels.message import Button, Folded, MessageContext, StoredFile
 from gateway.approvals.approvals import Approvals
 from gateway.config.commands import ALIASES
 from gateway.config.root import Audience, Config
@@ -86,6 +86,7 @@ class Reply:
     files: tuple[StoredFile, ...] = ()
     answers: tuple[AssistantMessage, ...] = ()
     buttons: tuple[Button, ...] = ()
+    folded: Folded | None = None
     replaces: str | None = None
 
 

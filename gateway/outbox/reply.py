@@ -34,6 +34,12 @@ async def reply(
         purpose = f"{purpose} {turn}"
     if inbound.replays:
         purpose = f"{purpose} {inbound.replays}"
+    if ending.folded and channel:
+        folded = replace(ending.folded, text=runtime.scrubber.scrub(ending.folded.text))
+        last = texts[-1] if texts else ""
+        fits = len(channel.split(f"{last}\n\n{folded.title}\n{folded.text}")) == 1
+        texts = texts if fits else [*texts, *channel.split(folded.text)]
+        ending = replace(ending, folded=folded if fits else None)
     messages = arranged(texts, (*whole, *ending.files), channel, captions=replaces is None)
     quotes = channel.capabilities.quotes_in(context) if channel else "all"
     return reply_parts(context, messages, ending, purpose=purpose, quotes=quotes, facts=facts, replaces=replaces)
@@ -70,9 +76,9 @@ def reply_parts(
     facts: TurnFacts | None = None,
     replaces: str | None = None,
 ) -> list[NewPart]:
-    """The parts of a reply to `context`, in order, each a text with its files; the last has the buttons, the first
-    `replaces`. `purpose` keeps the keys of a note and of a reply apart; `quotes` says which parts quote the message. The
-    answer to a press appears under the message with the button."""
+    """The parts of a reply to `context`, in order, each a text with its files; the last has the buttons and what is folded,
+    the first `replaces`. `purpose` keeps the keys of a note and of a reply apart; `quotes` says which parts quote the
+    message. The answer to a press appears under the message with the button."""
     replaces = replaces or ending.replaces
     answered = ending.answers_to or (context.press.message_id if context.press else context.message_id or None)
     if quotes == "off" and not ending.answers_to and context.press is None:
@@ -93,6 +99,7 @@ def reply_parts(
             turn=facts,
             replaces=None if number else replaces,
             buttons=ending.buttons if number == len(messages) - 1 else (),
+            folded=ending.folded if number == len(messages) - 1 else None,
         )
         payload = OutboxPayload(channel=context.channel, account=context.account, part=part, seed=ending.seed)
         key = idempotency_key(purpose, *names, str(number))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.messages import AssistantMessage, ToolResultMessage
-from channels.message import Button, StoredFile, TurnFacts
+from channels.message import Button, Folded, StoredFile, TurnFacts
 from gateway.store.spending import Spent
 
 
@@ -29,6 +29,7 @@ class Ending:
     answers: tuple[AssistantMessage, ...] = ()
     """The models' answers that took tokens."""
     buttons: tuple[Button, ...] = ()
+    folded: Folded | None = None
     replaces: str | None = None
     """The platform's id of the message that this one takes the place of."""
     notes: tuple[str, ...] = ()

@@ -78,7 +78,7 @@ class DatabaseArchive(Database):
         before = _words.validate_json(row.words)
         if (before.text, before.buttons) != (text, buttons):
             _run(connection, "DELETE FROM web_message WHERE number = :number", number=row.number)
-            words = replace(before, text=text, buttons=buttons, place=before.place or row.number)
+            words = replace(before, text=text, buttons=buttons, folded=None, place=before.place or row.number)
             _insert(connection, chat, key, "agent", words, row.at)
         return True
 

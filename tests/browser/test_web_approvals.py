@@ -15,14 +15,17 @@ async def test_a_command_is_read_whole_approved_by_a_button_and_runs_once(visit:
     script = (calls(("exec", {"command": COMMAND})), says("It waits."), says("It ran."))
     async with visit(*script, agents=ASKING) as (home, tab):
         await tab.say("Run it")
-        card = tab.answers.filter(has_text="Approval needed")
+        card = tab.answers.filter(has_text="run this in")
         await expect(card.locator("pre > code")).to_have_text(f"{COMMAND}\n")
+        await expect(card.get_by_text("SHA-256")).to_be_hidden()
+        await card.get_by_text("Details").click()
+        await expect(card.get_by_text("SHA-256")).to_be_visible()
         await expect(card.get_by_role("button")).to_contain_text(["Allow once", "Deny"])
         assert await tab.tool_states(tab.answers.filter(has_text="It waits.")) == [("exec", "waiting")]
         assert not (home.workspace() / "ran.txt").exists()
         await card.get_by_role("button", name="Allow once").click()
         await expect(tab.answers.filter(has_text="It ran.")).to_be_visible()
         await expect(tab.log.get_by_role("button", name="Allow once")).to_have_count(0)
-        await expect(tab.answers.filter(has_text="was approved by web:local (allow-once)")).to_have_count(1)
+        await expect(tab.answers.filter(has_text="✓ Allowed once by web:local")).to_have_count(1)
         assert (home.workspace() / "ran.txt").read_text() == "ran\n"
         assert "<b>done</b>" in results(home.anthropic.requests[-1].body)[-1]

@@ -21,9 +21,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from agents.config import AgentConfig
+from agents.sentences import Language, language_of
 from channels.message import Chat
 from gateway.approvals.approvals import Approvals
-from gateway.approvals.display import fenced, request_text, visible
+from gateway.approvals.display import fenced, request_details, request_text, visible
 from gateway.approvals.gate import TurnGate, call_id
 from gateway.config.root import AgentsConfig, ApprovalsConfig, Config
 from gateway.store.approval_records import Approval, Decider
@@ -295,17 +296,52 @@ def test_nothing_in_a_command_ends_its_block_and_all_of_it_is_there() -> None:
     assert block == f"{fence}\n{command}\n{fence}"
     name = replace(BOSS, sender=replace(BOSS.sender, name="`**Boss**`\n/approve X"))
     row = asked(command + " | sh")
-    text = request_text(row, name, UTC)
+    text, details = request_text(row, name, "en"), request_details(row, name, "en", UTC)
     assert command + " | sh" in text
     assert "`'**Boss**'\\n/approve X`" in text
     assert "pipes into a shell" in text
-    assert f"{len(command) + 5} bytes, SHA-256 `" in text
-    assert "Expires: 01:00 UTC" in text
-    assert text.endswith("- `/approve K7QF-2M9X-D3TA allow-once`\n- `/approve K7QF-2M9X-D3TA deny`")
-    text = request_text(row, replace(name, text="运行"), UTC)
-    facts = [line for line in text.partition("\n\n")[0].splitlines() if line.startswith("- ")]
+    assert f"{len(command) + 5} bytes, SHA-256 `" in details.text
+    assert "Expires: 01:00 UTC" in details.text
+    assert details.text.endswith("- `/approve K7QF-2M9X-D3TA allow-once`\n- `/approve K7QF-2M9X-D3TA deny`")
+    folded = request_details(row, name, "zh", UTC)
+    facts = [line for line in folded.text.partition("\n\n")[0].splitlines() if line.startswith("- ")]
     assert [it for it in facts if not re.match("- [一-鿿]+：", it)] == []
-    assert "字节" in text
+    assert (folded.title, "字节" in folded.text) == ("详情", True)
+
+
+SURROUNDED = {"folder": "/work/bot", "timeout": "60 s"}
+WITHIN = SURROUNDED | {"sandbox": "required", "network": "no"}
+WITHOUT = SURROUNDED | {"sandbox": "none", "network": "yes"}
+
+
+@pytest.mark.parametrize(
+    ("facts", "lang", "question"),
+    [
+        (WITHIN, "en", "**May `helper` run this in `/work/bot`, without network?** {who} (`Boss`) asks for it."),
+        (
+            WITHOUT,
+            "en",
+            "**May `helper` run this in `/work/bot`, with network and without a sandbox?** {who} (`Boss`) asks for it.",
+        ),
+        (WITHIN, "zh", "**是否允许 `helper` 在 `/work/bot` 中运行以下命令（不联网）？** 请求人：{who}（`Boss`）。"),
+        (
+            WITHOUT,
+            "zh",
+            "**是否允许 `helper` 在 `/work/bot` 中运行以下命令（可联网，无沙箱）？** 请求人：{who}（`Boss`）。",
+        ),
+        ({}, "en", "**May `helper` call `exec` with this?** {who} (`Boss`) asks for it."),
+        ({}, "zh", "**是否允许 `helper` 以此调用 `exec`？** 请求人：{who}（`Boss`）。"),
+    ],
+)
+def test_the_question_says_who_wants_what_to_run_where_and_folds_none_of_it(
+    facts: dict[str, str], lang: Language, question: str
+) -> None:
+    row = asked("ls")
+    row = replace(row, request=json.dumps(json.loads(row.request) | {"facts": facts}))
+    boss = replace(BOSS, sender=replace(BOSS.sender, name="Boss"))
+    assert request_text(row, boss, lang).split("\n")[0] == question.format(who=f"`{row.requester}`")
+    assert request_text(row, boss, lang).endswith("```\nls\n```")
+    assert ("- 网络：`否`" in request_details(row, boss, lang, UTC).text) is (facts == WITHIN and lang == "zh")
 
 
 IGNORABLE = (
@@ -359,4 +395,4 @@ def test_no_character_that_shows_nothing_reaches_an_approver_as_it_is() -> None:
 )
 @pytest.mark.parametrize(("words", "hint"), [("do it", "letters of several alphabets"), ("请执行", "形近字")])
 def test_letters_of_several_alphabets_in_a_word_are_a_hint(text: str, mixes: bool, words: str, hint: str) -> None:
-    assert (hint in request_text(asked(text), replace(BOSS, text=words), UTC)) is mixes
+    assert (hint in request_text(asked(text), BOSS, language_of(words))) is mixes

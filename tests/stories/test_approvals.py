@@ -129,7 +129,7 @@ async def test_a_recall_of_what_was_added_while_it_ran_leaves_what_was_approved_
         id_ = await asked(house)
         house.anthropic.script = [says("it ran, about SWORDFISH"), says("last")]
         await house.say(f"/approve {id_} allow-once")
-        await shows_at_once(house, "was approved by")
+        await shows_at_once(house, "✓ Allowed once by")
         await house.say("and SWORDFISH, too", message_id="om_more")
         (house.workspace() / "go").touch()
         await shows(house, "it ran")
@@ -348,7 +348,7 @@ async def test_a_stop_cancels_what_waits(tmp_path: Path) -> None:
     async with running(tmp_path, script=[calls(RUN), says("it waits")], more=ASKS) as house:
         id_ = await asked(house)
         await house.say("/stop")
-        await shows(house, f"{id_}: `exec` was cancelled")
+        await shows(house, "✗ Cancelled, nothing ran")
         await house.say(f"/approve {id_} allow-once")
         await shows(house, "Decided already")
         assert (ran(house), await state(house, id_)) == (0, "cancelled")
@@ -361,7 +361,7 @@ async def test_too_late_is_too_late_and_the_model_is_told(tmp_path: Path) -> Non
         house.anthropic.script = [says("nobody wanted it")]
         later = clock._monotonic() + 601
         clock._monotonic = lambda: later
-        await shows(house, "nobody wanted it", f"{id_}: `exec` expired")
+        await shows(house, "nobody wanted it", "✗ Expired, nobody decided in time")
         assert errors(house)[-1] == "EXEC_APPROVAL_EXPIRED"
         await house.say(f"/approve {id_} allow-once")
         await shows(house, "Decided already")
@@ -389,7 +389,7 @@ async def test_any_replica_takes_the_decision_and_only_one_of_two_runs_it(tmp_pa
         for house in houses:
             await house.idle()
         assert "it ran" in texts
-        assert len([it for it in texts if it.startswith(id_)]) == 1
+        assert len([it for it in texts if it.startswith("✓ Allowed once by")]) == 1
         assert len([it for it in texts if it.startswith("Decided already.")]) == 1
         assert (ran(one), await state(one, id_)) == (1, "finished")
 
@@ -411,6 +411,14 @@ async def test_a_button_of_a_card_counts_once_for_its_approver_and_the_card_says
         (id_,) = re.findall(r"/approve (\S+) deny", request)
         (card,) = [it.message_id for it in house.feishu.messages if it.chat_id == chat]
         once, deny = house.feishu.card(card).buttons.values()
+        at_once = house.feishu.card(card).unfolded
+        assert [it in at_once for it in (RUN[1]["command"], BOB, "without network", "/approve", "SHA-256")] == [
+            True,
+            True,
+            True,
+            False,
+            False,
+        ]
 
         async def press(value: Any, by: str) -> None:
             await tells(house, house.feishu.press_event(card, sender=by, value=value))
@@ -423,11 +431,12 @@ async def test_a_button_of_a_card_counts_once_for_its_approver_and_the_card_says
         assert set(house.feishu.shown(chat)[1:]) == {"There is no request with this id that you could decide."}
         await press(once, ALICE)
         await shows(house, "it ran", chat=GROUP)
-        await shows(house, f"{id_}: `exec` was approved by `feishu:{ALICE}` (allow-once).", chat=chat)
+        allowed = f"✓ Allowed once by `feishu:{ALICE}`: `{RUN[1]['command']}`"
+        await shows(house, allowed, chat=chat)
         assert house.feishu.card(card).buttons == {}
-        assert house.feishu.shown(chat)[0] == f"{id_}: `exec` was approved by `feishu:{ALICE}` (allow-once)."
+        assert house.feishu.shown(chat)[0] == allowed
         await press(deny, ALICE)
-        await shows(house, f"Decided already. {id_}: `exec` was approved by `feishu:{ALICE}`", chat=chat)
+        await shows(house, f"Decided already. {allowed}", chat=chat)
         assert (ran(house), await state(house, id_)) == (1, "finished")
 
 
@@ -451,7 +460,7 @@ async def test_on_telegram_a_key_decides_and_the_message_says_who_did(tmp_path: 
         def requests() -> list[Sent]:
             return [sent for sent in it.telegram.messages if sent.chat_id == alice and sent.reply_markup]
 
-        for number, (answer, outcome) in enumerate((("允许一次", "批准"), ("拒绝", "拒绝"))):
+        for number, (answer, outcome) in enumerate((("允许一次", "✓ 已由"), ("拒绝", "✗ 已被"))):
             await it.happens(it.telegram.text_update(f"@{it.telegram.bot['username']} 请运行", chat=team, sender=bob))
             await it.house.until(lambda: len(requests()) > number)  # noqa: B023
             await it.house.idle()
@@ -459,6 +468,11 @@ async def test_on_telegram_a_key_decides_and_the_message_says_who_did(tmp_path: 
             assert asked.reply_markup is not None
             keys = {key["text"]: key["callback_data"] for (key,) in asked.reply_markup["inline_keyboard"]}
             assert list(keys) == ["允许一次", "拒绝"]
+            (quote,) = [it for it in asked.entities if it["type"] == "expandable_blockquote"]
+            at_once, beneath = asked.text[: quote["offset"]], asked.text[quote["offset"] :]
+            assert (RUN[1]["command"] in at_once, "/approve" in at_once, "SHA-256" in at_once) == (True, False, False)
+            assert beneath.startswith("详情\n• 助手：helper\n")
+            assert "/approve" in beneath
             for who in (bob, alice, alice):
                 await it.happens(it.telegram.press_update(asked.message_id, keys[answer], chat=alice, sender=who))
             place = alice, asked.message_id
@@ -495,7 +509,7 @@ async def test_what_the_config_forbids_meanwhile_is_cancelled(tmp_path: Path) ->
         file.write_text(file.read_text() + "\ntools: { exec: { mode: deny } }\n")
         config = load(file, SECRETS)
         await house.gateway.apply(config.config, config.environment, house.gateway.runtime.config_state)
-        await shows(house, "I see", f"{id_}: `exec` was cancelled")
+        await shows(house, "I see", "✗ Cancelled, nothing ran")
         assert errors(house)[-1] == "EXEC_DENIED"
         assert (ran(house), await state(house, id_)) == (0, "cancelled")
 
@@ -519,7 +533,9 @@ async def test_a_tool_that_the_config_names_waits_too_and_a_queue_that_interrupt
 
 
 @pytest.mark.parametrize(
-    ("words", "head"), [("run it", "Approval needed:"), ("请运行", "需要审批：")], ids=["en", "zh"]
+    ("words", "head"),
+    [("run it", "**May `helper` run this in"), ("请运行", "**是否允许 `helper` 在")],
+    ids=["en", "zh"],
 )
 async def test_an_approver_is_asked_three_times_a_minute_besides_what_he_allows(
     tmp_path: Path, words: str, head: str
@@ -595,7 +611,7 @@ async def test_a_long_request_is_shown_whole_with_its_buttons_on_the_last_messag
         card = house.feishu.card(parts[-1].message_id)
         house.anthropic.script = [says("it ran")]
         await house.push(house.feishu.press_event(parts[-1].message_id, next(iter(card.buttons)), sender=ALICE))
-        await shows(house, "it ran", "was approved by")
+        await shows(house, "it ran", "✓ Allowed once by")
         assert ran(house) == 1
         assert house.feishu.card(parts[-1].message_id).buttons == {}
 

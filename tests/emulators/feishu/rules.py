@@ -196,7 +196,22 @@ class CardConfig(FeishuShape):
     summary: Summary | None = None
 
 
-Element: TypeAlias = Annotated[CardMarkdown | Div | CardButton, Field(discriminator="tag")]
+class PanelHeader(FeishuShape):
+    title: Annotated[PlainText | CardMarkdown, Field(discriminator="tag")]
+
+
+class Panel(FeishuShape):
+    """Folded until a person opens it. Source: the open platform's page on `collapsible_panel` (cards of generation 2.0)."""
+
+    tag: Literal["collapsible_panel"]
+    expanded: bool = False
+    header: PanelHeader
+    elements: Annotated[
+        list[Annotated[CardMarkdown | Div | CardButton, Field(discriminator="tag")]], Field(min_length=1)
+    ]
+
+
+Element: TypeAlias = Annotated[CardMarkdown | Div | CardButton | Panel, Field(discriminator="tag")]
 
 
 TABLES_MAX = 5
@@ -205,10 +220,23 @@ _TABLE = re.compile(r"^.*\|.*\n[ >]*\|?[ :]*-[-|: ]*$", re.M)
 
 
 def within_tables(elements: list[Any]) -> list[Any]:
-    texts = [_FENCED.sub("", it.content) for it in elements if it.tag == "markdown"]
+    inner = [it for panel in elements if panel.tag == "collapsible_panel" for it in panel.elements]
+    texts = [_FENCED.sub("", it.content) for it in (*elements, *inner) if it.tag == "markdown"]
     if sum(len(_TABLE.findall(text)) for text in texts) > TABLES_MAX:
         raise ValueError("card table number over limit (11310)")
     return elements
+
+
+def _words(it: Any) -> str:
+    match it:
+        case CardButton():
+            return ""
+        case Div():
+            return it.text.content
+        case Panel():
+            return "\n".join((it.header.title.content, *map(_words, it.elements)))
+        case _:
+            return str(it.content)
 
 
 class CardBody(FeishuShape):
@@ -222,9 +250,13 @@ class Card(FeishuShape):
 
     @property
     def shown(self) -> str:
-        """What a person reads, without the buttons."""
-        elements = [it for it in self.body.elements if not isinstance(it, CardButton)]
-        return "\n".join(it.text.content if isinstance(it, Div) else it.content for it in elements)
+        """What a person reads, without the buttons and with what they unfold."""
+        return "\n".join(text for it in self.body.elements if (text := _words(it)))
+
+    @property
+    def unfolded(self) -> str:
+        """What a person reads who opens nothing."""
+        return "\n".join(text for it in self.body.elements if not isinstance(it, Panel) and (text := _words(it)))
 
     @property
     def buttons(self) -> dict[str, dict[str, Any]]:
