@@ -10,6 +10,7 @@ import base64
 import mimetypes
 import re
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import structlog
 
@@ -32,13 +33,24 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Untaken:
+    """A file that the agent does not get, or a recording that it cannot hear. `name` is empty if the platform gave none."""
+
+    reason: Literal["large", "fetch", "many", "unheard", "untranscribed"]
+    kind: str
+    name: str = ""
+    bytes_max: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Received:
     """`note` is the gateway's line on the files; empty if there were none. `spoken` is what was said in them, made
-    harmless."""
+    harmless; `untaken` what their sender is told of."""
 
     note: str = ""
     spoken: str = ""
     pictures: tuple[Image, ...] = ()
+    untaken: tuple[Untaken, ...] = ()
 
 
 @dataclass(kw_only=True)

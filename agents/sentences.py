@@ -8,6 +8,7 @@ import math
 import re
 from typing import Literal, NamedTuple, TypeAlias, assert_never
 
+from agents.attachments import Untaken
 from agents.messages import ErrorKind, ModelError
 from agents.turn import (
     Answered,
@@ -125,6 +126,16 @@ def not_attached(path: str, language: Language) -> str:
     return _NOT_ATTACHED(language).format(name=" ".join(called(path).replace("`", "").split())[-80:])
 
 
+def not_taken(it: Untaken, language: Language) -> str:
+    """The line beneath an answer to a message with a file that could not be taken, or a recording that nobody can hear."""
+    if it.name:
+        what = f"`{' '.join(it.name.replace('`', '').split())[-80:]}`"
+    else:
+        what = (_RECORDING if it.kind == "audio" else _FILE)(language)
+    size = f"{it.bytes_max / 1_048_576:.3g} MB" if it.bytes_max >= 1_048_576 else f"{it.bytes_max:,} B"
+    return _NOT_TAKEN(language).format(what=what, why=_UNTAKEN[it.reason](language).format(size=size))
+
+
 def compacted(compaction: Compaction, language: Language) -> str | None:
     """The line beneath the answer of a turn in which the conversation became shorter, or should have."""
     return _COMPACTED[compaction](language) if compaction != "none" else None
@@ -150,6 +161,16 @@ _ADVICE = (
     "；如仍不行，请联系机器人管理员",
     "，或联系机器人管理员",
 )
+_RECORDING = _Sentence("this voice message", "这条语音消息")
+_FILE = _Sentence("this file", "这个文件")
+_NOT_TAKEN = _Sentence("(I could not take {what}: {why}.)", "（我无法接收{what}：{why}。）")
+_UNTAKEN = {
+    "large": _Sentence("it is larger than {size}", "超过 {size}"),
+    "fetch": _Sentence("it could not be fetched; please send it again", "获取失败，请重新发送"),
+    "many": _Sentence("of one message I take only the first files", "一条消息只接收前几个文件"),
+    "unheard": _Sentence("I am not set up to hear; please write it instead", "这里没有配置语音转写，请改用文字发送"),
+    "untranscribed": _Sentence("it could not be turned into text; please try again", "语音转写失败，请再试一次"),
+}
 _NOT_ATTACHED = _Sentence("(The file `{name}` could not be attached.)", "（文件 `{name}` 无法附上。）")
 _WHOSE: dict[Payer, _Sentence] = {
     "agent": _Sentence("this assistant's", "本助手"),

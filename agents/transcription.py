@@ -20,6 +20,7 @@ from channels.wire import clean, loads
 BYTES_MAX = 25 * 1024 * 1024
 """The largest file that OpenAI takes."""
 ATTEMPTS = 2
+_SILENT = "no speech was heard in it"
 _UNHEARD = "not transcribed: no transcription is set up here, so nobody knows what it says"
 
 log = structlog.get_logger()
@@ -46,6 +47,11 @@ class Transcript:
 
     text: str = ""
     problem: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """True if nobody knows what is said in it; silence is known to be silence."""
+        return bool(self.problem) and self.problem != _SILENT
 
 
 async def transcribe(config: TranscriptionConfig, file: File) -> Transcript | None:
@@ -90,7 +96,7 @@ def _read(answer: httpx.Response) -> Transcript:
         log.warning("not_transcribed", error="unreadable")
         return Transcript(problem="not transcribed: the transcription server's answer cannot be read")
     text = clean(text).strip()
-    return Transcript(text=text) if text else Transcript(problem="no speech was heard in it")
+    return Transcript(text=text) if text else Transcript(problem=_SILENT)
 
 
 def sound(data: bytes) -> str | None:

@@ -169,6 +169,7 @@ class NotHandedOut(Refused):
 class TooLarge(NotHandedOut):
     def __init__(self, bytes_max: int) -> None:
         super().__init__(f"larger than {bytes_max:,} bytes")
+        self.bytes_max = bytes_max
 
 
 class Gone(DeliveryError):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from agents import sentences
+from agents.attachments import Untaken
 from agents.messages import AssistantMessage, Message, Thinking, ToolResultMessage, UserMessage, message_json
 from agents.prompt.inbound import HEARD, capped, ids
 from agents.prompt.internals import without_internals
@@ -37,6 +38,10 @@ REASONING_CHARS_MAX = 4_000
 CALL_CHARS_MAX = 100
 
 
+UNTAKEN_LINES_MAX = 3
+"""Lines beneath an answer on files that could not be taken."""
+
+
 @dataclass(kw_only=True)
 class AgentRun:
     """`gate` spaces the starts of turns."""
@@ -52,6 +57,7 @@ class AgentRun:
     """The approval that the run continues with; None if it continues with people's words."""
     _messages: list[UserMessage] = field(default_factory=list)
     """The user messages that this run has made of people's messages."""
+    _untaken: list[Untaken] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._attachments = Attachments(self.runtime)
@@ -118,6 +124,7 @@ class AgentRun:
         received = [
             await self._attachments.receive(self.runner, self.channel, self._with_new_files(it), sid) for it in contexts
         ]
+        self._untaken += [it for files in received for it in files.untaken]
         self._messages.append(self.runner.user_message(*contexts, received=received, notes=notes, heard=heard))
         quotes = [it.reply_to for it in contexts if it.reply_to]
         spoken = [
@@ -190,7 +197,8 @@ class AgentRun:
         if ending.outcome == "failed" and ending.text is not None and is_theirs:
             ending = replace(ending, text=sentences.for_owner(ending.text))
         results = tuple(it for it in journal.kept if isinstance(it, ToolResultMessage))
-        lines = tuple(it for it in (shortened, fault) if it)
+        untaken = [sentences.not_taken(it, language) for it in self._untaken] if not caller else []
+        lines = tuple(it for it in (*untaken[:UNTAKEN_LINES_MAX], shortened, fault) if it)
         return replace(ending, answers=result.answers, results=results, notes=lines)
 
     def _is_here(self, message_id: str, turn: Turn) -> bool:

@@ -1,18 +1,19 @@
 """Files between a channel and an agent: fetched with a message before its turn, kept with a reply after it.
 
-A file that cannot be fetched or sent never fails the turn: a note tells the model of the one, the person of the other.
+A file that cannot be fetched or sent never fails the turn: a note tells the model of the one, the person of both.
 """
 
 import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 from urllib.parse import quote
 
 import structlog
 
 from agents import sentences
-from agents.attachments import Received, Receiver
+from agents.attachments import Received, Receiver, Untaken
 from agents.runner import AgentRunner
 from agents.sentences import language_for
 from agents.transcription import transcribe
@@ -44,26 +45,35 @@ class Attachments:
         if not attachments or not can(channel, DownloadsFiles):
             return Received()
         receiver = await asyncio.to_thread(runner.receiver, context, session)
+        untaken: list[Untaken] = []
         for number, attachment in enumerate(attachments[:FILES_MAX]):
+            missed: Untaken | None
             try:
-                await self._fetch(
-                    receiver, channel, attachment, "quoted-" if number >= len(context.attachments) else ""
-                )
+                quoted = "quoted-" if number >= len(context.attachments) else ""
+                missed = await self._fetch(receiver, channel, attachment, quoted)
             except (DeliveryError, TimeoutError) as error:
                 log.warning("attachment_not_fetched", channel=channel.name, kind=attachment.kind, error=repr(error))
                 reason = "could not be fetched"
                 if isinstance(error, NotHandedOut):
                     reason = f"not fetched: {error}" if isinstance(error, TooLarge) else f"{reason}: {error}"
                 receiver.miss(attachment.name or attachment.kind, reason)
+                missed = _missed(attachment, error)
+            if missed and number < len(context.attachments):
+                untaken.append(missed)
         reason, beyond = f"not fetched: of one message only {FILES_MAX} files are", attachments[FILES_MAX:]
         for attachment in beyond[:FILES_MAX]:
             receiver.miss(attachment.name or attachment.kind, reason)
         if (more := len(beyond) - FILES_MAX) > 0:
             receiver.miss("others", f"{more} more {reason}")
-        return receiver.received()
+        if beyond and len(context.attachments) > FILES_MAX:
+            untaken.append(Untaken(reason="many", kind=beyond[0].kind, name=beyond[0].name or ""))
+        return replace(receiver.received(), untaken=tuple(untaken))
 
-    async def _fetch(self, receiver: Receiver, channel: DownloadsFiles, attachment: Attachment, prefix: str) -> None:
-        """Fetches a file and stores it once there is memory for it. Raises DeliveryError, TimeoutError."""
+    async def _fetch(
+        self, receiver: Receiver, channel: DownloadsFiles, attachment: Attachment, prefix: str
+    ) -> Untaken | None:
+        """Fetches a file and stores it once there is memory for it; returns a recording that stays unheard. Raises
+        DeliveryError, TimeoutError."""
         setup = self._runtime.setup
         size = setup.limits.file_bytes
         async with self._runtime.memory.hold(size, FILES_AT_ONCE * size) as keep:
@@ -74,6 +84,10 @@ class Attachments:
             is_spoken = attachment.kind in SPOKEN
             transcript = await transcribe(setup.config.transcription, file) if is_spoken else None
             await asyncio.to_thread(receiver.store, file, transcript)
+        if attachment.kind != "audio" or transcript is None or not transcript.failed:
+            return None
+        reason: Literal["unheard", "untranscribed"] = "untranscribed" if setup.config.transcription.model else "unheard"
+        return Untaken(reason=reason, kind=attachment.kind, name=attachment.name or "")
 
     async def send(
         self, runner: AgentRunner, channel: Channel, turn: Turn, wanted: Sequence[str]
@@ -98,6 +112,12 @@ class Attachments:
                 else:
                     kept.append(await self._runtime.store.archive.put(file, self._runtime.now()))
         return tuple(kept), "\n".join(lines)
+
+
+def _missed(attachment: Attachment, error: Exception) -> Untaken:
+    bytes_max = error.bytes_max if isinstance(error, TooLarge) else 0
+    reason: Literal["large", "fetch"] = "large" if bytes_max else "fetch"
+    return Untaken(reason=reason, kind=attachment.kind, name=attachment.name or "", bytes_max=bytes_max)
 
 
 def _link(address: str) -> str:

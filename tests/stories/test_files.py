@@ -125,6 +125,24 @@ async def test_a_download_that_fails_is_told_and_shows_no_secret_and_one_that_wo
     assert [secret for secret in secrets if secret in logged + words] == []
 
 
+async def test_the_person_is_told_in_their_language_what_could_not_be_taken(tmp_path: Path) -> None:
+    async with room(tmp_path, "telegram") as it:
+        assert isinstance(it, TelegramRoom)
+        telegram = it.bot.telegram
+        await it.sees(telegram.text_update("请看看这个文件", chat=it.chat))
+        await it.sees(it.enormous("film.mp4"))
+        await it.house.until(lambda: "（我无法接收film.mp4：超过 20 MB。）" in telegram.messages[-1].text)
+        await it.sees(telegram.text_update("now let us speak plain English", chat=it.chat))
+        await it.sees(it.enormous("film.mp4"))
+        await it.house.until(
+            lambda: "(I could not take film.mp4: it is larger than 20 MB.)" in telegram.messages[-1].text
+        )
+        it.fail(403, times=1)
+        await it.sees(it.file(PDF, "a.pdf"))
+        told = "(I could not take a.pdf: it could not be fetched; please send it again.)"
+        await it.house.until(lambda: told in telegram.messages[-1].text)
+
+
 async def test_feishus_posts_stickers_and_files_behind_a_token_that_ended(tmp_path: Path) -> None:
     async with room(tmp_path, "feishu") as it:
         event = it.house.feishu.post_event("look", PIXEL, sender=ALICE, chat=ALICE_CHAT)

@@ -103,6 +103,9 @@ async def test_speech_that_cannot_be_had_is_a_line_to_the_model_and_the_message_
     (tmp_path / "b").mkdir()
     async with room(tmp_path / "b", "feishu") as it:
         assert "not transcribed: no transcription is set up here" in (await it.sees(voice(it)))[0]
+        (reply,) = await it.house.replies(1)
+        told = "(I could not take this voice message: I am not set up to hear; please write it instead.)"
+        assert reply.endswith(f"\n\n{told}")
 
 
 async def test_nothing_is_fetched_or_transcribed_for_somebody_who_may_not_talk(tmp_path: Path) -> None:
