@@ -15,7 +15,8 @@ from gateway.config.root import Config
 from tests.gateway.config.writing import data_of
 from tests.stories.test_process import ROOT, ask
 
-PAGES = sorted([*ROOT.glob("README*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("channels/*/README.md")])
+_DOCS = [it for it in ROOT.glob("docs/*.md") if ".zh-CN" not in it.name]  # test_house holds that theirs are the same
+PAGES = sorted([*ROOT.glob("README*.md"), *_DOCS, *ROOT.glob("channels/*/README.md")])
 VALUES = {
     "CLAWGATE_PUBLIC_URL": "https://bot.example.com",
     "CLAWGATE_MODEL": "anthropic/claude-sonnet-4-6",
