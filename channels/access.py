@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
+from channels.bilingual import NO_WORDS, Bilingual
 from channels.message import MessageContext
 from channels.section import Section
 from channels.tools import ToolLists
@@ -194,40 +195,66 @@ def id_problems(
             yield "chats", f"{chat!r} must be {group[1]}"
 
 
-def who_may_talk(access: AccessConfig) -> str:
+def who_may_talk(access: AccessConfig) -> Bilingual:
     """The admitted people in words, for the start and for `check`."""
-    listed = f"{len(access.allow_from)} listed" if access.allow_from else ""
+    count = len(access.allow_from)
+    listed = Bilingual(f"{count} listed", f"名单上的 {count} 人") if count else NO_WORDS
     all_listed = ANYBODY in access.allow_from and access.dm_policy != "disabled"
     people = {
-        "pairing": " and ".join(filter(None, ("whom you approve", listed))),
-        "allowlist": listed or "only owners",
-        "open": "everybody",
-        "disabled": "nobody",
+        "pairing": Bilingual(
+            " and ".join(filter(None, ("whom you approve", listed))),
+            "和".join(filter(None, ("经你批准的人", listed.zh))),
+        ),
+        "allowlist": listed or Bilingual("only owners", "只有所有者"),
+        "open": Bilingual("everybody", "所有人"),
+        "disabled": Bilingual("nobody", "无人"),
     }["open" if all_listed else access.dm_policy]
     count = len(access.group_allow_from)
-    groups = f"{count} group{'s' if count > 1 else ''}" if count else "no group"
-    groups = {"open": "every group", "disabled": "no group"}.get(access.group_policy, groups)
-    groups = "every group" if groups != "no group" and ANYBODY in access.group_allow_from else groups
-    return f"{people} in direct chats; in {groups}"
+    no_group, every_group = Bilingual("no group", "不在群聊中回答"), Bilingual("every group", "在所有群聊中回答")
+    groups = Bilingual(f"{count} group{'s' if count > 1 else ''}", f"在 {count} 个群聊中回答") if count else no_group
+    groups = {"open": every_group, "disabled": no_group}.get(access.group_policy, groups)
+    groups = every_group if groups != no_group and ANYBODY in access.group_allow_from else groups
+    return Bilingual(f"{people} in direct chats; in {groups}", f"{people.zh}可以私聊；{groups.zh}")
 
 
 def access_warnings(
-    access: AccessConfig, *, person: str, place: str, added: str, direct: str = ""
-) -> Iterator[tuple[str, str]]:
+    access: AccessConfig, *, person: Bilingual, place: Bilingual, added: str, direct: str = ""
+) -> Iterator[tuple[Bilingual, Bilingual]]:
     """Warns if everybody is let in, or nobody yet, each with its fix. `person` says where their id is in the log line;
     `direct` is the pattern of a direct chat's id, if that differs from a group's. A bot for no group is no fault."""
     if access.dm_policy == "open":
-        yield f"dmPolicy: open lets everybody {place} write to the bot and use its tools", "allow only those you know"
+        yield (
+            Bilingual(
+                f"dmPolicy: open lets everybody {place} write to the bot and use its tools",
+                f"dmPolicy: open 会让{place.zh}的所有人都能给机器人发消息并使用它的工具",
+            ),
+            Bilingual("allow only those you know", "只允许你认识的人"),
+        )
     if access.group_policy == "open":
-        yield f"groupPolicy: open has the bot answer in every group {added}", "allow only the groups you know"
+        yield (
+            Bilingual(
+                f"groupPolicy: open has the bot answer in every group {added}",
+                "groupPolicy: open 会让机器人在它加入的每个群聊中回答",
+            ),
+            Bilingual("allow only the groups you know", "只允许你了解的群聊"),
+        )
     if access.dm_policy == "allowlist" and not access.allow_from:
         yield (
-            "nobody may write in direct chats yet",
-            f"write to the bot, and add {person} from the log line message_not_admitted to allowFrom",
+            Bilingual("nobody may write in direct chats yet", "目前还没有人可以私聊机器人"),
+            Bilingual(
+                f"write to the bot, and add {person} from the log line message_not_admitted to allowFrom",
+                f"给机器人发一条消息，再把日志行 message_not_admitted 中的{person.zh}加入 allowFrom",
+            ),
         )
     for chat in (it for it in access.chats if not (direct and re.fullmatch(direct, it))):
         if access.group_policy == "allowlist" and not _is_listed(chat, access.group_allow_from):
-            yield f"chats.{chat}: has no effect, as groupAllowFrom does not have it", "add it there"
+            yield (
+                Bilingual(
+                    f"chats.{chat}: has no effect, as groupAllowFrom does not have it",
+                    f"chats.{chat}：不起作用，因为 groupAllowFrom 中没有它",
+                ),
+                Bilingual("add it there", "请加进去"),
+            )
 
 
 def is_blank(secret: SecretStr) -> bool:

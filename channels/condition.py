@@ -10,22 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias
 
+from channels.bilingual import NO_WORDS, Bilingual
 from channels.channel import DeliveryError, Rejected
 
 Link: TypeAlias = Literal["ok", "starting", "silent", "unreachable", "conflict", "refused"]
 WORST: tuple[Link, ...] = ("refused", "conflict", "unreachable", "silent", "starting", "ok")
 REJECTIONS_MAX = 5
 """Deliveries refused in a row, with no genuine one between: one alone may be anybody's."""
-
-
-class Bilingual(NamedTuple):
-    """A text in English and in Chinese."""
-
-    en: str = ""
-    zh: str = ""
-
-
-NO_WORDS = Bilingual()
 
 
 class Cause(NamedTuple):
@@ -138,7 +129,7 @@ class Condition:
             self.ok("deliveries")
 
     def _fix(self, cause: str) -> Bilingual:
-        return Bilingual(*(it.replace("{at}", self._at) for it in self._causes[cause].fix))
+        return self._causes[cause].fix.each(lambda it: it.replace("{at}", self._at))
 
     def _report(self, part: str, state: Link, reason: Bilingual = NO_WORDS, fix: Bilingual = NO_WORDS) -> None:
         self._failing.pop(part, None)

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from channels.bilingual import NO_WORDS, Bilingual
+
 Status: TypeAlias = Literal["ok", "warning", "error"]
 
 
@@ -13,12 +15,17 @@ class Finding:
 
     check: str
     status: Status
-    message: str
-    fix: str = ""
+    message: Bilingual
+    fix: Bilingual = NO_WORDS
 
     def __str__(self) -> str:
-        return f"{self.message} — {self.fix}" if self.fix else self.message
+        return self("en")
+
+    def __call__(self, language: Literal["en", "zh"]) -> str:
+        """The message with its fix, in this language."""
+        dash = "——" if language == "zh" else " — "
+        return self.message(language) + (dash + self.fix(language) if self.fix else "")
 
     def cleaned(self, clean: Callable[[str], str]) -> "Finding":
         """The same with each of its texts passed through `clean`."""
-        return Finding(clean(self.check), self.status, clean(self.message), clean(self.fix))
+        return Finding(clean(self.check), self.status, self.message.each(clean), self.fix.each(clean))

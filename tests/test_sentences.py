@@ -13,6 +13,7 @@ FOLDERS = ("gateway", "agents", "tools", "skills", "channels")
 
 GLOSS = re.compile(rf"\({HAN}+\)")
 """In an English sentence, the words of a Chinese console."""
+SENTENCE = re.compile("[a-z]{3,} [a-z]{3,}")
 EXPRESSION = re.compile(rf"{HAN}-{HAN}|\(\?:|\\b")
 
 
@@ -36,3 +37,38 @@ def texts() -> Iterator[tuple[str, str]]:
 def test_no_chinese_sentence_has_half_width_punctuation() -> None:
     found = [f"{where}: {text}" for where, text in texts() if HALF.search(text)]
     assert found == []
+
+
+def pairs() -> Iterator[tuple[str, ast.Call]]:
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Bilingual":
+                    yield f"{path.relative_to(ROOT)}:{node.lineno}", node
+
+
+def literal(node: ast.expr) -> str:
+    """The words that are written in a text, without what is filled in."""
+    return "".join(str(it.value) for it in ast.walk(node) if isinstance(it, ast.Constant))
+
+
+def filled_in(node: ast.expr) -> set[str]:
+    return {it.id for it in ast.walk(node) if isinstance(it, ast.Name)}
+
+
+def test_every_text_for_the_operator_has_its_chinese() -> None:
+    """A finding takes nothing but a `Bilingual`; one alone is for names, paths and a vendor's words."""
+    sentences = [(where, call) for where, call in pairs() if call.args and SENTENCE.search(literal(call.args[0]))]
+    assert len(sentences) > 100
+    assert [where for where, call in sentences if not re.search(HAN, "".join(map(literal, call.args[1:])))] == []
+
+
+def test_both_texts_are_filled_in_with_the_same() -> None:
+    own = {"en", "zh", "added", "verb"}  # the texts themselves, and words that English alone needs
+    uneven = [
+        (where, difference)
+        for where, call in pairs()
+        if len(call.args) == 2 and all(isinstance(it, ast.JoinedStr) for it in call.args)
+        if (difference := (filled_in(call.args[0]) ^ filled_in(call.args[1])) - own)
+    ]
+    assert uneven == []

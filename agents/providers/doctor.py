@@ -16,19 +16,24 @@ from agents.providers.http import http_client
 from agents.providers.network import WireSpec
 from agents.providers.payload import objects_of
 from agents.providers.refusals import failure_of
+from channels.bilingual import Bilingual
 from channels.finding import Finding
 
 LIST_BYTES_MAX = 8 * 1024 * 1024
-_KEY_TROUBLE = {"auth": "the key is refused", "billing": "the key has no money or no quota left"}
+_KEY_TROUBLE = {
+    "auth": Bilingual("the key is refused", "密钥被拒绝"),
+    "billing": Bilingual("the key has no money or no quota left", "密钥的余额或配额已用完"),
+}
 
 
 async def probe(
-    name: str, config: ProviderConfig, models: Sequence[str], *, seconds: float, key_fix: str
+    name: str, config: ProviderConfig, models: Sequence[str], *, seconds: float, key_fix: Bilingual
 ) -> list[Finding]:
     """The findings of each key. `models` are the names that the config uses of it; `key_fix` is where a key is set."""
     wire, keys = wire_of(name, config), config.keys
     if not keys and not wire.keyless:
-        return [Finding(f"provider {name}", "error", "there is no key, so nothing can be answered", key_fix)]
+        message = Bilingual("there is no key, so nothing can be answered", "没有密钥，因此无法回答")
+        return [Finding(f"provider {name}", "error", message, key_fix)]
     numbered = [(f" key {number}" if len(keys) > 1 else "", key) for number, key in enumerate(keys or ("",), start=1)]
     answers = await asyncio.gather(*(listed(name, config, key, seconds=seconds) for _, key in numbered))
     found = []
@@ -37,7 +42,9 @@ async def probe(
         if isinstance(answer, ModelError):
             found.append(_refused(check, answer, wire, key_fix))
         else:
-            found.append(Finding(check, "ok", f"{'the key is right' if keys else 'answers'}; {len(answer)} models"))
+            right = Bilingual("the key is right", "密钥正确") if keys else Bilingual("answers", "有应答")
+            count = len(answer)
+            found.append(Finding(check, "ok", Bilingual(f"{right}; {count} models", f"{right.zh}；{count} 个模型")))
     offered = {it for answer in answers if not isinstance(answer, ModelError) for it in answer}
     return [*found, *_unknown(name, models, offered)] if offered else found
 
@@ -90,26 +97,43 @@ def _names(answer: object) -> Iterator[str]:
                 yield name.removeprefix("models/")
 
 
-def _refused(check: str, error: ModelError, wire: WireSpec, key_fix: str) -> Finding:
+def _refused(check: str, error: ModelError, wire: WireSpec, key_fix: Bilingual) -> Finding:
     if error.kind in _KEY_TROUBLE:
-        return Finding(check, "error", f"{_KEY_TROUBLE[error.kind]} ({error.summary})", key_fix)
+        trouble = _KEY_TROUBLE[error.kind]
+        message = Bilingual(f"{trouble} ({error.summary})", f"{trouble.zh}（{error.summary}）")
+        return Finding(check, "error", message, key_fix)
     if error.kind == "network":
-        fix = "is baseUrl right, and does this machine reach it? A proxy is named in HTTPS_PROXY"
-        return Finding(check, "error", f"cannot be reached ({error.summary})", fix)
+        fix = Bilingual(
+            "is baseUrl right, and does this machine reach it? A proxy is named in HTTPS_PROXY",
+            "baseUrl 是否正确？本机能否访问它？代理写在 HTTPS_PROXY 中",
+        )
+        message = Bilingual(f"cannot be reached ({error.summary})", f"无法连接（{error.summary}）")
+        return Finding(check, "error", message, fix)
     if error.retryable:
-        return Finding(check, "warning", f"busy ({error.summary}), so the key was not tried", "try again")
-    fix = (
-        "is baseUrl right? With /v1 for openai-*, without it for anthropic and mistral. Some servers have no such list"
+        message = Bilingual(
+            f"busy ({error.summary}), so the key was not tried", f"繁忙（{error.summary}），因此没有试用密钥"
+        )
+        return Finding(check, "warning", message, Bilingual("try again", "请再试一次"))
+    fix = Bilingual(
+        "is baseUrl right? With /v1 for openai-*, without it for anthropic and mistral. Some servers have no such list",
+        "baseUrl 是否正确？openai-* 要带 /v1，anthropic 和 mistral 不带。有些服务器没有模型列表",
     )
-    return Finding(check, "warning", f"its list of models cannot be read ({error.summary}), so nothing was tried", fix)
+    message = Bilingual(
+        f"its list of models cannot be read ({error.summary}), so nothing was tried",
+        f"无法读取它的模型列表（{error.summary}），因此没有检查",
+    )
+    return Finding(check, "warning", message, fix)
 
 
 def _unknown(provider: str, models: Sequence[str], offered: set[str]) -> Iterator[Finding]:
     for model in models:
         if not any(_is_named(model, it) for it in offered):
             near = next(iter(difflib.get_close_matches(model, sorted(offered), n=1)), None)
-            fix = f"did you mean {provider}/{near}?" if near else "see the names in the vendor's console"
-            yield Finding(f"model {provider}/{model}", "warning", "is not in the provider's list of models", fix)
+            fix = Bilingual("see the names in the vendor's console", "请在服务商的控制台查看模型名称")
+            if near:
+                fix = Bilingual(f"did you mean {provider}/{near}?", f"是否想写 {provider}/{near}？")
+            message = Bilingual("is not in the provider's list of models", "不在服务商的模型列表中")
+            yield Finding(f"model {provider}/{model}", "warning", message, fix)
 
 
 def _is_named(model: str, offered: str) -> bool:

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
+from channels.bilingual import Bilingual
 from channels.channel import DeliveryError, Refused
-from channels.condition import Bilingual, Cause
+from channels.condition import Cause
 
 WRONG_CREDENTIALS = frozenset({"514", "10003", "10014", "1000040344"})
 """The app id or the secret is wrong."""

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, SecretStr
 
 from channels.access import AccessConfig, Quotes, access_warnings, id_problems, is_blank, is_http
+from channels.bilingual import Bilingual
 from channels.queue import QueueConfig
 
 DEFAULT = "default"
@@ -99,7 +100,12 @@ def problems(account: FeishuAccount) -> Iterator[tuple[str, str]]:
     )
 
 
-def warnings(account: FeishuAccount) -> Iterator[tuple[str, str]]:
+def warnings(account: FeishuAccount) -> Iterator[tuple[Bilingual, Bilingual]]:
     if account.verification == "token" and is_blank(account.encrypt_key):
-        yield "verification: token lets anyone who learns the Verification Token forge events", "set encryptKey"
-    yield from access_warnings(account, person="the ou_… id", place="in the tenant", added="it is added to")
+        message = Bilingual(
+            "verification: token lets anyone who learns the Verification Token forge events",
+            "verification: token 会让任何得知 Verification Token 的人都能伪造事件",
+        )
+        yield message, Bilingual("set encryptKey", "请设置 encryptKey")
+    person, place = Bilingual("the ou_… id", " ou_… ID "), Bilingual("in the tenant", "企业内")
+    yield from access_warnings(account, person=person, place=place, added="it is added to")

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from channels.bilingual import Bilingual
 from channels.channel import DeliveryError, RateLimited, Unreachable
 from channels.feishu.api import FeishuApi
 from channels.feishu.config import FeishuAccount, listens
@@ -21,19 +22,22 @@ RECEIVE = "im.message.receive_v1"
 _ACTIVE = 2
 _GRANTED = 1
 _NO_SCOPE = "99991672"
-_LONG_CONNECTION = "使用长连接接收事件 (receive events through a long connection)"
-_TO_A_SERVER = "将事件发送至开发者服务器 (send events to the developer's server)"
-_PUBLISH = "in the developer console, then create a version and publish it"
+_LONG_CONNECTION = Bilingual("使用长连接接收事件 (receive events through a long connection)", "“使用长连接接收事件”")
+_TO_A_SERVER = Bilingual(
+    "将事件发送至开发者服务器 (send events to the developer's server)", "“将事件发送至开发者服务器”"
+)
 _SENDING = ("im:message:send_as_bot", "im:message")
 _READING = ("im:message:readonly", "im:message")
 _DIRECT = ("im:message.p2p_msg:readonly", "im:message.p2p_msg")
 _ALL_OF_GROUPS = ("im:message.group_msg", "im:message.group_msg:readonly")
 _MENTIONS = ("im:message.group_at_msg:readonly", "im:message.group_at_msg", *_ALL_OF_GROUPS)
-_NICETIES: Mapping[tuple[str, ...], str] = {
-    ("contact:user.base:readonly", "contact:user.basic_profile:readonly"): "people's names",
-    ("im:chat:readonly", "im:chat:read", "im:chat"): "titles of groups",
-    ("cardkit:card:write",): "answers that grow while they are written",
-    ("im:resource", "im:resource:upload"): "pictures and files that the agent sends",
+_NICETIES: Mapping[tuple[str, ...], Bilingual] = {
+    ("contact:user.base:readonly", "contact:user.basic_profile:readonly"): Bilingual("people's names", "人名"),
+    ("im:chat:readonly", "im:chat:read", "im:chat"): Bilingual("titles of groups", "群名称"),
+    ("cardkit:card:write",): Bilingual("answers that grow while they are written", "边写边显示的回答"),
+    ("im:resource", "im:resource:upload"): Bilingual(
+        "pictures and files that the agent sends", "智能体发送的图片和文件"
+    ),
 }
 
 
@@ -58,17 +62,39 @@ async def probe(account: FeishuAccount, name: str, public_url: str | None) -> li
 def _bot(answer: Mapping[str, Any], check: str) -> Finding:
     bot = mapping(answer, "bot")
     if number(bot, "activate_status") not in (_ACTIVE, None):
-        message = (
-            f"the app id and secret are right, but the bot is not active (status {number(bot, 'activate_status')})"
+        status = number(bot, "activate_status")
+        message = Bilingual(
+            f"the app id and secret are right, but the bot is not active (status {status})",
+            f"App ID 和 App Secret 正确，但机器人未启用（状态 {status}）",
         )
-        return Finding(f"{check} credentials", "error", message, f"switch the bot on {_PUBLISH}")
-    return Finding(f"{check} credentials", "ok", f"the app id and secret are right; the bot is {text(bot, 'app_name')}")
+        return Finding(f"{check} credentials", "error", message, _published("switch the bot on", "启用机器人"))
+    name = text(bot, "app_name")
+    message = Bilingual(
+        f"the app id and secret are right; the bot is {name}", f"App ID 和 App Secret 正确；机器人是 {name}"
+    )
+    return Finding(f"{check} credentials", "ok", message)
+
+
+def _published(en: str, zh: str) -> Bilingual:
+    """A step in the developer console; none is in force before a version is published."""
+    return Bilingual(
+        f"{en} in the developer console, then create a version and publish it",
+        f"请在开发者后台{zh}，然后创建版本并发布",
+    )
 
 
 def _failed(check: str, error: DeliveryError, status: Status = "error") -> Finding:
     if isinstance(error, Unreachable | RateLimited):
-        return Finding(check, status, str(error), "is baseUrl right, and does a proxy let it through? Else try again")
-    return Finding(check, status, str(error), "see appId, appSecret and baseUrl, and the app in the developer console")
+        fix = Bilingual(
+            "is baseUrl right, and does a proxy let it through? Else try again",
+            "baseUrl 是否正确？代理是否放行？否则请再试一次",
+        )
+        return Finding(check, status, Bilingual(str(error)), fix)
+    fix = Bilingual(
+        "see appId, appSecret and baseUrl, and the app in the developer console",
+        "请检查 appId、appSecret 和 baseUrl，以及开发者后台中的应用",
+    )
+    return Finding(check, status, Bilingual(str(error)), fix)
 
 
 async def _scopes(api: FeishuApi, account: FeishuAccount, check: str) -> list[Finding]:
@@ -82,27 +108,32 @@ async def _scopes(api: FeishuApi, account: FeishuAccount, check: str) -> list[Fi
         for it in mappings(data, "scopes")
         if number(it, "grant_status") == _GRANTED and text(it, "scope_type") in ("tenant", "")
     }
-    fix = f"add it under Permissions & Scopes (权限管理) {_PUBLISH}"
+    fix = _published("add it under Permissions & Scopes (权限管理)", "的“权限管理”中添加")
     missing = [
-        Finding(check, status, f"{scopes[0]} is not granted: {what}", fix)
+        Finding(check, status, Bilingual(f"{scopes[0]} is not granted: {what}", f"未授予 {scopes[0]}：{what.zh}"), fix)
         for status, scopes, what in _wanted(account)
         if granted.isdisjoint(scopes)
     ]
-    return missing or [Finding(check, "ok", "all that the gateway uses are granted")]
+    all_granted = Bilingual("all that the gateway uses are granted", "网关用到的权限均已授予")
+    return missing or [Finding(check, "ok", all_granted)]
 
 
-def _wanted(account: FeishuAccount) -> Iterator[tuple[Status, tuple[str, ...], str]]:
-    yield "error", _SENDING, "answers cannot be sent"
-    yield "error", _READING, "quoted texts and the files of people cannot be read"
+def _wanted(account: FeishuAccount) -> Iterator[tuple[Status, tuple[str, ...], Bilingual]]:
+    yield "error", _SENDING, Bilingual("answers cannot be sent", "无法发送回答")
+    unread = Bilingual("quoted texts and the files of people cannot be read", "无法读取被引用的内容和用户发来的文件")
+    yield "error", _READING, unread
     if account.dm_policy != "disabled":
-        yield "error", _DIRECT, "direct messages do not arrive"
+        yield "error", _DIRECT, Bilingual("direct messages do not arrive", "收不到私聊消息")
     if account.group_policy != "disabled":
-        yield "error", _MENTIONS, "messages of groups do not arrive"
+        yield "error", _MENTIONS, Bilingual("messages of groups do not arrive", "收不到群聊消息")
         unmentioned = (account.require_mention, *(it.require_mention for it in account.chats.values()))
         if False in unmentioned or account.mention_patterns:
-            yield "error", _ALL_OF_GROUPS, "of groups only messages that mention the bot arrive"
+            mentions = Bilingual(
+                "of groups only messages that mention the bot arrive", "群聊中只能收到提及机器人的消息"
+            )
+            yield "error", _ALL_OF_GROUPS, mentions
     for scopes, what in _NICETIES.items():
-        yield "warning", scopes, f"there are no {what}"
+        yield "warning", scopes, Bilingual(f"there are no {what}", f"没有{what.zh}")
 
 
 async def _connection(api: FeishuApi, account: FeishuAccount, check: str, public_url: str | None) -> list[Finding]:
@@ -113,9 +144,11 @@ async def _connection(api: FeishuApi, account: FeishuAccount, check: str, public
     try:
         await api.endpoint()
     except DeliveryError as error:
-        fix = f"choose {_LONG_CONNECTION} {_PUBLISH}" if error.code == "403" else "see the sentence, or try again"
-        return [Finding(check, "error", str(error), fix)]
-    return [Finding(check, "ok", "a long connection may be opened")]
+        fix = Bilingual("see the sentence, or try again", "请看上述原因，或再试一次")
+        if error.code == "403":
+            fix = _published(f"choose {_LONG_CONNECTION}", f"选择{_LONG_CONNECTION.zh}")
+        return [Finding(check, "error", Bilingual(str(error)), fix)]
+    return [Finding(check, "ok", Bilingual("a long connection may be opened", "可以建立长连接"))]
 
 
 async def _events(api: FeishuApi, account: FeishuAccount, name: str, public_url: str | None) -> list[Finding]:
@@ -126,12 +159,16 @@ async def _events(api: FeishuApi, account: FeishuAccount, name: str, public_url:
     except DeliveryError as error:
         if error.code != _NO_SCOPE:
             return [_failed(check, error, "warning")]
-        message = "not shown: that needs the scope application:application:self_manage, which nothing else here needs"
+        message = Bilingual(
+            "not shown: that needs the scope application:application:self_manage, which nothing else here needs",
+            "未显示：这需要权限 application:application:self_manage，此处别无他用",
+        )
         return [Finding(check, "ok", message)]
     event = mapping(mapping(data, "app"), "event")
     if not event:
-        return [Finding(check, "ok", "not shown by this platform")]
-    return [*_wrong_way(check, event, account, name, public_url)] or [Finding(check, "ok", f"{RECEIVE} arrives as set")]
+        return [Finding(check, "ok", Bilingual("not shown by this platform", "此平台不显示"))]
+    as_set = Bilingual(f"{RECEIVE} arrives as set", f"{RECEIVE} 按设置送达")
+    return [*_wrong_way(check, event, account, name, public_url)] or [Finding(check, "ok", as_set)]
 
 
 def _wrong_way(
@@ -140,15 +177,33 @@ def _wrong_way(
     way, url, wanted = text(event, "subscription_type"), text(event, "request_url"), ""
     if listens(account, public_url):
         if way and way != "websocket":
-            message = "the console sends events to a server, the config waits for them on a long connection"
-            yield Finding(check, "error", message, f"choose {_LONG_CONNECTION} {_PUBLISH}, or set mode: webhook")
+            message = Bilingual(
+                "the console sends events to a server, the config waits for them on a long connection",
+                "开发者后台把事件发送至服务器，而配置在长连接上等待",
+            )
+            fix = _published(f"choose {_LONG_CONNECTION}", f"选择{_LONG_CONNECTION.zh}")
+            fix = Bilingual(f"{fix}, or set mode: webhook", f"{fix.zh}；或设置 mode: webhook")
+            yield Finding(check, "error", message, fix)
     elif way == "websocket":
-        message = "the console sends events through a long connection, the config waits for webhooks"
-        yield Finding(check, "error", message, f"choose {_TO_A_SERVER} {_PUBLISH}, or set mode: websocket")
+        message = Bilingual(
+            "the console sends events through a long connection, the config waits for webhooks",
+            "开发者后台通过长连接发送事件，而配置在等待 webhook",
+        )
+        fix = _published(f"choose {_TO_A_SERVER}", f"选择{_TO_A_SERVER.zh}")
+        fix = Bilingual(f"{fix}, or set mode: websocket", f"{fix.zh}；或设置 mode: websocket")
+        yield Finding(check, "error", message, fix)
     elif public_url and url and url.rstrip("/") != (wanted := f"{public_url}/webhooks/feishu/{name}"):
-        message = f"the console sends events to another address, at {urlsplit(url).hostname}"
-        yield Finding(check, "error", message, f"enter {wanted} as the request URL")
+        host = urlsplit(url).hostname
+        message = Bilingual(
+            f"the console sends events to another address, at {host}", f"开发者后台把事件发送到另一个地址（{host}）"
+        )
+        fix = Bilingual(f"enter {wanted} as the request URL", f"请把请求地址填为 {wanted}")
+        yield Finding(check, "error", message, fix)
     subscribed = event.get("subscribed_events")
     if isinstance(subscribed, list) and RECEIVE not in subscribed:
-        message = f"{RECEIVE} (接收消息) is not subscribed, so no message arrives"
-        yield Finding(check, "error", message, f"add it under Events & Callbacks (事件与回调) {_PUBLISH}")
+        message = Bilingual(
+            f"{RECEIVE} (接收消息) is not subscribed, so no message arrives",
+            f"没有订阅 {RECEIVE}（接收消息），因此收不到消息",
+        )
+        fix = _published("add it under Events & Callbacks (事件与回调)", "的“事件与回调”中添加")
+        yield Finding(check, "error", message, fix)

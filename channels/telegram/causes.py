@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
+from channels.bilingual import Bilingual
 from channels.channel import DeliveryError, Refused
-from channels.condition import Bilingual, Cause
+from channels.condition import Cause
 from channels.telegram.api import refusal_of
 
 CAUSES: Mapping[str, Cause] = {

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr
 
 from channels.access import AccessConfig, Quotes, access_warnings, id_problems, is_blank, is_http
+from channels.bilingual import Bilingual
 from channels.queue import QueueConfig
 
 DEFAULT = "default"
@@ -89,13 +90,17 @@ def problems(account: TelegramAccount) -> Iterator[tuple[str, str]]:
     )
 
 
-def warnings(account: TelegramAccount) -> Iterator[tuple[str, str]]:
+def warnings(account: TelegramAccount) -> Iterator[tuple[Bilingual, Bilingual]]:
     yield from access_warnings(
         account,
-        person="the sender's number",
-        place="on Telegram",
+        person=Bilingual("the sender's number", "发送者编号"),
+        place=Bilingual("on Telegram", " Telegram 上"),
         added="that anybody adds it to",
         direct=_PERSON,
     )
     if account.resend_ambiguous:
-        yield "resendAmbiguous: true can send a reply twice after a timeout", "set it to false if once matters more"
+        message = Bilingual(
+            "resendAmbiguous: true can send a reply twice after a timeout",
+            "resendAmbiguous: true 可能在超时后把同一条回复发送两次",
+        )
+        yield message, Bilingual("set it to false if once matters more", "如果更在意不重复，请设为 false")

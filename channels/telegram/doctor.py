@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from channels.bilingual import Bilingual
 from channels.channel import DeliveryError, Refused
 from channels.finding import Finding
 from channels.telegram.api import TelegramApi, refusal_of
@@ -24,13 +25,21 @@ async def probe(account: TelegramAccount, name: str, public_url: str | None, now
         me, info = await asyncio.gather(api.call("getMe"), api.call("getWebhookInfo"))
     except DeliveryError as error:
         wrong = isinstance(error, Refused) or refusal_of(error) is not None
-        fix = "take botToken from @BotFather, and see apiRoot" if wrong else "is apiRoot right, and is there a proxy?"
-        return [Finding(f"{check} credentials", "error", str(error), fix)]
+        fix = Bilingual("is apiRoot right, and is there a proxy?", "apiRoot 是否正确？是否需要代理？")
+        if wrong:
+            fix = Bilingual(
+                "take botToken from @BotFather, and see apiRoot", "请从 @BotFather 获取 botToken，并检查 apiRoot"
+            )
+        return [Finding(f"{check} credentials", "error", Bilingual(str(error)), fix)]
     finally:
         await api.close()
     if not isinstance(me, dict) or not isinstance(info, dict):
-        return [Finding(f"{check} credentials", "error", "the answer cannot be read", "is apiRoot a Bot API server?")]
-    bot = Finding(f"{check} credentials", "ok", f"the token is right; the bot is @{text(me, 'username')}")
+        message = Bilingual("the answer cannot be read", "无法读取应答")
+        fix = Bilingual("is apiRoot a Bot API server?", "apiRoot 是 Bot API 服务器吗？")
+        return [Finding(f"{check} credentials", "error", message, fix)]
+    username = text(me, "username")
+    right = Bilingual(f"the token is right; the bot is @{username}", f"令牌正确；机器人是 @{username}")
+    bot = Finding(f"{check} credentials", "ok", right)
     wanted = None if public_url is None else f"{public_url}/webhooks/telegram/{name}"
     return [bot, *_groups(account, me, check), *_updates(account, info, f"{check} updates", wanted, now)]
 
@@ -39,37 +48,66 @@ def _groups(account: TelegramAccount, me: Mapping[str, Any], check: str) -> Iter
     if account.group_policy == "disabled" or (account.group_policy == "allowlist" and not account.group_allow_from):
         return
     if me.get("can_read_all_group_messages") is not True:
-        message = "privacy mode is on: of groups the bot gets mentions, replies and commands, and nothing else"
-        fix = "@BotFather, /setprivacy, Disable; then remove the bot from each group and add it again. Or leave it so"
+        message = Bilingual(
+            "privacy mode is on: of groups the bot gets mentions, replies and commands, and nothing else",
+            "隐私模式已开启：在群聊中机器人只能收到提及、回复和命令",
+        )
+        fix = Bilingual(
+            "@BotFather, /setprivacy, Disable; then remove the bot from each group and add it again. Or leave it so",
+            "在 @BotFather 中依次 /setprivacy、Disable，再把机器人移出各群并重新加入；也可以保持现状",
+        )
         yield Finding(f"{check} privacy", "warning", message, fix)
     if me.get("can_join_groups") is False:
-        yield Finding(f"{check} groups", "warning", "nobody can add the bot to a group", "@BotFather, /setjoingroups")
+        message = Bilingual("nobody can add the bot to a group", "没有人能把机器人加入群聊")
+        fix = Bilingual("@BotFather, /setjoingroups", "在 @BotFather 中使用 /setjoingroups")
+        yield Finding(f"{check} groups", "warning", message, fix)
 
 
 def _updates(
     account: TelegramAccount, info: Mapping[str, Any], check: str, wanted: str | None, now: float
 ) -> Iterator[Finding]:
     url, waiting = text(info, "url"), number(info, "pending_update_count") or 0
-    where = f"a webhook is set for this bot, at {urlsplit(url).hostname}"  # its path may hold a secret
+    host = urlsplit(url).hostname  # its path may hold a secret
+    where = Bilingual(f"a webhook is set for this bot, at {host}", f"该机器人设置了 webhook，位于 {host}")
     if account.mode == "polling":
         if url:
-            fix = "stop the deployment that sets it, then start this one: it removes it. Or choose mode: webhook"
-            yield Finding(check, "error", f"{where}, so polling gets nothing", fix)
+            fix = Bilingual(
+                "stop the deployment that sets it, then start this one: it removes it. Or choose mode: webhook",
+                "请停止设置它的部署，再启动本网关，它会移除该 webhook；或改用 mode: webhook",
+            )
+            message = Bilingual(f"{where}, so polling gets nothing", f"{where.zh}，因此轮询收不到消息")
+            yield Finding(check, "error", message, fix)
         else:
-            yield Finding(check, "ok", f"polling, {waiting} waiting")
+            yield Finding(check, "ok", Bilingual(f"polling, {waiting} waiting", f"轮询，{waiting} 条待取"))
         return
     if wanted is None:
-        fix = "set it to the https address under which Telegram reaches this server, or choose mode: polling"
-        yield Finding(check, "error", "mode: webhook has no address, as server.publicUrl is not set", fix)
-    elif not url:
-        yield Finding(check, "warning", "no webhook is set yet", "start the gateway: it sets it")
-    elif url != wanted:
-        yield Finding(
-            check, "error", f"{where}, not here", f"start the gateway, which sets {wanted}; stop the other one"
+        fix = Bilingual(
+            "set it to the https address under which Telegram reaches this server, or choose mode: polling",
+            "请设为 Telegram 访问此服务器的 https 地址，或改用 mode: polling",
         )
+        message = Bilingual(
+            "mode: webhook has no address, as server.publicUrl is not set",
+            "mode: webhook 没有地址，因为未设置 server.publicUrl",
+        )
+        yield Finding(check, "error", message, fix)
+    elif not url:
+        fix = Bilingual("start the gateway: it sets it", "请启动网关，它会自动设置")
+        yield Finding(check, "warning", Bilingual("no webhook is set yet", "尚未设置 webhook"), fix)
+    elif url != wanted:
+        fix = Bilingual(
+            f"start the gateway, which sets {wanted}; stop the other one",
+            f"请启动网关，它会设置 {wanted}；并停止另一个",
+        )
+        yield Finding(check, "error", Bilingual(f"{where}, not here", f"{where.zh}，不在这里"), fix)
     else:
-        yield Finding(check, "ok", f"the webhook is set, {waiting} waiting")
+        message = Bilingual(f"the webhook is set, {waiting} waiting", f"webhook 已设置，{waiting} 条待推送")
+        yield Finding(check, "ok", message)
     at, reason = number(info, "last_error_date"), text(info, "last_error_message")
     if url == wanted and at is not None and now - at < ERROR_RECENT_SECONDS:
-        fix = "is server.publicUrl reachable from outside, with a valid certificate, and the proxy in front of it up?"
-        yield Finding(check, "warning", f"Telegram's last delivery failed: {' '.join(reason.split())[:200]}", fix)
+        fix = Bilingual(
+            "is server.publicUrl reachable from outside, with a valid certificate, and the proxy in front of it up?",
+            "从外部能否访问 server.publicUrl？证书是否有效？前面的代理是否在运行？",
+        )
+        reason = " ".join(reason.split())[:200]
+        message = Bilingual(f"Telegram's last delivery failed: {reason}", f"Telegram 上一次推送失败：{reason}")
+        yield Finding(check, "warning", message, fix)

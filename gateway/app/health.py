@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import structlog
 
 from channels.abilities import HasCondition
+from channels.bilingual import Bilingual
 from channels.condition import ChannelState
 from channels.web.channel import WebChannel
 from gateway.approvals.display import value
@@ -107,11 +108,15 @@ class HealthWatch:
     def _faults(self, states: States) -> dict[str, Any]:
         """The faults that the page shows the operator: a config that cannot be used, and channels that are not ok."""
         channels = [
-            {"name": ":".join(key), "state": it.state, "reason": it.reason._asdict(), "fix": it.fix._asdict()}
+            {"name": ":".join(key), "state": it.state, "reason": _both(it.reason), "fix": _both(it.fix)}
             for key, it in states.items()
             if it.is_bad
         ]
         return {"text": self._runtime.config_state.error or "", "channels": channels}
+
+
+def _both(text: Bilingual) -> dict[str, str]:
+    return {"en": text.en, "zh": text.zh}
 
 
 def _log(key: tuple[str, str], state: ChannelState, before: ChannelState | None) -> None:

@@ -22,6 +22,8 @@ import structlog
 import uvicorn
 import uvloop
 
+from agents.sentences import Language
+from channels.bilingual import Bilingual
 from gateway.app.gateway import Gateway
 from gateway.app.reload import Reload
 from gateway.config.root import Config
@@ -44,8 +46,14 @@ FILES_PER_TURN = 4
 """The connection to a model, and the pipes of a command."""
 GC_THRESHOLDS = (10_000, 5, 5)
 """A turn makes thousands of objects, and next to no cycles."""
-CLAIM = "  claim      nobody owns this bot yet: send it /claim {} in a direct chat, and it is yours (within a day)\n"
-STOPPING = "\nStopping: running turns end at their next step, after at most {:g} seconds. Ctrl-C again stops at once.\n"
+CLAIM = Bilingual(
+    "  claim      nobody owns this bot yet: send it /claim {} in a direct chat, and it is yours (within a day)\n",
+    "  认领       机器人还没有所有者：在私聊中发送 /claim {} 即可认领（一天内有效）\n",
+)
+STOPPING = Bilingual(
+    "\nStopping: running turns end at their next step, after at most {:g} seconds. Ctrl-C again stops at once.\n",
+    "\n正在停止：进行中的回答会在下一步结束，最多等待 {:g} 秒。再按一次 Ctrl-C 立即停止。\n",
+)
 """Text for the operator at the terminal; the log has its own line."""
 
 log = structlog.get_logger()
@@ -77,7 +85,7 @@ def listen(host: str, port: int) -> socket.socket:
         raise AddressInUse(f"cannot listen on {host}:{port} ({reason}). {AddressInUse.__doc__}") from error
 
 
-async def serve(gateway: Gateway, listener: socket.socket, reload: Reload | None) -> None:
+async def serve(gateway: Gateway, listener: socket.socket, reload: Reload | None, language: Language) -> None:
     files = raise_files()
     backlog = min(BACKLOG, files // 8)
     room = connections_of(files - backlog, gateway.config)
@@ -94,15 +102,15 @@ async def serve(gateway: Gateway, listener: socket.socket, reload: Reload | None
             return
         stopping.set_result(time.monotonic())
         if number == signal.SIGINT and sys.stderr.isatty():
-            sys.stderr.write(STOPPING.format(gateway.config.limits.grace_seconds))
+            sys.stderr.write(STOPPING(language).format(gateway.config.limits.grace_seconds))
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
 
     await gateway.start()
-    gateway.spawn(_say_states(gateway))
+    gateway.spawn(_say_states(gateway, language))
     if code := await gateway.claim_code():
-        sys.stderr.write(CLAIM.format(code))
+        sys.stderr.write(CLAIM(language).format(code))
     if reload is not None:
         gateway.spawn(reload.run())
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.request)
@@ -110,9 +118,9 @@ async def serve(gateway: Gateway, listener: socket.socket, reload: Reload | None
     await _until(stopping, gateway, server, listener)
 
 
-async def _say_states(gateway: Gateway) -> None:
+async def _say_states(gateway: Gateway, language: Language) -> None:
     """Ends the block of the start with what became of each channel; nothing waits for it."""
-    lines = [f"{redacted(line)}\n" for line in start_lines(await gateway.health.known())]
+    lines = [f"{redacted(line)}\n" for line in start_lines(await gateway.health.known(), language)]
     sys.stderr.write("".join(lines))
     sys.stderr.flush()
 
@@ -185,5 +193,5 @@ def connections_of(files: int, config: Config) -> int:
     return max(files // 4, files - kept)
 
 
-def run(gateway: Gateway, listener: socket.socket, reload: Reload | None = None) -> None:
-    uvloop.run(serve(gateway, listener, reload))
+def run(gateway: Gateway, listener: socket.socket, reload: Reload | None = None, *, language: Language = "en") -> None:
+    uvloop.run(serve(gateway, listener, reload, language))

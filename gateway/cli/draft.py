@@ -14,6 +14,7 @@ from pathlib import Path
 
 from agents.messages import ModelError
 from agents.providers import doctor
+from channels.bilingual import Bilingual
 from channels.finding import Finding
 from gateway.config.channels import configured
 from gateway.config.exposure import exposure
@@ -117,4 +118,6 @@ class ConfigDraft:
         try:
             return asyncio.run(probed())
         except TimeoutError:
-            return [Finding(kind, "error", f"no answer within {2 * TRY_SECONDS:.0f} s")]
+            seconds = f"{2 * TRY_SECONDS:.0f}"
+            message = Bilingual(f"no answer within {seconds} s", f"{seconds} 秒内没有应答")
+            return [Finding(kind, "error", message)]

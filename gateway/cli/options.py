@@ -1,7 +1,9 @@
 """The commands' common parts: options, the config, and how they end. Here alone the environment is read."""
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 CONFIG = Path("config.yaml")
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="The config file.", show_default=True)]
+_LANGUAGE = re.compile(r"""^language:[ ]*["']?(en|zh)\b""", re.MULTILINE)
 AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
@@ -41,6 +44,15 @@ def terminal_language() -> "Language":
     env = environment()
     locale = next(filter(None, map(env.get, ("LC_ALL", "LC_MESSAGES", "LANG"))), "")
     return "zh" if locale.lower().startswith("zh") else "en"
+
+
+def language(config: Path = CONFIG) -> "Language":
+    """The language of what a command prints: the config's if it names one, else the terminal's. It is read by itself, as
+    the help wants it without a config, and an error of one that cannot be used."""
+    with suppress(OSError, ValueError):
+        if written := _LANGUAGE.search(config.read_text(encoding="utf-8")):
+            return "zh" if written[1] == "zh" else "en"
+    return terminal_language()
 
 
 def print_list(

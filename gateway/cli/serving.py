@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, Exposed, environment, load
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, Exposed, environment, language, load
 from gateway.fault import OperatorError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def run_gateway(
     host, port = host or server.host, server.port if port is None else port
     settings = loaded.listening(host, port).config
     if reason := settings.server.exposure:
-        raise Exposed(str(reason))
+        raise Exposed(reason(language(config)))
     scrubber = Scrubber()
 
     def log_as_in(current: "Config") -> None:
@@ -60,12 +60,13 @@ def run_gateway(
     except OSError as error:
         raise OperatorError(str(error)) from None
     loaded_as = loaded.listening(host, listener.getsockname()[1])
-    for line in greeting(loaded_as, link=(link := gateway.offer_link())):
+    spoken = language(config)
+    for line in greeting(loaded_as, link=(link := gateway.offer_link()), language=spoken):
         typer.echo(line, err=True)
     if shown is not None and link is None and (web := settings.channels.web) and web.enabled:
         shown(loaded_as.config.server.address)
     try:
-        run(gateway, listener, Reload(gateway, config, environment(), loaded, applied=log_as_in))
+        run(gateway, listener, Reload(gateway, config, environment(), loaded, applied=log_as_in), language=spoken)
     except StoreUnavailable as error:
         raise OperatorError(f"database.url: {error}") from None
 
@@ -83,12 +84,12 @@ def check(
     if as_json:
         _examine(config, lambda probe: online or probe == "config", as_json=True)
         return
-    loaded = load(config)
-    for line in lines(report(loaded)):
+    loaded, spoken = load(config), language(config)
+    for line in lines(report(loaded), spoken):
         typer.echo(line)
     if reason := loaded.config.server.exposure:
-        raise Exposed(str(reason))
-    typer.echo(f"{config}: ok")
+        raise Exposed(reason(spoken))
+    typer.echo(f"{config}：没有问题" if spoken == "zh" else f"{config}: ok")
     if online:
         _examine(config, lambda probe: probe != "config", as_json=False)
 
@@ -103,11 +104,12 @@ def status(config: ConfigOption = CONFIG, as_json: AsJson = False) -> None:
     from gateway.operate.status import MARKS
     from gateway.operate.status import status as asked
 
+    spoken = language(config)
     findings = [it.cleaned(redacted) for it in asyncio.run(asked(load(config)))]
     if as_json:
         typer.echo(json_of(findings))
     for it in () if as_json else findings:
-        typer.echo(f"{_coloured(it.status, MARKS[it.status])} {it.check:<9} {it}")
+        typer.echo(f"{_coloured(it.status, MARKS[it.status])} {it.check:<9} {it(spoken)}")
     if any(it.status != "ok" for it in findings):
         raise typer.Exit(1)
 
@@ -138,9 +140,10 @@ def _examine(path: Path, wanted: Callable[[str], bool], *, as_json: bool) -> Non
     if as_json:
         typer.echo(doctor.as_json(findings))
     else:
+        spoken = language(path)
         for it in doctor.by_severity(findings):
-            typer.echo(f"{_coloured(it.status, f'{it.status:<8}')} {it.check}: {it}")
-        typer.echo(doctor.summary(findings))
+            typer.echo(_coloured(it.status, doctor.WORDS[it.status](spoken)) + doctor.checked(it, spoken))
+        typer.echo(doctor.summary(findings, spoken))
     if any(it.status == "error" for it in findings):
         raise typer.Exit(1)
 

@@ -223,7 +223,7 @@ class Wizard:
             if it.status == "ok" and " is " in it.message and it.check.endswith("credentials"):
                 self._say("bot_ok", _BOTS[platform][self._zh], it.message.rpartition(" is ")[2])
             elif it.status == "error":
-                self._say("bot_bad", str(it))
+                self._say("bot_bad", it("zh" if self._zh else "en"))
         wrong = any(it.status == "error" and not it.check.endswith(("scopes", "events", "updates")) for it in findings)
         return not wrong or self.yes(self._word("keep"), default=False)
 

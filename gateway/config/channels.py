@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+from channels.bilingual import NO_WORDS, Bilingual
 from channels.channel import Channel
 from channels.feishu import config as feishu
 from channels.feishu import doctor as feishu_doctor
@@ -61,11 +62,11 @@ class ChannelType:
     """The bot that an account is: no two may be the same."""
     bot_key: str = ""
     bot_word: str = ""
-    arrives: Callable[[Any, str, Exposure], tuple[str, str]]
+    arrives: Callable[[Any, str, Exposure], tuple[Bilingual, Bilingual]]
     """The way the events of an account arrive, by its config and name, and the step that is left to take."""
     problems: Callable[[Any], Iterable[tuple[str, str]]] = lambda account: ()
     """The mistakes to mend in an account, as key and sentence."""
-    warnings: Callable[[Any], Iterable[tuple[str, str]]] = lambda account: ()
+    warnings: Callable[[Any], Iterable[tuple[Bilingual, Bilingual]]] = lambda account: ()
     """The settings of an account that work but deserve a look, each with the fix."""
     address: Callable[[Any], str] = lambda account: ""
     """The address at which its platform answers."""
@@ -114,52 +115,77 @@ def named_accounts(section: Any) -> Mapping[str, Any]:
     return accounts
 
 
-def _feishu_arrives(account: feishu.FeishuAccount, name: str, exposure: Exposure) -> tuple[str, str]:
+def _feishu_arrives(account: feishu.FeishuAccount, name: str, exposure: Exposure) -> tuple[Bilingual, Bilingual]:
+    app = account.app_id
     if feishu.listens(account, exposure.server.public_url):
-        return f"app {account.app_id}, long connection", "choose 使用长连接接收事件 in the developer console"
-    step = "enter it as the request URL in the developer console"
+        step = Bilingual("choose 使用长连接接收事件 in the developer console", "请在开发者后台选择“使用长连接接收事件”")
+        return Bilingual(f"app {app}, long connection", f"应用 {app}，长连接"), step
+    step = Bilingual("enter it as the request URL in the developer console", "请在开发者后台填为请求地址")
     if exposure.server.public_url is None:
-        step = "set server.publicUrl to the address under which Feishu reaches this server"
-    return f"app {account.app_id}, webhook {_webhook(exposure)}/feishu/{name}", step
+        step = Bilingual(
+            "set server.publicUrl to the address under which Feishu reaches this server",
+            "请把 server.publicUrl 设为飞书访问此服务器的地址",
+        )
+    webhook = f"webhook {_webhook(exposure)}/feishu/{name}"
+    return Bilingual(f"app {app}, {webhook}", f"应用 {app}，{webhook}"), step
 
 
-def _telegram_arrives(account: telegram.TelegramAccount, name: str, exposure: Exposure) -> tuple[str, str]:
-    bot = f"bot {telegram.bot_of(account)}"
+def _telegram_arrives(account: telegram.TelegramAccount, name: str, exposure: Exposure) -> tuple[Bilingual, Bilingual]:
+    bot = telegram.bot_of(account)
     if account.mode == "polling":
-        return f"{bot}, polling", ""
-    step = ""
+        return Bilingual(f"bot {bot}, polling", f"机器人 {bot}，轮询"), NO_WORDS
+    step = NO_WORDS
     if exposure.server.public_url is None:
-        step = "set server.publicUrl, or mode: polling, which needs none"
-    return f"{bot}, webhook {_webhook(exposure)}/telegram/{name}", step
+        step = Bilingual(
+            "set server.publicUrl, or mode: polling, which needs none",
+            "请设置 server.publicUrl，或改用无需该地址的 mode: polling",
+        )
+    webhook = f"webhook {_webhook(exposure)}/telegram/{name}"
+    return Bilingual(f"bot {bot}, {webhook}", f"机器人 {bot}，{webhook}"), step
 
 
 def _webhook(exposure: Exposure) -> str:
     return f"{exposure.server.public_url or '<publicUrl>'}/webhooks"
 
 
-def _web_arrives(account: web.WebConfig, name: str, exposure: Exposure) -> tuple[str, str]:
+def _web_arrives(account: web.WebConfig, name: str, exposure: Exposure) -> tuple[Bilingual, Bilingual]:
     server = exposure.server
     address = f"{server.public_url or server.address}/"
     match exposure.way:
         case "open" if agents := ", ".join(exposure.unapproved):
-            return f"{address}; anyone who opens it on this machine approves commands of {agents}", "name owners"
+            message = Bilingual(
+                f"{address}; anyone who opens it on this machine approves commands of {agents}",
+                f"{address}；在本机打开它的任何人都可以批准 {agents} 的命令",
+            )
+            return message, Bilingual("name owners", "请设置 owners")
         case "open":
-            return address, ""
-        case "link" if server.admin_token.get_secret_value():
-            return f"{address}, with the admin token or the sign-in link of the start", ""
-        case "link" if filled(server.users):
-            return f"{address}, with a token of server.users or the sign-in link of the start", ""
+            return Bilingual(address), NO_WORDS
+        case "link" if own := _token(server):
+            message = Bilingual(
+                f"{address}, with {own} or the sign-in link of the start", f"{address}，使用{own.zh}或启动时的登录链接"
+            )
+            return message, NO_WORDS
         case "link":
             agents = ", ".join(exposure.commanding)
-            return (
+            message = Bilingual(
                 f"{address}, with the sign-in link of the start, as commands of {agents} run on this machine, too",
-                "",
+                f"{address}，使用启动时的登录链接，因为 {agents} 的命令也在本机运行",
             )
+            return message, NO_WORDS
         case "token":
-            own = "the admin token" if server.admin_token.get_secret_value() else "a token of server.users"
-            return f"{address}, with {own}", ""
+            own = _token(server)
+            return Bilingual(f"{address}, with {own}", f"{address}，使用{own.zh}"), NO_WORDS
         case "closed":
-            return "closed, as the server can be reached from elsewhere", "set server.adminToken (CLAWGATE_ADMIN_TOKEN)"
+            message = Bilingual("closed, as the server can be reached from elsewhere", "已关闭，因为服务器可从别处访问")
+            step = "set server.adminToken (CLAWGATE_ADMIN_TOKEN)"
+            return message, Bilingual(step, "请设置 server.adminToken（CLAWGATE_ADMIN_TOKEN）")
+
+
+def _token(server: ServerConfig) -> Bilingual:
+    """The token that opens the page; empty if none is set."""
+    if server.admin_token.get_secret_value():
+        return Bilingual("the admin token", "管理令牌")
+    return Bilingual("a token of server.users", " server.users 中的令牌") if filled(server.users) else NO_WORDS
 
 
 def _web_facts(exposure: Exposure) -> dict[str, Any]:

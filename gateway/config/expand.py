@@ -11,9 +11,11 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
+from channels.bilingual import Bilingual
 from gateway.config.problems import Findings, Key, shown
 
 FILE_BYTES_MAX = 65_536
+PRIVATE = Bilingual("chmod 600 it", "请执行 chmod 600")
 
 _REFERENCE = re.compile(
     r"\$\$\{"
@@ -29,7 +31,7 @@ class Expansion:
 
     def __init__(self, folder: Path, env: Mapping[str, str], findings: Findings) -> None:
         self.names: dict[Key, tuple[str, ...]] = {}
-        self.warnings: list[tuple[Key, str, str]] = []
+        self.warnings: list[tuple[Key, Bilingual, Bilingual]] = []
         self.files: set[Path] = set()
         """The files that were read, or may be."""
         self._folder = folder
@@ -40,7 +42,8 @@ class Expansion:
         """Remembers a file of values, and warns if others can read it."""
         self.files.add(path)
         if path.is_file() and path.stat().st_mode & 0o077:
-            self.warnings.append(((), f"{path.name} can be read by others", "chmod 600 it"))
+            message = Bilingual(f"{path.name} can be read by others", f"{path.name} 可被他人读取")
+            self.warnings.append(((), message, PRIVATE))
 
     def fill(self, value: str, key: Key) -> str:
         """The text with its references filled in. Raises ValueError with the reason and the fix if one cannot be."""
@@ -74,7 +77,10 @@ class Expansion:
         self.files.add(self._folder / name)
         content, mode = _read(self._folder / name, what)
         if mode & 0o077:
-            self.warnings.append((key, f"{shown(key)}: {what} can be read by others", "chmod 600 it"))
+            message = Bilingual(
+                f"{shown(key)}: the file {name} can be read by others", f"{shown(key)}：文件 {name} 可被他人读取"
+            )
+            self.warnings.append((key, message, PRIVATE))
         try:
             text = content.decode()
         except UnicodeDecodeError:

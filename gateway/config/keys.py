@@ -11,6 +11,7 @@ from pydantic import SecretStr
 
 from agents.config import AUTO
 from agents.providers.config import NOT_A_KEY, WELL_KNOWN, ProviderConfig, can_be_sent, well_known
+from channels.bilingual import Bilingual
 from gateway.config.problems import Findings, Key
 from gateway.config.root import Config
 
@@ -18,6 +19,8 @@ DEMO = "demo/guide"
 OFFERED = ("anthropic", "openai", "deepseek")
 """The vendors whose variables a newcomer is offered; docs/providers.md has them all."""
 
+_NO_KEY = Bilingual("no key is set", "没有设置密钥")
+_TELLS_NO_MODEL = Bilingual("the key that is set tells no model", "已设置的密钥无法说明用哪个模型")
 _ALONE = "auto is one model, chosen at the start, and has no fallbacks — a fallback list names its models"
 
 
@@ -26,11 +29,11 @@ class Auto:
     """The model that `auto` is, and why. `agents` are those that have it."""
 
     model: str
-    because: str
+    because: Bilingual
     agents: frozenset[str]
     settable: tuple[str, ...]
     """Variables any of which would have been a choice."""
-    passed_over: tuple[tuple[str, str], ...]
+    passed_over: tuple[tuple[Bilingual, str], ...]
     """Providers with a key but no default model: the reason to show, and the provider."""
 
 
@@ -98,23 +101,31 @@ class _Keys:
 
 def _auto(config: Config, blocks: Mapping[str, ProviderConfig], keys: _Keys) -> Auto:
     """The default model of the first provider with a key: as the file is written, then in our own order."""
-    reasons = {name: f"providers.{name} has a key" for name, block in blocks.items() if block.keys}
-    reasons |= {name: f"{variable} is set" for name, variable in keys.variables.items()}
+    reasons = {
+        name: Bilingual(f"providers.{name} has a key", f"providers.{name} 有密钥")
+        for name, block in blocks.items()
+        if block.keys
+    }
+    reasons |= {name: _is_set(variable) for name, variable in keys.variables.items()}
     for vendor in WELL_KNOWN:
         variable = _set(vendor.variables, keys.env)
         if variable and not blocks.keys() & {*vendor.names}:
-            reasons[vendor.names[0]] = f"{variable} is set"
+            reasons[vendor.names[0]] = _is_set(variable)
     models = {name: it.model_of(name) for name in reasons if (it := well_known(name)) and it.default_model}
     explained = {reasons[name] for name in models}
     passed_over = tuple((why, name) for name, why in reasons.items() if name not in models and why not in explained)
     name = next(iter(models), "")
     return Auto(
         model=models.get(name, DEMO),
-        because=reasons.get(name, "the key that is set tells no model" if passed_over else "no key is set"),
+        because=reasons.get(name, _TELLS_NO_MODEL if passed_over else _NO_KEY),
         agents=frozenset(agent.id for agent in config.agents.list if AUTO in agent.model),
         settable=tuple(_settable(blocks, keys.names)),
         passed_over=passed_over,
     )
+
+
+def _is_set(variable: str) -> Bilingual:
+    return Bilingual(f"{variable} is set", f"已设置 {variable}")
 
 
 def _settable(blocks: Mapping[str, ProviderConfig], names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:

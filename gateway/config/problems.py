@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from agents.config import AgentDefaults
+from channels.bilingual import NO_WORDS, Bilingual
 from channels.finding import Finding
 from gateway.fault import OperatorError
 from gateway.observe.secrets import REDACTED, redacted
@@ -68,7 +69,7 @@ class Problem:
     @property
     def finding(self) -> Finding:
         place = f"{self.file}:{self.line}:{self.column}: {f'{self.path}: ' if self.path else ''}"
-        return Finding("config", "error", place + self.message, self.fix)
+        return Finding("config", "error", Bilingual(place + self.message), Bilingual(self.fix))
 
 
 class ConfigErrors(OperatorError):
@@ -190,7 +191,7 @@ def quoted(name: str) -> str:
     return json.dumps(short, ensure_ascii=not short.isprintable())
 
 
-def suggestion(wrong: str, known: Iterable[str]) -> str:
+def suggestion(wrong: str, known: Iterable[str]) -> Bilingual:
     """` — did you mean "name"?`, or the known names if they are few, or nothing."""
     names = list(known)
     bare = {re.sub(r"[_\- ]", "", name).casefold(): name for name in names}
@@ -198,5 +199,6 @@ def suggestion(wrong: str, known: Iterable[str]) -> str:
     if near is None:
         near = next(iter(difflib.get_close_matches(wrong, names, n=1)), None)
     if near is not None:
-        return f" — did you mean {quoted(near)}?"
-    return f" — known here: {', '.join(names)}" if 0 < len(names) <= 20 else ""
+        return Bilingual(f" — did you mean {quoted(near)}?", f"——是否想写 {quoted(near)}？")
+    few = 0 < len(names) <= 20
+    return Bilingual(f" — known here: {', '.join(names)}", f"——可用的有：{'、'.join(names)}。") if few else NO_WORDS

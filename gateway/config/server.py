@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, SecretStr, StringConstraints, field_validator, model_validator
 
 from channels.access import is_http
+from channels.bilingual import Bilingual
 from channels.finding import Finding
 from channels.moment import zone_of
 from channels.section import Section
@@ -140,8 +141,14 @@ class ServerConfig(Section):
         short = next((key for key, token in tokens.items() if 0 < len(token) < EXPOSED_TOKEN_CHARS_MIN), None)
         if is_loopback(self.host) or short is None:
             return None
-        message = f"server.{short}: too short for a server that is open to the network ({self.host})"
-        fix = f"at least {EXPOSED_TOKEN_CHARS_MIN} characters (openssl rand -hex 24), or none, or listen on 127.0.0.1"
+        message = Bilingual(
+            f"server.{short}: too short for a server that is open to the network ({self.host})",
+            f"server.{short}：服务器对网络开放（{self.host}），这样太短",
+        )
+        fix = Bilingual(
+            f"at least {EXPOSED_TOKEN_CHARS_MIN} characters (openssl rand -hex 24), or none, or listen on 127.0.0.1",
+            f"至少 {EXPOSED_TOKEN_CHARS_MIN} 个字符（openssl rand -hex 24），或留空，或监听 127.0.0.1",
+        )
         return Finding("config", "error", message, fix)
 
     @property

@@ -8,6 +8,8 @@ import os
 import pwd
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from operator import add
 from pathlib import Path
 from typing import TypeAlias
 
@@ -15,6 +17,7 @@ from agents.config import AgentConfig
 from agents.providers.catalog import needs_key
 from agents.providers.config import known_models, serves_own_models
 from agents.providers.models import facts_of
+from channels.bilingual import Bilingual
 from channels.finding import Finding
 from channels.web.admission import is_loopback
 from gateway.config.bindings import specificity
@@ -25,21 +28,24 @@ from gateway.config.problems import Findings, Key, quoted, shown, suggestion
 from gateway.config.root import Config
 from gateway.observe.secrets import secrets_in
 
-Warned: TypeAlias = Iterator[tuple[Key, str, str]]
+Warned: TypeAlias = Iterator[tuple[Key, Bilingual, Bilingual]]
 """Messages, each behind the key whose place in the file is shown, and before its fix; `()` if no key is concerned."""
 
 
-def warnings(resolved: Resolved, file: Path, findings: Findings, read: Iterable[tuple[Key, str, str]]) -> list[Finding]:
+def warnings(
+    resolved: Resolved, file: Path, findings: Findings, read: Iterable[tuple[Key, Bilingual, Bilingual]]
+) -> list[Finding]:
     """Lists them all, with those of reading the file first. `findings` knows where each key stands."""
     found = (*read, *_all(resolved, file, findings.origin))
-    return [Finding("config", "warning", findings.place_of(key) + message, fix) for key, message, fix in found]
+    placed = ((message.each(partial(add, findings.place_of(key))), fix) for key, message, fix in found)
+    return [Finding("config", "warning", message, fix) for message, fix in placed]
 
 
 def _all(resolved: Resolved, file: Path, origin: Callable[[Key], Key]) -> Warned:
     config, names = resolved.config, resolved.names
     if config.logging.content:
-        fix = "set it to false when you are done"
-        yield ("logging", "content"), "logging.content: messages and answers are logged", fix
+        message = Bilingual("logging.content: messages and answers are logged", "logging.content：消息和回答会写入日志")
+        yield ("logging", "content"), message, Bilingual("set it to false when you are done", "用完后请设为 false")
     yield from _channels(config, names)
     yield from _providers(config, names)
     yield from dict.fromkeys(_models(config, origin))
@@ -48,11 +54,12 @@ def _all(resolved: Resolved, file: Path, origin: Callable[[Key], Key]) -> Warned
     for agent in config.agents.list:
         yield from _exec(config, agent)
         if "web_search" in (agent.tools.allow or ()) and config.tools.web.search.provider is None:
-            yield (
-                ("tools", "web"),
-                f"agent {agent.id}: web_search is off",
+            message = Bilingual(f"agent {agent.id}: web_search is off", f"智能体 {agent.id}：web_search 未启用")
+            fix = Bilingual(
                 "name a provider in tools.web.search, or take it out of tools.allow",
+                "请在 tools.web.search 中指定服务商，或从 tools.allow 中去掉它",
             )
+            yield ("tools", "web"), message, fix
     yield from _skills(config)
     yield from _bindings(config)
     yield from _server(config)
@@ -64,16 +71,20 @@ def _all(resolved: Resolved, file: Path, origin: Callable[[Key], Key]) -> Warned
 def _channels(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Warned:
     for account in configured(config.channels):
         for warning, fix in account.kind.warnings(account.config):
-            yield account.key, f"{shown(account.key)}: {warning}", fix
+            yield account.key, _of(account.key, warning), fix
         if getattr(account.config, "mode", "") == "polling" and config.database.path is None:
-            message = f"{shown(account.key)}: polling needs a single replica"
-            yield account.key, message, "run one, or set mode: webhook"
+            message = Bilingual("polling needs a single replica", "轮询只能有一个副本")
+            fix = Bilingual("run one, or set mode: webhook", "请只运行一个，或设置 mode: webhook")
+            yield account.key, _of(account.key, message), fix
     feishu = config.channels.feishu
     if feishu is None or not feishu.enabled or any(it.kind.name == "feishu" for it in configured(config.channels)):
         return
     if feishu.app_secret.get_secret_value().strip():
         key = ("channels", "feishu", "appId")
-        yield key, f"{shown(key)}: is empty although appSecret is set, so Feishu stays off", advice(key, names)
+        message = Bilingual(
+            "is empty although appSecret is set, so Feishu stays off", "为空，但已设置 appSecret，因此飞书不会启用"
+        )
+        yield key, _of(key, message), advice(key, names)
 
 
 def _providers(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Warned:
@@ -85,8 +96,9 @@ def _providers(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Warned:
     for name, agents in sorted(users.items()):
         provider, key = config.provider(name), ("providers", name, "apiKey")
         if not provider.keys and needs_key(name, provider):
-            step = advice(key, names)
-            yield key, f"{shown(key)}: is empty, so {', '.join(agents)} cannot answer with {name}", step
+            who = ", ".join(agents)
+            message = Bilingual(f"is empty, so {who} cannot answer with {name}", f"为空，因此 {who} 无法用 {name} 回答")
+            yield key, _of(key, message), advice(key, names)
 
 
 def _models(config: Config, origin: Callable[[Key], Key]) -> Warned:
@@ -98,11 +110,17 @@ def _models(config: Config, origin: Callable[[Key], Key]) -> Warned:
                 continue
             if serves_own_models(provider, config.provider(provider).base_url):
                 near = suggestion(name, known_models())
-                step = "a line under models: makes it known (docs/providers.md)"
+                step = Bilingual(
+                    "a line under models: makes it known (docs/providers.md)",
+                    "在 models: 下加一行即可（docs/providers.md）",
+                )
                 key = (*(part for part in place if isinstance(part, str)),)
                 written = origin(("agents", "list", index, *key))
-                message = f"{shown(written)}: unknown model {quoted(name)}"
-                yield written, message, f"{near.removeprefix(' — ')} Otherwise {step}" if near else step
+                message = Bilingual(f"unknown model {quoted(name)}", f"未知的模型 {quoted(name)}")
+                if near:
+                    meant = near.each(lambda it: it.lstrip(" —"))
+                    step = Bilingual(f"{meant} Otherwise {step}", f"{meant.zh}否则{step.zh}")
+                yield written, _of(written, message), step
 
 
 def _prices(config: Config) -> Warned:
@@ -116,8 +134,12 @@ def _prices(config: Config) -> Warned:
     named = dict.fromkeys(model for agent in config.agents.list for model in agent.model)
     free = [model for model in named if config.prices(model) is None]
     if whose and free:
-        step = f"set models: {{ {quoted(free[0])}: {{ prices: … }} }} (docs/providers.md)"
-        message = f"{', '.join(whose)}: no price is known of {', '.join(free)}, so what they take costs nothing here"
+        setting = f"models: {{ {quoted(free[0])}: {{ prices: … }} }}"
+        step = Bilingual(f"set {setting} (docs/providers.md)", f"请设置 {setting}（docs/providers.md）")
+        message = Bilingual(
+            f"{', '.join(whose)}: no price is known of {', '.join(free)}, so what they take costs nothing here",
+            f"{'、'.join(whose)}：{'、'.join(free)} 没有价格，因此用量在这里不计费用",
+        )
         yield (*whose[0].split("."),), message, step
 
 
@@ -127,57 +149,82 @@ def _auto(auto: Auto, names: Mapping[Key, tuple[str, ...]]) -> Warned:
         return
     step = advice(("agents", "defaults", "model"), names)
     for what, name in auto.passed_over:
-        yield (), f"{what}, but auto cannot know which of its models you want", f"{step} to {name}/…"
+        message = Bilingual(
+            f"{what}, but auto cannot know which of its models you want",
+            f"{what.zh}，但 auto 无法知道你要用它的哪个模型",
+        )
+        yield (), message, Bilingual(f"{step} to {name}/…", f"{step.zh} 为 {name}/…")
 
 
 def _exec(config: Config, agent: AgentConfig) -> Warned:
     mode = exec_mode(config, agent)
     if mode == "allow":
-        message = f"agent {agent.id}: exec runs every command unasked"
-        yield ("tools", "exec", "mode"), message, "tools.exec.mode: ask has people approve them"
+        message = Bilingual(
+            f"agent {agent.id}: exec runs every command unasked",
+            f"智能体 {agent.id}：exec 不经询问就执行所有命令",
+        )
+        fix = Bilingual("tools.exec.mode: ask has people approve them", "设置 tools.exec.mode: ask 可改为由人批准")
+        yield ("tools", "exec", "mode"), message, fix
     elif mode == "ask":
         named = config.approvers(agent)
         if named == () or (named is None and config.channels.web is None):
-            message = f"agent {agent.id}: nobody can approve its commands, so exec refuses them all"
-            yield (), message, "name people in approvals.approvers, or in owners"
+            message = Bilingual(
+                f"agent {agent.id}: nobody can approve its commands, so exec refuses them all",
+                f"智能体 {agent.id}：没有人能批准它的命令，因此 exec 全部拒绝",
+            )
+            fix = Bilingual(
+                "name people in approvals.approvers, or in owners", "请在 approvals.approvers 或 owners 中列出批准人"
+            )
+            yield (), message, fix
 
 
 def _skills(config: Config) -> Warned:
     for index, directory in enumerate(config.skills.directories):
         key = ("skills", "directories", index)
         if not Path(directory).is_dir():
-            yield key, f"{shown(key)}: there is no such folder", "make it, or take it out of the list"
+            fix = Bilingual("make it, or take it out of the list", "请创建它，或从列表中去掉")
+            yield key, _of(key, Bilingual("there is no such folder", "没有这个文件夹")), fix
         for agent in config.agents.list:
             if Path(agent.workspace_dir) in (Path(directory), *Path(directory).parents):
-                inside = f"lies in the workspace of agent {agent.id}, whose tools can change it for every agent"
-                yield key, f"{shown(key)}: {inside}", "move it out"
+                inside = Bilingual(
+                    f"lies in the workspace of agent {agent.id}, whose tools can change it for every agent",
+                    f"位于智能体 {agent.id} 的工作目录中，它的工具可以替所有智能体改动其内容",
+                )
+                yield key, _of(key, inside), Bilingual("move it out", "请移到别处")
 
 
 def _bindings(config: Config) -> Warned:
     for index, binding in enumerate(config.bindings):
         earlier = next(i for i, other in enumerate(config.bindings) if other.match == binding.match)
         if earlier < index:
-            yield (
-                ("bindings", index),
+            message = Bilingual(
                 f"bindings[{index}]: never used, as bindings[{earlier}] matches the same messages",
-                "remove one of the two",
+                f"bindings[{index}]：不会用到，因为 bindings[{earlier}] 匹配同样的消息",
             )
+            yield ("bindings", index), message, Bilingual("remove one of the two", "请删除其中一个")
         elif specificity(binding.match) == 0:
-            yield (
-                ("bindings", index),
-                f"bindings[{index}]: matches everything",
+            message = Bilingual(f"bindings[{index}]: matches everything", f"bindings[{index}]：匹配所有消息")
+            fix = Bilingual(
                 "remove it and list its agent first: that one answers by default",
+                "请删除它，并把它的智能体列在最前：默认由第一个回答",
             )
+            yield ("bindings", index), message, fix
 
 
 def _server(config: Config) -> Warned:
     server = config.server
     if not is_loopback(server.host) and not (server.allowed_hosts or server.public_url):
-        fix = "put a proxy that ends TLS in front, and name your host in server.allowedHosts"
-        yield ("server", "host"), "server.host: open to the network", fix
+        fix = Bilingual(
+            "put a proxy that ends TLS in front, and name your host in server.allowedHosts",
+            "请在前面放置终止 TLS 的代理，并在 server.allowedHosts 中写明你的主机名",
+        )
+        yield ("server", "host"), Bilingual("server.host: open to the network", "server.host：对网络开放"), fix
     if "*" in server.allowed_hosts:
-        message = "server.allowedHosts: any host name is accepted, also one that a stranger points here"
-        yield ("server", "allowedHosts"), message, "name your hosts"
+        message = Bilingual(
+            "server.allowedHosts: any host name is accepted, also one that a stranger points here",
+            "server.allowedHosts：接受任何主机名，包括陌生人指向这里的",
+        )
+        yield ("server", "allowedHosts"), message, Bilingual("name your hosts", "请写明你的主机名")
 
 
 def _inline_secrets(config: Config, file: Path, names: Mapping[Key, tuple[str, ...]]) -> Warned:
@@ -185,8 +232,9 @@ def _inline_secrets(config: Config, file: Path, names: Mapping[Key, tuple[str, .
     if file.stat().st_mode & 0o077:
         for key, secret in secrets_in(config):
             if secret.strip() and key not in names:
-                message = f"{shown(key)}: a secret in a file that others can read"
-                yield key, message, "use ${NAME}, or chmod 600 the file"
+                message = Bilingual("a secret in a file that others can read", "密钥写在他人可以读取的文件中")
+                fix = Bilingual("use ${NAME}, or chmod 600 the file", "请改用 ${NAME}，或对文件执行 chmod 600")
+                yield key, _of(key, message), fix
 
 
 def _writable(file: Path) -> Warned:
@@ -198,7 +246,11 @@ def _writable(file: Path) -> Warned:
             continue
         by_group = status.st_mode & stat.S_IWGRP and not _own_group(status)
         if status.st_mode & stat.S_IWOTH or by_group:
-            yield (), f"{path}: others on this machine can write it, and so decide what runs here", "chmod go-w it"
+            message = Bilingual(
+                f"{path}: others on this machine can write it, and so decide what runs here",
+                f"{path}：本机的其他用户可以写入，从而决定这里运行什么",
+            )
+            yield (), message, Bilingual("chmod go-w it", "请执行 chmod go-w")
 
 
 def _own_group(status: os.stat_result) -> bool:
@@ -215,9 +267,16 @@ def _open_folders(config: Config) -> Warned:
     kept = (*database, Path(config.tools.files.uploads_dir), *(Path(it.workspace_dir) for it in config.agents.list))
     for folder in dict.fromkeys(kept):
         if folder.is_dir() and folder.stat().st_mode & 0o066:
-            yield (), f"{folder}: can be read by others on this machine", "chmod 700 it"
+            message = Bilingual(f"{folder}: can be read by others on this machine", f"{folder}：可被本机的其他用户读取")
+            yield (), message, Bilingual("chmod 700 it", "请执行 chmod 700")
 
 
-def advice(key: Key, names: Mapping[Key, tuple[str, ...]]) -> str:
+def advice(key: Key, names: Mapping[Key, tuple[str, ...]]) -> Bilingual:
     """The next step for an empty value: the environment name the file takes it from, or the key itself."""
-    return f"set {' and '.join(names[key])} in the environment" if names.get(key) else f"set {shown(key)}"
+    if not names.get(key):
+        return Bilingual(f"set {shown(key)}", f"请设置 {shown(key)}")
+    return Bilingual(f"set {' and '.join(names[key])} in the environment", f"请设置环境变量 {' 和 '.join(names[key])}")
+
+
+def _of(key: Key, message: Bilingual) -> Bilingual:
+    return Bilingual(f"{shown(key)}: {message}", f"{shown(key)}：{message.zh}")

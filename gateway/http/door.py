@@ -20,6 +20,7 @@ from fastapi import Request, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from channels.abilities import AnswersGet, ChecksHeaders, Guarded, HasCondition, can
+from channels.bilingual import NO_WORDS
 from channels.channel import (
     AnsweredAtOnce,
     Arrived,
@@ -252,10 +253,11 @@ class Webhooks:
 
 
 def channel_view(state: ChannelState, zone: tzinfo, *, tells: bool) -> dict[str, Any]:
-    """A channel's state for programs, with its reason and its fix if `tells`."""
+    """A channel's state for programs, with its reason and its fix if `tells`; `zh` has both in Chinese."""
     since = datetime.fromtimestamp(state.since, zone).isoformat(timespec="seconds")
-    reason, fix = (state.reason.en, state.fix.en) if tells else ("", "")
-    return {"state": state.state, "since": since, "reason": reason, "fix": fix}
+    reason, fix = (state.reason, state.fix) if tells else (NO_WORDS, NO_WORDS)
+    view = {"state": state.state, "since": since, "reason": reason.en, "fix": fix.en}
+    return view | {"zh": {"reason": reason.zh, "fix": fix.zh}} if reason else view
 
 
 def _answer(receipt: Receipt, outcome: str) -> tuple[bytes, str]:

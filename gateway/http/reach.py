@@ -9,10 +9,12 @@ from typing import Any
 
 import httpx
 
+from channels.bilingual import NO_WORDS, Bilingual
 from channels.transport import Transport, client_class
 from channels.wire import mapping
 
 ASK_SECONDS = 5.0
+_ANOTHER = Bilingual("another gateway answers there, with another config", "在该地址应答的是另一个网关，配置也不同")
 
 
 async def readiness_at(address: str, proof: str = "") -> Mapping[str, Any] | None:
@@ -25,17 +27,20 @@ async def readiness_at(address: str, proof: str = "") -> Mapping[str, Any] | Non
     return answer if mapping(answer, "config").get("version") else {}
 
 
-async def unreachable_at(public_url: str, version: str) -> str:
+async def unreachable_at(public_url: str, version: str) -> Bilingual:
     """The reason why deliveries to a public address do not come to a gateway with this config; empty if they do."""
     try:
         status, answer = await _get(public_url, "/readyz", {})
         if found := mapping(answer, "config").get("version"):
-            return "" if found == version else "another gateway answers there, with another config"
+            return NO_WORDS if found == version else _ANOTHER
         # A proxy may let the webhooks alone through: there a gateway answers a GET with 405, whoever asks.
         webhooks, _ = await _get(public_url, "/webhooks/-/-", {})
     except httpx.HTTPError as error:
-        return f"nobody answers there ({type(error).__name__})"
-    return "" if webhooks == 405 else f"what answers there is no gateway (HTTP {status})"
+        name = type(error).__name__
+        return Bilingual(f"nobody answers there ({name})", f"该地址没有应答（{name}）")
+    if webhooks == 405:
+        return NO_WORDS
+    return Bilingual(f"what answers there is no gateway (HTTP {status})", f"该地址应答的不是网关（HTTP {status}）")
 
 
 async def _get(address: str, path: str, headers: Mapping[str, str]) -> tuple[int, dict[str, Any]]:

@@ -12,7 +12,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -22,6 +22,8 @@ from pathlib import Path
 from agents.providers import doctor as provider_doctor
 from agents.providers.catalog import wire_of
 from agents.providers.config import ProviderConfig
+from agents.sentences import Language
+from channels.bilingual import NO_WORDS, Bilingual
 from channels.finding import Finding, Status
 from channels.transport import Transport, client_class
 from gateway.config.channels import configured
@@ -48,6 +50,12 @@ FREE_BYTES_MIN = 100 * 1024**2
 CLOCK_OFF_SECONDS = 30.0
 CLOCK_WRONG_SECONDS = 300.0
 
+WORDS: Mapping[Status, Bilingual] = {
+    "ok": Bilingual(f"{'ok':<8} ", "正常 "),
+    "warning": Bilingual(f"{'warning':<8} ", "警告 "),
+    "error": Bilingual(f"{'error':<8} ", "错误 "),
+}
+
 Probe = Callable[[], Awaitable[Sequence[Finding]]]
 
 
@@ -71,13 +79,20 @@ async def examine(
     return [it.cleaned(shown) for findings in found for it in findings]
 
 
+def checked(finding: Finding, language: Language) -> str:
+    """The finding behind the name of its check, which is the same in both languages."""
+    return f"{finding.check}{'：' if language == 'zh' else ': '}{finding(language)}"
+
+
 def by_severity(findings: Sequence[Finding]) -> list[Finding]:
     """The errors first, then the warnings."""
     return sorted(findings, key=lambda it: ("error", "warning", "ok").index(it.status))
 
 
-def summary(findings: Sequence[Finding]) -> str:
+def summary(findings: Sequence[Finding], language: Language) -> str:
     errors, warnings, well = (sum(it.status == status for it in findings) for status in ("error", "warning", "ok"))
+    if language == "zh":
+        return f"错误 {errors} 项，警告 {warnings} 项，正常 {well} 项"
     counted = [
         f"{count} {name}{'' if count == 1 else 's'}" for count, name in ((errors, "error"), (warnings, "warning"))
     ]
@@ -93,10 +108,13 @@ async def _bounded(check: str, probe: Probe, seconds: float) -> Sequence[Finding
         async with asyncio.timeout(seconds):
             return await probe()
     except TimeoutError:
-        return [Finding(check, "error", f"no answer within {seconds:.0f} s", "is the network slow, or a server ill?")]
+        message = Bilingual(f"no answer within {seconds:.0f} s", f"{seconds:.0f} 秒内没有应答")
+        fix = Bilingual("is the network slow, or a server ill?", "是否网络太慢，或服务器出了故障？")
+        return [Finding(check, "error", message, fix)]
     except Exception as error:  # noqa: BLE001 - one probe that breaks must not hide what the others found
-        fix = "please report this, with the probe's name"
-        return [Finding(check, "error", f"could not be tried ({type(error).__name__})", fix)]
+        name = type(error).__name__
+        fix = Bilingual("please report this, with the probe's name", "请反馈此问题，并附上检查项的名称")
+        return [Finding(check, "error", Bilingual(f"could not be tried ({name})", f"无法检查（{name}）"), fix)]
 
 
 def _probes(loaded: Loaded, now: Callable[[], float], free: Callable[[Path], int]) -> Iterator[tuple[str, Probe]]:
@@ -106,10 +124,19 @@ def _probes(loaded: Loaded, now: Callable[[], float], free: Callable[[Path], int
         return [*filter(None, [config.server.exposure]), *report(loaded)]
 
     async def system() -> Sequence[Finding]:
-        approvers = ", ".join(config.approvers() or ()) or "the web chat of this machine alone"
+        approvers = Bilingual(", ".join(config.approvers() or ())) or Bilingual(
+            "the web chat of this machine alone", "仅限本机的网页聊天"
+        )
         skills = dict.fromkeys(it for skills in loaded.skills.values() for it in skills)
         # The hash of a skill's document shows its reviewer whether it is still the same.
-        hashes = (Finding(f"skill {it.name}", "ok", f"{it.version} in {it.directory}") for it in skills)
+        hashes = (
+            Finding(
+                f"skill {it.name}",
+                "ok",
+                Bilingual(f"{it.version} in {it.directory}", f"{it.version}，位于 {it.directory}"),
+            )
+            for it in skills
+        )
         return [_system(), Finding("approvers", "ok", approvers), *hashes]
 
     yield "config", written
@@ -131,7 +158,7 @@ def _probes(loaded: Loaded, now: Callable[[], float], free: Callable[[Path], int
     if (speech := config.transcription).model:
         server = ProviderConfig(api="openai-chat", baseUrl=speech.base_url, apiKey=speech.api_key)
         tried = partial(provider_doctor.probe, "transcription", server, [speech.model])
-        yield "transcription", partial(tried, seconds=CALL_SECONDS, key_fix="set transcription.apiKey")
+        yield "transcription", partial(tried, seconds=CALL_SECONDS, key_fix=advice(("transcription", "apiKey"), {}))
 
 
 def _of_provider(name: str, loaded: Loaded) -> Probe:
@@ -153,27 +180,29 @@ def _models(config: Config) -> Iterable[str]:
 
 
 def _system() -> Finding:
-    facts = (
-        f"Clawgate {VERSION}, Python {sys.version.split()[0]}, Starlette {version('starlette')}",
-        f"uid {os.geteuid()}, Landlock {landlock_version() or 'not there'}",
-    )
-    return Finding("system", "ok", ", ".join(facts))
+    programs = (f"Clawgate {VERSION}", f"Python {sys.version.split()[0]}", f"Starlette {version('starlette')}")
+    facts = Bilingual(", ".join((*programs, f"uid {os.geteuid()}")), "，".join((*programs, f"uid {os.geteuid()}")))
+    landlock = landlock_version()
+    message = Bilingual(f"{facts}, Landlock {landlock or 'not there'}", f"{facts.zh}，Landlock {landlock or '不可用'}")
+    return Finding("system", "ok", message)
 
 
 def _database(loaded: Loaded) -> list[Finding]:
     try:
         return [Finding("database", "ok", health(loaded.config.database))]
     except DatabaseUnusable as error:
-        return [Finding("database", "error", error.reason, error.fix)]
+        return [Finding("database", "error", Bilingual(error.reason), Bilingual(error.fix))]
 
 
-def _folders(loaded: Loaded) -> dict[Path, str]:
+def _folders(loaded: Loaded) -> dict[Path, Bilingual]:
     """The folders that are written while it serves, each with its owner; for a workspace of each chat, their parent."""
     config = loaded.config
-    found = {Path(config.database.path).parent: "the database"} if config.database.path else {}
-    found[Path(config.tools.files.uploads_dir)] = "uploads"
+    database = Path(config.database.path).parent if config.database.path else None
+    found = {database: Bilingual("the database", "数据库")} if database else {}
+    found[Path(config.tools.files.uploads_dir)] = Bilingual("uploads", "上传的文件")
     for agent in config.agents.list:
-        found.setdefault(Path(agent.workspace_dir.partition("{")[0]), f"the workspace of {agent.id}")
+        workspace = Bilingual(f"the workspace of {agent.id}", f"{agent.id} 的工作目录")
+        found.setdefault(Path(agent.workspace_dir.partition("{")[0]), workspace)
     return found
 
 
@@ -188,10 +217,18 @@ def _workspaces(loaded: Loaded) -> list[Finding]:
         try:
             with tempfile.TemporaryFile(dir=_existing_parent(folder)):  # nameless if the file system can
                 pass
-            found.append(Finding("folders", "ok", f"{whose}: {folder} can be written"))
+            message = Bilingual(f"{whose}: {folder} can be written", f"{whose.zh}：{folder} 可以写入")
+            found.append(Finding("folders", "ok", message))
         except OSError as error:
-            fix = f"let uid {os.geteuid()} write there (chown, chmod 700), or name another folder"
-            found.append(Finding("folders", "error", f"{whose}: {folder} cannot be written ({error.strerror})", fix))
+            fix = Bilingual(
+                f"let uid {os.geteuid()} write there (chown, chmod 700), or name another folder",
+                f"请让 uid {os.geteuid()} 可以写入（chown、chmod 700），或换一个文件夹",
+            )
+            message = Bilingual(
+                f"{whose}: {folder} cannot be written ({error.strerror})",
+                f"{whose.zh}：{folder} 无法写入（{error.strerror}）",
+            )
+            found.append(Finding("folders", "error", message, fix))
     for id_ in sandboxed(loaded.config):
         folder = next(Path(it.workspace_dir) for it in loaded.config.agents.list if it.id == id_)
         if os.geteuid() == 0 and folder.is_dir():
@@ -211,8 +248,14 @@ def _closed(agent: str, folder: Path) -> list[Finding]:
         and not allowed(it.st_mode, it.st_uid, it.st_gid, uid, gid) & (1 if stat.S_ISDIR(it.st_mode) else 4)
     ]
     shown = ", ".join(sorted(closed)[:5]) + (f" and {len(closed) - 5} more" if len(closed) > 5 else "")
-    fix = f"chown -R {uid}:{gid} {folder}, and chmod -R u+rwX {folder}"
-    message = f"commands of {agent} run as uid {uid}, which cannot read in {folder}: {shown}"
+    fix = Bilingual(
+        f"chown -R {uid}:{gid} {folder}, and chmod -R u+rwX {folder}",
+        f"请执行 chown -R {uid}:{gid} {folder} 和 chmod -R u+rwX {folder}",
+    )
+    message = Bilingual(
+        f"commands of {agent} run as uid {uid}, which cannot read in {folder}: {shown}",
+        f"{agent} 的命令以 uid {uid} 运行，无法读取 {folder} 中的 {shown}",
+    )
     return [Finding("folders", "warning", message, fix)] if closed else []
 
 
@@ -222,8 +265,12 @@ def _disk(loaded: Loaded, free: Callable[[Path], int]) -> list[Finding]:
         place = _existing_parent(folder)
         left = free(place)
         status: Status = "error" if left < FREE_BYTES_MIN else "warning" if left < FREE_BYTES_LOW else "ok"
-        fix = "" if status == "ok" else "make room: on a full disk nothing is accepted any more"
-        message = f"{left / 1024**3:.1f} GiB free for {whose} ({place})"
+        room = Bilingual(
+            "make room: on a full disk nothing is accepted any more", "请腾出空间：磁盘满后将无法接收任何消息"
+        )
+        fix = NO_WORDS if status == "ok" else room
+        size = f"{left / 1024**3:.1f} GiB"
+        message = Bilingual(f"{size} free for {whose} ({place})", f"{whose.zh}可用空间 {size}（{place}）")
         found.setdefault(place.stat().st_dev, Finding("disk", status, message, fix))
     return [*found.values()]
 
@@ -234,15 +281,28 @@ async def _sandbox(loaded: Loaded) -> list[Finding]:
     sandbox = Sandbox([Path(config.database.path)] if config.database.path else [])
     report = await sandbox.probe()
     if report.wall is not None or not agents:
-        used = f", for {', '.join(agents)}" if agents else "; no agent needs one"
+        used = Bilingual("; no agent needs one", "；没有智能体需要它")
+        if agents:
+            used = Bilingual(f", for {', '.join(agents)}", f"，用于 {'、'.join(agents)}")
         named = [it for it in config.agents.list if it.id in agents]
         opened = [it.id for it in named if effective_exec(config.tools.exec, it.tools).network]
         if opened and (report := await sandbox.opened.probe()).wall is None:
-            fix = "see docs/sandbox.md#network; until then exec refuses their commands"
-            return [Finding("sandbox", "error", f"with network for {', '.join(opened)}: {report}", fix)]
-        return [Finding("sandbox", "ok", f"{report}{used}")]
-    fix = "see docs/sandbox.md for what this machine lacks; until then exec refuses every command"
-    return [Finding("sandbox", "error", f"{report}, although {', '.join(agents)} may run commands", fix)]
+            fix = Bilingual(
+                "see docs/sandbox.md#network; until then exec refuses their commands",
+                "请参阅 docs/sandbox.md#network；在此之前 exec 会拒绝它们的命令",
+            )
+            names = ", ".join(opened)
+            message = Bilingual(f"with network for {names}: {report}", f"{names} 使用网络的沙箱：{report}")
+            return [Finding("sandbox", "error", message, fix)]
+        return [Finding("sandbox", "ok", Bilingual(f"{report}{used}", f"{report}{used.zh}"))]
+    fix = Bilingual(
+        "see docs/sandbox.md for what this machine lacks; until then exec refuses every command",
+        "本机缺少什么，请参阅 docs/sandbox.md；在此之前 exec 会拒绝所有命令",
+    )
+    message = Bilingual(
+        f"{report}, although {', '.join(agents)} may run commands", f"{report}，而 {'、'.join(agents)} 可以执行命令"
+    )
+    return [Finding("sandbox", "error", message, fix)]
 
 
 async def _clock(loaded: Loaded, now: Callable[[], float]) -> list[Finding]:
@@ -255,9 +315,14 @@ async def _clock(loaded: Loaded, now: Callable[[], float]) -> list[Finding]:
             continue
         off = abs(there - (sent + now()) / 2)
         status: Status = "error" if off > CLOCK_WRONG_SECONDS else "warning" if off > CLOCK_OFF_SECONDS else "ok"
-        fix = "" if status == "ok" else "set this machine's clock by NTP (timedatectl set-ntp true)"
-        return [Finding("clock", status, f"{off:.0f} s off", fix)]
-    return [Finding("clock", "ok", "not compared: no platform or provider that answers")]
+        fix = Bilingual(
+            "set this machine's clock by NTP (timedatectl set-ntp true)",
+            "请用 NTP 校准本机时钟（timedatectl set-ntp true）",
+        )
+        message = Bilingual(f"{off:.0f} s off", f"相差 {off:.0f} 秒")
+        return [Finding("clock", status, message, NO_WORDS if status == "ok" else fix)]
+    message = Bilingual("not compared: no platform or provider that answers", "未比较：没有应答的平台或服务商")
+    return [Finding("clock", "ok", message)]
 
 
 async def _date(address: str) -> float | None:

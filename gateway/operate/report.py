@@ -12,8 +12,10 @@ from pathlib import Path
 
 from agents.config import AgentConfig
 from agents.providers.catalog import needs_key
+from agents.sentences import Language
 from agents.workspaces import is_template
 from channels.access import AccessConfig, refusal, who_may_talk
+from channels.bilingual import NO_WORDS, Bilingual
 from channels.finding import Finding
 from channels.message import Chat, MessageContext
 from gateway.config.bindings import route
@@ -32,14 +34,13 @@ from tools.catalog import offered
 AGENTS_MAX = 4
 """More are counted in the greeting; `check` names them."""
 ANYBODY = "*"
+WARNING = Bilingual("warning: ", "警告：")
 
 
 def report(loaded: Loaded) -> list[Finding]:
     """Lists the facts, then the warnings."""
-    server = loaded.config.server
-    public, database = server.public_url or "no publicUrl", _short(loaded.config.database.shown)
     findings = [
-        _fact("server", f"http://{_bracketed(server.host)}:{server.port}, {public}, database {database}"),
+        _server(loaded.config),
         *_reported_channels(loaded),
         *(_fact("api", it) for it in _api(loaded)),
         *_providers(loaded),
@@ -52,35 +53,50 @@ def report(loaded: Loaded) -> list[Finding]:
     return [it.cleaned(redacted) for it in findings]
 
 
-def lines(findings: Iterable[Finding]) -> Iterator[str]:
+def lines(findings: Iterable[Finding], language: Language = "en") -> Iterator[str]:
     for it in findings:
-        yield f"{'warning' if it.status == 'warning' else it.check}: {it}"
+        label = WARNING if it.status == "warning" else Bilingual(f"{it.check}: ", f"{it.check}：")
+        yield label(language) + it(language)
 
 
-def greeting(loaded: Loaded, *, link: str | None = None) -> list[str]:
+def greeting(loaded: Loaded, *, link: str | None = None, language: Language = "en") -> list[str]:
     """Lists the lines of start-up. `loaded` has the real host and port; `link` signs in to the web chat once."""
     server = loaded.config.server
-    lines = [f"Clawgate {VERSION} listens on http://{_bracketed(server.host)}:{server.port}"]
-    lines += (redacted(_labelled(name, text)) for name, text in _greeted_channels(loaded))
-    lines += (_labelled("api", it) for it in _api(loaded))
+    address = f"http://{_bracketed(server.host)}:{server.port}"
+    head = Bilingual(f"Clawgate {VERSION} listens on {address}", f"Clawgate {VERSION} 正在监听 {address}")
+    labelled = [(label, text.each(redacted)) for label, text in _greeted_channels(loaded)]
+    labelled += ((Bilingual("api"), it) for it in _api(loaded))
     if link is not None:  # the one secret that is meant to be read here; browsers send what follows a # to no server
-        within = f"once, within {server.sign_in_link_seconds / 60:.0f} min"
-        lines.append(_labelled("sign in", f"{server.public_url or server.address}/#sign-in={link} ({within})"))
-    lines += (redacted(_labelled(label, text)) for label, text in _greeted_agents(loaded))
-    return [*lines, _labelled("stop", "Ctrl-C"), *(f"warning: {it}" for it in loaded.warnings)]
+        url, minutes = f"{server.public_url or server.address}/#sign-in={link}", server.sign_in_link_seconds / 60
+        text = Bilingual(f"{url} (once, within {minutes:.0f} min)", f"{url} （{minutes:.0f} 分钟内有效，仅限一次）")
+        labelled.append((Bilingual("sign in", "登录"), text))
+    labelled += ((label, text.each(redacted)) for label, text in _greeted_agents(loaded))
+    labelled.append((Bilingual("stop", "停止"), Bilingual("Ctrl-C")))
+    lines = [f"  {_padded(label(language))} {text(language)}" for label, text in labelled]
+    return [head(language), *lines, *(WARNING(language) + it(language) for it in loaded.warnings)]
 
 
-def _api(loaded: Loaded) -> Iterator[str]:
+def _padded(label: str) -> str:
+    """Fills a label up to ten letters; a Chinese character takes the place of two."""
+    return label + " " * (10 - sum(1 if it.isascii() else 2 for it in label))
+
+
+def _server(config: Config) -> Finding:
+    server, database = config.server, _short(config.database.shown)
+    address = f"http://{_bracketed(server.host)}:{server.port}"
+    public = Bilingual(server.public_url) if server.public_url else Bilingual("no publicUrl", "没有 publicUrl")
+    message = Bilingual(f"{address}, {public}, database {database}", f"{address}，{public.zh}，数据库 {database}")
+    return _fact("server", message)
+
+
+def _api(loaded: Loaded) -> Iterator[Bilingual]:
     server = loaded.config.server
     if names := list(server.api.open):
-        yield f"{server.public_url or server.address}/v1, with the token of {', '.join(names)}"
+        url = f"{server.public_url or server.address}/v1"
+        yield Bilingual(f"{url}, with the token of {', '.join(names)}", f"{url}，使用 {'、'.join(names)} 的令牌")
 
 
-def _labelled(label: str, text: str) -> str:
-    return f"  {label:<10} {text}"
-
-
-def _fact(check: str, message: str, fix: str = "") -> Finding:
+def _fact(check: str, message: Bilingual, fix: Bilingual = NO_WORDS) -> Finding:
     return Finding(check, "ok", message, fix)
 
 
@@ -93,17 +109,23 @@ def _reported_channels(loaded: Loaded) -> Iterator[Finding]:
                 yield _fact(f"{check}, who may talk", _access(account.config))
 
 
-def _greeted_channels(loaded: Loaded) -> Iterator[tuple[str, str]]:
+def _greeted_channels(loaded: Loaded) -> Iterator[tuple[Bilingual, Bilingual]]:
     for kind, account in _channels(loaded):
+        label = Bilingual(kind.name)
         if account is not None:
-            text = str(_fact("", *kind.arrives(account.config, account.name, exposure(loaded.config))))
-            yield kind.name, text if account.name == "default" else f"{account.name}: {text}"
+            fact = _fact("", *kind.arrives(account.config, account.name, exposure(loaded.config)))
+            text = Bilingual(fact("en"), fact("zh"))
+            name = account.name
+            yield label, text if name == "default" else Bilingual(f"{name}: {text}", f"{name}：{text.zh}")
             if isinstance(account.config, AccessConfig):
-                yield "", f"who may talk: {_access(account.config)}"
+                access = _access(account.config)
+                yield NO_WORDS, Bilingual(f"who may talk: {access}", f"谁可以对话：{access.zh}")
         elif step := _missing(kind, loaded):
-            yield kind.name, f"off: {step} (channels/{kind.name}/README.md)"
+            readme = f"channels/{kind.name}/README.md"
+            yield label, Bilingual(f"off: {step} ({readme})", f"未启用：{step.zh}（{readme}）")
         else:
-            yield kind.name, f"off: channels.{kind.name}.enabled is false"
+            key = f"channels.{kind.name}.enabled"
+            yield label, Bilingual(f"off: {key} is false", f"未启用：{key} 为 false")
 
 
 def _channels(loaded: Loaded) -> Iterator[tuple[ChannelType, Account | None]]:
@@ -114,22 +136,25 @@ def _channels(loaded: Loaded) -> Iterator[tuple[ChannelType, Account | None]]:
         yield from ((kind, it) for it in own or (None,))
 
 
-def _access(access: AccessConfig) -> str:
-    text, step = who_may_talk(access), f" — a stranger gets a code: {program()} pairing approve CODE"
-    return text + step if "approve" in text else text
+def _access(access: AccessConfig) -> Bilingual:
+    text, command = who_may_talk(access), f"{program()} pairing approve CODE"
+    if "approve" not in text:
+        return text
+    return Bilingual(f"{text} — a stranger gets a code: {command}", f"{text.zh}——陌生人会收到配对码：{command}")
 
 
-def _missing(kind: ChannelType, loaded: Loaded) -> str:
+def _missing(kind: ChannelType, loaded: Loaded) -> Bilingual:
     """The keys to set before the channel has an account; empty if it is switched off."""
     section = getattr(loaded.config.channels, kind.name)
     if section is not None and not section.enabled:
-        return ""
+        return NO_WORDS
     named = [name for key in kind.keys for name in loaded.names.get(("channels", kind.name, key), ())]
     if not kind.keys:
-        return f"add {kind.name}: {{}} under channels"
+        return Bilingual(f"add {kind.name}: {{}} under channels", f"请在 channels 下加入 {kind.name}: {{}}")
     if section is not None and named:
-        return f"set {', '.join(named)}"
-    return f"{'add' if section is None else 'set'} {_enumerated(kind.keys, 'and')} under channels.{kind.name}"
+        return Bilingual(f"set {', '.join(named)}", f"请设置 {'、'.join(named)}")
+    verb, keys = "add" if section is None else "set", _enumerated(kind.keys, Bilingual("and", "和"))
+    return Bilingual(f"{verb} {keys} under channels.{kind.name}", f"请在 channels.{kind.name} 下设置 {keys.zh}")
 
 
 def _providers(loaded: Loaded) -> Iterator[Finding]:
@@ -141,67 +166,97 @@ def _providers(loaded: Loaded) -> Iterator[Finding]:
         provider = config.provider(name)
         if (provider.api or name) == "demo":
             continue
-        fix = ""
-        if provider.keys:
-            origin = f" ({loaded.variables[name]})" if name in loaded.variables else ""
-            state = f"key set{origin}" if len(provider.keys) == 1 else f"{len(provider.keys)} keys set"
-        elif needs_key(name, provider):
-            state, fix = "no key", advice(("providers", name, "apiKey"), loaded.names)
-        else:
-            state = f"needs no key, at {provider.base_url or 'its usual address'}"
-        yield _fact(f"provider {name}", state if name in used else f"{state} (no agent uses it)", fix)
+        state, fix = _key_state(name, loaded), NO_WORDS
+        if not provider.keys and needs_key(name, provider):
+            fix = advice(("providers", name, "apiKey"), loaded.names)
+        if name not in used:
+            state = Bilingual(f"{state} (no agent uses it)", f"{state.zh}（没有智能体使用它）")
+        yield _fact(f"provider {name}", state, fix)
     if idle:
-        yield _fact(f"providers {', '.join(idle)}", "no key, and no agent uses them")
+        message = Bilingual("no key, and no agent uses them", "没有密钥，也没有智能体使用")
+        yield _fact(f"providers {', '.join(idle)}", message)
+
+
+def _key_state(name: str, loaded: Loaded) -> Bilingual:
+    provider = loaded.config.provider(name)
+    if (count := len(provider.keys)) > 1:
+        return Bilingual(f"{count} keys set", f"已设置 {count} 个密钥")
+    if count and (variable := loaded.variables.get(name)):
+        return Bilingual(f"key set ({variable})", f"已设置密钥（{variable}）")
+    if count:
+        return Bilingual("key set", "已设置密钥")
+    if needs_key(name, provider):
+        return Bilingual("no key", "没有密钥")
+    url = provider.base_url
+    return Bilingual(f"needs no key, at {url or 'its usual address'}", f"无需密钥，地址 {url or '为默认值'}")
 
 
 def _agent(agent: AgentConfig, loaded: Loaded) -> Finding:
-    tools = " ".join(offered(loaded.config.tools, agent.tools)) or "none"
-    skills = " ".join(skill.name for skill in loaded.skills[agent.id]) or "none"
+    tools = " ".join(offered(loaded.config.tools, agent.tools))
+    skills = " ".join(skill.name for skill in loaded.skills[agent.id])
     answering, workspace = _models(agent, loaded), _short(agent.workspace_dir)
-    return _fact(f"agent {agent.id}", f"{answering}; tools {tools}; skills {skills}; workspace {workspace}")
+    message = Bilingual(
+        f"{answering}; tools {tools or 'none'}; skills {skills or 'none'}; workspace {workspace}",
+        f"{answering.zh}；工具 {tools or '无'}；技能 {skills or '无'}；工作目录 {workspace}",
+    )
+    return _fact(f"agent {agent.id}", message)
 
 
-def _greeted_agents(loaded: Loaded) -> Iterator[tuple[str, str]]:
+def _greeted_agents(loaded: Loaded) -> Iterator[tuple[Bilingual, Bilingual]]:
     agents = loaded.config.agents.list
     shown = agents if len(agents) <= AGENTS_MAX else agents[: AGENTS_MAX - 1]
     for agent in shown:
-        is_script = agent.model[0].partition("/")[0] == "demo"
-        script = f"{agent.model[0]}, a script; {_real_model(agent, loaded)}"
-        yield "agent", f"{agent.id}: {script if is_script else _models(agent, loaded)}"
-    if len(shown) < len(agents):
-        yield "agents", f"{len(agents) - len(shown)} more: {program()} check"
+        text, model = _models(agent, loaded), agent.model[0]
+        if model.partition("/")[0] == "demo":
+            step = _real_model(agent, loaded)
+            text = Bilingual(f"{model}, a script; {step}", f"{model}，这是脚本；{step.zh}")
+        yield Bilingual("agent", "智能体"), Bilingual(f"{agent.id}: {text}", f"{agent.id}：{text.zh}")
+    if rest := len(agents) - len(shown):
+        command = f"{program()} check"
+        yield Bilingual("agents", "智能体"), Bilingual(f"{rest} more: {command}", f"还有 {rest} 个：{command}")
 
 
-def _models(agent: AgentConfig, loaded: Loaded) -> str:
+def _models(agent: AgentConfig, loaded: Loaded) -> Bilingual:
     """The models that an agent asks, and why if the file does not say it."""
-    why = f" (auto: {loaded.auto.because})" if agent.id in loaded.auto.agents else ""
-    return ", then ".join(agent.model) + why
+    models = Bilingual(", then ".join(agent.model), "，其次 ".join(agent.model))
+    if agent.id not in loaded.auto.agents:
+        return models
+    because = loaded.auto.because
+    return Bilingual(f"{models} (auto: {because})", f"{models.zh}（auto：{because.zh}）")
 
 
 def _hidden_skills(loaded: Loaded) -> Iterator[Finding]:
     hidden = {skill.name: skill for skills in loaded.hidden_skills.values() for skill in skills}
     for name, skill in sorted(hidden.items()):
-        yield _fact(f"skill {name}", "hidden", f"it needs {' and '.join(skill.missing)}")
+        fix = Bilingual(f"it needs {' and '.join(skill.missing)}", f"它需要 {' 和 '.join(skill.missing)}")
+        yield _fact(f"skill {name}", Bilingual("hidden", "已隐藏"), fix)
 
 
 def _demo(loaded: Loaded) -> Iterator[Finding]:
     guided = [agent for agent in loaded.config.agents.list if agent.model[0].partition("/")[0] == "demo"]
     if guided:
-        answers = f"a script, not a model, answers as {', '.join(agent.id for agent in guided)}"
+        names = ", ".join(agent.id for agent in guided)
+        answers = Bilingual(f"a script, not a model, answers as {names}", f"以 {names} 回答的是脚本，不是模型")
         yield _fact(f"model {DEMO}", answers, _real_model(guided[0], loaded))
 
 
-def _real_model(agent: AgentConfig, loaded: Loaded) -> str:
+def _real_model(agent: AgentConfig, loaded: Loaded) -> Bilingual:
     """The way from the script to a model."""
     if agent.id not in loaded.auto.agents:
-        return "for a real model say model: auto, or name one"
-    keys = loaded.auto.settable
-    return f"set {_enumerated(keys, 'or')} for a real model" if keys else "name a real model"
+        return Bilingual(
+            "for a real model say model: auto, or name one", "如需真实模型，请写 model: auto，或指定一个模型"
+        )
+    if not loaded.auto.settable:
+        return Bilingual("name a real model", "请指定一个真实模型")
+    keys = _enumerated(loaded.auto.settable, Bilingual("or", "或"))
+    return Bilingual(f"set {keys} for a real model", f"设置 {keys.zh} 即可使用真实模型")
 
 
-def _enumerated(words: Sequence[str], joint: str) -> str:
+def _enumerated(words: Sequence[str], joint: Bilingual) -> Bilingual:
     *others, last = words
-    return f"{', '.join(others)} {joint} {last}" if others else last
+    if not others:
+        return Bilingual(last)
+    return Bilingual(f"{', '.join(others)} {joint} {last}", f"{'、'.join(others)} {joint.zh} {last}")
 
 
 def _short(path: str) -> str:
@@ -222,10 +277,14 @@ def _shared_workspaces(config: Config) -> Iterator[Finding]:
         names = {"write", "edit"} | ({"exec", "process"} if runs else set())
         changing = [it for it in offered(config.tools, agent.tools) if it in names]
         if changing and not is_template(agent.workspace_dir) and _serves_several(config, agent.id):
-            message = (
-                f"agent {agent.id}: everybody it serves shares one workspace, and can read and change others' files"
+            message = Bilingual(
+                f"agent {agent.id}: everybody it serves shares one workspace, and can read and change others' files",
+                f"智能体 {agent.id}：它服务的所有人共用一个工作目录，可以读取和改动他人的文件",
             )
-            fix = f"end workspaceDir with /{{chat}} or /{{sender}}, or take {' and '.join(changing)} out of tools.allow"
+            fix = Bilingual(
+                f"end workspaceDir with /{{chat}} or /{{sender}}, or take {' and '.join(changing)} out of tools.allow",
+                f"请让 workspaceDir 以 /{{chat}} 或 /{{sender}} 结尾，或从 tools.allow 中去掉 {' 和 '.join(changing)}",
+            )
             yield Finding("config", "warning", message, fix)
 
 

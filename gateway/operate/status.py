@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agents.providers.catalog import needs_key
+from agents.sentences import Language
+from channels.bilingual import NO_WORDS, Bilingual
 from channels.condition import ChannelState
 from channels.finding import Finding, Status
 from channels.wire import mapping, text
@@ -16,8 +18,21 @@ from gateway.program import program
 
 WAITING_SECONDS_LONG = 60.0
 """A message that waits longer for its answer deserves a look."""
+STATES: Mapping[str, Bilingual] = {
+    "refused": Bilingual("refused", "被拒绝"),
+    "conflict": Bilingual("conflict", "冲突"),
+    "unreachable": Bilingual("unreachable", "无法连接"),
+    "silent": Bilingual("silent", "没有消息到达"),
+    "starting": Bilingual("starting", "正在连接"),
+}
+_IN_TOUCH = Bilingual("✓ in touch", "✓ 已连通")
+_CONNECTING = Bilingual("… still connecting: see status", "… 仍在连接：请运行 status 查看")
 MARKS: Mapping[Status, str] = {"ok": "✓", "warning": "!", "error": "✗"}
-_WORDLESS = "the running gateway has other secrets than this config and keeps its reasons: see its log, or its page"
+_WORDLESS = Bilingual(
+    "the running gateway has other secrets than this config and keeps its reasons: see its log, or its page",
+    "运行中的网关与此配置的密钥不同，不会透露原因：请查看它的日志或网页",
+)
+_SEE_LOG = Bilingual("see its log", "请查看它的日志")
 
 
 async def status(loaded: Loaded) -> list[Finding]:
@@ -25,10 +40,15 @@ async def status(loaded: Loaded) -> list[Finding]:
     server = loaded.config.server
     answer = await readiness_at(server.address, operator_proof(loaded.config))
     if answer is None:
-        return [Finding("gateway", "error", f"no gateway serves at {server.address}", f"start it: {program()} serve")]
+        message = Bilingual(f"no gateway serves at {server.address}", f"{server.address} 处没有网关在运行")
+        fix = Bilingual(f"start it: {program()} serve", f"启动它：{program()} serve")
+        return [Finding("gateway", "error", message, fix)]
     if not answer:
-        message = f"what answers at {server.address} is no gateway"
-        return [Finding("gateway", "error", message, "see server.port, and what else listens there")]
+        message = Bilingual(f"what answers at {server.address} is no gateway", f"{server.address} 处应答的不是网关")
+        fix = Bilingual(
+            "see server.port, and what else listens there", "请检查 server.port，以及还有什么程序在监听该端口"
+        )
+        return [Finding("gateway", "error", message, fix)]
     return [
         *_gateway(answer, server.address),
         *_config(mapping(answer, "config")),
@@ -39,14 +59,19 @@ async def status(loaded: Loaded) -> list[Finding]:
     ]
 
 
-def start_lines(states: Mapping[tuple[str, str], ChannelState]) -> Iterator[str]:
+def start_lines(states: Mapping[tuple[str, str], ChannelState], language: Language = "en") -> Iterator[str]:
     """The lines of the start once it is known which channels are in touch with their platform."""
     for (channel, account), state in states.items():
         label = channel if account == "default" else f"{channel} {account}"
         if state.is_bad:
-            yield f"  {label:<10} ✗ {state.state}: {state.reason.en} — {state.fix.en}"
+            finding = Finding(label, "error", state.reason, state.fix)
+            yield f"  {label:<10} ✗ {_labelled(STATES[state.state], finding, language)}"
         else:
-            yield f"  {label:<10} {'✓ in touch' if state.state == 'ok' else '… still connecting: see status'}"
+            yield f"  {label:<10} {(_IN_TOUCH if state.state == 'ok' else _CONNECTING)(language)}"
+
+
+def _labelled(label: Bilingual, finding: Finding, language: Language) -> str:
+    return f"{label(language)}{'：' if language == 'zh' else ': '}{finding(language)}"
 
 
 async def beside(loaded: Loaded) -> list[Finding]:
@@ -54,13 +79,21 @@ async def beside(loaded: Loaded) -> list[Finding]:
     server = loaded.config.server
     answer = await readiness_at(server.address, operator_proof(loaded.config))
     if not answer:
-        return [Finding("gateway", "ok", f"none serves at {server.address}, so no connection of one is looked at")]
+        message = Bilingual(
+            f"none serves at {server.address}, so no connection of one is looked at",
+            f"{server.address} 处没有网关在运行，因此不检查它的连接",
+        )
+        return [Finding("gateway", "ok", message)]
     found = [*_gateway(answer, server.address), *_channels(answer)]
     if server.public_url is not None:
         reason = await unreachable_at(server.public_url, text(mapping(answer, "config"), "version"))
-        fix = f"let the name and the proxy lead to {server.address}, and try it from outside, too"
-        message = f"{server.public_url}: {reason or 'leads to this gateway'}"
-        found.append(Finding("publicUrl", "error" if reason else "ok", message, fix if reason else ""))
+        fix = Bilingual(
+            f"let the name and the proxy lead to {server.address}, and try it from outside, too",
+            f"请让域名和代理指向 {server.address}，并从外部再试一次",
+        )
+        result = reason or Bilingual("leads to this gateway", "指向此网关")
+        message = Bilingual(f"{server.public_url}: {result}", f"{server.public_url}：{result.zh}")
+        found.append(Finding("publicUrl", "error" if reason else "ok", message, fix if reason else NO_WORDS))
     return found
 
 
@@ -68,29 +101,39 @@ def _gateway(answer: Mapping[str, Any], address: str) -> Iterator[Finding]:
     failing = mapping(answer, "failing")
     name = f"Clawgate {text(answer, 'version') or VERSION}"
     if not failing:
-        yield Finding("gateway", "ok", f"{name}, ready at {address}")
+        yield Finding("gateway", "ok", Bilingual(f"{name}, ready at {address}", f"{name}，已就绪，地址 {address}"))
     for check, reason in failing.items():
-        yield Finding("gateway", "error", f"{name} at {address} takes no work: {check}, {reason}", "see its log")
+        message = Bilingual(
+            f"{name} at {address} takes no work: {check}, {reason}",
+            f"{name}（{address}）暂不接受工作：{check}，{reason}",
+        )
+        yield Finding("gateway", "error", message, _SEE_LOG)
 
 
 def _config(config: Mapping[str, Any]) -> Iterator[Finding]:
     version, error, restart = text(config, "version"), config.get("error"), config.get("restart")
     if error:
-        message = f"the edited file cannot be used; {version} holds"
-        yield Finding("config", "error", f"{message}: {error}" if error is not True else message, "mend the file")
+        en, zh = f"the edited file cannot be used; {version} holds", f"修改后的文件无法使用，仍沿用 {version}"
+        message = Bilingual(en, zh) if error is True else Bilingual(f"{en}: {error}", f"{zh}：{error}")
+        yield Finding("config", "error", message, Bilingual("mend the file", "请修正该文件"))
     elif restart:
-        changed = f"{version}; changed since the start: {', '.join(restart)}"
-        yield Finding("config", "warning", changed, "restart the gateway")
+        changed = Bilingual(
+            f"{version}; changed since the start: {', '.join(restart)}",
+            f"{version}；启动后有改动：{'、'.join(restart)}",
+        )
+        yield Finding("config", "warning", changed, Bilingual("restart the gateway", "请重启网关"))
     else:
-        yield Finding("config", "ok", f"{version}, in force")
+        yield Finding("config", "ok", Bilingual(f"{version}, in force", f"{version}，已生效"))
 
 
 def _database(answer: Mapping[str, Any], loaded: Loaded) -> Iterator[Finding]:
     reason = text(mapping(answer, "failing"), "database")
     shown = loaded.config.database.shown
-    yield (
-        Finding("database", "error", f"{shown}: {reason}", "see doctor") if reason else Finding("database", "ok", shown)
-    )
+    if reason:
+        fix = Bilingual("see doctor", "请运行 doctor")
+        yield Finding("database", "error", Bilingual(f"{shown}: {reason}", f"{shown}：{reason}"), fix)
+    else:
+        yield Finding("database", "ok", Bilingual(shown))
 
 
 def _channels(answer: Mapping[str, Any]) -> Iterator[Finding]:
@@ -98,15 +141,20 @@ def _channels(answer: Mapping[str, Any]) -> Iterator[Finding]:
     channels = mapping(answer, "channels")
     well = [name for name in channels if text(mapping(channels, name), "state") == "ok"]
     if well or not channels:
-        yield Finding("channels", "ok", ", ".join(well) or "none is configured")
+        names = Bilingual(", ".join(well), "、".join(well)) or Bilingual("none is configured", "没有配置任何渠道")
+        yield Finding("channels", "ok", names)
     for name in (it for it in channels if it not in well):
         state = mapping(channels, name)
-        reason = f": {text(state, 'reason')}" if text(state, "reason") else ""
-        message = f"{name} is {text(state, 'state')} since {text(state, 'since')}{reason}"
-        if text(state, "state") == "starting":
-            yield Finding("channels", "warning", message, "ask again in a moment")
+        link, since = text(state, "state"), text(state, "since")
+        reason, fix = (Bilingual(text(state, it), text(mapping(state, "zh"), it)) for it in ("reason", "fix"))
+        message = Bilingual(
+            f"{name} is {link} since {since}" + (f": {reason}" if reason else ""),
+            f"{name} 自 {since} 起{STATES[link].zh if link in STATES else link}" + (f"：{reason.zh}" if reason else ""),
+        )
+        if link == "starting":
+            yield Finding("channels", "warning", message, Bilingual("ask again in a moment", "请稍后再查询"))
         else:
-            yield Finding("channels", "error", message, text(state, "fix") or _WORDLESS)
+            yield Finding("channels", "error", message, fix or _WORDLESS)
 
 
 def _models(answer: Mapping[str, Any], loaded: Loaded) -> Iterator[Finding]:
@@ -119,12 +167,14 @@ def _models(answer: Mapping[str, Any], loaded: Loaded) -> Iterator[Finding]:
         provider = loaded.config.provider(name)
         if not provider.keys and needs_key(name, provider):
             bad = True
-            yield Finding("model", "error", f"{model}: no key", advice(("providers", name, "apiKey"), loaded.names))
+            step = advice(("providers", name, "apiKey"), loaded.names)
+            yield Finding("model", "error", Bilingual(f"{model}: no key", f"{model}：没有密钥"), step)
         elif model in failing:
             bad = True
-            yield Finding("model", "error", f"{model}: its last request failed", "see doctor, and the log")
+            message = Bilingual(f"{model}: its last request failed", f"{model}：上一次请求失败")
+            yield Finding("model", "error", message, Bilingual("see doctor, and the log", "请运行 doctor，并查看日志"))
     if not bad:
-        yield Finding("model", "ok", ", ".join(models))
+        yield Finding("model", "ok", Bilingual(", ".join(models), "、".join(models)))
 
 
 def _queue(answer: Mapping[str, Any]) -> Iterator[Finding]:
@@ -132,8 +182,10 @@ def _queue(answer: Mapping[str, Any]) -> Iterator[Finding]:
     if not queue:
         return
     oldest = float(queue.get("oldestSeconds") or 0)
-    message = f"{queue.get('messages')} to answer, {queue.get('parts')} to send"
+    messages, parts = queue.get("messages"), queue.get("parts")
+    en, zh = f"{messages} to answer, {parts} to send", f"待回答 {messages} 条，待发送 {parts} 条"
     if oldest > WAITING_SECONDS_LONG:
-        yield Finding("queue", "warning", f"{message}; the oldest waits for {oldest:.0f} s", "see its log")
+        late = Bilingual(f"{en}; the oldest waits for {oldest:.0f} s", f"{zh}；最早的一条已等待 {oldest:.0f} 秒")
+        yield Finding("queue", "warning", late, _SEE_LOG)
     else:
-        yield Finding("queue", "ok", message)
+        yield Finding("queue", "ok", Bilingual(en, zh))

@@ -10,6 +10,7 @@ from pathlib import Path
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
+from channels.bilingual import NO_WORDS, Bilingual
 from gateway.config.root import DatabaseConfig
 from gateway.store.migrate import HEAD, DatabaseUnusable, revision_of
 from gateway.store.opening import connected
@@ -27,22 +28,26 @@ AND turn > COALESCE((SELECT max(turn) FROM mark WHERE sid = :sid AND kind = 'new
 """
 
 
-def health(config: DatabaseConfig) -> str:
+def health(config: DatabaseConfig) -> Bilingual:
     """Describes in words what is good about the database. Raises DatabaseUnusable with what is not."""
     if config.path is not None and not Path(config.path).exists():
-        return f"{config.path}: will be made at the first start"
+        return Bilingual(f"{config.path}: will be made at the first start", f"{config.path}：将在首次启动时创建")
     with connected(config, seconds=CHECK_SECONDS) as connection:
         revision = revision_of(connection)
-        checked = _quick_check(connection) if config.path is not None else ""
+        checked = _quick_check(connection) if config.path is not None else NO_WORDS
         if config.path is None:
             connection.execute(text(f"SET LOCAL statement_timeout = {CHECK_SECONDS * 1000:.0f}"))
         if revision == HEAD:  # last, since a write makes others wait
             connection.execute(text(_WRITE))
-    migrated = "" if revision == HEAD else f", to be migrated from {revision or 'nothing'} to {HEAD} at the next start"
-    return f"{config.shown}: writable{checked}{migrated}"
+    migrated = Bilingual(
+        f", to be migrated from {revision or 'nothing'} to {HEAD} at the next start",
+        f"，下次启动时将从 {revision or '空'} 迁移到 {HEAD}",
+    )
+    migrated = NO_WORDS if revision == HEAD else migrated
+    return Bilingual(f"{config.shown}: writable{checked}{migrated}", f"{config.shown}：可写入{checked.zh}{migrated.zh}")
 
 
-def _quick_check(connection: Connection) -> str:
+def _quick_check(connection: Connection) -> Bilingual:
     """Checks the file as far as it gets in a few seconds: a large one takes minutes, and an ill one shows early."""
     end, driver = time.monotonic() + CHECK_SECONDS / 2, connection.connection.driver_connection
     assert driver is not None
@@ -52,12 +57,14 @@ def _quick_check(connection: Connection) -> str:
     except OperationalError as error:
         if "interrupted" not in str(error):
             raise
-        return ", too large to be checked whole (PRAGMA quick_check)"
+        return Bilingual(
+            ", too large to be checked whole (PRAGMA quick_check)", "，文件太大，未能完整检查（PRAGMA quick_check）"
+        )
     finally:
         driver.set_progress_handler(None, 0)
     if verdict != "ok":
         raise DatabaseUnusable(f"the file is damaged ({verdict.splitlines()[-1][:200]})", "restore a backup")
-    return ", sound"
+    return Bilingual(", sound", "，完好")
 
 
 def settings(connection: Connection, sid: str) -> str:

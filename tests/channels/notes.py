@@ -12,6 +12,7 @@ import httpx
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from channels.access import AccessConfig
+from channels.bilingual import NO_WORDS, Bilingual
 from channels.channel import (
     Arrived,
     Capabilities,
@@ -119,8 +120,8 @@ NOTES = ChannelType(
     bot_key="apiUrl",
     bot_word="pad",
     arrives=lambda account, name, exposure: (
-        f"webhook {exposure.server.public_url or '<publicUrl>'}/webhooks/notes/{name}",
-        "",
+        Bilingual(f"webhook {exposure.server.public_url or '<publicUrl>'}/webhooks/notes/{name}"),
+        NO_WORDS,
     ),
 )
 
