@@ -145,10 +145,10 @@ budgets: { sender: { costPerMonth: 0.25, costPerDay: 0.2 } }
         assert await written(house, "three") == "re three"
         refusal = "Your budget for this month is used up. It starts again on 2027-02-01; please write to me then."
         assert await written(house, "four") == refusal
-        assert await written(house, "你好") == "你本月的用量额度已经用完，2027-02-01 恢复，请届时再发消息。"
         usage = await written(house, "/usage")
         assert "- Budget of today (you): 50% used, again at 00:00 CST" in usage
         assert "- Budget of this month (you): 120% used, again on 2027-02-01" in usage
+        assert await written(house, "你好") == "你本月的用量额度已经用完，2027-02-01 恢复，请届时再发消息。"
         assert house.counted('clawgate_refusals_total{kind="sender-month-budget"} 2.0')
         assert len(house.anthropic.requests) == 2
         clock.ahead += 2 * 86400
