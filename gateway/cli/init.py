@@ -9,7 +9,7 @@ import typer
 
 from gateway.cli.options import CONFIG, ConfigOption, environment, terminal_language
 from gateway.fault import OperatorError
-from gateway.program import MODULE, program
+from gateway.program import COMMAND, program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -137,8 +137,8 @@ def _example(name: str) -> str:
 
 def _template() -> str:
     """The template with this program's name; `make run` serves the config of a checkout alone."""
-    text = TEMPLATE.read_text(encoding="utf-8").replace(f"{'make run':<28}", f"{f'{MODULE} serve':<28}", 1)
-    return text.replace(MODULE, program())
+    text = TEMPLATE.read_text(encoding="utf-8").replace(f"{'make run':<20}", f"{f'{COMMAND} serve':<20}", 1)
+    return text.replace(f"{COMMAND} ", f"{program()} ")
 
 
 def _finish(draft: "ConfigDraft", config: Path, missing: list[str]) -> bool:

@@ -63,7 +63,7 @@ def test_the_shipped_config_takes_every_name_it_mentions() -> None:
 
 def test_the_commented_examples_work_once_the_hash_is_taken_away(tmp_path: Path) -> None:
     text = re.sub(r"^( *)# (- |  |tools:|skills:)", r"\1\2", SHIPPED.read_text(encoding="utf-8"), flags=re.M)
-    text = re.sub(r"^ *(make run|python -m gateway) .*\n", "", text, flags=re.M)
+    text = re.sub(r"^ *(make run|clawgate) .*\n", "", text, flags=re.M)
     config = loaded(tmp_path, text).config
     assert [agent.id for agent in config.agents.list] == ["assistant", "coder"]
     assert config.agents.list[1].name == "代码助手"
