@@ -23,7 +23,7 @@ _OPENING = """\
 
 Made from the code by `python -m gateway.config.reference docs`; do not edit. 本页由代码生成。
 
-Keys are camelCase; a key that is not listed here is an error. `python -m gateway check` reports every mistake with its
+Keys are camelCase; a key that is not listed here is an error. `clawgate check` reports every mistake with its
 line, its column and the fix. Editors that know JSON Schema can use [config.schema.json](config.schema.json).
 
 In a value, `${NAME}` is the environment's NAME, `${NAME:-default}` has a default if it is unset or empty, and
