@@ -8,6 +8,7 @@ from typer.core import TyperGroup
 
 from gateway.cli import chat, dead_letters, init, serving
 from gateway.cli.access import approvals_app, pairing_app
+from gateway.cli.options import language
 from gateway.cli.service import service_app
 from gateway.cli.sessions import sessions_app
 from gateway.cli.start import start
@@ -17,6 +18,13 @@ from gateway.program import COMMAND, program
 
 
 class _Commands(TyperGroup):
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        if language() == "zh":
+            from gateway.cli.chinese import translate
+
+            translate(self)
+        return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
