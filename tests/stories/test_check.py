@@ -97,7 +97,7 @@ async def test_a_mistake_is_one_line_with_its_place_and_fix_and_a_pasted_key_is_
 
 def test_the_pages_that_have_snippets_are_found() -> None:
     counts = {str(page.relative_to(ROOT)): len(snippets(page)) for page in PAGES if snippets(page)}
-    assert counts["README.md"] == counts["README.zh-CN.md"] >= 4
+    assert counts["README.md"] == counts["README.zh-CN.md"] > 0
     assert {
         "docs/add-an-agent.md",
         "docs/providers.md",
