@@ -96,6 +96,10 @@ async def test_a_dead_channel_is_in_status_and_doctor_with_its_reason_and_fix_an
         code, output = await asked("doctor", "--config", str(file))
         assert re.match(r"error +channels: feishu:default is refused since ", output), output
         assert re.search(r"\n\d+ errors?, \d+ warnings?, \d+ ok\n$", output), output
+        _, output = await ask("status", "--config", str(file), more=SECRETS | {"LANG": "zh_CN.UTF-8"})
+        assert re.search(r"\n✗ channels  feishu:default 自 \S+ 起被拒绝：推送的签名不正确", output), output
+        assert re.search(r"——\S*channels\.feishu\.encryptKey", output), output
+        assert "\n✓ queue     待回答 0 条，待发送 0 条\n" in output
         file.write_text(text.replace("not-the-key-of-the-console", "another-key-that-is-no-proof").replace(
             "server: {", f"server: {{ port: {house.url.rpartition(':')[2]},"), encoding="utf-8")  # fmt: skip
         code, found = await findings("status", file)
