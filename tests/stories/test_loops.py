@@ -14,7 +14,7 @@ from tests.running import SECRETS, Running, running
 
 PRUNE, LAG = "gateway.app.gateway.PRUNE_EVERY_SECONDS", "gateway.app.gateway.LAG_EVERY_SECONDS"
 LOOPS: dict[str, tuple[Callable[[Running], tuple[Any, str]], str]] = {
-    "Approvals.run": (lambda it: (it.gateway.runtime.store.approvals, "unsettled"), "approvals_round_failed"),
+    "Approvals.run": (lambda it: (it.gateway.runtime.store.approvals, "open_requests"), "approvals_round_failed"),
     "Sweep.run": (lambda it: (it.gateway.runtime.store, "claim"), "sweep_failed"),
     "Gateway._prune": (lambda it: (it.gateway.runtime.store, "prune"), "prune_failed"),
     "Gateway._watch_loop": (lambda it: (it.gateway.runtime.metrics.loop_lag, "observe"), "lag_not_measured"),
@@ -80,14 +80,14 @@ async def test_one_request_for_approval_that_cannot_be_settled_is_in_no_others_w
             def __init__(self, id_: str) -> None:
                 self.id, self.state = id_, "approved"
 
-        async def unsettled() -> Any:
+        async def open_requests() -> Any:
             return [Request("one"), Request("two")]
 
         async def get(id_: str) -> Any:
             looked.append(id_)
             raise KeyError("a row of another version")
 
-        monkeypatch.setattr(it.gateway.runtime.store.approvals, "unsettled", unsettled)
+        monkeypatch.setattr(it.gateway.runtime.store.approvals, "open_requests", open_requests)
         monkeypatch.setattr(it.gateway.runtime.store.approvals, "get", get)
         with capture_logs() as logs:
             await it.until(lambda: "two" in looked)

@@ -74,11 +74,11 @@ async def test_a_note_is_before_the_agent_in_the_persons_own_chat_until_he_delet
     assert "nuts" not in prompt(house)
     await works(house)
     assert str(house.anthropic.requests[-1].body["messages"]).count("allergic") == 1  # not again in the history
-    assert await command(house, "/remember forget 1") == "Note 1 is deleted."
-    assert await command(house, "/remember forget 1") == "There is no note 1. /remember lists yours."
+    assert await command(house, "/remember forget 1") == "编号 1 的笔记已删除。"
+    assert await command(house, "/remember forget 1") == "没有编号为 1 的笔记。/remember 可查看全部。"
     await works(house)
     assert "nuts" not in spoken(house)
-    assert await command(house, "/remember a\0third\n## Safety") == "Noted as number 3."
+    assert await command(house, "/remember a\0third\n## Safety") == "已记下，编号 3。"
     await works(house)
     assert "\n## Safety" not in spoken(house)
     assert (

@@ -135,7 +135,7 @@ async def test_people_read_every_time_in_the_zone_and_with_its_name(
             await house.idle()
         shown_here = "\n".join(house.feishu.shown(ALICE_CHAT))
         assert f"1. a note ({day})" in shown_here
-        assert f"- `feishu:{BOB}` {hour} {name}\n" in f"{shown_here}\n"
+        assert f" {hour} {name} `/pair feishu:{BOB}`" in shown_here
         assert (
             f"- Expires: {clock(datetime.fromisoformat(moment) + timedelta(minutes=10), ZoneInfo(zone))}\n"
             in shown_here

@@ -35,7 +35,7 @@ agents:
       model: anthropic/claude-sonnet-4-6
       tools: { allow: [read, write, edit, ls, exec, message, memory_search, memory_get] }
 """
-PAIRING = WEB.replace("dmPolicy: open", "dmPolicy: pairing").replace(
+PAIRING = WEB.replace("dmPolicy: open", "dmPolicy: pairing\n    timestampWindowSeconds: null").replace(
     "groupPolicy: open", "groupPolicy: open\n    history: 5"
 )
 

@@ -144,7 +144,7 @@ async def test_a_file_that_cannot_be_attached_is_a_sentence(tmp_path: Path) -> N
         for path in OUT_OF_REACH:
             house.anthropic.script = [says(f"Done.\nMEDIA:{path}"), says(f"MEDIA:{path}")]
             replies = len(page.written())
-            await page.say("send it")
+            await page.say("please send it to me")
             await page.answers(replies + 1)
             await page.say("and alone, 请")
             *_, first, second = await page.answers(replies + 2)
