@@ -54,14 +54,15 @@ async def stop(context: CommandContext) -> str:
 
 
 async def _stop(context: CommandContext) -> tuple[Sequence[Concerned], str]:
-    """Stops the turns; returns what was stopped, and which messages of it will not be answered, for people."""
+    """Stops the turns; returns what was stopped, and which messages of it will not be answered, for people. It looks after
+    the stop: an answer that was finished just before it was not stopped."""
     by, runtime = stopped_by(context.turn), context.runtime
+    await context.approvals.cancel(context.session, context.turn)
+    await runtime.control.stop(context.session, context.turn)
     concerned = await runtime.store.concerned(context.session, before=context.turn, by=by)
     concerned = [
         it for it in concerned if not (is_readable(it.body) and inbound_of(it.body).recalled)
     ]  # a recall has ended it
-    await context.approvals.cancel(context.session, context.turn)
-    await runtime.control.stop(context.session, context.turn)
     return concerned, dropped_lines(context, [it for it in concerned if not it.begun])
 
 

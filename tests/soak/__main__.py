@@ -297,7 +297,12 @@ async def soak(folder: Path, minutes: float, pause_seconds: float, seed: int) ->
         await asyncio.sleep(5.0)
         begun = [it for place in places for it in played.scan(place, None)]
         watching.cancel()
-        doubled = [f"{serial}: {keys}" for serial, keys in played.ends.items() if len(keys) > 1]
+        shown = {key: text for place in places for key, text in place.shown(None)}
+        doubled = [
+            f"{serial}: {[(key, shown.get(key, '')[-80:]) for key in sorted(keys)]}"
+            for serial, keys in played.ends.items()
+            if len(keys) > 1
+        ]
         lost = [it for it in played.lost if it.split()[0] not in played.ends]
         late = [it for it in played.lost if it.split()[0] in played.ends]
         left = [str(it) for one in (feishu, long) for it in one.reactions.values()]

@@ -239,6 +239,30 @@ async def test_a_new_conversation_forgets_and_says_what_it_dropped(tmp_path: Pat
         assert await said(house, "/export") != ""
 
 
+@pytest.mark.parametrize("command", ["/new", "/stop"])
+async def test_an_answer_that_is_finished_just_before_a_stop_is_not_said_to_be_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    async with running(tmp_path, script=[says("the answer")]) as house:
+        house.line.hold(after_pieces=0)
+        await house.say("think long")
+        await house.requested(1)
+        control = house.gateway.runtime.control
+        stop = control.stop
+
+        async def late(sid: str, before: int) -> int:
+            house.line.release()
+            await house.replies(1)
+            return await stop(sid, before)
+
+        monkeypatch.setattr(control, "stop", late)
+        await house.say(command)
+        answer, said_then = await house.replies(2)
+        assert answer == "the answer"
+        assert "think long" not in said_then
+        assert "Stopped" not in said_then
+
+
 async def test_a_retry_answers_what_failed_and_what_was_collected_together(tmp_path: Path) -> None:
     refused = Fault(status=400, message="messages: something about this request")
     script: list[Reply] = [refused, says("now it works"), says("slow"), says("both"), says("both again")]
