@@ -67,6 +67,7 @@ async def test_it_counts_before_what_the_config_lists(tmp_path: Path, policy: st
     feishu = FEISHU if policy == "open" else LISTED + f"    groupAllowFrom: [{GROUP}]\n"
     async with running(tmp_path, script=[says("hello"), says("again")], feishu=feishu, more=OWNED) as house:
         await house.say("hello", sender=BOB, **THERE)
+        await house.idle()
         await house.say("/unlisten", **THERE)
         assert (await sent(house))[-1] == "I do not listen in this group any more."
         await house.say("hello", sender=BOB, **THERE)

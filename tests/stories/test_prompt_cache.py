@@ -92,11 +92,12 @@ def test_the_marks_of_a_request_stand_where_the_next_turn_finds_them() -> None:
     assert marked(1, 30) == ["You are a helper.", "end of turn 0", "end of turn 1", "now"]
 
 
+HEARING = {"listen", "unlisten"}
 COMMAND_POLICIES: list[tuple[str, dict[str, Any], set[str], set[str]]] = [
-    ("", {}, {"help", "new", "model", "think", "reasoning", "agent"}, {"pair"}),
-    ("", IN_GROUP, {"help", "new", "think", "reasoning"}, {"model", "agent", "pair"}),
-    ("commands: { model: off, pair: off, new: owner }", {}, {"help", "agent"}, {"new"}),
-    ("commands: { model: everyone, reasoning: off }", IN_GROUP, {"help", "model"}, {"agent", "pair"}),
+    ("", {}, {"help", "new", "model", "think", "reasoning", "agent"}, {"pair"} | HEARING),
+    ("", IN_GROUP, {"help", "new", "think", "reasoning"}, {"model", "agent", "pair"} | HEARING),
+    ("commands: { model: off, pair: off, new: owner }", {}, {"help", "agent"}, {"new"} | HEARING),
+    ("commands: { model: everyone, reasoning: off }", IN_GROUP, {"help", "model"}, {"agent", "pair"} | HEARING),
 ]
 
 

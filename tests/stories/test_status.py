@@ -144,7 +144,7 @@ async def test_a_public_address_that_does_not_lead_here_is_told_until_something_
                     state = await becomes(house, "silent")
                     assert reason in state["reason"]
                     assert "proxy" in state["fix"]
-                    assert [it["state"] for it in logs if it["event"] == "channel_state"][-1] == "silent"
+                    await house.until(lambda: "silent" in {it.get("state") for it in logs})
                     code, found = await findings("doctor", beside(house))
                     (bad,) = [it for it in found if it["check"] == "publicUrl"]
                     assert (code, bad["status"], reason in bad["message"]) == (1, "error", True)
