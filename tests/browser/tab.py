@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, Protocol
 
-from playwright.async_api import Browser, BrowserContext, Locator, Page, expect
+from playwright.async_api import Browser, BrowserContext, Locator, Page, Response, expect
 
 from tests.browser.house import AGENTS, House
 from tests.browser.watch import Watch
@@ -163,12 +163,17 @@ async def visitor(browser: Browser, house: Place, *, address: str = "", **option
         watch = Watch(context, house.url)
         page = await context.new_page()
         address = address or house.link()
-        async with page.expect_response("**/api/session") if "#sign-in=" in address else nullcontext():
+        async with page.expect_response(_signed_in) if "#sign-in=" in address else nullcontext():
             await page.goto(address)
         yield Tab(page, watch)
         assert not watch.complaints, watch.complaints
     finally:
         await context.close()
+
+
+def _signed_in(response: Response) -> bool:
+    """The page first asks who is signed in; only the answer to the code itself signs in."""
+    return response.url.endswith("/api/session") and response.request.method == "POST"
 
 
 class Visit(Protocol):
