@@ -257,6 +257,7 @@ class Gateway:
             await provider.close()
         for channel in {channel for setup in setups for channel in setup.channels.values()}:
             await channel.close()
+        await self.runtime.languages.close()
         await self.runtime.store.close()
         if self.runtime.tracing:
             await self.runtime.tracing.close()
