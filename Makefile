@@ -5,10 +5,13 @@ BIN    := .venv/bin
 CACHED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.venv/pycache
 QUICK  := tests/agents tests/channels tests/gateway tests/skills tests/tools tests/test_house.py tests/stories/test_walkthrough.py
 
+# $(1): how many at once, $(2): which, $(3): more options. What fails in the crowd is run once more, alone, and by name: a
+# race of a test is seen then, and what is broken stays red.
+pool = $(CACHED) $(BIN)/python -m pytest -rs -n $(1) --maxprocesses 8 --dist worksteal -m "$(2)" $(3) || { \
+	echo "These failed among the others. Once more, alone:"; \
+	$(CACHED) $(BIN)/python -m pytest -v --show-capture=no --last-failed --last-failed-no-failures=none -m "$(2)" $(3); }
 # $(1): which tests, $(2): more options. What computes has a process a core, then what mostly waits has six; both are run.
-both = code=0; \
-	$(CACHED) $(BIN)/python -m pytest -rs -n auto --maxprocesses 8 --dist worksteal -m "not waits$(1)" $(2) || code=$$?; \
-	$(CACHED) $(BIN)/python -m pytest -rs -n 6 --dist worksteal -m "waits$(1)" $(2) || code=$$?; exit $$code
+both = code=0; $(call pool,auto,not waits$(1),$(2)) || code=$$?; $(call pool,6,waits$(1),$(2)) || code=$$?; exit $$code
 
 .PHONY: run demo test test-all quick check size bench chaos screenshots fix docs env browser lock clean
 
