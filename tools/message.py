@@ -13,6 +13,7 @@ from typing import Any, Protocol, get_args
 from pydantic import Field
 
 from channels.message import Action, File
+from channels.place import Place
 from tools.attachment import attachment
 from tools.config import MessageConfig
 from tools.tool import Arguments, Call, ToolError, ToolResult, ToolSpec
@@ -53,16 +54,6 @@ _REQUIRED: Mapping[Action, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Destination:
-    """A chat, and which bot speaks there."""
-
-    channel: str
-    account: str
-    chat: str
-    thread: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Post:
     """A message to send: with `edits`, in the place of an earlier one; with `options`, as a poll."""
 
@@ -82,14 +73,14 @@ class Messenger(Protocol):
     file_bytes: int
     """The size of one file."""
 
-    async def send(self, to: Destination, post: Post, call: Call) -> str:
+    async def send(self, to: Place, post: Post, call: Call) -> str:
         """Send at once, split as the channel needs; the platform's id of the first part. The same call never makes a
         second message if the platform dedupes; else a send that an earlier run may have done is not repeated."""
 
-    async def delete(self, at: Destination, message_id: str, call: Call) -> None:
+    async def delete(self, at: Place, message_id: str, call: Call) -> None:
         """Take back what the same conversation has said."""
 
-    async def react(self, at: Destination, message_id: str, emoji: str, call: Call) -> None: ...
+    async def react(self, at: Place, message_id: str, emoji: str, call: Call) -> None: ...
 
 
 @dataclass
@@ -164,13 +155,13 @@ class MessageTool:
             options=tuple(arguments.options) if arguments.action == "poll" else (),
         )
 
-    def _destination(self, arguments: MessageArguments, call: Call) -> tuple[Destination, bool]:
+    def _destination(self, arguments: MessageArguments, call: Call) -> tuple[Place, bool]:
         """And whether it is the current chat. Raises ToolError."""
         here = call.message
         channel, chat = arguments.channel or here.channel, arguments.target or here.chat.id
         if (channel, chat) == (here.channel, here.chat.id):
-            return Destination(channel=channel, account=here.account, chat=chat, thread=here.chat.thread), True
-        return Destination(channel=channel, account=self._account(channel, chat, here.account), chat=chat), False
+            return Place(channel=channel, account=here.account, chat=chat, thread=here.chat.thread), True
+        return Place(channel=channel, account=self._account(channel, chat, here.account), chat=chat), False
 
     def _account(self, channel: str, chat: str, current: str) -> str:
         """The bot that sends there, from the config's line that allows it. Raises ToolError."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+from channels.access import ANYBODY, AccessConfig
 from channels.bilingual import NO_WORDS, Bilingual
 from channels.channel import Channel
 from channels.feishu import config as feishu
@@ -17,6 +18,7 @@ from channels.feishu.channel import FeishuChannel
 from channels.feishu.config import FeishuConfig
 from channels.finding import Finding
 from channels.moment import zone_of
+from channels.place import Place, place_of
 from channels.section import Section
 from channels.telegram import config as telegram
 from channels.telegram import doctor as telegram_doctor
@@ -102,6 +104,31 @@ def configured(channels: "ChannelsConfig") -> Iterator[Account]:
             beneath = named_accounts(section).get(name) == config
             place: Key = ("channels", kind.name, "accounts", name) if beneath else ("channels", kind.name)
             yield Account(kind=kind, name=name, config=config, key=place)
+
+
+def place_in(channels: "ChannelsConfig", text: str) -> Place:
+    """The place of a configured account that is written. Raises ValueError with what to write."""
+    found = list(configured(channels))
+    accounts: dict[str, list[str]] = {}
+    for it in found:
+        accounts.setdefault(it.kind.name, []).append(it.name)
+    place = place_of(text, accounts)
+    account = next(it for it in found if (it.kind.name, it.name) == (place.channel, place.account))
+    if isinstance(account.config, AccessConfig) and (problem := _chat_problem(account, place.chat)):
+        raise ValueError(f"{place.chat!r} is no chat of {place.channel}: {problem}")
+    return place
+
+
+def _chat_problem(account: Account, chat: str) -> str:
+    """A chat's id is that of a person or of a group. Empty if it can be either."""
+    expected = []
+    for field, key in (("allow_from", "allowFrom"), ("group_allow_from", "groupAllowFrom")):
+        only = account.config.model_copy(update={field: (chat,)})
+        found = [sentence for name, sentence in account.kind.problems(only) if name.startswith(key)]
+        if not found and chat != ANYBODY:
+            return ""
+        expected += [sentence.removeprefix("must be ") for sentence in found]
+    return f"expected {', or '.join(expected) or 'one chat'}"
 
 
 def account_names(channels: "ChannelsConfig") -> dict[str, list[str]]:

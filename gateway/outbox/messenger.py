@@ -17,6 +17,7 @@ from channels import marks
 from channels.abilities import ActsOnMessages
 from channels.channel import Channel, DeliveryError, RateLimited, Unreachable
 from channels.message import Action, Button, MessageContext, Outbound, Press, Quote, StoredFile, Target
+from channels.place import Place
 from gateway.observe.metrics import Metrics
 from gateway.observe.secrets import Scrubber
 from gateway.outbox.outbox import OutboxPayload, idempotency_key, may_repeat, payload_json
@@ -26,7 +27,7 @@ from gateway.state.queues import BUTTON
 from gateway.store.errors import StoreUnavailable
 from gateway.store.records import NewPart, SentPart
 from gateway.store.store import Store
-from tools.message import Destination, Post
+from tools.message import Post
 from tools.tool import Call, ToolError
 
 ATTEMPTS_MAX = 3
@@ -47,7 +48,7 @@ class ChannelMessenger:
     file_bytes: int
     now: Callable[[], float]
 
-    async def send(self, to: Destination, post: Post, call: Call) -> str:
+    async def send(self, to: Place, post: Post, call: Call) -> str:
         action: Action = "poll" if post.options else "edit" if post.edits else "buttons" if post.buttons else "send"
         carrier = self._carrier(to, action)
         if post.edits:
@@ -66,19 +67,19 @@ class ChannelMessenger:
                 raise
         return sent[0]
 
-    async def delete(self, at: Destination, message_id: str, call: Call) -> None:
+    async def delete(self, at: Place, message_id: str, call: Call) -> None:
         carrier = self._carrier(at, "delete")
         await self._check_is_own(at, message_id, call.session)
         assert isinstance(carrier, ActsOnMessages)
         await self._attempted(carrier, lambda: carrier.delete(at.chat, message_id), repeats=True)
 
-    async def react(self, at: Destination, message_id: str, emoji: str, call: Call) -> None:
+    async def react(self, at: Place, message_id: str, emoji: str, call: Call) -> None:
         carrier = self._carrier(at, "react")
         await self._check_is_here(at, message_id, call)
         assert isinstance(carrier, ActsOnMessages)
         await self._attempted(carrier, lambda: carrier.react(at.chat, message_id, emoji), repeats=True)
 
-    def _carrier(self, to: Destination, action: Action) -> Channel:
+    def _carrier(self, to: Place, action: Action) -> Channel:
         carrier = self.channels.get((to.channel, to.account))
         if carrier is None:
             known = ", ".join(f"{name}:{account}" for name, account in sorted(self.channels))
@@ -87,7 +88,7 @@ class ChannelMessenger:
             raise ToolError("UNSUPPORTED", f"{to.channel} has no {action}; nothing was done")
         return carrier
 
-    async def _parts(self, carrier: Channel, to: Destination, post: Post, key: str) -> list[tuple[Outbound, str]]:
+    async def _parts(self, carrier: Channel, to: Place, post: Post, key: str) -> list[tuple[Outbound, str]]:
         """The messages that go out, each with its key; the buttons are under the last."""
         text = self._clean(post.text)
         texts = [text] if post.options else carrier.split(text)
@@ -122,7 +123,7 @@ class ChannelMessenger:
             kept.append(await self.store.archive.put(clean, self.now()))
         return tuple(kept)
 
-    async def _sent(self, carrier: Channel, to: Destination, part: Outbound, key: str, call: Call) -> str:
+    async def _sent(self, carrier: Channel, to: Place, part: Outbound, key: str, call: Call) -> str:
         """Sends one part unless an earlier run has; returns its id. Buttons are on record before they can be pressed."""
         repeats = part.replaces is not None
         if call.begun_at is not None and not repeats:
@@ -164,7 +165,7 @@ class ChannelMessenger:
                 raise ToolError("NOT_DELIVERED", f"the platform refused it ({error.code or 'no code'})") from error
         raise AssertionError("unreachable")
 
-    async def _check_is_own(self, at: Destination, message_id: str, session: str = "") -> None:
+    async def _check_is_own(self, at: Place, message_id: str, session: str = "") -> None:
         """Raises ToolError if it is not the bot's own message in that chat; with `session`, one of that conversation:
         another conversation's message, or the gateway's own, such as a request for approval, is not the agent's to
         change."""
@@ -173,7 +174,7 @@ class ChannelMessenger:
                 return
         raise ToolError("NOT_FOUND", "that is none of your own messages in this chat; nothing was changed")
 
-    async def _check_is_here(self, at: Destination, message_id: str, call: Call) -> None:
+    async def _check_is_here(self, at: Place, message_id: str, call: Call) -> None:
         """Raises ToolError if the id belongs to another chat, in which a reply would then appear."""
         here = call.message
         met = {here.message_id, here.reply_to.message_id if here.reply_to else "", here.press and here.press.message_id}
@@ -185,7 +186,7 @@ class ChannelMessenger:
             await self._check_is_own(at, message_id)
 
 
-def _is_in(sent: SentPart, at: Destination) -> bool:
+def _is_in(sent: SentPart, at: Place) -> bool:
     payload = payload_json.validate_json(sent.payload)
     return (payload.channel, payload.account, payload.part.target.chat) == (at.channel, at.account, at.chat)
 
@@ -199,7 +200,7 @@ async def pressed(store: Store, context: MessageContext, press: Press) -> tuple[
     sent, part = found[0], payload_json.validate_json(found[0].payload)
     button = next((it for it in part.part.buttons if it.token == press.token), None)
     answered = inbound_of(sent.body) if sent.body else None
-    at = Destination(channel=context.channel, account=context.account, chat=context.chat.id)
+    at = Place(channel=context.channel, account=context.account, chat=context.chat.id)
     fits = _is_in(sent, at) and sent.ext_id in (None, press.message_id)
     if button is None or answered is None or not fits or answered.context.chat.id != context.chat.id:
         return None

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from channels.message import Chat, MessageContext, Sender
+from channels.place import Place
 from tests.sandboxes import shared
 from tools.catalog import NAMES, Catalog, Toolbox
 from tools.config import AgentToolsConfig, ExecConfig, ProcessConfig, ToolsConfig
 from tools.memory import Passage
-from tools.message import Destination, Post
+from tools.message import Post
 from tools.policy import layers_of
 from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
@@ -35,16 +36,16 @@ class Outbox:
 
     file_bytes = 1_000_000
 
-    async def send(self, to: Destination, post: Post, call: Call) -> str:
+    async def send(self, to: Place, post: Post, call: Call) -> str:
         if self.refuses:
             raise ToolError("NOT_DELIVERED", "the platform cannot be reached now", retryable=True)
         self.sent.append(asdict(to) | {"text": post.text, "key": call.key, "begun_at": call.begun_at})
         return f"om_{len(self.sent)}"
 
-    async def delete(self, at: Destination, message_id: str, call: Call) -> None:
+    async def delete(self, at: Place, message_id: str, call: Call) -> None:
         raise NotImplementedError
 
-    async def react(self, at: Destination, message_id: str, emoji: str, call: Call) -> None:
+    async def react(self, at: Place, message_id: str, emoji: str, call: Call) -> None:
         raise NotImplementedError
 
 
