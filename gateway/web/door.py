@@ -56,7 +56,7 @@ FILES_AT_ONCE = 2
 NAME_CHARS_MAX = 200
 
 NO_SUCH_FILE = 404, "no-such-file", "There is no such file."
-OPERATOR_ONLY = 403, "operator-only", "Only the holder of server.adminToken reads this."
+OPERATOR_ONLY = 403, "operator-only", "This is for the holder of server.adminToken alone."
 PersonRoute = Callable[[Request, str], Awaitable[Response]]
 """A route for an admitted request and its person."""
 
@@ -146,14 +146,14 @@ class WebDoor:
             ("DELETE", "/api/session", self._judged(self.sign_out)),
             ("GET", "/api/chats", self._judged(self._chats.chats)),
             ("GET", "/api/search", self._judged(self._chats.search)),
-            ("GET", "/api/setup", self._judged(self.setup)),
-            ("GET", "/api/sessions", self._judged(self.sessions)),
-            ("GET", "/api/sessions/{session}", self._judged(self.session)),
+            ("GET", "/api/setup", self._operators(self.setup)),
+            ("GET", "/api/sessions", self._operators(self.sessions)),
+            ("GET", "/api/sessions/{session}", self._operators(self.session)),
             ("GET", "/api/chats/{chat}", self._judged(self._chats.chat)),
             ("GET", "/api/chats/{chat}/export", self._judged(self._chats.export)),
             ("PATCH", "/api/chats/{chat}", self._judged(self._chats.rename)),
             ("DELETE", "/api/chats/{chat}", self._judged(self._chats.erase)),
-            ("POST", "/api/setup/key", self._judged(self.take_key)),
+            ("POST", "/api/setup/key", self._operators(self.take_key)),
             ("POST", "/api/files", self._judged(self.upload)),
             ("GET", "/api/files/{key}", self._judged(self.download)),
             ("DELETE", "/api/files/{key}", self._judged(self.discard)),
@@ -165,6 +165,16 @@ class WebDoor:
     def _judged(self, route: PersonRoute) -> Route:
         async def judged(request: Request) -> Response:
             return await route(request, await self._judge(request))
+
+        return judged
+
+    def _operators(self, route: PersonRoute) -> Route:
+        """The route for the operator alone."""
+
+        async def judged(request: Request) -> Response:
+            if (person := await self._judge(request)) != OPERATOR:
+                raise Unserved(*OPERATOR_ONLY)
+            return await route(request, person)
 
         return judged
 
@@ -209,22 +219,16 @@ class WebDoor:
 
     async def setup(self, request: Request, person: str) -> Response:
         """The claim code as long as nobody owns the bot."""
-        if person != OPERATOR:
-            raise Unserved(*OPERATOR_ONLY)
         owners = self._runtime.setup.owners
         code = await owners.claim_code(self._runtime.now())
         return answer_json({"owned": bool(owners), "claim": code})
 
     async def sessions(self, request: Request, person: str) -> Response:
         """The sessions of every channel, the last active first."""
-        if person != OPERATOR:
-            raise Unserved(*OPERATOR_ONLY)
         found = await asyncio.to_thread(listed, self._config)
         return answer_json({"sessions": [summary(it, self._config.server.zone) for it in reversed(found)]})
 
     async def session(self, request: Request, person: str) -> Response:
-        if person != OPERATOR:
-            raise Unserved(*OPERATOR_ONLY)
         read = await asyncio.to_thread(self._read_session, id_in_path(request, "session"))
         return answer_json(read) if read else problem(404, "no-such-session", "There is no such session.")
 
@@ -238,8 +242,6 @@ class WebDoor:
 
     async def take_key(self, request: Request, person: str) -> Response:
         """Takes the first key of a model from the operator."""
-        if person != OPERATOR:
-            raise Unserved(403, "operator-only", "Only the holder of server.adminToken gives this gateway a key.")
         given = await read_json(request, _Key, self._bodies)
         return answer_json({"model": await self._first_key.take(person, given.vendor, given.key.strip())})
 
