@@ -18,12 +18,12 @@ from agents.attachments import Received, Receiver
 from agents.compaction import INPUT_SHARE, Compacted, Compactor, Save
 from agents.completion import ModelCalls, conversation_of
 from agents.config import AgentConfig
+from agents.language import Language
 from agents.loop import Journal, ToolLoop
 from agents.messages import AssistantMessage, Message, Text, UserMessage, UserPart
 from agents.model import Model, Models
 from agents.prompt.inbound import body, metadata_blocks
 from agents.prompt.system import Commands, PromptFacts, build_system
-from agents.sentences import Language
 from agents.truncate import result_limit_chars
 from agents.turn import Budget, Emit, LimitReached, Settings, Turn, TurnLimits, TurnResult, TurnStarted
 from agents.workspaces import Workspaces, is_template, read_workspace_files

@@ -1,14 +1,14 @@
 """Sentences for the user if a turn does not end in the model's own words: short, calm, and in the user's language.
 
-Every sentence and the choice of its language are here. Never a provider's text, a path or an internal name: the log has
+Every sentence is here. Never a provider's text, a path or an internal name: the log has
 those.
 """
 
 import math
-import re
-from typing import Literal, NamedTuple, TypeAlias, assert_never
+from typing import Literal, assert_never
 
 from agents.attachments import Untaken
+from agents.language import Language
 from agents.messages import ErrorKind, ModelError
 from agents.turn import (
     Answered,
@@ -22,53 +22,8 @@ from agents.turn import (
     Payer,
     Period,
 )
-from channels.message import MessageContext
+from channels.bilingual import Bilingual
 from tools.paths import called
-
-Language: TypeAlias = Literal["en", "zh"]
-
-_HAN = re.compile("[〇㐀-䶿一-鿿豈-﫿\U00020000-\U0003ffff]")
-_WORD = re.compile(r"(?<!\S)[\"'(“‘]?[^\W\d_][^\s/\\=_<>{}$|@#]*(?!\S)")
-_COMMAND = re.compile(r"\A\s*[/／]\S*")
-DECIDING_WORDS = 4
-_KANA_OR_HANGUL = re.compile("[ぁ-ゖァ-ヺㇰ-ㇿｦ-ﾝᄀ-ᇿ㄰-㆏가-힣]")
-
-
-def language_of(text: str) -> Language:
-    """Chinese where it is written in Chinese characters and in no letters of Japanese or Korean; else English."""
-    return "zh" if _HAN.search(text) and not _KANA_OR_HANGUL.search(text) else "en"
-
-
-def decided_by(text: str) -> Language | None:
-    """The language that a person's text decides: by its characters, or by four words of it. `OK`, a command, an address
-    and three words of code decide nothing: people write them in any language."""
-    if _KANA_OR_HANGUL.search(text):
-        return "en"
-    if _HAN.search(text):
-        return "zh"
-    return "en" if len(_WORD.findall(_COMMAND.sub("", text, count=1))) >= DECIDING_WORDS else None
-
-
-def language_for(context: MessageContext, default: Language = "en") -> Language:
-    """The language in which the gateway answers a message: the one found when it was accepted, else its own text's, its
-    platform's, the default."""
-    return context.language or decided_by(context.text) or language_of_platform(context, default)
-
-
-def language_of_platform(context: MessageContext, default: Language) -> Language:
-    if platform := context.sender.language:
-        return "zh" if platform.lower().startswith("zh") else "en"
-    return default
-
-
-class _Sentence(NamedTuple):
-    """Called with a language, the sentence in it."""
-
-    en: str
-    zh: str
-
-    def __call__(self, language: Language) -> str:
-        return self.zh if language == "zh" else self.en
 
 
 def failure(outcome: Outcome, language: Language) -> str:
@@ -161,173 +116,173 @@ _ADVICE = (
     "；如仍不行，请联系机器人管理员",
     "，或联系机器人管理员",
 )
-_RECORDING = _Sentence("this voice message", "这条语音消息")
-_FILE = _Sentence("this file", "这个文件")
-_NOT_TAKEN = _Sentence("(I could not take {what}: {why}.)", "（我无法接收{what}：{why}。）")
+_RECORDING = Bilingual("this voice message", "这条语音消息")
+_FILE = Bilingual("this file", "这个文件")
+_NOT_TAKEN = Bilingual("(I could not take {what}: {why}.)", "（我无法接收{what}：{why}。）")
 _UNTAKEN = {
-    "large": _Sentence("it is larger than {size}", "超过 {size}"),
-    "fetch": _Sentence("it could not be fetched; please send it again", "获取失败，请重新发送"),
-    "many": _Sentence("of one message I take only the first files", "一条消息只接收前几个文件"),
-    "unheard": _Sentence("I am not set up to hear; please write it instead", "这里没有配置语音转写，请改用文字发送"),
-    "untranscribed": _Sentence("it could not be turned into text; please try again", "语音转写失败，请再试一次"),
+    "large": Bilingual("it is larger than {size}", "超过 {size}"),
+    "fetch": Bilingual("it could not be fetched; please send it again", "获取失败，请重新发送"),
+    "many": Bilingual("of one message I take only the first files", "一条消息只接收前几个文件"),
+    "unheard": Bilingual("I am not set up to hear; please write it instead", "这里没有配置语音转写，请改用文字发送"),
+    "untranscribed": Bilingual("it could not be turned into text; please try again", "语音转写失败，请再试一次"),
 }
-_NOT_ATTACHED = _Sentence("(The file `{name}` could not be attached.)", "（文件 `{name}` 无法附上。）")
-_WHOSE: dict[Payer, _Sentence] = {
-    "agent": _Sentence("this assistant's", "本助手"),
-    "chat": _Sentence("this chat's", "本聊天"),
-    "sender": _Sentence("your", "你"),
+_NOT_ATTACHED = Bilingual("(The file `{name}` could not be attached.)", "（文件 `{name}` 无法附上。）")
+_WHOSE: dict[Payer, Bilingual] = {
+    "agent": Bilingual("this assistant's", "本助手"),
+    "chat": Bilingual("this chat's", "本聊天"),
+    "sender": Bilingual("your", "你"),
 }
-_PAUSED = _Sentence("I stopped here, and what is done is kept. ", "我先停在这里，已完成的部分会保留。")
-_OVER_BUDGET: dict[Period, _Sentence] = {
-    "day": _Sentence(
+_PAUSED = Bilingual("I stopped here, and what is done is kept. ", "我先停在这里，已完成的部分会保留。")
+_OVER_BUDGET: dict[Period, Bilingual] = {
+    "day": Bilingual(
         "{whose} budget for today is used up. It starts again at {until}; please write to me then.",
         "{whose}今天的用量额度已经用完，{until} 恢复，请届时再发消息。",
     ),
-    "month": _Sentence(
+    "month": Bilingual(
         "{whose} budget for this month is used up. It starts again on {until}; please write to me then.",
         "{whose}本月的用量额度已经用完，{until} 恢复，请届时再发消息。",
     ),
 }
-_BUDGET_WARNING: dict[Period, _Sentence] = {
-    "day": _Sentence(
+_BUDGET_WARNING: dict[Period, Bilingual] = {
+    "day": Bilingual(
         "({percent} % of {whose} budget for today is used; it starts again at {until}.)",
         "（{whose}今天的用量额度已使用 {percent}%，{until} 恢复。）",
     ),
-    "month": _Sentence(
+    "month": Bilingual(
         "({percent} % of {whose} budget for this month is used; it starts again on {until}.)",
         "（{whose}本月的用量额度已使用 {percent}%，{until} 恢复。）",
     ),
 }
-_TOO_FAST = _Sentence(
+_TOO_FAST = Bilingual(
     "You write faster than I may answer. Please go on in {amount} {en}; what comes before that gets no answer.",
     "你发得太快了，请 {amount} {zh}后继续；在此之前的消息不会得到回复。",
 )
-_TOO_BUSY = _Sentence(
+_TOO_BUSY = Bilingual(
     "There is more in this chat than I may answer. Please go on in {amount} {en}; what comes before that gets no answer.",
     "本聊天的消息太多了，请 {amount} {zh}后继续；在此之前的消息不会得到回复。",
 )
-_LATE = _Sentence(
+_LATE = Bilingual(
     "(Sorry for the delay: this answers a message from {amount} {en} ago.)",
     "（抱歉回复迟了：这是对 {amount} {zh}前一条消息的回答。）",
 )
 _COMPACTED = {
-    "summarised": _Sentence(
+    "summarised": Bilingual(
         "(I have summed up the older part of our conversation to make room.)",
         "（为腾出空间，我已把较早的对话整理成摘要。）",
     ),
-    "failed": _Sentence(
+    "failed": Bilingual(
         "(I tried to sum up the older part of our conversation and could not. When it no longer fits, I will not see its "
         "oldest messages any more; /new begins afresh.)",
         "（我尝试把较早的对话整理成摘要，但没有成功。放不下时，我将看不到最早的消息；/new 可重新开始。）",
     ),
 }
-_DECLINED = _Sentence("The model declined to answer this.", "模型拒绝回答这个问题。")
-_RETRYING = _Sentence("The model is busy right now; I am asking again.", "模型现在很繁忙，正在重试。")
-_CONNECTING = _Sentence("The connection to the model broke; I am asking again.", "与模型的连接中断，正在重试。")
-_EMPTY = _Sentence(
+_DECLINED = Bilingual("The model declined to answer this.", "模型拒绝回答这个问题。")
+_RETRYING = Bilingual("The model is busy right now; I am asking again.", "模型现在很繁忙，正在重试。")
+_CONNECTING = Bilingual("The connection to the model broke; I am asking again.", "与模型的连接中断，正在重试。")
+_EMPTY = Bilingual(
     "The model gave no answer. Please try again; if that does not help, ask whoever runs this bot.",
     "模型没有给出回答，请再试一次；如仍不行，请联系机器人管理员。",
 )
-cut_short = _Sentence(
+cut_short = Bilingual(
     "(The answer is cut off here: it reached the length limit.)", "（回答到此被截断：已达长度上限。）"
 )
 """The line behind an answer that ran into the model's output limit, or into ours for the parts of a reply on a channel
 without files."""
-goes_on = _Sentence("(The whole answer is in the file answer.md.)", "（完整回答见文件 answer.md。）")
+goes_on = Bilingual("(The whole answer is in the file answer.md.)", "（完整回答见文件 answer.md。）")
 """The line behind the first part of an answer that has too many."""
-internal_error = _Sentence(
+internal_error = Bilingual(
     "Something went wrong on my side and the operator's log has the details. Please try again.",
     "我这边出了点问题，详情已记录在运维日志中。请再试一次。",
 )
 """Our own fault."""
-gave_up = _Sentence(
+gave_up = Bilingual(
     "I could not finish this: it was interrupted several times. Please send it again, perhaps in smaller steps.",
     "这条消息多次被中断，未能完成。请重新发送，最好拆成更小的步骤。",
 )
 """The message brought its process down too often."""
-unknown_agent = _Sentence(
+unknown_agent = Bilingual(
     "The assistant that was to answer this is no longer configured. Please send the message again, in the web chat in a new "
     "conversation.",
     "原本负责回答的助手已不在配置中，请重新发送这条消息；在网页聊天中请新建对话。",
 )
 """The agent was taken out of the config while the message waited."""
-too_many = _Sentence(
+too_many = Bilingual(
     "Too many messages are already waiting, so I cannot take more. Please send it again once I have caught up.",
     "排队的消息太多了，暂时无法接收更多。请等我处理完后再发送。",
 )
 """The chat or the sender has enough in line already; this one is not answered."""
-_LIMITS: dict[Limit, _Sentence] = {
-    "rounds": _Sentence(
+_LIMITS: dict[Limit, Bilingual] = {
+    "rounds": Bilingual(
         'I stopped: this took more steps than I may take in one go. Say "continue" and I will go on from here.',
         "我先停在这里：步骤数已达单次上限。回复“继续”，我会接着做。",
     ),
-    "turn-time": _Sentence(
+    "turn-time": Bilingual(
         'I stopped: this took longer than I may work in one go. Say "continue" and I will go on from here.',
         "我先停在这里：耗时已达单次上限。回复“继续”，我会接着做。",
     ),
-    "repeating": _Sentence(
+    "repeating": Bilingual(
         "I stopped: the same step kept failing. Tell me how to go on, or ask in another way.",
         "我先停在这里：同一步骤反复失败。请告诉我如何继续，或换个说法。",
     ),
-    "pauses": _Sentence(
+    "pauses": Bilingual(
         "The model needed too many pauses for this. Please try again with a smaller task.",
         "模型处理这个任务停顿太多次，请把任务拆小一些再试。",
     ),
     "empty": _EMPTY,
-    "cut": _Sentence(
+    "cut": Bilingual(
         "The answer did not fit into the model's length limit. Please ask for it in smaller pieces.",
         "回答超出了模型的长度上限，请拆成更小的部分来问。",
     ),
 }
-_NOT_ACCEPTED = _Sentence(
+_NOT_ACCEPTED = Bilingual(
     "The model did not accept this request. Please try again later, or ask whoever runs this bot.",
     "模型没有接受这次请求，请稍后再试，或联系机器人管理员。",
 )
-_ERRORS: dict[ErrorKind, _Sentence] = {
-    "auth": _Sentence(
+_ERRORS: dict[ErrorKind, Bilingual] = {
+    "auth": Bilingual(
         "I can't reach my model: its access was refused. Please tell whoever runs this bot.",
         "我暂时无法使用模型：访问被拒绝，请告知机器人管理员。",
     ),
-    "billing": _Sentence(
+    "billing": Bilingual(
         "I can't reach my model: its account needs attention. Please tell whoever runs this bot.",
         "我暂时无法使用模型：模型账户需要处理，请告知机器人管理员。",
     ),
     "invalid": _NOT_ACCEPTED,
     "stale_thinking": _NOT_ACCEPTED,
     "no_tools": _NOT_ACCEPTED,
-    "not_found": _Sentence(
+    "not_found": Bilingual(
         "The model chosen for me does not exist. Please tell whoever runs this bot.",
         "为我配置的模型不存在，请告知机器人管理员。",
     ),
-    "too_large": _Sentence(
+    "too_large": Bilingual(
         "This conversation is too long for the model. Please send a shorter message or start a new chat.",
         "这段对话超出了模型的长度限制，请缩短消息或开始新的对话。",
     ),
-    "message_too_long": _Sentence(
+    "message_too_long": Bilingual(
         "Your message is too long for the model to read in one go. Please shorten it, or send it in several parts.",
         "这条消息太长，模型一次读不完。请缩短，或分成几条发送。",
     ),
-    "rate_limited": _Sentence(
+    "rate_limited": Bilingual(
         "The model is getting too many requests. Please try again in a few minutes.",
         "模型的请求太多了，请过几分钟再试。",
     ),
-    "overloaded": _Sentence(
+    "overloaded": Bilingual(
         "The model is overloaded right now. Please try again in a few minutes.", "模型现在很繁忙，请过几分钟再试。"
     ),
-    "server": _Sentence(
+    "server": Bilingual(
         "The model's service has a problem. Please try again in a few minutes.", "模型服务出现故障，请过几分钟再试。"
     ),
-    "network": _Sentence(
+    "network": Bilingual(
         "I could not connect to the model. Please try again in a moment.", "我连接不上模型，请稍后再试。"
     ),
-    "timeout": _Sentence(
+    "timeout": Bilingual(
         "The model took too long to answer. Please try again, perhaps with a smaller task.",
         "模型回答超时，请再试一次，或把任务拆小一些。",
     ),
-    "incomplete": _Sentence(
+    "incomplete": Bilingual(
         "The model's answer broke off on the way. Please try again.", "模型的回答中途中断了，请再试一次。"
     ),
-    "unconfigured": _Sentence(
+    "unconfigured": Bilingual(
         "No model is set up for me yet. Please tell whoever runs this bot.",
         "我还没有配置可用的模型，请告知机器人管理员。",
     ),

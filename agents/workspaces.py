@@ -17,8 +17,8 @@ from pathlib import Path
 
 import structlog
 
+from agents.language import Language
 from agents.prompt.fences import FILE_HEADINGS
-from agents.sentences import Language
 from channels.message import MessageContext
 from tools.absent import is_absent
 from tools.config import FilesConfig

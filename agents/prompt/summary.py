@@ -5,11 +5,11 @@ The chat is quoted in the request, each line of it marked; nothing in it is an i
 
 from collections.abc import Iterator, Sequence
 
+from agents.language import language_of
 from agents.messages import AssistantMessage, Message, Opaque, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
 from agents.prompt.fences import harmless
 from agents.prompt.inbound import ID_LINE
 from agents.prompt.texts import wording
-from agents.sentences import language_of
 from agents.truncate import truncate_result
 from channels.marks import RESULT
 from tools.tool import Image

@@ -22,7 +22,7 @@ import structlog
 import uvicorn
 import uvloop
 
-from agents.sentences import Language
+from agents.language import Language
 from channels.bilingual import Bilingual
 from gateway.app.gateway import Gateway
 from gateway.app.reload import Reload

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from datetime import tzinfo
 from typing import Any
 
+from agents.language import Language
 from agents.prompt.fences import unseen
-from agents.sentences import Language
 from channels.message import Folded, MessageContext
 from channels.moment import clock, iso
 from gateway.store.approval_records import Approval, Grant

@@ -12,7 +12,7 @@ from dataclasses import replace
 import structlog
 from pydantic import SecretStr
 
-from agents.sentences import Language, language_for
+from agents.language import Language, language_for
 from channels.access import AccessConfig
 from channels.message import MessageContext, Outbound
 from channels.moment import clock

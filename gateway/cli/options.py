@@ -12,7 +12,7 @@ import typer
 from gateway.fault import OperatorError
 
 if TYPE_CHECKING:
-    from agents.sentences import Language
+    from agents.language import Language
     from gateway.config.load import Loaded
 
 CONFIG = Path("config.yaml")

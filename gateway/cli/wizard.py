@@ -13,10 +13,10 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 
 from agents.config import AgentId
+from agents.language import Language
 from agents.messages import ModelError
 from agents.providers.chat.vendors import VENDORS, WellKnown
 from agents.providers.config import WELL_KNOWN, ProviderConfig
-from agents.sentences import Language
 from gateway.cli.draft import ConfigDraft
 from gateway.cli.init import SECRETS, Platform
 from gateway.cli.questions import WORDS

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from agents.language import language_for
 from agents.prompt.system import Commands
-from agents.sentences import language_for
 from channels.abilities import MenuEntry
 from channels.api.channel import ApiChannel
 from channels.message import MessageContext

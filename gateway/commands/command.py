@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from agents.language import Language
 from agents.messages import AssistantMessage
 from agents.runner import AgentRunner
-from agents.sentences import Language
 from agents.turn import Settings, settings_json
 from channels.abilities import MenuEntry
 from channels.message import Button, Folded, MessageContext, StoredFile

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from agents.sentences import language_for
+from agents.language import language_for
 from channels.access import GROUP_DISABLED, GROUP_NOT_ALLOWED, NOT_MENTIONED, NOT_PAIRED, refusal
 from channels.channel import Arrived, Channel
 from channels.message import MessageContext

@@ -19,10 +19,10 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
+from agents.language import Language
 from agents.providers import doctor as provider_doctor
 from agents.providers.catalog import wire_of
 from agents.providers.config import ProviderConfig
-from agents.sentences import Language
 from channels.bilingual import NO_WORDS, Bilingual
 from channels.finding import Finding, Status
 from channels.transport import Transport, client_class

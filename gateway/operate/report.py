@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from agents.config import AgentConfig
+from agents.language import Language
 from agents.providers.catalog import needs_key
-from agents.sentences import Language
 from agents.workspaces import is_template
 from channels.access import AccessConfig, refusal, who_may_talk
 from channels.bilingual import NO_WORDS, Bilingual

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from agents.language import Language
 from agents.providers.catalog import needs_key
-from agents.sentences import Language
 from channels.bilingual import NO_WORDS, Bilingual
 from channels.condition import ChannelState
 from channels.finding import Finding, Status

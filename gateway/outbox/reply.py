@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from agents import sentences
-from agents.sentences import language_for
+from agents.language import language_for
 from channels.access import Quotes
 from channels.channel import Channel
 from channels.message import PICTURES, File, MessageContext, Outbound, StoredFile, Target, TurnFacts

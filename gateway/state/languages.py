@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from agents.sentences import Language, decided_by, language_of_platform
+from agents.language import Language, decided_by, language_of_platform
 from channels.message import MessageContext
 from gateway.store.chatter import LANGUAGE
 from gateway.store.errors import StoreUnavailable

@@ -9,11 +9,11 @@ from typing import Literal
 
 from agents import sentences
 from agents.attachments import Untaken
+from agents.language import language_for
 from agents.messages import AssistantMessage, Message, Thinking, ToolResultMessage, UserMessage, message_json
 from agents.prompt.inbound import HEARD, capped, ids
 from agents.prompt.internals import without_internals
 from agents.runner import AgentRunner
-from agents.sentences import language_for
 from agents.turn import Emit, Settings, Turn, TurnResult, settings_json
 from channels.channel import Channel
 from channels.message import MessageContext

@@ -14,8 +14,8 @@ import structlog
 
 from agents import sentences
 from agents.attachments import Received, Receiver, Untaken
+from agents.language import language_for
 from agents.runner import AgentRunner
-from agents.sentences import language_for
 from agents.transcription import transcribe
 from agents.turn import Turn
 from channels.abilities import DownloadsFiles, can

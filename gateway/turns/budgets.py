@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta, tzinfo
 
 from agents import sentences
+from agents.language import Language
 from agents.messages import AssistantMessage
-from agents.sentences import Language
 from agents.turn import OverBudget, Payer, Period
 from channels.message import MessageContext
 from channels.moment import clock, day, local

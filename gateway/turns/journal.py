@@ -12,11 +12,11 @@ from typing import assert_never
 import structlog
 
 from agents import sentences
+from agents.language import Language
 from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, message_json
 from agents.prompt.internals import without_internals
 from agents.prompt.reply import answered, is_voice, media, visible
 from agents.providers.config import look_at
-from agents.sentences import Language
 from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, OverBudget
 from gateway.observe.secrets import redacted
 from gateway.state.ending import Ending

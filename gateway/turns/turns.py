@@ -12,7 +12,7 @@ from typing import TypeAlias
 import structlog
 
 from agents import sentences
-from agents.sentences import language_for
+from agents.language import language_for
 from agents.turn import Emit, OverBudget
 from channels.abilities import Progress, ShowsProgress, can
 from gateway.approvals import pairing

@@ -13,10 +13,11 @@ from typing import Self
 import structlog
 
 from agents import turn
+from agents.language import language_for
 from agents.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage
 from agents.prompt.reply import draft
 from agents.providers.provider import Done, TextDelta
-from agents.sentences import language_for, retrying
+from agents.sentences import retrying
 from agents.turn import Emit, TurnEvent
 from channels.abilities import Progress, ToolUse
 from channels.message import MessageContext

@@ -6,6 +6,7 @@ from typing import get_args
 import pytest
 
 from agents import sentences
+from agents.language import Language, decided_by, language_of
 from agents.messages import ErrorKind, ModelError
 from agents.turn import Declined, Limit, LimitReached, ModelFailed, Outcome, OverBudget, Payer
 
@@ -48,9 +49,9 @@ def test_every_failure_is_one_short_sentence_in_the_users_language(outcome: Outc
     ],
 )
 def test_the_language_of_an_answer_is_chinese_for_chinese_and_english_for_everything_else(
-    text: str, language: sentences.Language
+    text: str, language: Language
 ) -> None:
-    assert sentences.language_of(text) == language
+    assert language_of(text) == language
     for kind in get_args(ErrorKind):
         failed = ModelFailed(error=ModelError(kind=kind, summary="", retryable=False))
         assert sentences.failure(failed, language).isascii() == (language == "en")
@@ -79,10 +80,8 @@ def test_the_language_of_an_answer_is_chinese_for_chinese_and_english_for_everyt
         ("", None),
     ],
 )
-def test_a_text_decides_a_language_by_its_characters_or_by_four_words(
-    text: str, language: sentences.Language | None
-) -> None:
-    assert sentences.decided_by(text) == language
+def test_a_text_decides_a_language_by_its_characters_or_by_four_words(text: str, language: Language | None) -> None:
+    assert decided_by(text) == language
 
 
 @pytest.mark.parametrize(
@@ -99,7 +98,7 @@ def test_a_text_decides_a_language_by_its_characters_or_by_four_words(
     ],
 )
 def test_when_somebody_may_go_on_is_never_said_too_early(seconds: float, english: str, chinese: str) -> None:
-    languages: tuple[tuple[str, sentences.Language], ...] = ((f" in {english};", "en"), (f" {chinese}后", "zh"))
+    languages: tuple[tuple[str, Language], ...] = ((f" in {english};", "en"), (f" {chinese}后", "zh"))
     for sentence, language in languages:
         assert sentence in sentences.too_fast("sender", seconds, language)
         assert sentence in sentences.too_fast("chat", seconds, language)

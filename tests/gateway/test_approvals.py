@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from agents.config import AgentConfig
-from agents.sentences import Language, language_of
+from agents.language import Language, language_of
 from channels.message import Chat
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.display import fenced, request_details, request_text, visible

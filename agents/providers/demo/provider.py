@@ -16,12 +16,12 @@ from html import unescape
 from itertools import count
 from typing import Any
 
+from agents.language import Language, language_of
 from agents.messages import AssistantMessage, Message, ToolCall, ToolResultMessage, Usage, UserMessage, texts
 from agents.providers.demo import tour
 from agents.providers.demo.tour import RESULT_CHARS_MAX, Made, one_line
 from agents.providers.draft import Draft
 from agents.providers.provider import Done, ModelEvent, ModelRequest, OneTool
-from agents.sentences import Language, language_of
 from agents.tokens import request_tokens, tokens
 from channels.marks import OWN_TURN
 

@@ -9,8 +9,8 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any, TypeAlias
 
+from agents.language import Language
 from agents.messages import ToolCall, ToolResultMessage, texts
-from agents.sentences import Language
 
 Made: TypeAlias = tuple[ToolCall, ToolResultMessage | None]
 
