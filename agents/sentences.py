@@ -96,6 +96,11 @@ def compacted(compaction: Compaction, language: Language) -> str | None:
     return _COMPACTED[compaction](language) if compaction != "none" else None
 
 
+def missed(due: str, language: Language) -> str:
+    """The line before what comes late because the gateway was not there at `due`."""
+    return _MISSED(language).format(due=due)
+
+
 def late(seconds: float, language: Language) -> str:
     """The line before an answer that comes long after the message."""
     minutes = round(seconds / 60)
@@ -165,6 +170,7 @@ _LATE = Bilingual(
     "(Sorry for the delay: this answers a message from {amount} {en} ago.)",
     "（抱歉回复迟了：这是对 {amount} {zh}前一条消息的回答。）",
 )
+_MISSED = Bilingual("(This was due {due}; I was not running then.)", "（本应在 {due} 进行，当时我没有运行。）")
 _COMPACTED = {
     "summarised": Bilingual(
         "(I have summed up the older part of our conversation to make room.)",

@@ -94,6 +94,32 @@ class Quote:
     attachments: tuple[Attachment, ...] = ()
 
 
+OriginKind: TypeAlias = Literal["schedule", "task", "hook", "process"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Origin:
+    """The cause of a turn that no person's message began. It happens on behalf of the message's sender, who asked for it
+    earlier, or of the operator, whose config says it: `by_operator`, and the sender's id is then empty. `due` is the time
+    at which it was to happen. `external`: the text holds words of strangers, which its maker has fenced and made
+    harmless."""
+
+    kind: OriginKind
+    id: str
+    run: str = ""
+    """Tells this time from the others of the same id."""
+    title: str = ""
+    due: float = 0.0
+    late: bool = False
+    """The gateway was not there at `due`."""
+    by_operator: bool = False
+    external: bool = False
+
+    @property
+    def key(self) -> str:
+        return ":".join(filter(None, (self.kind, self.id, self.run)))
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessageContext:
     """One message of one person, normalised. `sent_at` is aware, in UTC."""
@@ -116,6 +142,9 @@ class MessageContext:
     """The press of a button, instead of words; `sender` pressed it, as the platform's event says."""
     language: Literal["en", "zh"] | None = None
     """The language in which the gateway answers: chosen on the page, else found when the message is accepted."""
+    origin: Origin | None = None
+    """Set if no person's message begins the turn; `message_id` is then that of the message to reply to, empty for none,
+    and the text is no command."""
 
 
 BUTTON_TOKEN = re.compile(r"[A-Za-z0-9_:-]{1,60}")

@@ -15,8 +15,8 @@ from typing import TypeAlias, TypeVar
 from agents.messages import Message, ToolResultMessage, UserMessage, texts
 from agents.prompt.fences import INBOUND, harmless, speaker, unseen, weak_points
 from agents.prompt.texts import wording
-from channels.marks import NOTE
-from channels.message import Attachment, MessageContext, Sender
+from channels.marks import NOTE, OWN_TURN
+from channels.message import Attachment, MessageContext, Origin, OriginKind, Sender
 from channels.moment import day, timestamp
 from tools.memory import Note
 
@@ -35,6 +35,18 @@ HEARD_CHARS_MAX = 1_000
 HISTORY_CHARS_MAX = 8_000
 NOTES = "Notes that this person had you keep"
 """The label of a person's newest notes beside each message in a direct chat; `memory_search` finds all."""
+
+BEGUN: Mapping[OriginKind, str] = {
+    "schedule": "The schedule {} is due. Beneath stands what was asked for when it was made",
+    "task": "The task {} has ended. Beneath stands its result",
+    "hook": "The hook {} was called. Beneath stands what is to be done then",
+    "process": "The background command {} has ended. Beneath stands its report",
+}
+"""The cause of a turn that no person's message began, by the kind of its origin."""
+SAID: Mapping[OriginKind, str] = {
+    kind: f"{cause.partition('.')[0]}, and the gateway has sent its text as it stands" for kind, cause in BEGUN.items()
+}
+"""The same if no model was asked."""
 
 Value: TypeAlias = "str | bool | int | Sequence[Members]"
 Members: TypeAlias = Mapping[str, "Value | None"]
@@ -57,6 +69,9 @@ def metadata_blocks(
 def body(context: MessageContext, message_chars: int, note: str = "", spoken: str = "") -> str:
     """The id line, then `NAME: text`, then what is `spoken` in its files, which is harmless already. Of all that at most
     `message_chars` characters, then a note of what was cut, and the gateway's own `note` on its files."""
+    id_ = _NOT_OF_IDS.sub("_", context.message_id)[:ID_CHARS_MAX]  # of a hostile one only what cannot leave the tag
+    if context.origin:
+        return f"[message_id: {id_}]\n{_begun(context, context.origin, message_chars)}"
     text, more = context.text[:message_chars], f"\n{spoken}" if spoken else ""
     mark = context.mark if context.mark and text.startswith(context.mark) else ""
     name = speaker(capped(_name(context.sender), NAME_CHARS_MAX)) or speaker(context.sender.id) or "unknown"
@@ -68,8 +83,20 @@ def body(context: MessageContext, message_chars: int, note: str = "", spoken: st
         shown += f"\n{cut_here(cut)}"
     if note:
         shown += f"\n{note}"
-    id_ = _NOT_OF_IDS.sub("_", context.message_id)[:ID_CHARS_MAX]  # of a hostile one only what cannot leave the tag
     return f"[message_id: {id_}]\n{shown}"
+
+
+def own_note(origin: Origin, words: str) -> str:
+    """The gateway's own line on a turn that no person's message began."""
+    cause = words.format(_NOT_OF_IDS.sub("_", origin.id)[:ID_CHARS_MAX])
+    return f"{OWN_TURN}, and of no person. {cause}.)"
+
+
+def _begun(context: MessageContext, origin: Origin, message_chars: int) -> str:
+    text = context.text[:message_chars]
+    shown = f"{own_note(origin, BEGUN[origin.kind])}\n{text if origin.external else harmless(text)}"
+    cut = len(context.text) - message_chars
+    return f"{shown}\n{cut_here(cut)}" if cut > 0 else shown
 
 
 def cut_here(chars: int) -> str:
@@ -111,19 +138,22 @@ def _trusted(context: MessageContext) -> str:
 
 
 def _untrusted(context: MessageContext, zone: tzinfo) -> Iterator[str]:
-    chat, sender, quote = context.chat, context.sender, context.reply_to
+    chat, sender, quote, origin = context.chat, context.sender, context.reply_to, context.origin
     info: dict[str, Value | None] = {
         "chat_id": capped(chat.id, ID_CHARS_MAX),
-        "message_id": capped(context.message_id, ID_CHARS_MAX),
-        "sender_id": capped(sender.id, ID_CHARS_MAX),
-        "sender": capped(_name(sender), NAME_CHARS_MAX),
+        "message_id": capped(context.message_id, ID_CHARS_MAX) if context.message_id or not origin else None,
+        "sender_id": None if origin else capped(sender.id, ID_CHARS_MAX),
+        "sender": None if origin else capped(_name(sender), NAME_CHARS_MAX),
         "timestamp": timestamp(context.sent_at, zone),
         "is_group_chat": chat.kind == "group",
-        "was_mentioned": context.mentioned,
+        "was_mentioned": None if origin else context.mentioned,
         "thread_id": capped(chat.thread, ID_CHARS_MAX),
     }
     yield _labelled("Conversation info", info)
-    yield _labelled("Sender", {"label": info["sender"], "id": info["sender_id"], "is_bot": sender.is_bot or None})
+    if origin:
+        yield _labelled("Begun by", _cause(context, origin, zone))
+    else:
+        yield _labelled("Sender", {"label": info["sender"], "id": info["sender_id"], "is_bot": sender.is_bot or None})
     if quote is not None:
         texts = {"sender": capped(quote.sender, NAME_CHARS_MAX), "text": capped(quote.text, QUOTE_CHARS_MAX)}
         yield _labelled("Replied message", {"message_id": capped(quote.message_id, ID_CHARS_MAX), **texts})
@@ -136,6 +166,20 @@ def _untrusted(context: MessageContext, zone: tzinfo) -> Iterator[str]:
             shown.append({"kind": it.kind, "key": capped(it.key, ID_CHARS_MAX), "name": name})
         left_out = len(context.attachments) - len(shown)
         yield _labelled("Attachments", {"attachments": shown, "left_out": left_out or None})
+
+
+def _cause(context: MessageContext, origin: Origin, zone: tzinfo) -> Members:
+    """No person wrote just now: on whose behalf the turn runs."""
+    person = None if origin.by_operator else capped(context.sender.id, ID_CHARS_MAX)
+    return {
+        "kind": origin.kind,
+        "id": capped(origin.id, ID_CHARS_MAX),
+        "title": capped(origin.title or None, TITLE_CHARS_MAX),
+        "due": timestamp(origin.due, zone) if origin.due else None,
+        "late": origin.late or None,
+        "on_behalf_of": "the operator" if origin.by_operator else capped(_name(context.sender), NAME_CHARS_MAX),
+        "person_id": person,
+    }
 
 
 def _labelled(what: str, values: "Value | Members") -> str:

@@ -17,7 +17,7 @@ from gateway.app.gateway import Gateway
 from gateway.app.setup import changes, loaded_over, restart_keys, version_of
 from gateway.approvals.display import value
 from gateway.approvals.notices import Notice
-from gateway.config.load import Loaded, Origin, load
+from gateway.config.load import ConfigFile, Loaded, load
 from gateway.config.problems import ConfigErrors, Problem
 from gateway.config.root import Config
 from gateway.observe.logs import logged
@@ -43,7 +43,7 @@ class Reload:
     applied: Callable[[Config], None]
 
     def __post_init__(self) -> None:
-        self.gateway.runtime.origin = Origin(path=self.path, environment=self.environment)
+        self.gateway.runtime.config_file = ConfigFile(path=self.path, environment=self.environment)
         self._files = self.loaded.files
         self._requested = asyncio.Event()
         self._loaded = self._stamp()

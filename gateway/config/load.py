@@ -29,7 +29,7 @@ SHIPPED_SKILLS = Path(__file__).resolve().parents[2] / "skills"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Origin:
+class ConfigFile:
     """The file and the environment that a config is read from, now and after each change."""
 
     path: Path

@@ -16,7 +16,7 @@ from agents.providers.chat.vendors import WellKnown
 from agents.providers.config import WELL_KNOWN, api_of, well_known
 from channels.web.admission import OPERATOR
 from gateway.config.dotenv import DOTENV, SECRET, append
-from gateway.config.load import Origin, load
+from gateway.config.load import ConfigFile, load
 from gateway.config.problems import ConfigErrors
 from gateway.config.root import Config
 from gateway.http.request import Unserved
@@ -51,12 +51,12 @@ class FirstKey:
         """The vendors of whom this person may give a key; none where one is there, or where they are not an owner."""
         setup = self.runtime.setup
         is_owner = person == OPERATOR and (not setup.owners or LOCAL_PERSON in setup.owners)
-        return _wanted(setup.config) if is_owner and self.runtime.origin else ()
+        return _wanted(setup.config) if is_owner and self.runtime.config_file else ()
 
     async def take(self, person: str, name: str, key: str) -> str:
         """The model that answers with this key from now on. Raises Unserved."""
         async with self._busy:
-            origin = self.runtime.origin
+            origin = self.runtime.config_file
             vendor = next((it for it in self.offered(person) if it.names[0] == name), None)
             if vendor is None or origin is None:
                 raise Unserved(*_NOT_WANTED)
@@ -75,7 +75,7 @@ class FirstKey:
             log.info("first_key_taken", variable=variable, model=model)
             return model
 
-    async def _tried(self, origin: Origin, variable: str, key: str) -> str:
+    async def _tried(self, origin: ConfigFile, variable: str, key: str) -> str:
         """The first agent's model, of whom the key is. Raises Unserved if the config would not use it, or it is no good."""
         try:
             loaded = await asyncio.to_thread(load, origin.path, {**origin.environment, variable: key})

@@ -28,7 +28,9 @@ async def reply(
     texts, whole = ([""], ()) if ending.dropped else await _texts(runtime, channel, inbound, ending)
     purpose = "aside" if aside else "dropped" if ending.dropped else "reply"
     facts = ending.facts(seconds) if marks and purpose == "reply" else None
-    if inbound.command in NOTICES or inbound.approval:
+    if context.origin:
+        purpose = f"{purpose} {context.origin.key} {inbound.approval}"
+    elif inbound.command in NOTICES or inbound.approval:
         purpose = f"{inbound.command or 'approval'} {inbound.arguments or inbound.approval or turn}"
     elif not context.message_id:  # the choice of a menu is no message, and has no id that tells two apart
         purpose = f"{purpose} {turn}"

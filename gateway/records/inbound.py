@@ -13,6 +13,8 @@ from agents.prompt.inbound import cut_here
 from channels.message import MessageContext
 
 ASK, OUTCOME, PRESSED, INTRODUCTION = "approval:ask", "approval:settled", "approval:press", "introduction"
+SAY = "say"
+"""The command of a message whose text the gateway sends as it is; no person's text is one."""
 MISSPELT = "misspelt"
 """The command of a message that is nearly one."""
 NOTICE, UNHEARD = "owners:notice", "group:unheard"

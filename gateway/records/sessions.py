@@ -99,7 +99,10 @@ def agent_of(session: str) -> str:
 
 
 def is_owner(owners: Collection[str], context: MessageContext) -> bool:
-    """Returns True if an owner wrote it. Without owners that is the operator, in the web chat."""
+    """Returns True if an owner wrote it. Without owners that is the operator, in the web chat. The operator's own turns
+    have an owner's rights, unless words of strangers are in them."""
+    if context.origin and context.origin.by_operator:
+        return not context.origin.external
     return person_of(context) in owners if owners else person_of(context) == LOCAL_PERSON
 
 
@@ -111,8 +114,9 @@ def is_open(config: Config, owners: Collection[str], agent: str, context: Messag
 
 
 def is_with_owner(owners: Collection[str], context: MessageContext) -> bool:
-    """True if it is a direct chat with one of them."""
-    return is_owner(owners, context) and context.chat.kind == "direct"
+    """True if it is a direct chat with one of them; the operator's own turn may be in a chat with anybody."""
+    is_by_operator = context.origin is not None and context.origin.by_operator
+    return not is_by_operator and is_owner(owners, context) and context.chat.kind == "direct"
 
 
 def sees_private(owners: Collection[str], context: MessageContext) -> bool:

@@ -20,7 +20,7 @@ from channels.channel import Channel
 from channels.condition import ChannelState
 from channels.message import MessageContext
 from gateway.config.channels import configured
-from gateway.config.load import Origin
+from gateway.config.load import ConfigFile
 from gateway.config.root import Config, LimitsConfig
 from gateway.observe.metrics import Metrics
 from gateway.observe.secrets import Scrubber
@@ -181,12 +181,12 @@ class MemoryQuota:
 
 @dataclass(kw_only=True, slots=True)
 class Runtime:
-    """One running gateway. Only `setup`, `config_state` and `origin` ever change. `uses` counts the turns and the sends
+    """One running gateway. Only `setup`, `config_state` and `config_file` ever change. `uses` counts the turns and the sends
     that hold each setup. `accept`: set by `Lanes`; stores a message and starts its lane."""
 
     setup: Setup
     config_state: ConfigState
-    origin: Origin | None = None
+    config_file: ConfigFile | None = None
     """The file that the config is read from anew; None if it never is."""
     uses: Counter[Setup] = field(default_factory=Counter)
     store: Store

@@ -77,7 +77,7 @@ class AgentRun:
         await self.gate.enter()
         turn = self._turn(context, earlier, journaled)
         save = self._memory.saver(sid, context, turn=batch.turn, at=self.runtime.now(), revision=batch.work.revision)
-        people = tuple(dict.fromkeys(map(person_of, batch.contexts)))
+        people = tuple(dict.fromkeys(person_of(it) if it.sender.id else "the operator" for it in batch.contexts))
         gate = TurnGate(
             approvals=approvals, runner=self.runner, session=sid, turn=batch.turn, people=people, decided=decided
         )
@@ -128,9 +128,9 @@ class AgentRun:
         self._messages.append(self.runner.user_message(*contexts, received=received, notes=notes, heard=heard))
         quotes = [it.reply_to for it in contexts if it.reply_to]
         spoken = [
-            *(_spoken(it, "said", 1 + len(files.pictures)) for it, files in zip(contexts, received, strict=True)),
+            *(spoken_in(it, "said", 1 + len(files.pictures)) for it, files in zip(contexts, received, strict=True)),
             *(Spoken(message=it.message_id, person="", how="quoted") for it in quotes),
-            *(_spoken(it, "heard", 0) for it in heard),
+            *(spoken_in(it, "heard", 0) for it in heard),
         ]
         return self._messages[-1], spoken
 
@@ -147,6 +147,7 @@ class AgentRun:
     ) -> Turn:
         batch, work, inbound, decided = self.batch, self.batch.work, self.batch.inbound, self._decided
         user, *so_far = journaled
+        origin = context.origin
         if not isinstance(user, UserMessage):
             raise TypeError("a transcript's turn begins with its user message")
         # Behind the call that was decided nothing has run as long as that was not begun.
@@ -168,8 +169,8 @@ class AgentRun:
             summary=work.summary.text,
             summary_external=work.summary.external,
             summarised=work.made.answers if work.made else None,
-            again=tuple(filter(None, (str(inbound.replays or ""), inbound.approval))),
-            tainted=bool(decided.tainted) if decided else HEARD in user.metadata,
+            again=tuple(filter(None, (str(inbound.replays or ""), inbound.approval, origin.key if origin else ""))),
+            tainted=bool(decided.tainted) if decided else HEARD in user.metadata or bool(origin and origin.external),
             caller=inbound.asked.instructions if inbound.asked else "",
         )
 
@@ -209,9 +210,11 @@ class AgentRun:
         return "reply" in self.channel.capabilities.directives and message_id in here - {turn.context.message_id, ""}
 
 
-def _spoken(context: MessageContext, how: Literal["said", "heard"], parts: int) -> Spoken:
+def spoken_in(context: MessageContext, how: Literal["said", "heard"], parts: int) -> Spoken:
     name, is_direct = context.sender.name or context.sender.id, context.chat.kind == "direct"
     person, message = person_of(context), context.message_id
+    if context.origin:  # found by the person on whose behalf it ran, never by the message that it answers
+        person, message, name = person if context.sender.id else "", "", name or "operator"
     return Spoken(message=message, person=person, name=name, direct=is_direct, how=how, parts=parts)
 
 

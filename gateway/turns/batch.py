@@ -44,9 +44,13 @@ class Batch:
         return self.setup.layers.of(*self.inbound.contexts)
 
     def may_join(self, message: WaitingMessage) -> bool:
-        """Returns True if a later message may join the turn: the same person wrote it, so it has the turn's tools and
-        budget."""
-        return _may_join(message) and senders(message) == senders(self.messages[-1])
+        """Returns True if a later message may join the turn: the same person wrote it and its first message, so it has the
+        turn's tools and budget."""
+        return (
+            self.inbound.context.origin is None
+            and _may_join(message)
+            and senders(message) == senders(self.messages[-1])
+        )
 
     def is_over(self) -> bool:
         """True if the session ended by itself before the first message of the batch was accepted."""
@@ -87,7 +91,7 @@ def _may_join(message: WaitingMessage) -> bool:
     if not is_readable(message.body) or is_last_attempt(message):
         return False
     inbound = inbound_of(message.body)
-    return not inbound.approval and not inbound.recalled
+    return not inbound.approval and not inbound.recalled and inbound.context.origin is None
 
 
 def senders(message: WaitingMessage) -> frozenset[str]:

@@ -56,7 +56,9 @@ def account_of(
     if not config.budgets.is_set:
         return None
     scopes: dict[Payer, str] = {"agent": f"agent:{agent}"}
-    scopes |= {"chat": f"chat:{chat_of(context)}", "sender": f"sender:{sender_of(context)}"}
+    scopes["chat"] = f"chat:{chat_of(context)}"
+    if context.sender.id:  # else the operator's own turn, which no person pays for
+        scopes["sender"] = f"sender:{sender_of(context)}"
     allowed: dict[Payer, BudgetConfig] = {whose: getattr(config.budgets, whose) for whose in scopes}
     payers = {whose: scope for whose, scope in scopes.items() if allowed[whose].is_set}
     return BudgetAccount(runtime=runtime, payers=payers, allowed=allowed, zone=config.server.zone, turn=turn)

@@ -150,7 +150,7 @@ class TurnDraft:
         context = self.context
         names = (context.channel, context.account, context.chat.id, context.message_id, str(self.turn))
         key = idempotency_key("draft", *names)
-        quoted = None if self.channel.capabilities.quotes_in(context) == "off" else context.message_id
+        quoted = None if self.channel.capabilities.quotes_in(context) == "off" else context.message_id or None
         target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=quoted)
         part = Outbound(target=target, text=text)
         if self.handle is None:

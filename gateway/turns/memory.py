@@ -27,8 +27,9 @@ CANDIDATES = 4
 
 
 def _is_personal(message: MessageContext) -> bool:
-    """Returns True if notes may be kept: a person alone with the bot, and no program, which may serve many people."""
-    return message.chat.kind == "direct" and message.channel != ApiChannel.name
+    """Returns True if notes may be kept: a person alone with the bot, and no program, which may serve many people, nor
+    the operator's own turn."""
+    return message.chat.kind == "direct" and message.channel != ApiChannel.name and message.sender.id != ""
 
 
 class StoredMemory:

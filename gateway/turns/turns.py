@@ -20,7 +20,7 @@ from gateway.approvals.approvals import Approvals
 from gateway.approvals.pairing import REMINDED, REQUESTED
 from gateway.config.commands import asks_model
 from gateway.outbox.outbox import AWAY_SECONDS
-from gateway.records.inbound import Inbound, inbound_of, is_readable
+from gateway.records.inbound import SAY, Inbound, inbound_of, is_readable
 from gateway.records.sessions import conversation, is_control
 from gateway.state.ending import Ending
 from gateway.state.queues import ATTEMPTS_MAX
@@ -34,6 +34,7 @@ from gateway.turns.budgets import BudgetAccount, account_of
 from gateway.turns.drafts import TurnDraft, draft_of
 from gateway.turns.finish import Finish
 from gateway.turns.journal import hand_over, stopped
+from gateway.turns.origins import labelled, say
 from gateway.turns.watch import Watch
 
 RunCommand: TypeAlias = Callable[[str, int, Inbound], Awaitable[Ending]]
@@ -190,7 +191,9 @@ class Turns:
         spoken = {"text": inbound.context.text} if batch.setup.config.logging.content else {}
         log.info("turn_started", attempt=attempt, resumed=resumed, messages=len(batch.messages), **spoken)
         try:
-            if is_control(batch.lease.sid):
+            if inbound.command == SAY:
+                ending = await say(self._runtime, batch)
+            elif is_control(batch.lease.sid):
                 ending = await self._control(batch, account)
             else:
                 ending = await self._agent(batch, emit, account)
@@ -213,7 +216,8 @@ class Turns:
             return Ending(
                 outcome="failed", reason="not configured", text=sentences.unknown_agent(language_for(context))
             )
-        late = batch.queue.lateness(context, batch.messages[-1].at, self._runtime.now())
+        origin, now = context.origin, self._runtime.now()
+        late = None if origin else batch.queue.lateness(context, batch.messages[-1].at, now)
         if late is not None and batch.queue.stale == "drop":
             return Ending(outcome="stale", reason=f"{late:.0f} s late", text=None)
         if account and not batch.work.so_far and (spent := await account.refusal()):
@@ -231,7 +235,7 @@ class Turns:
         ).ending(emit)
         if late is not None and batch.queue.stale == "label" and ending.text is not None:
             return replace(ending, text=f"{sentences.late(late, language_for(context))}\n\n{ending.text}")
-        return ending
+        return labelled(batch, ending)
 
     async def _refuse(self, batch: Batch, spent: OverBudget) -> Ending:
         """One sentence for all messages of the batch."""

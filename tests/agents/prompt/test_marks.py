@@ -45,6 +45,7 @@ ELSEWHERE = {
         "[session]",
         "(The file `{name}` could not be attached.)",
         "(Sorry for the delay: ",
+        "(This was due ",
         "(The answer is cut off here: ",
         "(The whole answer is in the file answer.md.)",
         "(I have summed up ",
