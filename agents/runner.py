@@ -38,10 +38,11 @@ from tools.config import EXTERNAL_TOOLS, ToolsConfig, effective_approval, effect
 from tools.memory import Memory, Note
 from tools.message import Messenger
 from tools.paths import MEMORY
-from tools.policy import layers_of, permitted
+from tools.policy import denied, layers_of, permitted
 from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
 from tools.tool import ToolError
+from tools.web.file import web_file
 
 DOCS = "docs"
 """The folder in which an agent reads the documentation, unless its workspace has its own."""
@@ -143,6 +144,16 @@ class AgentRunner:
             raise ToolError("NOT_ALLOWED", "this agent has no tool that reads files")
         workspace = self._workspaces.of(turn.context, turn.session, sees_private=turn.sees_private)
         return attachment(workspace, path, bytes_max=bytes_max)
+
+    async def web_attachment(self, url: str, turn: Turn, *, bytes_max: int) -> File:
+        """A file of the web that the agent wants to send. Raises ToolError: the right is that to send files, without one
+        who denies `web_fetch` or wants to approve it, for an answer waits for nobody."""
+        is_asked = any("web_fetch" in names for names in self.approval)
+        if is_asked or not self._reads_files(turn.layers) or denied((*self._layers, *turn.layers), "web_fetch"):
+            raise ToolError("NOT_ALLOWED", "this agent attaches nothing from the web here")
+        fetcher = self._built_in.fetcher
+        async with fetcher.slots:
+            return await web_file(fetcher.client, url, bytes_max=bytes_max)
 
     async def run(
         self,

@@ -81,14 +81,23 @@ def not_attached(path: str, language: Language) -> str:
     return _NOT_ATTACHED(language).format(name=" ".join(called(path).replace("`", "").split())[-80:])
 
 
+def not_fetched(code: str, bytes_max: int, language: Language) -> str:
+    """The line beneath an answer that was to bring a file of the web, before its address; `code` is the ToolError's."""
+    why = _NOT_FETCHED.get(code, _NOT_FETCHED["FETCH_FAILED"])(language)
+    return _NOT_ATTACHED_FROM_WEB(language).format(why=why.format(size=_size(bytes_max)))
+
+
 def not_taken(it: Untaken, language: Language) -> str:
     """The line beneath an answer to a message with a file that could not be taken, or a recording that nobody can hear."""
     if it.name:
         what = f"`{' '.join(it.name.replace('`', '').split())[-80:]}`"
     else:
         what = (_RECORDING if it.kind == "audio" else _FILE)(language)
-    size = f"{it.bytes_max / 1_048_576:.3g} MB" if it.bytes_max >= 1_048_576 else f"{it.bytes_max:,} B"
-    return _NOT_TAKEN(language).format(what=what, why=_UNTAKEN[it.reason](language).format(size=size))
+    return _NOT_TAKEN(language).format(what=what, why=_UNTAKEN[it.reason](language).format(size=_size(it.bytes_max)))
+
+
+def _size(bytes_max: int) -> str:
+    return f"{bytes_max / 1_048_576:.3g} MB" if bytes_max >= 1_048_576 else f"{bytes_max:,} B"
 
 
 def compacted(compaction: Compaction, language: Language) -> str | None:
@@ -132,6 +141,18 @@ _UNTAKEN = {
     "untranscribed": Bilingual("it could not be turned into text; please try again", "语音转写失败，请再试一次"),
 }
 _NOT_ATTACHED = Bilingual("(The file `{name}` could not be attached.)", "（文件 `{name}` 无法附上。）")
+_NOT_ATTACHED_FROM_WEB = Bilingual("(I could not attach this: {why}.)", "（无法附上此文件：{why}。）")
+_NOT_FETCHED = {
+    "FETCH_BLOCKED": Bilingual("the address may not be fetched", "该地址不允许访问"),
+    "FETCH_EMPTY": Bilingual("the file is empty", "文件是空的"),
+    "FETCH_FAILED": Bilingual("it could not be fetched", "无法下载"),
+    "FETCH_NOT_A_FILE": Bilingual("it is a web page, not a file", "这是网页，不是文件"),
+    "FETCH_STATUS": Bilingual("its server refuses it", "对方服务器拒绝提供"),
+    "FETCH_TIMEOUT": Bilingual("its server is too slow", "对方服务器响应太慢"),
+    "FETCH_TOO_LARGE": Bilingual("it is larger than {size}", "超过 {size}"),
+    "MANY": Bilingual("an answer brings ten files at most", "一次回答最多附十个文件"),
+    "NOT_ALLOWED": Bilingual("files of the web are not attached here", "这里不附加网上的文件"),
+}
 _WHOSE: dict[Payer, Bilingual] = {
     "agent": Bilingual("this assistant's", "本助手"),
     "chat": Bilingual("this chat's", "本聊天"),

@@ -36,6 +36,11 @@ def permitted(layers: tuple[ToolLists, ...], names: tuple[str, ...]) -> tuple[st
     return tuple(name for name in names if all(_permits(layer, name) for layer in layers))
 
 
+def denied(layers: tuple[ToolLists, ...], name: str) -> bool:
+    """True if a `deny` names the tool; that an `allow` or a profile leaves it out does not count."""
+    return any(_holds(layer.deny, name) for layer in layers)
+
+
 def _permits(layer: ToolLists, name: str) -> bool:
     lists = (layer.allow, PROFILES[layer.profile] if layer.profile else None)
     denied = _holds(layer.deny, name) or (name == "process" and _holds(layer.deny, "exec"))  # both run commands

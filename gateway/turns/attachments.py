@@ -14,7 +14,7 @@ import structlog
 
 from agents import sentences
 from agents.attachments import Received, Receiver, Untaken
-from agents.language import language_for
+from agents.language import Language, language_for
 from agents.runner import AgentRunner
 from agents.transcription import transcribe
 from agents.turn import Turn
@@ -29,6 +29,7 @@ FILES_MAX = 10
 FILES_AT_ONCE = 4
 """Files in memory, of all chats: together no larger than this many of the largest size."""
 FETCH_SECONDS = 60.0
+"""Seconds for one file of a message, and for all addresses of an answer together."""
 SPOKEN = ("audio", "video", "file")
 """Kinds of files that may hold speech; the bytes say whether one does."""
 
@@ -95,23 +96,44 @@ class Attachments:
         """Keeps the files that an answer names; returns also a note for the person on those that cannot be sent."""
         kept: list[StoredFile] = []
         lines: list[str] = []
-        context = turn.context
-        for path in wanted:
-            if path.lower().startswith(("http://", "https://")):
-                lines.append(_link(path))
-            elif len(kept) >= FILES_MAX or "media" not in channel.capabilities.directives:
-                lines.append(sentences.not_attached(path, language_for(context)))
-            else:
-                try:
-                    limits = self._runtime.setup.limits
-                    file = await asyncio.to_thread(runner.attachment, path, turn, bytes_max=limits.file_bytes)
-                    file = await asyncio.to_thread(self._runtime.scrubber.scrub_file, file)
-                except ToolError as error:
-                    log.warning("attachment_not_sent", code=error.code)
-                    lines.append(sentences.not_attached(path, language_for(context)))
-                else:
-                    kept.append(await self._runtime.store.archive.put(file, self._runtime.now()))
+        takes_files, deadline = "media" in channel.capabilities.directives, asyncio.get_running_loop().time()
+        deadline += FETCH_SECONDS
+        for named in wanted:
+            try:
+                if len(kept) >= FILES_MAX or not takes_files:
+                    raise ToolError("MANY" if takes_files else "NOT_ALLOWED", "no more files go with this answer")
+                async with asyncio.timeout_at(deadline if _is_address(named) else None):
+                    kept.append(await self._kept(runner, turn, named))
+            except (ToolError, TimeoutError) as error:
+                code = error.code if isinstance(error, ToolError) else "FETCH_TIMEOUT"
+                log.warning("attachment_not_sent", code=code)
+                lines.append(self._not_attached(named, code, language_for(turn.context)))
         return tuple(kept), "\n".join(lines)
+
+    async def _kept(self, runner: AgentRunner, turn: Turn, named: str) -> StoredFile:
+        """Reads or fetches the file, and stores it. Raises ToolError, TimeoutError."""
+        runtime, bytes_max = self._runtime, self._runtime.setup.limits.file_bytes
+        if not _is_address(named):
+            file = await asyncio.to_thread(runner.attachment, named, turn, bytes_max=bytes_max)
+            file = await asyncio.to_thread(runtime.scrubber.scrub_file, file)
+            return await runtime.store.archive.put(file, runtime.now())
+        if runtime.scrubber.scrub(named) != named:
+            raise ToolError("FETCH_BLOCKED", "the address holds a secret")
+        async with runtime.memory.hold(bytes_max, FILES_AT_ONCE * bytes_max) as keep:
+            file = await runner.web_attachment(named, turn, bytes_max=bytes_max)
+            keep(len(file.data))
+            file = await asyncio.to_thread(runtime.scrubber.scrub_file, file)
+            return await runtime.store.archive.put(file, runtime.now())
+
+    def _not_attached(self, named: str, code: str, language: Language) -> str:
+        if not _is_address(named):
+            return sentences.not_attached(named, language)
+        sentence = sentences.not_fetched(code, self._runtime.setup.limits.file_bytes, language)
+        return f"{sentence} {_link(named)}"
+
+
+def _is_address(named: str) -> bool:
+    return named.lower().startswith(("http://", "https://"))
 
 
 def _missed(attachment: Attachment, error: Exception) -> Untaken:

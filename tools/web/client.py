@@ -111,13 +111,14 @@ class WebClient:
         self._private = [private(entry) for entry in self.config.allow_private]
         self._lookups = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="fetch-lookup")
 
-    async def get(self, url: str, *, wanted: Callable[[str], bool]) -> WebPage:
-        """The page; its body only if its type is `wanted`. Raises ToolError, which names the rule and no address."""
+    async def get(self, url: str, *, wanted: Callable[[str], bool], bytes_max: int | None = None) -> WebPage:
+        """The page; its body only if its type is `wanted`, no longer than `bytes_max` or as configured. Raises ToolError,
+        which names the rule and no address."""
         import httpcore
 
         try:
             async with asyncio.timeout(self.config.total_seconds):
-                return await self._follow(url, wanted)
+                return await self._follow(url, wanted, bytes_max or self.config.max_bytes)
         except (TimeoutError, httpcore.TimeoutException):
             raise ToolError("FETCH_TIMEOUT", "the server did not answer in time", retryable=True) from None
         except Blocked as error:
@@ -128,10 +129,10 @@ class WebClient:
         except (httpcore.ProtocolError, zlib.error):
             raise ToolError("FETCH_FAILED", "the server's answer is no sound HTTP") from None
 
-    async def _follow(self, url: str, wanted: Callable[[str], bool]) -> WebPage:
+    async def _follow(self, url: str, wanted: Callable[[str], bool], bytes_max: int) -> WebPage:
         current = self.judged(url)
         for _ in range(self.config.redirects + 1):
-            answer = await self._get(current, wanted)
+            answer = await self._get(current, wanted, bytes_max)
             if isinstance(answer, WebPage):
                 return answer
             following = self.judged(answer, base=current)
@@ -164,18 +165,20 @@ class WebClient:
             raise blocked(f"port {port} is not among tools.web.fetch.ports")
         return url.copy_with(fragment=None)
 
-    async def _get(self, url: "httpx.URL", wanted: Callable[[str], bool]) -> WebPage | str:
+    async def _get(self, url: "httpx.URL", wanted: Callable[[str], bool], bytes_max: int) -> WebPage | str:
         import httpcore
 
         host, failure = host_of(url), None
         for address in await self.addresses(host, port_of(url)):
             try:
-                return await self._ask(url, host, address, wanted)
+                return await self._ask(url, host, address, wanted, bytes_max)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
         raise failure or httpcore.ConnectError
 
-    async def _ask(self, url: "httpx.URL", host: str, address: str, wanted: Callable[[str], bool]) -> WebPage | str:
+    async def _ask(
+        self, url: "httpx.URL", host: str, address: str, wanted: Callable[[str], bool], bytes_max: int
+    ) -> WebPage | str:
         """The same of one judged address, and of no name: nothing is looked up here."""
         import httpcore
 
@@ -199,18 +202,19 @@ class WebClient:
             kind, charset = kind.strip().lower(), _CHARSET.search(parameters)
             declared = answered.get(b"content-length", "")
             length = int(declared) if declared.isdecimal() and len(declared) < 16 else None
+            packed = answered.get(b"content-encoding", "")
             return WebPage(
                 url=str(url),
                 status=response.status,
                 type=kind,
                 charset=charset[1].lower() if charset else "",
                 length=length,
-                data=await self._body(response, answered.get(b"content-encoding", "")) if wanted(kind) else b"",
+                data=await self._body(response, packed, bytes_max) if wanted(kind) else b"",
             )
 
-    async def _body(self, response: Any, encoding: str) -> bytes:
+    async def _body(self, response: Any, encoding: str, limit: int) -> bytes:
         """The whole body; a packed one is unpacked no further than the limit."""
-        encoding, limit = encoding.strip().lower(), self.config.max_bytes
+        encoding = encoding.strip().lower()
         if encoding not in ("", "identity", "gzip", "x-gzip"):
             raise ToolError("FETCH_FAILED", "the page is packed in a way that was not asked for")
         unpacker = _Gunzip() if "gzip" in encoding else None

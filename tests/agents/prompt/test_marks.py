@@ -44,6 +44,7 @@ ELSEWHERE = {
     "people read it, in an answer or on the command line": (
         "[session]",
         "(The file `{name}` could not be attached.)",
+        "(I could not attach this: {why}.)",
         "(Sorry for the delay: ",
         "(This was due ",
         "(The answer is cut off here: ",

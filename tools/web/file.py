@@ -1,0 +1,58 @@
+"""A file of the web that an answer names: fetched like any page, then named and typed by what it is.
+
+A picture is one if its bytes say so. A web page in the place of a file (a sign-in form, a notice that links from elsewhere
+are not served) is refused, unless the address itself names a page.
+"""
+
+import mimetypes
+from urllib.parse import unquote, urlsplit
+
+from channels.message import PICTURES, UNKNOWN_TYPE, File, media_type
+from tools.attachment import safe_name
+from tools.picture import image_type
+from tools.tool import ToolError
+from tools.web.client import WebClient, WebPage
+
+_HTML = ("text/html", "application/xhtml+xml")
+_MARKUP = (b"<!doctype html", b"<html")
+_MARKUP_BYTES = 512
+
+
+async def web_file(client: WebClient, url: str, *, bytes_max: int) -> File:
+    """Fetches the file. Raises ToolError."""
+    found = await client.get(url, wanted=lambda _: True, bytes_max=bytes_max)
+    if not 200 <= found.status < 300:
+        raise ToolError("FETCH_STATUS", f"the server answered {found.status}", status=found.status)
+    if not found.data:
+        raise ToolError("FETCH_EMPTY", "the file is empty")
+    if _is_page(found) and not any(_named(it)[0] in _HTML for it in (url, found.url)):
+        raise ToolError("FETCH_NOT_A_FILE", "the address leads to a web page, not to a file")
+    type_ = _type(found)
+    return File(name=_with_ending(_named(url)[1], type_), type=type_, data=found.data)
+
+
+def _is_page(found: WebPage) -> bool:
+    head = found.data[:_MARKUP_BYTES].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    return found.type in _HTML or head.startswith(_MARKUP)
+
+
+def _named(url: str) -> tuple[str | None, str]:
+    """The type that the end of the address suggests, and a name made of it."""
+    name = safe_name(unquote(urlsplit(url).path, errors="replace"))
+    return mimetypes.guess_type(name)[0], name
+
+
+def _type(found: WebPage) -> str:
+    declared, picture = media_type(found.type), image_type(found.data[:16])
+    if declared == UNKNOWN_TYPE:
+        declared = _named(found.url)[0] or UNKNOWN_TYPE
+    return picture or (UNKNOWN_TYPE if declared in PICTURES else declared)
+
+
+def _with_ending(name: str, type_: str) -> str:
+    """The name as it is if its ending fits the type, else with one more."""
+    ending = mimetypes.guess_extension(type_) if type_ != UNKNOWN_TYPE else None
+    guessed = mimetypes.guess_type(name)[0]
+    if ending is None or guessed == type_ or (guessed is not None and type_ not in PICTURES):
+        return name
+    return safe_name(name + ending)
