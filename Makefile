@@ -53,8 +53,9 @@ fix: .venv/.dev            ## what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: .venv/.run           ## docs/config.md and the JSON schema, from the models
+docs: .venv/.run           ## docs/config.md and the JSON schema, from the models; docs/texts.md, from the code
 	$(BIN)/python -m gateway.config.reference docs
+	$(BIN)/python -m tests.texts
 
 env: .venv/.dev .venv/.judges ## the environment alone
 

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from gateway.guard import PACKAGES
+from tests import texts
 from tests.bench.kept import LINES, PAGE, SIDES, Reshaped, kept
 from tests.security_page import faults
 from tests.size import report, serving, sources
@@ -260,3 +261,13 @@ def test_the_bench_reads_every_figure_that_the_page_keeps_and_says_which_it_cann
     for before, after in (("webhook ack p99 |", "ack |"), (" × (", " times ("), ("| | target |", "| | goal |")):
         with pytest.raises(Reshaped):
             kept(page.replace(before, after))
+
+
+def test_the_page_of_what_the_bot_says_is_what_the_code_says() -> None:
+    assert texts.PAGE.read_text(encoding="utf-8") == texts.page(), "python -m tests.texts"
+
+
+def test_chinese_texts_have_chinese_punctuation() -> None:
+    half = re.compile(r"[\u4e00-\u9fff][,;:?!()]|[,;?!()][\u4e00-\u9fff]")
+    wrong = [zh for zh in re.findall(r"^\| .* \| (.*) \|$", texts.page(), re.M) if half.search(zh)]
+    assert wrong == []
