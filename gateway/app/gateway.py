@@ -160,6 +160,8 @@ class Gateway:
         channels, agents = self.runtime.setup.channels, self.runtime.setup.runners
         log.info("gateway_started", chats_taken_up=taken_up, channels=len(channels), agents=len(agents))
         await self._listening.begin(self.runtime.setup)
+        # A claimed owner has a menu of their own.
+        self.runtime.setup.owners.claimed.changed = lambda: self.spawn(self._listening.begin(self.runtime.setup))
         self.spawn(self.health.run())
         self.spawn(self.health.reach())
         self.spawn(self._prune())

@@ -93,8 +93,8 @@ class Listening:
             await asyncio.sleep(RECONNECT_SECONDS)
 
     def _owners(self, channel: Channel) -> tuple[str, ...]:
-        """The ids of the owners that the config names on the channel's platform."""
-        named = (it.partition(":") for it in self._runtime.setup.config.owners)
+        """The ids of the owners on the channel's platform."""
+        named = (it.partition(":") for it in self._runtime.setup.owners)
         return tuple(person for platform, _, person in named if platform == channel.name)
 
     async def _deliver(self, channel: Channel, receipt: Receipt) -> None:

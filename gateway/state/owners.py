@@ -5,7 +5,7 @@ notifies the other workers. A revocation on the command line notifies nobody, so
 an owner's right is used.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from channels.message import MessageContext
@@ -23,12 +23,16 @@ class Claimed:
 
     stored: DatabaseOwners
     people: Sequence[str] = field(default=(), init=False)
+    changed: Callable[[], object] | None = field(default=None, init=False)
+    """Is called when there are others."""
     _code: str = field(default="", init=False)
     """The claim code of this process, which alone knows it: the database has its hash."""
 
     async def load(self) -> None:
         """Raises StoreUnavailable."""
-        self.people = await self.stored.claimed()
+        before, self.people = self.people, await self.stored.claimed()
+        if self.changed and {*self.people} != {*before}:
+            self.changed()
 
     async def verify(self, context: MessageContext) -> None:
         """Reads them anew if the sender counts as one. Raises StoreUnavailable."""

@@ -219,3 +219,16 @@ async def test_polling_and_public_url_are_no_part_of_it(tmp_path: Path) -> None:
         await it.happens(it.telegram.text_update(f"/claim {await code_of(it.house)}", chat=alice))
         await it.house.until(lambda: it.house.counted("dm-disabled"))
         assert it.telegram.messages == [], "nobody may talk there, not even owners"
+
+
+async def test_whoever_claims_a_telegram_bot_gets_the_owners_menu(tmp_path: Path) -> None:
+    async with bot(tmp_path, "polling") as it:
+        alice = it.telegram.private()
+
+        def chats_with_a_menu() -> set[object]:
+            menus = [call.parameters for call in it.telegram.requests if call.method == "setMyCommands"]
+            return {menu["scope"].get("chat_id") for menu in menus}
+
+        await it.house.until(lambda: chats_with_a_menu() == {None})
+        await it.happens(it.telegram.text_update(f"/claim {await code_of(it.house)}", chat=alice))
+        await it.house.until(lambda: chats_with_a_menu() == {None, alice})
