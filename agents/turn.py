@@ -33,7 +33,7 @@ class TurnLimits(Section):
     turn_seconds: Seconds = 600
     """The length of one turn, tools and waiting included."""
     identical_failures: Count = 3
-    """The same call with the same arguments failing this often ends the turn."""
+    """The number of failures of one call, with one set of arguments, that ends the turn."""
     message_chars: Count = 20_000
     """The part of one message that the model sees; a note says what was cut."""
     tool_argument_bytes: Count = 65_536

@@ -168,7 +168,7 @@ class LeavesGroups(Channel, Protocol):
     """A channel on which the bot can leave a group by itself."""
 
     async def leave(self, chat: str) -> None:
-        """The same however often. Raises DeliveryError."""
+        """Leaves it; a second time changes nothing. Raises DeliveryError."""
 
 
 @runtime_checkable

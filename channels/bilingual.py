@@ -25,7 +25,7 @@ class Bilingual(str):
         return str(self)
 
     def each(self, change: Callable[[str], str]) -> "Bilingual":
-        """The same with both texts changed."""
+        """Changes both texts."""
         return Bilingual(change(self.en), change(self.zh))
 
 

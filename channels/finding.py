@@ -27,5 +27,5 @@ class Finding:
         return self.message(language) + (dash + self.fix(language) if self.fix else "")
 
     def cleaned(self, clean: Callable[[str], str]) -> "Finding":
-        """The same with each of its texts passed through `clean`."""
+        """Passes each of its texts through `clean`."""
         return Finding(clean(self.check), self.status, self.message.each(clean), self.fix.each(clean))

@@ -177,7 +177,7 @@ def loaded_by(code: str) -> set[str]:
     return set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())
 
 
-FRAGMENT = re.compile(r"(What|Who|Whom|Whose|Where|Of|As|How|That|Those|Which|Whether|When)\b")
+FRAGMENT = re.compile(r"(What|Who|Whom|Whose|Where|Of|As|How|That|Those|Which|Whether|When|Why|The same)\b")
 
 
 def test_a_docstring_begins_with_its_subject_or_a_verb() -> None:

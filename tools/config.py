@@ -43,24 +43,24 @@ class ExecConfig(Section):
 
 
 class AgentExecConfig(Section):
-    """The same inside an agent: what is set here wins."""
+    """Settings of one agent; what is set here wins."""
 
     mode: ExecMode | None = None
-    """The same as `tools.exec.mode`, for this agent."""
+    """Wins over `tools.exec.mode` for this agent."""
     sandbox: Literal["auto", "off"] | None = None
-    """The same as `tools.exec.sandbox`, for this agent."""
+    """Wins over `tools.exec.sandbox` for this agent."""
     network: bool | None = None
-    """The same as `tools.exec.network`, for this agent."""
+    """Wins over `tools.exec.network` for this agent."""
     timeout_seconds: Annotated[float, Field(gt=0, le=EXEC_SECONDS_MAX)] | None = None
-    """The same as `tools.exec.timeoutSeconds`, for this agent."""
+    """Wins over `tools.exec.timeoutSeconds` for this agent."""
     output_bytes: Annotated[int, Field(ge=1024)] | None = None
-    """The same as `tools.exec.outputBytes`, for this agent."""
+    """Wins over `tools.exec.outputBytes` for this agent."""
     written_bytes: Annotated[int, Field(ge=1_048_576)] | None = None
-    """The same as `tools.exec.writtenBytes`, for this agent."""
+    """Wins over `tools.exec.writtenBytes` for this agent."""
     free_bytes: Annotated[int, Field(ge=0)] | None = None
-    """The same as `tools.exec.freeBytes`, for this agent."""
+    """Wins over `tools.exec.freeBytes` for this agent."""
     parallel: Annotated[int, Field(ge=1)] | None = None
-    """The same as `tools.exec.parallel`, for this agent."""
+    """Wins over `tools.exec.parallel` for this agent."""
 
 
 class ProcessConfig(Section):
@@ -69,7 +69,7 @@ class ProcessConfig(Section):
     parallel: Annotated[int, Field(ge=1)] = 4
     """Background commands of one session that run at the same time."""
     parallel_total: Annotated[int, Field(ge=1)] = 16
-    """The same of all sessions that one gateway process works for."""
+    """Background commands of all sessions that one gateway process works for."""
     timeout_seconds: Annotated[float, Field(gt=0, le=7 * 86_400)] = 3_600
     """Seconds that a background command may run; the model can ask for less."""
     idle_seconds: Annotated[float, Field(gt=0)] = 1_800
@@ -104,12 +104,12 @@ class FilesConfig(Section):
 
 
 class AgentFilesConfig(Section):
-    """The same inside an agent: what is set here wins."""
+    """Settings of one agent; what is set here wins."""
 
     writable: Annotated[tuple[InstructionFile, ...], Listed] | None = None
-    """The same as `tools.files.writable`, for this agent."""
+    """Wins over `tools.files.writable` for this agent."""
     quota_bytes: Annotated[int, Field(ge=1_048_576)] | None = None
-    """The same as `tools.files.quotaBytes`, for this agent."""
+    """Wins over `tools.files.quotaBytes` for this agent."""
 
 
 class ToolsConfig(ToolLists):
@@ -141,7 +141,7 @@ class AgentToolsConfig(ToolLists):
     approval: Names = ()
     """Tools besides those in `tools.approval`."""
     taint: Names | None = None
-    """The same as `tools.taint`, for this agent."""
+    """Wins over `tools.taint` for this agent."""
 
 
 def effective_exec(everybody: ExecConfig, agent: AgentToolsConfig) -> ExecConfig:

@@ -32,7 +32,7 @@ ENTRY_BYTES = 4096
 
 
 def above(fd: int) -> int:
-    """The same descriptor, out of the shell's way, and not for the command."""
+    """A copy of the descriptor, out of the shell's way, and not for the command."""
     try:
         return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10)
     finally:

@@ -112,7 +112,7 @@ def called(path: str) -> str:
 
 
 def not_found(path: str) -> ToolError:
-    """The same answer for a missing path and for one outside the workspace, so that neither reveals the other."""
+    """One answer for a missing path and for one outside the workspace, so that neither reveals the other."""
     return ToolError("NOT_FOUND", f"there is no {called(path)!r} in the workspace; `ls` shows what there is")
 
 
@@ -170,7 +170,7 @@ def _openat2(root: int, path: str, flags: int, mode: int) -> int:
 
 
 def open_by_walking(root: int, path: str, flags: int, mode: int = 0) -> int:
-    """The same without openat2: no link is followed anywhere, `..` is refused. Raises OSError."""
+    """Opens without openat2: no link is followed anywhere, `..` is refused. Raises OSError."""
     *folders, name = [part for part in path.split("/") if part not in ("", ".")] or ["."]
     if ".." in (*folders, name):
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))

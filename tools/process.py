@@ -221,7 +221,7 @@ def _pipe(theirs: contextlib.ExitStack, ours: contextlib.ExitStack, *, reads: bo
 def _terminal(
     theirs: contextlib.ExitStack, ours: contextlib.ExitStack, size: tuple[int, int], owner: tuple[int, int] | None
 ) -> tuple[int, int]:
-    """The same of a new pseudo terminal; the supervisor's child makes it its controlling one."""
+    """Both ends of a new pseudo terminal; the supervisor's child makes it its controlling one."""
     our, their = pty.openpty()
     theirs.callback(os.close, their)
     ours.callback(os.close, our)

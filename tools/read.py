@@ -137,7 +137,7 @@ class _Page:
 
 
 def text_page(text: str, offset: int, limit: int | None, chars_max: int) -> ToolResult:
-    """The same of a text that lies in no file. Blocking."""
+    """The result of a text that lies in no file. Blocking."""
     page = _Page(offset=offset, limit=limit, chars_max=chars_max)
     data = text.encode(errors="replace")
     with os.fdopen(os.memfd_create("page"), "wb+", buffering=0) as file:

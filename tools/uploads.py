@@ -10,7 +10,7 @@ UPLOADS = "uploads"
 
 
 def folder_of(base: Path, session: str) -> Path:
-    """The same for ever, and no two sessions' are one."""
+    """The session's folder: it never changes, and no two sessions share one."""
     return base / sha256(session.encode(errors="surrogatepass")).hexdigest()[:32]
 
 

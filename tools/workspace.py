@@ -92,7 +92,7 @@ class Workspace:
         writable: Collection[str] = (),
         hides_private: bool = False,
     ) -> "Workspace":
-        """The same descriptor as one session sees it; `writable` is open to it besides. What was hidden stays hidden."""
+        """The workspace as one session sees it; `writable` is open to it besides. What was hidden stays hidden."""
         return replace(
             self,
             mounts=mounts or {},
@@ -121,7 +121,7 @@ class Workspace:
 
     @contextmanager
     def found(self, name: str, path: str = "") -> Iterator[int]:
-        """The same by a name that `below` gave; `path` is what a model calls it. Raises ToolError."""
+        """Opens a name that `below` gave; `path` is what a model calls it. Raises ToolError."""
         try:
             fd, device = self._open(name, _READ)
         except OSError as error:
@@ -246,7 +246,7 @@ class Workspace:
         return fd, os.fstat(self.fd).st_dev
 
     def _seen(self, fd: int, flags: int) -> int:
-        """The same opened with `flags`, unless a link led to a private file: the kernel knows its path. Raises OSError."""
+        """A copy of the descriptor, opened with `flags`, but not of a private file that a link led to. Raises OSError."""
         try:
             root, place = (Path(f"/proc/self/fd/{it}").readlink() for it in (self.fd, fd))
             if not place.is_relative_to(root) or self.hides(str(place.relative_to(root))):

@@ -46,7 +46,7 @@ BEGUN: Mapping[OriginKind, str] = {
 SAID: Mapping[OriginKind, str] = {
     kind: f"{cause.partition('.')[0]}, and the gateway has sent its text as it stands" for kind, cause in BEGUN.items()
 }
-"""The same if no model was asked."""
+"""The cause if no model was asked."""
 
 Value: TypeAlias = "str | bool | int | Sequence[Members]"
 Members: TypeAlias = Mapping[str, "Value | None"]

@@ -166,7 +166,7 @@ class LongConnection:
                 await connection.send(encode(await self._answer(frame, whole)))
 
     async def _answer(self, frame: Frame, event: bytes) -> Frame:
-        """The same frame with the event's outcome: an event that was not stored comes again."""
+        """The frame again, with the event's outcome: an event that was not stored comes again."""
         began = time.monotonic()
         answer: dict[str, Any] = {"code": 200}
         try:

@@ -31,7 +31,7 @@ class Content:
     attachments: tuple[Attachment, ...] = ()
 
     def of(self, message_id: str) -> "Content":
-        """The same with the message in the keys: a key is good with its own message only."""
+        """Puts the message into the keys: a key is good with its own message only."""
         keyed = tuple(replace(it, key=f"{message_id}/{it.key}") for it in self.attachments)
         return Content(text=self.text, attachments=keyed)
 

@@ -82,7 +82,7 @@ class TelegramApi:
         return await self._post(method, sent, timeout_seconds)
 
     async def upload(self, method: str, fields: Mapping[str, Any], files: Mapping[str, File]) -> Any:
-        """The same with files, each under its name in the call."""
+        """The `result` of a call with files, each under its name in the call."""
         data = {key: value if isinstance(value, str) else orjson.dumps(value).decode() for key, value in fields.items()}
         parts = {name: (file.name, file.data, file.type) for name, file in files.items()}
         headers = {"content-type": f"multipart/form-data; boundary={secrets.token_hex(16)}"}

@@ -30,7 +30,7 @@ class BudgetConfig(Section):
     cost_per_day: Annotated[float, Field(gt=0)] | None = None
     """Money at the prices under `models`, else at the shipped ones; a model without prices costs nothing here."""
     cost_per_month: Annotated[float, Field(gt=0)] | None = None
-    """The same for a calendar month. Days that were counted before the key was set count as well."""
+    """Money in a calendar month. Days that were counted before the key was set count as well."""
 
     @property
     def is_set(self) -> bool:

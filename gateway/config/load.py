@@ -50,7 +50,7 @@ class Loaded(Resolved):
     """The environment with what `.env` adds to it."""
 
     def listening(self, host: str, port: int) -> "Loaded":
-        """The same, with what is really listened on: the command line may say otherwise, and port 0 takes a free one."""
+        """Puts in the address that is listened on: the command line may say otherwise, and port 0 takes a free one."""
         server = self.config.server.model_copy(update={"host": host, "port": port})
         return replace(self, config=self.config.model_copy(update={"server": server}))
 

@@ -164,7 +164,7 @@ class ApprovalsConfig(Section):
     pending_per_session: Annotated[int, Field(ge=1, le=100)] = 5
     """The number of requests of one conversation that may wait; one more is refused, and the model is told."""
     pending_per_agent: Annotated[int, Field(ge=1, le=1_000)] = 20
-    """The same of one agent, in all its conversations together."""
+    """The number of requests of one agent that may wait, in all its conversations together."""
 
 
 class Config(Section):

@@ -45,7 +45,7 @@ class Gatekeeper:
         self._keep = keep
 
     async def refusal(self, channel: Channel, receipt: Arrived, agent: str) -> str | None:
-        """Why the message starts no turn. The database is asked only where pairing decides, or about a claimed owner."""
+        """Says why the message starts no turn. The database is asked only if pairing decides, or about a claimed owner."""
         context, owners = receipt.context, self._runtime.setup.owners
         await owners.claimed.verify(context)
         owns = is_owner(owners, context)

@@ -63,7 +63,7 @@ def session_key(agent: str, context: MessageContext, scope: SessionScope) -> str
 
 
 def chat_session(agent: str, *place: str) -> str:
-    """The same by channel, account and chat, and what follows in pairs."""
+    """The session's name, by channel, account and chat, and what follows in pairs."""
     parts = ["agent", agent, *place]
     return ":".join(part.replace("%", "%25").replace(":", "%3A") for part in parts)
 

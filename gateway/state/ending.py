@@ -22,7 +22,7 @@ class Ending:
     media: tuple[str, ...] = ()
     """Files of the workspace to send along, as the model named them."""
     files: tuple[StoredFile, ...] = ()
-    """The same, kept for the reply."""
+    """The files of `media`, kept for the reply."""
     voice: bool = False
     answers_to: str | None = None
     """The message to reply to instead of the current one, as the model requests; not validated yet."""
@@ -52,7 +52,7 @@ class Ending:
         return "\n\n".join((*lines, *self.notes)) if lines or self.notes else None
 
     def facts(self, seconds: float) -> TurnFacts:
-        """The same for people, and whether it went wrong."""
+        """The facts that people read, and whether it went wrong."""
         bill = self.bill()
         tokens = bill.get("tokens", {})
         return TurnFacts(

@@ -29,7 +29,7 @@ class ToolLayers:
         return tuple(self.written(*contexts))
 
     def written(self, *contexts: MessageContext) -> dict[ToolLists, str]:
-        """The same, each with the config key that says it; of equal ones with the first."""
+        """The lists of `of`, each with the config key that says it; of equal ones with the first."""
         found: dict[ToolLists, str] = {}
         for context in contexts:
             others = self._owned if self._owners else self._unowned

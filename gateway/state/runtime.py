@@ -123,7 +123,7 @@ class Setup:
     layers: ToolLayers
     owners: Owners
     processes: Processes
-    """The same one in every setup: it outlives them."""
+    """It outlives the setups, each of which has this one."""
 
     @property
     def limits(self) -> LimitsConfig:

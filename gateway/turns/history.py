@@ -96,7 +96,7 @@ def turns_of(entries: Sequence[Entry]) -> list[list[Message]]:
 
 
 def numbered_turns(entries: Sequence[Entry]) -> list[tuple[int, list[Message]]]:
-    """The same, each behind its number."""
+    """The finished turns, each behind its number."""
     turns: list[tuple[int, list[Message]]] = []
     for number, rows in groupby(entries, key=lambda entry: entry.turn):
         try:

@@ -139,7 +139,7 @@ class Sandbox:
 
     @cached_property
     def opened(self) -> "Sandbox":
-        """The same for commands that may reach the network: Landlock cannot tell one address from another."""
+        """The sandbox of commands that may reach the network: Landlock cannot tell one address from another."""
         return Sandbox(self._private, kinds=[it for it in self._kinds if it != "Landlock and seccomp"], opens=True)
 
     async def probe(self) -> Report:

@@ -179,7 +179,7 @@ class WebClient:
     async def _ask(
         self, url: "httpx.URL", host: str, address: str, wanted: Callable[[str], bool], bytes_max: int
     ) -> WebPage | str:
-        """The same of one judged address, and of no name: nothing is looked up here."""
+        """Asks one judged address, and no name: nothing is looked up here."""
         import httpcore
 
         headers = [

@@ -252,4 +252,4 @@ BARE = (
     Form(opening="{", header=re.compile(rf"(?:\[\s*)?{_FIRST_KEY}"), read=_bare),
 )
 ALONE = (*TAGS, *BARE)
-"""The same, and the forms that are a call only if the answer is nothing else."""
+"""All forms, also those that are a call only if the answer is nothing else."""
