@@ -66,8 +66,8 @@ class Receiver:
     _spoken: list[str] = field(default_factory=list)
     _pictures: list[Image] = field(default_factory=list)
 
-    def store(self, sent: File, transcript: Transcript | None = None) -> None:
-        """Blocking."""
+    def store(self, sent: File, transcript: Transcript | None = None, document: str = "") -> None:
+        """Blocking. `document` says what kind of one it is, and how long."""
         kind, picture = actual_type(sent.type, sent.data), fitted(sent.data)
         ending = ENDINGS.get(kind) or mimetypes.guess_extension(kind) or ""
         ending = "" if "." in sent.name or kind == UNKNOWN_TYPE else ending
@@ -85,7 +85,7 @@ class Receiver:
         if transcript:
             facts.append(transcript.problem or "what is said in it stands above")
             self._spoken += [f"{TRANSCRIPT} {name}]\n{harmless(transcript.text)}"] if transcript.text else []
-        self._lines.append(", ".join((name, *facts, where)))
+        self._lines.append(", ".join((name, *facts, where, *([document] if document else []))))
 
     def miss(self, name: str, reason: str) -> None:
         """Notes a file that could not be fetched; `reason` continues "a.pdf, "."""

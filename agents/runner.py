@@ -35,6 +35,7 @@ from tools.approval import Gate
 from tools.attachment import attachment
 from tools.catalog import Catalog, Toolbox, offered
 from tools.config import EXTERNAL_TOOLS, ToolsConfig, effective_approval, effective_exec, effective_files
+from tools.documents.document import Documents
 from tools.memory import Memory, Note
 from tools.message import Messenger
 from tools.paths import MEMORY
@@ -93,6 +94,7 @@ class AgentRunner:
         self._result_chars = min(result_limit_chars(self._window(model)) for model in self._models)
         self._layers = layers_of(tools_config, config.tools)
         self._names = offered(tools_config, config.tools)
+        self.documents = Documents(self.limits.document_seconds)
         self._built_in = Catalog(
             self._names,
             config.tools,
@@ -102,6 +104,7 @@ class AgentRunner:
             memory=self.memory,
             processes=self.processes,
             sandbox=self.sandbox,
+            documents=self.documents,
             result_chars=self._result_chars,
         )
         self._has_docs = DOCS_DIR.is_dir()

@@ -36,6 +36,8 @@ class TurnLimits(Section):
     """The number of failures of one call, with one set of arguments, that ends the turn."""
     message_chars: Count = 20_000
     """The part of one message that the model sees; a note says what was cut."""
+    document_seconds: Seconds = 20
+    """Seconds that reading pages of one PDF, Office file or e-book may take; 256 MiB of memory in any case."""
     tool_argument_bytes: Count = 65_536
     """The size of one call's arguments."""
 

@@ -14,10 +14,10 @@ from typing import Literal, TypeAlias
 from pydantic import Field
 
 from tools.exec import Exec, ExecArguments
+from tools.lines import text_page
 from tools.ls import shown
 from tools.output import Output
 from tools.processes import Processes, Record, polled
-from tools.read import text_page
 from tools.tool import Arguments, Call, Held, Subject, ToolError, ToolResult
 from tools.uploads import processes_of
 

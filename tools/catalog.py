@@ -15,6 +15,7 @@ from channels.tools import ToolLists
 from tools.approval import Gate, Permit, Request
 from tools.background import Process
 from tools.config import AgentToolsConfig, ExecConfig, ToolsConfig
+from tools.documents.document import Documents
 from tools.edit import Edit
 from tools.exec import Exec
 from tools.find import Find
@@ -51,6 +52,7 @@ class Catalog:
     processes: Processes
     result_chars: int
     sandbox: Sandbox
+    documents: Documents
 
     def __post_init__(self) -> None:
         self.exec_slots = asyncio.Semaphore(self.exec_config.parallel)
@@ -69,7 +71,7 @@ class Catalog:
 
 
 _BUILDERS: dict[str, Callable[[Catalog, Workspace], Tool]] = {
-    "read": lambda catalog, workspace: Read(workspace, catalog.result_chars),
+    "read": lambda catalog, workspace: Read(workspace, catalog.result_chars, catalog.documents),
     "write": lambda _, workspace: Write(workspace),
     "edit": lambda _, workspace: Edit(workspace),
     "ls": lambda _, workspace: Ls(workspace),

@@ -19,8 +19,8 @@ from typing import Protocol
 from pydantic import Field
 
 from channels.moment import day
+from tools.lines import Lines, text_page
 from tools.paths import MEMORY, MEMORY_FOLDER, called, is_memory, relative
-from tools.read import Read, ReadArguments, text_page
 from tools.tool import Arguments, Call, ToolError, ToolResult
 from tools.workspace import Workspace
 
@@ -225,5 +225,9 @@ class MemoryGet:
             raise ToolError(
                 "NOT_FOUND", f"there is no {called(path)!r} in your memory here; `memory_search` gives paths"
             )
-        read = Read(self.workspace, self.page_chars)
-        return await read.run(ReadArguments(file_path=name, offset=offset, limit=arguments.limit), call)
+        lines = Lines(offset=offset, limit=arguments.limit, chars_max=self.page_chars)
+        return await asyncio.to_thread(self._file, name, lines)
+
+    def _file(self, name: str, lines: Lines) -> ToolResult:
+        with self.workspace.reading(name) as fd:
+            return lines.read(fd, os.fstat(fd).st_size)

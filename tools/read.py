@@ -1,25 +1,36 @@
-"""`read`: a page of a text file, or a picture.
+"""`read`: a page of a text file, pages of a document, or a picture.
 
-A page is whole lines, as many as one result may hold, and a note that says how to go on. Only the page is kept. To find
-where it begins, the file is read in blocks, from its beginning or from its end: a file of any size, or one endless
-line, costs bounded memory. A line is cut only if it alone is longer than a page, and then a mark says how to read on in
-it.
+Text comes by lines (`tools.lines`). A document comes by its pages, which a child process makes (`tools.documents`); if one
+page is longer than a result, by the lines of that page. HTML and CSV are text in the workspace, where agents write them,
+and documents among the files that people sent, unless the call says otherwise.
 """
 
 import asyncio
 import base64
 import os
+import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
+from tools.documents.document import BYTES_MAX, PICTURES_MAX, Answer, Documents, Kind, Wanted, document_kind
+from tools.lines import BLOCK_BYTES, NOTE_CHARS, Lines, text_page
 from tools.paths import called
 from tools.picture import IMAGE_BYTES_MAX, SOURCE_BYTES_MAX, fitted, image_type
 from tools.tool import Arguments, Call, Image, ToolError, ToolResult
 from tools.workspace import Workspace
 
-_BLOCK_BYTES = 65_536
+TEXT_KINDS: tuple[Kind, ...] = ("html", "csv")
+_RANGE = re.compile(r"(\d{1,7})(?:\s*[-–]\s*(\d{1,7}))?")
+
+
+def _written(value: object) -> object:
+    """A number as the text that was meant."""
+    return str(value) if type(value) is int else value
+
+
+Words = Annotated[str, BeforeValidator(_written)]
 
 
 class ReadArguments(Arguments):
@@ -32,16 +43,35 @@ class ReadArguments(Arguments):
     byte: int | None = Field(
         default=None, ge=0, description="Where to begin within that line: only where a line was cut, as its mark says."
     )
+    page: Words | None = Field(default=None, description="Of a document: the page, counted from 1, or a range: 3-5.")
+    sheet: Words | None = Field(
+        default=None, description="Of a workbook: the sheet, by name or number; else the first."
+    )
+
+    @property
+    def by_lines(self) -> bool:
+        return not (self.offset is None and self.limit is None and self.byte is None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Document:
+    """An open document; whoever gets it closes the descriptor."""
+
+    fd: int
+    kind: Kind
+    size: int
 
 
 @dataclass
 class Read:
     spec = ReadArguments.spec(
         "read",
-        summary="read a text file or look at a picture",
+        summary="read a text file or a document, or look at a picture",
         description=(
             "Read a text file of the workspace, or look at a picture (png, jpeg, gif, webp). A long file comes in pages: "
-            "the end of a page says with which `offset` to go on. A negative `offset` reads the end of the file."
+            "the end of a page says with which `offset` to go on. A negative `offset` reads the end of the file. "
+            "PDF, Word, Excel, PowerPoint, EPUB, HTML and CSV come as Markdown, by `page`: the answer begins with which "
+            "pages it holds of how many."
         ),
         effect="safe",
     )
@@ -50,171 +80,119 @@ class Read:
     workspace: Workspace
     page_chars: int
     """A page is as long as a result may be, so that none of it is cut and the next one begins where it ends."""
+    documents: Documents
 
     async def run(self, arguments: ReadArguments, call: Call) -> ToolResult:
-        return await asyncio.to_thread(self._read, arguments)
+        found = await asyncio.to_thread(self._read, arguments)
+        if isinstance(found, ToolResult):
+            return found
+        try:
+            return await self._pages(found, arguments)
+        finally:
+            os.close(found.fd)
 
-    def _read(self, arguments: ReadArguments) -> ToolResult:
+    def _read(self, arguments: ReadArguments) -> ToolResult | _Document:
         path, offset = arguments.file_path, 1 if arguments.offset is None else arguments.offset
-        page = _Page(offset=offset, byte=arguments.byte, limit=arguments.limit, chars_max=self.page_chars)
+        lines = Lines(offset=offset, byte=arguments.byte, limit=arguments.limit, chars_max=self.page_chars)
         with self.workspace.reading(path) as fd:
             size = os.fstat(fd).st_size
-            head = os.pread(fd, _BLOCK_BYTES, 0)
+            head = os.pread(fd, BLOCK_BYTES, 0)
             if image_type(head):
                 return _image(fd, size, path)
+            kind = document_kind(head, path)
+            if kind and (kind not in TEXT_KINDS or self._as_document(arguments)):
+                if size > BYTES_MAX:
+                    raise ToolError(
+                        "TOO_LARGE", f"{called(path)!r} has {size:,} bytes; documents are read up to {BYTES_MAX:,}"
+                    )
+                return _Document(fd=os.dup(fd), kind=kind, size=size)
+            if arguments.page or arguments.sheet:
+                raise ToolError("INVALID_ARGUMENT", f"{called(path)!r} is no document with pages; use 'offset'")
             if b"\0" in head:
                 raise ToolError(
                     "NOT_TEXT", f"{called(path)!r} is a binary file of {size} bytes; it cannot be shown as text"
                 )
-            return page.read(fd, size)
+            return lines.read(fd, size)
+
+    def _as_document(self, arguments: ReadArguments) -> bool:
+        asked = arguments.page or arguments.sheet
+        return bool(asked) or (self.workspace.was_sent(arguments.file_path) and not arguments.by_lines)
+
+    async def _pages(self, document: _Document, arguments: ReadArguments) -> ToolResult:
+        first, last = _range(arguments.page)
+        chars_max = max(1, self.page_chars - NOTE_CHARS)
+        wanted = Wanted(first=first, last=last, sheet=arguments.sheet or "", chars_max=chars_max)
+        try:
+            answer = await self.documents.read(document.fd, document.kind, wanted)
+        except ToolError as error:
+            name = called(arguments.file_path)
+            raise ToolError(error.code, f"{name!r}: {error.message}") from None
+        if not answer.texts:
+            raise ToolError("NOT_FOUND", f"there is no page {first:,}: {answer.title(document.kind)}")
+        details = {"bytes": document.size, "firstPage": first, "pages": answer.total}
+        if arguments.by_lines or len(answer.texts[0]) > chars_max:
+            return await asyncio.to_thread(self._lines, answer, first, arguments, details)
+        pictures = await asyncio.to_thread(_pictures, answer, called(arguments.file_path))
+        return ToolResult(content=(_shown(answer, first), *pictures), details=details)
+
+    def _lines(self, answer: Answer, page: int, arguments: ReadArguments, details: dict[str, int]) -> ToolResult:
+        """The lines of one page that is longer than a result."""
+        head = f"{_head(answer, page, page)}\n"
+        room = max(1, self.page_chars - len(head))
+        found = text_page(answer.texts[0], arguments.offset or 1, arguments.limit, room, byte=arguments.byte)
+        (text,) = found.content
+        return ToolResult(content=(f"{head}{text}",), details=details)
+
+
+def _range(page: str | None) -> tuple[int, int]:
+    """The first and the last page; 0 for as many as fit. Raises ToolError."""
+    if page is None:
+        return 1, 0
+    found = _RANGE.fullmatch(page.strip())
+    first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    if not 0 < first <= last:
+        raise ToolError("INVALID_ARGUMENT", "'page' must be a page, counted from 1, or a range such as 3-5")
+    return first, last
+
+
+def _shown(answer: Answer, first: int) -> str:
+    last = first + len(answer.texts) - 1
+    blocks = [_head(answer, first, last)]
+    for number, text in enumerate(answer.texts, start=first):
+        if number in answer.scans:
+            seen = "its picture follows" if str(number) in answer.pictures else f"ask for it by page={number} to see it"
+            text = f"{text}\n[page {number} is a scan, a picture without text: {seen}]".strip()
+        blocks.append(
+            f"--- page {number} ---\n{text or '(an empty page)'}"
+            if len(answer.texts) > 1
+            else text or "(an empty page)"
+        )
+    if last < answer.total:
+        blocks.append(f"[{answer.total - last:,} more pages were cut; go on with page={last + 1}]")
+    return "\n\n".join(blocks)
+
+
+def _head(answer: Answer, first: int, last: int) -> str:
+    pages = f"page {first:,}" if first == last else f"pages {first:,} to {last:,}"
+    sheet = f"; sheet {answer.sheet} of {answer.sheet_names}" if answer.sheets else ""
+    return f"[{pages} of {answer.total:,}{sheet}]"
+
+
+def _pictures(answer: Answer, name: str) -> list[Image]:
+    """The pictures of scanned pages, as far as they are pictures. Blocking."""
+    found = []
+    for number, data in list(answer.pictures.items())[:PICTURES_MAX]:
+        picture = fitted(base64.b64decode(data))
+        if picture is not None and number.isdecimal():
+            shown = base64.b64encode(picture.data).decode()
+            found.append(Image(media_type=picture.type, data=shown, name=f"{name}, page {number}"))
+    return found
 
 
 def _image(fd: int, size: int, path: str) -> ToolResult:
-    data = b"".join(iter(lambda: os.read(fd, _BLOCK_BYTES), b"")) if size <= SOURCE_BYTES_MAX else b""
+    data = b"".join(iter(lambda: os.read(fd, BLOCK_BYTES), b"")) if size <= SOURCE_BYTES_MAX else b""
     if (picture := fitted(data)) is None:
         note = f"[picture {called(path)!r}, {size} bytes: larger than the {IMAGE_BYTES_MAX} bytes a model takes]"
         return ToolResult(content=(note,), details={"bytes": size})
     image = Image(media_type=picture.type, data=base64.b64encode(picture.data).decode(), name=called(path))
     return ToolResult(content=(f"[picture {called(path)}{picture.note}]", image), details={"bytes": size})
-
-
-NOTE_CHARS = 260
-"""Kept free in a page for its note and for the mark of a line that is cut."""
-SEEK_BYTES_MAX = 256 * 1024 * 1024
-"""Bytes of a file that are read to find where a page begins."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Page:
-    """The page from line `offset` on, of at most `limit` lines; from `byte` of that line if it was cut before."""
-
-    offset: int
-    byte: int | None = None
-    limit: int | None
-    chars_max: int
-
-    def __post_init__(self) -> None:
-        if self.offset == 0:
-            raise ToolError("INVALID_ARGUMENT", "'offset' is 0; the first line is 1, the last is -1")
-
-    def read(self, fd: int, size: int) -> ToolResult:
-        """Raises ToolError if it lies too far in."""
-        from_end = self.offset < 0
-        first, line = (
-            _from_end(fd, size, -self.offset) if from_end else (self.offset, _line_start(fd, size, self.offset))
-        )
-        start = min(size, line + (self.byte or 0))
-        room = max(1, self.chars_max - NOTE_CHARS)
-        lines, end = self._whole_lines(os.pread(fd, min(4 * room + 1, size - start), start), size - start, room)
-        if start < size and not lines:
-            end = _line_end(fd, size, start) - start
-            keeps_end = from_end and self.byte is None
-            lines = [
-                _cut_line(fd, line, start, start + end, room, number=first, keep="end" if keeps_end else "beginning")
-            ]
-        text, last, left_bytes = "".join(lines), first + len(lines) - 1, size - start - end
-        if not text:
-            text = f"(the file ends before line {first})" if size else "(empty file)"
-        elif left_bytes:
-            note = f"[lines {first} to {last} of a file of {size:,} bytes; {left_bytes:,} bytes were cut"
-            text += f"\n{note}; go on with offset={last + 1}]"
-        return ToolResult(content=(text,), details={"bytes": size, "firstLine": first, "lastLine": last})
-
-    def _whole_lines(self, window: bytes, left_bytes: int, room: int) -> tuple[list[str], int]:
-        """The lines at the beginning of `window` that fit, and where they end."""
-        lines: list[str] = []
-        end = 0
-        while end < len(window) and len(lines) != self.limit:
-            stop = window.find(b"\n", end) + 1 or len(window)
-            line = _text(window[end:stop])
-            is_whole = window[stop - 1] == ord("\n") or stop == left_bytes
-            if not is_whole or len(line) > room:
-                break
-            lines.append(line)
-            room -= len(line)
-            end = stop
-        return lines, end
-
-
-def text_page(text: str, offset: int, limit: int | None, chars_max: int) -> ToolResult:
-    """The result of a text that lies in no file. Blocking."""
-    page = _Page(offset=offset, limit=limit, chars_max=chars_max)
-    data = text.encode(errors="replace")
-    with os.fdopen(os.memfd_create("page"), "wb+", buffering=0) as file:
-        file.write(data)
-        return page.read(file.fileno(), len(data))
-
-
-def _line_start(fd: int, size: int, line: int) -> int:
-    """The place where the line begins, or the file's end if it has fewer lines."""
-    missing, position = line - 1, 0
-    while missing and position < size:
-        if position >= SEEK_BYTES_MAX:
-            raise ToolError("TOO_LARGE", f"line {line} lies too far into the file; look for it another way")
-        block = os.pread(fd, _BLOCK_BYTES, position)
-        if (found := block.count(b"\n")) >= missing:
-            at = -1
-            for _ in range(missing):
-                at = block.index(b"\n", at + 1)
-            return position + at + 1
-        missing -= found
-        position += _BLOCK_BYTES
-    return min(position, size)
-
-
-def _from_end(fd: int, size: int, count: int) -> tuple[int, int]:
-    """The number of the first of the last `count` lines, and where it begins. Numbered from the beginning, as a growing
-    file keeps them; from the end only if counting would take too long."""
-    start = _tail_start(fd, size, count)
-    if start > SEEK_BYTES_MAX:
-        return -count, start
-    before = sum(os.pread(fd, min(_BLOCK_BYTES, start - at), at).count(b"\n") for at in range(0, start, _BLOCK_BYTES))
-    return before + 1, start
-
-
-def _tail_start(fd: int, size: int, count: int) -> int:
-    missing = count
-    position = max(0, size - 1)  # a line break at the very end ends the last line and begins no other
-    while position > 0:
-        if size - position > SEEK_BYTES_MAX:
-            if count == 1:
-                return size - SEEK_BYTES_MAX
-            raise ToolError("TOO_LARGE", f"the last {count} lines are longer than {SEEK_BYTES_MAX} bytes; read fewer")
-        begin = max(0, position - _BLOCK_BYTES)
-        block = os.pread(fd, position - begin, begin)
-        if (found := block.count(b"\n")) >= missing:
-            at = len(block)
-            for _ in range(missing):
-                at = block.rindex(b"\n", 0, at)
-            return begin + at + 1
-        missing -= found
-        position = begin
-    return 0
-
-
-def _line_end(fd: int, size: int, start: int) -> int:
-    """The place behind the line that begins at `start`, or the end of the search for it."""
-    position = start
-    while position < size and position - start < SEEK_BYTES_MAX:
-        block = os.pread(fd, _BLOCK_BYTES, position)
-        if (at := block.find(b"\n")) >= 0:
-            return position + at + 1
-        position += _BLOCK_BYTES
-    return min(position, size)
-
-
-def _cut_line(
-    fd: int, line: int, start: int, end: int, room: int, *, number: int, keep: Literal["beginning", "end"]
-) -> str:
-    """Text of the line that begins at `line`: what fits from `start` on, or its end if the file's end was wanted."""
-    length = min(4 * room, end - start)
-    raw = os.pread(fd, length, start if keep == "beginning" else end - length)
-    chars = raw.decode("utf-8", errors="surrogateescape")
-    kept = (chars[:room] if keep == "beginning" else chars[-room:]).encode("utf-8", errors="surrogateescape")
-    missing, at = end - start - len(kept), start - line + len(kept) if keep == "beginning" else 0
-    mark = f"[… {missing:,} bytes of this line are not shown; read them with offset={number} and byte={at}]"
-    return f"{_text(kept)} {mark}\n" if keep == "beginning" else f"{mark} {_text(kept)}"
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", errors="replace").replace("\0", "\ufffd")  # no database takes NUL for text

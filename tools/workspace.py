@@ -107,6 +107,10 @@ class Workspace:
         """True if a path, relative to the workspace, is not there for this session."""
         return self.hides_private and is_private(name.split("/"))
 
+    def was_sent(self, path: str) -> bool:
+        """True if a path lies among the files that people sent. Raises ToolError."""
+        return self.uploads is not None and self._name(path).startswith(f"{UPLOADS}/")
+
     def close(self) -> None:
         """Lets go of the descriptor, once, by the maker of the workspace; the last one to let go closes it."""
         if self._closing is not None:

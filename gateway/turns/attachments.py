@@ -51,7 +51,7 @@ class Attachments:
             missed: Untaken | None
             try:
                 quoted = "quoted-" if number >= len(context.attachments) else ""
-                missed = await self._fetch(receiver, channel, attachment, quoted)
+                missed = await self._fetch(receiver, runner, channel, attachment, quoted)
             except (DeliveryError, TimeoutError) as error:
                 log.warning("attachment_not_fetched", channel=channel.name, kind=attachment.kind, error=repr(error))
                 reason = "could not be fetched"
@@ -71,7 +71,7 @@ class Attachments:
         return replace(receiver.received(), untaken=tuple(untaken))
 
     async def _fetch(
-        self, receiver: Receiver, channel: DownloadsFiles, attachment: Attachment, prefix: str
+        self, receiver: Receiver, runner: AgentRunner, channel: DownloadsFiles, attachment: Attachment, prefix: str
     ) -> Untaken | None:
         """Fetches a file and stores it once there is memory for it; returns a recording that stays unheard. Raises
         DeliveryError, TimeoutError."""
@@ -84,7 +84,8 @@ class Attachments:
             file = replace(file, name=prefix + file.name)
             is_spoken = attachment.kind in SPOKEN
             transcript = await transcribe(setup.config.transcription, file) if is_spoken else None
-            await asyncio.to_thread(receiver.store, file, transcript)
+            document = await runner.documents.glance(file.data, file.name) if receiver.keeps else ""
+            await asyncio.to_thread(receiver.store, file, transcript, document)
         if attachment.kind != "audio" or transcript is None or not transcript.failed:
             return None
         reason: Literal["unheard", "untranscribed"] = "untranscribed" if setup.config.transcription.model else "unheard"

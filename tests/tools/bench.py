@@ -13,6 +13,7 @@ from channels.place import Place
 from tests.sandboxes import shared
 from tools.catalog import NAMES, Catalog, Toolbox
 from tools.config import AgentToolsConfig, ExecConfig, ProcessConfig, ToolsConfig
+from tools.documents.document import Documents
 from tools.memory import Passage
 from tools.message import Post
 from tools.policy import layers_of
@@ -144,6 +145,7 @@ def bench(
         processes=processes,
         result_chars=result_chars,
         sandbox=sandbox or shared(),
+        documents=Documents(20),
     )
     if network is not None:
         catalog.network = network

@@ -1,0 +1,201 @@
+"""Documents that people send: what a file is, by its first bytes, and its pages, read by a child process.
+
+Nothing of a document is parsed here. The child (`tools.documents.child`) has bounds on time, memory and output and no
+rights; what it answers is checked like anything that a stranger writes, and a document that ends it is one sentence.
+"""
+
+import asyncio
+import json
+import os
+import re
+from dataclasses import dataclass
+from typing import IO, Annotated, Literal, TypeAlias
+
+from pydantic import BaseModel, Field, ValidationError
+
+from tools.sandbox.launch import program
+from tools.tool import ToolError
+
+Kind: TypeAlias = Literal["pdf", "office", "epub", "html", "csv", "ole"]
+"""`office` is a zip file that may be one of Office's; `ole` a file of Office before 2007, or one with a password."""
+
+BYTES_MAX = 64 * 1024 * 1024
+MEMORY_BYTES = 256 * 1024 * 1024
+OUTPUT_BYTES_MAX = 32 * 1024 * 1024
+AT_ONCE = 2
+"""Children of one agent at the same time; one more document waits."""
+PICTURES_MAX = 4
+"""Scanned pages that one answer shows."""
+GLANCE_SECONDS = 5.0
+"""The longest time to count the pages of a file that was just sent."""
+SHEETS_SHOWN = 20
+
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_HTML = re.compile(rb"\s*(?:<!--.*?-->\s*)?<(?:!doctype html|html[\s>])", re.IGNORECASE | re.DOTALL)
+_ENDINGS: dict[str, Kind] = {
+    ".html": "html", ".htm": "html", ".xhtml": "html", ".csv": "csv", ".tsv": "csv",
+}  # fmt: skip
+_TITLES = {"pdf": "PDF", "epub": "e-book", "html": "web page", "csv": "table"}
+
+
+def document_kind(head: bytes, name: str) -> Kind | None:
+    """The kind of a document by its first bytes; of text, by its name."""
+    if b"%PDF-" in head[:1024]:
+        return "pdf"
+    if head.startswith(b"PK\x03\x04"):
+        return "epub" if head[30:58] == b"mimetypeapplication/epub+zip" else "office"
+    if head.startswith(_OLE):
+        return "ole"
+    if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return None
+    kind = _ENDINGS.get(os.path.splitext(name)[1].lower())  # noqa: PTH122 - a model's text, not a path
+    return kind or ("html" if _HTML.match(head[:1024]) else None)
+
+
+Count = Annotated[int, Field(ge=0, le=10_000_000)]
+
+
+class Answer(BaseModel, extra="forbid", strict=True, frozen=True):
+    """The answer of the child: texts of consecutive pages, and pictures of those that are `scans`."""
+
+    error: str = ""
+    total: Count = 0
+    texts: list[str] = []
+    scans: list[Count] = []
+    pictures: dict[str, str] = {}
+    sheets: list[str] = []
+    sheet: Count = 0
+
+    def title(self, kind: Kind) -> str:
+        """The document in a few words: what it is, and how long."""
+        pages = f"{self.total:,} page{'s' * (self.total != 1)}"
+        if not self.sheets:
+            return f"{_TITLES.get(kind, 'document')} of {pages}"
+        return f"workbook of {len(self.sheets):,} sheet{'s' * (len(self.sheets) != 1)}: {self.sheet_names}"
+
+    @property
+    def sheet_names(self) -> str:
+        """The names with their numbers; of a name only what cannot pose as words of ours."""
+        shown = [f'{n} "{_plain(it)}"' for n, it in enumerate(self.sheets[:SHEETS_SHOWN], start=1)]
+        more = len(self.sheets) - SHEETS_SHOWN
+        return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^\w .+&-]+", "_", name)[:40]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """The pages from `first` to `last`, counted from 1; `last` 0 is as many as fit."""
+
+    first: int = 1
+    last: int = 0
+    sheet: str = ""
+    chars_max: int = 0
+    pictures_max: int = PICTURES_MAX
+
+
+GLANCE = Wanted(first=0, last=-1, pictures_max=0)
+"""No page: only their number is asked for."""
+
+
+class Documents:
+    """The reader of one agent's documents."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    async def read(self, file: IO[bytes] | int, kind: Kind, wanted: Wanted) -> Answer:
+        """Reads pages of an open file. Raises ToolError."""
+        seconds = min(self._seconds, GLANCE_SECONDS) if wanted == GLANCE else self._seconds
+        pages = {
+            "first": wanted.first,
+            "last": wanted.last or 10_000_000,
+            "chars_max": wanted.chars_max,
+            "pictures_max": wanted.pictures_max,
+            "wanted_sheet": wanted.sheet,
+        }
+        request = {"kind": kind, "seconds": seconds, "bytes": MEMORY_BYTES, "pages": pages}
+        async with self._slots:
+            output = await _output(file, json.dumps(request), seconds)
+        try:
+            answer = Answer.model_validate_json(output)
+        except ValidationError:
+            raise _refusal("crashed") from None
+        if answer.error:
+            raise _refusal(answer.error, answer)
+        return answer
+
+    async def glance(self, data: bytes, name: str) -> str:
+        """A file that was just sent, in a few words: its kind and its length, or why it cannot be read; empty if it is no
+        document. Never raises for what the file holds."""
+        kind = document_kind(data[:1024], name)
+        if kind is None or len(data) > BYTES_MAX:
+            return ""
+        try:
+            with os.fdopen(os.memfd_create("document", os.MFD_CLOEXEC), "wb+") as file:
+                file.write(data)
+                file.flush()
+                answer = await self.read(file, kind, GLANCE)
+        except ToolError as error:
+            if error.code == "DOCUMENT_TOO_SLOW":
+                return "a document whose pages were not counted: that would take too long"
+            return "" if error.code == "NOT_TEXT" else f"a document that cannot be read: {error.message}"
+        except OSError:
+            return ""
+        return answer.title(kind)
+
+
+async def _output(file: IO[bytes] | int, request: str, seconds: float) -> bytes:
+    """The child's output; nothing good if it broke down. Raises ToolError if it takes too long or says too much."""
+    process = await asyncio.create_subprocess_exec(
+        *(*program("tools.documents.child", "-I"), request),
+        stdin=file,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={},
+        cwd="/",
+    )
+    try:
+        assert process.stdout is not None
+        output = bytearray()
+        async with asyncio.timeout(seconds):
+            while piece := await process.stdout.read(1 << 18):
+                output += piece
+                if len(output) > OUTPUT_BYTES_MAX:
+                    raise _refusal("output")
+            await process.wait()
+        return bytes(output)
+    except TimeoutError:
+        raise _refusal("time") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+_SENTENCES: dict[str, tuple[str, str]] = {
+    "encrypted": ("DOCUMENT_LOCKED", "it is protected by a password. Ask for a copy without one"),
+    "old": (
+        "DOCUMENT_UNREADABLE",
+        "it is in Office's format from before 2007. Ask for it as .docx, .xlsx, .pptx or PDF",
+    ),
+    "broken": ("DOCUMENT_BROKEN", "it is damaged, or not what its name says. Ask for it again, or as PDF"),
+    "crashed": (
+        "DOCUMENT_BROKEN",
+        f"it could not be read: it is damaged, or takes more than {MEMORY_BYTES >> 20} MiB of memory. Ask for a smaller one",
+    ),
+    "bomb": ("DOCUMENT_TOO_LARGE", "it unpacks to far more than a document holds, so it is not read"),
+    "memory": ("DOCUMENT_TOO_LARGE", f"it takes more than {MEMORY_BYTES >> 20} MiB of memory. Ask for a smaller one"),
+    "output": ("DOCUMENT_TOO_LARGE", "it has a page too long to be shown. Ask for a smaller one"),
+    "time": ("DOCUMENT_TOO_SLOW", "it takes longer to read than limits.documentSeconds. Ask for a smaller one"),
+    "other": ("NOT_TEXT", "it is a zip file and no document; it cannot be shown as text"),
+}  # fmt: skip
+
+
+def _refusal(code: str, answer: Answer | None = None) -> ToolError:
+    if code == "sheet" and answer is not None:
+        return ToolError("NOT_FOUND", f"there is no such sheet; there is: {answer.sheet_names}")
+    return ToolError(*_SENTENCES.get(code, _SENTENCES["broken"]))

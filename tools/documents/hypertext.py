@@ -1,0 +1,64 @@
+"""Web pages and e-books: their whole text as Markdown, an e-book's chapters one behind the other."""
+
+import re
+from typing import Any
+
+from tools.documents.package import Package, beside
+from tools.documents.pages import Flow, Pages, UnreadableDocument
+from tools.web.page import clean, to_markdown
+
+_META = re.compile(rb"<(?:meta|\?xml)[^>]{0,200}?(?:charset|encoding)\s*=\s*[\"']?([A-Za-z0-9_-]+)", re.IGNORECASE)
+_CONTAINER = "{urn:oasis:names:tc:opendocument:xmlns:container}"
+_OPF = "{http://www.idpf.org/2007/opf}"
+
+
+def prepare() -> None:
+    _markdown(b"<title>t</title><p>a &amp; b <a href='c'>d</a><ul><li>e</ul><table><tr><td>f</table>")
+
+
+def read(data: bytes, pages: Pages) -> None:
+    flow = Flow(pages)
+    for block in _markdown(data).split("\n\n"):
+        flow.add(block)
+    flow.turn()
+
+
+def read_epub(package: Package, pages: Pages) -> None:
+    root = next(package.tree("META-INF/container.xml").iter(f"{_CONTAINER}rootfile"), None)
+    if root is None:
+        raise UnreadableDocument("broken")
+    if "META-INF/encryption.xml" in package.names and b"EncryptedKey" in package.read("META-INF/encryption.xml"):
+        raise UnreadableDocument("encrypted")
+    name = root.get("full-path", "")
+    book = package.tree(name)
+    items = {it.get("id"): beside(name, it.get("href", "")) for it in book.iter(f"{_OPF}item")}
+    flow = Flow(pages)
+    for it in book.iter(f"{_OPF}itemref"):
+        if (chapter := items.get(it.get("idref"), "")) in package.names:
+            flow.turn()
+            for block in _markdown(package.read(chapter)).split("\n\n"):
+                flow.add(block)
+    flow.turn()
+
+
+def _markdown(data: bytes) -> str:
+    from lxml import etree
+    from lxml.html import HTMLParser, document_fromstring
+
+    root: Any
+    try:
+        parser = HTMLParser(no_network=True, huge_tree=True, encoding=_charset(data))
+        root = document_fromstring(data.replace(b"\0", b""), parser=parser)
+    except (etree.ParserError, etree.XMLSyntaxError):
+        return ""
+    clean(root, "about:blank")  # a link within the document leads nowhere here
+    return to_markdown(etree.tostring(root, encoding="unicode", method="html"), root.text_content())
+
+
+def _charset(data: bytes) -> str:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        declared = _META.search(data[:2048])
+        return declared[1].decode() if declared else "gb18030"
+    return "utf-8"

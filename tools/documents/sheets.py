@@ -1,0 +1,163 @@
+"""Workbooks and CSV: rows as Markdown tables, values as a person would read them."""
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from tools.documents.package import Package, relation
+from tools.documents.pages import Pages, Rows, UnreadableDocument, decoded
+
+COLUMNS_MAX = 200
+STRINGS_CHARS_MAX = 64 * 1024 * 1024
+_MAIN = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+_DATES = {*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)}
+"""The formats of dates and times that a file need not describe."""
+_PERCENT = {9, 10}
+_DATE_CODE = re.compile(r"[ymdhs]", re.IGNORECASE)
+_NOT_CODE = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]')
+
+
+def read(package: Package, pages: Pages) -> None:
+    workbook = "xl/workbook.xml"
+    tree, related = package.tree(workbook), package.related(workbook)
+    sheets = list(tree.iter(f"{_MAIN}sheet"))
+    pages.sheets = [it.get("name", "") for it in sheets]
+    pages.sheet = _chosen(pages)
+    if pages.last < pages.first:
+        return  # only the sheets are asked for
+    _, name = related.get(relation(sheets[pages.sheet - 1]), ("", ""))
+    properties = tree.find(f"{_MAIN}workbookPr")
+    is_1904 = properties is not None and properties.get("date1904") in ("1", "true")
+    book = _Book(_strings(package), *_formats(package), datetime(1904, 1, 1) if is_1904 else datetime(1899, 12, 30))  # noqa: DTZ001 - a sheet knows no time zone
+    rows = Rows(pages)
+    for row in package.elements(name, f"{_MAIN}row"):
+        if not rows.keeps_next:
+            if any(row.find(f"{_MAIN}c/{_MAIN}{it}") is not None for it in ("v", "is")):
+                rows.add(())
+        elif cells := book.cells(row):
+            rows.add(cells)
+    rows.end()
+
+
+def _chosen(pages: Pages) -> int:
+    """The number of the wanted sheet, which is named or numbered."""
+    wanted = pages.wanted_sheet or "1"
+    names = [it.casefold() for it in pages.sheets]
+    if wanted.casefold() in names:
+        return names.index(wanted.casefold()) + 1
+    if wanted.isdecimal() and 1 <= int(wanted) <= len(names):
+        return int(wanted)
+    raise UnreadableDocument("sheet" if names else "broken")
+
+
+def _strings(package: Package) -> list[str]:
+    if "xl/sharedStrings.xml" not in package.names:
+        return []
+    found, chars = [], 0
+    for item in package.elements("xl/sharedStrings.xml", f"{_MAIN}si"):
+        found.append(_text(item))
+        chars += len(found[-1])
+        if chars > STRINGS_CHARS_MAX:
+            raise UnreadableDocument("bomb")
+    return found
+
+
+def _text(item: Any) -> str:
+    """Without phonetic readings."""
+    reading = f"{_MAIN}rPh"
+    return "".join(it.text or "" for it in item.iter(f"{_MAIN}t") if it.getparent().tag != reading)
+
+
+def _formats(package: Package) -> tuple[set[int], set[int]]:
+    """The styles that show a date, and those that show a share of a hundred."""
+    if "xl/styles.xml" not in package.names:
+        return set(), set()
+    tree = package.tree("xl/styles.xml")
+    codes = {it.get("numFmtId"): _NOT_CODE.sub("", it.get("formatCode", "")) for it in tree.iter(f"{_MAIN}numFmt")}
+    dates, percent = set(), set()
+    for style, it in enumerate(tree.iterfind(f"{_MAIN}cellXfs/{_MAIN}xf")):
+        number, code = it.get("numFmtId", "0"), codes.get(it.get("numFmtId"), "")
+        if _DATE_CODE.search(code.replace("General", "")) or (not code and int(number) in _DATES):
+            dates.add(style)
+        elif "%" in code or (not code and int(number) in _PERCENT):
+            percent.add(style)
+    return dates, percent
+
+
+@dataclass
+class _Book:
+    strings: list[str]
+    dates: set[int]
+    percent: set[int]
+    epoch: datetime
+    _columns: dict[str, int] = field(default_factory=dict)
+
+    def cells(self, row: Any) -> list[str]:
+        """The values of a row; empty if it has none."""
+        found: list[str] = []
+        for cell in row:
+            if cell.tag == f"{_MAIN}c" and (text := self._value(cell)):
+                at = self._column(cell.get("r", "").rstrip("0123456789"), len(found))
+                if at < COLUMNS_MAX:
+                    found += [""] * (at + 1 - len(found))
+                    found[at] = text
+        return found
+
+    def _column(self, letters: str, following: int) -> int:
+        if letters not in self._columns:
+            number = 0
+            for letter in letters[:4].upper():
+                number = number * 26 + ord(letter) - 64
+            self._columns[letters] = number - 1
+        return self._columns[letters] if letters else following
+
+    def _value(self, cell: Any) -> str:
+        kind, value = cell.get("t", "n"), cell.findtext(f"{_MAIN}v")
+        if kind == "inlineStr":
+            return _text(cell)
+        if not value:
+            return ""
+        if kind == "s":
+            return self.strings[int(value)]
+        if kind == "b":
+            return "TRUE" if value == "1" else "FALSE"
+        return self._number(value, int(cell.get("s", "0"))) if kind == "n" else str(value)
+
+    def _number(self, value: str, style: int) -> str:
+        number = float(value)
+        if style in self.percent:
+            return f"{number * 100:.10g}%"
+        if style in self.dates and 0 <= number < 2_958_466:
+            return self._moment(number)
+        return f"{number:.15g}" if abs(number) < 1e15 else value
+
+    def _moment(self, days: float) -> str:
+        moment = self.epoch + timedelta(seconds=round(days * 86_400))
+        if days < 1:
+            return f"{moment:%H:%M:%S}"
+        return f"{moment:%Y-%m-%d}" if moment.time() == datetime.min.time() else f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
+def read_csv(data: bytes, pages: Pages) -> None:
+    text = decoded(data)
+    csv.field_size_limit(1 << 24)
+    try:
+        dialect: type[csv.Dialect] | csv.Dialect = csv.Sniffer().sniff(text[:16_384], delimiters=",;\t|")
+    except csv.Error:
+        dialect = csv.excel
+    rows = Rows(pages)
+    for cells in _csv_rows(text, dialect):
+        if any(cells):
+            rows.add(cells[:COLUMNS_MAX])
+    rows.end()
+
+
+def _csv_rows(text: str, dialect: Any) -> Iterator[list[str]]:
+    try:
+        yield from csv.reader(io.StringIO(text, newline=""), dialect)
+    except csv.Error as error:
+        raise UnreadableDocument("broken") from error
