@@ -15,6 +15,7 @@ from xml.sax.saxutils import escape
 
 from channels.section import Section
 from channels.tools import Names
+from skills.lock import SkillLock
 from skills.root import Skill as Skill  # the catalogue is where others look for it
 from skills.root import SkillRoot
 
@@ -24,6 +25,9 @@ class SkillsConfig(Section):
 
     directories: Names = ()
     """Folders with more skills, one folder each, for every agent; a later one wins over an earlier and over what ships."""
+    added_dir: str = "./skills.d"
+    """The folder of the skills that `clawgate skills add` has added, with `skills.lock` beside it: only what the lock names
+    is used, and only as long as it is unchanged. Those of `directories` win over them."""
 
 
 class AgentSkillsConfig(Section):
@@ -44,16 +48,19 @@ WORKSPACES_MAX = 256
 
 @dataclass
 class SkillCatalog:
-    """All skills, for any agent. Of `roots` later ones win; `platform` is as in `sys.platform`. Blocking; thread-safe."""
+    """All skills, for any agent. Of `roots` later ones win; `added` is the one that has a lock; `platform` is as in
+    `sys.platform`. Blocking; thread-safe."""
 
     roots: InitVar[Sequence[Path]]
     env: Mapping[str, str]
     which: Callable[[str], str | None]
     platform: str
     now_ns: Callable[[], int] = time.time_ns
+    added: Path | None = None
 
     def __post_init__(self, roots: Sequence[Path]) -> None:
-        self._shared = [SkillRoot(root, "shared", self.now_ns) for root in roots]
+        locks = {self.added: SkillLock(self.added, self.now_ns)} if self.added else {}
+        self._shared = [SkillRoot(root, "shared", self.now_ns, locks.get(root)) for root in roots]
         of_workspace = partial(SkillRoot, source="workspace", now_ns=self.now_ns)
         self._of_workspace = lru_cache(maxsize=WORKSPACES_MAX)(of_workspace)
         self._lock = threading.Lock()
@@ -67,8 +74,9 @@ class SkillCatalog:
         return tuple(skill for skill in self._found(workspace) if skill.missing)
 
     def names(self, workspace: Path | None = None) -> tuple[str, ...]:
-        """The names of both: what a config may mention."""
-        return tuple(skill.name for skill in self._found(workspace))
+        """The names of both, and of added skills that are refused: what a config may mention."""
+        found = {skill.name for skill in self._found(workspace)}
+        return tuple(sorted(found.union(*(root.lock.known() for root in self._shared if root.lock))))
 
     def _found(self, workspace: Path | None, is_hidden: Callable[[str], bool] | None = None) -> list[Skill]:
         with self._lock:
@@ -92,8 +100,11 @@ class SkillCatalog:
 
 def visible(skills: Sequence[Skill], config: AgentSkillsConfig) -> tuple[Skill, ...]:
     """The skills that the agent may see, in their order. `deny` wins over `allow`."""
-    allow, deny = set(config.allow), set(config.deny)
-    return tuple(skill for skill in skills if {"*", skill.name} & allow and not {"*", skill.name} & deny)
+    return tuple(skill for skill in skills if sees(config, skill.name))
+
+
+def sees(config: AgentSkillsConfig, name: str) -> bool:
+    return not {"*", name}.isdisjoint(config.allow) and {"*", name}.isdisjoint(config.deny)
 
 
 def render(skills: Sequence[Skill]) -> str:

@@ -17,12 +17,11 @@ from typing import Literal, TypeAlias
 import structlog
 
 from skills.frontmatter import BadSkill, Requirements, read_head
+from skills.lock import SETTLED_NS, SkillLock
 
 DOCUMENT = "SKILL.md"
 DOCUMENT_BYTES_MAX = 262_144
 FOLDERS_MAX = 500
-SETTLED_NS = 100_000_000
-"""A file changed less than this before it was read may change again without a new time stamp: it is read again."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -31,6 +30,10 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 log = structlog.get_logger()
 
 Source: TypeAlias = Literal["shared", "workspace"]
+
+
+def is_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,11 +63,13 @@ it was changed, its size and its inode; None if the file may change without anot
 
 @dataclass
 class SkillRoot:
-    """`path` is a folder of skills, or for the source `workspace` the workspace whose `skills` folder it is."""
+    """`path` is a folder of skills, or for the source `workspace` the workspace whose `skills` folder it is. With a `lock`,
+    only what it pins is used, as long as it is unchanged."""
 
     path: Path
     source: Source
     now_ns: Callable[[], int]
+    lock: SkillLock | None = None
     _known: dict[str, _Document] = field(default_factory=dict)
     _logged: set[str] = field(default_factory=set)
 
@@ -87,7 +92,10 @@ class SkillRoot:
             names = sorted(entry.name for entry in entries if entry.name[0] not in "._" and not entry.is_file())
         if len(names) > FOLDERS_MAX:
             self._log_once("skills_left_out", folder=str(self.path), count=len(names) - FOLDERS_MAX)
-        return names[:FOLDERS_MAX]
+        refusals = self.lock.refusals(names) if self.lock else {}
+        for name, reason in refusals.items():
+            self._log_once("skill_refused", folder=str(self.path / name), reason=reason, fix="`doctor` says what to do")
+        return [name for name in names[:FOLDERS_MAX] if name not in refusals]
 
     def _current(self, root: int, folder: str) -> _Document | None:
         try:

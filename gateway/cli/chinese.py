@@ -190,4 +190,22 @@ HELP = {
     ),
     "Dead letters as `list` names them: message-12 part-7.": "死信，名称见 `list`，例如 message-12 part-7。",
     "Every dead letter.": "所有死信。",
+    "Skills from elsewhere: looked at, pinned in skills.lock, and used only as long as they stay as they were.": (
+        "来自别处的技能：先查看，再固定在 skills.lock 中，只在未被改动时使用。"
+    ),
+    "A git repository, or a folder of this machine.": "git 仓库，或本机的文件夹。",
+    "Skills of it; needed if it has several.": "其中的技能；有多个技能时需要指明。",
+    "Every skill that it has.": "其中的所有技能。",
+    "A branch or a tag of the repository.": "仓库的分支或标签。",
+    "Show a skill's files and add it once you agree. Nothing of it runs; agents see it from their next message on.": (
+        "显示技能的文件，经你同意后添加。不会运行其中任何内容；智能体从下一条消息起可以看到它。"
+    ),
+    "Skills, as `skills list` names them.": "技能，名称见 `skills list`。",
+    "Show what has changed, here or at the source, and take the source's state once you agree.": (
+        "显示本地或来源处的改动，经你同意后采用来源处的内容。"
+    ),
+    "List the added skills: their state, commit and source. Only those that are ok are used.": (
+        "列出已添加的技能：状态、提交和来源。只使用状态为 ok 的技能。"
+    ),
+    "Remove added skills, with their folders.": "移除已添加的技能及其文件夹。",
 }

@@ -92,10 +92,12 @@ def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> 
 
 
 def skill_catalog(config: Config, env: Mapping[str, str]) -> SkillCatalog:
-    """The shipped skills and those of `skills.directories`; programs that a skill needs are looked for in `env`'s PATH."""
-    roots = [SHIPPED_SKILLS, *map(Path, config.skills.directories)]
+    """The skills that ship, that were added, and of `skills.directories`; programs that a skill needs are looked for in
+    `env`'s PATH."""
+    added = Path(config.skills.added_dir)
+    roots = [SHIPPED_SKILLS, added, *map(Path, config.skills.directories)]
     which = partial(shutil.which, path=env.get("PATH"))
-    return SkillCatalog(roots=roots, env=env, which=which, platform=sys.platform)
+    return SkillCatalog(roots=roots, env=env, which=which, platform=sys.platform, added=added)
 
 
 def _over_file(path: Path, env: Mapping[str, str]) -> Mapping[str, str]:

@@ -99,9 +99,10 @@ def with_absolute_paths(config: Root, folder: Path, home: str) -> Root:
         agent.model_copy(update={"workspace_dir": resolve(agent.workspace_dir.replace("{agent}", agent.id))})
         for agent in config.agents.list
     )
+    directories, added = tuple(map(resolve, config.skills.directories)), resolve(config.skills.added_dir)
     changes = {
         "database": config.database.model_copy(update=database),
-        "skills": config.skills.model_copy(update={"directories": tuple(map(resolve, config.skills.directories))}),
+        "skills": config.skills.model_copy(update={"directories": directories, "added_dir": added}),
         "tools": config.tools.model_copy(update={"files": files}),
         "agents": config.agents.model_copy(update={"list": tuple(agents)}),
     }
