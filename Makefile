@@ -46,7 +46,7 @@ bench: .venv/.dev          ## speed against a bare bot, on this machine; ARGS='-
 chaos: .venv/.dev          ## kill it at every point and count; ARGS='--kills 5 --seed 1'
 	$(BIN)/python -m tests.chaos $(ARGS)
 
-screenshots: browser       ## docs/images/web-*.png, the web chat as it looks
+screenshots: browser       ## docs/images/web-*.png and console-*.png, the pages as they look
 	$(BIN)/python -m tests.browser.screenshots
 
 fix: .venv/.dev            ## what ruff can mend

@@ -47,6 +47,7 @@ from gateway.store.store import Store
 from gateway.turns.lanes import Lanes
 from gateway.turns.sweep import Sweep
 from gateway.turns.turns import Turns
+from gateway.web.console import Console
 from gateway.web.door import WebDoor
 from gateway.web.replicas import LIVE_NOTICE, Replicas
 from tools.sandbox.sandbox import Sandbox
@@ -137,8 +138,12 @@ class Gateway:
         api = ApiDoor(runtime=self.runtime, intake=self._intake, guesses=self._guesses, bodies=calls)
         found = setup.channels.get((WebChannel.name, WebChannel.account))
         web = found if isinstance(found, WebChannel) else None
-        web_door = WebDoor(self.runtime, web, self._peers, self._guesses, self.bodies) if web else None
+        web_door = self._web_door(web) if web else None
         return web, build_app(door, web_door, api, setup.config.server, self._peers)
+
+    def _web_door(self, channel: WebChannel) -> WebDoor:
+        console = Console(self.runtime, channel, self.approvals, self._readiness, self.bodies)
+        return WebDoor(self.runtime, channel, self._peers, self._guesses, self.bodies, console)
 
     async def start_for_one(self) -> None:
         """Starts for a person at this machine alone: takes up no work of others and listens to no platform.

@@ -72,19 +72,24 @@ class Reload:
             loaded = await asyncio.to_thread(load, self.path, self.environment)
             self._files = loaded.files
             await self._swap(loaded)
-            error = None
+            problems: tuple[Problem, ...] = ()
         except ConfigErrors as errors:
-            error = str(errors.problems[0])
-            log.error("config_refused", problem=error, problems=len(errors.problems), in_force=state.version)
+            problems = errors.problems
+            log.error("config_refused", problem=str(problems[0]), problems=len(problems), in_force=state.version)
         except OSError as failure:
-            error = f"{self.path}:1:1: {failure.filename}: {failure.strerror}"
-            log.error("config_refused", problem=error, in_force=state.version)
+            problems = self._problem(f"{failure.filename}: {failure.strerror}")
+            log.error("config_refused", problem=str(problems[0]), in_force=state.version)
         except Exception as failure:  # the watcher's edge: the next edit must be seen even if this one failed
-            error = f"{self.path}:1:1: it could not be put in force ({type(failure).__name__}); the log has the place"
+            problems = self._problem(f"it could not be put in force ({type(failure).__name__}); the log has the place")
             log.error("config_not_applied", exc_info=failure, in_force=state.version)
-        self.gateway.report(replace(self.gateway.runtime.config_state, error=error))
-        if error is not None:
-            await self.gateway.tell_owners(self._refusal(error))
+        state = replace(self.gateway.runtime.config_state, problems=problems)
+        self.gateway.report(state)
+        if state.error is not None:
+            await self.gateway.tell_owners(self._refusal(state.error))
+
+    def _problem(self, message: str) -> tuple[Problem, ...]:
+        """A problem of the file as a whole."""
+        return (Problem(str(self.path), 1, 1, "", message),)
 
     def _refusal(self, error: str) -> Notice:
         where = value(error.replace(str(self.path), self.path.name))

@@ -10,7 +10,7 @@ import asyncio
 import hmac
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
@@ -59,6 +59,7 @@ class Readiness:
         self._runtime = runtime
         self._sweep = sweep
         self._probed, self._writes = float("-inf"), False
+        self._probing = asyncio.Lock()
 
     async def failing(self) -> Mapping[str, str]:
         """The faults, by check; nothing if all is well."""
@@ -82,17 +83,38 @@ class Readiness:
         counts = {"messages": int(backlog.messages), "parts": int(backlog.parts)}
         return {**counts, "oldestSeconds": float(self._sweep.oldest_seconds)}
 
+    async def view(self, *, tells: bool) -> dict[str, Any]:
+        """The state of this worker for programs; with what only the operator reads if `tells`."""
+        failing, state, setup = await self.failing(), self._runtime.config_state, self._runtime.setup
+        zone, states = setup.config.server.zone, self._runtime.channel_states()
+        content: dict[str, Any] = {
+            "ready": not failing,
+            "failing": dict(failing),
+            "config": {
+                "version": state.version,
+                "error": state.error if tells else bool(state.problems) or None,
+                "restart": state.restart,
+            },
+            "channels": {":".join(key): channel_view(it, zone, tells=tells) for key, it in states.items()},
+        }
+        if sandboxed(setup.config):
+            content["sandbox"] = self._runtime.sandbox.status
+        if tells:
+            content |= {"version": VERSION, "queue": self.queue, "failingModels": setup.failing_models}
+        return content
+
     async def _takes_writes(self) -> bool:
         """Seconds between trial writes: a caller of `/readyz` must not make us write at will."""
-        if (now := time.monotonic()) - self._probed >= PROBE_EVERY_SECONDS:
-            self._probed = now
-            try:
-                async with asyncio.timeout(PROBE_SECONDS):
-                    await self._runtime.store.probe()
-                self._writes = True
-            except (StoreUnavailable, TimeoutError):
-                self._writes = False
-        return self._writes
+        async with self._probing:  # who asks meanwhile waits for the answer
+            if (now := time.monotonic()) - self._probed >= PROBE_EVERY_SECONDS:
+                self._probed = now
+                try:
+                    async with asyncio.timeout(PROBE_SECONDS):
+                        await self._runtime.store.probe()
+                    self._writes = True
+                except (StoreUnavailable, TimeoutError):
+                    self._writes = False
+            return self._writes
 
 
 class Door:
@@ -187,26 +209,11 @@ class Door:
     async def readyz(self, request: Request) -> Response:
         """Can take work; 503 with the failing checks otherwise. The operator also reads why an edited config cannot be used
         and why a channel is not ok; others only that it is so, since the words name files, keys and addresses."""
-        failing, config = await self._readiness.failing(), asdict(self._runtime.config_state)
         tells = self._is_operator(request) or self._proves(request)
-        if config["error"] and not tells:
-            config["error"] = True
-        zone, states = self._config.zone, self._runtime.channel_states()
-        content: dict[str, object] = {
-            "ready": not failing,
-            "failing": dict(failing),
-            "config": config,
-            "channels": {":".join(key): channel_view(state, zone, tells=tells) for key, state in states.items()},
-        }
-        if sandboxed(self._runtime.setup.config):
-            content["sandbox"] = self._runtime.sandbox.status
-        if tells:
-            content |= {
-                "version": VERSION,
-                "queue": self._readiness.queue,
-                "failingModels": self._runtime.setup.failing_models,
-            }
-        return Response(orjson.dumps(content), status_code=503 if failing else 200, media_type="application/json")
+        content = await self._readiness.view(tells=tells)
+        return Response(
+            orjson.dumps(content), status_code=200 if content["ready"] else 503, media_type="application/json"
+        )
 
     async def metrics(self, request: Request) -> Response:
         """Prometheus, behind the admin token; absent if none is set."""

@@ -26,15 +26,16 @@ from gateway.store.statements import PAIRING_SECONDS
 def listed(config: Config) -> list[dict[str, Any]]:
     """The contacts as JSON, the oldest first. Raises DatabaseUnusable."""
     with connected(config.database) as connection:
-        return [_facts(it, config) for it in contacts.contacts(connection, time.time() - PAIRING_SECONDS)]
+        return [facts(it, config) for it in contacts.contacts(connection, time.time() - PAIRING_SECONDS)]
 
 
-def _facts(contact: Contact, config: Config) -> dict[str, Any]:
+def facts(contact: Contact, config: Config) -> dict[str, Any]:
+    """The JSON form."""
     at = iso(contact.approved_at or contact.asked or 0, config.server.zone)
-    facts = {"name": contact.name, "channel": contact.channel, "account": contact.account, "id": contact.person}
+    place = {"name": contact.name, "channel": contact.channel, "account": contact.account, "id": contact.person}
     shown: dict[str, Any] = {"displayName": contact.called, "owner": bool(contact.owner)}
     state = "approved" if contact.approved_by else "pending"
-    return facts | shown | {"state": state, "at": at, "approvedBy": contact.approved_by}
+    return place | shown | {"state": state, "at": at, "approvedBy": contact.approved_by}
 
 
 def line(it: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from typing import Any, Literal, TypeAlias
 
-from channels.moment import iso, local, timestamp
+from channels.moment import day, iso, local, timestamp
 from gateway.config.root import Config
 from gateway.records.sessions import conversation, session_parts
 from gateway.store.conversations import ModelBill, TurnBill, bills
@@ -18,6 +18,8 @@ from gateway.store.opening import connected
 By: TypeAlias = Literal["agent", "chat", "person", "model"]
 UNKNOWN = "(not recorded)"
 """The model of a turn before version 1.1; the person of a turn whose words were erased."""
+LISTED_MAX = 100
+"""Rows of one kind that the console shows."""
 _READ = ("input", "cache_read", "cache_write")
 
 
@@ -82,8 +84,7 @@ def usage(config: Config, by: By, since: float) -> UsageReport:
             models.update(it.model for it in bill.models)
             for name, taken in _shares(bill, by):
                 rows.setdefault(name, UsageRow(name=name)).add(*taken)
-    found = sorted(rows.values(), key=lambda it: (-it.cost, -it.input - it.output, it.name))
-    return UsageReport(by=by, since=since, rows=found, total=total, priced_on=config.price_days(models))
+    return UsageReport(by=by, since=since, rows=_sorted(rows), total=total, priced_on=config.price_days(models))
 
 
 def _shares(bill: TurnBill, by: By) -> Iterator[tuple[str, Sequence[ModelBill]]]:
@@ -123,6 +124,40 @@ def facts(report: UsageReport, config: Config) -> dict[str, Any]:
     rows = [_facts(it) | {report.by: it.name} for it in report.rows]
     since = iso(report.since, config.server.zone)
     return {"since": since, "by": report.by, "rows": rows, "total": _facts(report.total), "prices": report.priced_on}
+
+
+def usage_view(config: Config, days: int, now: float) -> dict[str, Any]:
+    """The last `days` days for the console, today included: each day and, of all of them, each agent, chat, person and
+    model. Raises DatabaseUnusable."""
+    zone = config.server.zone
+    since = beginning(f"{days - 1}d", config, now)
+    today, first = local(now, zone).date(), local(since, zone).date()
+    by_day = {(first + timedelta(days=it)).isoformat(): UsageRow(name="") for it in range((today - first).days + 1)}
+    rows: dict[By, dict[str, UsageRow]] = {by: {} for by in ("agent", "model", "person", "chat")}
+    total, models = UsageRow(name="total"), set[str]()
+    with connected(config.database) as connection:
+        for bill in bills(connection):
+            if bill.at < since:
+                continue
+            total.add(*bill.models)
+            models.update(it.model for it in bill.models)
+            if row := by_day.get(day(bill.at, zone)):
+                row.add(*bill.models)
+            for by, found in rows.items():
+                for name, taken in _shares(bill, by):
+                    found.setdefault(name, UsageRow(name=name)).add(*taken)
+    return {
+        "days": [{"day": name} | _facts(it) for name, it in by_day.items()],
+        "by": {
+            by: [{"name": it.name} | _facts(it) for it in _sorted(found)[:LISTED_MAX]] for by, found in rows.items()
+        },
+        "total": _facts(total),
+        "prices": config.price_days(models),
+    }
+
+
+def _sorted(rows: dict[str, UsageRow]) -> list[UsageRow]:
+    return sorted(rows.values(), key=lambda it: (-it.cost, -it.input - it.output, it.name))
 
 
 def _facts(row: UsageRow) -> dict[str, Any]:

@@ -46,6 +46,20 @@ class ToolLayers:
         found.pop(_ALL, None)
         return found
 
+    def all(self) -> dict[ToolLists, str]:
+        """Every layer that holds in some chat or for some sender, each with the config key that says it."""
+        found: dict[ToolLists, str] = {}
+        for account in self._accounts.values():
+            found.setdefault(account.config.tools, f"{shown(account.key)}.tools")
+            for chat, config in getattr(account.config, "chats", {}).items():
+                found.setdefault(config.tools, f"{shown(account.key)}.chats.{chat}.tools")
+        for who, sender in self._senders.items():
+            found.setdefault(sender, f"tools.senders.{who}")
+        if others := self._owned if self._owners else self._unowned:
+            found.setdefault(others, "tools.ownerOnly")
+        found.pop(_ALL, None)
+        return found
+
 
 def _is_paired(account: Any, context: MessageContext) -> bool:
     """True if pairing alone lets the sender in: it grants the right to talk, never what is the owners'."""

@@ -21,6 +21,7 @@ from channels.condition import ChannelState
 from channels.message import MessageContext
 from gateway.config.channels import configured
 from gateway.config.load import ConfigFile
+from gateway.config.problems import Problem
 from gateway.config.root import Config, LimitsConfig
 from gateway.observe.metrics import Metrics
 from gateway.observe.secrets import Scrubber
@@ -146,11 +147,15 @@ class Setup:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConfigState:
-    """The config in force; `error` is why a newer one is not, `restart` the keys that want a restart."""
+    """The config in force; `problems` are why a newer one is not, `restart` the keys that want a restart."""
 
     version: str
-    error: str | None = None
+    problems: tuple[Problem, ...] = ()
     restart: tuple[str, ...] = ()
+
+    @property
+    def error(self) -> str | None:
+        return str(self.problems[0]) if self.problems else None
 
 
 class MemoryQuota:

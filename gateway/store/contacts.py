@@ -142,10 +142,10 @@ class DatabaseContacts(Database):
 
     @writes
     def decide(
-        self, connection: Connection, asked: int, decision: Decision, *, by: str, turn: int, at: float
+        self, connection: Connection, asked: int, decision: Decision, *, by: str, turn: int | None, at: float
     ) -> tuple[Contact, Delivery | None] | None:
         """Lets in or refuses the person whose request is message `asked`; None if they no longer wait. The same message
-        `turn` has the same result again."""
+        `turn` has the same result again; the page has none."""
         names = {"by": by, "turn": turn, "at": at, "asked": asked}
         statement = _APPROVE_ASKED if decision == "let in" else _REFUSE
         again = run(connection, f"{_DECIDED} AND turn = :asked", **names).mappings().first()
@@ -169,6 +169,11 @@ class DatabaseContacts(Database):
     @reads
     def waiting(self, connection: Connection, since: float) -> Sequence[Contact]:
         return [it for it in contacts(connection, since) if it.approved_by is None]
+
+    @reads
+    def listed(self, connection: Connection, since: float) -> Sequence[Contact]:
+        """Lists the people who wait and the people who were let in, the oldest first."""
+        return contacts(connection, since)
 
 
 def is_muted(connection: Connection, by: str, *, turn: int, at: float) -> bool:

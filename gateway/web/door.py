@@ -7,7 +7,7 @@ Every answer says what a browser may do with it; every request but those for the
 import asyncio
 import mimetypes
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -44,6 +44,7 @@ from gateway.operate.sessions import listed, markdown, summary
 from gateway.state.runtime import Runtime
 from gateway.store.archive import DatabaseArchive
 from gateway.web.chats import Chats
+from gateway.web.console import Console, PersonRoute
 from gateway.web.streams import EventStream
 
 PAGE = Path(__file__).resolve().parents[2] / "channels" / "web" / "page"
@@ -57,8 +58,6 @@ NAME_CHARS_MAX = 200
 
 NO_SUCH_FILE = 404, "no-such-file", "There is no such file."
 OPERATOR_ONLY = 403, "operator-only", "This is for the holder of server.adminToken alone."
-PersonRoute = Callable[[Request, str], Awaitable[Response]]
-"""A route for an admitted request and its person."""
 
 
 class _Key(BaseModel, extra="forbid", strict=True):
@@ -118,8 +117,17 @@ def _file_name(given: str) -> str:
 
 
 class WebDoor:
-    def __init__(self, runtime: Runtime, channel: WebChannel, peers: Peers, guesses: Guesses, bodies: Bodies) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        channel: WebChannel,
+        peers: Peers,
+        guesses: Guesses,
+        bodies: Bodies,
+        console: Console,
+    ) -> None:
         self._runtime = runtime
+        self._console = console
         self._channel = channel
         self._archive = runtime.store.archive
         self._config = runtime.setup.config
@@ -140,6 +148,7 @@ class WebDoor:
         router = APIRouter()
         for method, path, route in (
             ("GET", "/", self.page),
+            ("GET", "/console", self.console_page),
             ("GET", "/web/{name:path}", self.page),
             ("POST", "/api/session", self.sign_in),
             ("GET", "/api/session", self.session_person),
@@ -158,6 +167,7 @@ class WebDoor:
             ("GET", "/api/files/{key}", self._judged(self.download)),
             ("DELETE", "/api/files/{key}", self._judged(self.discard)),
             ("GET", "/api/events", self._judged(self.events)),
+            *((method, path, self._operators(route)) for method, path, route in self._console.routes()),
         ):
             router.add_api_route(path, catch_errors(route, self._guesses), methods=[method])
         return router
@@ -179,7 +189,13 @@ class WebDoor:
         return judged
 
     async def page(self, request: Request) -> Response:
-        name = request.path_params.get("name", "index.html")
+        return self._file(request, request.path_params.get("name", "index.html"))
+
+    async def console_page(self, request: Request) -> Response:
+        """The console without any of its data, as a person must see it to sign in."""
+        return self._file(request, "console.html")
+
+    def _file(self, request: Request, name: str) -> Response:
         if name not in self._files:
             raise Unserved(*NO_SUCH_FILE)
         body, tag = self._files[name]

@@ -1,4 +1,4 @@
-"""The pictures of the web chat in the documentation: `make screenshots` takes them anew, into docs/images.
+"""The pictures of the web chat and the console in the documentation: `make screenshots` takes them anew, into docs/images.
 
 What they show is a real conversation with the emulated model, always the same one, so that a picture changes only when
 the page does. They are no test: nobody compares pixels.
@@ -20,6 +20,7 @@ from playwright.async_api import Browser, async_playwright, expect
 
 from tests.browser.chromium import FLAGS, MISSING, chromium, missing
 from tests.browser.house import House, house
+from tests.browser.night import SCRIPT, night
 from tests.browser.tab import Tab, visitor
 from tests.demo import story
 from tests.emulators.models.script import Turn, calls, says
@@ -30,6 +31,10 @@ FONTS_MISSING = "no Chinese font: the pictures need one. On Debian: apt-get inst
 DESK = {"width": 1120, "height": 940}
 SMALL = {"width": 1000, "height": 760}
 PHONE = {"width": 375, "height": 740}
+CONSOLE = {"width": 1200, "height": 780}
+ROOMS = {"now": "now", "approvals": "approvals"}
+"""The rooms of the console that are shown, and the names of their pictures."""
+WORK_OF_DAYS = (20, 60, 45, 90, 130, 30, 10, 70, 110, 95, 150, 60, 40, 80)
 MORNING = datetime(2026, 3, 2, 9, 41, tzinfo=UTC).timestamp()
 """When all of it happens, for the server and for the page."""
 AGENTS = """
@@ -166,6 +171,40 @@ async def take_phone(browser: Browser) -> None:
         await take(tab, "web-phone")
 
 
+async def take_console(browser: Browser) -> None:
+    """The console after a night, and two weeks of its usage on a phone in the dark."""
+    behind = time.time() - MORNING
+    days_ago = [float(len(WORK_OF_DAYS))]
+
+    async def work(tab: Tab) -> None:
+        for day, words in enumerate(WORK_OF_DAYS):
+            days_ago[0] = len(WORK_OF_DAYS) - day
+            await tab.new_chat()
+            await tab.ask("Sum up the day", says_of(words)[:40])
+        days_ago[0] = 0
+        await tab.new_chat()
+
+    script = [*(says(says_of(words)) for words in WORK_OF_DAYS), *SCRIPT]
+    now = lambda: time.time() - behind - days_ago[0] * 86_400  # noqa: E731
+    with tempfile.TemporaryDirectory() as folder:
+        scene = night(browser, Path(folder), stranger="小红", script=script, before=work, now=now, viewport=CONSOLE)
+        async with scene as (home, tab, _):
+            await tab.page.clock.set_fixed_time(MORNING + 60)
+            for room, name in ROOMS.items():
+                await tab.page.goto(f"{home.url}/console#{room}")
+                await expect(tab.page.locator("#view")).to_have_attribute("aria-busy", "false")
+                await take(tab, f"console-{name}")
+            await tab.page.set_viewport_size({"width": 390, "height": 780})
+            await tab.page.emulate_media(color_scheme="dark")
+            await tab.page.goto(f"{home.url}/console#usage")
+            await expect(tab.page.locator(".plot").first).to_be_visible()
+            await take(tab, "console-phone")
+
+
+def says_of(words: int) -> str:
+    return "Done. " + "We sold tea. " * words
+
+
 async def main() -> None:
     if missing():
         sys.exit(MISSING)
@@ -178,6 +217,7 @@ async def main() -> None:
         await take_desk(browser)
         await take_acts(browser)
         await take_phone(browser)
+        await take_console(browser)
         await browser.close()
 
 

@@ -74,6 +74,9 @@ export class Api {
     return this.#replaced ? "replaced" : "signed-in";
   }
 
+  /** What the console asks, room by room. */
+  ask = (method, path, body) => this.#ask(method, path, body);
+
   async #ask(method, path, body) {
     await this.#signingIn;
     if (this.#replaced) throw new Refusal(0, "network", "");

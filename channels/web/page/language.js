@@ -18,6 +18,11 @@ function initial() {
   return (navigator.languages?.[0] ?? navigator.language ?? "en").toLowerCase().startsWith("zh") ? "zh" : "en";
 }
 
+/** Texts of a page that has some of its own, in both languages. */
+export function addWords(words) {
+  for (const [language, texts] of Object.entries(words)) Object.assign(WORDS[language], texts);
+}
+
 /** The text named `key`; `{name}` in it becomes `values.name`. */
 export function word(key, values = {}) {
   const text = WORDS[current][key] ?? WORDS.en[key] ?? key;

@@ -175,7 +175,7 @@ export class Page {
     part("guide-note").hidden = !store.guide || store.keys.length > 0;
     this.firstKey.show(store.keys);
     part("sign-out").hidden = !store.signedIn;
-    part("all-sessions").hidden = !store.operator;
+    part("all-sessions").hidden = part("to-console").hidden = !store.operator;
   }
 
   /** A conversation whose first message is still on its way has its place in the list as well. */

@@ -1,0 +1,60 @@
+/*
+ * The calls that wait for a decision, each whole as an approver reads it in a chat, and what was allowed for good.
+ */
+
+import { element } from "../element.js";
+import { inLanguage, number, word } from "../language.js";
+import { blocksOf, showBlocks } from "../prose.js";
+import { badge, button, card, empty, folded, name, section, table, when } from "./draw.js";
+
+const KINDS = { "allow-once": "act primary-act", "allow-always": "act", deny: "act danger-act" };
+
+export const approvals = {
+  name: "approvals",
+  icon: "shield",
+  every: 5_000,
+  count: (state) => state?.waiting.approvals ?? 0,
+  load: ({ ask }) => ask("GET", "api/console/approvals"),
+  draw: ({ waiting, grants }, context) => [
+    waiting.length ? element("div", { class: "cards" }, ...waiting.map((it) => request(it, context))) : empty(word("noApprovals")),
+    grants.length > 0 && section(word("grants"), granted(grants)),
+  ],
+};
+
+function request(it, context) {
+  const { question, details } = inLanguage(it.texts);
+  return card(
+    element("p", { class: "card-head" }, badge("warn", word("expires")), when(it.expires), it.tainted && badge("bad", word("tainted"))),
+    prose(question),
+    folded(`details-${it.id}`, word("details"), prose(details)),
+    it.mine ? answers(it, context) : element("p", { class: "hint" }, word("othersDecide", { names: it.approvers.join(", ") || word("nobody") })),
+  );
+}
+
+function answers(it, { act, ask }) {
+  const made = it.answers.map((decision) =>
+    button(
+      word(`decide_${decision}`),
+      (pressed) => act(pressed, () => ask("POST", `api/console/approvals/${it.id}`, { decision }), word(`decided_${decision}`)),
+      { class: KINDS[decision], "data-key": `${decision}-${it.id}` },
+    ),
+  );
+  return element("div", { class: "acts" }, ...made);
+}
+
+function prose(html) {
+  const made = element("div", { class: "prose" });
+  showBlocks(made, blocksOf(html));
+  return made;
+}
+
+function granted(grants) {
+  const columns = [["id", word("number")], ["agent", word("agent")], ["by", word("allowedBy")], ["since", word("since")], ["uses", word("uses"), "right"]];
+  return table(word("grants"), columns, grants.map((it) => ({
+    id: element("code", {}, it.id),
+    agent: name(it.agent),
+    by: name(it.by),
+    since: when(it.since),
+    uses: number(it.uses),
+  })));
+}

@@ -1,0 +1,130 @@
+/*
+ * What the rooms are drawn with: sections, lists that are tables on a wide screen and cards on a phone, states, times, and
+ * texts of strangers, which are cut where they are long and never markup.
+ */
+
+import { element, icon } from "../element.js";
+import { moment, number, word } from "../language.js";
+
+const CHARS_MAX = 4_000;
+const MORE_CHARS = 100_000;
+const NAME_CHARS_MAX = 300;
+/** Characters that show nothing, or turn what stands around them. */
+const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+
+export function section(title, ...children) {
+  return element("section", { class: "section" }, element("h2", {}, title), ...children);
+}
+
+export function card(...children) {
+  return element("article", { class: "card" }, ...children);
+}
+
+/** Nothing here, or nothing that can be shown. */
+export function empty(text, shape = "check", ...more) {
+  return element("div", { class: `empty ${shape === "alert" ? "wrong" : ""}` }, icon(shape), element("p", {}, text), ...more);
+}
+
+/** `kind`: good, bad, warn or plain. */
+export function badge(kind, text) {
+  return element("span", { class: `badge ${kind}` }, text);
+}
+
+export function button(text, click, attributes = {}) {
+  return element("button", { type: "button", class: "act", click: (event) => click(event.currentTarget), ...attributes }, text);
+}
+
+export function link(href, ...children) {
+  return element("a", { href }, ...children);
+}
+
+/** The name of something, as somebody else gave it: cut, apart from the text around it, and with nothing hidden in it. */
+export function name(text, attributes = {}) {
+  const whole = String(text ?? "").replace(HIDDEN, (it) => `\\u${it.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  const shown = whole.length > NAME_CHARS_MAX ? `${whole.slice(0, NAME_CHARS_MAX)}…` : whole;
+  return element("bdi", { class: "name", ...attributes }, shown);
+}
+
+/** A text of any length; of a long one the beginning, with a button for the rest. */
+export function text(whole, { key, code = false } = {}) {
+  const held = element("pre", { class: code ? "text mono" : "text", dir: "auto", tabindex: "0", role: "region", "aria-label": word("text") }, whole.slice(0, CHARS_MAX));
+  if (whole.length <= CHARS_MAX) return held;
+  let shown = CHARS_MAX;
+  const label = () => word("showMore", { count: number(whole.length - shown) });
+  const more = button(label(), (pressed) => {
+    held.append(whole.slice(shown, shown + MORE_CHARS));
+    shown += MORE_CHARS;
+    if (shown >= whole.length) pressed.remove();
+    else pressed.textContent = label();
+  }, { "data-key": key ?? null });
+  return element("div", { class: "long" }, held, more);
+}
+
+/** A moment in seconds, as so long ago; the tooltip has it whole. */
+export function when(at) {
+  const iso = new Date(at * 1000).toISOString();
+  return element("time", { datetime: iso, title: moment(at, { long: true }) }, ago(at));
+}
+
+const STEPS = [
+  [60, "second", 1],
+  [3600, "minute", 60],
+  [86_400, "hour", 3600],
+];
+
+function ago(at) {
+  const passed = Date.now() / 1000 - at;
+  const step = STEPS.find(([under]) => Math.abs(passed) < under);
+  if (!step) return moment(at);
+  const relative = new Intl.RelativeTimeFormat(document.documentElement.lang, { numeric: "always", style: "short" });
+  return relative.format(-Math.round(passed / step[2]), step[1]);
+}
+
+export const seconds = (count) => (count < 10 ? word("seconds", { count: number(Math.round(count * 100) / 100) }) : count < 100 ? word("seconds", { count: number(Math.round(count)) }) : word("minutes", { count: number(Math.round(count / 60)) }));
+
+export const money = (cost) => (cost === null || cost === undefined ? word("noPrice") : cost > 0 && cost < 0.0001 ? "< 0.0001" : new Intl.NumberFormat(document.documentElement.lang, { maximumFractionDigits: cost < 1 ? 4 : 2 }).format(cost));
+
+/** The columns whose title nobody needs to see. */
+const PLAIN = ["end", "bar"];
+
+/** `columns` are [key, title, kind]; a row is an object of nodes by key. */
+export function table(label, columns, rows) {
+  const head = columns.map(([, title, kind]) =>
+    element("th", { role: "columnheader", scope: "col", class: kind }, PLAIN.includes(kind) ? element("span", { class: "out-of-sight" }, title) : title),
+  );
+  return element(
+    "table",
+    { class: "table-cards", role: "table", "aria-label": label },
+    element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, ...head)),
+    element("tbody", { role: "rowgroup" }, ...rows.map((row) => tableRow(columns, row))),
+  );
+}
+
+function tableRow(columns, row) {
+  const cells = columns.map(([key, title, kind]) => element("td", { role: "cell", class: kind, "data-label": PLAIN.includes(kind) ? "" : title }, row[key] ?? ""));
+  return element("tr", { role: "row" }, ...cells);
+}
+
+/** Names and their values, in two columns. */
+export function facts(entries) {
+  const shown = entries.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return element("dl", { class: "facts" }, ...shown.map(([title, value]) => element("div", {}, element("dt", {}, title), element("dd", {}, value))));
+}
+
+/** A figure that is read at a glance. */
+export function tile(title, value, { href = null, kind = "" } = {}) {
+  const inner = [element("span", { class: "tile-value" }, value), element("span", { class: "tile-title" }, title)];
+  return href ? element("a", { class: `tile ${kind}`, href }, ...inner) : element("div", { class: `tile ${kind}` }, ...inner);
+}
+
+export function folded(key, title, ...children) {
+  return element("details", { class: "folded", "data-key": key }, element("summary", { "data-key": `${key}-summary` }, title), ...children);
+}
+
+/** The one that is pressed of a few buttons in a row. */
+export function choice(label, options, chosen, choose) {
+  const made = options.map(([value, title]) =>
+    element("button", { type: "button", "aria-pressed": String(value === chosen), "data-key": `choice-${value}`, click: () => choose(value) }, title),
+  );
+  return element("div", { class: "choice", role: "group", "aria-label": label }, ...made);
+}

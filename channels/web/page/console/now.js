@@ -1,0 +1,77 @@
+/*
+ * How the gateway is right now, for somebody who was woken up: what is broken stands first, with the next step; then what
+ * waits for a person, the channels, and the queue.
+ */
+
+import { element, icon } from "../element.js";
+import { inLanguage, number, word } from "../language.js";
+import { badge, empty, facts, link, name, section, seconds, table, tile, when } from "./draw.js";
+
+const KINDS = { ok: "good", starting: "plain", silent: "warn" };
+
+export const now = {
+  name: "now",
+  icon: "pulse",
+  every: 5_000,
+  load: ({ ask }) => ask("GET", "api/console/state"),
+  count: (state) => (state ? faultsOf(state).length : 0),
+  draw: (state) => [
+    headline(faultsOf(state)),
+    section(word("waitsForYou"), waiting(state.waiting)),
+    section(word("channels"), channels(state.channels)),
+    section(word("gateway"), gateway(state)),
+  ],
+};
+
+/** What is wrong, as [text, link]. */
+function faultsOf(state) {
+  const failing = Object.entries(state.failing).map(([check, reason]) => [word("takesNoWork", { check, reason }), null]);
+  const config = state.config.error ? [[word("configBroken"), "#config"]] : [];
+  const restart = state.config.restart.length ? [[word("wantsRestart", { keys: state.config.restart.join(", ") }), "#config"]] : [];
+  const channels = Object.entries(state.channels)
+    .filter(([, { state: link }]) => !["ok", "starting"].includes(link))
+    .map(([label, { state: link }]) => [word("channelDown", { name: label, state: word(`channel_${link}`) }), null]);
+  const models = state.failingModels.map((model) => [word("modelFails", { model }), null]);
+  return [...failing, ...config, ...restart, ...channels, ...models];
+}
+
+function headline(faults) {
+  if (!faults.length) return element("div", { class: "headline good" }, icon("check"), element("p", {}, word("allIsWell")));
+  const lines = faults.map(([text, href]) => element("li", {}, href ? link(href, text) : element("bdi", {}, text)));
+  return element("div", { class: "headline bad" }, icon("alert"), element("ul", {}, ...lines));
+}
+
+function waiting({ approvals, people, deadLetters }) {
+  return element(
+    "div",
+    { class: "tiles" },
+    tile(word("room_approvals"), number(approvals), { href: "#approvals", kind: approvals ? "calls" : "" }),
+    tile(word("room_people"), number(people), { href: "#people", kind: people ? "calls" : "" }),
+    tile(word("room_letters"), number(deadLetters), { href: "#letters", kind: deadLetters ? "calls" : "" }),
+  );
+}
+
+function channels(found) {
+  const entries = Object.entries(found);
+  if (!entries.length) return empty(word("noChannels"), "info");
+  const columns = [["name", word("channel")], ["state", word("state")], ["since", word("since")], ["reason", word("reasonAndFix"), "wide"]];
+  return table(word("channels"), columns, entries.map(([label, it]) => ({
+    name: name(label),
+    state: badge(KINDS[it.state] ?? "bad", word(`link_${it.state}`)),
+    since: when(Date.parse(it.since) / 1000),
+    reason: it.reason ? element("span", { dir: "auto" }, [it, it.zh].map(({ reason, fix }) => ({ reason, fix })).map(({ reason, fix }) => (fix ? `${reason} — ${fix}` : reason))[inLanguage({ en: 0, zh: 1 })]) : "",
+  })));
+}
+
+function gateway({ version, ready, queue, config, sandbox, failingModels }) {
+  return facts([
+    [word("version"), name(version)],
+    [word("ready"), badge(ready ? "good" : "bad", word(ready ? "yes" : "no"))],
+    [word("toAnswer"), number(queue.messages)],
+    [word("toSend"), number(queue.parts)],
+    [word("oldestWaits"), queue.oldestSeconds ? seconds(queue.oldestSeconds) : "–"],
+    [word("configVersion"), name(config.version)],
+    [word("sandbox"), sandbox ? name(sandbox) : null],
+    [word("failingModels"), failingModels.length ? name(failingModels.join(", ")) : null],
+  ]);
+}

@@ -1,0 +1,14 @@
+/*
+ * The rooms of the console, in the order of the list. A room has a `name`, an `icon`, the milliseconds `every` so many it
+ * is asked for again, `load(context)`, `draw(data, context)`, and where something may wait in it a `count(state)`.
+ */
+
+import { agents } from "./agents.js";
+import { approvals } from "./approvals.js";
+import { config } from "./config.js";
+import { letters } from "./letters.js";
+import { now } from "./now.js";
+import { people } from "./people.js";
+import { usage } from "./usage.js";
+
+export const ROOMS = [now, approvals, people, letters, usage, agents, config];

@@ -1,0 +1,100 @@
+"""The agents as they are in force: models, skills, and for each tool there is whether the agent has it, and why.
+
+Every reason is a config key and what it does. The layers come from the code that hands the tools out, so a reason cannot
+say otherwise than a turn would find.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from agents.config import AgentConfig
+from channels.bilingual import Bilingual
+from channels.tools import ToolLists
+from gateway.config.root import Config
+from gateway.state.runtime import Setup
+from skills.catalog import visible
+from tools.catalog import NAMES
+from tools.policy import DEFAULT_PROFILE, layers_of, permitted
+
+
+def agents_view(setup: Setup) -> list[dict[str, Any]]:
+    return [_agent(setup, number, agent) for number, agent in enumerate(setup.config.agents.list)]
+
+
+def _agent(setup: Setup, number: int, agent: AgentConfig) -> dict[str, Any]:
+    runner = setup.runners[agent.id]
+    skills, hidden = _skills(setup, agent)
+    facts = {"id": agent.id, "name": agent.name, "description": agent.description, "models": list(agent.model)}
+    facts |= {"exec": runner.exec_config.mode, "workspace": agent.workspace_dir}
+    facts |= {"approvers": setup.config.approvers(agent, setup.owners) or (), "scope": runner.config.session.scope}
+    return facts | {"tools": [_tool(setup, number, agent, it) for it in NAMES], "skills": skills, "hidden": hidden}
+
+
+def _skills(setup: Setup, agent: AgentConfig) -> tuple[list[str], list[dict[str, Any]]]:
+    catalog, workspace = setup.runners[agent.id].catalog, Path(agent.workspace_dir)
+    hidden = visible(catalog.hidden(workspace), agent.skills)
+    return (
+        [it.name for it in visible(catalog.scan(workspace), agent.skills)],
+        [{"name": it.name, "needs": list(it.missing)} for it in hidden],
+    )
+
+
+def _tool(setup: Setup, number: int, agent: AgentConfig, name: str) -> dict[str, Any]:
+    """`state`: `off` if nobody gets it, `some` if not everybody does, `ask` if a person approves its calls, else `on`."""
+    lost = [*_lost(setup.config, number, agent, name)]
+    if lost:
+        return _view(name, "off", lost)
+    missing = [*_lost_to_some(setup, name)]
+    asked = [*_asked(setup, agent, name)]
+    state = "some" if missing else "ask" if asked else "on"
+    return _view(name, state, [*missing, *asked])
+
+
+def _view(name: str, state: str, reasons: list[Bilingual]) -> dict[str, Any]:
+    return {"name": name, "state": state, "reasons": [{"en": it.en, "zh": it.zh} for it in reasons]}
+
+
+def _lost(config: Config, number: int, agent: AgentConfig, name: str) -> Iterator[Bilingual]:
+    """The reasons why the agent does not have it in any chat."""
+    if name == "web_search" and not config.tools.web.search.provider:
+        yield Bilingual("tools.web.search.provider is not set", "未设置 tools.web.search.provider")
+    everybody, own = layers_of(config.tools, agent.tools)
+    for layer, key in ((everybody, "tools"), (own, f"agents.list[{number}].tools")):
+        if not permitted((layer,), (name,)):
+            yield _taken(layer, key, implied=agent.tools.profile is None and layer is own)
+
+
+def _taken(layer: ToolLists, key: str, *, implied: bool = False) -> Bilingual:
+    """The list of a layer that takes a tool away, as a reason."""
+    if implied and layer.profile == DEFAULT_PROFILE:
+        return Bilingual(
+            f"{key} names neither profile nor allow, so the profile {DEFAULT_PROFILE} holds",
+            f"{key} 未设置 profile 或 allow，因此按 {DEFAULT_PROFILE} 配置",
+        )
+    written = [it for it in ("profile", "allow", "deny") if getattr(layer, it) not in (None, ())]
+    lists = ", ".join(f"{key}.{it}" for it in written)
+    return Bilingual(f"taken away by {lists}", f"由 {lists} 去除")
+
+
+def _lost_to_some(setup: Setup, name: str) -> Iterator[Bilingual]:
+    """The reasons why some chats or senders do not have it."""
+    for layer, key in setup.layers.all().items():
+        if permitted((layer,), (name,)):
+            continue
+        if key == "tools.ownerOnly":
+            yield Bilingual("only for owners (tools.ownerOnly)", "仅限所有者（tools.ownerOnly）")
+        else:
+            yield Bilingual(f"not by {key}", f"{key} 中没有")
+
+
+def _asked(setup: Setup, agent: AgentConfig, name: str) -> Iterator[Bilingual]:
+    """The reasons why a person approves its calls, or why its calls are refused."""
+    runner = setup.runners[agent.id]
+    always, tainted = runner.approval
+    if name in ("exec", "process") and runner.exec_config.mode == "deny":
+        yield Bilingual("tools.exec.mode is deny: every call is refused", "tools.exec.mode 为 deny：拒绝所有调用")
+    elif (name in ("exec", "process") and runner.exec_config.mode == "ask") or name in always:
+        yield Bilingual("a person approves each call", "每次调用都需审批")
+    elif name in tainted:
+        yield Bilingual("a person approves calls after text of strangers", "读到陌生人的文字后，调用需审批")

@@ -1,0 +1,39 @@
+"""The config in force as YAML without its secrets, for the operator's console.
+
+Three nets, one behind the other: secrets are masked by their type, addresses lose what stands before their host, and the
+scrubber strikes out whatever else of a configured secret is left. Headers of providers are masked whole.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from gateway.config.root import Config
+from gateway.observe.secrets import REDACTED, Scrubber, redacted
+
+_CREDENTIALS = re.compile(r"(://)[^/\s@]+@")
+_STARS = re.compile(r"\*{4,}")
+
+
+def config_view(config: Config, scrubber: Scrubber) -> dict[str, str]:
+    """`written` has what differs from the defaults, `whole` everything."""
+    return {
+        "written": _yaml(config, scrubber, exclude_defaults=True),
+        "whole": _yaml(config, scrubber, exclude_defaults=False),
+    }
+
+
+def _yaml(config: Config, scrubber: Scrubber, *, exclude_defaults: bool) -> str:
+    tree: dict[str, Any] = config.model_dump(mode="json", by_alias=True, exclude_defaults=exclude_defaults)
+    for provider in tree.get("providers", {}).values():
+        _mask(provider.get("headers"))
+    text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=10_000)
+    text = _CREDENTIALS.sub(rf"\1{REDACTED}@", _STARS.sub(REDACTED, text))
+    return redacted(scrubber.scrub(text))
+
+
+def _mask(headers: Mapping[str, str] | None) -> None:
+    if isinstance(headers, dict):
+        headers.update(dict.fromkeys(headers, REDACTED))

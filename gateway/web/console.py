@@ -1,0 +1,199 @@
+"""The routes of the operator's console: what its rooms ask, and its acts. `gateway.web.door` serves the page, and
+lets nobody but the operator reach a route of this table.
+
+What a view shows is asked for when it is opened, and again while it is: nothing here is kept or pushed. A decision is made
+in the name of the person at the page, so who may not approve in the chat may not approve here.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+from typing import Any, Literal, TypeAlias
+
+import structlog
+from fastapi import Request, Response
+from pydantic import BaseModel, Field
+
+from channels.moment import iso
+from channels.web.channel import WebChannel
+from channels.web.views import html
+from gateway.approvals.approvals import Approvals
+from gateway.approvals.display import answers, request_details, request_text
+from gateway.approvals.surfaces import message_of
+from gateway.http.bodies import Bodies
+from gateway.http.door import Readiness
+from gateway.http.request import Unserved, answer_json, id_in_path, number_of, read_json
+from gateway.operate.agents import agents_view
+from gateway.operate.contacts import facts as contact_facts
+from gateway.operate.masked import config_view
+from gateway.operate.usage import usage_view
+from gateway.records.sessions import LOCAL_PERSON, session_parts
+from gateway.state.runtime import Runtime
+from gateway.store.approval_records import Approval, Decider
+from gateway.store.dead_letters import DeadLetter, dead_letters, replay
+from gateway.store.statements import PAIRING_SECONDS
+
+PersonRoute: TypeAlias = Callable[[Request, str], Awaitable[Response]]
+"""A route for an admitted request and its person."""
+Decided: TypeAlias = Literal["allow-once", "allow-always", "deny"]
+SURFACE = "console"
+DAYS, DAYS_MAX = 30, 366
+PEOPLE_MAX = 1_000
+
+NO_SUCH_APPROVAL = 404, "no-such-approval", "There is no such request."
+DECIDED = 409, "decided", "This request has been decided already, or has expired."
+ONCE_ONLY = 409, "once-only", "Not all that this call runs can be pinned down, so it can only be allowed once."
+NO_APPROVER = 403, "no-approver", "The config names others as approvers (approvals.approvers), and not web:local."
+NOT_WAITING = 409, "not-waiting", "This person does not wait any more."
+NO_DEAD_LETTER = 409, "no-dead-letter", "There is no such dead letter any more."
+
+log = structlog.get_logger()
+
+
+class _Decision(BaseModel, extra="forbid", strict=True):
+    decision: Decided
+
+
+class _Admitted(BaseModel, extra="forbid", strict=True):
+    request: int
+    """The message with which the person asked, as the list of people names it."""
+
+
+class _Replayed(BaseModel, extra="forbid", strict=True):
+    names: list[str] = Field(min_length=1, max_length=100)
+
+
+class Console:
+    """Routes of `gateway.web.door`; each gets the operator."""
+
+    def __init__(
+        self, runtime: Runtime, channel: WebChannel, approvals: Approvals, readiness: Readiness, bodies: Bodies
+    ) -> None:
+        self._runtime = runtime
+        self._channel = channel
+        self._approvals = approvals
+        self._readiness = readiness
+        self._bodies = bodies
+
+    def routes(self) -> Sequence[tuple[str, str, PersonRoute]]:
+        return (
+            ("GET", "/api/console/state", self.state),
+            ("GET", "/api/console/approvals", self.approvals),
+            ("POST", "/api/console/approvals/{approval}", self.decide),
+            ("GET", "/api/console/people", self.people),
+            ("POST", "/api/console/people", self.let_in),
+            ("GET", "/api/console/dead-letters", self.dead_letters),
+            ("POST", "/api/console/dead-letters", self.replay),
+            ("GET", "/api/console/usage", self.usage),
+            ("GET", "/api/console/agents", self.agents),
+            ("GET", "/api/console/config", self.config),
+        )
+
+    async def state(self, request: Request, person: str) -> Response:
+        """The state of the gateway, and how much waits for a person."""
+        view = await self._readiness.view(tells=True)
+        now, store = self._runtime.now(), self._runtime.store
+        waiting, _ = await store.approvals.listed(now)
+        strangers = await store.contacts.waiting(now - PAIRING_SECONDS)
+        letters = await asyncio.to_thread(dead_letters, self._runtime.setup.config.database)
+        view["waiting"] = {"approvals": len(waiting), "people": len(strangers), "deadLetters": len(letters)}
+        view["signedIn"] = bool(await self._channel.admission.signed_in(request.headers.items()))
+        return answer_json(view)
+
+    async def approvals(self, request: Request, person: str) -> Response:
+        waiting, grants = await self._runtime.store.approvals.listed(self._runtime.now())
+        zone = self._runtime.setup.config.server.zone
+        shown = [
+            {"id": it.id, "agent": it.agent, "by": it.granted_by, "since": it.granted_at, "expires": it.expires}
+            | {"uses": it.uses}
+            for it in grants
+        ]
+        return answer_json({"waiting": [self._shown(it, zone) for it in waiting], "grants": shown})
+
+    def _shown(self, approval: Approval, zone: Any) -> dict[str, Any]:
+        """The request as an approver reads it in a chat, whole."""
+        origin, approvers = message_of(approval), self._approvals.approvers(approval.agent)
+        texts = {
+            lang: {
+                "question": html(request_text(approval, origin, lang)),
+                "details": html(request_details(approval, origin, lang, zone).text),
+            }
+            for lang in ("en", "zh")
+        }
+        facts = {"id": approval.id, "agent": approval.agent, "created": approval.created, "expires": approval.expires}
+        facts |= {"tainted": bool(approval.tainted), "answers": answers(approval), "approvers": approvers}
+        return facts | {"mine": LOCAL_PERSON in approvers, "texts": texts}
+
+    async def decide(self, request: Request, person: str) -> Response:
+        given = await read_json(request, _Decision, self._bodies)
+        approval = await self._approvals.get(id_in_path(request, "approval"))
+        if approval is None:
+            raise Unserved(*NO_SUCH_APPROVAL)
+        if LOCAL_PERSON not in self._approvals.approvers(approval.agent):
+            raise Unserved(*NO_APPROVER)
+        if given.decision not in answers(approval):
+            raise Unserved(*ONCE_ONLY)
+        by = Decider(person=LOCAL_PERSON, surface=SURFACE)
+        won, after = await self._approvals.decide(approval, given.decision, by)
+        if not won:
+            raise Unserved(*DECIDED)
+        log.info("approval_decided", approval=after.id, decision=given.decision, by=by.person, surface=SURFACE)
+        return answer_json({"id": after.id, "state": after.state})
+
+    async def people(self, request: Request, person: str) -> Response:
+        """The strangers who wait, the oldest first, and the people who were let in, the newest first."""
+        config = self._runtime.setup.config
+        found = await self._runtime.store.contacts.listed(self._runtime.now() - PAIRING_SECONDS)
+        shown = [contact_facts(it, config) | {"request": it.turn} for it in found]
+        waiting = [it for it in shown if it["approvedBy"] is None]
+        known = [it for it in reversed(shown) if it["approvedBy"] is not None]
+        return answer_json({"waiting": waiting, "known": known[:PEOPLE_MAX], "count": len(known)})
+
+    async def let_in(self, request: Request, person: str) -> Response:
+        given = await read_json(request, _Admitted, self._bodies)
+        found = await self._runtime.store.contacts.decide(
+            given.request, "let in", by=LOCAL_PERSON, turn=None, at=self._runtime.now()
+        )
+        if found is None:
+            raise Unserved(*NOT_WAITING)
+        contact, notice = found
+        if notice is not None:
+            await self._runtime.accept(notice)
+        log.info("pairing_approved", channel=contact.channel, sender=contact.person, by=LOCAL_PERSON)
+        return answer_json({"name": contact.name})
+
+    async def dead_letters(self, request: Request, person: str) -> Response:
+        config = self._runtime.setup.config
+        found = await asyncio.to_thread(dead_letters, config.database)
+        return answer_json({"letters": [self._letter(it) for it in reversed(found)]})
+
+    def _letter(self, letter: DeadLetter) -> dict[str, Any]:
+        place = session_parts(letter.session)
+        where = {"agent": place.agent, "channel": place.channel, "account": place.account, "chat": place.chat}
+        reason = self._runtime.scrubber.scrub(letter.reason)
+        return {"name": letter.name} | asdict(letter) | where | {"reason": reason}
+
+    async def replay(self, request: Request, person: str) -> Response:
+        """Queues them again; the next sweep takes them up."""
+        given = await read_json(request, _Replayed, self._bodies)
+        replayed = await asyncio.to_thread(replay, self._runtime.setup.config.database, given.names)
+        if not replayed:
+            raise Unserved(*NO_DEAD_LETTER)
+        log.info("dead_letters_replayed", names=replayed, by=LOCAL_PERSON)
+        return answer_json({"replayed": replayed})
+
+    async def usage(self, request: Request, person: str) -> Response:
+        days = min(number_of(request.query_params.get("days", "")) or DAYS, DAYS_MAX)
+        config, now = self._runtime.setup.config, self._runtime.now()
+        return answer_json(await asyncio.to_thread(usage_view, config, days, now))
+
+    async def agents(self, request: Request, person: str) -> Response:
+        return answer_json({"agents": await asyncio.to_thread(agents_view, self._runtime.setup)})
+
+    async def config(self, request: Request, person: str) -> Response:
+        """The config in force without its secrets, and what is wrong with the edit that is not."""
+        state, config = self._runtime.config_state, self._runtime.setup.config
+        shown = await asyncio.to_thread(config_view, config, self._runtime.scrubber)
+        problems = [asdict(it) for it in state.problems]
+        facts = {"version": state.version, "restart": state.restart, "problems": problems}
+        return answer_json(facts | shown | {"since": iso(self._runtime.began, config.server.zone)})

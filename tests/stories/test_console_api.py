@@ -1,0 +1,73 @@
+"""What the console asks, over HTTP: the operator alone is answered, and what changes something demands the page's header."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway.web.console import Console
+from tests.running import SECRETS, Running, client, running
+from tests.web_page import WEB
+
+ADMIN, ANN = "canary-admin-token-9182736455", "canary-ann-token-9182736455"
+SERVER = f"server: {{ adminToken: {ADMIN}, users: {{ ann: {ANN} }} }}"
+ROUTES = [
+    (method, path.replace("{approval}", "AAAA-BBBB-CCCC")) for method, path, _ in Console.__new__(Console).routes()
+]
+
+
+async def asked(house: Running, method: str, path: str, token: str = "", **headers: str) -> tuple[int, str]:
+    given = {"authorization": f"Bearer {token}"} if token else {}
+    async with client(house.url, headers=given | headers) as http:
+        answer = await http.request(method, path, json=None if method == "GET" else {})
+    return answer.status_code, answer.json().get("code", "")
+
+
+async def test_nobody_but_the_operator_reaches_any_route(tmp_path: Path) -> None:
+    async with running(tmp_path, feishu=WEB, more=SERVER) as house:
+        for method, path in ROUTES:
+            header = {} if method == "GET" else {"x-clawgate": "1"}
+            assert await asked(house, method, path, **header) == (401, "signed-out"), path
+            assert await asked(house, method, path, ANN, **header) == (403, "operator-only"), path
+            code, _ = await asked(house, method, path, ADMIN, **header)
+            assert code == (200 if method == "GET" else 400), path
+            if method != "GET":
+                assert await asked(house, method, path, ADMIN) == (403, "forbidden"), path
+                elsewhere = header | {"origin": "https://elsewhere.example"}
+                assert await asked(house, method, path, ADMIN, **elsewhere) == (403, "forbidden"), path
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "refusal"),
+    [
+        ("approvals/AAAA-BBBB-CCCC", {"decision": "deny"}, (404, "no-such-approval")),
+        ("approvals/AAAA-BBBB-CCCC", {"decision": "allow-everything"}, (400, "unreadable")),
+        ("people", {"request": 7}, (409, "not-waiting")),
+        ("people", {"request": "7"}, (400, "unreadable")),
+        ("dead-letters", {"names": ["part-9"]}, (409, "no-dead-letter")),
+        ("dead-letters", {"names": []}, (400, "unreadable")),
+    ],
+)
+async def test_an_act_on_what_is_not_there_changes_nothing_and_says_so(
+    tmp_path: Path, path: str, body: dict[str, object], refusal: tuple[int, str]
+) -> None:
+    async with running(tmp_path, feishu=WEB, more=SERVER) as house:
+        headers = {"authorization": f"Bearer {ADMIN}", "x-clawgate": "1"}
+        async with client(house.url, headers=headers) as http:
+            answer = await http.post(f"/api/console/{path}", json=body)
+        assert (answer.status_code, answer.json()["code"]) == refusal
+
+
+async def test_the_config_in_force_is_shown_without_any_secret(tmp_path: Path) -> None:
+    key, word, team = "sk-canary-of-the-config-1234", "pass-word", "blue-team-canary"
+    url = f"https://carl:{word}@models.example/v1"
+    proxied = f'  proxied: {{ api: openai-chat, baseUrl: "{url}", apiKey: {key}, headers: {{ x-team: {team} }} }}'
+    operator = {"authorization": f"Bearer {ADMIN}"}
+    async with (
+        running(tmp_path, feishu=WEB, more=SERVER, providers=proxied) as house,
+        client(house.url, headers=operator) as http,
+    ):
+        shown = (await http.get("/api/console/config")).json()
+    assert shown["problems"] == []
+    for text in (shown["written"], shown["whole"]):
+        assert "https://***@models.example/v1" in text
+        assert not [it for it in (ADMIN, ANN, key, word, team, *SECRETS.values()) if it in text]
