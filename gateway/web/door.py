@@ -57,6 +57,8 @@ FILES_AT_ONCE = 2
 NAME_CHARS_MAX = 200
 
 NO_SUCH_FILE = 404, "no-such-file", "There is no such file."
+CLAIMED_IN = frozenset({"feishu", "telegram"})
+"""The channels in which people write to the bot; on the page the operator is an owner anyway."""
 OPERATOR_ONLY = 403, "operator-only", "This is for the holder of server.adminToken alone."
 
 
@@ -234,10 +236,11 @@ class WebDoor:
         return response
 
     async def setup(self, request: Request, person: str) -> Response:
-        """The claim code as long as nobody owns the bot."""
-        owners = self._runtime.setup.owners
-        code = await owners.claim_code(self._runtime.now())
-        return answer_json({"owned": bool(owners), "claim": code})
+        """The claim code as long as nobody owns the bot, and the channels to send it in."""
+        setup = self._runtime.setup
+        code = await setup.owners.claim_code(self._runtime.now())
+        channels = sorted({name for name, _ in setup.channels if name in CLAIMED_IN})
+        return answer_json({"owned": bool(setup.owners), "claim": code, "channels": channels})
 
     async def sessions(self, request: Request, person: str) -> Response:
         """The sessions of every channel, the last active first."""

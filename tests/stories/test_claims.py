@@ -104,7 +104,7 @@ async def test_on_the_page_as_well_and_setup_has_the_code_for_the_operator_alone
             setup = await http.get("/api/setup", headers=cookie)
             assert setup.status_code == status
         code = setup.json()["claim"]
-        assert setup.json() == {"owned": False, "claim": await code_of(house)}
+        assert setup.json() == {"owned": False, "claim": await code_of(house), "channels": ["feishu"]}
         signed = await http.post("/api/session", json={"token": "ann-token-0123456789abcdef"})
         ann = {"cookie": signed.headers["set-cookie"].partition(";")[0]}
         http.cookies.clear()
@@ -114,7 +114,11 @@ async def test_on_the_page_as_well_and_setup_has_the_code_for_the_operator_alone
         shown = (await http.get("/api/chats/c1234567", headers=ann)).text
         assert YOURS in shown
         assert code not in shown
-        assert (await http.get("/api/setup", headers=cookie)).json() == {"owned": True, "claim": None}
+        assert (await http.get("/api/setup", headers=cookie)).json() == {
+            "owned": True,
+            "claim": None,
+            "channels": ["feishu"],
+        }
         assert [*house.gateway.runtime.setup.owners] == ["web:ann"]
 
 

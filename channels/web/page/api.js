@@ -46,6 +46,7 @@ export class Api {
   /** What was uploaded and will not be sent. */
   discard = (id) => this.#ask("DELETE", fileAddress(id));
   post = (message) => this.#ask("POST", "webhooks/web/default", { language: chosenLanguage(), ...message });
+  setup = () => this.#ask("GET", "api/setup");
   takeKey = (vendor, key) => this.#ask("POST", "api/setup/key", { vendor, key });
   signOut = () => this.#ask("DELETE", "api/session");
 

@@ -88,6 +88,7 @@ class App {
     store.takeList(answer);
     this.#knowsPerson = true;
     this.outbox.pump();
+    if (store.operator) this.#offerClaim();
     if (otherDatabase) {
       store.after = answer.after;
       this.#reload();
@@ -128,6 +129,12 @@ class App {
       default:
         return this.#reset();
     }
+  }
+
+  /** Tells the operator how the bot gets its owner. */
+  async #offerClaim() {
+    const answer = await this.api.setup().catch(() => null);
+    if (answer) this.store.takeClaim(answer);
   }
 
   async #reset() {

@@ -173,6 +173,8 @@ export class Page {
     this.#greet(store.agents.find((agent) => agent.id === this.composer.agent) ?? store.agents[0]);
     part("welcome").hidden = shown !== null;
     part("guide-note").hidden = !store.guide || store.keys.length > 0;
+    part("claim-note").hidden = store.claim === null;
+    part("claim-note").textContent = store.claim && word("claimNote", { code: store.claim });
     this.firstKey.show(store.keys);
     part("sign-out").hidden = !store.signedIn;
     part("all-sessions").hidden = part("to-console").hidden = !store.operator;

@@ -18,6 +18,8 @@ export class Store {
   guide = false;
   /** The vendors of whom the operator may give a first key: {vendor, title, made_at}. */
   keys = [];
+  /** The code with which somebody becomes the owner; null if there is one already. */
+  claim = null;
   /** What may be written behind a slash: {name, hint, en, zh}. */
   commands = [];
   signedIn = false;
@@ -48,6 +50,11 @@ export class Store {
   /** The person looks at the page. */
   seen() {
     if (!document.hidden) this.unread.delete(this.shown);
+    this.changed();
+  }
+
+  takeClaim({ claim, channels }) {
+    this.claim = channels.length > 0 ? claim : null;
     this.changed();
   }
 
@@ -92,6 +99,7 @@ export class Store {
     this.turns.clear();
     this.after = null;
     this.keys = [];
+    this.claim = null;
     this.signedIn = this.operator = false;
     this.person = null;
     this.changed();

@@ -48,6 +48,8 @@ export const WORDS = {
     example3: "Which files are in your workspace?",
     guideNote:
       "A scripted demo model answers for now. For a real one, set ANTHROPIC_API_KEY or OPENAI_API_KEY in a file .env beside config.yaml.",
+    claimNote:
+      "Nobody owns this bot yet. Send it /claim {code} in a direct chat, in Feishu or Telegram, and it is yours. The code holds for a day.",
     firstKey: "Connect a real model",
     firstKeyAbout:
       "Paste a vendor's key. It is tried, written to the file .env beside config.yaml, and holds at once. Without one, a scripted demo model answers.",
@@ -194,6 +196,7 @@ export const WORDS = {
     example3: "你的工作目录里有哪些文件？",
     guideNote:
       "目前由脚本演示模型回答。要使用真正的模型，请在 config.yaml 旁边的 .env 文件中设置 ANTHROPIC_API_KEY 或 OPENAI_API_KEY。",
+    claimNote: "机器人还没有所有者：请在飞书或 Telegram 里私聊发送 /claim {code}，即可认领。认领码一天内有效。",
     firstKey: "接入真正的模型",
     firstKeyAbout:
       "粘贴一家厂商的密钥：会先试用，再写入 config.yaml 旁边的 .env 文件，立即生效。没有密钥时，由脚本演示模型回答。",
