@@ -37,6 +37,7 @@ from agents.turn import (
     ModelAnswered,
     ModelFailed,
     Outcome,
+    ToolAdvanced,
     ToolFinished,
     ToolStarted,
     TurnLimits,
@@ -236,6 +237,7 @@ class ToolLoop:
             session=self.session,
             begun_at=begun_at,
             tainted=self.tainted,
+            progress=lambda text: self.emit(ToolAdvanced(call=call, progress=text)),
         )
         return await self.toolbox.call(call.name, call.arguments, call.arguments_raw, circumstances)
 

@@ -33,16 +33,16 @@ from skills.catalog import SkillCatalog, visible
 from tools.absent import is_absent
 from tools.approval import Gate
 from tools.attachment import attachment
-from tools.catalog import Catalog, Toolbox, offered
+from tools.catalog import Catalog, Toolbox, ToolSource, offered
 from tools.config import EXTERNAL_TOOLS, ToolsConfig, effective_approval, effective_exec, effective_files
 from tools.documents.document import Documents
 from tools.memory import Memory, Note
 from tools.message import Messenger
 from tools.paths import MEMORY
-from tools.policy import denied, layers_of, permitted
+from tools.policy import denied, layers_of, permitted, server_of
 from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
-from tools.tool import ToolError
+from tools.tool import ToolError, ToolSpec
 from tools.web.file import web_file
 
 DOCS = "docs"
@@ -79,6 +79,7 @@ class AgentRunner:
     zone: tzinfo
     commands: Callable[[MessageContext], Commands]
     choosable: Sequence[str] = ()
+    sources: Sequence[ToolSource] = ()
     scrub: Callable[[str], str] = str
 
     def __post_init__(self) -> None:
@@ -271,6 +272,7 @@ class AgentRunner:
         workspace = whole.serving(uploads=whole.uploads, mounts=mounts, writable=memory)
         abilities = {*turn.actions, *(turn.directives if self._reads_files(turn.layers) else ())}
         tools = self._built_in.tools(workspace, abilities)
+        tools += [tool for source in self.sources for tool in source.tools(self.config.tools, workspace)]
         layers = (*self._layers, *turn.layers)
         limit = self.limits.tool_argument_bytes
         toolbox = Toolbox(tools, layers=layers, argument_bytes_max=limit, scrub=self.scrub, gate=gate)
@@ -291,8 +293,13 @@ class AgentRunner:
             session=turn.session,
             exec_mode=self.exec_config.mode,
             caller=turn.caller,
-            approval=always + (tainted if any(it.name in EXTERNAL_TOOLS for it in toolbox.specs) else ()),
+            approval=always + (tainted if any(map(_is_external, toolbox.specs)) else ()),
             commands=self.commands(turn.context),
             reasoning=turn.settings.reasoning,
         )
         return toolbox, facts
+
+
+def _is_external(tool: ToolSpec) -> bool:
+    """True if its results hold text of strangers."""
+    return tool.name in EXTERNAL_TOOLS or bool(server_of(tool.name))

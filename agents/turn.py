@@ -209,12 +209,20 @@ class ToolStarted:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ToolAdvanced:
+    """`progress` is a line of the tool about how far it is."""
+
+    call: ToolCall
+    progress: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ToolFinished:
     result: ToolResultMessage
 
 
 TurnEvent: TypeAlias = (
-    TurnStarted | ModelCalled | ModelStreamed | ModelRetried | ModelAnswered | ToolStarted | ToolFinished
+    TurnStarted | ModelCalled | ModelStreamed | ModelRetried | ModelAnswered | ToolStarted | ToolAdvanced | ToolFinished
 )
 Emit: TypeAlias = Callable[[TurnEvent], None]
 

@@ -7,7 +7,7 @@ import asyncio
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -86,6 +86,19 @@ _BUILDERS: dict[str, Callable[[Catalog, Workspace], Tool]] = {
     "web_search": lambda catalog, _: WebSearch(catalog.web.search),
 }
 NAMES: tuple[str, ...] = tuple(_BUILDERS)
+
+
+class ToolSource(Protocol):
+    """Tools that are not built in, whose names and schemas others decide, and may change while they are in use."""
+
+    def start(self) -> None:
+        """Begins to keep the tools ready, beside everything else; returns at once."""
+
+    def tools(self, lists: ToolLists, workspace: Workspace) -> Sequence[Tool]:
+        """The tools that the agent's own lists name, in an order that lasts: it is part of the prompt's cached beginning."""
+
+    async def close(self) -> None:
+        """Ends what `start` began. A tool that is called later answers TOOL_UNAVAILABLE."""
 
 
 def offered(everybody: ToolsConfig, agent: AgentToolsConfig) -> tuple[str, ...]:

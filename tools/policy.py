@@ -24,6 +24,10 @@ PROFILES: dict[Profile, tuple[str, ...]] = {
     "coding": ("group:files", "group:runtime", "group:memory", "group:messaging"),
     "full": ("*",),
 }
+SEPARATOR = "__"
+"""Stands between the name of an MCP server and that of its tool."""
+SERVERS = "mcp:"
+"""Begins the name of a group: `mcp:NAME`, all tools of that server, or `mcp:*`, those of all servers."""
 DEFAULT_PROFILE: Profile = "minimal"
 """The profile of an agent that names neither one nor what it is allowed."""
 OWNER_ONLY = ("group:runtime",)
@@ -38,17 +42,32 @@ def permitted(layers: tuple[ToolLists, ...], names: tuple[str, ...]) -> tuple[st
 
 def denied(layers: tuple[ToolLists, ...], name: str) -> bool:
     """True if a `deny` names the tool; that an `allow` or a profile leaves it out does not count."""
-    return any(_holds(layer.deny, name) for layer in layers)
+    return any(holds(layer.deny, name) for layer in layers)
+
+
+def foreign(lists: ToolLists, names: Sequence[str]) -> tuple[str, ...]:
+    """The tools of servers that `allow` names: one by one, or by server. `*` means the tools that are built in."""
+    listed = [it for it in lists.allow or () if it != "*"]
+    return tuple(name for name in names if holds(listed, name))
+
+
+def server_of(name: str) -> str:
+    """The server of a tool that is not built in; empty for one that is."""
+    server, separator, _ = name.partition(SEPARATOR)
+    return server if separator else ""
 
 
 def _permits(layer: ToolLists, name: str) -> bool:
     lists = (layer.allow, PROFILES[layer.profile] if layer.profile else None)
-    denied = _holds(layer.deny, name) or (name == "process" and _holds(layer.deny, "exec"))  # both run commands
-    return not denied and all(_holds(it, name) for it in lists if it is not None)
+    denied = holds(layer.deny, name) or (name == "process" and holds(layer.deny, "exec"))  # both run commands
+    return not denied and all(holds(it, name) for it in lists if it is not None)
 
 
-def _holds(listed: Sequence[str], name: str) -> bool:
-    return any(it in (name, "*") or name in GROUPS.get(it, ()) for it in listed)
+def holds(listed: Sequence[str], name: str) -> bool:
+    """True if the names, groups and servers of a list hold the tool."""
+    server = server_of(name)
+    groups = ("*", f"{SERVERS}*", SERVERS + server) if server else ("*",)
+    return any(it == name or it in groups or name in GROUPS.get(it, ()) for it in listed)
 
 
 def layers_of(everybody: ToolsConfig, agent: AgentToolsConfig) -> tuple[ToolLists, ...]:

@@ -35,6 +35,7 @@ _CODE = re.compile(rb"-?\d+|!")
 Limit: TypeAlias = Literal["time", "output", "written", "free", "memory", "processes", "idle", "killed"]
 Input: TypeAlias = Literal["none", "pipe"] | tuple[int, int]
 """The input of a command: nothing, what is written to it, or a terminal of so many rows and columns."""
+Errors: TypeAlias = Literal["with output", "apart"]
 _LIMITS: dict[str, Limit] = {"W": "written", "F": "free", "M": "memory", "N": "processes"}
 
 OUTPUT_BYTES_MAX = 16 * 1024 * 1024
@@ -62,9 +63,12 @@ async def run(launch: Launch, *, folder: int, bounds: ExecConfig) -> Finished:
 
 
 class Supervised:
-    """The supervisor's process, with the pipes to it. Raises OSError if it cannot be started."""
+    """The supervisor's process, with the pipes to it. Raises OSError if it cannot be started. `errors`: where the command's
+    error output goes."""
 
-    def __init__(self, launch: Launch, folder: int, bounds: ExecConfig, stdin: Input = "none") -> None:
+    def __init__(
+        self, launch: Launch, folder: int, bounds: ExecConfig, stdin: Input = "none", *, errors: Errors = "with output"
+    ) -> None:
         # A command of our own uid could read our secrets in /proc; not from a process that may not be dumped.
         _prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
         self._control: int | None
@@ -87,13 +91,17 @@ class Supervised:
             else:
                 writes, self._output = _pipe(theirs, ours, reads=True)
                 reads, self._input = _pipe(theirs, ours) if stdin == "pipe" else (subprocess.DEVNULL, None)
+            self._errors: int | None = None
+            complains: int = subprocess.STDOUT
+            if errors == "apart":
+                complains, self._errors = _pipe(theirs, ours, reads=True)
             limits = (int(bounds.timeout_seconds), bounds.written_bytes, bounds.free_bytes)
             numbers = (control, status, folder, *(launch.owner or (-1, -1)), *limits)
             self._process = subprocess.Popen(
                 [*program("tools.supervisor", "-I", "-S"), *map(str, numbers), *launch.arguments],
                 stdin=reads,
                 stdout=writes,
-                stderr=subprocess.STDOUT,
+                stderr=complains,
                 env=dict(launch.env),
                 pass_fds=(control, status, folder, *launch.pass_fds),
                 start_new_session=True,
@@ -101,12 +109,12 @@ class Supervised:
             ours.pop_all()
         if self._proxy is not None:
             self._proxy.begin()
-        for fd in (self._output, self._input):
+        for fd in (self._output, self._input, self._errors):
             if fd is not None:
                 os.set_blocking(fd, False)
 
-    async def attend(self, output: Output, timeout_seconds: float) -> Finished:
-        """Raises OSError if the command could not be started."""
+    async def attend(self, output: Output, timeout_seconds: float, errors: Output | None = None) -> Finished:
+        """`errors` gets the error output, if it is apart. Raises OSError if the command could not be started."""
         loop = asyncio.get_running_loop()
         exited, ended, stopped, gone = asyncio.Event(), asyncio.Event(), asyncio.Event(), asyncio.Event()
         pipe, status, report = self._output, self._status, bytearray()
@@ -138,8 +146,18 @@ class Supervised:
                 loop.remove_reader(status)
                 gone.set()
 
+        def read_errors() -> None:
+            assert self._errors is not None
+            data = os.read(self._errors, 65_536)
+            if errors is not None:
+                errors.feed(data)
+            if not data:
+                loop.remove_reader(self._errors)
+
         loop.add_reader(status, listen)
         loop.add_reader(pipe, read)
+        if self._errors is not None:
+            loop.add_reader(self._errors, read_errors)
         try:
             if not await _first(timeout_seconds, exited, stopped, self._unwanted):
                 self.stop("time")
@@ -156,6 +174,8 @@ class Supervised:
         finally:
             loop.remove_reader(status)
             loop.remove_reader(pipe)
+            if self._errors is not None:
+                loop.remove_reader(self._errors)
         if b"!" in report and self._limit is None:
             raise OSError(
                 output.shown(500).strip() or "it could not become the workspace's owner, or there is no shell"
@@ -176,6 +196,18 @@ class Supervised:
         with contextlib.suppress(BlockingIOError):
             return os.write(self._input, data)
         return 0
+
+    async def send(self, data: bytes) -> None:
+        """Writes it all, as fast as the command reads. Raises OSError if the command reads no more."""
+        loop = asyncio.get_running_loop()
+        while data := data[self.write(data) :]:
+            assert self._input is not None
+            writable = asyncio.Event()
+            loop.add_writer(self._input, writable.set)
+            try:
+                await writable.wait()
+            finally:
+                loop.remove_writer(self._input)
 
     def end_input(self) -> None:
         """Ends the command's input; of a pipe only."""
@@ -201,6 +233,8 @@ class Supervised:
         self.end_input()
         os.close(self._output)
         os.close(self._status)
+        if self._errors is not None:
+            os.close(self._errors)
 
     def _let_go(self) -> None:
         if self._control is not None:

@@ -6,7 +6,7 @@ mistake into a result the model can act on. Who approves a call is the business 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
@@ -82,6 +82,10 @@ class Held:
     copies: tuple[Copy, ...]
 
 
+def unseen(progress: str) -> None:
+    """Drops it."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Call:
     """The circumstances of one call. `key` is the same however often the call is repeated."""
@@ -100,6 +104,8 @@ class Call:
     """True if the call needs an approval even if its tool asks for none."""
     held: Held | None = None
     """The files of what was approved, as they were hashed right before the run."""
+    progress: Callable[[str], None] = unseen
+    """Shows a line about the running call to those who watch the turn."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

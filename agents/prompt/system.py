@@ -19,6 +19,7 @@ from channels.message import ChatKind
 from skills.catalog import Skill
 from tools.config import ExecMode
 from tools.paths import MEMORY
+from tools.policy import holds, server_of
 from tools.tool import ToolSpec
 
 Commands: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
@@ -158,9 +159,9 @@ def tooling(facts: LastingFacts) -> Sequence[str]:
 def tool_call_style(facts: LastingFacts) -> Iterator[str]:
     runs, choice = facts.has("exec", "process"), facts.agent.tool_choice
     yield wording("Tool Call Style")
-    if (runs and facts.exec_mode == "ask") or facts.has(*facts.approval):
+    if (runs and facts.exec_mode == "ask") or any(holds(facts.approval, it.name) for it in facts.tools):
         yield wording("Tool Call Style, with approvals")
-    if facts.has("web_fetch", "web_search"):
+    if facts.has("web_fetch", "web_search") or any(server_of(it.name) for it in facts.tools):
         yield wording("Tool Call Style, with text of strangers")
     if facts.has("memory_search"):
         yield wording("Tool Call Style, with a memory")

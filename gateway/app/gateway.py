@@ -17,6 +17,7 @@ from channels.web.channel import WebChannel
 from channels.web.live import LiveTurns
 from gateway.api.door import ApiDoor, bytes_max
 from gateway.app.health import HealthWatch
+from gateway.app.mcp import ServerWatch
 from gateway.app.routes import build_app
 from gateway.app.setup import adopt, build_setup, version_of
 from gateway.approvals.approvals import Approvals
@@ -112,6 +113,7 @@ class Gateway:
         self._intake = Intake(self.runtime, self.approvals, self.lanes)
         self._listening = Listening(self.runtime, self._intake, self.spawn)
         self.health = HealthWatch(self.runtime, lambda: self._web, self.tell_owners)
+        self._servers = ServerWatch(self.runtime, self.tell_owners)
         self._adopt_server(config.server)
         self.connections = Connections(config.server, self._peers, self.runtime.metrics)
         self._web, self._served = self._doors()
@@ -151,6 +153,7 @@ class Gateway:
         await self.runtime.store.start(self._notified)
         await self._load_choices()
         self._readiness.started = True
+        self.runtime.setup.mcp.start()
         self.warming = self.spawn(self._warm_up())
         self.spawn(self._try_sandbox())
 
@@ -175,6 +178,7 @@ class Gateway:
         self.spawn(self.sweep.run())
         self.spawn(self.approvals.run())
         self.spawn(self._watch_models())
+        self.spawn(self._servers.run())
 
     async def apply(self, config: Config, environment: Mapping[str, str], state: ConfigState) -> None:
         """Puts `config` in force, also for the next model request of running turns. What it no longer has is closed
@@ -194,6 +198,7 @@ class Gateway:
         if web is not self._web:
             self._live.let_go()  # its pages reconnect, to the new one
         self._retiring.append(before)
+        setup.mcp.start()
         await self._listening.begin(setup)
         self.warming = self.spawn(self._warm_up())
         self.spawn(self._try_sandbox())
@@ -219,6 +224,7 @@ class Gateway:
         self._retiring.remove(setup)
         for runner in setup.runners.values():
             runner.close()
+        await setup.mcp.close_all_but(self.runtime.setup.mcp)
         for channel in channels:
             await channel.close()
 
@@ -258,6 +264,7 @@ class Gateway:
         await self.runtime.setup.processes.close()
         setups = (self.runtime.setup, *self._retiring)
         for setup in setups:
+            await setup.mcp.close()
             for runner in setup.runners.values():
                 runner.close()
         for provider in self.runtime.setup.providers.values():

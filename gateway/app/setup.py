@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from agents.model import Models
+from agents.prompt.fences import harmless
 from agents.providers.catalog import build_provider
 from agents.providers.config import ProviderConfig, api_of
 from agents.providers.network import NetworkProvider
@@ -25,6 +26,7 @@ from gateway.config.channels import Account, ChannelDeps, configured, named_acco
 from gateway.config.exposure import exposure
 from gateway.config.load import skill_catalog
 from gateway.config.root import Config
+from gateway.guard import VERSION
 from gateway.observe.metrics import Metrics
 from gateway.observe.secrets import Scrubber, secrets_in, secrets_of
 from gateway.outbox.messenger import ChannelMessenger
@@ -34,6 +36,8 @@ from gateway.state.queues import Queues
 from gateway.state.runtime import Setup
 from gateway.store.store import Store
 from gateway.turns.memory import StoredMemory
+from tools.mcp.server import Environment
+from tools.mcp.servers import McpServers
 from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
 
@@ -71,6 +75,10 @@ def build_setup(
     messenger = ChannelMessenger(
         channels=channels, scrubber=scrubber, store=store, metrics=metrics, file_bytes=config.limits.file_bytes, now=now
     )
+    metrics.servers = tuple(config.mcp.servers)
+    web, path = config.tools.web.fetch, environment.get("PATH", "")
+    beside = Environment(sandbox=sandbox, path=path, web=web, reviews=store.reviews, version=VERSION, now=now)
+    mcp = McpServers(config.mcp, beside, harmless, before.mcp if before else None)
     build_runner = partial(
         AgentRunner,
         models=shared,
@@ -87,6 +95,7 @@ def build_setup(
         zone=config.server.zone,
         commands=partial(commands_in, config),
         choosable=choosable,
+        sources=(mcp,) if config.mcp.servers else (),
     )
     runners = {agent.id: build_runner(agent) for agent in config.agents.list}
     owners = Owners(config.owners, before.owners.claimed if before else Claimed(store.owners))
@@ -100,6 +109,7 @@ def build_setup(
         layers=ToolLayers(config, owners),
         owners=owners,
         processes=processes,
+        mcp=mcp,
     )
 
 

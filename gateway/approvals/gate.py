@@ -20,6 +20,7 @@ from gateway.approvals.approvals import Approvals
 from gateway.approvals.display import reply_lines
 from gateway.store.approval_records import Approval
 from tools.approval import Request, canonical, digest_of
+from tools.policy import holds
 from tools.tool import Call, ToolError, ToolResult
 
 _NOTES = {
@@ -75,7 +76,7 @@ class TurnGate:
 
     def demands(self, tool: str, call: Call) -> bool:
         always, tainted = self.runner.approval
-        return tool in always or (call.tainted and tool in tainted) or self._goes_on(call)
+        return holds(always, tool) or (call.tainted and holds(tainted, tool)) or self._goes_on(call)
 
     async def admit(self, request: Request, call: Call) -> SpawnedCall:
         agent = self.runner.config.id

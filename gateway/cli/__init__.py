@@ -8,6 +8,7 @@ from typer.core import TyperGroup
 
 from gateway.cli import chat, dead_letters, init, serving
 from gateway.cli.access import approvals_app, pairing_app
+from gateway.cli.mcp import mcp_app
 from gateway.cli.options import language
 from gateway.cli.service import service_app
 from gateway.cli.sessions import sessions_app
@@ -50,6 +51,7 @@ app.add_typer(serving.routes_app, name="routes")
 app.add_typer(sessions_app, name="sessions")
 app.add_typer(pairing_app, name="pairing")
 app.add_typer(approvals_app, name="approvals")
+app.add_typer(mcp_app, name="mcp")
 app.add_typer(dead_letters.dead_letters_app, name="dead-letters")
 app.add_typer(skills_app, name="skills")
 app.command("letters", hidden=True)(dead_letters.list_dead_letters)  # its name in earlier versions

@@ -181,6 +181,21 @@ HELP = {
     ),
     "A grant or a request, as `list` names it.": "一项许可或请求，名称见 `list`。",
     "All that was allowed for good.": "所有长期允许的内容。",
+    "MCP servers: list their tools, try one, accept what has changed; also while it serves.": (
+        "MCP 服务器：列出工具、试用工具、确认有变化的工具；运行时也可使用。"
+    ),
+    "A server of mcp.servers.": "mcp.servers 中的一个服务器。",
+    "Start each server and list its tools: who has them, and what an owner has not seen as it is now.": (
+        "启动每个服务器并列出其工具：谁可以使用，以及哪些尚未经所有者确认。"
+    ),
+    "One of its tools.": "它的一个工具。",
+    'Its arguments: \'{"timezone": "UTC"}\'.': '参数，例如 \'{"timezone": "UTC"}\'。',
+    "Start the server, call one of its tools, and print the result as a model gets it, without the fences.": (
+        "启动服务器，调用它的一个工具，并显示模型会得到的结果（不含边界标记）。"
+    ),
+    "Offer the tools of a server as the gateway sees them now, as far as they are new or have changed.": (
+        "按网关目前所见提供该服务器的工具（限新增或有变化的）。"
+    ),
     "Messages that were given up, and reply parts that could not be delivered.": (
         "已放弃的消息，以及无法送达的回复片段。"
     ),

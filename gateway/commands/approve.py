@@ -19,7 +19,7 @@ from gateway.approvals.notices import OWN
 from gateway.approvals.surfaces import message_of, surfaces_of
 from gateway.commands import own
 from gateway.commands.command import CommandContext, Reply, Run
-from gateway.commands.own import join, tell, unheard
+from gateway.commands.own import accept_tools, join, tell, unheard
 from gateway.records.inbound import ASK, INTRODUCTION, NOTICE, OUTCOME, PRESSED, UNHEARD
 from gateway.records.sessions import chat_of, person_of
 from gateway.state.queues import BUTTON
@@ -27,6 +27,7 @@ from gateway.store.approval_records import Approval, Decider, Token
 
 _DECISION = re.compile(r" */approve(?:@\S+)? ([0-9A-HJKMNP-TV-Z-]{12,14}) (allow-once|allow-always|deny) *")
 """A name behind the @ is this bot's: `command_of` has seen to that."""
+_TOOLS = re.compile(r" */approve(?:@\S+)? mcp ([a-z0-9_-]{1,64}) ([0-9a-f]{16}) *")
 _BUTTONS: Mapping[str, tuple[str, str, Any]] = {
     "allow-once": ("允许一次", "Allow once", "primary"),
     "allow-always": ("始终允许", "Allow always", "default"),
@@ -36,6 +37,8 @@ _BUTTONS: Mapping[str, tuple[str, str, Any]] = {
 
 async def approve(context: CommandContext) -> str | None:
     message = context.message
+    if (about := _TOOLS.fullmatch(message.text)) and not message.press:
+        return await accept_tools(context, about[1], about[2])
     found = _DECISION.fullmatch(message.text)
     if found is None or message.attachments or message.press:
         return context.say(

@@ -18,6 +18,8 @@ from gateway.records.sessions import LOCAL_PERSON
 from gateway.state.owners import OWNERS_NOTICE
 
 ONLY_OWNERS = "owners"
+TOOLS = "mcp"
+"""The act of a button that accepts a server's tools: `own:mcp:SERVER:DIGEST`."""
 log = structlog.get_logger()
 
 
@@ -166,6 +168,10 @@ _GROUP_CHOICES = {
 async def press(context: CommandContext, token: str) -> Reply | str:
     """A button under a notice; the notice is replaced by what became of it."""
     act, _, number = token.removeprefix(OWN).partition(":")
+    if act == TOOLS and context.message.press is not None:
+        server, _, digest = number.partition(":")
+        text = await accept_tools(context, server, digest)
+        return Reply(text=text, replaces=context.message.press.message_id if context.is_owner else None)
     body = await context.runtime.store.owners.message(int(number)) if number.isdecimal() else None
     if not context.is_owner or body is None or context.message.press is None:
         return context.say("This button is not yours to press, or it is too old.", "此按钮不是给你的，或已失效。")
@@ -181,6 +187,22 @@ async def press(context: CommandContext, token: str) -> Reply | str:
             return context.say("This button is too old.", "此按钮已失效。")
     where = value(about.chat.title or about.chat.id)
     return Reply(text=text if act in ("in", "refuse") else f"{where}: {text}", replaces=replaces)
+
+
+async def accept_tools(context: CommandContext, server: str, digest: str) -> str:
+    """Offers the tools of a server as they are now, if they are still what the notice was about."""
+    if not context.is_owner:
+        return context.say("Only an owner of the bot can do that.", "只有机器人的所有者可以这样做。")
+    by, at = context.person, context.runtime.now()
+    tools = await context.runtime.store.reviews.accept(server, by=by, at=at, digest=digest)
+    if not tools:
+        return context.say(
+            f"Nothing of `{server}` waits as it was shown: it was accepted already, or has changed again.",
+            f"`{server}` 没有与所示一致的待确认工具：可能已确认，或又有变化。",
+        )
+    log.info("mcp_tools_accepted", server=server, tools=tools, by=by)
+    shown = ", ".join(map(value, tools))
+    return context.say(f"Accepted of `{server}`: {shown}.", f"已接受 `{server}` 的工具：{shown}。")
 
 
 async def _leave(context: CommandContext, there: MessageContext) -> str:

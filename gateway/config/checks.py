@@ -24,7 +24,7 @@ from gateway.config.root import Config
 from gateway.guard import PACKAGES
 from skills.catalog import AgentSkillsConfig
 from tools.catalog import NAMES, offered
-from tools.policy import GROUPS
+from tools.policy import GROUPS, SERVERS, server_of
 from tools.web.config import SearchConfig
 
 _OF_THE_SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr")
@@ -38,21 +38,23 @@ _CODE_FOLDERS = tuple(_CODE / name for name in (*PACKAGES, ".git", ".venv"))
 def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Findings) -> None:
     """Everything but folders. `skills` has the names of all skills, usable or not, by agent."""
     seen: set[str] = set()
+    servers = [f"{SERVERS}{it}" for it in ("*", *config.mcp.servers)] if config.mcp.servers else []
+    tools = [*NAMES, *servers]
     for index, agent in enumerate(config.agents.list):
         key: Key = ("agents", "list", index)
         if agent.id in seen:
             findings.add((*key, "id"), f"two agents have the id {quoted(agent.id)} — each needs its own")
         seen.add(agent.id)
         _lists("skill", (*key, "skills"), agent.skills, list(skills.get(agent.id, ())), findings)
-        _names("tool", (*key, "tools", "approval"), agent.tools.approval, NAMES, findings)
+        _names("tool", (*key, "tools", "approval"), agent.tools.approval, tools, findings)
         _tool_choice(key, agent, config, findings)
         _models(key, agent, config, findings)
         _targets(key, agent, config.channels, findings)
     for place, lists in _tool_lists(config):
-        _lists("tool", place, lists, [*NAMES, *GROUPS], findings)
-    _names("tool", ("tools", "ownerOnly"), config.tools.owner_only, [*NAMES, *GROUPS], findings, besides="*")
-    _names("tool", ("tools", "approval"), config.tools.approval, NAMES, findings)
-    _names("tool", ("tools", "taint"), config.tools.taint, NAMES, findings)  # a slip would leave a tool unguarded
+        _lists("tool", place, lists, [*tools, *GROUPS], findings)
+    _names("tool", ("tools", "ownerOnly"), config.tools.owner_only, [*tools, *GROUPS], findings, besides="*")
+    _names("tool", ("tools", "approval"), config.tools.approval, tools, findings)
+    _names("tool", ("tools", "taint"), config.tools.taint, tools, findings)  # a slip would leave a tool unguarded
     _web(config.tools.web.search, findings)
     if config.transcription.model_fields_set and not config.transcription.model:
         findings.add(("transcription", "model"), "missing: such as whisper-1, or remove the section")
@@ -97,7 +99,7 @@ def _names(
     what: str, key: Key, names: Iterable[str] | None, known: Collection[str], findings: Findings, *, besides: str = ""
 ) -> None:
     for index, name in enumerate(names or ()):
-        if name != besides and name not in known:
+        if name != besides and name not in known and SERVERS + server_of(name) not in known:
             findings.add((*key, index), _unknown(what, name, known))
 
 
@@ -137,7 +139,7 @@ def _web(search: SearchConfig, findings: Findings) -> None:
 
 def _tool_choice(key: Key, agent: AgentConfig, config: Config, findings: Findings) -> None:
     wanted, tools = agent.tool_choice, offered(config.tools, agent.tools)
-    known = ("auto", "none", "required", *tools)
+    known = ("auto", "none", "required", *tools, *(it for it in agent.tools.allow or () if server_of(it)))
     if wanted == "required" and not tools:
         findings.add((*key, "toolChoice"), "the agent has no tool that it could be required to call")
     elif wanted not in known:

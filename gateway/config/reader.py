@@ -100,8 +100,15 @@ def with_absolute_paths(config: Root, folder: Path, home: str) -> Root:
         for agent in config.agents.list
     )
     directories, added = tuple(map(resolve, config.skills.directories)), resolve(config.skills.added_dir)
+    servers = {
+        name: it.model_copy(
+            update={"cwd": resolve(it.cwd or f"./data/mcp/{name}"), "readable": tuple(map(resolve, it.readable))}
+        )
+        for name, it in config.mcp.servers.items()
+    }
     changes = {
         "database": config.database.model_copy(update=database),
+        "mcp": config.mcp.model_copy(update={"servers": servers}),
         "skills": config.skills.model_copy(update={"directories": directories, "added_dir": added}),
         "tools": config.tools.model_copy(update={"files": files}),
         "agents": config.agents.model_copy(update={"list": tuple(agents)}),

@@ -26,6 +26,7 @@ from gateway.config.server import ServerConfig
 from gateway.observe.tracing import TracingConfig
 from skills.catalog import SkillsConfig
 from tools.config import PersonId, ToolsConfig
+from tools.mcp.config import McpConfig
 
 
 class LimitsConfig(TurnLimits):
@@ -200,6 +201,8 @@ class Config(Section):
     """The people who approve the calls that need it."""
     tools: ToolsConfig = ToolsConfig()
     """The settings for the tools of every agent."""
+    mcp: McpConfig = McpConfig()
+    """The servers of the Model Context Protocol whose tools agents may have."""
     skills: SkillsConfig = SkillsConfig()
     """The folders that skills are read from."""
     queue: QueueConfig = QueueConfig()

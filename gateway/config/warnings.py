@@ -48,6 +48,17 @@ def _all(resolved: Resolved, file: Path, origin: Callable[[Key], Key]) -> Warned
     if config.logging.content:
         message = Bilingual("logging.content: messages and answers are logged", "logging.content：消息和回答会写入日志")
         yield ("logging", "content"), message, Bilingual("set it to false when you are done", "用完后请设为 false")
+    for name, server in config.mcp.servers.items():
+        if server.command and server.sandbox == "off":
+            message = Bilingual(
+                f"MCP server {name}: its program runs without a sandbox, and can read what the gateway can read",
+                f"MCP 服务器 {name}：程序在沙箱外运行，可以读取网关可读的内容",
+            )
+            fix = Bilingual(
+                "leave sandbox out, and name what it needs in readable",
+                "请去掉 sandbox，并在 readable 中写明所需文件夹",
+            )
+            yield ("mcp", "servers", name, "sandbox"), message, fix
     yield from _channels(config, names)
     yield from _providers(config, names)
     yield from dict.fromkeys(_models(config, origin))

@@ -1,11 +1,13 @@
 """The metrics, for Prometheus. Labels are few and from fixed sets or the config: never an id, never a text."""
 
+from collections.abc import Collection
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from agents.messages import AssistantMessage, ToolResultMessage
 from tools.catalog import NAMES
+from tools.policy import SERVERS, server_of
 
 TURN_SECONDS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 600)
 LAG_SECONDS = (0.001, 0.01, 0.03, 0.1, 0.3, 1, 3)
@@ -47,7 +49,9 @@ class Metrics:
         self.failures = counter("clawgate_turn_failures", "Turns without an answer, by reason.", ["reason"])
         """The kind of a model's error, the limit that was reached, or our own fault."""
         self._tools = counter("clawgate_tool_calls", "Calls of tools by how they ended.", ["tool", "outcome"])
-        """`ok` or `failed`; what is in no catalogue counts as the tool `other`."""
+        """`ok` or `failed`; a server's tools count as `mcp:NAME`, and what is in no catalogue as the tool `other`."""
+        self.servers: Collection[str] = ()
+        """The MCP servers of the config."""
         self.parts = counter("clawgate_reply_parts", "Attempts at reply parts.", ["channel", "outcome"])
         self.ambiguous = counter("clawgate_send_ambiguous", "Attempts that may have arrived.", ["channel"])
         self.dead = counter("clawgate_dead_letters", "Messages and parts given up.", ["kind"])
@@ -82,7 +86,8 @@ class Metrics:
             self._cost.labels(answer.reference).inc(answer.cost)
 
     def count_tool(self, result: ToolResultMessage) -> None:
-        name = result.tool if result.tool in NAMES else "other"
+        server = server_of(result.tool)
+        name = result.tool if result.tool in NAMES else SERVERS + server if server in self.servers else "other"
         self._tools.labels(name, "failed" if result.is_error else "ok").inc()
 
     def render(self) -> bytes:

@@ -33,6 +33,7 @@ from gateway.config.root import Config
 from gateway.config.warnings import advice
 from gateway.guard import VERSION
 from gateway.observe.secrets import Scrubber, redacted, secrets_of
+from gateway.operate.mcp import probe as probe_server
 from gateway.operate.report import report
 from gateway.operate.status import beside
 from gateway.store.inspect import health
@@ -153,6 +154,8 @@ def _probes(loaded: Loaded, now: Callable[[], float], free: Callable[[Path], int
                 f"{account.kind.name} {account.name}",
                 partial(probe, account.config, account.name, exposure(config), now()),
             )
+    for name in config.mcp.servers:
+        yield f"mcp {name}", partial(probe_server, loaded, name)
     for name in _providers(loaded):
         yield f"provider {name}", _of_provider(name, loaded)
     if (speech := config.transcription).model:

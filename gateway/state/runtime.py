@@ -36,6 +36,7 @@ from gateway.state.trouble import ModelTrouble
 from gateway.store.errors import Fenced, StoreUnavailable
 from gateway.store.records import Acceptance, Delivery, Lease, OutboxPart
 from gateway.store.store import Store
+from tools.mcp.servers import McpServers
 from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
 
@@ -125,6 +126,8 @@ class Setup:
     owners: Owners
     processes: Processes
     """It outlives the setups, each of which has this one."""
+    mcp: McpServers
+    """A server whose config stays as it is goes on in the next setup."""
 
     @property
     def limits(self) -> LimitsConfig:

@@ -35,6 +35,7 @@ from gateway.store.records import (
     StoredAnswer,
     View,
 )
+from gateway.store.reviews import DatabaseReviews
 from gateway.store.spending import ScopeUsage, month_of
 from gateway.store.web_sessions import DatabaseSessions
 from gateway.store.writer import Run
@@ -67,6 +68,8 @@ class Store(Readings, Protocol):
     """The people who wait for pairing, and those it has approved."""
     owners: DatabaseOwners
     """The owners that a claim code made, and when owners heard of something."""
+    reviews: DatabaseReviews
+    """Tools of MCP servers as owners have seen them."""
     approvals: DatabaseApprovals
     """Requests that wait for a person's decision, and what was approved for good."""
 
@@ -79,6 +82,7 @@ class Store(Readings, Protocol):
         self.chatter = DatabaseChatter(read=read, write=write)
         self.contacts = DatabaseContacts(read=read, write=write)
         self.owners = DatabaseOwners(read=read, write=write)
+        self.reviews = DatabaseReviews(read=read, write=write)
         self.approvals = DatabaseApprovals(read=read, write=write)
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:

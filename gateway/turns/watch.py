@@ -92,6 +92,9 @@ class Watch:
                 self._start(call)
                 self._began[call.id] = time.perf_counter()
                 self._show()
+            case turn.ToolAdvanced(call=call, progress=progress) if call.id in self._tools:
+                self._tools[call.id] = replace(self._tools[call.id], about=self.scrubber.scrub(_line(progress)))
+                self._soon()
             case turn.ToolFinished(result=result):
                 self._finish(result)
                 self._show()
@@ -162,5 +165,8 @@ def _is_cut(message: AssistantMessage) -> bool:
 
 def about(call: ToolCall) -> str:
     """The first argument, on one line."""
-    first = next(iter((call.arguments or {}).values()), "")
-    return " ".join(str(first)[: 2 * ABOUT_CHARS].split())[:ABOUT_CHARS]
+    return _line(str(next(iter((call.arguments or {}).values()), "")))
+
+
+def _line(text: str) -> str:
+    return " ".join(text[: 2 * ABOUT_CHARS].split())[:ABOUT_CHARS]

@@ -15,7 +15,10 @@ from gateway.state.queues import Queues
 from gateway.state.runtime import ConfigState, Control, Runtime, Setup
 from gateway.store.store import Store
 from tests.sandboxes import shared
+from tools.mcp.servers import McpServers
 from tools.processes import Processes
+
+NO_SERVERS: Any = None
 
 
 def runtime(
@@ -35,6 +38,7 @@ def runtime(
             layers=ToolLayers(config, owners),
             owners=owners,
             processes=Processes(config.tools.process, time.time),
+            mcp=McpServers(config.mcp, NO_SERVERS, str),
         ),
         config_state=ConfigState(version=""),
         store=store,

@@ -11,7 +11,11 @@ from tests.stories.test_check import DUMMY, VALUES
 from tests.stories.test_process import ROOT
 
 EXAMPLES = sorted((ROOT / "docs/examples").glob("*.yaml"))
-MORE = {"DATABASE_URL": "postgresql://user:password@127.0.0.1/clawgate", "ANTHROPIC_API_KEY": DUMMY}
+MORE = {
+    "TRACKER_URL": "https://mcp.example.com/mcp",
+    "DATABASE_URL": "postgresql://user:password@127.0.0.1/clawgate",
+    "ANTHROPIC_API_KEY": DUMMY,
+}
 GROUPS = ["no group is listened to yet"]
 MEANT = {"public-bot": ["dmPolicy: open"], "family-telegram": GROUPS, "replicas": GROUPS}
 """The warnings that an example is about."""

@@ -7,11 +7,22 @@ command's user, in its own namespaces: processes, network (with nothing but its 
 import importlib.util
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 from tools.limits import PROCESSES_MAX, above
 from tools.sandbox.confine import STAGE, seccomp
-from tools.sandbox.launch import SCRATCH, SKILLS, SandboxPath, hidden, own_skills, protected, shown, skills
+from tools.sandbox.launch import (
+    SCRATCH,
+    SKILLS,
+    SandboxPath,
+    hidden,
+    own_skills,
+    protected,
+    readable_places,
+    shown,
+    skills,
+)
 from tools.workspace import Workspace
 
 SHARED_BYTES_MAX = 64 * 1024 * 1024
@@ -55,11 +66,17 @@ def _is_roots(path: Path) -> bool:
 
 
 def fenced(
-    binary: str, command: str, workspace: Workspace, *, has_proc: bool, has_network: bool
+    binary: str,
+    command: str,
+    workspace: Workspace,
+    *,
+    has_proc: bool,
+    has_network: bool,
+    readable: Sequence[Path] = (),
 ) -> tuple[list[str], list[int]]:
-    """The command line, and the descriptors it names. Raises OSError."""
+    """The command line, and the descriptors it names; `readable` lies outside of the workspace. Raises OSError."""
     files, folders = hidden(workspace)
-    places = [*_places(workspace), *folders]
+    places = [*readable_places(readable), *_places(workspace), *folders]
     program = above(os.memfd_create("seccomp", os.MFD_CLOEXEC))
     os.write(program, seccomp())
     os.lseek(program, 0, os.SEEK_SET)

@@ -108,6 +108,15 @@ def skills(workspace: Workspace, hidden: Collection[str] = ()) -> list[SandboxPa
     return places
 
 
+def readable_places(paths: Sequence[Path]) -> list[SandboxPath]:
+    """Files and folders outside of the workspace, at their own paths. What is not there is left out."""
+    places = []
+    for path in paths:
+        with suppress(OSError):
+            places.append(SandboxPath(path=str(path), fd=above(os.open(path, os.O_PATH | os.O_CLOEXEC))))
+    return places
+
+
 def protected(workspace: Workspace) -> list[SandboxPath]:
     """The places in the workspace that may only be read, as for the file tools; of `.git` what others would run."""
     places = []

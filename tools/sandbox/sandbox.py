@@ -18,7 +18,7 @@ from tools.limits import above
 from tools.sandbox.bubblewrap import SYSTEM, binaries, fenced
 from tools.sandbox.canary import probe_failure
 from tools.sandbox.confine import landlock_version
-from tools.sandbox.launch import SKILLS, Launch, forbidden_names, owner_of, shown, skills
+from tools.sandbox.launch import SKILLS, Launch, forbidden_names, owner_of, readable_places, shown, skills
 from tools.tool import ToolError
 from tools.web.client import WebClient
 from tools.web.proxy import ENVIRONMENT, PORT, Proxy
@@ -45,17 +45,25 @@ class Wall:
     binary: str = ""
 
     def launch(
-        self, command: str, workspace: Workspace, environment: Mapping[str, str], network: WebClient | None = None
+        self,
+        command: str,
+        workspace: Workspace,
+        environment: Mapping[str, str],
+        network: WebClient | None = None,
+        readable: Sequence[Path] = (),
     ) -> Launch:
-        """`network` decides where it may connect to; without one there is no network. Raises OSError."""
+        """`network` decides where it may connect to; without one there is no network. `readable` is what it may read
+        besides. Raises OSError."""
         owner = owner_of(workspace)
         if self.kind == "Landlock and seccomp":
-            return _landlocked(command, workspace, environment, owner)
+            return _landlocked(command, workspace, environment, owner, readable)
         env = dict(environment)
         if any(it.startswith(f"{SKILLS}/") for it in workspace.mounts):
             env["SKILLS"] = f"{workspace.root}/{SKILLS}"
         has_proc = self.kind == "bubblewrap"
-        argv, fds = fenced(self.binary, command, workspace, has_proc=has_proc, has_network=network is not None)
+        argv, fds = fenced(
+            self.binary, command, workspace, has_proc=has_proc, has_network=network is not None, readable=readable
+        )
         plan: dict[str, Any] = {
             "wrappers": 2,
             "started": True,
@@ -72,9 +80,13 @@ class Wall:
 
 
 def _landlocked(
-    command: str, workspace: Workspace, environment: Mapping[str, str], owner: tuple[int, int] | None
+    command: str,
+    workspace: Workspace,
+    environment: Mapping[str, str],
+    owner: tuple[int, int] | None,
+    readable: Sequence[Path],
 ) -> Launch:
-    written, read = shown(workspace), skills(workspace)
+    written, read = shown(workspace), [*skills(workspace), *readable_places(readable)]
     rules = {"read": [*SYSTEM, *_SOURCES, *(it.fd for it in read)], "write": [*_DEVICES, *(it.fd for it in written)]}
     links = {Path(it).name: str(path) for it, path in workspace.mounts.items() if it.startswith(f"{SKILLS}/")}
     return Launch(
@@ -123,8 +135,10 @@ class Sandbox:
         environment: Mapping[str, str],
         config: ExecConfig,
         network: WebClient | None = None,
+        readable: Sequence[Path] = (),
     ) -> Launch:
-        """The launch of the command; `network` as in `Wall.launch`. Raises OSError, and ToolError for want of a wall."""
+        """The launch of the command; `network` and `readable` as in `Wall.launch`. Raises OSError, and ToolError if there
+        is no wall."""
         if config.sandbox == "off":
             return Launch(argv=("/bin/sh", "-c", "--", command), env=environment, owner=owner_of(workspace))
         report = await (self if network is None else self.opened).probe()
@@ -135,7 +149,7 @@ class Sandbox:
             )
         if report.wall is None:
             raise _unavailable(str(report))
-        return report.wall.launch(command, workspace, environment, network)
+        return report.wall.launch(command, workspace, environment, network, readable)
 
     @cached_property
     def opened(self) -> "Sandbox":

@@ -1,0 +1,76 @@
+"""The watch over MCP servers: owners hear of tools that are withheld from the agents, and of a server that stays away."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+
+from gateway.approvals.display import value
+from gateway.approvals.notices import OWN, Choice, Notice
+from gateway.observe.logs import logged
+from gateway.state.runtime import Runtime
+from gateway.store.reviews import digest_of
+from tools.mcp.definition import Definition
+from tools.mcp.server import McpServer, Review
+
+LOOK_SECONDS = 2.0
+LASTING_SECONDS = 60.0
+"""Owners hear of a server that could not be reached for so long."""
+SHOWN_MAX = 3
+SHOWN_CHARS = 300
+
+
+class ServerWatch:
+    def __init__(self, runtime: Runtime, tell: Callable[[Notice], Awaitable[None]]) -> None:
+        self._runtime = runtime
+        self._tell = tell
+
+    async def run(self) -> None:
+        while True:
+            with logged("mcp_servers_not_looked_at"):
+                for notice in self._notices():
+                    await self._tell(notice)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _notices(self) -> Iterator[Notice]:
+        for server in self._runtime.setup.mcp.servers.values():
+            if server.fault and self._runtime.now() - server.since >= LASTING_SECONDS:
+                yield _down(server)
+            elif any(it.pending for it in server.known.values()) and server.withheld:
+                yield _withheld(server)
+
+
+def _down(server: McpServer) -> Notice:
+    return Notice(
+        cause=f"mcp {server.name}",
+        en=f"The MCP server `{server.name}` cannot be used: {value(server.fault)}. I go on trying.",
+        zh=f"MCP 服务器 `{server.name}` 无法使用：{value(server.fault)}。我会继续重试。",
+    )
+
+
+def _withheld(server: McpServer) -> Notice:
+    digest = digest_of(server.known)
+    waiting = {it.tool: Definition(server.name, it.tool, it.text) for it in server.withheld}
+    tools = ", ".join(f"`{it.name}`" for it in list(waiting.values())[:10]) + (" …" if len(waiting) > 10 else "")
+    shown = list(waiting.values())[:SHOWN_MAX]
+    return Notice(
+        cause=f"mcp {server.name} {digest}",
+        en=f"Tools of the MCP server `{server.name}` are new or say something else than you have seen, and are withheld: "
+        f"{tools}.{''.join(_change(it, server.known, zh=False) for it in shown)}",
+        zh=f"MCP 服务器 `{server.name}` 的部分工具是新增的，或与你看过的不同，暂不提供：{tools}。"
+        + "".join(_change(it, server.known, zh=True) for it in shown),
+        choices=(Choice(token=f"{OWN}mcp:{server.name}:{digest}", en="Accept", zh="接受"),),
+        typed=f"/approve mcp {server.name} {digest}",
+    )
+
+
+def _change(tool: Definition, known: Mapping[str, Review], *, zh: bool) -> str:
+    """A line with the tool's description now and before; a change of its arguments alone is named as such."""
+    before = known.get(tool.tool, Review()).accepted
+    old = Definition(tool.server, tool.tool, before).description if before else ""
+    name, now = f"\n- `{tool.name}`", value(tool.description[:SHOWN_CHARS])
+    if not before:
+        return f"{name}{'（新增）：' if zh else ' (new): '}{now}"
+    if old == tool.description:
+        return f"{name}{'：参数有变化' if zh else ': other arguments'}"
+    if zh:
+        return f"{name}：{now}（之前：{value(old[:SHOWN_CHARS])}）"
+    return f"{name}: {now} (before: {value(old[:SHOWN_CHARS])})"

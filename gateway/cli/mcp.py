@@ -1,0 +1,79 @@
+"""`mcp list | try | accept`: the servers whose tools agents may have."""
+
+from typing import Annotated, Any
+
+import typer
+
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, load
+from gateway.fault import OperatorError
+
+mcp_app = typer.Typer(
+    no_args_is_help=True, help="MCP servers: list their tools, try one, accept what has changed; also while it serves."
+)
+ServerName = Annotated[str, typer.Argument(metavar="NAME", help="A server of mcp.servers.")]
+SHOWN_CHARS = 100
+
+
+@mcp_app.command("list")
+def list_servers(as_json: AsJson = False, config: ConfigOption = CONFIG) -> None:
+    """Start each server and list its tools: who has them, and what an owner has not seen as it is now."""
+    import asyncio
+    import json
+
+    from gateway.operate.mcp import listed
+
+    found = asyncio.run(listed(load(config)))
+    if as_json:
+        typer.echo(json.dumps(found, ensure_ascii=False, indent=2))
+        return
+    for server in found:
+        typer.echo(f"{server['server']}: {_line(server['fault']) or str(len(server['tools'])) + ' tools'}")
+        for tool in server["tools"]:
+            typer.echo(f"  {tool['name']}  {tool['state']}  {', '.join(tool['agents']) or '-'}  {_said(tool)}")
+
+
+def _said(tool: dict[str, Any]) -> str:
+    """The description; of a changed tool as a whole, with the one before."""
+    if tool["state"] != "changed":
+        return _line(tool["description"])[: None if tool["state"] == "new" else SHOWN_CHARS]
+    return f"{_line(tool['description'])} (before: {_line(tool['before'])})"
+
+
+def _line(text: str) -> str:
+    return "".join(it for it in " ".join(text.split()) if it.isprintable())
+
+
+@mcp_app.command("try")
+def try_tool(
+    name: ServerName,
+    tool: Annotated[str, typer.Argument(help="One of its tools.")],
+    arguments: Annotated[str, typer.Argument(metavar="JSON", help='Its arguments: \'{"timezone": "UTC"}\'.')] = "{}",
+    config: ConfigOption = CONFIG,
+) -> None:
+    """Start the server, call one of its tools, and print the result as a model gets it, without the fences."""
+    import asyncio
+    import json
+
+    from gateway.operate.mcp import shown, tried
+
+    try:
+        given = json.loads(arguments)
+    except ValueError:
+        given = None
+    if not isinstance(given, dict):
+        raise OperatorError(f"{arguments}: expected a JSON object")
+    result = asyncio.run(tried(load(config), name, tool, given))
+    typer.echo(shown(result))
+    if result.is_error:
+        raise typer.Exit(1)
+
+
+@mcp_app.command("accept")
+def accept_tools(name: ServerName, config: ConfigOption = CONFIG) -> None:
+    """Offer the tools of a server as the gateway sees them now, as far as they are new or have changed."""
+    import asyncio
+
+    from gateway.operate.mcp import accept
+
+    for tool in asyncio.run(accept(load(config), name)) or ["nothing waits"]:
+        typer.echo(f"{name}: {_line(tool)}")

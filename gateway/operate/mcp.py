@@ -1,0 +1,170 @@
+"""The MCP servers of a config, as an operator asks for them: each is started for the question alone, beside the gateway.
+
+What owners have accepted is read from the database, if there is one; nothing is written but by `accept`.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from channels.bilingual import Bilingual
+from channels.finding import Finding
+from gateway.config.load import Loaded
+from gateway.config.root import Config
+from gateway.fault import OperatorError
+from gateway.guard import VERSION
+from gateway.store.migrate import DatabaseUnusable
+from gateway.store.opening import offline
+from gateway.store.reviews import DatabaseReviews
+from tools.mcp.definition import Definition
+from tools.mcp.server import Environment, McpServer, Review, reason_of
+from tools.policy import SERVERS, foreign
+from tools.sandbox.sandbox import Sandbox
+from tools.tool import Image, ToolError, ToolResult
+
+COMMAND_LINE = "command line"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A memory of reviews that is only read."""
+
+    config: Config
+
+    async def of(self, server: str) -> Mapping[str, Review]:
+        try:
+            return await _reviews(self.config).of(server)
+        except DatabaseUnusable:
+            return {}
+
+    async def record(self, server: str, listed: Mapping[str, str], at: float) -> Mapping[str, Review]:
+        return await self.of(server)
+
+
+async def listed(loaded: Loaded) -> list[dict[str, Any]]:
+    """Each server with its tools: their names here, who has them, and whether an owner has seen them as they are."""
+    servers = _servers(loaded)
+    found = await asyncio.gather(*map(_listed, servers.values()))
+    return [_facts(loaded.config, *it) for it in zip(servers.values(), found, strict=True)]
+
+
+async def _listed(server: McpServer) -> tuple[list[Definition], str]:
+    """The tools, and the reason if there are none."""
+    try:
+        async with server.connected() as connection:
+            return await server.listed_by(connection), ""
+    except ToolError as error:
+        return [], error.message
+    except Exception as error:  # noqa: BLE001 - whatever a server does, the others are listed
+        return [], reason_of(error)
+
+
+def _facts(config: Config, server: McpServer, found: tuple[list[Definition], str]) -> dict[str, Any]:
+    tools, fault = found
+    return {"server": server.name, "fault": fault, "tools": [_tool(config, it, server.known) for it in tools]}
+
+
+def _tool(config: Config, tool: Definition, known: Mapping[str, Review]) -> dict[str, Any]:
+    before = known.get(tool.tool, Review()).accepted
+    state = "accepted" if not known or before == tool.text else "changed" if before else "new"
+    agents = [it.id for it in config.agents.list if foreign(it.tools, (tool.name,))]
+    facts = {"name": tool.name, "state": state, "agents": agents, "hash": tool.digest[:12]}
+    old = {"before": Definition(tool.server, tool.tool, before).description} if state == "changed" else {}
+    return facts | {"description": tool.description} | old
+
+
+async def tried(loaded: Loaded, name: str, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
+    """The result of one call. Raises OperatorError."""
+    server = _servers(loaded, name)[name]
+    try:
+        async with server.connected() as connection:
+            tools = await server.listed_by(connection)
+            wanted = next((it for it in tools if tool in (it.tool, it.name)), None)
+            if wanted is None:
+                raise OperatorError(f"no tool {tool} of {name}: it has {', '.join(it.tool for it in tools) or 'none'}")
+            seconds = server.config.call_seconds
+            return await connection.call(wanted.tool, wanted.parse(arguments), seconds=seconds, tell=lambda line: None)
+    except ToolError as error:
+        raise OperatorError(f"{name}: {error.code}: {error.message}") from None
+    except OperatorError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever the server did is one line here
+        raise OperatorError(f"{name}: {reason_of(error)}") from None
+
+
+def shown(result: ToolResult) -> str:
+    parts = (f"[picture, {it.media_type}]" if isinstance(it, Image) else it for it in result.content)
+    return "".join(it for it in "\n".join(parts) if it.isprintable() or it in "\n\t")
+
+
+async def accept(loaded: Loaded, name: str) -> list[str]:
+    """Accepts the tools that wait, as the gateway has last seen them. Raises OperatorError."""
+    _servers(loaded, name)
+    return await _reviews(loaded.config).accept(name, by=COMMAND_LINE, at=time.time(), digest=None)
+
+
+async def probe(loaded: Loaded, name: str) -> list[Finding]:
+    """Lists the findings of `doctor` about one server."""
+    server = _servers(loaded, name)[name]
+    check, config = f"mcp {name}", server.config
+    tools, fault = await _listed(server)
+    if fault:
+        fix = Bilingual(
+            f"try it by itself: {' '.join(config.command)}" if config.command else f"is {config.url} right?"
+        )
+        chinese = f"请单独试运行：{' '.join(config.command)}" if config.command else f"请检查地址 {config.url}"
+        return [Finding(check, "error", Bilingual(fault), Bilingual(fix, chinese))]
+    found = [Finding(check, "ok", Bilingual(f"{len(tools)} tools", f"{len(tools)} 个工具"))]
+    if config.command and config.sandbox == "off":
+        found.append(Finding(check, "warning", *UNCONFINED))
+    waiting = [it.name for it in tools if server.known and server.known.get(it.tool, Review()).accepted != it.text]
+    if waiting:
+        message = Bilingual(
+            f"withheld until an owner accepts them: {', '.join(waiting)}",
+            f"待所有者确认，暂不提供：{'、'.join(waiting)}",
+        )
+        fix = Bilingual(
+            f"look at them: mcp list; then: mcp accept {name}", f"请先查看：mcp list；再执行：mcp accept {name}"
+        )
+        found.append(Finding(check, "warning", message, fix))
+    named = [it for agent in loaded.config.agents.list for it in foreign(agent.tools, tuple(it.name for it in tools))]
+    if not named:
+        message = Bilingual("no agent has one of its tools", "没有智能体使用它的工具")
+        fix = Bilingual(
+            f"add {SERVERS}{name} to an agent's tools.allow", f"请在智能体的 tools.allow 中加入 {SERVERS}{name}"
+        )
+        found.append(Finding(check, "warning", message, fix))
+    return found
+
+
+UNCONFINED = (
+    Bilingual("runs without a sandbox (sandbox: off)", "在沙箱外运行（sandbox: off）"),
+    Bilingual("it can read what the gateway can read; leave the key out", "它能读取网关可读的内容；请去掉该设置"),
+)
+
+
+def _servers(loaded: Loaded, *names: str) -> dict[str, McpServer]:
+    config = loaded.config
+    if unknown := set(names) - config.mcp.servers.keys():
+        known = ", ".join(config.mcp.servers) or "none"
+        raise OperatorError(f"no MCP server {', '.join(unknown)}: the config has {known}")
+    path, file = loaded.environment.get("PATH", os.defpath), config.database.path
+    environment = Environment(
+        sandbox=Sandbox([Path(file)] if file else []),
+        path=path,
+        web=config.tools.web.fetch,
+        reviews=Seen(config),
+        version=VERSION,
+        now=time.time,
+    )
+    return {
+        name: McpServer(name, it, environment) for name, it in config.mcp.servers.items() if not names or name in names
+    }
+
+
+def _reviews(config: Config) -> DatabaseReviews:
+    return DatabaseReviews(read=offline(config.database), write=offline(config.database))

@@ -1,0 +1,90 @@
+"""Tools of MCP servers as owners have seen them: the definition that was accepted, and the one that waits.
+
+What a server lists first is taken as seen: the operator has just named it. Later, what is new or differs waits. A tool that
+is gone keeps its row, so that it cannot come back as another one.
+"""
+
+import hashlib
+from collections.abc import Mapping
+
+from sqlalchemy import Connection
+
+from gateway.store.writer import Database, is_shared, reads, run, writes
+from tools.mcp.server import Review
+
+FIRST = "first listing"
+"""Accepts what a server lists first."""
+_ACCEPT = """
+INSERT INTO mcp_tool (server, tool, accepted, pending, hash, accepted_at, accepted_by)
+VALUES (:server, :tool, :text, '', :hash, :at, :by)
+ON CONFLICT (server, tool) DO UPDATE SET accepted = excluded.accepted, pending = '', hash = excluded.hash,
+    accepted_at = excluded.accepted_at, accepted_by = excluded.accepted_by
+"""
+_WAIT = """
+INSERT INTO mcp_tool (server, tool, pending) VALUES (:server, :tool, :text)
+ON CONFLICT (server, tool) DO UPDATE SET pending = excluded.pending
+"""
+
+
+class DatabaseReviews(Database):
+    async def record(self, server: str, listed: Mapping[str, str], at: float) -> Mapping[str, Review]:
+        """Keeps what a server lists, and returns what is known then."""
+        known = await self.of(server)
+        return known if known and _as_known(known, listed) else await self._record(server, listed, at)
+
+    @reads
+    def of(self, connection: Connection, server: str) -> Mapping[str, Review]:
+        """By the tool's name on the server."""
+        return _known(connection, server)
+
+    @writes
+    def _record(
+        self, connection: Connection, server: str, listed: Mapping[str, str], at: float
+    ) -> Mapping[str, Review]:
+        if is_shared(connection):  # replicas that start together see the first listing one after the other
+            run(connection, "SELECT pg_advisory_xact_lock(6, 0)")
+        known = _known(connection, server)
+        for tool, text in listed.items():
+            if not known:
+                _accept(connection, server, tool, text, at=at, by=FIRST)
+            elif text != (known.get(tool) or Review()).accepted:
+                run(connection, _WAIT, server=server, tool=tool, text=text)
+        for tool, review in known.items():
+            if review.pending and listed.get(tool) in (None, review.accepted):
+                run(connection, _WAIT, server=server, tool=tool, text="")
+        return _known(connection, server)
+
+    @writes
+    def accept(self, connection: Connection, server: str, *, by: str, at: float, digest: str | None) -> list[str]:
+        """Accepts what waits, if it is still what `digest` names, or whatever it is without one; returns the
+        tools."""
+        known = _known(connection, server)
+        if digest is not None and digest != digest_of(known):
+            return []
+        waiting = {tool: it.pending for tool, it in known.items() if it.pending}
+        for tool, text in waiting.items():
+            _accept(connection, server, tool, text, at=at, by=by)
+        return sorted(waiting)
+
+
+def digest_of(known: Mapping[str, Review]) -> str:
+    """The digest of what waits."""
+    waiting = "\0".join(f"{tool}\0{it.pending}" for tool, it in sorted(known.items()) if it.pending)
+    return hashlib.sha256(waiting.encode(errors="replace")).hexdigest()[:16]
+
+
+def _as_known(known: Mapping[str, Review], listed: Mapping[str, str]) -> bool:
+    """True if recording the listing would change nothing."""
+    waiting = {tool: it.pending for tool, it in known.items() if it.pending}
+    differing = {tool: text for tool, text in listed.items() if text != (known.get(tool) or Review()).accepted}
+    return waiting == differing
+
+
+def _known(connection: Connection, server: str) -> dict[str, Review]:
+    rows = run(connection, "SELECT tool, accepted, pending FROM mcp_tool WHERE server = :server", server=server)
+    return {row.tool: Review(accepted=row.accepted, pending=row.pending) for row in rows}
+
+
+def _accept(connection: Connection, server: str, tool: str, text: str, *, at: float, by: str) -> None:
+    digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()
+    run(connection, _ACCEPT, server=server, tool=tool, text=text, hash=digest, at=at, by=by)

@@ -1,0 +1,95 @@
+"""The pipes to an MCP server that we started: a JSON message a line, each way, through its supervisor.
+
+A line has a longest length and the messages that wait have a number; a server that goes beyond is stopped, as one that
+writes no JSON may be: what it prints elsewhere than on its error output is noise, and left out.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+import anyio
+import structlog
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp.types import jsonrpc_message_adapter
+
+from tools.output import Output
+from tools.process import Supervised
+
+log = structlog.get_logger()
+
+MESSAGE_BYTES_MAX = 16 * 1024 * 1024
+"""The longest message of a server."""
+WAITING_MAX = 1_000
+"""Messages that were not taken up yet."""
+LIFE_SECONDS = 7 * 86_400
+ERRORS_BYTES = 4_096
+Received: TypeAlias = SessionMessage | Exception
+Streams: TypeAlias = tuple[MemoryObjectReceiveStream[Received], MemoryObjectSendStream[SessionMessage]]
+
+
+class MessageLines(Output):
+    """Cuts what the server writes into messages. `total` is how much waits; too much of it ends the server."""
+
+    def __init__(self, messages: MemoryObjectSendStream[Received]) -> None:
+        super().__init__(0)
+        self._messages = messages
+        self._begun = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            whole = bytes(self._begun) + line if self._begun else line
+            self._begun.clear()
+            self._take(whole)
+        self._begun += rest
+        self.total = max(self.total, len(self._begun)) if self.total > MESSAGE_BYTES_MAX else len(self._begun)
+
+    def _take(self, line: bytes) -> None:
+        if not line.lstrip().startswith(b"{"):
+            return
+        try:
+            self._messages.send_nowait(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
+        except ValueError:
+            log.warning("mcp_message_unreadable", bytes=len(line))
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass  # the session is gone
+        except anyio.WouldBlock:
+            self.total = sys.maxsize
+
+
+@asynccontextmanager
+async def pipes(supervised: Supervised, ended: asyncio.Event) -> AsyncIterator[Streams]:
+    """The streams that the SDK's session speaks by. The server ends with them, and they with the server: `ended` says so."""
+    to_session, received = anyio.create_memory_object_stream[Received](WAITING_MAX)
+    sent, from_session = anyio.create_memory_object_stream[SessionMessage](0)
+    errors = Output(ERRORS_BYTES)
+
+    async def read() -> None:
+        with to_session:
+            finished = await supervised.attend(MessageLines(to_session), LIFE_SECONDS, errors)
+            ended.set()
+            log.info("mcp_server_ended", code=finished.code, limit=finished.limit, errors=errors.shown(ERRORS_BYTES))
+
+    async def write() -> None:
+        with from_session:
+            async for message in from_session:
+                text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                try:
+                    await supervised.send(f"{text}\n".encode())
+                except OSError:
+                    return  # it reads no more: what was asked fails as the connection ends
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            tasks.start_soon(write)
+            with received, sent:
+                yield received, sent
+                tasks.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await supervised.leave()
