@@ -19,13 +19,20 @@ from agents.transcription import Transcript
 from channels.marks import NOTE, TRANSCRIPT
 from channels.message import PICTURES, UNKNOWN_TYPE, File
 from tools.attachment import safe_name
+from tools.documents.document import Glance
 from tools.picture import fitted, image_type
-from tools.tool import Image, ToolError
+from tools.tool import Image, NativeDocument, ToolError
 from tools.uploads import UPLOADS
 from tools.workspace import Workspace
 
 ENDINGS = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
 """The ending for a picture that has none; the endings that `mimetypes` knows differ between machines."""
+
+NATIVE_PAGES_MAX = 20
+NATIVE_BYTES_MAX = 3_000_000
+"""The largest PDF that a model gets as it is: it is journaled with its message, and paid for in each round of its turn."""
+NO_DOCUMENT = Glance()
+
 
 _HEIC = (b"ftyphei", b"ftypmif", b"ftypavi")
 """The first bytes, behind four others, of pictures that phones make and no model takes."""
@@ -49,25 +56,26 @@ class Received:
 
     note: str = ""
     spoken: str = ""
-    pictures: tuple[Image, ...] = ()
+    shown: tuple[Image | NativeDocument, ...] = ()
     untaken: tuple[Untaken, ...] = ()
 
 
 @dataclass(kw_only=True)
 class Receiver:
     """Stores the files of one message, one after the other, so that none need wait in memory for the next. `keeps`: the
-    agent has a tool to read them with."""
+    agent has a tool to read them with; `native`: one of its models takes a small PDF as it is."""
 
     workspace: Workspace
     message_id: str
     keeps: bool
+    native: bool = False
     _taken: set[str] = field(default_factory=set)
     _lines: list[str] = field(default_factory=list)
     _spoken: list[str] = field(default_factory=list)
-    _pictures: list[Image] = field(default_factory=list)
+    _shown: list[Image | NativeDocument] = field(default_factory=list)
 
-    def store(self, sent: File, transcript: Transcript | None = None, document: str = "") -> None:
-        """Blocking. `document` says what kind of one it is, and how long."""
+    def store(self, sent: File, transcript: Transcript | None = None, document: Glance = NO_DOCUMENT) -> None:
+        """Blocking."""
         kind, picture = actual_type(sent.type, sent.data), fitted(sent.data)
         ending = ENDINGS.get(kind) or mimetypes.guess_extension(kind) or ""
         ending = "" if "." in sent.name or kind == UNKNOWN_TYPE else ending
@@ -79,13 +87,17 @@ class Receiver:
         if picture:
             facts.append(f"shown to you{picture.note}")
             shown = base64.b64encode(picture.data).decode()
-            self._pictures.append(Image(media_type=picture.type, data=shown, name=safe_name(file.name)))
+            self._shown.append(Image(media_type=picture.type, data=shown, name=safe_name(file.name)))
         elif sent.type.startswith("image/") or sent.data[4:11] in _HEIC:
             facts.append("not shown: no picture of a kind or size that can be shown to you")
+        if self.native and _is_small(document, file.data):
+            facts.append("shown to you")
+            data = base64.b64encode(file.data).decode()
+            self._shown.append(NativeDocument(data=data, name=safe_name(file.name), pages=document.pages))
         if transcript:
             facts.append(transcript.problem or "what is said in it stands above")
             self._spoken += [f"{TRANSCRIPT} {name}]\n{harmless(transcript.text)}"] if transcript.text else []
-        self._lines.append(", ".join((name, *facts, where, *([document] if document else []))))
+        self._lines.append(", ".join((name, *facts, where, *([document.words] if document.words else []))))
 
     def miss(self, name: str, reason: str) -> None:
         """Notes a file that could not be fetched; `reason` continues "a.pdf, "."""
@@ -93,7 +105,12 @@ class Receiver:
 
     def received(self) -> Received:
         note = f"{NOTE}: attached files: {'; '.join(self._lines)}.)" if self._lines else ""
-        return Received(note=note, spoken="\n".join(self._spoken), pictures=tuple(self._pictures))
+        return Received(note=note, spoken="\n".join(self._spoken), shown=tuple(self._shown))
+
+
+def _is_small(document: Glance, data: bytes) -> bool:
+    """Vendors refuse a PDF with rights of its own, also one that opens without a password."""
+    return 0 < document.pages <= NATIVE_PAGES_MAX and len(data) <= NATIVE_BYTES_MAX and b"/Encrypt" not in data
 
 
 def actual_type(declared: str, data: bytes) -> str:

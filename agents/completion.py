@@ -223,7 +223,8 @@ class ModelCalls:
         past, ids = reusable_prefix(fit.turns, api=api, family=family)
         rest = fit.messages[sum(map(len, fit.turns[: len(past)])) :]
         images_max = IMAGES_MAX if facts.vision else 0
-        repaired = repair(rest, api=api, family=family, images_max=images_max, taken=ids)
+        documents = facts.documents == "native"
+        repaired = repair(rest, api=api, family=family, images_max=images_max, documents=documents, taken=ids)
         return ModelRequest(
             model=model.name,
             facts=facts,

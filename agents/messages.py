@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import Field, TypeAdapter
 
-from tools.tool import Image
+from tools.tool import Image, NativeDocument
 
 StopReason: TypeAlias = Literal[
     "end_turn",
@@ -92,7 +92,7 @@ class Opaque:
     type: Literal["opaque"] = "opaque"
 
 
-UserPart: TypeAlias = Annotated[Text | Image, Field(discriminator="type")]
+UserPart: TypeAlias = Annotated[Text | Image | NativeDocument, Field(discriminator="type")]
 AssistantPart: TypeAlias = Annotated[Text | Thinking | ToolCall | Opaque, Field(discriminator="type")]
 
 

@@ -11,7 +11,7 @@ import structlog
 
 from agents.messages import AssistantMessage, Usage
 from agents.providers.chat.vendors import for_model, vendor_for
-from agents.providers.config import ModelConfig, ProviderConfig, api_of
+from agents.providers.config import NATIVE_DOCUMENTS, ModelConfig, ProviderConfig, api_of
 from agents.providers.models import ModelFacts, facts_of, family_of
 from agents.providers.provider import ModelRequest, Provider
 from agents.providers.retry import Health, RetryConfig
@@ -85,12 +85,15 @@ class Models:
         provider, _, name = reference.partition("/")
         override = self.model_configs.get(reference) or self.model_configs.get(name) or ModelConfig()
         given = {key: value for key, value in override if value is not None and key != "tool_calling"}
+        written = self.provider_configs.get(provider) or ProviderConfig()
+        if api_of(provider, written) not in NATIVE_DOCUMENTS:
+            given["documents"] = "text"
+        given.setdefault("documents", written.documents)
         shipped = facts_of(name)
         facts = replace(shipped, **given, known=shipped.known or {"window", "max_output"} <= given.keys())
         if not facts.known:
             hint = f'tell it under models: in the config: {{ "{reference}": {{ window: …, maxOutput: … }} }}'
             log.warning("model_unknown", model=reference, window=facts.window, max_output=facts.max_output, hint=hint)
-        written = self.provider_configs.get(provider) or ProviderConfig()
         by_prompt = written.tool_calling == "prompt" or not facts.tools
         if override.tool_calling is not None:
             by_prompt = override.tool_calling == "prompt"

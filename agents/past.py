@@ -13,7 +13,7 @@ from agents.providers.provider import SentTurn
 from agents.tokens import texts_of, tokens
 from agents.truncate import shortened
 from channels.marks import NOTE
-from tools.tool import Image
+from tools.tool import Image, NativeDocument
 
 MESSAGE_BYTES = 1_000
 """The memory that a message takes besides its text."""
@@ -61,7 +61,7 @@ class PastTurn(SentTurn):
 
 
 def past(turns: Sequence[Sequence[Message]]) -> list[PastTurn]:
-    """Finished turns as later requests hold them: without metadata, and after some turns without pictures."""
+    """Finished turns as later requests hold them: without metadata and documents, and after some turns without pictures."""
     if {PastTurn}.issuperset(map(type, turns)):  # at the speed of C: that is all of a long chat, as a rule
         return list(turns)  # type: ignore[arg-type]
     old = len(turns) + 1 - IMAGE_TURNS
@@ -70,18 +70,28 @@ def past(turns: Sequence[Sequence[Message]]) -> list[PastTurn]:
 
 def _past_turn(turn: Sequence[Message], *, is_old: bool) -> PastTurn:
     bare = (replace(it, metadata="") if isinstance(it, UserMessage) and it.metadata else it for it in turn)
-    shown = PastTurn(excerpt(message, None) if is_old else message for message in bare)
+    shown = PastTurn(excerpt(message, None) if is_old else _without_documents(message) for message in bare)
     shown.is_final_form = is_old or not any(isinstance(part, Image) for message in shown for part in message.content)
     return shown
 
 
+def _without_documents(message: Message) -> Message:
+    """A document is shown in its own turn alone: each page costs as much as a page of the conversation, or two."""
+    if not isinstance(message, UserMessage):
+        return message
+    parts = (Text(text=it.text) if isinstance(it, NativeDocument) else it for it in message.content)
+    return with_parts(message, [*parts])
+
+
 def excerpt(message: Message, chars: int | None) -> Message:
-    """A user's message or a result without its pictures, and with no more of each text than `chars`."""
+    """A user's message or a result without its pictures and documents, and with no more of each text than `chars`."""
     if isinstance(message, AssistantMessage):
         return message
     parts: list[Text | Image] = []
     for part in message.content:
-        if isinstance(part, Image):
+        if isinstance(part, NativeDocument):
+            part = Text(text=part.text)
+        elif isinstance(part, Image):
             part = Text(text=f"[image: {part.name or 'not shown'}]")
         elif chars is not None and len(part.text) > chars:
             left = f"{NOTE} leaves out {len(part.text) - chars:,} more characters of this message here.)"

@@ -29,7 +29,7 @@ from agents.pairing import call_ids, paired
 from agents.providers.payload import well_formed, well_formed_json
 from agents.providers.provider import SentTurn, grown
 from tools.picture import IMAGE_CHARS_MAX, image_type
-from tools.tool import Image
+from tools.tool import Image, NativeDocument
 
 IMAGES_MAX = 20
 IMAGE_CHARS_TOTAL_MAX = 20_000_000
@@ -45,16 +45,18 @@ def repair(
     api: str,
     family: str,
     images_max: int = IMAGES_MAX,
+    documents: bool = False,
     taken: Collection[str] = (),
 ) -> Sequence[Message]:
     """The history as `api` and the model `family` may get it; `messages` itself if nothing is to be done. With no `family`,
-    no payload of any provider's goes back; with no `images_max`, no picture. `taken`: ids of earlier calls."""
+    no payload of any provider's goes back; with no `images_max`, no picture; without `documents`, a line for each of
+    them. `taken`: ids of earlier calls."""
     repaired = [it for message in messages if (it := _readable(message)).content or not _failed(it)]
     repaired = _without_refusals(repaired)
     repaired = paired(repaired, taken)
     repaired = _own_wires(repaired, api, family)
     repaired = [it for it in repaired if it.content or not isinstance(it, AssistantMessage)]
-    repaired = _with_fitting_pictures(repaired, images_max)
+    repaired = _with_fitting_pictures(repaired, images_max, documents=documents)
     while repaired and _unfinished(repaired[-1]):  # a paused turn ends with its own
         repaired.pop()
     repaired = _joined(repaired)
@@ -118,7 +120,7 @@ def _readable_part(part: UserPart | AssistantPart) -> UserPart | AssistantPart:
             raw, arguments = well_formed(part.arguments_raw), well_formed_json(part.arguments)
             unchanged = raw is part.arguments_raw and arguments is part.arguments
             return part if unchanged else replace(part, arguments=arguments, arguments_raw=raw)
-        case Image() | Thinking() | Opaque():
+        case Image() | NativeDocument() | Thinking() | Opaque():
             return part  # opaque to us: its maker may check every byte
 
 
@@ -200,8 +202,8 @@ def _unfinished(message: Message) -> bool:
     return _failed(message)
 
 
-def _with_fitting_pictures(messages: list[Message], images_max: int) -> list[Message]:
-    """The newest pictures that fit; a line of text replaces the others, and what is no picture."""
+def _with_fitting_pictures(messages: list[Message], images_max: int, *, documents: bool) -> list[Message]:
+    """The newest pictures and documents that fit; a line of text replaces the others, and what is no picture."""
     count, chars = 0, 0
     kept: list[Message] = []
     for message in reversed(messages):
@@ -218,6 +220,10 @@ def _with_fitting_pictures(messages: list[Message], images_max: int) -> list[Mes
                     continue
                 count, chars = count + 1, chars + len(part.data)
                 part = part if part.media_type == media_type else replace(part, media_type=media_type)
+            elif isinstance(part, NativeDocument):
+                if fits := documents and chars + len(part.data) <= IMAGE_CHARS_TOTAL_MAX:
+                    chars += len(part.data)
+                part = part if fits else Text(text=well_formed(part.text))
             parts.append(part)
         parts.reverse()
         kept.append(with_parts(message, parts))

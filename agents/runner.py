@@ -130,7 +130,7 @@ class AgentRunner:
         content: list[UserPart] = []
         for context, files in zip(contexts, received, strict=True):
             text = body(context, self.limits.message_chars, files.note, files.spoken)
-            content += [Text(text=text), *files.pictures]
+            content += [Text(text=text), *files.shown]
         return UserMessage(
             content=tuple(content),
             metadata=metadata_blocks(*contexts, zone=self.zone, notes=notes, heard=heard),
@@ -140,7 +140,8 @@ class AgentRunner:
     def receiver(self, context: MessageContext, session: str) -> Receiver:
         """The receiver that stores a message's files. Blocking."""
         workspace = self._workspaces.of(context, session)
-        return Receiver(workspace=workspace, message_id=context.message_id, keeps=self._reads_files())
+        native = any(model.facts.documents == "native" for model in self._models)
+        return Receiver(workspace=workspace, message_id=context.message_id, keeps=self._reads_files(), native=native)
 
     def attachment(self, path: str, turn: Turn, *, bytes_max: int) -> File:
         """A file that the agent wants to send, of its workspace or the session's. Raises ToolError. Blocking."""

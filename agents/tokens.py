@@ -12,9 +12,11 @@ from functools import lru_cache
 
 from agents.messages import Message, Opaque, Text, Thinking, ToolCall, Usage, UserMessage
 from agents.providers.provider import System
-from tools.tool import Image, ToolSpec
+from tools.tool import Image, NativeDocument, ToolSpec
 
 IMAGE_TOKENS = 1_500
+DOCUMENT_PAGE_TOKENS = 2_500
+"""A page of a PDF that a model gets as it is: its text and its picture."""
 WRAPPING_TOKENS = 4
 """The tokens that the wire puts around each message and each tool."""
 
@@ -69,9 +71,10 @@ def _of_tool(tool: ToolSpec) -> float:
 
 
 def tokens(message: Message) -> int:
-    """One message with its metadata; a picture counts 1,500 flat, never its base64."""
-    pictures = sum(isinstance(part, Image) for part in message.content)
-    return int(sum(map(estimate, texts_of(message)))) + IMAGE_TOKENS * pictures + WRAPPING_TOKENS
+    """One message with its metadata; a picture counts 1,500 flat and a document by its pages, never their base64."""
+    shown = IMAGE_TOKENS * sum(isinstance(part, Image) for part in message.content)
+    shown += DOCUMENT_PAGE_TOKENS * sum(it.pages for it in message.content if isinstance(it, NativeDocument))
+    return int(sum(map(estimate, texts_of(message)))) + shown + WRAPPING_TOKENS
 
 
 def texts_of(message: Message) -> Iterator[str]:

@@ -30,6 +30,20 @@ class Image:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class NativeDocument:
+    """A PDF for a model that takes it as it is. `data` is base64; `text` stands for it everywhere else."""
+
+    data: str
+    name: str
+    pages: int
+    type: Literal["document"] = "document"
+
+    @property
+    def text(self) -> str:
+        return f"[document: {self.name}, {self.pages} page{'s' * (self.pages != 1)}; `read` opens it]"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ToolResult:
     """The result of a call: `content` for the model, `details` for programs (never sent to a model)."""
 

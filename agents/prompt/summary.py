@@ -12,7 +12,7 @@ from agents.prompt.inbound import ID_LINE
 from agents.prompt.texts import wording
 from agents.truncate import truncate_result
 from channels.marks import RESULT
-from tools.tool import Image
+from tools.tool import Image, NativeDocument
 
 HEADINGS = {
     "en": ("Decisions", "Open tasks", "Constraints", "Pending asks", "Exact identifiers"),
@@ -79,5 +79,7 @@ def _lines(message: Message) -> Iterator[str]:
                 yield from f"[{who} calls {part.name}] {harmless(arguments)}".splitlines()
             case Image():
                 yield f"[{who}] (a picture)"
+            case NativeDocument():
+                yield f"[{who}] (a document)"
             case Thinking() | Opaque():
                 pass

@@ -12,11 +12,13 @@ from pydantic import Field, SecretStr, field_validator
 
 from agents.messages import ErrorKind
 from agents.providers.chat.vendors import VENDORS, WellKnown, vendor_for
-from agents.providers.models import Level, PricesConfig, ThinkingStyle, known_names
+from agents.providers.models import DocumentForm, Level, PricesConfig, ThinkingStyle, known_names
 from channels.section import Section
 
 Api: TypeAlias = Literal["anthropic-messages", "openai-responses", "openai-chat", "google-gemini", "mistral", "demo"]
 APIS: tuple[Api, ...] = get_args(Api)
+NATIVE_DOCUMENTS: tuple[Api, ...] = ("anthropic-messages", "google-gemini")
+"""The wires that carry a PDF as it is."""
 IMPLIED: dict[str, Api] = {
     "anthropic": "anthropic-messages",
     "openai": "openai-responses",
@@ -83,6 +85,9 @@ class ModelConfig(Section):
     Anthropic, `level` or `budget` for Gemini."""
     forced_tool: bool | None = None
     """True if `toolChoice` may demand a tool."""
+    documents: DocumentForm | None = None
+    """`native` if it gets a PDF of at most 20 pages and 3 MB as it is, with its layout and pictures; `text` if `read` gives
+    its text. For Claude and Gemini on their own wires; if unset, as its provider."""
     tool_calling: ToolCalling | None = None
     """`native`, or `prompt` for a model that takes no tools: they are described in the prompt then."""
     prices: PricesConfig | None = None
@@ -107,6 +112,9 @@ class ProviderConfig(Section):
     base_url: str | None = None
     """Its address, http or https. With `/v1` for openai-*, without it for anthropic and mistral; the vendor's own
     address if unset."""
+    documents: DocumentForm = "text"
+    """`native` to give its models a PDF of at most 20 pages and 3 MB as it is, in the turn that brings it; a page costs some
+    2,500 tokens (docs/documents.md). For the wires `anthropic-messages` and `google-gemini`."""
     tool_calling: ToolCalling = "native"
     """`native`, or `prompt` for models that take no tools: they are described in the prompt then."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 600
@@ -180,6 +188,8 @@ def api_of(name: str, config: ProviderConfig) -> Api:
     api = config.api or IMPLIED.get(name)
     if api is None:
         raise ValueError(f'providers.{name}: add "api:", one of {", ".join(APIS)}')
+    if config.documents == "native" and api not in NATIVE_DOCUMENTS:
+        raise ValueError(f'providers.{name}: "documents: native" is for the wires {" and ".join(NATIVE_DOCUMENTS)}')
     if api == "openai-chat" and not (config.base_url or vendor_for(name, None, config.dialect).base_url):
         raise ValueError(f'providers.{name}: add "baseUrl:", such as https://models.example.com/v1')
     return api

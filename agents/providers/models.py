@@ -20,6 +20,7 @@ Level: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh", "
 LEVELS: tuple[Level, ...] = get_args(Level)
 """The levels of thinking that a model may be asked for, least first."""
 
+DocumentForm: TypeAlias = Literal["text", "native"]
 ThinkingStyle: TypeAlias = Literal["adaptive", "always", "between_tools", "budget", "level"]
 
 _TABLE = Path(__file__).with_name("models.yaml")
@@ -56,6 +57,7 @@ class ModelFacts:
     forced_tool: bool = True
     prefill: bool = False
     tools: bool = True
+    documents: DocumentForm = "text"
     prices: PricesConfig | None = None
     known: bool = True
 

@@ -128,7 +128,7 @@ class AgentRun:
         self._messages.append(self.runner.user_message(*contexts, received=received, notes=notes, heard=heard))
         quotes = [it.reply_to for it in contexts if it.reply_to]
         spoken = [
-            *(spoken_in(it, "said", 1 + len(files.pictures)) for it, files in zip(contexts, received, strict=True)),
+            *(spoken_in(it, "said", 1 + len(files.shown)) for it, files in zip(contexts, received, strict=True)),
             *(Spoken(message=it.message_id, person="", how="quoted") for it in quotes),
             *(spoken_in(it, "heard", 0) for it in heard),
         ]

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import structlog
 
 from agents import sentences
-from agents.attachments import Received, Receiver, Untaken
+from agents.attachments import NO_DOCUMENT, Received, Receiver, Untaken
 from agents.language import Language, language_for
 from agents.runner import AgentRunner
 from agents.transcription import transcribe
@@ -84,7 +84,8 @@ class Attachments:
             file = replace(file, name=prefix + file.name)
             is_spoken = attachment.kind in SPOKEN
             transcript = await transcribe(setup.config.transcription, file) if is_spoken else None
-            document = await runner.documents.glance(file.data, file.name) if receiver.keeps else ""
+            wanted = receiver.keeps or receiver.native
+            document = await runner.documents.glance(file.data, file.name) if wanted else NO_DOCUMENT
             await asyncio.to_thread(receiver.store, file, transcript, document)
         if attachment.kind != "audio" or transcript is None or not transcript.failed:
             return None

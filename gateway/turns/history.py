@@ -19,7 +19,7 @@ from agents.messages import Message, message_json
 from agents.past import IMAGE_TURNS, past
 from gateway.store.records import Entry, Known, Lease, View
 from gateway.store.store import Store
-from tools.tool import Image
+from tools.tool import Image, NativeDocument
 
 TURNS_MAX = 1_000
 """Turns of one chat; a summary replaces most of a long conversation long before this limit."""
@@ -70,7 +70,7 @@ class Histories:
         shown = past(turns[since:])
         size = sum(map(_SIZE, chain(turns[:since], shown)))
         parts = (part for turn in turns[-IMAGE_TURNS:] for message in turn for part in message.content)
-        size += sum(len(part.data) for part in parts if isinstance(part, Image))
+        size += sum(len(part.data) for part in parts if isinstance(part, Image | NativeDocument))
         turns[since:] = [it if it.is_final_form else turn for it, turn in zip(shown, turns[since:], strict=True)]
         work = replace(work, history=history, numbers=numbers[-TURNS_MAX:], turns=turns[-TURNS_MAX:])
         self._forget(lease.sid)

@@ -11,7 +11,7 @@ from agents.attachments import Received, Receiver
 from channels.message import File
 from tests.stories.test_telegram import PIXEL
 from tools.attachment import NAME_BYTES_MAX, NAME_CHARS_MAX, attachment, safe_name
-from tools.tool import ToolError
+from tools.tool import Image, ToolError
 from tools.workspace import Workspace
 
 NAMES = {
@@ -106,13 +106,13 @@ def test_the_model_is_told_of_every_file_in_one_line(workspace: Workspace) -> No
         "(The gateway: attached files: a.txt, 1,234 bytes, saved as ./uploads/m-1/a.txt; "
         "p.png, 2,000 bytes, shown to you, saved as ./uploads/m-1/p.png; b_c.txt, could not be fetched.)"
     )
-    assert [(image.media_type, image.name) for image in got.pictures] == [("image/png", "p.png")]
+    assert [(it.media_type, it.name) for it in got.shown if isinstance(it, Image)] == [("image/png", "p.png")]
 
 
 def test_an_agent_without_a_tool_to_read_sees_pictures_and_gets_no_files(workspace: Workspace) -> None:
     picture = file("p.png", PIXEL, "image/png")
     got = receive(workspace, "m_1", [picture, file("a.txt")], keeps=False)
-    assert len(got.pictures) == 1
+    assert len(got.shown) == 1
     assert got.note.count("no tool reads files") == 2
     assert list(workspace.root.rglob("*")) == []
 

@@ -1,15 +1,22 @@
 """Documents that people send, through the whole gateway: announced with their pages, read a page at a time."""
 
-from collections.abc import Awaitable, Callable
+import base64
+import json
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.emulators.models.script import calls, says
+from agents.providers.config import ProviderConfig, api_of
+from tests.emulators.models.gemini.emulator import GeminiEmulator
+from tests.emulators.models.script import Fault, calls, says
+from tests.loopback import serve_on_loopback
 from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, Running, running
-from tests.stories.at_work import results, spoken, works
+from tests.stories.at_work import results, spoken, users, works
 from tests.stories.test_files import PLATFORMS, FeishuRoom, TelegramRoom, room
+from tests.stories.test_models import two
 from tests.web_page import WEB, opened
 
 DOCUMENTS = Path(__file__).parents[1] / "documents"
@@ -134,3 +141,73 @@ async def test_a_config_with_less_time_reads_nothing_and_says_so(tmp_path: Path)
         (path,) = it.house.uploads()
         (told,) = await works(it.house, ("read", {"file_path": path}))
         assert "DOCUMENT_TOO_SLOW" in told
+
+
+NATIVE = 'models: { "anthropic/claude-sonnet-4-6": { documents: native } }'
+
+
+def documents(body: Mapping[str, Any]) -> list[bytes]:
+    """The PDFs that a request to Claude holds as they are."""
+    blocks = [block for message in body["messages"] for block in message["content"] if isinstance(block, dict)]
+    return [base64.b64decode(block["source"]["data"]) for block in blocks if block["type"] == "document"]
+
+
+async def test_a_small_pdf_is_shown_as_it_is_in_its_own_turn_alone(tmp_path: Path) -> None:
+    pdf = document("report.pdf")
+    async with room(tmp_path, "feishu", more=NATIVE) as it:
+        house = it.house
+        house.anthropic.script = [calls(("ls", {"path": "uploads"})), says("A report."), says("No.")]
+        await it.happens(it.file(pdf, "a.pdf"))
+        await house.requested(2)
+        await house.idle()
+        await house.say("is it signed?")
+        await house.requested(3)
+        await house.idle()
+        first, second, later = (request.body for request in house.anthropic.requests)
+        assert "a.pdf, 35,525 bytes, shown to you, saved as ./uploads/" in users(first)[0]
+        assert (documents(first), documents(second), documents(later)) == ([pdf], [pdf], [])
+        assert "[document: a.pdf, 3 pages; `read` opens it]" in users(later)[0]
+
+
+async def test_what_is_long_or_locked_is_told_and_not_shown(tmp_path: Path) -> None:
+    async with room(tmp_path, "feishu", more=NATIVE) as it:
+        for name in ("long.pdf", "owner-locked.pdf", "locked.pdf", "report.docx"):
+            words, _ = await it.sees(it.file(document(name), name))
+            assert "shown to you" not in words.rpartition("attached files")[2]
+        assert [documents(request.body) for request in it.house.anthropic.requests] == [[]] * 4
+
+
+async def test_as_configured_a_model_gets_the_text_and_a_fallback_never_more_than_it_takes(tmp_path: Path) -> None:
+    async with room(tmp_path, "feishu") as it:
+        words, _ = await it.sees(it.file(document("report.pdf"), "a.pdf"))
+        assert "shown to you" not in words
+        assert documents(it.house.anthropic.requests[-1].body) == []
+    async with two(tmp_path / "two", script=[Fault(status=401)] * 3, other=[says("Fine.")], more=NATIVE) as (
+        house,
+        other,
+    ):
+        await house.push(house.feishu.file_event(document("report.pdf"), name="a.pdf", sender=ALICE, chat=ALICE_CHAT))
+        await house.replies(1)
+        assert documents(house.anthropic.requests[0].body) == [document("report.pdf")]
+        said = json.dumps(other.requests[-1].body)
+        assert "[document: a.pdf, 3 pages; `read` opens it]" in said
+        assert base64.b64encode(document("report.pdf")).decode()[:200] not in said
+
+
+async def test_gemini_gets_a_small_pdf_as_it_is(tmp_path: Path) -> None:
+    emulator = GeminiEmulator([says("A report.")])
+    agents = "agents: { list: [{ id: helper, model: google/gemini-3-flash }] }"
+    async with serve_on_loopback(emulator.app) as url:
+        block = f'  google: {{ apiKey: k, baseUrl: "{url}", documents: native }}'
+        async with running(tmp_path, agents=agents, providers=block) as house:
+            sent = house.feishu.file_event(document("report.pdf"), name="a.pdf", sender=ALICE, chat=ALICE_CHAT)
+            await house.push(sent)
+            await house.replies(1)
+    (part,) = [it for it in emulator.requests[0].body["contents"][-1]["parts"] if "inlineData" in it]
+    assert part["inlineData"]["mimeType"] == "application/pdf"
+    assert base64.b64decode(part["inlineData"]["data"]) == document("report.pdf")
+
+
+def test_native_documents_on_a_wire_that_has_none_are_a_mistake_of_the_config() -> None:
+    with pytest.raises(ValueError, match='"documents: native" is for the wires anthropic-messages and google-gemini'):
+        api_of("openai", ProviderConfig(documents="native"))

@@ -96,6 +96,15 @@ class Wanted:
     pictures_max: int = PICTURES_MAX
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Glance:
+    """A file that was just sent: `words` say what it is and how long, or why it cannot be read; empty if it is no document.
+    `pages` are those of a PDF that can be read; 0 for all else."""
+
+    words: str = ""
+    pages: int = 0
+
+
 GLANCE = Wanted(first=0, last=-1, pictures_max=0)
 """No page: only their number is asked for."""
 
@@ -128,12 +137,11 @@ class Documents:
             raise _refusal(answer.error, answer)
         return answer
 
-    async def glance(self, data: bytes, name: str) -> str:
-        """A file that was just sent, in a few words: its kind and its length, or why it cannot be read; empty if it is no
-        document. Never raises for what the file holds."""
+    async def glance(self, data: bytes, name: str) -> Glance:
+        """Never raises for what the file holds."""
         kind = document_kind(data[:1024], name)
         if kind is None or len(data) > BYTES_MAX:
-            return ""
+            return Glance()
         try:
             with os.fdopen(os.memfd_create("document", os.MFD_CLOEXEC), "wb+") as file:
                 file.write(data)
@@ -141,11 +149,12 @@ class Documents:
                 answer = await self.read(file, kind, GLANCE)
         except ToolError as error:
             if error.code == "DOCUMENT_TOO_SLOW":
-                return "a document whose pages were not counted: that would take too long"
-            return "" if error.code == "NOT_TEXT" else f"a document that cannot be read: {error.message}"
+                return Glance(words="a document whose pages were not counted: that would take too long")
+            no_document = error.code == "NOT_TEXT"
+            return Glance(words="" if no_document else f"a document that cannot be read: {error.message}")
         except OSError:
-            return ""
-        return answer.title(kind)
+            return Glance()
+        return Glance(words=answer.title(kind), pages=answer.total if kind == "pdf" else 0)
 
 
 async def _output(file: IO[bytes] | int, request: str, seconds: float) -> bytes:

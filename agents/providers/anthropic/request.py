@@ -10,17 +10,27 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from agents.messages import AssistantMessage, Message, Opaque, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
+from agents.messages import (
+    AssistantMessage,
+    Message,
+    Opaque,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    UserPart,
+)
 from agents.providers import request as shared
 from agents.providers.models import Level
 from agents.providers.provider import ModelRequest, OneTool, System
-from tools.tool import Image
+from tools.tool import Image, NativeDocument
 
 API = "anthropic-messages"
 MARK = {"type": "ephemeral"}
 LOOK_BACK_BLOCKS = 18
 """The blocks before a mark in which the server surely looks for what it has cached; it says about 20."""
-_MARKABLE = frozenset({"text", "image", "tool_use", "tool_result"})
+_MARKABLE = frozenset({"text", "image", "document", "tool_use", "tool_result"})
 
 Block: TypeAlias = dict[str, Any]
 
@@ -106,7 +116,10 @@ def _blocks(message: Message) -> list[Block]:
     return _assistant_blocks(message)
 
 
-def _part(part: Text | Image) -> Block:
+def _part(part: UserPart) -> Block:
+    if isinstance(part, NativeDocument):
+        source = {"type": "base64", "media_type": "application/pdf", "data": part.data}
+        return {"type": "document", "source": source, "title": part.name}
     if isinstance(part, Image):
         return {"type": "image", "source": {"type": "base64", "media_type": part.media_type, "data": part.data}}
     return {"type": "text", "text": part.text}

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import structlog
 
-from agents.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage, UserMessage, texts
+from agents.messages import AssistantMessage, Message, ToolCall, ToolResultMessage, UserMessage, UserPart, texts
 from agents.providers import request as shared
 from agents.providers.chat.thinking import may_think, replayed, thinking_members
 from agents.providers.chat.vendors import Vendor, for_model
@@ -95,7 +95,7 @@ def _messages(messages: Sequence[Message], vendor: Vendor) -> list[Object]:
     return wire
 
 
-def _user_part(part: Text | Image) -> Object:
+def _user_part(part: UserPart) -> Object:
     if isinstance(part, Image):
         return {"type": "image_url", "image_url": {"url": shared.data_url(part)}}
     return {"type": "text", "text": part.text}

@@ -25,7 +25,7 @@ from agents.providers import request as shared
 from agents.providers.models import Level
 from agents.providers.payload import well_formed_json
 from agents.providers.provider import ModelRequest, OneTool
-from tools.tool import ToolSpec
+from tools.tool import NativeDocument, ToolSpec
 
 API = "google-gemini"
 
@@ -86,6 +86,8 @@ def _contents(messages: Sequence[Message], *, signed: bool) -> list[Part]:
 def _spoken(part: UserPart) -> Part:
     if isinstance(part, Text):
         return {"text": part.text}
+    if isinstance(part, NativeDocument):
+        return {"inlineData": {"mimeType": "application/pdf", "data": part.data}}
     if part.media_type in SPOKEN_IMAGES:
         return {"inlineData": {"mimeType": part.media_type, "data": part.data}}
     return {"text": shared.image_label(part)}

@@ -12,7 +12,16 @@ import re
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from agents.messages import AssistantMessage, Message, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
+from agents.messages import (
+    AssistantMessage,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    UserPart,
+)
 from agents.providers import request as shared
 from agents.providers.provider import ModelRequest, OneTool
 from tools.tool import Image
@@ -87,10 +96,10 @@ def _with_plain_content(message: Block) -> Block:
     return message
 
 
-def _part(part: Text | Image) -> Block:
-    if isinstance(part, Text):
-        return {"type": "text", "text": part.text}
-    return {"type": "image_url", "image_url": shared.data_url(part)}
+def _part(part: UserPart) -> Block:
+    if isinstance(part, Image):
+        return {"type": "image_url", "image_url": shared.data_url(part)}
+    return {"type": "text", "text": part.text}
 
 
 def _assistant_chunks(message: AssistantMessage) -> list[Block]:

@@ -16,6 +16,7 @@ from agents.messages import (
     ToolCall,
     ToolResultMessage,
     UserMessage,
+    UserPart,
     texts,
 )
 from agents.providers import request as shared
@@ -120,11 +121,11 @@ def _input(messages: Sequence[Message]) -> list[Item]:
     return items
 
 
-def _input_parts(parts: Sequence[Text | Image]) -> list[Item]:
+def _input_parts(parts: Sequence[UserPart]) -> list[Item]:
     return [
-        {"type": "input_text", "text": part.text}
-        if isinstance(part, Text)
-        else {"type": "input_image", "detail": "auto", "image_url": shared.data_url(part)}
+        {"type": "input_image", "detail": "auto", "image_url": shared.data_url(part)}
+        if isinstance(part, Image)
+        else {"type": "input_text", "text": part.text}
         for part in parts
     ]
 

@@ -84,6 +84,12 @@ def is_image(media_type: str, data: str) -> bool:
     return head is not None and raw is not None and raw.startswith(head)
 
 
+def is_pdf(data: str) -> bool:
+    """Whether this is base64 of a PDF from its beginning to its end; vendors refuse one with rights of its own."""
+    raw = decoded(data) or b""
+    return raw.startswith(b"%PDF-") and b"%%EOF" in raw[-1024:] and b"/Encrypt" not in raw
+
+
 def root_fault(schema: object, *, refs: bool = True) -> str:
     """What is wrong with the schema of a tool's arguments; empty where it is sound."""
     if not isinstance(schema, dict) or schema.get("type") != "object":

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, StringConstraints, model_validator
 
-from tests.emulators.models.shapes import Shape, is_image
+from tests.emulators.models.shapes import Shape, is_image, is_pdf
 
 IMAGE_CHARS_MAX = 5 * 1024 * 1024
 
@@ -61,9 +61,28 @@ class ImageBlock(Marked):
     source: Annotated[Base64Source | OtherSource, Field(discriminator="type")]
 
 
+class PdfSource(Shape):
+    type: Literal["base64"]
+    media_type: Literal["application/pdf"]
+    data: str
+
+    @model_validator(mode="after")
+    def _is_a_pdf(self) -> "PdfSource":
+        if not is_pdf(self.data):
+            raise ValueError("The PDF specified was not valid.")
+        return self
+
+
 class DocumentBlock(Marked):
-    also = "source context citations content"
-    type: Literal["document", "search_result"]
+    also = "context citations"
+    type: Literal["document"]
+    source: Annotated[PdfSource | OtherSource, Field(discriminator="type")]
+    title: Annotated[str, Field(min_length=1, max_length=500)] | None = None
+
+
+class SearchBlock(Marked):
+    also = "source citations content"
+    type: Literal["search_result"]
     title: str = ""
 
 
@@ -78,7 +97,9 @@ class UseBlock(Marked):
 class ResultBlock(Marked):
     type: Literal["tool_result"]
     tool_use_id: Id
-    content: str | list[Annotated[TextBlock | ImageBlock | DocumentBlock, Field(discriminator="type")]] = ""
+    content: (
+        str | list[Annotated[TextBlock | ImageBlock | DocumentBlock | SearchBlock, Field(discriminator="type")]]
+    ) = ""
     is_error: bool = False
 
     @model_validator(mode="after")
@@ -115,7 +136,9 @@ class ServerBlock(Marked):
     input: dict[str, Any] = Field(default={})
 
 
-UserBlock: TypeAlias = Annotated[TextBlock | ImageBlock | DocumentBlock | ResultBlock, Field(discriminator="type")]
+UserBlock: TypeAlias = Annotated[
+    TextBlock | ImageBlock | DocumentBlock | SearchBlock | ResultBlock, Field(discriminator="type")
+]
 AssistantBlock: TypeAlias = Annotated[
     TextBlock | UseBlock | ThinkingBlock | RedactedBlock | ServerBlock, Field(discriminator="type")
 ]

@@ -12,7 +12,7 @@ from pydantic.alias_generators import to_camel
 
 from agents.providers.gemini.request import SPOKEN_IMAGES
 from tests.emulators.models.gemini.signature import decoded
-from tests.emulators.models.shapes import IMAGE_HEADS, Shape
+from tests.emulators.models.shapes import IMAGE_HEADS, Shape, is_pdf
 
 Name: TypeAlias = Annotated[str, StringConstraints(pattern="^[A-Za-z_][A-Za-z0-9_.:-]{0,127}$")]
 TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object"})
@@ -53,6 +53,8 @@ class Blob(CamelShape):
     @model_validator(mode="after")
     def _is_an_image(self) -> "Blob":
         raw = decoded(self.data)
+        if self.mime_type == "application/pdf" and is_pdf(self.data):
+            return self
         if not raw or self.mime_type not in SPOKEN_IMAGES or not raw.startswith(IMAGE_HEADS.get(self.mime_type, b"")):
             raise ValueError("Unable to process input image, or unsupported MIME type.")
         return self
