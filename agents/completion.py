@@ -85,7 +85,17 @@ class ModelCalls:
                 return failed
             requests = {it.reference: self._request(it, fits[it.reference], number) for it in models or self.models}
             (provider, request), *fallbacks = [(it.provider, requests[it.reference]) for it in models or self.models]
-            self.emit(ModelCalled(round=number, provider=provider.name, request=request))
+            held, summary = fits[f"{provider.name}/{request.model}"].held, bool(self.summary)
+            self.emit(
+                ModelCalled(
+                    round=number,
+                    provider=provider.name,
+                    request=request,
+                    held=held,
+                    own=len(messages),
+                    summary=summary,
+                )
+            )
             priced: list[AssistantMessage] = []
 
             def watch(

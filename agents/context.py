@@ -89,10 +89,11 @@ class _Limits(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fit:
-    """The messages of a request, and what they take by estimate. They begin with `turns`, which are whole. `back` is
-    their reach, for the answer to carry; None if all is whole."""
+    """The messages of a request, and what they take by estimate. They begin with `turns`, which are whole. `held` counts all
+    earlier turns in it. `back` is their reach, for the answer to carry; None if all is whole."""
 
     messages: list[Message]
+    held: int = 0
     turns: Sequence[SentTurn] = ()
     back: tuple[int, int, int] | None
     tokens: int
@@ -153,7 +154,8 @@ class ContextFitter:
             turns, past = self._whole
             taken = _Limits(past.tokens + self.size(running), past.chars + chars_of_results(running))
             if taken.fit(full):
-                return Fit(messages=[*self._history(reach), *running], turns=turns, back=None, tokens=taken.tokens)
+                whole, held = [*self._history(reach), *running], len(self.turns)
+                return Fit(messages=whole, held=held, turns=turns, back=None, tokens=taken.tokens)
         for turn in self.turns:
             self._sizes.update((id(it), (it, size)) for it, size in zip(turn, turn.sizes, strict=True))
 
@@ -191,7 +193,8 @@ class ContextFitter:
             if reach == NOTHING_TAKEN
             else (units - reach.shortened_before, units - reach.stubbed_before, units - reach.dropped_before)
         )
-        return Fit(messages=shown, back=back, tokens=self.size(shown), fits=fits(reach, full))
+        held = sum(end > reach.dropped_before for end in self._ends[1:])
+        return Fit(messages=shown, held=held, back=back, tokens=self.size(shown), fits=fits(reach, full))
 
     def _history(self, reach: Truncation) -> list[Message]:
         """The messages that are shown of the past."""

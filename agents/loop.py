@@ -39,6 +39,7 @@ from agents.turn import (
     Outcome,
     ToolAdvanced,
     ToolFinished,
+    ToolReturned,
     ToolStarted,
     TurnLimits,
 )
@@ -239,7 +240,9 @@ class ToolLoop:
             tainted=self.tainted,
             progress=lambda text: self.emit(ToolAdvanced(call=call, progress=text)),
         )
-        return await self.toolbox.call(call.name, call.arguments, call.arguments_raw, circumstances)
+        result = await self.toolbox.call(call.name, call.arguments, call.arguments_raw, circumstances)
+        self.emit(ToolReturned(call=call))
+        return result
 
     def _key(self, call: ToolCall) -> str:
         """The call's key: the same when it is run again, another if a model gives the same id to a second call."""
@@ -257,7 +260,8 @@ class ToolLoop:
         )
         self.tainted = self.tainted or result.external
         await self._keep(message)
-        self.emit(ToolFinished(result=message))
+        sizes = [len(it) for it in result.content if isinstance(it, str)]
+        self.emit(ToolFinished(result=message, chars=sum(sizes), cut=max(sizes, default=0) > self._room(result)))
         self._count(call, message)
 
     def _count(self, call: ToolCall, result: ToolResultMessage) -> None:
@@ -267,11 +271,16 @@ class ToolLoop:
         elif self.toolbox.effect(call.name) != "safe":
             self._failures.clear()
 
+    def _room(self, result: ToolResult) -> int:
+        """The characters of one text of a result that the model gets."""
+        if not result.external:
+            return self.result_chars
+        return max(1, self.result_chars - len(external("", str(result.details.get("url", "")), "0" * 16)))
+
     def _fitting(self, result: ToolResult) -> tuple[UserPart, ...]:
-        chars = self.result_chars
+        chars = self._room(result)
         if result.external:
             boundary, source = secrets.token_hex(8), str(result.details.get("url", ""))
-            chars = max(1, chars - len(external("", source, boundary)))
             texts = (it if isinstance(it, Image) else truncate_result(it, chars) for it in result.content)
             return tuple(it if isinstance(it, Image) else Text(text=external(it, source, boundary)) for it in texts)
         parts = (it if isinstance(it, Image) else Text(text=truncate_result(it, chars)) for it in result.content if it)

@@ -176,9 +176,15 @@ class TurnStarted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelCalled:
+    """`held` counts the earlier turns in the request, `own` the turn's own messages so far; `summary`: one stands before
+    them."""
+
     round: int
     provider: str
     request: ModelRequest
+    held: int = 0
+    own: int = 0
+    summary: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -217,12 +223,31 @@ class ToolAdvanced:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ToolReturned:
+    """The call has run. Its result is journaled later where others run beside it."""
+
+    call: ToolCall
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ToolFinished:
+    """`chars` is the length of the whole result; `cut`: the model gets less of it."""
+
     result: ToolResultMessage
+    chars: int = 0
+    cut: bool = False
 
 
 TurnEvent: TypeAlias = (
-    TurnStarted | ModelCalled | ModelStreamed | ModelRetried | ModelAnswered | ToolStarted | ToolAdvanced | ToolFinished
+    TurnStarted
+    | ModelCalled
+    | ModelStreamed
+    | ModelRetried
+    | ModelAnswered
+    | ToolStarted
+    | ToolAdvanced
+    | ToolReturned
+    | ToolFinished
 )
 Emit: TypeAlias = Callable[[TurnEvent], None]
 

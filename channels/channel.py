@@ -4,10 +4,10 @@
 neither network nor clock. Everything that talks to the platform is async and raises one of four `DeliveryError`s.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from channels.access import AccessConfig, Quotes
 from channels.message import Action, Attachment, File, MessageContext, Outbound, StoredFile
@@ -44,6 +44,8 @@ class Arrived:
     """The agent that the person chose to talk to, if the channel lets them; None leaves it to the bindings."""
     answer: bytes = b"{}"
     """The platform's answer once it is stored: JSON."""
+    event: Mapping[str, Any] | None = field(default=None, repr=False)
+    """The platform's event as received and decrypted, to look at."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,6 +111,13 @@ class Moved:
 Receipt: TypeAlias = Arrived | AnsweredAtOnce | Ignored | Recalled | Edited | Reacted | Membership | Moved
 Deliver: TypeAlias = Callable[[Receipt], Awaitable[None]]
 """Stores one receipt durably. If it raises, the update must be delivered again; NotStored: that is not its fault."""
+
+
+def with_event(receipt: Receipt, event: Mapping[str, Any]) -> Receipt:
+    """The receipt with the event that it was read from, if a turn may begin with it."""
+    if isinstance(receipt, Edited):
+        return replace(receipt, arrived=replace(receipt.arrived, event=event))
+    return replace(receipt, event=event) if isinstance(receipt, Arrived) else receipt
 
 
 class NotStored(Exception):

@@ -244,7 +244,6 @@ def test_every_module_is_reached_from_the_command_line_or_known_not_to_be() -> N
     product = [it for it in sources(*PACKAGES) if it.lines]
     idle = {it.path for it in product} - {it.path for it in serving(product)}
     beside = {"gateway/config/reference.py"}  # it writes the reference page
-    beside |= {"gateway/operate/turn_layers.py"}  # the shapes first: the page is built on them
     assert {path for path in idle if "/migrations/" not in path} <= beside
     assert next(report()).startswith("serving ")
 

@@ -75,18 +75,16 @@ FILE_TOOLS = ("read", "write", "edit", "ls")
 def build_system(facts: PromptFacts) -> System:
     """Both parts, without the boundary itself and without blank lines at their ends. The stable one is rendered when what it
     is made of has changed. The other one is kept nowhere: what a program sends may be as long as its request."""
-    return System(stable=_rendered(_LASTING(facts)), volatile=_joined(*_volatile(facts)))
+    stable, parts = _rendered(_LASTING(facts))
+    below = tuple(_volatile(facts))
+    return System(stable=stable, volatile=_joined(*below), sections=(parts, below))
 
 
 @lru_cache(maxsize=64)
-def _rendered(lasting: tuple[Any, ...]) -> str:
+def _rendered(lasting: tuple[Any, ...]) -> tuple[str, tuple[str, ...]]:
     facts = LastingFacts(**{it.name: value for it, value in zip(fields(LastingFacts), lasting, strict=True)})
-    return _joined(identity(facts), *_stable(facts))
-
-
-def sections(facts: PromptFacts) -> list[str]:
-    """The parts that both are made of, in order; all but the first begin with their heading."""
-    return [identity(facts), *_stable(facts), *_volatile(facts)]
+    parts = (identity(facts), *_stable(facts))
+    return _joined(*parts), parts
 
 
 def _joined(*sections: str) -> str:
@@ -132,6 +130,7 @@ def _stable(facts: LastingFacts) -> Iterator[str]:
 
 
 def _volatile(facts: PromptFacts) -> Iterator[str]:
+    """The sections beneath it; the first is the same for many chats."""
     yield _section("Messaging", *messaging(facts))
     if facts.caller.strip():
         yield _worded(CALLER, "", harmless(facts.caller.strip()))

@@ -5,7 +5,7 @@ carries a `ModelError`. It makes one attempt; `agents.providers.retry` repeats. 
 """
 
 from collections.abc import AsyncIterator, Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from operator import attrgetter
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
@@ -17,10 +17,12 @@ from tools.tool import ToolSpec
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class System:
-    """The system prompt, cut at the cache boundary. `stable` is equal from turn to turn, byte for byte."""
+    """The system prompt, cut at the cache boundary. `stable` is equal from turn to turn, byte for byte. `sections` are the
+    parts that both are made of, in order; all but the first begin with their heading."""
 
     stable: str
     volatile: str
+    sections: tuple[tuple[str, ...], tuple[str, ...]] = field(default=((), ()), compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -29,6 +29,7 @@ from channels.channel import (
     Rejected,
     Unreachable,
     WebhookRequest,
+    with_event,
 )
 from channels.condition import Condition
 from channels.feishu import signature
@@ -239,7 +240,7 @@ class FeishuChannel:
         given = mapping(event, holder).get("app_id")
         if given is not None and not signature.same(given, self._config.app_id):
             raise Rejected("meant for another app", cause="appId")
-        return receipt(event, account=self.account, bot=self._bot, now=now, zone=self._zone)
+        return with_event(receipt(event, account=self.account, bot=self._bot, now=now, zone=self._zone), event)
 
     async def _learn(self) -> None:
         with self.condition.watching("identity"):

@@ -31,6 +31,7 @@ from channels.channel import (
     Rejected,
     Unreachable,
     WebhookRequest,
+    with_event,
 )
 from channels.condition import Condition
 from channels.download import twice
@@ -226,7 +227,7 @@ class TelegramChannel:
 
     def _read(self, update: Mapping[str, Any], now: datetime) -> Receipt:
         """Anything to be done besides is noted for later: nothing here takes time or touches the network."""
-        receipt = updates.receipt(update, account=self.account, me=self._me, now=now)
+        receipt = with_event(updates.receipt(update, account=self.account, me=self._me, now=now), update)
         if isinstance(receipt, Moved):
             self._outgoing.follow(receipt.before, receipt.after)
         if isinstance(receipt, Ignored) and receipt.kind == updates.PRESS:

@@ -136,6 +136,7 @@ class WebChannel:
             context=context,
             dedupe=(f"{posted.chat}:{posted.id}",),
             agent=_well_formed(posted.agent) if posted.agent else None,
+            event=posted.model_dump(exclude_none=True),
         )
 
     async def keep(self, context: MessageContext, agent: str) -> MessageContext:

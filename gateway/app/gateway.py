@@ -337,7 +337,12 @@ class Gateway:
     async def _prune(self) -> None:
         while True:
             with logged("prune_failed"):
-                await self.runtime.store.prune(self.runtime.now() - DEDUPE_SECONDS)
+                days = self.config.console.keep_days
+                kept = max(DEDUPE_SECONDS, days * 24 * 3600)
+                await self.runtime.store.prune(self.runtime.now() - kept)
+                while await self.runtime.store.layers.prune(self.runtime.now() - days * 24 * 3600):
+                    pass
+                await self.runtime.store.layers.prune_texts()
                 await self.runtime.store.archive.prune(self.runtime.now())
                 await self.runtime.store.chatter.prune(self.runtime.now() - DEDUPE_SECONDS)
             await asyncio.sleep(PRUNE_EVERY_SECONDS)

@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, time
+from itertools import chain
 
 import orjson
 
 from agents.messages import Message, UserMessage
-from agents.prompt.system import sections
+from agents.prompt.system import build_system
 from agents.providers.provider import System
 from agents.runner import TurnPlan
 from agents.tokens import WRAPPING_TOKENS, estimate, request_tokens, tokens
@@ -85,7 +86,7 @@ def _shares(context: CommandContext, plan: TurnPlan, work: Work) -> Iterator[tup
         return context.runner.models.calibration.corrected(plan.model.name, count) if context.runner else count
 
     files = {name: round(estimate(text)) for name, text in facts.workspace_files}
-    for section in sections(facts):
+    for section in chain(*build_system(facts).sections):
         heading, _, _ = section.partition("\n")
         own = round(estimate(section))
         if heading.startswith("## Workspace Files"):

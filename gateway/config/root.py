@@ -115,6 +115,14 @@ class LoggingConfig(Section):
     """`true` also logs what people write and what they are answered: for finding a fault, not for good."""
 
 
+class ConsoleConfig(Section):
+    """The settings of what the operator can look at (docs/layers.md)."""
+
+    keep_days: Annotated[float, Field(ge=0, le=365)] = 7
+    """Days that the layers of a turn are kept: its event, route, prompt, requests, tool calls and timeline. With more than 7
+    the inbox and the sent replies are kept as long. 0 keeps none."""
+
+
 class AgentsConfig(Section):
     """The assistants."""
 
@@ -177,6 +185,7 @@ class Config(Section):
     """The log, on standard error."""
     tracing: TracingConfig = TracingConfig()
     """Traces for OpenTelemetry."""
+    console: ConsoleConfig = ConsoleConfig()
     providers: dict[str, ProviderConfig] = {}
     """Model providers, by the name before the slash of `provider/model`. A well-known one needs no block if its key is
     in its usual variable; `demo` needs none at all."""

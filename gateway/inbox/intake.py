@@ -1,9 +1,11 @@
 """A verified message on its way to a row in the inbox: who may speak, which agent answers, which chat it belongs to."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from shlex import quote
 
+import orjson
 import structlog
 
 from agents.prompt.inbound import HEARD_CHARS_MAX
@@ -29,6 +31,7 @@ from gateway.commands.catalog import command_of, misspelt
 from gateway.config.bindings import route
 from gateway.config.commands import asks_model
 from gateway.inbox.gatekeeper import CLAIM, Gatekeeper, is_claim, sealed
+from gateway.observe.secrets import without_tokens
 from gateway.outbox.messenger import pressed
 from gateway.outbox.outbox import payload_json
 from gateway.program import program
@@ -39,6 +42,9 @@ from gateway.store.contacts import contact_name
 from gateway.store.records import Acceptance, Delivery
 from gateway.turns.batch import answer_others
 from gateway.turns.lanes import Lanes
+
+EVENT_BYTES_MAX = 65_536
+"""The longest event that is kept to look at."""
 
 log = structlog.get_logger()
 
@@ -165,10 +171,22 @@ class Intake:
         if can(channel, StoresInbound):
             kept = await channel.keep(replace(context, text=f"/{CLAIM}") if is_claim(context) else context, agent)
             context = replace(kept, text=context.text)
-        acceptance = await self.accept(context, agent, receipt.dedupe, replays=replays)
+        event = self._event(receipt)
+        acceptance = await self.accept(context, agent, receipt.dedupe, replays=replays, event=event)
         outcome = "duplicate" if acceptance.turn is None else "overflow" if acceptance.overflow else "accepted"
         log.info("message_" + outcome, turn=acceptance.turn, session=self._session(agent, context), **facts)
         return outcome
+
+    def _event(self, receipt: Arrived) -> str:
+        """The event as it is kept; empty if layers are not, or if it cannot be written: no message is lost for it."""
+        if receipt.event is None or not self._runtime.setup.config.console.keep_days:
+            return ""
+        with suppress(TypeError):
+            written = orjson.dumps(without_tokens(receipt.event))
+            if len(written) <= EVENT_BYTES_MAX:
+                return self._runtime.scrubber.scrub(written.decode())
+            return orjson.dumps({"omitted": f"{len(written):,} bytes"}).decode()
+        return ""
 
     async def _pressed(self, channel: Channel, receipt: Arrived, press: Press) -> Arrived:
         """Makes the press of an agent's button a message to the button's conversation, if the sender may use that agent
@@ -204,6 +222,7 @@ class Intake:
         *,
         replays: int = 0,
         caller: Caller | None = None,
+        event: str = "",
     ) -> Acceptance:
         """Accepts a message for an agent, from any door, without the channel's rules. `dedupe` are its names within the
         channel account; a program's message, with a `caller`, is never a command. Raises StoreUnavailable."""
@@ -211,7 +230,13 @@ class Intake:
         if command is None and caller is None and (word := misspelt(context)):
             command, arguments = MISSPELT, word
         inbound = Inbound(
-            agent=agent, context=context, command=command, arguments=arguments, replays=replays, asked=caller
+            agent=agent,
+            context=context,
+            command=command,
+            arguments=arguments,
+            replays=replays,
+            asked=caller,
+            event="" if command else event,
         )
         acceptance = await self._lanes.accept(self._delivery(inbound, dedupe))
         if acceptance.beyond:

@@ -12,9 +12,10 @@ the wrong place. A known shape is certain and cheap, so the logs use `SHAPES` al
 import base64
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, takewhile
+from typing import Any
 from urllib.parse import quote, unquote
 
 import orjson
@@ -52,6 +53,8 @@ _STRIDE = RUN_CHARS - _GRAM + 1
 _HELD_CHARS = 4
 _WORD = re.compile(r"[\W_]*(?:[A-Za-z]?[a-z]{,15}|[A-Z]{,16}|\d{,12})[\W_]*")
 _IN_ADDRESS = re.compile(r'://([^/\s:@"]*):([^/\s@"]+)@')
+DEPTH_MAX = 30
+_SECRET_KEY = re.compile(r"(?:.*_)?(?:token|secret|encrypt|ticket|authorization|password)", re.IGNORECASE)
 _SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
 
 
@@ -161,6 +164,18 @@ def looks_secret(word: str) -> bool:
     if _NO_SECRET.fullmatch(word):
         return False
     return any(_changes(part) >= CHANGES_MIN for part in (*_UNBROKEN.findall(word), *_BROKEN.findall(word)))
+
+
+def without_tokens(value: Any, depth: int = 0) -> Any:
+    """Plain data without what its keys call a token or a secret, and without what lies too deep."""
+    if depth > DEPTH_MAX:
+        return "…"
+    if isinstance(value, Mapping):
+        return {
+            key: REDACTED if _SECRET_KEY.fullmatch(key) and isinstance(it, str) else without_tokens(it, depth + 1)
+            for key, it in value.items()
+        }
+    return [without_tokens(it, depth + 1) for it in value] if isinstance(value, list | tuple) else value
 
 
 def secrets_in(value: object, key: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:

@@ -28,7 +28,7 @@ from channels.moment import iso, timestamp
 from gateway.config.root import Config, DatabaseConfig
 from gateway.fault import OperatorError
 from gateway.records.sessions import message_in, session_parts
-from gateway.store import conversations, erasure, memory
+from gateway.store import conversations, erasure, layers, memory
 from gateway.store.chatter import REACTION
 from gateway.store.conversations import Session
 from gateway.store.erasure import Portion
@@ -148,6 +148,8 @@ def erase(config: Config, *, session: Session | None = None, person: tuple[str, 
     if person:
         with connected(config.database) as connection:
             removed += erasure.forget_person(connection, *person)
+    with connected(config.database) as connection:
+        removed["layer_text"] += layers.forget_texts(connection)
     if config.database.path is not None:
         erasure.scrub(config.database)
     counts = {name: count for name, count in removed.items() if count}

@@ -74,11 +74,6 @@ class TurnList(Shape):
     keep_days: float
 
 
-class Reasoned(Shape):
-    value: Any
-    reason: str
-
-
 class SectionLayer(Shape):
     """A section of the system prompt. `stable`: it stands above the cache boundary. `text` is null if it was not kept."""
 
@@ -231,8 +226,8 @@ class TurnLayers(Shape):
     """One for each message that the turn answers, as `contexts`; oldest first."""
     contexts: tuple[dict[str, Any], ...] = ()
     """The common message contexts (`MessageContext`)."""
-    route: dict[str, Reasoned] = {}
-    """`agent`, `binding`, `session`, `access`, `model` and `tools`, each with its reason, as `routes explain` has them."""
+    route: dict[str, Any] = {}
+    """`agent`, `binding`, `session`, `access`, `model` and `tools`, each `{value, reason}`, as `routes explain` has them."""
     prompt: tuple[SectionLayer, ...] = ()
     tools: tuple[dict[str, Any], ...] = ()
     """`name`, `summary` and `parameters` of each tool that was offered."""

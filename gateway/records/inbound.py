@@ -61,7 +61,8 @@ class Inbound:
     """`command` is the gateway's command in the message, None if an agent answers it; `arguments` is the text behind it.
     `replays` counts the replays, and is part of the reply's idempotency key. `together` are the messages that a `/retry`
     answers again, in order; empty for this one alone. `approval` is the id of a decision with which the gateway itself
-    continues the conversation. `asked` is a program's additions. `recalled`: its sender has taken it back, and its words
+    continues the conversation. `event` is the platform's event as received, without its tokens: JSON, empty if it is not
+    kept. `asked` is a program's additions. `recalled`: its sender has taken it back, and its words
     are gone."""
 
     agent: str
@@ -71,6 +72,7 @@ class Inbound:
     replays: int = 0
     together: tuple[MessageContext, ...] = ()
     approval: str = ""
+    event: str = ""
     asked: Caller | None = None
     recalled: bool = False
 

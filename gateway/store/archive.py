@@ -138,7 +138,7 @@ class DatabaseArchive(Database):
         names = {"chat": chat, "sessions": list(sessions)}
         turns = _run(connection, f"{_TURNS} LIMIT {STEP_ROWS}", **names).scalars().all()
         forget_approvals(connection, turns)
-        for table in ("transcript", "spoken", "outbox"):
+        for table in ("transcript", "spoken", "outbox", "layer"):
             _run(connection, f"DELETE FROM {table} WHERE turn IN :turns", turns=turns)
         _run(connection, "DELETE FROM inbox WHERE status <> 0 AND id IN :turns", turns=turns)
         numbers = f"SELECT number FROM web_message WHERE chat = :chat LIMIT {STEP_ROWS}"

@@ -77,6 +77,7 @@ UPDATE outbox SET payload = :payload, reason = CASE status WHEN 0 THEN '{RECALLE
     status = CASE WHEN status = 0 AND NOT :replaces THEN {OutboxStatus.SENT:d} ELSE status END WHERE id = :id
 """
 """A part that takes the place of an unfinished answer is still sent: without words it takes that away."""
+_LAYERLESS = "UPDATE layer SET content = :content, prompt = '', tools = '', route = '' WHERE turn = :turn"
 _UNANSWERED = f"""
 SELECT count(CASE WHEN reason = '{RECALLED}' THEN 1 END) > 0 AND count(CASE WHEN reason IS NULL THEN 1 END) = 0
 FROM outbox WHERE turn = :turn AND part >= 0
@@ -178,7 +179,7 @@ class DatabaseChanges(Database):
             return None
         state: State = "finished" if row.ended else "running" if row.begun else "waiting"
         if state == "waiting":
-            _rewrite(connection, row, replace(inbound, context=replace(inbound.context, text=text, mark="")))
+            _rewrite(connection, row, replace(inbound, context=replace(inbound.context, text=text, mark=""), event=""))
         return Changed(sid=row.sid, turn=row.turn, state=state)
 
 
@@ -200,6 +201,7 @@ def _wipe(connection: Connection, sid: str, turn: int, at: float, *, keeping: bo
         payload["part"] |= {"text": "", "buttons": [], "files": []}
         names = {"id": row.id, "payload": orjson.dumps(payload).decode(), "replaces": bool(payload["part"]["replaces"])}
         run(connection, _BLANK, **names)
+    run(connection, _LAYERLESS, turn=turn, content='{"recalled":true}')
     if ended and not keeping:
         run(connection, _UNDO, sid=sid, turn=turn, at=at)
 
@@ -211,7 +213,10 @@ def without(inbound: Inbound, message: str) -> Inbound:
         quotes = context.reply_to is not None and context.reply_to.message_id == message
         return replace(context, reply_to=None) if quotes else context
 
+    before, inbound = inbound, replace(inbound, event="")
     kept = tuple(unquoting(it) for it in inbound.contexts if it.message_id != message)
+    if kept == before.contexts:
+        return before
     if kept:
         return replace(inbound, context=kept[-1], together=kept if len(kept) > 1 else ())
     wordless = replace(inbound.context, text="", mark="", attachments=(), reply_to=None, more=False)

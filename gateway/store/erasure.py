@@ -151,7 +151,7 @@ def forget_turns(connection: Connection, portion: Portion, numbers: Sequence[int
     files = {it["id"] for row in payloads for it in orjson.loads(row.payload)["part"].get("files", ())}
     removed["file"] += run(connection, "DELETE FROM file WHERE id IN :files", files=sorted(files)).rowcount
     removed.update(forget_approvals(connection, numbers))
-    for table in ("spoken", "transcript"):
+    for table in ("spoken", "layer", "transcript"):
         gone = run(connection, f"DELETE FROM {table} WHERE turn IN :numbers", **names).rowcount
     removed["transcript"] += gone
     removed["outbox"] += run(connection, "DELETE FROM outbox WHERE turn IN :numbers", **names).rowcount
@@ -173,7 +173,7 @@ def forget_quotes(connection: Connection, portion: Portion, messages: Sequence[s
     for row in run(connection, COPIES, **names).all():
         inbound = orjson.loads(row.body)
         if (inbound["context"].get("reply_to") or {}).get("message_id") in messages:
-            inbound["context"]["reply_to"] = None
+            inbound["context"]["reply_to"], inbound["event"] = None, ""
             body = orjson.dumps(inbound).decode()
             run(connection, "UPDATE inbox SET body = :body WHERE id = :id", body=body, id=row.id)
 

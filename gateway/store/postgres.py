@@ -30,6 +30,7 @@ from gateway.store.records import (
     Delivery,
     Entry,
     Known,
+    LayerRow,
     Lease,
     NewPart,
     OutboxPart,
@@ -167,12 +168,14 @@ class PostgresStore(Store):
         at: float,
         dead: bool = False,
         revision: int | None = None,
+        layers: LayerRow | None = None,
     ) -> Sequence[OutboxPart]:
         names = _journaled(lease, entries, revision) | {
             "status": int(InboxStatus.DEAD if dead else InboxStatus.DONE),
             "keys": [part.key for part in parts],
             "payloads": [part.payload for part in parts],
             "at": at,
+            **{f"layer_{name}": getattr(layers, name, None) for name in LayerRow.__dataclass_fields__},
         }
         rows = await self._rows(sql.FINISH["spent_scope" in names], names)
         if not rows:

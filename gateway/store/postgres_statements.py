@@ -147,6 +147,12 @@ WITH w AS (SELECT id FROM inbox WHERE id = :turn AND status = 0),
 l AS ({_COUNTED_DOWN}),
 {_STEPS.format(owned="SELECT l.id FROM l, w", spend=spend)},
 i AS (UPDATE inbox SET status = :status FROM s WHERE inbox.id = :turn),
+y AS (
+    INSERT INTO layer (turn, sid, agent, channel, person, outcome, at, prompt, tools, route, content)
+    SELECT :turn, s.id, :layer_agent::text, :layer_channel::text, :layer_person::text, :layer_outcome::text,
+        :layer_at::float8, :layer_prompt::text, :layer_tools::text, :layer_route::text, :layer_content::text
+    FROM s WHERE :layer_content::text IS NOT NULL ON CONFLICT DO NOTHING
+),
 o AS (
     INSERT INTO outbox (sid, turn, part, key, payload, status, attempts, ambiguous, next_at, created)
     SELECT s.id, :turn, p.place - 1, p.key, p.payload, 0, 0, 0, 0, :at FROM s,

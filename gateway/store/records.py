@@ -44,6 +44,21 @@ class NewPart:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LayerRow:
+    """The layers of one turn that the journal does not have. `prompt`, `tools` and `route` are hashes of texts."""
+
+    agent: str
+    channel: str
+    person: str
+    outcome: str
+    at: float
+    prompt: str = ""
+    tools: str = ""
+    route: str = ""
+    content: str = "{}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Delivery:
     """A message to accept. `dedupe` is one or two keys, scoped to channel and account.
 

@@ -23,7 +23,18 @@ from gateway.store import sqlite_statements as sql
 from gateway.store import statements as shared
 from gateway.store.errors import Fenced, Revised
 from gateway.store.migrate import DatabaseUnusable, migrate
-from gateway.store.records import Acceptance, Delivery, Entry, Known, Lease, NewPart, OutboxPart, SessionState, View
+from gateway.store.records import (
+    Acceptance,
+    Delivery,
+    Entry,
+    Known,
+    LayerRow,
+    Lease,
+    NewPart,
+    OutboxPart,
+    SessionState,
+    View,
+)
 from gateway.store.spending import limits_of
 from gateway.store.statements import InboxStatus
 from gateway.store.store import Store
@@ -159,6 +170,7 @@ class SqliteStore(Database, Store):
         at: float,
         dead: bool = False,
         revision: int | None = None,
+        layers: LayerRow | None = None,
     ) -> Sequence[OutboxPart]:
         """The turn's last rows, its reply and the end of its message, all or nothing."""
         turn, status = entries[-1].turn, InboxStatus.DEAD if dead else InboxStatus.DONE
@@ -169,6 +181,8 @@ class SqliteStore(Database, Store):
         if not closed:
             return []
         _rows(connection, sql.COUNT_FINISHED, sid=lease.sid)
+        if layers:
+            _rows(connection, shared.KEEP_LAYERS, turn=turn, sid=lease.sid, **asdict(layers))
         queued = []
         for number, part in enumerate(parts):
             row: Any = {"turn": turn, "part": number, "key": part.key, "payload": part.payload, "created": at}

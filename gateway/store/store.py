@@ -17,6 +17,7 @@ from gateway.store.archive import DatabaseArchive
 from gateway.store.changes import DatabaseChanges
 from gateway.store.chatter import DatabaseChatter
 from gateway.store.contacts import DatabaseContacts
+from gateway.store.layers import DatabaseLayers
 from gateway.store.memory import DatabaseMemory
 from gateway.store.owners import DatabaseOwners
 from gateway.store.readings import Readings
@@ -26,6 +27,7 @@ from gateway.store.records import (
     Delivery,
     Entry,
     Known,
+    LayerRow,
     Lease,
     NewPart,
     OutboxPart,
@@ -72,6 +74,8 @@ class Store(Readings, Protocol):
     """Tools of MCP servers as owners have seen them."""
     approvals: DatabaseApprovals
     """Requests that wait for a person's decision, and what was approved for good."""
+    layers: DatabaseLayers
+    """Turns to look at: what was kept of them."""
 
     def _share(self, read: Run, write: Run) -> None:
         """Sets the parts with the same statements on both databases."""
@@ -84,6 +88,7 @@ class Store(Readings, Protocol):
         self.owners = DatabaseOwners(read=read, write=write)
         self.reviews = DatabaseReviews(read=read, write=write)
         self.approvals = DatabaseApprovals(read=read, write=write)
+        self.layers = DatabaseLayers(read=read, write=write)
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:
         """Announces this worker. `on_notify` is called on this loop with the session to load, or None for any."""
@@ -127,8 +132,10 @@ class Store(Readings, Protocol):
         at: float,
         dead: bool = False,
         revision: int | None = None,
+        layers: LayerRow | None = None,
     ) -> Sequence[OutboxPart]:
-        """Ends the turn of `entries` (the last is its `final` row) and queues its reply, in one commit.
+        """Ends the turn of `entries` (the last is its `final` row) and queues its reply, in one commit, which also keeps its
+        `layers`.
 
         A `dead` message is kept for the operator. A turn that has ended is left alone: a stopped caller may not know of
         its commit. Raises Fenced, or Revised as `append` does and if the turn was stopped.

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import structlog
 
+from gateway.observe.logs import logged
 from gateway.outbox.reply import reply
 from gateway.records.inbound import Inbound, inbound_of
 from gateway.records.sessions import is_control
@@ -13,6 +14,7 @@ from gateway.state.runtime import Runtime
 from gateway.store.records import Entry, Lease, OutboxPart, WaitingMessage, Work
 from gateway.turns.budgets import account_of
 from gateway.turns.journal import entry
+from gateway.turns.layers import Layers
 
 log = structlog.get_logger()
 
@@ -20,8 +22,9 @@ log = structlog.get_logger()
 class Finish:
     """Ends messages durably; each method returns the parts that are to be sent."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, layers: Layers) -> None:
         self._runtime = runtime
+        self._layers = layers
         self._store = runtime.store
 
     async def one(
@@ -41,7 +44,12 @@ class Finish:
         at = self._runtime.now()
         final = Entry(turn=turn, kind="final", content=ending.record(len(parts), at), spent=ending.spent)
         entries = [entry(turn, ending.message), final] if ending.message else [final]
-        queued = await self._store.finish(lease, entries, parts, at=at, dead=ending.dead, revision=revision)
+        layers, texts = self._layers.row(lease.sid, turn, inbound, ending, at) or (None, {})
+        queued = await self._store.finish(
+            lease, entries, parts, at=at, dead=ending.dead, revision=revision, layers=layers
+        )
+        with logged("layers_not_kept"):
+            await self._layers.keep(texts)
         self._report(turn, inbound.agent, ending, self._runtime.now() - began)
         return queued
 
@@ -64,7 +72,8 @@ class Finish:
             at = self._runtime.now()
             ending = Ending(outcome="failed", reason="unreadable", text=None, dead=True)
             final = Entry(turn=message.turn, kind="final", content=ending.record(0, at))
-            await self._store.finish(lease, [final], [], at=at, dead=True)
+            layers, _ = self._layers.row(lease.sid, message.turn, None, ending, at) or (None, {})
+            await self._store.finish(lease, [final], [], at=at, dead=True, layers=layers)
             log.error("message_unreadable", turn=message.turn, session=lease.sid)
             self._runtime.metrics.dead.labels("message").inc()
         return []

@@ -34,6 +34,7 @@ from gateway.turns.budgets import BudgetAccount, account_of
 from gateway.turns.drafts import TurnDraft, draft_of
 from gateway.turns.finish import Finish
 from gateway.turns.journal import hand_over, stopped
+from gateway.turns.layers import Layers
 from gateway.turns.origins import labelled, say
 from gateway.turns.watch import Watch
 
@@ -51,7 +52,8 @@ class Turns:
         self._approvals = approvals
         self._run_command = run_command
         self._store = runtime.store
-        self._finish = Finish(runtime)
+        self._layers = Layers(runtime)
+        self._finish = Finish(runtime, self._layers)
         self._gate = StartGate()
 
     def wait_seconds(self, lease: Lease, work: Work, *, during_turn: bool) -> float:
@@ -99,7 +101,9 @@ class Turns:
             self._runtime.using(batch.setup),
             structlog.contextvars.bound_contextvars(turn=batch.turn, session=lease.sid, agent=agent),
             tracing.turn(agent, lease.sid, batch.turn, emit) if tracing else nullcontext(emit) as emit,
-            self._watch(batch, draft := await draft_of(self._runtime, batch), emit) as watch,
+            self._watch(
+                batch, draft := await draft_of(self._runtime, batch), self._layers.follow(batch, emit)
+            ) as watch,
         ):
             began = self._runtime.now()
             async with draft or nullcontext():
@@ -109,6 +113,7 @@ class Turns:
                 inbound, revision = batch.inbound, work.revision
                 parts = await self._finish.one(lease, batch.turn, inbound, ending, began, opened, revision=revision)
             except Revised:
+                self._layers.drop(batch.turn)
                 if ending.answers or work.so_far:
                     await hand_over(self._runtime, lease, batch.turn, ending.spent)
                 raise

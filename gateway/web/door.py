@@ -41,6 +41,8 @@ from gateway.http.request import (
 from gateway.operate.first_key import FirstKey
 from gateway.operate.sessions import found as found_session
 from gateway.operate.sessions import listed, markdown, summary
+from gateway.operate.turn_layers import TurnLayers, TurnList
+from gateway.operate.turns import scrubbed, turn_layers, turn_list
 from gateway.state.runtime import Runtime
 from gateway.store.archive import DatabaseArchive
 from gateway.web.chats import Chats
@@ -160,6 +162,8 @@ class WebDoor:
             ("GET", "/api/setup", self._operators(self.setup)),
             ("GET", "/api/sessions", self._operators(self.sessions)),
             ("GET", "/api/sessions/{session}", self._operators(self.session)),
+            ("GET", "/api/turns", self._operators(self.turns)),
+            ("GET", "/api/turns/{turn}", self._operators(self.turn)),
             ("GET", "/api/chats/{chat}", self._judged(self._chats.chat)),
             ("GET", "/api/chats/{chat}/export", self._judged(self._chats.export)),
             ("PATCH", "/api/chats/{chat}", self._judged(self._chats.rename)),
@@ -258,6 +262,22 @@ class WebDoor:
         zone = self._config.server.zone
         text = self._runtime.scrubber.scrub("\n".join(markdown(session, entries, marks, zone)))
         return {"session": summary(session, zone), "html": html(text)}
+
+    async def turns(self, request: Request, person: str) -> Response:
+        """The newest turns of every channel, filtered."""
+        config, query = self._runtime.setup.config, request.query_params
+        zone, days = config.server.zone, config.console.keep_days
+        layers, before = self._runtime.store.layers, number_of(query.get("before", ""))
+        return await self._scrubbed(await turn_list(layers, before=before, only=dict(query), zone=zone, keep_days=days))
+
+    async def turn(self, request: Request, person: str) -> Response:
+        number = number_of(request.path_params["turn"])
+        zone = self._runtime.setup.config.server.zone
+        found = None if number is None else await turn_layers(self._runtime.store.layers, number, zone)
+        return await self._scrubbed(found) if found else problem(404, "no-such-turn", "There is no such turn.")
+
+    async def _scrubbed(self, shown: TurnLayers | TurnList) -> Response:
+        return answer_json(await asyncio.to_thread(scrubbed, shown, self._runtime.scrubber.scrub))
 
     async def take_key(self, request: Request, person: str) -> Response:
         """Takes the first key of a model from the operator."""

@@ -11,13 +11,14 @@ from sqlalchemy import Connection, event
 
 from channels.web.archive import MessageBody
 from gateway.store import erasure, memory
+from gateway.store.layers import FILTERS, LAST_FINISHED, LISTED, OPEN
 from gateway.store.records import Entry, SessionMark, Spoken
 from gateway.store.sqlite import SqliteStore
 from gateway.store.statements import BODIES, HISTORY, USAGE, WAITING
 from tests.empty_database import _empty_database
 from tests.gateway.store.chats import leased, opened
 
-GROWING = ("inbox", "transcript", "outbox", "spoken", "word", "web_message", "mark")
+GROWING = ("inbox", "layer", "transcript", "outbox", "spoken", "word", "web_message", "mark")
 SID = "agent:a:feishu:d:oc_1"
 WEB = "agent:a:web:default:c_1"
 
@@ -95,3 +96,19 @@ def test_what_each_turn_reads_is_found_by_its_own_index() -> None:
         assert "SEARCH i USING INDEX inbox_waiting (sid=?)" in plan(WAITING)
         assert "inbox_joined (turn=?)" in plan(BODIES)
         assert "(scope=? AND day>? AND day<?)" in plan(USAGE)
+
+
+def test_the_list_of_turns_is_read_by_an_index_whatever_is_asked_for() -> None:
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.deserialize(_empty_database())
+        for column in (*FILTERS, ""):
+            where = f" AND {column} = :{column}" if column else ""
+            names = {"before": 9, "limit": 50, "turn": 1} | dict.fromkeys(FILTERS, "a")
+            plan = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {LISTED.format(where=where)}", names)]
+            by = f"INDEX layer_{column} ({column}=? AND turn<?)" if column else "INTEGER PRIMARY KEY (rowid<?)"
+            assert plan == [f"SEARCH layer USING {by}"]
+        for statement in (OPEN, LAST_FINISHED):
+            plan = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {statement}", names | {"sid": "a"})]
+            assert {it for it in plan if it.startswith("SCAN")} <= {
+                "SCAN session USING INDEX session_left"
+            }  # what waits

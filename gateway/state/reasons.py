@@ -1,0 +1,122 @@
+"""The reasons for how a message is handled: which agent, session and tools, and why it is let in. Pure: the functions that
+decide are asked again, and the reasons are written here. `routes explain` and the layers of a turn show them.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agents.config import AgentConfig
+from channels.access import NOT_PAIRED, AccessConfig, Switch, refusal
+from channels.message import MessageContext
+from gateway.config.bindings import holding, specificity
+from gateway.config.root import BindingConfig, Config
+from gateway.records.sessions import LOCAL_CHANNEL, is_owner, session_key
+from gateway.state.layers import ToolLayers
+from tools.catalog import offered
+from tools.policy import permitted
+
+_REFUSED = {
+    "dm-disabled": "dmPolicy is disabled",
+    "dm-not-allowed": "dmPolicy is allowlist, and neither allowFrom nor owners has the sender",
+    "group-disabled": "groupPolicy is disabled",
+    "group-not-allowed": "groupPolicy is allowlist, and groupAllowFrom does not have the chat (or an owner sent /unlisten)",
+    "sender-not-allowed": "neither groupSenders, the chat's senders nor owners has the sender",
+}
+_STANDINGS = {
+    "paired": "the sender was let in (pairing)",
+    "waiting": "the sender waits with a code: pairing list",
+    "silent": "the sender waits with a code and was reminded, or was turned away: pairing list",
+    "new": "dmPolicy is pairing: the sender would get a code",
+    "crowded": "dmPolicy is pairing, and three wait already: the sender would get no answer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Because:
+    value: Any
+    reason: str
+
+
+def agent_reason(config: Config, context: MessageContext, agent: str, chosen: str) -> Because:
+    if chosen == agent:
+        return Because(agent, "it was chosen for this chat with /agent")
+    gone = f"; {chosen} was chosen with /agent, but no longer exists" if chosen else ""
+    if context.channel == LOCAL_CHANNEL:
+        gone += "; a page of the web chat may name another one"
+    if holding(config.routes, context):
+        return Because(agent, f"the binding says so{gone}")
+    return Because(agent, f"it is the first of agents.list, and no binding holds{gone}")
+
+
+def binding_reason(config: Config, context: MessageContext) -> Because:
+    found = holding(config.routes, context)
+    if not found:
+        return Because(None, f"none of {len(config.routes)} holds" if config.routes else "there are no bindings")
+    best = max(found, key=lambda it: specificity(it.match))
+    others = f", the most specific of {len(found)} that hold" if len(found) > 1 else ""
+    keys = ", ".join(
+        f"{name}: {value}" for name, value in best.match.model_dump(by_alias=True, exclude_none=True).items()
+    )
+    return Because(_name_of(config, best), f"it matches {keys or 'everything'}{others}")
+
+
+def _name_of(config: Config, binding: BindingConfig) -> str:
+    index = next((index for index, it in enumerate(config.bindings) if it is binding), None)
+    if index is not None:
+        return f"bindings[{index}]"
+    return f"channels.{binding.match.channel}: chats.{binding.match.chat}.agent of {binding.match.account}"
+
+
+def session_reason(agent: AgentConfig, context: MessageContext) -> Because:
+    scope, direct = agent.session.scope, context.chat.kind == "direct"
+    whose = "a direct chat is one" if direct else f"session.scope is {scope}"
+    topic = ", and a topic has its own" if context.chat.thread else ""
+    return Because(session_key(agent.id, context, scope), f"{whose}{topic}")
+
+
+def tools_reason(config: Config, owners: Collection[str], agent: AgentConfig, context: MessageContext) -> Because:
+    has = offered(config.tools, agent.tools)
+    layers = ToolLayers(config, owners).written(context)
+    left = permitted(tuple(layers), has)
+    lost = {key: [it for it in has if it not in permitted((lists,), has)] for lists, key in layers.items()}
+    taken = "; ".join(f"{key} takes {', '.join(names)}" for key, names in lost.items() if names)
+    return Because(list(left), f"those of agent {agent.id}{f', of which {taken}' if taken else ''}")
+
+
+def access_reason(
+    access: object,
+    owners: Collection[str],
+    context: MessageContext,
+    *,
+    switch: Switch | None,
+    standing: Callable[[], str],
+) -> Because:
+    """`switch` is an owner's word on the group; `standing` looks up how a stranger stands with pairing."""
+    owner = is_owner(owners, context)
+    if not isinstance(access, AccessConfig):
+        return Because("allowed", "everybody who is signed in to the web chat may write")
+    refused = refusal(access, context, is_owner=owner, switch=switch)
+    if refused == NOT_PAIRED:
+        known = standing()
+        return Because("allowed" if known == "paired" else refused, _STANDINGS[known])
+    if refused is not None:
+        return Because(refused, _REFUSED.get(refused, refused))
+    if refusal(access, replace(context, mentioned=False), is_owner=owner, switch=switch) == "not-mentioned":
+        return Because("allowed", "if the message mentions the bot (requireMention); otherwise it is not answered")
+    if switch and context.chat.kind == "group":
+        return Because("allowed", f"an owner switched the group on with /listen{' for owners' * (switch == 'owners')}")
+    if owner:
+        return Because("allowed", "the sender is one of owners")
+    policy = access.dm_policy if context.chat.kind == "direct" else access.group_policy
+    key = "dmPolicy" if context.chat.kind == "direct" else "groupPolicy"
+    return Because("allowed", f"{key} is {policy}{', and the list has it' if policy != 'open' else ''}")
+
+
+def model_reason(agent: AgentConfig, chosen: str | None, why: str = "") -> Because:
+    """`chosen` is a model of the config's that a person set; `why` is the reason for the agent's own."""
+    if chosen:
+        return Because(chosen, "it was chosen for this session with /model; it has no fallbacks")
+    first, *others = agent.model
+    fallbacks = f"; if it fails, {', then '.join(others)}" if others else ""
+    return Because(first, (why or f"model of agent {agent.id}") + fallbacks)

@@ -1,0 +1,207 @@
+"""Turns to look at: their layers, the texts that many of them share, and the journal's rows beside them.
+
+A turn's layers are written in the commit that ends it (`Store.finish`), so there is no turn without its row, and nothing to
+catch up with after a crash. Texts are stored once, by hash. Everything else is read from the journal, which has it anyway:
+what was recalled or erased there is gone here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection
+
+from gateway.records.sessions import CONTROL
+from gateway.store.statements import InboxStatus
+from gateway.store.writer import Database, reads, run, writes
+
+TURNS_MAX = 50
+PRUNED_AT_ONCE = 500
+_COLUMNS = "turn, sid, agent, channel, person, outcome, at, content"
+FILTERS = ("agent", "channel", "person", "outcome")
+LISTED = f"SELECT {_COLUMNS} FROM layer WHERE turn < :before{{where}} ORDER BY turn DESC LIMIT :limit"
+OPEN = f"""
+SELECT i.id AS turn, i.sid, i.body, i.at, EXISTS (
+    SELECT 1 FROM transcript t WHERE t.turn = i.id AND t.kind = 'user'
+) AS begun FROM inbox i
+WHERE i.status = {InboxStatus.WAITING:d} AND i.sid NOT LIKE '{CONTROL}%' AND i.sid IN (
+    SELECT id FROM session WHERE owner IS NOT NULL UNION ALL SELECT id FROM session WHERE owner IS NULL AND pending > 0
+) ORDER BY i.id DESC LIMIT :limit
+"""
+_BODIES = "SELECT id AS turn, body, at FROM inbox WHERE id IN :turns"
+_FINALS = "SELECT turn, content FROM transcript WHERE turn IN :turns AND kind = 'final'"
+_NAMES = (
+    "SELECT turn, message, name, person FROM spoken WHERE turn IN :turns AND how = 'said' ORDER BY turn, seq, place"
+)
+_LAYER = f"SELECT {_COLUMNS}, prompt, tools, route FROM layer WHERE turn = :turn"
+_ROWS = "SELECT sid, seq, kind, content FROM transcript WHERE turn = :turn ORDER BY seq"
+_MESSAGES = (
+    "SELECT id, sid, body, at, status FROM inbox WHERE id = :turn UNION SELECT id, sid, body, at, status FROM inbox "
+)
+_MESSAGES += "WHERE turn = :turn ORDER BY 1"
+_PARTS = """
+SELECT part, key, payload, status, ext_id, attempts, ambiguous, reason, created FROM outbox WHERE turn = :turn ORDER BY part
+"""
+_APPROVALS = "SELECT id, tool, state, decided_by, decided_at, created FROM approval WHERE turn = :turn ORDER BY created"
+_TEXTS = "SELECT hash, content FROM layer_text WHERE hash IN :hashes"
+_KEEP = "INSERT INTO layer_text (hash, content) VALUES (:hash, :content) ON CONFLICT DO NOTHING"
+LAST_FINISHED = (
+    "SELECT turn FROM transcript WHERE sid = :sid AND kind = 'final' AND turn < :before ORDER BY seq DESC LIMIT 1"
+)
+_OLDEST = f"SELECT turn, at FROM layer ORDER BY turn LIMIT {PRUNED_AT_ONCE}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ListedTurn:
+    """A turn of the list: its row, and what the journal says of it. `final` and `body` are None if they are gone."""
+
+    turn: int
+    sid: str
+    content: str = "{}"
+    final: str | None = None
+    body: str | None = None
+    accepted: float | None = None
+    begun: bool = True
+    name: str = ""
+    person: str = ""
+    outcome: str = ""
+    at: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredTurn:
+    """Everything that the database has of one turn. `layer` is None if nothing was kept, or it has not ended."""
+
+    turn: int
+    sid: str
+    layer: Mapping[str, Any] | None
+    rows: Sequence[Mapping[str, Any]]
+    messages: Sequence[Mapping[str, Any]]
+    parts: Sequence[Mapping[str, Any]]
+    approvals: Sequence[Mapping[str, Any]]
+    names: Mapping[str, str]
+    """The senders' names by the ids of their messages."""
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+
+class DatabaseLayers(Database):
+    @writes
+    def keep(self, connection: Connection, texts: Mapping[str, str]) -> None:
+        for name, content in texts.items():
+            run(connection, _KEEP, hash=name, content=content)
+
+    @reads
+    def listed(
+        self, connection: Connection, *, before: int | None, only: Mapping[str, str], limit: int = TURNS_MAX
+    ) -> Sequence[ListedTurn]:
+        """The newest turns below `before`; without it those that wait or run come first. `only` are values of the columns
+        agent, channel, person and outcome."""
+        wanted = {name: only[name] for name in FILTERS if only.get(name)}
+        where = "".join(f" AND {name} = :{name}" for name in wanted)
+        below = 2**62 if before is None else before
+        statement = LISTED.format(where=where)
+        found = run(connection, statement, before=below, limit=limit, **wanted).all()
+        numbers = [row.turn for row in found]
+        finals = {row.turn: row.content for row in run(connection, _FINALS, turns=numbers)}
+        bodies = {row.turn: row for row in run(connection, _BODIES, turns=numbers)}
+        names = {row.turn: row.name for row in run(connection, _NAMES, turns=numbers)}
+        return [
+            ListedTurn(
+                turn=row.turn,
+                sid=row.sid,
+                content=row.content,
+                final=finals.get(row.turn),
+                body=bodies[row.turn].body if row.turn in bodies else None,
+                accepted=bodies[row.turn].at if row.turn in bodies else None,
+                name=names.get(row.turn, ""),
+                person=row.person,
+                outcome=row.outcome,
+                at=row.at,
+            )
+            for row in found
+        ]
+
+    @reads
+    def unfinished(self, connection: Connection, limit: int = TURNS_MAX) -> Sequence[ListedTurn]:
+        """The turns that wait or run, the newest first."""
+        return [
+            ListedTurn(turn=row.turn, sid=row.sid, body=row.body, accepted=row.at, begun=bool(row.begun))
+            for row in run(connection, OPEN, limit=limit)
+        ]
+
+    @reads
+    def get(self, connection: Connection, turn: int) -> StoredTurn | None:
+        """None if there is no such turn, or it is a command's."""
+        layer, *_ = (*_rows(connection, _LAYER, turn), None)
+        rows, messages = _rows(connection, _ROWS, turn), _rows(connection, _MESSAGES, turn)
+        own = next((it for it in messages if it["id"] == turn), None)
+        sid = layer["sid"] if layer else rows[0]["sid"] if rows else own["sid"] if own else ""
+        if not sid or sid.startswith(CONTROL):
+            return None
+        return StoredTurn(
+            turn=turn,
+            sid=sid,
+            layer=layer,
+            rows=rows,
+            messages=messages,
+            parts=_rows(connection, _PARTS, turn),
+            approvals=_rows(connection, _APPROVALS, turn),
+            names={row.message: row.name for row in run(connection, _NAMES, turns=[turn])},
+            texts=_texts(connection, layer) if layer else {},
+        )
+
+    @reads
+    def last(self, connection: Connection, sid: str, before: int) -> int | None:
+        """The newest finished turn of a conversation below that number."""
+        turn: int | None = run(connection, LAST_FINISHED, sid=sid, before=before).scalar()
+        return turn
+
+    @writes
+    def prune(self, connection: Connection, before: float) -> bool:
+        """A step: removes what ended before that. True if there may be more."""
+        oldest = run(connection, _OLDEST).all()
+        gone = [row.turn for row in oldest if row.at < before]
+        run(connection, "DELETE FROM layer WHERE turn IN :gone", gone=gone)
+        return bool(gone) and len(gone) == PRUNED_AT_ONCE
+
+    @writes
+    def prune_texts(self, connection: Connection) -> None:
+        forget_texts(connection)
+
+
+def forget_texts(connection: Connection) -> int:
+    """Removes the texts that no turn refers to any more."""
+    used: set[str] = set()
+    for column in ("prompt", "tools", "route"):
+        used.update(run(connection, f"SELECT DISTINCT {column} FROM layer").scalars())
+    for name, content in _found(connection, sorted(used)).items():
+        used.update(hashes_in(name, content))
+    gone = [it for it in run(connection, "SELECT hash FROM layer_text").scalars() if it not in used]
+    for at in range(0, len(gone), PRUNED_AT_ONCE):
+        run(connection, "DELETE FROM layer_text WHERE hash IN :gone", gone=gone[at : at + PRUNED_AT_ONCE])
+    return len(gone)
+
+
+def _rows(connection: Connection, statement: str, turn: int) -> Sequence[Mapping[str, Any]]:
+    return [dict(row) for row in run(connection, statement, turn=turn).mappings()]
+
+
+def _texts(connection: Connection, layer: Mapping[str, Any]) -> Mapping[str, str]:
+    first = _found(connection, [layer["prompt"], layer["tools"], layer["route"]])
+    return {**first, **_found(connection, hashes_in(layer["prompt"], first.get(layer["prompt"], "")))}
+
+
+def hashes_in(name: str, content: str) -> list[str]:
+    """The hashes of the sections that a prompt's list names; none in other texts, whose hash says so."""
+    if not name.startswith("p") or not content:
+        return []
+    return [section["hash"] for section in orjson.loads(content)]
+
+
+def _found(connection: Connection, hashes: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for at in range(0, len(hashes), PRUNED_AT_ONCE):
+        rows = run(connection, _TEXTS, hashes=list(hashes[at : at + PRUNED_AT_ONCE]))
+        found.update((row.hash, row.content) for row in rows)
+    return found

@@ -1,0 +1,243 @@
+"""A turn opened layer by layer, through the real door: the reference case, and what must not be in a layer any more."""
+
+import json
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.config.load import load
+from gateway.operate.sessions import erase
+from tests.demo import story
+from tests.demo.platforms import FeishuStage
+from tests.demo.play import Layer, stage
+from tests.emulators.models.script import calls, says
+from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, SECRETS, Running, client, push, running
+
+TOKEN = "canary-admin-token-91827-canary-admin-token"
+OPERATOR = {"authorization": f"Bearer {TOKEN}"}
+CONSOLE = {"feishu": f"{FEISHU}  web: {{}}\n", "more": f"server: {{ adminToken: {TOKEN} }}"}
+
+
+@dataclass(slots=True)
+class WithConsole(FeishuStage):
+    def section(self, url: str) -> str:
+        return f"{FeishuStage.section(self, url)}  web: {{}}\nserver: {{ adminToken: {TOKEN} }}\n"
+
+
+@asynccontextmanager
+async def housed(folder: Path, database: str = "", **config: Any) -> AsyncIterator[tuple[Running, httpx.AsyncClient]]:
+    config = {**CONSOLE, **config}
+    config["more"] += f'\ndatabase: {{ url: "{database}" }}' if database else ""
+    async with running(folder, **config) as house, client(house.url, headers=OPERATOR) as http:
+        yield house, http
+
+
+async def listed(http: httpx.AsyncClient, **query: Any) -> list[dict[str, Any]]:
+    answer = await http.get("/api/turns", params=query)
+    assert answer.status_code == 200, answer.text
+    return list(answer.json()["turns"])
+
+
+async def opened(http: httpx.AsyncClient, number: int) -> dict[str, Any]:
+    answer = await http.get(f"/api/turns/{number}", headers=OPERATOR)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+async def test_every_layer_of_the_reference_case_is_found_right(tmp_path: Path) -> None:
+    seen: list[Layer] = []
+    async with stage(tmp_path, seen, platform=WithConsole()) as (url, feishu, anthropic), client(url) as http:
+        event = feishu.text_event(story.ASKED, sender=story.SENDER, chat=story.CHAT, message_id=story.MESSAGE_ID)
+        await push(feishu, url, event)
+        (sent,) = await feishu.sent(1)
+        turn = (await http.get("/api/turns", headers=OPERATOR)).json()["turns"][0]
+        await until_sent(http, turn["id"])
+        found = await opened(http, turn["id"])
+        anthropic.script = [says("不客气！")]
+        thanks = feishu.text_event("谢谢", sender=story.SENDER, chat=story.CHAT, message_id="om_2")
+        await push(feishu, url, thanks)
+        await feishu.sent(2)
+        later = await opened(http, (await http.get("/api/turns", headers=OPERATOR)).json()["turns"][0]["id"])
+    received = [it.body for it in anthropic.requests]
+
+    assert found["missing"] == []
+    facts = ("agent", "channel", "chat", "person", "name", "outcome", "requests", "calls")
+    assert [turn[it] for it in facts] == [
+        *("coder", "feishu", story.CHAT, f"feishu:{story.SENDER}", story.SENDER_NAME, "replied", 4, 3)
+    ]
+    (delivered,) = found["events"]
+    assert delivered["body"]["event"] == event["event"]
+    assert delivered["body"]["header"]["token"] == "***"
+    (context,) = found["contexts"]
+    assert (context["text"], context["sender"]["name"], context["message_id"]) == (
+        *(story.ASKED, story.SENDER_NAME, story.MESSAGE_ID),
+    )
+    assert {name: it["value"] for name, it in found["route"].items() if name in ("agent", "access", "model")} == {
+        "agent": "coder",
+        "access": "allowed",
+        "model": "anthropic/claude-sonnet-4-6",
+    }
+    assert all(it["reason"] for it in found["route"].values())
+
+    stable = [it for it in found["prompt"] if it["stable"]]
+    assert "\n\n".join(it["text"] for it in stable).strip() == received[0]["system"][0]["text"]
+    assert "\n\n".join(it["text"] for it in found["prompt"] if not it["stable"]) == received[0]["system"][1]["text"]
+    assert [it["chars"] for it in found["prompt"]] == [len(it["text"]) for it in found["prompt"]]
+    assert [it["name"] for it in found["tools"]] == [it["name"] for it in received[0]["tools"]]
+    assert found["tools"][0]["parameters"] == received[0]["tools"][0]["input_schema"]
+
+    first, *_ = found["steps"]
+    assert first["metadata"] + "\n\n" + first["text"] == received[0]["messages"][0]["content"][0]["text"]
+    assert [it["role"] for it in found["steps"]] == ["user", *["assistant", "toolResult"] * 3, "assistant"]
+    assert [len(it["rows"]) for it in found["requests"]] == [len(it["messages"]) for it in received[:4]]
+    assert [it["response"]["stopReason"] for it in found["requests"]] == ["tool_use"] * 3 + ["end_turn"]
+    assert [it["options"]["maxTokens"] for it in found["requests"]] == [it["max_tokens"] for it in received[:4]]
+    assert found["requests"][-1]["response"]["text"] == story.ANSWER
+    assert sum(it["response"]["tokens"]["input"] for it in found["requests"]) == turn["tokens"]["input"]
+    assert sum(it["response"]["cost"] for it in found["requests"]) == pytest.approx(turn["cost"])
+
+    assert [(it["tool"], it["round"], it["state"], it["cut"]) for it in found["calls"]] == [
+        *(("read", 1, "done", False), ("ls", 2, "done", False), ("write", 3, "done", False)),
+    ]
+    assert found["calls"][2]["arguments"]["content"] == story.SCRIPT
+    assert found["calls"][1]["result"] == "README.md\nrequirements.txt\nscripts/\ntests/"
+    assert found["calls"][2]["details"]["bytesWritten"] == len(story.SCRIPT.encode())
+    (part,) = found["reply"]
+    assert (part["state"], part["text"], part["platformId"]) == ("sent", story.ANSWER, sent.message_id)
+
+    kinds = [it["kind"] for it in found["timeline"]]
+    assert kinds == ["waited", "prepared", *["request", "call"] * 3, "request", "reply"]
+    ends = [it["begin"] + it["seconds"] for it in found["timeline"]]
+    assert all(
+        end <= begin + 0.05 for end, begin in zip(ends, (it["begin"] for it in found["timeline"][1:]), strict=False)
+    )
+    assert ends[-1] == pytest.approx(found["turn"]["seconds"], abs=0.01)
+    assert later["requests"][0]["history"] == {"turns": 1, "first": turn["id"], "last": turn["id"], "summary": False}
+    assert {it["hash"] for it in later["prompt"] if it["stable"]} == {it["hash"] for it in stable}
+
+
+async def until_sent(http: httpx.AsyncClient, number: int) -> None:
+    while (await opened(http, number))["reply"][0]["state"] != "sent":
+        pass
+
+
+async def test_a_stranger_to_the_operators_token_reads_no_turn(tmp_path: Path) -> None:
+    users = f"server: {{ adminToken: {TOKEN}, users: {{ ann: canary-token-of-ann-91827-canary-of }} }}"
+    async with housed(tmp_path, more=users) as (house, http):
+        await house.say("hello")
+        await house.replies(1)
+        number = (await listed(http))[0]["id"]
+        ann = {"authorization": "Bearer canary-token-of-ann-91827-canary-of"}
+        for path in ("/api/turns", f"/api/turns/{number}"):
+            assert (await http.get(path, headers=ann)).status_code == 403
+            async with client(house.url) as nobody:
+                assert (await nobody.get(path)).status_code == 401
+        assert (await http.get("/api/turns/999")).status_code == 404
+        assert (await http.get("/api/turns/x")).status_code == 404
+
+
+async def test_turns_are_found_by_person_outcome_and_page(tmp_path: Path, database_url: str) -> None:
+    async with housed(tmp_path, database_url, script=lambda request: says("ok")) as (house, http):
+        for number in range(1, 54):
+            await house.say(f"m {number}")
+            await house.replies(number)
+        await house.say("from Bob", sender=BOB, chat=BOB_CHAT)
+        await house.replies(54)
+        page = (await http.get("/api/turns")).json()
+        assert (len(page["turns"]), page["keepDays"]) == (50, 7)
+        rest = (await http.get("/api/turns", params={"before": page["before"]})).json()
+        assert [it["text"] for it in rest["turns"]] == ["m 4", "m 3", "m 2", "m 1"]
+        assert rest["before"] is None
+        assert [it["text"] for it in await listed(http, person=f"feishu:{BOB}")] == ["from Bob"]
+        assert await listed(http, outcome="failed") == await listed(http, agent="nobody") == []
+        assert len(await listed(http, agent="helper", channel="feishu", outcome="replied")) == 50
+
+
+async def test_what_runs_is_at_the_head_of_the_list_and_is_told_from_the_journal(
+    tmp_path: Path, database_url: str
+) -> None:
+    async with housed(tmp_path, database_url, script=[calls(("ls", {"path": "."})), says("done")]) as (house, http):
+        house.line.hold()
+        await house.say("look")
+        await house.until(lambda: house.line.holding)
+        (turn,) = await listed(http)
+        assert turn["outcome"] == "running"
+        found = await opened(http, turn["id"])
+        assert found["missing"] == ["running"]
+        assert [(it["tool"], it["state"]) for it in found["calls"]] == [("ls", "done")]
+        house.line.release()
+        await house.replies(1)
+
+
+async def test_nothing_is_kept_of_a_turn_with_zero_days(tmp_path: Path) -> None:
+    more = f"{CONSOLE['more']}\nconsole: {{ keepDays: 0 }}"
+    async with housed(tmp_path, more=more) as (house, http):
+        await house.say("hello")
+        await house.replies(1)
+        await house.idle()
+        assert await listed(http) == []
+        found = await opened(http, 1)
+        assert found["missing"] == ["not-kept"]
+        assert found["events"][0]["body"] is None
+        assert found["steps"]
+    assert rows(tmp_path, "layer") == rows(tmp_path, "layer_text") == []
+
+
+async def test_no_secret_of_the_config_is_in_any_layer(tmp_path: Path) -> None:
+    """Neither where a model repeats one, nor in what a person or the platform sends, nor in an instruction."""
+    key = SECRETS["ANTHROPIC_API_KEY"]
+    agents = f"""
+agents:
+  list:
+    - {{ id: helper, model: anthropic/claude-sonnet-4-6, systemPrompt: "never say {key}", tools: {{ allow: [exec] }} }}
+"""
+    async with housed(tmp_path, agents=agents, script=[says(f"it is {key}")]) as (house, http):
+        await house.say(f"is it {key}?")
+        await house.replies(1)
+        answer = await http.get("/api/turns/1")
+        both = answer.text + (await http.get("/api/turns")).text
+    assert answer.json()["missing"] == []
+    stored = json.dumps([rows(tmp_path, it) for it in ("layer", "layer_text")])
+    for name, secret in SECRETS.items():
+        for piece in (secret[:-3], secret[3:], secret[-10:]):
+            assert piece not in both, name
+            assert piece not in stored, name
+
+
+async def test_a_recall_takes_the_layers_along(tmp_path: Path, database_url: str) -> None:
+    async with housed(tmp_path, database_url, script=[says("an echo of pineapple")]) as (house, http):
+        await house.say("my word is pineapple", message_id="om_1")
+        await house.replies(1)
+        await house.idle()
+        assert "pineapple" in (await http.get("/api/turns/1")).text
+        await house.push(house.feishu.recalled_event("om_1"))
+        found = await http.get("/api/turns/1")
+        assert "pineapple" not in found.text
+        assert "recalled" in found.json()["missing"]
+        assert "pineapple" not in (await http.get("/api/turns")).text
+
+
+async def test_an_erased_person_leaves_no_layer_and_no_text(tmp_path: Path) -> None:
+    async with housed(tmp_path) as (house, http):
+        await house.say("pineapple")
+        await house.say("from Bob", sender=BOB, chat=BOB_CHAT)
+        await house.replies(2)
+        await house.idle()
+        assert len(await listed(http)) == 2
+        erase(load(tmp_path / "config.yaml", SECRETS).config, person=("feishu", ALICE))
+        assert [it["person"] for it in await listed(http)] == [f"feishu:{BOB}"]
+    left = json.dumps([rows(tmp_path, it) for it in ("layer", "layer_text")])
+    assert ALICE not in left
+    assert ALICE_CHAT not in left
+    assert BOB_CHAT in left
+
+
+def rows(folder: Path, table: str) -> list[Any]:
+    with closing(sqlite3.connect(folder / "data" / "clawgate.db")) as database:
+        return database.execute(f"SELECT * FROM {table}").fetchall()
