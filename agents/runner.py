@@ -33,7 +33,7 @@ from skills.catalog import SkillCatalog, visible
 from tools.absent import is_absent
 from tools.approval import Gate
 from tools.attachment import attachment
-from tools.catalog import Catalog, Toolbox, ToolSource, offered
+from tools.catalog import Catalog, Toolbox, ToolSource, offered, own_tools
 from tools.config import EXTERNAL_TOOLS, ToolsConfig, effective_approval, effective_exec, effective_files
 from tools.documents.document import Documents
 from tools.memory import Memory, Note
@@ -94,6 +94,7 @@ class AgentRunner:
         self._compactor = Compactor(config=config.compaction, models=self.models)
         self._result_chars = min(result_limit_chars(self._window(model)) for model in self._models)
         self._layers = layers_of(tools_config, config.tools)
+        self._own = own_tools(tools_config)
         self._names = offered(tools_config, config.tools)
         self.documents = Documents(self.limits.document_seconds)
         self._built_in = Catalog(
@@ -111,7 +112,7 @@ class AgentRunner:
         self._has_docs = DOCS_DIR.is_dir()
 
     def offered(self, layers: tuple[ToolLists, ...]) -> tuple[str, ...]:
-        """The built-in tools of a turn on which `layers` hold, too."""
+        """The tools of a turn on which `layers` hold, too."""
         return permitted(layers, self._names)
 
     def _reads_files(self, layers: tuple[ToolLists, ...] = ()) -> bool:
@@ -272,7 +273,7 @@ class AgentRunner:
         memory = (MEMORY,) if turn.with_owner or self._memory_is_own else ()
         workspace = whole.serving(uploads=whole.uploads, mounts=mounts, writable=memory)
         abilities = {*turn.actions, *(turn.directives if self._reads_files(turn.layers) else ())}
-        tools = self._built_in.tools(workspace, abilities)
+        tools = [*self._built_in.tools(workspace, abilities), *self._own.tools]
         tools += [tool for source in self.sources for tool in source.tools(self.config.tools, workspace)]
         layers = (*self._layers, *turn.layers)
         limit = self.limits.tool_argument_bytes

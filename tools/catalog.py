@@ -19,6 +19,7 @@ from tools.documents.document import Documents
 from tools.edit import Edit
 from tools.exec import Exec
 from tools.find import Find
+from tools.folder import FolderTools, folder_tools
 from tools.grep import Grep
 from tools.ls import Ls
 from tools.memory import Memory, MemoryGet, MemorySearch
@@ -102,9 +103,14 @@ class ToolSource(Protocol):
 
 
 def offered(everybody: ToolsConfig, agent: AgentToolsConfig) -> tuple[str, ...]:
-    """The built-in tools of an agent, before chats and senders take any away."""
+    """The tools of an agent, before chats and senders take any away: the built-in ones, then those of folders."""
     there = tuple(it for it in NAMES if it != "web_search" or everybody.web.search.provider)
-    return permitted(layers_of(everybody, agent), there)
+    return permitted(layers_of(everybody, agent), there + own_tools(everybody).names)
+
+
+def own_tools(everybody: ToolsConfig) -> FolderTools:
+    """The tools of the operator's folders, as they are now. Blocking."""
+    return folder_tools(everybody.directories, NAMES)
 
 
 class Toolbox:

@@ -115,6 +115,9 @@ class AgentFilesConfig(Section):
 class ToolsConfig(ToolLists):
     """The top-level `tools:` section: what holds for the tools of every agent."""
 
+    directories: Names = ()
+    """Folders of Python files with tools of your own (docs/add-a-tool.md): code that runs inside the gateway, with its
+    rights. Relative to the config file's folder. An agent has those that its lists allow."""
     owner_only: Names | None = None
     """Tools or groups that are there for `owners` alone. If unset: `exec` and `process`, once `owners` names anybody,
     and in any case for people who were let in by pairing; everybody else has them as their agent does."""

@@ -22,6 +22,7 @@ from gateway.config.problems import ConfigErrors, Problem
 from gateway.config.root import Config
 from gateway.observe.logs import logged
 from gateway.state.runtime import ConfigState
+from tools.catalog import own_tools
 
 LOOK_SECONDS = 0.4
 """Seconds between two looks; a change is read when two of them have seen the same."""
@@ -46,6 +47,8 @@ class Reload:
         self.gateway.runtime.config_file = ConfigFile(path=self.path, environment=self.environment)
         self._files = self.loaded.files
         self._requested = asyncio.Event()
+        self._tools = own_tools(self.loaded.config.tools).digest
+        """The operator's tools that are in force."""
         self._loaded = self._stamp()
         """Taken before anything starts: an edit during the start is an edit, too."""
 
@@ -109,9 +112,15 @@ class Reload:
         if restart:
             log.warning("config_wants_restart", keys=restart)
         was_refused = self.gateway.runtime.config_state.error is not None
-        if differing := changes(config, running):
+        differing, tools = changes(config, running), own_tools(config.tools)
+        if tools.digest != self._tools and "tools" not in differing:
+            differing.append("tools.directories")
+        if differing:
             self.applied(config)
             await self.gateway.apply(config, loaded.environment, state)
+            self._tools = tools.digest
+            for fault in tools.faults:
+                log.warning("tool_refused", problem=str(fault))
         else:
             self.gateway.runtime.config_state = state
         if differing or was_refused:

@@ -36,6 +36,7 @@ from gateway.state.queues import Queues
 from gateway.state.runtime import Setup
 from gateway.store.store import Store
 from gateway.turns.memory import StoredMemory
+from tools.catalog import NAMES, own_tools
 from tools.mcp.server import Environment
 from tools.mcp.servers import McpServers
 from tools.processes import Processes
@@ -71,6 +72,7 @@ def build_setup(
     if before:
         learnt = next(iter(before.runners.values())).models
         shared.health, shared.calibration = learnt.health, learnt.calibration
+    metrics.tools = (*NAMES, *own_tools(config.tools).names)
     processes = before.processes if before else Processes(config.tools.process, now)
     messenger = ChannelMessenger(
         channels=channels, scrubber=scrubber, store=store, metrics=metrics, file_bytes=config.limits.file_bytes, now=now
@@ -177,7 +179,10 @@ def version_of(config: Config) -> str:
     """12 hex digits of what is in force, the same on every replica that has read the same."""
     facts = config.model_dump(mode="json", exclude={"database": True, "server": {"host", "port"}})
     secrets = sorted((repr(key), secret) for key, secret in secrets_in(config) if key[0] != "database")
-    return hashlib.sha256(json.dumps([facts, secrets], sort_keys=True).encode()).hexdigest()[:12]
+    own = own_tools(config.tools).digest
+    return hashlib.sha256(json.dumps([facts, secrets, *([own] if own else [])], sort_keys=True).encode()).hexdigest()[
+        :12
+    ]
 
 
 def changes(new: Config, old: Config) -> list[str]:

@@ -23,7 +23,7 @@ from gateway.config.problems import Findings, Key, quoted, suggestion
 from gateway.config.root import Config
 from gateway.guard import PACKAGES
 from skills.catalog import AgentSkillsConfig
-from tools.catalog import NAMES, offered
+from tools.catalog import NAMES, offered, own_tools
 from tools.policy import GROUPS, SERVERS, server_of
 from tools.web.config import SearchConfig
 
@@ -39,22 +39,23 @@ def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Finding
     """Everything but folders. `skills` has the names of all skills, usable or not, by agent."""
     seen: set[str] = set()
     servers = [f"{SERVERS}{it}" for it in ("*", *config.mcp.servers)] if config.mcp.servers else []
-    tools = [*NAMES, *servers]
+    own = own_tools(config.tools)
+    tools, anything = [*NAMES, *own.names, *servers], {"*", *own.lost}
     for index, agent in enumerate(config.agents.list):
         key: Key = ("agents", "list", index)
         if agent.id in seen:
             findings.add((*key, "id"), f"two agents have the id {quoted(agent.id)} — each needs its own")
         seen.add(agent.id)
         _lists("skill", (*key, "skills"), agent.skills, list(skills.get(agent.id, ())), findings)
-        _names("tool", (*key, "tools", "approval"), agent.tools.approval, tools, findings)
+        _names("tool", (*key, "tools", "approval"), agent.tools.approval, tools, findings, besides=own.lost)
         _tool_choice(key, agent, config, findings)
         _models(key, agent, config, findings)
         _targets(key, agent, config.channels, findings)
     for place, lists in _tool_lists(config):
-        _lists("tool", place, lists, [*tools, *GROUPS], findings)
-    _names("tool", ("tools", "ownerOnly"), config.tools.owner_only, [*tools, *GROUPS], findings, besides="*")
-    _names("tool", ("tools", "approval"), config.tools.approval, tools, findings)
-    _names("tool", ("tools", "taint"), config.tools.taint, tools, findings)  # a slip would leave a tool unguarded
+        _lists("tool", place, lists, [*tools, *GROUPS], findings, besides=anything)
+    _names("tool", ("tools", "ownerOnly"), config.tools.owner_only, [*tools, *GROUPS], findings, besides=anything)
+    for name in ("approval", "taint"):  # a slip would leave a tool unguarded
+        _names("tool", ("tools", name), getattr(config.tools, name), tools, findings, besides=own.lost)
     _web(config.tools.web.search, findings)
     if config.transcription.model_fields_set and not config.transcription.model:
         findings.add(("transcription", "model"), "missing: such as whisper-1, or remove the section")
@@ -62,6 +63,27 @@ def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Finding
     _bindings(config, findings)
     _accounts(config.channels, [agent.id for agent in config.agents.list], findings)
     _people(config, findings)
+
+
+def check_tool_folders(config: Config, findings: Findings) -> Config:
+    """The config without the folders of tools that agents or people could write to: their files would be the gateway's."""
+    places = {agent.workspace_dir: f"the workspace of agent {agent.id}" for agent in config.agents.list}
+    places[config.tools.files.uploads_dir] = "tools.files.uploadsDir"
+    kept = []
+    for index, directory in enumerate(config.tools.directories):
+        inside = [what for place, what in places.items() if f"{directory}/".startswith(_literal(place))]
+        if inside:
+            why = f"lies in {inside[0]}: who writes there would write the gateway's code — move it out"
+            findings.add(("tools", "directories", index), why)
+        else:
+            kept.append(directory)
+    return config.model_copy(update={"tools": config.tools.model_copy(update={"directories": tuple(kept)})})
+
+
+def _literal(folder: str) -> str:
+    """The beginning of a folder's path that no template fills."""
+    head, brace, _ = folder.partition("{")
+    return head if brace else f"{folder}/"
 
 
 def _people(config: Config, findings: Findings) -> None:
@@ -96,18 +118,30 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> str:
 
 
 def _names(
-    what: str, key: Key, names: Iterable[str] | None, known: Collection[str], findings: Findings, *, besides: str = ""
+    what: str,
+    key: Key,
+    names: Iterable[str] | None,
+    known: Collection[str],
+    findings: Findings,
+    *,
+    besides: Collection[str] = (),
 ) -> None:
     for index, name in enumerate(names or ()):
-        if name != besides and name not in known and SERVERS + server_of(name) not in known:
+        if name not in (*besides, *known) and SERVERS + server_of(name) not in known:
             findings.add((*key, index), _unknown(what, name, known))
 
 
 def _lists(
-    what: str, key: Key, lists: ToolLists | AgentSkillsConfig, known: Collection[str], findings: Findings
+    what: str,
+    key: Key,
+    lists: ToolLists | AgentSkillsConfig,
+    known: Collection[str],
+    findings: Findings,
+    *,
+    besides: Collection[str] = ("*",),
 ) -> None:
-    _names(what, (*key, "allow"), lists.allow, known, findings, besides="*")
-    _names(what, (*key, "deny"), lists.deny, known, findings, besides="*")
+    _names(what, (*key, "allow"), lists.allow, known, findings, besides=besides)
+    _names(what, (*key, "deny"), lists.deny, known, findings, besides=besides)
 
 
 def _tool_lists(config: Config) -> Iterator[tuple[Key, ToolLists]]:
@@ -140,6 +174,8 @@ def _web(search: SearchConfig, findings: Findings) -> None:
 def _tool_choice(key: Key, agent: AgentConfig, config: Config, findings: Findings) -> None:
     wanted, tools = agent.tool_choice, offered(config.tools, agent.tools)
     known = ("auto", "none", "required", *tools, *(it for it in agent.tools.allow or () if server_of(it)))
+    if wanted in own_tools(config.tools).lost:
+        return
     if wanted == "required" and not tools:
         findings.add((*key, "toolChoice"), "the agent has no tool that it could be required to call")
     elif wanted not in known:

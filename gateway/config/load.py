@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from channels.finding import Finding
-from gateway.config.checks import check, check_folders
+from gateway.config.checks import check, check_folders, check_tool_folders
 from gateway.config.dotenv import DOTENV
 from gateway.config.expand import Expansion
 from gateway.config.explain import not_a_mapping
@@ -24,6 +24,7 @@ from gateway.config.warnings import warnings
 from gateway.config.yaml import BYTES_MAX, Document, parse
 from gateway.observe.secrets import redacted
 from skills.catalog import Skill, SkillCatalog, visible
+from tools.catalog import own_tools
 
 SHIPPED_SKILLS = Path(__file__).resolve().parents[2] / "skills"
 
@@ -72,6 +73,7 @@ def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> 
     config = chosen.config
     agents = {agent.id: (Path(agent.workspace_dir), agent.skills) for agent in config.agents.list}
     catalog = skill_catalog(config, env)
+    config = check_tool_folders(config, findings)
     check(config, {name: catalog.names(workspace) for name, (workspace, _) in agents.items()}, findings)
     check_folders(config, path, home, findings)
     if findings.problems:
@@ -83,7 +85,7 @@ def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> 
         hidden_skills={
             name: visible(catalog.hidden(workspace), config) for name, (workspace, config) in agents.items()
         },
-        files=frozenset(expansion.files),
+        files=frozenset(expansion.files) | own_tools(config.tools).files,
         environment=env,
         names=chosen.names,
         auto=chosen.auto,

@@ -110,7 +110,9 @@ def with_absolute_paths(config: Root, folder: Path, home: str) -> Root:
         "database": config.database.model_copy(update=database),
         "mcp": config.mcp.model_copy(update={"servers": servers}),
         "skills": config.skills.model_copy(update={"directories": directories, "added_dir": added}),
-        "tools": config.tools.model_copy(update={"files": files}),
+        "tools": config.tools.model_copy(
+            update={"files": files, "directories": tuple(map(resolve, config.tools.directories))}
+        ),
         "agents": config.agents.model_copy(update={"list": tuple(agents)}),
     }
     return config.model_copy(update=changes)

@@ -29,6 +29,7 @@ from gateway.config.root import Config
 from gateway.observe.secrets import secrets_in
 from gateway.program import COMMAND, program
 from skills.lock import LOCK, Refusal, SkillLock
+from tools.catalog import own_tools
 
 Warned: TypeAlias = Iterator[tuple[Key, Bilingual, Bilingual]]
 """Messages, each behind the key whose place in the file is shown, and before its fix; `()` if no key is concerned."""
@@ -74,6 +75,7 @@ def _all(resolved: Resolved, file: Path, origin: Callable[[Key], Key]) -> Warned
             )
             yield ("tools", "web"), message, fix
     yield from _skills(config)
+    yield from _own_tools(config)
     yield from _bindings(config)
     yield from _server(config)
     yield from _inline_secrets(config, file, names)
@@ -191,14 +193,24 @@ def _exec(config: Config, agent: AgentConfig) -> Warned:
             yield (), message, fix
 
 
+def _own_tools(config: Config) -> Warned:
+    """The folders of tools that are not there, and the files and tools in them that are not used."""
+    for index, directory in enumerate(config.tools.directories):
+        key: Key = ("tools", "directories", index)
+        if not Path(directory).is_dir():
+            yield key, _of(key, Bilingual("there is no such folder", "没有这个文件夹")), _NO_FOLDER
+    for fault in own_tools(config.tools).faults:
+        what = Bilingual(f"a tool is not used: {fault}", f"有工具未启用：{fault}")
+        yield (), what, Bilingual("mend it; it is read again once it is saved", "请修正；保存后会重新读取")
+
+
 def _skills(config: Config) -> Warned:
     added = config.skills.added_dir
     yield from _added_skills(Path(added))
     named: dict[Key, str] = {("skills", "directories", index): it for index, it in enumerate(config.skills.directories)}
     for key, directory in {("skills", "addedDir"): added, **named}.items():
         if key in named and not Path(directory).is_dir():
-            fix = Bilingual("make it, or take it out of the list", "请创建它，或从列表中去掉")
-            yield key, _of(key, Bilingual("there is no such folder", "没有这个文件夹")), fix
+            yield key, _of(key, Bilingual("there is no such folder", "没有这个文件夹")), _NO_FOLDER
         for agent in config.agents.list:
             if Path(agent.workspace_dir) in (Path(directory), *Path(directory).parents):
                 inside = Bilingual(
@@ -206,6 +218,9 @@ def _skills(config: Config) -> Warned:
                     f"位于智能体 {agent.id} 的工作目录中，它的工具可以替所有智能体改动其内容",
                 )
                 yield key, _of(key, inside), Bilingual("move it out", "请移到别处")
+
+
+_NO_FOLDER = Bilingual("make it, or take it out of the list", "请创建它，或从列表中去掉")
 
 
 def _added_skills(folder: Path) -> Warned:

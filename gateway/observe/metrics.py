@@ -77,6 +77,9 @@ class Metrics:
             registry=registry,
         )
 
+        self.tools: Collection[str] = NAMES
+        """The tools that are counted by name."""
+
     def count_request(self, answer: AssistantMessage) -> None:
         self._requests.labels(answer.reference).inc()
         for kind in ("input", "cache_read", "cache_write", "output", "reasoning"):
@@ -87,7 +90,7 @@ class Metrics:
 
     def count_tool(self, result: ToolResultMessage) -> None:
         server = server_of(result.tool)
-        name = result.tool if result.tool in NAMES else SERVERS + server if server in self.servers else "other"
+        name = result.tool if result.tool in self.tools else SERVERS + server if server in self.servers else "other"
         self._tools.labels(name, "failed" if result.is_error else "ok").inc()
 
     def render(self) -> bytes:

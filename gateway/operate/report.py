@@ -29,7 +29,7 @@ from gateway.guard import VERSION
 from gateway.observe.secrets import redacted
 from gateway.program import program
 from gateway.records.sessions import message_in
-from tools.catalog import offered
+from tools.catalog import offered, own_tools
 
 AGENTS_MAX = 4
 """More are counted in the greeting; `check` names them."""
@@ -45,6 +45,7 @@ def report(loaded: Loaded) -> list[Finding]:
         *(_fact("api", it) for it in _api(loaded)),
         *_providers(loaded),
         *(_agent(agent, loaded) for agent in loaded.config.agents.list),
+        *_own_tools(loaded.config),
         *_hidden_skills(loaded),
         *_demo(loaded),
         *loaded.warnings,
@@ -223,6 +224,12 @@ def _models(agent: AgentConfig, loaded: Loaded) -> Bilingual:
         return models
     because = loaded.auto.because
     return Bilingual(f"{models} (auto: {because})", f"{models.zh}（auto：{because.zh}）")
+
+
+def _own_tools(config: Config) -> Iterator[Finding]:
+    for directory in config.tools.directories:
+        names = " ".join(name for name, path in own_tools(config.tools).places.items() if str(path.parent) == directory)
+        yield _fact(f"tools {_short(directory)}", Bilingual(names or "none", names or "无"))
 
 
 def _hidden_skills(loaded: Loaded) -> Iterator[Finding]:

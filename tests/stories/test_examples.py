@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -34,6 +35,7 @@ def test_an_example_names_what_it_needs_and_passes_check(tmp_path: Path, file: P
     assert {name for name in needed if name not in head} == set()
     copy = tmp_path / "config.yaml"
     copy.write_text(text, encoding="utf-8")
+    copytree(file.parent / "tools.d", tmp_path / "tools.d")
     env = MORE | {name: VALUES.get(name) or MORE.get(name) or f"{DUMMY}-{name}-of-48" for name in needed}
     warnings = [str(it) for it in report(load(copy, env)) if it.status == "warning"]
     assert [line for line in warnings if not any(words in line for words in MEANT.get(file.stem, ()))] == []
