@@ -94,7 +94,7 @@ class Quote:
     attachments: tuple[Attachment, ...] = ()
 
 
-OriginKind: TypeAlias = Literal["schedule", "task", "hook", "process"]
+OriginKind: TypeAlias = Literal["schedule", "task", "hook", "process", "send"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

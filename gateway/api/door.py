@@ -22,11 +22,14 @@ from channels.message import Attachment, Chat, File, MessageContext, Sender
 from gateway.api import chat, responses
 from gateway.api.answer import POLL_SECONDS, Answering
 from gateway.api.call import ApiCall, ApiError, check_pictures, parsed
+from gateway.api.send import answer_of as send_answer
+from gateway.api.send import parsed as parse_send
 from gateway.config.root import Config
 from gateway.http.bodies import Bodies, Unreadable, declared_size
 from gateway.http.request import Guesses, answer_json
 from gateway.inbox.intake import Intake
 from gateway.outbox.outbox import idempotency_key
+from gateway.outbox.sends import Sends, sending
 from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
 
@@ -53,6 +56,7 @@ class ApiDoor:
             ("GET", "/v1/models/{model}", self.model),
             ("POST", "/v1/chat/completions", self._answers(chat)),
             ("POST", "/v1/responses", self._answers(responses)),
+            ("POST", "/v1/send", self.send),
         ):
             router.add_api_route(path, self._judged(route), methods=[method])
         every = ["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -102,12 +106,7 @@ class ApiDoor:
 
     def _answers(self, shape: ModuleType) -> Route:
         async def answered(request: Request, name: str) -> Response:
-            limits = self.runtime.setup.config.server
-            longest = bytes_max(self.runtime.setup.config)
-            size = min(declared_size(request, longest), longest)
-            seconds = limits.body_timeout_seconds * max(1.0, size / limits.max_body_bytes)
-            async with self.bodies.reserved(size):
-                body = await self.bodies.read(request, bytes_max=longest, seconds=seconds)
+            body = await self._body(request)
             session = request.headers.get("x-clawgate-session", "").encode("latin-1").decode(errors="replace").strip()
             call = parsed(body, shape.FIELD, session or None)
             answering = self._answering(call, name, _message_id(request, name, body))
@@ -122,6 +121,27 @@ class ApiDoor:
             return answer_json(shape.whole(answering), 200, **ignored)
 
         return answered
+
+    async def _body(self, request: Request) -> bytes:
+        """Raises Unreadable."""
+        limits, longest = self.runtime.setup.config.server, bytes_max(self.runtime.setup.config)
+        size = min(declared_size(request, longest), longest)
+        seconds = limits.body_timeout_seconds * max(1.0, size / limits.max_body_bytes)
+        async with self.bodies.reserved(size):
+            return await self.bodies.read(request, bytes_max=longest, seconds=seconds)
+
+    async def send(self, request: Request, name: str) -> Response:
+        setup = self.runtime.setup
+        if not setup.config.server.api.may_send(name):
+            sentence = f"This token may not send: server.api.tokens.{name} has no send: true."
+            raise ApiError(403, sentence, type_="permission_error", code="may_not_send")
+        body = await self._body(request)
+        place, text, given = parse_send(body, setup.config.channels, setup.limits.file_bytes)
+        id_ = _message_id(request, name, body)
+        kept = [await self.runtime.store.archive.put(it, self.runtime.now()) for it in given]
+        outcome = await Sends(self.runtime).send(sending(place, text, id_, kept))
+        status, content = send_answer(id_, outcome)
+        return answer_json(content, status)
 
     def _answering(self, call: ApiCall, name: str, message_id: str) -> Answering:
         setup = self.runtime.setup

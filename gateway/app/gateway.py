@@ -31,6 +31,7 @@ from gateway.guard import VERSION
 from gateway.http.bodies import Bodies
 from gateway.http.connections import Connections
 from gateway.http.door import Door, Readiness
+from gateway.http.hooks import Hooks
 from gateway.http.request import Guesses, Peers
 from gateway.inbox.intake import Intake
 from gateway.inbox.listening import Listening
@@ -135,24 +136,29 @@ class Gateway:
 
     def _doors(self) -> tuple[WebChannel | None, ASGIApp]:
         setup = self.runtime.setup
-        door = Door(self.runtime, self._intake, self._guesses, self.bodies, self._readiness)
+        door = Door(self.runtime, self._intake, self._guesses, self.bodies, self._readiness, self.wake)
         calls = Bodies(CALLS_AT_ONCE * bytes_max(setup.config))
         api = ApiDoor(runtime=self.runtime, intake=self._intake, guesses=self._guesses, bodies=calls)
+        hooks = Hooks(self.runtime, self._guesses, self.bodies)
         found = setup.channels.get((WebChannel.name, WebChannel.account))
         web = found if isinstance(found, WebChannel) else None
         web_door = self._web_door(web) if web else None
-        return web, build_app(door, web_door, api, setup.config.server, self._peers)
+        return web, build_app(door, hooks, web_door, api, setup.config.server, self._peers)
 
     def _web_door(self, channel: WebChannel) -> WebDoor:
         console = Console(self.runtime, channel, self.approvals, self._readiness, self.bodies)
         return WebDoor(self.runtime, channel, self._peers, self._guesses, self.bodies, console)
 
-    async def start_for_one(self) -> None:
-        """Starts for a person at this machine alone: takes up no work of others and listens to no platform.
-        Raises StoreUnavailable if a shared database does not let this worker in."""
+    async def join(self) -> None:
+        """Becomes a worker of the database that takes up no work of others: what it accepts, it does. Raises
+        StoreUnavailable if a shared database does not let it in."""
         await self.runtime.store.start(self._notified)
         await self._load_choices()
         self._readiness.started = True
+
+    async def start_for_one(self) -> None:
+        """Starts for a person at this machine alone: listens to no platform. Raises StoreUnavailable as `join` does."""
+        await self.join()
         self.runtime.setup.mcp.start()
         self.warming = self.spawn(self._warm_up())
         self.spawn(self._try_sandbox())
@@ -276,6 +282,10 @@ class Gateway:
         if self.runtime.tracing:
             await self.runtime.tracing.close()
         log.info("gateway_stopped")
+
+    def wake(self) -> None:
+        """Looks at once for what another process has written beside this one."""
+        self.lanes.wanted.set()
 
     def offer_link(self) -> str | None:
         """Makes a code that signs in to the web chat once, for the operator who sees the start; None if none is needed."""

@@ -103,6 +103,17 @@ HELP = {
     "The agent; by default as bindings say.": "智能体；默认由 bindings 决定。",
     "Send a file along; may be repeated.": "附上一个文件；可重复。",
     "The address of the gateway, if the config has another.": "网关的地址，如果与配置不同。",
+    "Send a message to a chat, beside a serving gateway or without one, and print the platform's id of it. "
+    "Exit code 1 if the platform refused it or has not answered within 30 seconds: it is then tried further; "
+    "2 if nothing was sent.": (
+        "向一个聊天发送消息，无论网关是否在运行，并打印平台返回的消息 ID。平台拒绝或 30 秒内没有应答时退出码为 1"
+        "（后者会继续尝试）；没有发送任何内容时为 2。"
+    ),
+    "The text, in Markdown. Or from a pipe.": "正文，使用 Markdown。也可由管道传入。",
+    "channel[:account]:chat[#thread], such as feishu:oc_team.": (
+        "写作 channel[:account]:chat[#thread]，例如 feishu:oc_team。"
+    ),
+    "The message to reply to.": "要回复的消息。",
     "Check the config file: one line for each mistake, exit code 1 if there is one.": (
         "检查配置文件：每个错误一行，有错误时退出码为 1。"
     ),

@@ -53,7 +53,7 @@ BUSY_SECONDS = 20
 def door(loaded: Loaded, url: str | None, scrubber: Scrubber, language: str) -> Iterator[httpx.Client]:
     """Opens the web chat of the gateway that serves at `url` or by the config, or of a private one. Raises OperatorError."""
     config = loaded.config
-    store = None if url else _free(config)
+    store = None if url else free_store(config, BUSY_SECONDS)
     if store is None:
         headers = {"cookie": asyncio.run(_cookie(config.database))} if way_in(config) == "link" else {}
         if token := config.server.admin_token.get_secret_value():
@@ -68,9 +68,9 @@ def door(loaded: Loaded, url: str | None, scrubber: Scrubber, language: str) -> 
         yield client
 
 
-def _free(config: Config) -> Store | None:
-    """Opens the database, unless a gateway serves it. Another terminal may be done with it in a moment."""
-    for second in range(BUSY_SECONDS):
+def free_store(config: Config, seconds: int) -> Store | None:
+    """Opens the database, unless a gateway serves it. Another command may be done with it within `seconds`."""
+    for second in range(seconds):
         try:
             return open_store(config.database)
         except DatabaseInUse:
@@ -78,7 +78,7 @@ def _free(config: Config) -> Store | None:
                 client.get("/healthz", timeout=PROBE_SECONDS)
                 return None
             if second == 0 and sys.stderr.isatty():
-                sys.stderr.write(f"Another terminal has the database: waiting {BUSY_SECONDS} seconds at most.\n")
+                sys.stderr.write(f"Another command has the database: waiting {seconds} seconds at most.\n")
             time.sleep(1.0)
     return None
 

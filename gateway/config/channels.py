@@ -17,6 +17,7 @@ from channels.feishu import doctor as feishu_doctor
 from channels.feishu.channel import FeishuChannel
 from channels.feishu.config import FeishuConfig
 from channels.finding import Finding
+from channels.message import ChatKind
 from channels.moment import zone_of
 from channels.place import Place, place_of
 from channels.section import Section
@@ -119,16 +120,29 @@ def place_in(channels: "ChannelsConfig", text: str) -> Place:
     return place
 
 
+def kind_of(channels: "ChannelsConfig", place: Place) -> ChatKind:
+    """The kind of chat that a place's id can be: a group if it may be either, which is the stricter."""
+    at = (place.channel, place.account)
+    account = next((it for it in configured(channels) if (it.kind.name, it.name) == at), None)
+    if account is None or not isinstance(account.config, AccessConfig):
+        return "direct"
+    return "group" if _problems(account, "allow_from", "allowFrom", place.chat) else "direct"
+
+
 def _chat_problem(account: Account, chat: str) -> str:
     """A chat's id is that of a person or of a group. Empty if it can be either."""
-    expected = []
-    for field, key in (("allow_from", "allowFrom"), ("group_allow_from", "groupAllowFrom")):
-        only = account.config.model_copy(update={field: (chat,)})
-        found = [sentence for name, sentence in account.kind.problems(only) if name.startswith(key)]
-        if not found and chat != ANYBODY:
-            return ""
-        expected += [sentence.removeprefix("must be ") for sentence in found]
+    of_person = _problems(account, "allow_from", "allowFrom", chat)
+    of_group = _problems(account, "group_allow_from", "groupAllowFrom", chat)
+    if chat != ANYBODY and not (of_person and of_group):
+        return ""
+    expected = [sentence.removeprefix("must be ") for sentence in (*of_person, *of_group)]
     return f"expected {', or '.join(expected) or 'one chat'}"
+
+
+def _problems(account: Account, field: str, key: str, id_: str) -> list[str]:
+    """The reasons why an id cannot stand in that list of ids."""
+    only = account.config.model_copy(update={field: (id_,)})
+    return [sentence for name, sentence in account.kind.problems(only) if name.startswith(key)]
 
 
 def account_names(channels: "ChannelsConfig") -> dict[str, list[str]]:

@@ -17,7 +17,7 @@ from agents.providers.config import IMPLIED, api_of
 from agents.workspaces import PLACEHOLDERS
 from channels.access import ANYBODY, AccessConfig, is_blank, is_http
 from channels.tools import ToolLists
-from gateway.config.channels import Account, ChannelsConfig, account_names, configured, named_accounts
+from gateway.config.channels import Account, ChannelsConfig, account_names, configured, named_accounts, place_in
 from gateway.config.commands import OWNER_ONLY, WORDS
 from gateway.config.problems import Findings, Key, quoted, suggestion
 from gateway.config.root import Config
@@ -63,6 +63,7 @@ def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Finding
     _bindings(config, findings)
     _accounts(config.channels, [agent.id for agent in config.agents.list], findings)
     _people(config, findings)
+    _hooks(config, findings)
 
 
 def check_tool_folders(config: Config, findings: Findings) -> Config:
@@ -111,6 +112,27 @@ def _people(config: Config, findings: Findings) -> None:
     for sender in config.tools.senders:
         if (channel := sender.partition(":")[0]) not in channels:
             findings.add(("tools", "senders", sender), _unknown("channel", channel, channels), on="key")
+
+
+def _hooks(config: Config, findings: Findings) -> None:
+    agents = [agent.id for agent in config.agents.list]
+    for name, hook in config.hooks.items():
+        if is_blank(hook.secret):
+            message = "missing: without it anybody could call it. Set a long random word, such as the output of "
+            findings.add(("hooks", name, "secret"), message + "`openssl rand -hex 32`")
+        try:
+            place_in(config.channels, hook.to)
+        except ValueError as error:
+            findings.add(("hooks", name, "to"), str(error))
+        acts = [it for it in ("say", "task") if getattr(hook, it) is not None]
+        if len(acts) != 1 and all(findings.is_sound(("hooks", name, it)) for it in ("say", "task")):
+            findings.add(
+                ("hooks", name), "expected either `say`, which is sent as it is, or `task`, which an agent does"
+            )
+        if hook.agent is not None and acts == ["say"]:
+            findings.add(("hooks", name, "agent"), "goes with `task`: a `say` asks no model")
+        elif hook.agent is not None and hook.agent not in agents:
+            findings.add(("hooks", name, "agent"), _unknown("agent", hook.agent, agents))
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:

@@ -22,6 +22,7 @@ from channels.queue import QueueConfig
 from channels.section import Section
 from gateway.config.budgets import BudgetsConfig, RatesConfig
 from gateway.config.channels import ChannelsConfig, configured
+from gateway.config.hooks import HookConfig, HookName
 from gateway.config.server import ServerConfig
 from gateway.observe.tracing import TracingConfig
 from skills.catalog import SkillsConfig
@@ -206,6 +207,8 @@ class Config(Section):
     and `--help` speak it, too; without this key, they speak the terminal's."""
     bindings: tuple[BindingConfig, ...] = ()
     """The agents that answer certain chats; without a binding, the first agent answers everything."""
+    hooks: dict[HookName, HookConfig] = {}
+    """Events of other systems, such as a build that failed: each is a request to `/hooks/NAME` (docs/hooks.md)."""
     approvals: ApprovalsConfig = ApprovalsConfig()
     """The people who approve the calls that need it."""
     tools: ToolsConfig = ToolsConfig()

@@ -4,10 +4,18 @@ import ipaddress
 import re
 from collections.abc import Mapping
 from datetime import tzinfo
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr, StringConstraints, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    GetJsonSchemaHandler,
+    SecretStr,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 
 from channels.access import is_http
 from channels.bilingual import Bilingual
@@ -55,16 +63,45 @@ def _no_operator(users: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
 Tokens = Annotated[dict[TokenName, Token], AfterValidator(distinct)]
 
 
+class ApiToken(Section):
+    """One program's token: by itself, or in a mapping with what else the program may do."""
+
+    token: Token = SecretStr("")
+    """The token itself."""
+    send: bool = False
+    """True if the program may have messages sent to any place that the bots reach: `POST /v1/send` (docs/api.md)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _alone(cls, given: Any) -> Any:
+        return {"token": given} if isinstance(given, str | SecretStr) else given
+
+
+class _OrText:
+    """Tells the schema that the text of its token stands for a whole mapping."""
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string", "format": "password"}, handler(core)]}
+
+
+def _distinct_tokens(tokens: Mapping[str, ApiToken]) -> Mapping[str, ApiToken]:
+    distinct({name: it.token for name, it in tokens.items()})
+    return tokens
+
+
 class ApiConfig(Section):
     """The OpenAI-compatible endpoint at `/v1`, for other software; see docs/api.md."""
 
-    tokens: Tokens = {}
+    tokens: Annotated[dict[TokenName, Annotated[ApiToken, _OrText()]], AfterValidator(_distinct_tokens)] = {}
     """A token for each program, by a name of yours: at least 16 characters, 32 if `host` is not loopback. Each has its
     own conversations, and is the person `api:NAME` in `owners` and `tools.senders`. Without any there is no `/v1`."""
 
     @property
     def open(self) -> dict[str, str]:
-        return filled(self.tokens)
+        return filled({name: it.token for name, it in self.tokens.items()})
+
+    def may_send(self, name: str) -> bool:
+        return name in self.tokens and self.tokens[name].send
 
 
 class ServerConfig(Section):

@@ -303,7 +303,8 @@ def _inline_secrets(config: Config, file: Path, names: Mapping[Key, tuple[str, .
     """Warns of secrets written in a file that others can read."""
     if file.stat().st_mode & 0o077:
         for key, secret in secrets_in(config):
-            if secret.strip() and key not in names:
+            # A token alone stands for the mapping that it is a key of.
+            if secret.strip() and not {key, key[:-1]} & names.keys():
                 message = Bilingual("a secret in a file that others can read", "密钥写在他人可以读取的文件中")
                 fix = Bilingual("use ${NAME}, or chmod 600 the file", "请改用 ${NAME}，或对文件执行 chmod 600")
                 yield key, _of(key, message), fix

@@ -9,7 +9,7 @@ platform deliver it again.
 import asyncio
 import hmac
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from typing import Any
@@ -125,6 +125,7 @@ class Door:
         guesses: Guesses,
         bodies: Bodies,
         readiness: Readiness,
+        wake: Callable[[], None],
     ) -> None:
         self._runtime = runtime
         self._config = runtime.setup.config.server
@@ -137,6 +138,7 @@ class Door:
         self._checking = {key: channel for key, channel in self._channels.items() if isinstance(channel, ChecksHeaders)}
         self._answering = {key: channel for key, channel in self._channels.items() if isinstance(channel, AnswersGet)}
         self._readiness = readiness
+        self._wake = wake
         self._now = runtime.now
         self._proof = operator_proof(runtime.setup.config)
 
@@ -214,6 +216,13 @@ class Door:
         return Response(
             orjson.dumps(content), status_code=200 if content["ready"] else 503, media_type="application/json"
         )
+
+    async def wake(self, request: Request) -> Response:
+        """The command line has written something into the database beside this process, which looks for it at once."""
+        if not (self._proves(request) or self._is_operator(request)):
+            return Response(status_code=404)
+        self._wake()
+        return Response(status_code=204)
 
     async def metrics(self, request: Request) -> Response:
         """Prometheus, behind the admin token; absent if none is set."""

@@ -43,8 +43,12 @@ class Edge:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope.get("path", "")
-        for_programs = path == "/metrics" or (path.startswith("/webhooks/") and not path.startswith("/webhooks/web/"))
-        if path in ("/healthz", "/readyz") or (for_programs and not self._named):
+        for_programs = (
+            path == "/metrics"
+            or path.startswith("/hooks/")
+            or (path.startswith("/webhooks/") and not path.startswith("/webhooks/web/"))
+        )
+        if path in ("/healthz", "/readyz", "/wake") or (for_programs and not self._named):
             return await self._app(scope, receive, send)
         if secure := self._public.scheme == "https" or self._peers.of(scope).secure:
             scope["headers"] = [_bound(name, value) for name, value in scope["headers"]]

@@ -27,6 +27,16 @@ async def readiness_at(address: str, proof: str = "") -> Mapping[str, Any] | Non
     return answer if mapping(answer, "config").get("version") else {}
 
 
+async def wake_at(address: str, proof: str) -> bool:
+    """Has the gateway at an address look for what was written into its database; False if it does not hear it."""
+    try:
+        async with _client(address) as client:
+            response = await client.post("/wake", headers={"authorization": f"Proof {proof}"})
+    except httpx.HTTPError:
+        return False
+    return response.status_code == 204
+
+
 async def unreachable_at(public_url: str, version: str) -> Bilingual:
     """The reason why deliveries to a public address do not come to a gateway with this config; empty if they do."""
     try:
@@ -45,11 +55,17 @@ async def unreachable_at(public_url: str, version: str) -> Bilingual:
 
 async def _get(address: str, path: str, headers: Mapping[str, str]) -> tuple[int, dict[str, Any]]:
     """The status, and the answer if it is a JSON object. Follows no redirect. Raises httpx.HTTPError."""
-    transport = Transport(httpx, address)
-    async with client_class(httpx)(base_url=address, transport=transport, timeout=ASK_SECONDS) as client:
+    async with _client(address) as client:
         response = await client.get(path, headers=headers)
     try:
         answer = response.json()
     except ValueError:
         answer = None
     return response.status_code, answer if isinstance(answer, dict) else {}
+
+
+def _client(address: str) -> httpx.AsyncClient:
+    client: httpx.AsyncClient = client_class(httpx)(
+        base_url=address, transport=Transport(httpx, address), timeout=ASK_SECONDS
+    )
+    return client

@@ -23,6 +23,8 @@ class Metrics:
             "clawgate_webhook_deliveries", "Webhook deliveries by what became of them.", ["channel", "outcome"]
         )
         """`accepted`, `duplicate`, `answered`, `unavailable`, or `ignored: …`, `rejected: …` with the reason."""
+        self.hooks = counter("clawgate_hook_events", "Events of hooks by what became of them.", ["hook", "outcome"])
+        """`accepted`, `rejected` (no or a wrong proof), `refused` (the request), `too-often`, `unavailable`."""
         self.refused = counter(
             "clawgate_connections_refused",
             "Connections ended for what they sent, did not send, or for their number.",

@@ -43,6 +43,7 @@ def report(loaded: Loaded) -> list[Finding]:
         _server(loaded.config),
         *_reported_channels(loaded),
         *(_fact("api", it) for it in _api(loaded)),
+        *(_fact(f"hook {name}", it) for name, it in _hooks(loaded)),
         *_providers(loaded),
         *(_agent(agent, loaded) for agent in loaded.config.agents.list),
         *_own_tools(loaded.config),
@@ -95,6 +96,18 @@ def _api(loaded: Loaded) -> Iterator[Bilingual]:
     if names := list(server.api.open):
         url = f"{server.public_url or server.address}/v1"
         yield Bilingual(f"{url}, with the token of {', '.join(names)}", f"{url}，使用 {'、'.join(names)} 的令牌")
+
+
+def _hooks(loaded: Loaded) -> Iterator[tuple[str, Bilingual]]:
+    server = loaded.config.server
+    for name, hook in loaded.config.hooks.items():
+        url, act = f"{server.public_url or server.address}/hooks/{name}", "say" if hook.say is not None else "task"
+        yield (
+            name,
+            Bilingual(
+                f"POST {url} ({hook.verify}), {act} to {hook.to}", f"POST {url}（{hook.verify}），{act} 至 {hook.to}"
+            ),
+        )
 
 
 def _fact(check: str, message: Bilingual, fix: Bilingual = NO_WORDS) -> Finding:

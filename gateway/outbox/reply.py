@@ -115,6 +115,7 @@ def arranged(
     """The messages of a reply, each with its files. Without `captions` a text is a message by itself."""
     rules = channel.capabilities.file_messages if channel else None
     if not files or rules is None:
+        texts = texts or [""] * bool(files)
         return [(text, files if number == len(texts) - 1 else ()) for number, text in enumerate(texts)]
     words = [text for text in texts if text.strip()]
     caption = words.pop() if captions and words and len(words[-1]) <= rules.caption_chars else ""

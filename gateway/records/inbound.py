@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from agents.messages import AssistantMessage, Message, Text, UserMessage
 from agents.prompt.fences import harmless
 from agents.prompt.inbound import cut_here
-from channels.message import MessageContext
+from channels.message import MessageContext, StoredFile
 
 ASK, OUTCOME, PRESSED, INTRODUCTION = "approval:ask", "approval:settled", "approval:press", "introduction"
 SAY = "say"
@@ -62,8 +62,8 @@ class Inbound:
     `replays` counts the replays, and is part of the reply's idempotency key. `together` are the messages that a `/retry`
     answers again, in order; empty for this one alone. `approval` is the id of a decision with which the gateway itself
     continues the conversation. `event` is the platform's event as received, without its tokens: JSON, empty if it is not
-    kept. `asked` is a program's additions. `recalled`: its sender has taken it back, and its words
-    are gone."""
+    kept. `asked` is a program's additions. `recalled`: its sender has taken it back, and its words are gone. `files` go
+    with a text that the gateway sends as it is."""
 
     agent: str
     context: MessageContext
@@ -75,6 +75,7 @@ class Inbound:
     event: str = ""
     asked: Caller | None = None
     recalled: bool = False
+    files: tuple[StoredFile, ...] = ()
 
     @property
     def contexts(self) -> tuple[MessageContext, ...]:

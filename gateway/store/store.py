@@ -38,6 +38,7 @@ from gateway.store.records import (
     View,
 )
 from gateway.store.reviews import DatabaseReviews
+from gateway.store.sends import DatabaseSends
 from gateway.store.spending import ScopeUsage, month_of
 from gateway.store.web_sessions import DatabaseSessions
 from gateway.store.writer import Run
@@ -76,6 +77,8 @@ class Store(Readings, Protocol):
     """Requests that wait for a person's decision, and what was approved for good."""
     layers: DatabaseLayers
     """Turns to look at: what was kept of them."""
+    sends: DatabaseSends
+    """Messages that the gateway was told to send."""
 
     def _share(self, read: Run, write: Run) -> None:
         """Sets the parts with the same statements on both databases."""
@@ -89,6 +92,7 @@ class Store(Readings, Protocol):
         self.reviews = DatabaseReviews(read=read, write=write)
         self.approvals = DatabaseApprovals(read=read, write=write)
         self.layers = DatabaseLayers(read=read, write=write)
+        self.sends = DatabaseSends(read=read, write=write)
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:
         """Announces this worker. `on_notify` is called on this loop with the session to load, or None for any."""

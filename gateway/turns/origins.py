@@ -37,7 +37,7 @@ async def say(runtime: Runtime, batch: Batch) -> Ending:
     """Sends the message's own text, without a request to a model. In the conversation a model finds it as what it said;
     beside a running turn it is only sent. Raises Fenced or Revised."""
     context, at = batch.inbound.context, runtime.now()
-    ending = labelled(batch, Ending(outcome="said", text=context.text))
+    ending = labelled(batch, Ending(outcome="said", text=context.text, files=batch.inbound.files))
     if is_control(batch.lease.sid) or context.origin is None:
         return ending
     if not batch.work.so_far:

@@ -21,6 +21,7 @@ schemathesis = pytest.importorskip("schemathesis")
 pytestmark = [pytest.mark.slow, pytest.mark.hypothesis]
 
 EXAMPLES = 25
+TOKEN = "canary-fuzzing-token-91827"
 TEXT = {"type": "string"}
 ANSWER = {"responses": {"default": {"description": "as docs/http.md has it"}}}
 
@@ -40,6 +41,9 @@ def operation(path: str = "", query: str = "", **more: Any) -> dict[str, Any]:
 
 
 MESSAGE = body(id=TEXT, chat=TEXT, agent=TEXT, text=TEXT, files={"type": "array", "items": TEXT})
+FILE = {"type": "object", "properties": {"name": TEXT, "data": TEXT}, "required": ["name", "data"]}
+SEND = body(to=TEXT | {"enum": ["web:c1", "web:", "x"]}, text=TEXT, files={"type": "array", "items": FILE})
+EVENT = body(title=TEXT, by=FILE)
 BYTES = {"requestBody": {"content": {"application/octet-stream": {"schema": TEXT | {"format": "binary"}}}}}
 PATHS = {
     "/": {"get": operation()},
@@ -54,13 +58,20 @@ PATHS = {
     "/api/files": {"post": operation("", "name", **BYTES)},
     "/api/files/{key}": {"get": operation("key", "download"), "delete": operation("key")},
     "/webhooks/web/default": {"post": operation(**MESSAGE)},
+    "/v1/send": {"post": operation(**SEND)},
+    "/hooks/{name}": {"post": operation("name", **EVENT)},
+    "/hooks/open": {"post": operation(**EVENT)},
     "/webhooks/{channel}/{account}": {"post": operation("channel account", **MESSAGE)},
 }
 SCHEMA = {"openapi": "3.0.3", "info": {"title": "the web chat", "version": "1"}, "paths": PATHS}
 
 
 async def test_no_request_to_the_api_breaks_it(tmp_path: Path) -> None:
-    more = "server: { wrongTokensPerMinute: 1000000 }\nrates: { chat: 3/1h, sender: 3/1h }"
+    more = (
+        f"server: {{ wrongTokensPerMinute: 1000000, api: {{ tokens: {{ ci: {{ token: {TOKEN}, send: true }} }} }} }}\n"
+        "rates: { chat: 3/1h, sender: 3/1h }\n"
+        f"hooks: {{ open: {{ secret: {TOKEN}, verify: token, to: 'web:c1', say: '{{{{ body.title }}}}', rate: 9/1s }} }}"
+    )
     async with running(tmp_path, feishu=WEB, more=more) as house:
         tried = await asyncio.to_thread(attack, house)
     assert tried > EXAMPLES * len(PATHS)
@@ -70,7 +81,10 @@ def attack(house: Running) -> int:
     """Everything that schemathesis makes of each operation, fitting and not; how many requests that were."""
     tried = 0
     with httpx.Client(
-        base_url=house.url, trust_env=False, timeout=PATIENCE_SECONDS, headers={"x-clawgate": "1"}
+        base_url=house.url,
+        trust_env=False,
+        timeout=PATIENCE_SECONDS,
+        headers={"x-clawgate": "1", "authorization": f"Bearer {TOKEN}"},
     ) as http:
         schema = schemathesis.openapi.from_dict(SCHEMA)
         for found, mode in product(schema.get_all_operations(), schemathesis.GenerationMode):

@@ -1,0 +1,47 @@
+"""A stranger's text as Markdown that shows it as it is: no markup, no mention and no command comes of it. Pure.
+
+What a Markdown parser would take for markup is a character entity, which every dialect here decodes; a backslash would
+begin a formula before a bracket. A name behind an `@` and a word behind a `/` are kept apart by a space of no width, as
+the platforms look for them in the text that a reader sees.
+"""
+
+import re
+from typing import Literal, TypeAlias
+
+Where: TypeAlias = Literal["text", "line of code", "block of code"]
+"""The Markdown around the text."""
+CHARS_MAX = 2_000
+
+_BREAKS = re.compile("\r\n|[\r\v\f\x85\u2028\u2029]")
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
+)
+_CALLS = re.compile(r"(?<![\w.])@(?=\w)|(?<!\S)/(?=[A-Za-z]\w*(?:@\w+)?(?:[^\w/.]|$))|<(?=at\b)", re.IGNORECASE)
+_INLINE = re.compile(r"[\\`*~\[\]()<>|$!]|(?<![^\W_])_|_(?![^\W_])|&(?=#|\w+;)|(?<!\w):(?=\w)")
+_BLOCK = re.compile(r"^([#+=-]|\d{1,9}(?=[.)])|[ \t]+)", re.MULTILINE)
+
+
+def plain(text: str, where: Where = "text") -> str:
+    """The text, at most `CHARS_MAX` characters of it."""
+    text = _UNSEEN.sub("", _BREAKS.sub("\n", text))
+    text = text if len(text) <= CHARS_MAX else text[: CHARS_MAX - 1] + "…"
+    match where:
+        case "line of code":
+            return " ".join(text.replace("`", "'").split())
+        case "block of code":
+            return text.replace("`", "'").replace("~~", "~\u200b~")
+        case "text":
+            text = _INLINE.sub(_entity, _CALLS.sub(lambda found: f"{found[0]}\u200b", text))
+            return _BLOCK.sub(_block, text)
+
+
+def _entity(found: re.Match[str]) -> str:
+    return f"&#{ord(found[0])};"
+
+
+def _block(found: re.Match[str]) -> str:
+    """The first character of a heading, a list or a line beneath one; an indentation in spaces that are no code."""
+    mark = found[0]
+    if mark.isspace():
+        return "\u00a0" * len(mark.expandtabs(4))
+    return f"&#{ord(mark[0])};{mark[1:]}"

@@ -1,0 +1,215 @@
+"""Hooks: another system's event becomes a message to a chat, or a turn of an agent (`POST /hooks/NAME`, docs/hooks.md).
+
+The proof is checked in constant time before anything of the body is read as more than bytes. An event is answered with
+202 once it is committed as a row of the inbox; the same event again, on any replica, is that row. Whatever the event holds
+was written by strangers: in a message it is plain text, in a turn it is fenced.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import math
+import secrets
+from collections import deque
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import orjson
+import structlog
+from fastapi import Request, Response
+
+from agents.prompt.fences import external
+from channels.channel import Rejected
+from channels.message import Chat, Origin
+from channels.place import Place
+from channels.plain import Where, plain
+from gateway.config.bindings import route
+from gateway.config.budgets import Rate
+from gateway.config.channels import kind_of, place_in
+from gateway.config.hooks import HookConfig
+from gateway.config.template import Event, Template
+from gateway.http.bodies import Bodies, Unreadable
+from gateway.http.request import Guesses, Unserved, answer_json, catch_errors, problem
+from gateway.outbox.outbox import idempotency_key
+from gateway.outbox.sends import Said
+from gateway.records.inbound import Inbound
+from gateway.records.sessions import message_in
+from gateway.state.runtime import Runtime
+from gateway.store.errors import StoreUnavailable
+from gateway.store.records import Delivery
+from gateway.turns.origins import origin_delivery
+
+WINDOW_SECONDS = 300
+"""The age, or the lead, of a signed event's time."""
+KEY_CHARS_MAX = 255
+VALUE_CHARS_MAX = 16_000
+"""A value in a task."""
+ACCEPT_SECONDS = 5.0
+
+log = structlog.get_logger()
+
+
+class Hooks:
+    """The hooks of one config."""
+
+    def __init__(self, runtime: Runtime, guesses: Guesses, bodies: Bodies) -> None:
+        self._runtime = runtime
+        self._bodies = bodies
+        self._config = runtime.setup.config
+        self._rates = {name: Window(hook.limit) for name, hook in self._config.hooks.items()}
+        self.post = catch_errors(self._counted, guesses)
+
+    async def _counted(self, request: Request) -> Response:
+        name: str = request.path_params["name"]
+        known = name if name in self._config.hooks else "unknown"
+        outcome = "unavailable"
+        try:
+            response = await self._answered(request, name)
+            outcome = "accepted" if response.status_code == 202 else "too-often"
+        except Rejected:
+            outcome = "rejected"
+            raise
+        except (Unserved, Unreadable):
+            outcome = "refused"
+            raise
+        finally:
+            self._runtime.metrics.hooks.labels(known, outcome).inc()
+        return response
+
+    async def _answered(self, request: Request, name: str) -> Response:
+        """Raises Rejected, Unserved, Unreadable or StoreUnavailable."""
+        hook, now = self._config.hooks.get(name), self._runtime.now()
+        if hook is None:
+            raise Unserved(404, "unknown-hook", "There is no such hook.")
+        proof = Proof(request, hook, now)
+        limits = self._config.server
+        body = await self._bodies.read(request, bytes_max=limits.max_body_bytes, seconds=limits.body_timeout_seconds)
+        signature = proof.check(body)
+        key = _key(request, hook)
+        if (wait := self._rates[name].wait(now)) > 0:
+            log.warning("hook_too_often", hook=name, rate=hook.rate)
+            sentence = f"This hook takes {hook.rate} events (hooks.{name}.rate)."
+            return problem(429, "too-often", sentence, retry_seconds=math.ceil(wait))
+        id_ = idempotency_key("hook", name, key or signature) if key or signature else str(uuid4())
+        delivery = self._delivery(name, hook, Event(body=_parsed(request, body), headers=dict(request.headers)), id_)
+        if signature:  # of whoever repeats what they have overheard, the key may be another
+            delivery = replace(delivery, dedupe=(*delivery.dedupe, f"hook:{name}:{signature}"))
+        try:
+            async with asyncio.timeout(ACCEPT_SECONDS):
+                acceptance = await self._runtime.accept(delivery)
+        except TimeoutError:
+            raise StoreUnavailable("the event was not stored in time") from None
+        log.info("hook_called", hook=name, id=id_, again=acceptance.turn is None)
+        return answer_json({"id": id_}, 202)
+
+    def _delivery(self, name: str, hook: HookConfig, event: Event, id_: str) -> Delivery:
+        place = place_in(self._config.channels, hook.to)
+        origin = Origin(kind="hook", id=name, run=id_, by_operator=True, external=True)
+        if hook.say is not None:
+            said = Said(place=place, text=Template(hook.say).filled(event, plain), origin=origin)
+            return said.delivery(self._config, self._runtime.now())
+        return self._task(hook, place, event, origin)
+
+    def _task(self, hook: HookConfig, place: Place, event: Event, origin: Origin) -> Delivery:
+        """A turn in the conversation of that chat, which waits for the turns before it."""
+        template, boundary = Template(hook.task or ""), secrets.token_hex(8)
+        room = self._runtime.setup.limits.message_chars - len(template.text)
+        chars = max(1, min(VALUE_CHARS_MAX, room // (2 * max(1, template.places))))
+
+        def fenced(value: str, where: Where) -> str:
+            return external(value[:chars], f"hook {origin.id}", boundary)
+
+        chat = Chat(id=place.chat, kind=kind_of(self._config.channels, place), thread=place.thread)
+        context = replace(
+            message_in(place.channel, place.account, chat, ""),
+            text=template.filled(event, fenced),
+            sent_at=datetime.fromtimestamp(self._runtime.now(), UTC),
+            origin=origin,
+        )
+        agent = hook.agent or route(self._config.routes, self._config.agents, context)
+        return origin_delivery(self._runtime, Inbound(agent=agent, context=context), origin.key)
+
+
+class Proof:
+    """The claim of an event's headers, judged before its body is read. Raises Rejected."""
+
+    def __init__(self, request: Request, hook: HookConfig, now: float) -> None:
+        self._secret = hook.secret.get_secret_value().encode()
+        self._verify = hook.verify
+        self._time = b""
+        if not self._secret:
+            raise Rejected("no secret is configured", sentence="This hook has no secret yet.")
+        match hook.verify:
+            case "token":
+                given = _header(request, "authorization")
+                scheme, _, token = given.partition(b" ")
+                if scheme.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self._secret):
+                    raise Rejected("wrong token", guess=bool(token), sentence=_WRONG)
+            case "hmac":
+                self._given = _header(request, "x-clawgate-signature")
+                self._time = _header(request, "x-clawgate-timestamp")
+                if not (self._time.isdigit() and len(self._time) <= 12):
+                    raise Rejected("no timestamp", sentence="X-Clawgate-Timestamp: expected the seconds since 1970.")
+                if abs(now - int(self._time)) > WINDOW_SECONDS:
+                    raise Rejected("too old", sentence=f"X-Clawgate-Timestamp: more than {WINDOW_SECONDS} s from now.")
+            case "github":
+                self._given = _header(request, "x-hub-signature-256")
+
+    def check(self, body: bytes) -> str:
+        """The signature's digest, which is this event's alone; empty if nothing of it is. Raises Rejected."""
+        if self._verify == "token":
+            return ""
+        signed = self._time + b"." + body if self._verify == "hmac" else body
+        digest = hmac.new(self._secret, signed, hashlib.sha256).hexdigest()
+        if not hmac.compare_digest(self._given, f"sha256={digest}".encode()):
+            raise Rejected("wrong signature", guess=bool(self._given), sentence=_WRONG)
+        return digest if self._verify == "hmac" else ""
+
+
+_WRONG = "The secret or the signature is missing or wrong."
+
+
+@dataclass(slots=True)
+class Window:
+    """The times of the newest events, as many as the rate allows."""
+
+    rate: Rate
+    taken: deque[float]
+
+    def __init__(self, rate: Rate) -> None:
+        self.rate, self.taken = rate, deque(maxlen=rate.count)
+
+    def wait(self, now: float) -> float:
+        """Takes an event; the seconds to wait if it is one too many."""
+        full = len(self.taken) == self.rate.count
+        if full and 0 < (wait := self.taken[0] + self.rate.seconds - now) <= self.rate.seconds:
+            return wait
+        self.taken.append(now)
+        return 0.0
+
+
+def _header(request: Request, name: str) -> bytes:
+    """A header's bytes; empty if it is not there, or there twice."""
+    given = request.headers.getlist(name)
+    return given[0].encode("latin-1") if len(given) == 1 else b""
+
+
+def _key(request: Request, hook: HookConfig) -> str:
+    """The name of the event, by which it is known if it comes again. Raises Unserved."""
+    key = request.headers.get("x-github-delivery", "") if hook.verify == "github" else ""
+    key = key or request.headers.get("idempotency-key", "")
+    if len(key) > KEY_CHARS_MAX:
+        raise Unserved(400, "key-too-long", f"Idempotency-Key: at most {KEY_CHARS_MAX} characters.")
+    return key
+
+
+def _parsed(request: Request, body: bytes) -> Any:
+    """JSON if it is said to be; else JSON if it can be read as such, or text. Raises Unserved."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        if "json" in request.headers.get("content-type", ""):
+            raise Unserved(400, "not-json", "The body is not the JSON that its content-type says.") from None
+        return body.decode(errors="replace")
