@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.types import Message as Sent
 
 from agents.messages import AssistantMessage, message_json
+from channels.message import Outbound
 from gateway.config.root import DatabaseConfig
 from gateway.outbox.outbox import payload_json
 from gateway.store.dead_letters import dead_letters
@@ -178,7 +179,7 @@ def doubts(url: str, shown: Callable[[str, str, str], Shown]) -> list[Doubt]:
     reported = {it.number for it in dead_letters(DatabaseConfig(url=url)) if it.ambiguous} if rows else set()
     return [
         Doubt(
-            part=shown(part.target.chat, part.target.reply_to or "", part.text),
+            part=shown(part.target.chat, part.target.reply_to or "", _whole(part)),
             times=row.ambiguous,
             given_up=row.status == OutboxStatus.FAILED,
             reported=row.id in reported,
@@ -187,6 +188,11 @@ def doubts(url: str, shown: Callable[[str, str, str], Shown]) -> list[Doubt]:
         for part in (payload_json.validate_json(row.payload).part,)
         if part.replaces is None  # what takes the place of a message is in no doubt
     ]
+
+
+def _whole(part: Outbound) -> str:
+    """The text with what is folded beneath it: the lines by which the harness knows a question stand there."""
+    return f"{part.text}\n{part.folded.text}" if part.folded else part.text
 
 
 def unsent(url: str) -> int:
