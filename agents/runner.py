@@ -42,6 +42,7 @@ from tools.paths import MEMORY
 from tools.policy import denied, layers_of, permitted, server_of
 from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
+from tools.task import Delegate
 from tools.tool import ToolError, ToolSpec
 from tools.web.file import web_file
 
@@ -72,6 +73,7 @@ class AgentRunner:
     messenger: Messenger
     memory: Memory
     processes: Processes
+    delegate: Delegate
     sandbox: Sandbox
     language: Language
     limits: TurnLimits
@@ -105,6 +107,7 @@ class AgentRunner:
             messenger=self.messenger,
             memory=self.memory,
             processes=self.processes,
+            delegate=self.delegate,
             sandbox=self.sandbox,
             documents=self.documents,
             result_chars=self._result_chars,
@@ -148,7 +151,7 @@ class AgentRunner:
         """A file that the agent wants to send, of its workspace or the session's. Raises ToolError. Blocking."""
         if not self._reads_files(turn.layers):
             raise ToolError("NOT_ALLOWED", "this agent has no tool that reads files")
-        workspace = self._workspaces.of(turn.context, turn.session, sees_private=turn.sees_private)
+        workspace = self._workspaces.of(turn.context, turn.files_of or turn.session, sees_private=turn.sees_private)
         return attachment(workspace, path, bytes_max=bytes_max)
 
     async def web_attachment(self, url: str, turn: Turn, *, bytes_max: int) -> File:
@@ -219,7 +222,8 @@ class AgentRunner:
             outcome = LimitReached(limit="turn-time")
         earlier = (it for it in turn.so_far if isinstance(it, AssistantMessage) and it.provider)
         answers = (*earlier, *model_calls.answers)
-        return TurnResult(outcome=outcome, answers=answers, compaction=model_calls.compaction)
+        compaction = model_calls.compaction
+        return TurnResult(outcome=outcome, answers=answers, compaction=compaction, tainted=loop.tainted)
 
     async def compact(
         self, history: Sequence[Sequence[Message]], *, session: str, summary: str, focus: str, save: Save | None
@@ -263,7 +267,7 @@ class AgentRunner:
     def _prepare(self, turn: Turn, config: AgentConfig, gate: Gate | None = None) -> tuple[Toolbox, PromptFacts]:
         """The turn's tools and what its system prompt is made of, as the folders are now: some milliseconds of small reads,
         which a thread would make twice as long."""
-        whole = self._workspaces.of(turn.context, turn.session, sees_private=turn.sees_private)
+        whole = self._workspaces.of(turn.context, turn.files_of or turn.session, sees_private=turn.sees_private)
         skills = visible(self.catalog.scan(whole.root, partial(is_absent, whole.fd)), self.config.skills)
         # The workspace's own skills are read beneath its descriptor; only the others need a mount.
         mounts = {f"skills/{skill.name}": skill.directory for skill in skills if skill.source == "shared"}

@@ -88,6 +88,8 @@ class Turn:
     """True if it continues a turn that had read text of strangers, or begins with some."""
     caller: str = ""
     """The system prompt that the asking program sends."""
+    files_of: str = ""
+    """The conversation whose files and background commands it has, if not its own."""
 
 
 Limit: TypeAlias = Literal["rounds", "turn-time", "repeating", "pauses", "empty", "cut"]
@@ -158,11 +160,12 @@ Compaction: TypeAlias = Literal["none", "summarised", "failed"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnResult:
-    """`answers` are those of models, as far as they took tokens."""
+    """`answers` are those of models, as far as they took tokens. `tainted`: the turn has read text of strangers."""
 
     outcome: Outcome
     answers: tuple[AssistantMessage, ...] = ()
     compaction: Compaction = "none"
+    tainted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -94,7 +94,8 @@ class Quote:
     attachments: tuple[Attachment, ...] = ()
 
 
-OriginKind: TypeAlias = Literal["schedule", "task", "hook", "process", "send"]
+OriginKind: TypeAlias = Literal["schedule", "task", "result", "hook", "process", "send"]
+"""`task`: a piece of work for another run of an agent; `result`: the end of one; `process`: that of a background command."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,6 +115,8 @@ class Origin:
     """The gateway was not there at `due`."""
     by_operator: bool = False
     external: bool = False
+    tainted: bool = False
+    """The turn that asked for it had read text of strangers."""
 
     @property
     def key(self) -> str:

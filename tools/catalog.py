@@ -28,6 +28,7 @@ from tools.policy import layers_of, permitted
 from tools.processes import Processes
 from tools.read import Read
 from tools.sandbox.sandbox import Sandbox
+from tools.task import Delegate, TaskTool
 from tools.tool import Call, Effect, Held, NeedsApproval, Subject, Tool, ToolError, ToolResult, failed
 from tools.web.client import WebClient
 from tools.web.config import WebToolsConfig
@@ -51,6 +52,7 @@ class Catalog:
     messenger: Messenger
     memory: Memory
     processes: Processes
+    delegate: Delegate
     result_chars: int
     sandbox: Sandbox
     documents: Documents
@@ -85,6 +87,7 @@ _BUILDERS: dict[str, Callable[[Catalog, Workspace], Tool]] = {
     "process": lambda catalog, workspace: Process(catalog.shell(workspace), catalog.processes),
     "web_fetch": lambda catalog, _: WebFetch(catalog.fetcher, catalog.result_chars),
     "web_search": lambda catalog, _: WebSearch(catalog.web.search),
+    "task": lambda catalog, _: TaskTool(catalog.delegate),
 }
 NAMES: tuple[str, ...] = tuple(_BUILDERS)
 

@@ -17,11 +17,12 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "group:web": ("web_fetch", "web_search"),
     "group:memory": ("memory_search", "memory_get"),
     "group:messaging": ("message",),
+    "group:tasks": ("task",),
 }
 PROFILES: dict[Profile, tuple[str, ...]] = {
     "minimal": ("read", "ls", "message"),
     "messaging": ("read", "ls", "message", "group:memory"),
-    "coding": ("group:files", "group:runtime", "group:memory", "group:messaging"),
+    "coding": ("group:files", "group:runtime", "group:memory", "group:messaging", "group:tasks"),
     "full": ("*",),
 }
 SEPARATOR = "__"

@@ -38,7 +38,9 @@ NOTES = "Notes that this person had you keep"
 
 BEGUN: Mapping[OriginKind, str] = {
     "schedule": "The schedule {} is due. Beneath stands what was asked for when it was made",
-    "task": "The task {} has ended. Beneath stands its result",
+    "task": "This is the task {}, which another run hands to you. Nobody can be asked back: do it alone, and answer with "
+    "its result, which is passed on as it is. Beneath stands what is to be done",
+    "result": "The task {} has ended. Beneath stands its result",
     "hook": "The hook {} was called. Beneath stands what is to be done then",
     "process": "The background command {} has ended. Beneath stands its report",
 }

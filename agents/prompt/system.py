@@ -105,7 +105,8 @@ def _stable(facts: LastingFacts) -> Iterator[str]:
     yield _section("Tooling", *tooling(facts))
     if facts.tools:
         yield _section("Tool Call Style", *tool_call_style(facts))
-        yield _worded("Execution Bias")
+        later = "with tasks" if facts.has("task") else "without tasks"
+        yield _worded("Execution Bias", wording(f"Execution Bias, {later}"))
     yield _worded("Safety")
     if any(facts.commands):
         whose = zip(("everybody", "the owners of this bot"), facts.commands, strict=True)

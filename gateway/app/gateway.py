@@ -48,6 +48,7 @@ from gateway.store.errors import StoreUnavailable
 from gateway.store.store import Store
 from gateway.turns.lanes import Lanes
 from gateway.turns.sweep import Sweep
+from gateway.turns.tasks import Tasks
 from gateway.turns.turns import Turns
 from gateway.web.console import Console
 from gateway.web.door import WebDoor
@@ -89,9 +90,17 @@ class Gateway:
         sandbox = Sandbox([Path(file)] if file else [])
         metrics = Metrics()
         self._live = LiveTurns()
+        self.tasks = Tasks()
         self._replicas = Replicas(self._live, store, self._soon) if store.shared else None
         self._build = partial(
-            build_setup, store=store, scrubber=scrubber, now=now, sandbox=sandbox, metrics=metrics, live=self._live
+            build_setup,
+            store=store,
+            scrubber=scrubber,
+            now=now,
+            sandbox=sandbox,
+            metrics=metrics,
+            live=self._live,
+            tasks=self.tasks,
         )
         self.runtime = Runtime(
             setup=self._build(config, environment),
@@ -107,7 +116,9 @@ class Gateway:
         )
         self.approvals = Approvals(self.runtime)
         self.notices = Notices(self.runtime)
-        turns = Turns(self.runtime, self.approvals, partial(run, self.runtime, self.approvals))
+        self.tasks.serve(self.runtime, self.approvals)
+        run_command = partial(run, self.runtime, self.approvals, self.tasks)
+        turns = Turns(self.runtime, self.approvals, self.tasks, run_command)
         self.lanes = Lanes(self.runtime, turns=turns, outbox=Outbox(self.runtime))
         self.sweep = Sweep(self.runtime, self.lanes)
         self._readiness = Readiness(self.runtime, self.sweep)
@@ -355,6 +366,7 @@ class Gateway:
                 await self.runtime.store.layers.prune_texts()
                 await self.runtime.store.archive.prune(self.runtime.now())
                 await self.runtime.store.chatter.prune(self.runtime.now() - DEDUPE_SECONDS)
+                await self.runtime.store.tasks.prune(self.runtime.now() - DEDUPE_SECONDS)
             await asyncio.sleep(PRUNE_EVERY_SECONDS)
 
     def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:

@@ -36,6 +36,7 @@ from gateway.state.queues import Queues
 from gateway.state.runtime import Setup
 from gateway.store.store import Store
 from gateway.turns.memory import StoredMemory
+from gateway.turns.tasks import Tasks
 from tools.catalog import NAMES, own_tools
 from tools.mcp.server import Environment
 from tools.mcp.servers import McpServers
@@ -56,6 +57,7 @@ def build_setup(
     sandbox: Sandbox,
     metrics: Metrics,
     live: LiveTurns,
+    tasks: Tasks,
     before: Setup | None = None,
 ) -> Setup:
     """The agents share their models, the skill catalogue and the messenger. Of the setup `before` it takes what is still
@@ -89,6 +91,7 @@ def build_setup(
         messenger=messenger,
         memory=StoredMemory(store, config.server.zone),
         processes=processes,
+        delegate=tasks,
         sandbox=sandbox,
         language=config.language,
         limits=config.limits,

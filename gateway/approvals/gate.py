@@ -65,7 +65,8 @@ class SpawnedCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnGate:
-    """`people` are all senders that the turn answers; `decided` is the decision that it continues with, if any."""
+    """`people` are all senders that the turn answers; `decided` is the decision that it continues with, if any; `asker` is
+    the agent that has handed it on as a task: what needs an approval there needs one here."""
 
     approvals: Approvals
     runner: AgentRunner
@@ -73,10 +74,14 @@ class TurnGate:
     turn: int
     people: Sequence[str]
     decided: Approval | None = None
+    asker: AgentRunner | None = None
 
     def demands(self, tool: str, call: Call) -> bool:
-        always, tainted = self.runner.approval
-        return holds(always, tool) or (call.tainted and holds(tainted, tool)) or self._goes_on(call)
+        for runner in (self.runner, self.asker or self.runner):
+            always, tainted = runner.approval
+            if holds(always, tool) or (call.tainted and holds(tainted, tool)):
+                return True
+        return self._goes_on(call)
 
     async def admit(self, request: Request, call: Call) -> SpawnedCall:
         agent = self.runner.config.id

@@ -5,6 +5,7 @@ becomes of it. The table feeds the dispatch, `/help`, the platforms' menus, the 
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from agents.language import language_for
 from agents.prompt.system import Commands
@@ -22,6 +23,7 @@ from gateway.config.root import Audience, Config
 from gateway.records.inbound import MISSPELT, PRESSED, Inbound
 from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime
+from gateway.turns.tasks import Tasks
 
 EDITS_MAX = 2
 _COMMAND = re.compile(r"[/／]([a-z]+|[\u4e00-\u9fff]+)(@\S+)?(?:\s+(.*))?", re.IGNORECASE | re.DOTALL)
@@ -46,7 +48,9 @@ def command_of(context: MessageContext) -> tuple[str, str] | None:
     return (name, arguments) if command.takes == ANY or not context.attachments else None
 
 
-async def run(runtime: Runtime, approvals: Approvals, session: str, turn: int, inbound: Inbound) -> Ending:
+async def run(
+    runtime: Runtime, approvals: Approvals, tasks: Tasks, session: str, turn: int, inbound: Inbound
+) -> Ending:
     """The command that message `turn` is, beside the conversation `session`."""
     name = inbound.command or ""
     command = COMMANDS.get(name)
@@ -55,6 +59,7 @@ async def run(runtime: Runtime, approvals: Approvals, session: str, turn: int, i
     context = CommandContext(
         runtime=runtime,
         approvals=approvals,
+        tasks=tasks,
         setup=runtime.setup,
         session=session,
         turn=turn,
@@ -151,7 +156,7 @@ def edits(one: str, other: str) -> int:
     return before[-1]
 
 
-def _command(form: str, run: Run, takes: int, **more: bool) -> Command:
+def _command(form: str, run: Run, takes: int, **more: Any) -> Command:
     name = form.partition(" ")[0]
     _, en, zh = WORDS[name]
     return Command(form, run, takes, en, zh, owner_only=name in OWNER_ONLY, **more)
@@ -163,7 +168,8 @@ _COMMANDS = (
     _command("start", conversation.start, 1),
     _command("new", conversation.new, 0),
     _command("reset", conversation.new, 0),
-    _command("stop", conversation.stop, 0),
+    _command("stop [ID]", conversation.stop, 1, argument=r"`?[0-9A-Fa-f]{8}`?"),
+    _command("tasks", conversation.tasks, 0),
     _command("retry", conversation.retry, 0),
     _command("edit TEXT", conversation.edit, ANY),
     _command("undo", conversation.undo, 0),

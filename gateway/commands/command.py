@@ -4,6 +4,7 @@ A command may run twice, when its process dies before its reply is stored: its `
 does goes by that number, so that the second run changes nothing more.
 """
 
+import re
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from gateway.records.inbound import inbound_of, is_readable
 from gateway.records.sessions import is_owner, person_of
 from gateway.state.runtime import Runtime, Setup
 from gateway.store.records import Concerned, Work
+from gateway.turns.tasks import Tasks
 
 SHOWN_CHARS = 60
 SHOWN_MAX = 10
@@ -34,6 +36,7 @@ class CommandContext:
 
     runtime: Runtime
     approvals: Approvals
+    tasks: Tasks
     setup: Setup
     session: str
     turn: int
@@ -109,6 +112,8 @@ class Command:
     zh: str
     owner_in_groups: bool = False
     owner_only: bool = False
+    argument: str = ""
+    """The pattern of its argument: anything else behind it makes it words to the agent."""
 
     @property
     def name(self) -> str:
@@ -120,7 +125,9 @@ class Command:
         return "owner" if self.owner_only and configured == "everyone" else configured
 
     def fits(self, arguments: str) -> bool:
-        return len(arguments.split()) <= self.takes
+        return len(arguments.split()) <= self.takes and (
+            not arguments or re.fullmatch(self.argument or ".*", arguments, re.DOTALL) is not None
+        )
 
     def entry(self, audience: Audience) -> MenuEntry:
         return MenuEntry(

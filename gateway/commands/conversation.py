@@ -9,11 +9,14 @@ from datetime import tzinfo
 from agents.messages import AssistantMessage, Message, UserMessage, texts
 from channels.message import File
 from channels.moment import timestamp
+from gateway.approvals.display import value
 from gateway.commands.command import CommandContext, Reply, dropped_lines, first_words
 from gateway.commands.report import plan_of
-from gateway.records.inbound import Inbound, inbound_of, is_readable
+from gateway.records.inbound import REPORT, Inbound, inbound_of, is_readable
 from gateway.records.sessions import sender_of
 from gateway.store.records import Concerned, Delivery, SessionMark, Summary
+from gateway.store.tasks import Task
+from gateway.turns.batch import is_report
 from gateway.turns.history import TURNS_MAX, numbered_turns, turns_of
 from gateway.turns.journal import stopped_by
 from gateway.turns.memory import StoredMemory
@@ -47,23 +50,64 @@ async def new(context: CommandContext) -> str:
 
 
 async def stop(context: CommandContext) -> str:
+    if context.arguments:
+        return await _stop_task(context, context.arguments)
     concerned, lines = await _stop(context)
-    if not concerned:
+    if not concerned and not lines:
         return context.say("There is nothing to stop.", "当前没有正在处理的消息。")
     return context.say("Stopped.", "已停止。") + lines
 
 
+async def _stop_task(context: CommandContext, id_: str) -> str:
+    """Stops one task, whatever else runs."""
+    tasks = [it for it in await context.tasks.of(context.session) if it.id == id_.strip("`").lower()]
+    if not tasks:
+        return context.say(
+            f"There is no task {value(id_)} here; /tasks lists those there are.",
+            f"这里没有任务 {value(id_)}，/tasks 可查看现有任务。",
+        )
+    name = value(tasks[0].title)
+    if not await context.tasks.halt(tasks, by=context.turn):
+        return context.say(f"The task {name} has ended already.", f"任务 {name} 已经结束。")
+    return context.say(f"The task {name} is stopped.", f"任务 {name} 已停止。")
+
+
+async def tasks(context: CommandContext) -> str:
+    listed, now = await context.tasks.of(context.session), context.runtime.now()
+    if not listed:
+        return context.say("There are no tasks in this conversation.", "本次对话没有任务。")
+    lines = [f"- `{it.id}` {_state(context, it, now)} {value(it.title)}" for it in reversed(listed)]
+    if any(it.ended is None for it in listed):
+        lines.append(context.say("`/stop ID` stops one of them.", "`/stop 编号` 可停止其中一个。"))
+    return "\n".join(lines)
+
+
+def _state(context: CommandContext, task: Task, now: float) -> str:
+    seconds = f"{max(0.0, (task.ended or now) - task.started):.0f} s"
+    return {
+        "running": context.say(f"⏳ runs for {seconds}:", f"⏳ 已运行 {seconds}："),
+        "ended": context.say(f"✓ ended after {seconds}:", f"✓ 用时 {seconds}："),
+        "failed": context.say(f"✗ failed after {seconds}:", f"✗ {seconds} 后失败："),
+        "stopped": context.say("was stopped:", "已停止："),
+    }.get(task.state, context.say("is gone:", "已不存在："))
+
+
 async def _stop(context: CommandContext) -> tuple[Sequence[Concerned], str]:
-    """Stops the turns; returns what was stopped, and which messages of it will not be answered, for people. It looks after
-    the stop: an answer that was finished just before it was not stopped."""
+    """Stops the turns and the tasks; returns what was stopped, and for people which messages of it will not be answered
+    and which tasks end. It looks after the stop: an answer that was finished just before it was not stopped."""
     by, runtime = stopped_by(context.turn), context.runtime
     await context.approvals.cancel(context.session, context.turn)
     await runtime.control.stop(context.session, context.turn)
+    stopped = await context.tasks.halt(await context.tasks.of(context.session), by=context.turn)
     concerned = await runtime.store.concerned(context.session, before=context.turn, by=by)
     concerned = [
-        it for it in concerned if not (is_readable(it.body) and inbound_of(it.body).recalled)
-    ]  # a recall has ended it
-    return concerned, dropped_lines(context, [it for it in concerned if not it.begun])
+        it for it in concerned if not (is_readable(it.body) and inbound_of(it.body).recalled) and not is_report(it)
+    ]  # a recall has ended it, and nothing stops a report
+    lines = dropped_lines(context, [it for it in concerned if not it.begun])
+    if stopped:
+        head = context.say("These tasks end as well:", "以下任务也已停止：")
+        lines += "\n\n" + "\n".join((head, *(f"- `{it.id}` {value(it.title)}" for it in stopped)))
+    return concerned, lines
 
 
 async def retry(context: CommandContext) -> str | None:
@@ -83,7 +127,11 @@ async def _answer_again(context: CommandContext, text: str = "") -> str | None:
     if isinstance(turn, str):
         return turn
     bodies = await context.runtime.store.bodies(context.session, turn)
-    if (own := bodies.get(turn)) is None:
+    if (own := bodies.get(turn)) is not None and inbound_of(own).command == REPORT:
+        return context.say(
+            "The last thing here is a report; it cannot be answered again.", "最近一条是任务的结果，无法重新回答。"
+        )
+    if own is None:
         return context.say(
             "That message is too old to be answered again; please send it again.",
             "那条消息太旧，无法重新回答，请重新发送。",

@@ -6,7 +6,8 @@ commands | 命令 | Show what can be commanded here | 显示可用的命令
 start | 开始 | Say hello | 打个招呼
 new | 新对话 | Begin a new conversation | 开始新的对话
 reset | 重置 | Begin a new conversation | 开始新的对话
-stop | 停止 | Stop the running answer and what waits behind it | 停止当前处理和排队的消息
+stop | 停止 | Stop what is answered, what waits and the tasks; or one task | 停止当前处理、排队的消息和任务，或某一个任务
+tasks | 任务 | Show the tasks of this conversation | 查看本次对话的任务
 retry | 重试 | Answer the last message again | 重新回答上一条消息
 edit | 修改 | Say your last message in other words, and get that answered instead | 修改上一条消息并重新回答
 undo | 撤销 | Forget the last exchange | 撤销上一轮对话
@@ -40,7 +41,7 @@ OWNER_ONLY = frozenset({"pair", "listen", "unlisten"})
 ALIASES = frozenset({"commands", "reset", "models", "start"})
 """Other names of commands, which no menu and no help lists."""
 GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("Conversation", "对话", ("new", "stop", "retry", "edit", "undo", "compact", "export")),
+    ("Conversation", "对话", ("new", "stop", "tasks", "retry", "edit", "undo", "compact", "export")),
     ("Answers", "回答", ("model", "think", "reasoning", "verbose", "queue", "agent", "skill")),
     ("You", "你自己", ("remember", "status", "usage", "context", "whoami")),
     ("Approvals", "审批", ("approve", "approvals")),

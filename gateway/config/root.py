@@ -53,6 +53,10 @@ class LimitsConfig(TurnLimits):
     """A message that has waited longer than this turns readiness red: something is stuck."""
     grace_seconds: Seconds = 25
     """Seconds after SIGTERM that running turns may take to reach a point where they can be resumed."""
+    tasks_per_chat: Count = 4
+    """Tasks (tool `task`) of one chat that run at the same time; the agent is told to wait for one of them."""
+    task_wait_seconds: Annotated[float, Field(gt=0, le=3600)] = 300
+    """Seconds that a turn waits for a task with `wait`; then the task goes on by itself and reports its end."""
 
 
 Name = Annotated[str, StringConstraints(min_length=1)]

@@ -130,7 +130,7 @@ def portions(config: Config, *, session: Session | None, person: tuple[str, str]
     """The portions that erasing would remove. Raises DatabaseUnusable."""
     with connected(config.database) as connection:
         if session is not None:
-            return [erasure.span_of(connection, session.sid, session.after, session.until)]
+            return erasure.spans_of(connection, session.sid, session.after, session.until)
         return erasure.portions_of(connection, *person) if person else []
 
 

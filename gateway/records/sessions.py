@@ -70,7 +70,8 @@ def chat_session(agent: str, *place: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionParts:
-    """The parts of a conversation's key. `sender` is set if it is one person's in a group."""
+    """The parts of a conversation's key. `sender` is set if it is one person's in a group; `task` and `by` if it is a
+    task's: its id, and the agent that asked."""
 
     agent: str
     channel: str
@@ -78,6 +79,8 @@ class SessionParts:
     chat: str
     thread: str | None = None
     sender: str | None = None
+    task: str | None = None
+    by: str | None = None
 
     @property
     def place(self) -> str:
@@ -92,6 +95,25 @@ def session_parts(session: str) -> SessionParts:
     return SessionParts(
         agent=agent, channel=channel, account=account, chat=chat, **dict(zip(more[::2], more[1::2], strict=True))
     )
+
+
+def task_session(agent: str, parent: str, task: str) -> str:
+    """The name of the conversation that a task has for itself, beside the one that asked."""
+    _, by, place = parent.split(":", 2)
+    return f"agent:{agent}:{place}:task:{task}:by:{by}"
+
+
+def task_of(session: str) -> str | None:
+    """The id of the task whose conversation it is; None if it is none's."""
+    return session_parts(session).task if ":task:" in session and not is_control(session) else None
+
+
+def parent_of(session: str) -> str:
+    """The conversation that asked for a task, by the task's; any other is its own."""
+    if task_of(session) is None:
+        return session
+    place, _, by = session.rpartition(":by:")
+    return f"agent:{by}:{place.rpartition(':task:')[0].split(':', 2)[2]}"
 
 
 def agent_of(session: str) -> str:

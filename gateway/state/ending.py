@@ -42,6 +42,8 @@ class Ending:
     """The failure in the vendor's words, and the key to check: for the operator."""
     results: tuple[ToolResultMessage, ...] = ()
     """Results of the tools that this run has called."""
+    external: bool = False
+    """True if the turn has read text of strangers."""
     seed: str = ""
     """The pairing code is derived from it at send time."""
 

@@ -210,6 +210,8 @@ class Runtime:
     choices: Choices = field(init=False)
     languages: Languages = field(init=False)
     accept: Callable[[Delivery], Awaitable[Acceptance]] = field(init=False)
+    expect: Callable[[str], None] = field(init=False)
+    """Set by `Lanes`; takes up a session into which a commit has just put a message."""
     began: float = field(init=False)
 
     def __post_init__(self) -> None:

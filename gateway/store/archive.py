@@ -21,6 +21,7 @@ from gateway.records.sessions import CHOICE
 from gateway.store import memory
 from gateway.store.approvals import forget_approvals
 from gateway.store.errors import NOTIFY_CHANNEL
+from gateway.store.tasks import ALL_TURNS, children_of, forget_tasks
 from gateway.store.writer import Database, reads, writes
 from gateway.store.writer import is_shared as _is_shared
 from gateway.store.writer import run as _run
@@ -135,7 +136,9 @@ class DatabaseArchive(Database):
         _lock(connection)
         if _find(connection, chat) is None:
             return None
-        names = {"chat": chat, "sessions": list(sessions)}
+        asked = (it for sid in sessions for it in children_of(connection, sid, -1, ALL_TURNS))
+        sessions = [*sessions, *asked]
+        names = {"chat": chat, "sessions": sessions}
         turns = _run(connection, f"{_TURNS} LIMIT {STEP_ROWS}", **names).scalars().all()
         forget_approvals(connection, turns)
         for table in ("transcript", "spoken", "outbox", "layer"):
@@ -148,6 +151,7 @@ class DatabaseArchive(Database):
             return False
         for rows in ("file WHERE chat = :chat", "web_conversation WHERE id = :chat", "mark WHERE sid IN :sessions"):
             _run(connection, f"DELETE FROM {rows}", **names)
+        forget_tasks(connection, sessions)
         chosen = [CHOICE + it for it in sessions]
         _run(connection, "DELETE FROM mark WHERE sid IN :chosen", chosen=chosen)
         _run(connection, "UPDATE session SET revision = revision + 1 WHERE id IN :sessions", **names)

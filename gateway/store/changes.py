@@ -71,6 +71,11 @@ SELECT 1 FROM transcript t WHERE t.turn = :turn AND t.kind IN ('user', 'steered'
 _UNDO = """
 INSERT INTO mark (sid, kind, turn, content, at) VALUES (:sid, 'undone', :turn, 'recalled', :at) ON CONFLICT DO NOTHING
 """
+_FORGET_TASKS = """
+UPDATE task SET state = 'recalled', ended = COALESCE(ended, :at), title = '', result = ''
+WHERE sid = :sid OR (parent = :sid AND turn = :turn)
+"""
+"""A task's words come from those that asked for it."""
 _SENT = "SELECT id, status, payload FROM outbox WHERE turn = :turn"
 _BLANK = f"""
 UPDATE outbox SET payload = :payload, reason = CASE status WHEN 0 THEN '{RECALLED}' ELSE reason END,
@@ -136,6 +141,7 @@ class DatabaseChanges(Database):
             run(connection, REVISE, sids=sorted(sids))
         turns = sorted({(fact.sid, fact.turn) for fact in facts if fact.parts})
         for sid, turn in turns:
+            run(connection, _FORGET_TASKS, sid=sid, turn=turn, at=at)
             names: dict[str, Any] = {"sid": sid, "turn": turn, "never": NEVER}
             run(connection, SUMMARIES, **names)
             for note in run(connection, NOTES, **names).all():

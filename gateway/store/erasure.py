@@ -18,7 +18,7 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.config.root import DatabaseConfig
-from gateway.records.sessions import CHOICE, control_session, conversation, is_of_person, session_parts
+from gateway.records.sessions import CHOICE, control_session, conversation, is_of_person, session_parts, task_of
 from gateway.store import contacts, memory
 from gateway.store.approvals import forget_approvals
 from gateway.store.archive import UNSENT
@@ -27,6 +27,7 @@ from gateway.store.chatter import LANGUAGE, REACTION
 from gateway.store.errors import NOTIFY_CHANNEL
 from gateway.store.migrate import OVERWRITES, DatabaseUnusable
 from gateway.store.statements import InboxStatus
+from gateway.store.tasks import children_of, forget_tasks
 from gateway.store.writer import is_shared, run
 
 NEVER = 2**62
@@ -73,11 +74,14 @@ class Portion:
         return [self.sid, control_session(self.sid)]
 
 
-def span_of(connection: Connection, sid: str, after: int, until: int | None) -> Portion:
-    """All of a session between two turns."""
-    portion = Portion(sid=sid, all_between=(after, NEVER if until is None else until))
-    _fill(connection, portion)
-    return portion
+def spans_of(connection: Connection, sid: str, after: int, until: int | None) -> list[Portion]:
+    """All of a session between two turns, and of the tasks that it asked for there."""
+    last = NEVER if until is None else until
+    asked = [Portion(sid=it, all_between=(-1, NEVER)) for it in children_of(connection, sid, after, last)]
+    portions = [Portion(sid=sid, all_between=(after, last)), *asked]
+    for portion in portions:
+        _fill(connection, portion)
+    return portions
 
 
 def portions_of(connection: Connection, channel: str, person: str) -> list[Portion]:
@@ -191,8 +195,11 @@ def forget_session(connection: Connection, portion: Portion) -> Counter[str]:
     gone = "sid IN :all" if portion.whole else gone
     removed["mark"] += run(connection, f"DELETE FROM mark WHERE {gone}", **names).rowcount
     place = session_parts(portion.sid)
+    if portion.all_between:
+        removed["task"] += forget_tasks(connection, [portion.sid], after=after, until=until)
     if portion.whole and portion.all_between:
         run(connection, "DELETE FROM session WHERE id IN :sids AND pending = 0", sids=portion.sids)
+    if portion.whole and portion.all_between and not task_of(portion.sid):  # the chat is that of whoever asked
         spent = "DELETE FROM usage WHERE scope = :scope"
         removed["usage"] += run(connection, spent, scope=f"chat:{place.place}").rowcount
         removed["chatter"] += run(connection, "DELETE FROM chatter WHERE chat = :chat", chat=place.place).rowcount
@@ -217,6 +224,7 @@ def forget_person(connection: Connection, channel: str, person: str) -> Counter[
     removed["usage"] += run(connection, "DELETE FROM usage WHERE scope IN :his", his=his).rowcount
     removed["mark"] += run(connection, "DELETE FROM mark WHERE kind IN :kinds", kinds=marks).rowcount
     removed["note"] += memory.forget_notes(connection, channel, person)
+    removed["task"] += forget_tasks(connection, [], who)
     removed["contact"] += contacts.forget(connection, channel, person)
     if channel == "web":
         removed["file"] += run(connection, "DELETE FROM file WHERE chat = :chat", chat=UNSENT + person).rowcount

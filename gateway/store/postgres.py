@@ -9,7 +9,7 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from uuid import uuid4
 from weakref import WeakValueDictionary
@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 import psycopg
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
-from sqlalchemy import create_engine
+from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.store import postgres_statements as sql
@@ -41,6 +41,7 @@ from gateway.store.records import (
 from gateway.store.spending import limits_of
 from gateway.store.statements import InboxStatus
 from gateway.store.store import Store
+from gateway.store.tasks import TaskEnd, end_task
 
 POOL_WAIT_SECONDS = 2.0
 STATEMENT_SECONDS = 5
@@ -169,6 +170,7 @@ class PostgresStore(Store):
         dead: bool = False,
         revision: int | None = None,
         layers: LayerRow | None = None,
+        task: TaskEnd | None = None,
     ) -> Sequence[OutboxPart]:
         names = _journaled(lease, entries, revision) | {
             "status": int(InboxStatus.DEAD if dead else InboxStatus.DONE),
@@ -177,7 +179,11 @@ class PostgresStore(Store):
             "at": at,
             **{f"layer_{name}": getattr(layers, name, None) for name in LayerRow.__dataclass_fields__},
         }
-        rows = await self._rows(sql.FINISH["spent_scope" in names], names)
+        statement = sql.FINISH["spent_scope" in names]
+        if task is None:
+            rows = await self._rows(statement, names)
+        else:
+            rows = await self._transactions.call(partial(_finish_with, statement=statement, names=names, task=task))
         if not rows:
             await self.session_state(lease)
             raise Revised
@@ -229,6 +235,16 @@ class PostgresStore(Store):
 
 async def _configure(connection: psycopg.AsyncConnection[Any]) -> None:
     await connection.execute(f"SET statement_timeout = '{STATEMENT_SECONDS}s'")
+
+
+def _finish_with(
+    connection: Connection, *, statement: str, names: Mapping[str, object], task: TaskEnd
+) -> list[dict[str, Any]]:
+    """The end of a task's last turn, and the task's own, in one transaction."""
+    rows = [dict[str, Any](row) for row in connection.exec_driver_sql(_psycopg(statement), names).mappings()]
+    if rows:
+        end_task(connection, task)
+    return rows
 
 
 @cache

@@ -38,6 +38,7 @@ from gateway.store.records import (
 from gateway.store.spending import limits_of
 from gateway.store.statements import InboxStatus
 from gateway.store.store import Store
+from gateway.store.tasks import TaskEnd, end_task
 from gateway.store.writer import Database, Writer, reads, writes
 
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "wal_autocheckpoint=4000", "secure_delete=ON")
@@ -171,6 +172,7 @@ class SqliteStore(Database, Store):
         dead: bool = False,
         revision: int | None = None,
         layers: LayerRow | None = None,
+        task: TaskEnd | None = None,
     ) -> Sequence[OutboxPart]:
         """The turn's last rows, its reply and the end of its message, all or nothing."""
         turn, status = entries[-1].turn, InboxStatus.DEAD if dead else InboxStatus.DONE
@@ -183,6 +185,8 @@ class SqliteStore(Database, Store):
         _rows(connection, sql.COUNT_FINISHED, sid=lease.sid)
         if layers:
             _rows(connection, shared.KEEP_LAYERS, turn=turn, sid=lease.sid, **asdict(layers))
+        if task is not None:
+            end_task(connection, task)
         queued = []
         for number, part in enumerate(parts):
             row: Any = {"turn": turn, "part": number, "key": part.key, "payload": part.payload, "created": at}

@@ -40,6 +40,7 @@ from gateway.store.records import (
 from gateway.store.reviews import DatabaseReviews
 from gateway.store.sends import DatabaseSends
 from gateway.store.spending import ScopeUsage, month_of
+from gateway.store.tasks import DatabaseTasks, TaskEnd
 from gateway.store.web_sessions import DatabaseSessions
 from gateway.store.writer import Run
 
@@ -79,6 +80,8 @@ class Store(Readings, Protocol):
     """Turns to look at: what was kept of them."""
     sends: DatabaseSends
     """Messages that the gateway was told to send."""
+    tasks: DatabaseTasks
+    """Tasks that conversations asked for, and background commands, until they have been reported."""
 
     def _share(self, read: Run, write: Run) -> None:
         """Sets the parts with the same statements on both databases."""
@@ -93,6 +96,7 @@ class Store(Readings, Protocol):
         self.approvals = DatabaseApprovals(read=read, write=write)
         self.layers = DatabaseLayers(read=read, write=write)
         self.sends = DatabaseSends(read=read, write=write)
+        self.tasks = DatabaseTasks(read=read, write=write)
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:
         """Announces this worker. `on_notify` is called on this loop with the session to load, or None for any."""
@@ -137,9 +141,11 @@ class Store(Readings, Protocol):
         dead: bool = False,
         revision: int | None = None,
         layers: LayerRow | None = None,
+        task: TaskEnd | None = None,
     ) -> Sequence[OutboxPart]:
         """Ends the turn of `entries` (the last is its `final` row) and queues its reply, in one commit, which also keeps its
-        `layers`.
+        `layers` and ends the `task` whose last turn it is.
+
 
         A `dead` message is kept for the operator. A turn that has ended is left alone: a stopped caller may not know of
         its commit. Raises Fenced, or Revised as `append` does and if the turn was stopped.

@@ -21,7 +21,7 @@ from gateway.approvals.approvals import Approvals
 from gateway.approvals.gate import TurnGate, opening
 from gateway.observe.secrets import redacted
 from gateway.records.inbound import inbound_of
-from gateway.records.sessions import is_operator, is_with_owner, person_of, sees_private
+from gateway.records.sessions import agent_of, is_operator, is_with_owner, parent_of, person_of, sees_private, task_of
 from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime, StartGate
 from gateway.store.approval_records import Approval
@@ -36,6 +36,8 @@ from tools.memory import Note
 
 REASONING_CHARS_MAX = 4_000
 CALL_CHARS_MAX = 100
+NOT_OF_TASKS = ("buttons", "poll")
+"""Actions that a task does not have: a press would come to a conversation that is over."""
 
 
 UNTAKEN_LINES_MAX = 3
@@ -78,8 +80,15 @@ class AgentRun:
         turn = self._turn(context, earlier, journaled)
         save = self._memory.saver(sid, context, turn=batch.turn, at=self.runtime.now(), revision=batch.work.revision)
         people = tuple(dict.fromkeys(person_of(it) if it.sender.id else "the operator" for it in batch.contexts))
+        asker = batch.setup.runners.get(agent_of(parent_of(sid)))
         gate = TurnGate(
-            approvals=approvals, runner=self.runner, session=sid, turn=batch.turn, people=people, decided=decided
+            approvals=approvals,
+            runner=self.runner,
+            session=sid,
+            turn=batch.turn,
+            people=people,
+            decided=decided,
+            asker=asker,
         )
         result = await self.runner.run(turn, journal=journal, emit=emit, budget=self.account, save=save, gate=gate)
         if decided is not None:
@@ -106,7 +115,7 @@ class AgentRun:
     async def _heard(self, context: MessageContext) -> Sequence[MessageContext]:
         """The messages of the group since the last answer, if its history is kept."""
         limit = self.channel.access.history_in(context.chat.id) if context.chat.kind == "group" else 0
-        if not limit:
+        if not limit or task_of(self.batch.lease.sid):
             return ()
         sid, until = self.batch.lease.sid, self.batch.messages[-1].at
         chatter = self.runtime.store.chatter
@@ -147,7 +156,7 @@ class AgentRun:
     ) -> Turn:
         batch, work, inbound, decided = self.batch, self.batch.work, self.batch.inbound, self._decided
         user, *so_far = journaled
-        origin = context.origin
+        origin, is_task = context.origin, task_of(batch.lease.sid) is not None
         if not isinstance(user, UserMessage):
             raise TypeError("a transcript's turn begins with its user message")
         # Behind the call that was decided nothing has run as long as that was not begun.
@@ -157,7 +166,7 @@ class AgentRun:
             session=batch.lease.sid,
             capabilities=self.channel.capabilities.names,
             directives=self.channel.capabilities.directives,
-            actions=self.channel.capabilities.actions,
+            actions=tuple(it for it in self.channel.capabilities.actions if not is_task or it not in NOT_OF_TASKS),
             history=[*earlier, *work.turns] if earlier else work.turns,
             user=user,
             so_far=so_far,
@@ -170,8 +179,11 @@ class AgentRun:
             summary_external=work.summary.external,
             summarised=work.made.answers if work.made else None,
             again=tuple(filter(None, (str(inbound.replays or ""), inbound.approval, origin.key if origin else ""))),
-            tainted=bool(decided.tainted) if decided else HEARD in user.metadata or bool(origin and origin.external),
+            tainted=bool(decided.tainted)
+            if decided
+            else HEARD in user.metadata or bool(origin and (origin.external or origin.tainted)),
             caller=inbound.asked.instructions if inbound.asked else "",
+            files_of=parent_of(batch.lease.sid) if is_task else "",
         )
 
     async def _shown(self, turn: Turn, journal: TurnJournal, result: TurnResult) -> Ending:
@@ -200,7 +212,7 @@ class AgentRun:
         results = tuple(it for it in journal.kept if isinstance(it, ToolResultMessage))
         untaken = [sentences.not_taken(it, language) for it in self._untaken] if not caller else []
         lines = tuple(it for it in (*untaken[:UNTAKEN_LINES_MAX], shortened, fault) if it)
-        return replace(ending, answers=result.answers, results=results, notes=lines)
+        return replace(ending, answers=result.answers, results=results, notes=lines, external=result.tainted)
 
     def _is_here(self, message_id: str, turn: Turn) -> bool:
         """True if it is another message of this conversation: the model names what it likes."""
@@ -213,7 +225,10 @@ class AgentRun:
 def spoken_in(context: MessageContext, how: Literal["said", "heard"], parts: int) -> Spoken:
     name, is_direct = context.sender.name or context.sender.id, context.chat.kind == "direct"
     person, message = person_of(context), context.message_id
-    if context.origin:  # found by the person on whose behalf it ran, never by the message that it answers
+    if context.origin and context.origin.kind not in (
+        "task",
+        "result",
+    ):  # found by the person on whose behalf it ran, never by the message that it answers
         person, message, name = person if context.sender.id else "", "", name or "operator"
     return Spoken(message=message, person=person, name=name, direct=is_direct, how=how, parts=parts)
 

@@ -7,11 +7,11 @@ from itertools import takewhile
 
 from channels.message import MessageContext
 from channels.tools import ToolLists
-from gateway.records.inbound import Inbound, inbound_of, is_readable
-from gateway.records.sessions import is_control
+from gateway.records.inbound import REPORT, Inbound, inbound_of, is_readable
+from gateway.records.sessions import agent_of, is_control, parent_of, task_of
 from gateway.state.queues import Queue, is_last_attempt
 from gateway.state.runtime import Runtime, Setup
-from gateway.store.records import Delivery, Lease, WaitingMessage, Work
+from gateway.store.records import Concerned, Delivery, Lease, WaitingMessage, Work
 from gateway.turns.history import last_active
 
 
@@ -41,7 +41,9 @@ class Batch:
     @cached_property
     def layers(self) -> tuple[ToolLists, ...]:
         """The layers that take tools away from the turn."""
-        return self.setup.layers.of(*self.inbound.contexts)
+        layers, sid = self.setup.layers, self.lease.sid
+        of_task = layers.of_task(self.inbound.agent, agent_of(parent_of(sid))) if task_of(sid) else ()
+        return (*layers.of(*self.inbound.contexts), *of_task)
 
     def may_join(self, message: WaitingMessage) -> bool:
         """Returns True if a later message may join the turn: the same person wrote it and its first message, so it has the
@@ -100,15 +102,21 @@ def senders(message: WaitingMessage) -> frozenset[str]:
 
 
 def stopped_of(work: Work) -> Sequence[WaitingMessage]:
-    """The messages that a stop concerns. An interrupting message stops a running turn and joins a waiting one."""
+    """The messages that a stop concerns. An interrupting message stops a running turn and joins a waiting one. Nothing
+    stops a report: what it tells of has ended."""
     first = work.waiting[0]
-    if first.turn >= work.stopped:
+    if first.turn >= work.stopped or is_report(first):
         return []
     if work.so_far:
         return [first]
     if work.superseded:
         return []
-    return [message for message in work.waiting if message.turn < work.stopped]
+    return [message for message in work.waiting if message.turn < work.stopped and not is_report(message)]
+
+
+def is_report(message: WaitingMessage | Concerned) -> bool:
+    """True if it says how a task has ended."""
+    return is_readable(message.body) and inbound_of(message.body).command == REPORT
 
 
 async def has_recalled(runtime: Runtime, sid: str, turn: int) -> bool:

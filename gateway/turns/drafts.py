@@ -16,7 +16,7 @@ from channels.abilities import Progress, ShowsDrafts, can
 from channels.channel import DeliveryError, RateLimited, Refused, Unreachable
 from channels.message import MessageContext, Outbound, Target
 from gateway.outbox.outbox import idempotency_key
-from gateway.records.sessions import is_control
+from gateway.records.sessions import is_control, task_of
 from gateway.state.runtime import Runtime
 from gateway.store.records import SessionMark
 from gateway.turns.batch import Batch
@@ -35,14 +35,15 @@ NOTHING_NEW = "…"
 log = structlog.get_logger()
 
 
-async def draft_of(runtime: Runtime, batch: Batch) -> "TurnDraft | None":
-    """Returns the turn's draft, after a crash the opened one; None if the chat is not to see it."""
+async def draft_of(runtime: Runtime, batch: Batch, *, awaited: bool) -> "TurnDraft | None":
+    """Returns the turn's draft, after a crash the opened one; None if the chat is not to see it, or if another turn waits
+    for it and says so. A task shows its title and its calls."""
     context, sid = batch.inbound.context, batch.lease.sid
     channel = batch.setup.channel(context)
     if not can(channel, ShowsDrafts) or is_control(sid):
         return None
     opened = await runtime.store.draft(sid, batch.turn) if batch.work.so_far else None
-    seconds = channel.draft_seconds(context)
+    seconds = None if awaited else channel.draft_seconds(context)
     if seconds is None and opened is None:
         return None
     return TurnDraft(
@@ -52,9 +53,25 @@ async def draft_of(runtime: Runtime, batch: Batch) -> "TurnDraft | None":
         sid=sid,
         turn=batch.turn,
         seconds=seconds or PACE_SECONDS,
-        whole=seconds is None or channel.draft_is_whole(context),
+        whole=seconds is None or task_of(sid) is not None or channel.draft_is_whole(context),
         handle=opened,
+        title=title_of(context),
     )
+
+
+def title_of(context: MessageContext) -> str:
+    """The title of the task that a message begins, on one line; empty if it begins none."""
+    origin = context.origin
+    return " ".join(origin.title.replace("`", "'").split()) if origin and origin.kind == "task" else ""
+
+
+def task_status(progress: Progress) -> Progress:
+    """Shows a task's turn to a channel that shows turns beside the messages: in a place of its own, without its text, and
+    gone once it has ended."""
+    context = progress.context
+    own = replace(context, message_id=f"task:{context.origin.id if context.origin else ''}")
+    outcome = "interrupted" if progress.outcome else None
+    return replace(progress, context=own, text="", note=f"⏳ {title_of(context)}", outcome=outcome)
 
 
 @dataclass(kw_only=True)
@@ -70,6 +87,8 @@ class TurnDraft:
     seconds: float
     whole: bool
     handle: str | None = None
+    title: str = ""
+    """The title of the task that it is a turn of."""
     _shown: str = ""
     _newest: str = ""
     _failures: int = 0
@@ -103,7 +122,9 @@ class TurnDraft:
         tool = next((it for it in reversed(progress.tools) if it.state == "running"), None)
         if tool is None and progress.tools and not progress.text:
             tool = progress.tools[-1]  # also one that took a moment is seen, until text follows
-        status = progress.note or (f"⏳ {tool.name} {tool.about}".strip()[:STATUS_CHARS] if tool else "")
+        calls = f"{tool.name} {tool.about}".strip() if tool else ""
+        does = ": ".join(filter(None, (self.title, calls)))
+        status = progress.note or (f"⏳ {does}"[:STATUS_CHARS] if does else "")
         texts = [] if self.whole else self.channel.split(progress.text)
         text = texts[0] + (" …" if len(texts) > 1 else "") if texts else ""
         return "\n\n".join(filter(None, (text.strip(), status)))

@@ -8,13 +8,14 @@ import structlog
 from gateway.observe.logs import logged
 from gateway.outbox.reply import reply
 from gateway.records.inbound import Inbound, inbound_of
-from gateway.records.sessions import is_control
+from gateway.records.sessions import is_control, task_of
 from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime
 from gateway.store.records import Entry, Lease, OutboxPart, WaitingMessage, Work
 from gateway.turns.budgets import account_of
 from gateway.turns.journal import entry
 from gateway.turns.layers import Layers
+from gateway.turns.tasks import Tasks
 
 log = structlog.get_logger()
 
@@ -22,9 +23,10 @@ log = structlog.get_logger()
 class Finish:
     """Ends messages durably; each method returns the parts that are to be sent."""
 
-    def __init__(self, runtime: Runtime, layers: Layers) -> None:
+    def __init__(self, runtime: Runtime, layers: Layers, tasks: Tasks) -> None:
         self._runtime = runtime
         self._layers = layers
+        self._tasks = tasks
         self._store = runtime.store
 
     async def one(
@@ -40,16 +42,22 @@ class Finish:
     ) -> Sequence[OutboxPart]:
         """`replaces`: the handle of the unfinished answer. `revision`: the conversation's that the answer was made of."""
         seconds, aside = self._runtime.now() - began, is_control(lease.sid)
-        parts = await reply(self._runtime, inbound, ending, turn=turn, aside=aside, seconds=seconds, replaces=replaces)
+        said, task = ending, None
+        if task_of(lease.sid):  # its words go into a report, or wait for a decision
+            task = await self._tasks.end_of(lease.sid, turn, ending)
+            said = replace(ending, text=None, notes=(), files=(), answers_to=None)
+        parts = await reply(self._runtime, inbound, said, turn=turn, aside=aside, seconds=seconds, replaces=replaces)
         at = self._runtime.now()
         final = Entry(turn=turn, kind="final", content=ending.record(len(parts), at), spent=ending.spent)
         entries = [entry(turn, ending.message), final] if ending.message else [final]
         layers, texts = self._layers.row(lease.sid, turn, inbound, ending, at) or (None, {})
         queued = await self._store.finish(
-            lease, entries, parts, at=at, dead=ending.dead, revision=revision, layers=layers
+            lease, entries, parts, at=at, dead=ending.dead, revision=revision, layers=layers, task=task
         )
         with logged("layers_not_kept"):
             await self._layers.keep(texts)
+        if task:
+            self._tasks.committed(task)
         self._report(turn, inbound.agent, ending, self._runtime.now() - began)
         return queued
 
@@ -73,7 +81,8 @@ class Finish:
             ending = Ending(outcome="failed", reason="unreadable", text=None, dead=True)
             final = Entry(turn=message.turn, kind="final", content=ending.record(0, at))
             layers, _ = self._layers.row(lease.sid, message.turn, None, ending, at) or (None, {})
-            await self._store.finish(lease, [final], [], at=at, dead=True, layers=layers)
+            task = await self._tasks.end_of(lease.sid, message.turn, ending)
+            await self._store.finish(lease, [final], [], at=at, dead=True, layers=layers, task=task)
             log.error("message_unreadable", turn=message.turn, session=lease.sid)
             self._runtime.metrics.dead.labels("message").inc()
         return []

@@ -24,7 +24,7 @@ from gateway.state.runtime import Drained, Runtime, Stopped
 from gateway.store.errors import Revised
 from gateway.store.records import Entry, Kind, Lease, SessionState, Spoken, Summary, WaitingMessage
 from gateway.store.spending import Spent
-from gateway.turns.batch import Batch
+from gateway.turns.batch import Batch, is_report
 from gateway.turns.budgets import BudgetAccount
 
 STEERED_MAX = 20
@@ -93,7 +93,8 @@ class TurnJournal:
         if self.batch.queue.mode != "steer" or self._pending <= 1:
             return ()
         work = (await self.runtime.store.load(self._lease, history_turns=1, waiting_max=STEERED_MAX)).work
-        others = [message for message in work.waiting if message.turn != self._turn] if work else []
+        waits = work.waiting if work else ()
+        others = [message for message in waits if message.turn != self._turn and not is_report(message)]
         waiting = list(takewhile(self.batch.may_join, others))
         if not waiting:
             return ()

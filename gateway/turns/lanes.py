@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 
 from gateway.outbox.outbox import Outbox
+from gateway.records.sessions import task_of
 from gateway.state.queues import is_last_attempt
 from gateway.state.runtime import Drained, Lane, Runtime, Stopped
 from gateway.store.errors import Fenced, Revised, StoreUnavailable
@@ -40,13 +41,17 @@ class Lanes:
         self._outbox = outbox
         self._slots = asyncio.Semaphore(limits.parallel_turns)
         self._alone = asyncio.Lock()
+        self._task_slots = asyncio.Semaphore(limits.parallel_turns)
+        """Slots of tasks: a turn that waits for one keeps its own slot."""
         self._free = limits.parallel_turns
         self._awaiting_slot = 0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._accepting: set[asyncio.Task[Acceptance]] = set()
         self.wanted = asyncio.Event()
         """Set if there may be sessions without an owner: another worker's notice, or a slot that others wait for."""
-        runtime.accept = self.accept
+        self.expected: set[str] = set()
+        """Sessions that got a message with the end of a task; that a sweep claims them is no takeover."""
+        runtime.accept, runtime.expect = self.accept, self._expect
 
     @property
     def free_slots(self) -> int:
@@ -60,6 +65,11 @@ class Lanes:
             self._slots.release()
         for _ in range(before - now):
             self._track(asyncio.create_task(self._slots.acquire(), name="slot"))
+        self.wanted.set()
+
+    def _expect(self, sid: str) -> None:
+        if sid not in self._control.lanes:
+            self.expected.add(sid)
         self.wanted.set()
 
     async def accept(self, delivery: Delivery) -> Acceptance:
@@ -132,7 +142,8 @@ class Lanes:
         if self._control.draining or self.has(lease):
             return
         lane = self._control.lanes[lease.sid] = Lane(lease)
-        self._awaiting_slot += 1
+        lane.awaiting_slot = task_of(lease.sid) is None
+        self._awaiting_slot += lane.awaiting_slot
         self._track(asyncio.create_task(self._lane(lane), name=f"lane {lease.sid}"))
 
     def _track(self, task: asyncio.Task[Any]) -> None:
@@ -208,20 +219,22 @@ class Lanes:
         return replace(work, begun=0)
 
     async def _run(self, lane: Lane, work: Work) -> Sequence[OutboxPart]:
-        if self._slots.locked() or self._alone.locked():
+        sid = lane.lease.sid
+        slots, taken = (self._task_slots, 0) if task_of(sid) else (self._slots, 1)
+        if slots.locked() or self._alone.locked():
             work = await self._not_yet(lane, work)
-        alone = self._alone if is_last_attempt(work.waiting[0]) else nullcontext()
-        async with alone, self._slots:
+        is_suspect = is_last_attempt(work.waiting[0]) and not self._turns.is_awaited(sid)  # who waits may be one, too
+        async with self._alone if is_suspect else nullcontext(), slots:
             if self._control.draining:
                 raise Drained
             self._leave_queue(lane)
             if self._turns.is_away(work):
                 return []
-            self._free -= 1
+            self._free -= taken
             try:
                 return await self._turn(lane, work)
             finally:
-                self._free += 1
+                self._free += taken
                 lane.ended = self._runtime.now()
                 if self.free_slots == 1:
                     self.wanted.set()

@@ -42,9 +42,10 @@ class Sweep:
         leases = await self._store.claim(self._lanes.free_slots)
         for lease in leases:
             self._lanes.open(lease)
-        if leases:
-            self._runtime.metrics.taken_over.inc(len(leases))
-            log.info("chats_taken_over", count=len(leases))
+        if taken_over := sum(lease.sid not in self._lanes.expected for lease in leases):
+            self._runtime.metrics.taken_over.inc(taken_over)
+            log.info("chats_taken_over", count=taken_over)
+        self._lanes.expected.clear()
         return len(leases)
 
     async def run(self) -> None:

@@ -14,14 +14,14 @@ import structlog
 from agents import sentences
 from agents.language import language_for
 from agents.turn import Emit, OverBudget
-from channels.abilities import Progress, ShowsProgress, can
+from channels.abilities import Progress, ShowsDrafts, ShowsProgress, can
 from gateway.approvals import pairing
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.pairing import REMINDED, REQUESTED
 from gateway.config.commands import asks_model
 from gateway.outbox.outbox import AWAY_SECONDS
-from gateway.records.inbound import SAY, Inbound, inbound_of, is_readable
-from gateway.records.sessions import conversation, is_control
+from gateway.records.inbound import REPORT, SAY, Inbound, inbound_of, is_readable
+from gateway.records.sessions import conversation, is_control, task_of
 from gateway.state.ending import Ending
 from gateway.state.queues import ATTEMPTS_MAX
 from gateway.state.runtime import Drained, Runtime, StartGate, Stopped
@@ -31,11 +31,12 @@ from gateway.store.records import Lease, OutboxPart, SessionMark, Work
 from gateway.turns.answering import AgentRun
 from gateway.turns.batch import Batch, answer_others, batch_of, has_recalled, of_one_person, stopped_of
 from gateway.turns.budgets import BudgetAccount, account_of
-from gateway.turns.drafts import TurnDraft, draft_of
+from gateway.turns.drafts import TurnDraft, draft_of, task_status
 from gateway.turns.finish import Finish
 from gateway.turns.journal import hand_over, stopped
 from gateway.turns.layers import Layers
 from gateway.turns.origins import labelled, say
+from gateway.turns.tasks import Tasks
 from gateway.turns.watch import Watch
 
 RunCommand: TypeAlias = Callable[[str, int, Inbound], Awaitable[Ending]]
@@ -47,13 +48,14 @@ log = structlog.get_logger()
 class Turns:
     """Runs the messages of every lane. The methods that return parts finish a turn durably."""
 
-    def __init__(self, runtime: Runtime, approvals: Approvals, run_command: RunCommand) -> None:
+    def __init__(self, runtime: Runtime, approvals: Approvals, tasks: Tasks, run_command: RunCommand) -> None:
         self._runtime = runtime
+        self._tasks = tasks
         self._approvals = approvals
         self._run_command = run_command
         self._store = runtime.store
         self._layers = Layers(runtime)
-        self._finish = Finish(runtime, self._layers)
+        self._finish = Finish(runtime, self._layers, tasks)
         self._gate = StartGate()
 
     def wait_seconds(self, lease: Lease, work: Work, *, during_turn: bool) -> float:
@@ -74,6 +76,10 @@ class Turns:
         queue, now = self._runtime.queue(lease.sid, last.agent, last.context), self._runtime.now()
         hold = queue.hold(last.context, work.waiting, now)
         return max(hold, queue.debounce(work.waiting, now)) if during_turn else hold
+
+    def is_awaited(self, sid: str) -> bool:
+        """True if it is the conversation of a task for which a running turn waits."""
+        return self._tasks.is_awaited(sid)
 
     def is_away(self, work: Work) -> bool:
         """True if the config has no such account now: an edit may have taken it away for a moment only."""
@@ -97,12 +103,15 @@ class Turns:
         if batch.messages[0].attempts >= ATTEMPTS_MAX:
             return await self._give_up(batch)
         agent, tracing, emit = batch.inbound.agent, self._runtime.tracing, self._runtime.emit
+        is_awaited = self.is_awaited(lease.sid)
         with (
             self._runtime.using(batch.setup),
             structlog.contextvars.bound_contextvars(turn=batch.turn, session=lease.sid, agent=agent),
             tracing.turn(agent, lease.sid, batch.turn, emit) if tracing else nullcontext(emit) as emit,
             self._watch(
-                batch, draft := await draft_of(self._runtime, batch), self._layers.follow(batch, emit)
+                batch,
+                draft := await draft_of(self._runtime, batch, awaited=is_awaited),
+                self._layers.follow(batch, emit),
             ) as watch,
         ):
             began = self._runtime.now()
@@ -110,7 +119,8 @@ class Turns:
                 ending = await self._ending(batch, watch.tell)
             opened = draft.handle or None if draft else None
             try:
-                inbound, revision = batch.inbound, work.revision
+                inbound = batch.inbound
+                revision = None if inbound.command == REPORT else work.revision  # no stop keeps it back
                 parts = await self._finish.one(lease, batch.turn, inbound, ending, began, opened, revision=revision)
             except Revised:
                 self._layers.drop(batch.turn)
@@ -127,8 +137,13 @@ class Turns:
         context = batch.inbound.context
         channel = batch.setup.channel(context)
         shows: list[Callable[[Progress], None]] = [draft.show] if draft else []
-        if can(channel, ShowsProgress) and not is_control(batch.lease.sid):
-            shows.append(channel.show)
+        sid = batch.lease.sid
+        if can(channel, ShowsProgress) and not is_control(sid) and not batch.inbound.command:
+            show = channel.show
+            if task_of(sid) is None:
+                shows.append(show)
+            elif not can(channel, ShowsDrafts) and not self.is_awaited(sid):
+                shows.append(lambda progress: show(task_status(progress)))
         resumed = bool(batch.work.so_far) or batch.messages[-1].attempts > 0
         return Watch(shows, context, emit, self._runtime.scrubber, resumed=resumed)
 
@@ -198,6 +213,8 @@ class Turns:
         try:
             if inbound.command == SAY:
                 ending = await say(self._runtime, batch)
+            elif inbound.command == REPORT:
+                ending = await self._tasks.report(batch)
             elif is_control(batch.lease.sid):
                 ending = await self._control(batch, account)
             else:

@@ -164,8 +164,10 @@ def _is_cut(message: AssistantMessage) -> bool:
 
 
 def about(call: ToolCall) -> str:
-    """The first argument, on one line."""
-    return _line(str(next(iter((call.arguments or {}).values()), "")))
+    """The first argument, on one line; of a task its title."""
+    arguments = call.arguments or {}
+    title = arguments.get("title") if call.name == "task" else ""
+    return _line(str(title or next(iter(arguments.values()), "")))
 
 
 def _line(text: str) -> str:

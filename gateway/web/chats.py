@@ -153,7 +153,8 @@ class Chats:
         chat = (await self._own(request, person)).id
         agents = sorted({*await self._archive.agents(chat), *(it.id for it in self._config.agents.list)})
         main = [chat_session(it, self._channel.name, self._channel.account, chat) for it in agents]
-        sessions = [*main, *map(control_session, main)]
+        asked = [task.sid for it in main for task in await self._runtime.store.tasks.of(it)]
+        sessions = [*main, *map(control_session, main), *asked]
         self._channel.live.leaving.add(chat)
         try:
             for session in sessions:

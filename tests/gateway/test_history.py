@@ -123,7 +123,7 @@ async def test_what_is_kept_is_what_the_database_has(database_url: str, seed: in
                 last = None if change != "erase" else first + chance.randint(1, 3)
                 assert await store.release(lease)
                 with connected(DatabaseConfig(url=database_url)) as connection:
-                    portion = erasure.span_of(connection, SID, first, last)
+                    (portion,) = erasure.spans_of(connection, SID, first, last)
                     assert erasure.claim(connection, [portion], served=False) == []
                     erasure.forget_turns(connection, portion, sorted(portion.numbers))
                     erasure.forget_session(connection, portion)

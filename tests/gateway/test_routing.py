@@ -12,7 +12,15 @@ from agents.config import AgentConfig, SessionScope
 from channels.message import Chat, ChatKind, MessageContext, Sender
 from gateway.config.bindings import route, specificity
 from gateway.config.root import AgentsConfig, BindingConfig, MatchConfig
-from gateway.records.sessions import SessionParts, session_key, session_parts
+from gateway.records.sessions import (
+    SessionParts,
+    agent_of,
+    parent_of,
+    session_key,
+    session_parts,
+    task_of,
+    task_session,
+)
 from tests.tools.bench import CALL
 
 AGENTS = AgentsConfig(list=(AgentConfig(id="first"), AgentConfig(id="other")))
@@ -111,6 +119,12 @@ def test_different_conversations_never_share_a_key_and_a_key_says_which_one_it_i
         meant.append(SessionParts(agent=agent, channel=channel, account=account, chat=chat, thread=thread, sender=own))
     assert (keys[0] == keys[1]) == (meant[0] == meant[1])
     assert [session_parts(key) for key in keys] == meant
+    tasks = [task_session("clerk", key, "4d5ff749") for key in keys]
+    assert [parent_of(it) for it in tasks] == keys
+    assert [parent_of(it) for it in keys] == keys
+    assert [(task_of(it), agent_of(it)) for it in tasks] == [("4d5ff749", "clerk")] * 2
+    assert [task_of(it) for it in keys] == [None, None]
+    assert [session_parts(it).place for it in tasks] == [it.place for it in meant]
 
 
 def test_keys_of_ids_that_look_like_keys_differ() -> None:

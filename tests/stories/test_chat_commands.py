@@ -568,7 +568,9 @@ async def test_a_command_that_runs_again_after_a_crash_acts_once(tmp_path: Path,
         async def twice(name: str, turn: int) -> list[str | None]:
             inbound, texts = Inbound(agent="helper", context=message, command=name), []
             for _ in range(2):
-                texts.append((await catalog.run(runtime, house.gateway.approvals, sid, turn, inbound)).text)
+                texts.append(
+                    (await catalog.run(runtime, house.gateway.approvals, house.gateway.tasks, sid, turn, inbound)).text
+                )
                 await house.idle()
             return texts
 
@@ -582,11 +584,21 @@ async def test_a_command_that_runs_again_after_a_crash_acts_once(tmp_path: Path,
         await house.requested(5)
         await house.say("waits")
         first = await catalog.run(
-            runtime, house.gateway.approvals, sid, 2_000, Inbound(agent="helper", context=message, command="new")
+            runtime,
+            house.gateway.approvals,
+            house.gateway.tasks,
+            sid,
+            2_000,
+            Inbound(agent="helper", context=message, command="new"),
         )
         await house.idle()
         again = await catalog.run(
-            runtime, house.gateway.approvals, sid, 2_000, Inbound(agent="helper", context=message, command="new")
+            runtime,
+            house.gateway.approvals,
+            house.gateway.tasks,
+            sid,
+            2_000,
+            Inbound(agent="helper", context=message, command="new"),
         )
         assert first.text == again.text
         assert "“waits”" in (first.text or "")

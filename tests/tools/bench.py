@@ -10,6 +10,7 @@ from typing import Any
 
 from channels.message import Chat, MessageContext, Sender
 from channels.place import Place
+from gateway.turns.tasks import Tasks
 from tests.sandboxes import shared
 from tools.catalog import NAMES, Catalog, Toolbox
 from tools.config import AgentToolsConfig, ExecConfig, ProcessConfig, ToolsConfig
@@ -143,6 +144,7 @@ def bench(
         messenger=outbox,
         memory=Nothing(),
         processes=processes,
+        delegate=Tasks(),
         result_chars=result_chars,
         sandbox=sandbox or shared(),
         documents=Documents(20),

@@ -1,0 +1,201 @@
+"""Tasks: runs of an agent, and background commands, that a conversation waits for; and how each of them ended.
+
+A row is ended once, by whoever is first: its own last step, a stop, or the next process after a crash. The message that
+reports the end goes into the inbox of the conversation that asked, in the same commit.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+from sqlalchemy import Connection
+
+from gateway.store.records import Delivery
+from gateway.store.writer import Database, is_shared, reads, run, writes
+
+TaskKind: TypeAlias = Literal["agent", "command"]
+TaskState: TypeAlias = Literal["running", "ended", "failed", "stopped", "recalled", "unknown"]
+ORPHAN_SECONDS = 60.0
+"""Seconds after which a task without its message is one whose process died between the two."""
+ALL_TURNS = 2**62
+BEGUN = "gateway:task:"
+"""The dedupe key of a task's own message begins with it; the id follows."""
+
+_COLUMNS = "id, kind, parent, sid, chat, person, agent, title, turn, origin, worker, started"
+_READ = f"SELECT {_COLUMNS}, state, ended, ended_by, result, external FROM task"
+_KEPT = f"EXISTS (SELECT 1 FROM inbox i WHERE i.dedupe = '{BEGUN}' || task.id)"
+_INSERT = f"""
+INSERT INTO task ({_COLUMNS}, key, state)
+SELECT {
+    ", ".join(
+        f"CAST(:{it} AS {kind})"
+        for it, kind in (
+            *((it, "TEXT") for it in ("id", "kind", "parent", "sid", "chat", "person", "agent", "title")),
+            ("turn", "BIGINT"),
+            ("origin", "TEXT"),
+            ("worker", "TEXT"),
+            ("started", "DOUBLE PRECISION"),
+            ("key", "TEXT"),
+        )
+    )
+}, 'running'
+WHERE CAST(:most AS BIGINT) = 0 OR (SELECT count(*) FROM task WHERE chat = :chat AND kind = :kind AND ended IS NULL) < :most
+ON CONFLICT DO NOTHING
+"""
+_END = """
+UPDATE task SET state = :state, ended = :at, ended_by = :by, result = :result, external = :external
+WHERE id = :id AND ended IS NULL RETURNING id
+"""
+_TELL = """
+INSERT INTO inbox (dedupe, sid, body, at, sender, person, again, status, attempts)
+VALUES (:dedupe, :sid, :body, :at, :sender, :person, 1, 0, 0) ON CONFLICT DO NOTHING RETURNING id
+"""
+_COUNT = """
+INSERT INTO session AS t (id, owner, epoch, pending, stopped, begun) VALUES (:sid, NULL, 1, 1, 0, 0)
+ON CONFLICT (id) DO UPDATE SET pending = t.pending + 1
+"""
+_KNOWN = """
+SELECT content FROM transcript WHERE sid = :sid AND turn >= :turn AND kind = 'toolResult' AND content LIKE :named
+"""
+_GOES_ON = """
+SELECT EXISTS (SELECT 1 FROM inbox WHERE sid = :sid AND status = 0 AND id <> :turn) OR EXISTS (
+    SELECT 1 FROM approval a WHERE a.sid = :sid AND (a.state = 'pending' OR (
+        a.announced = 0 AND NOT (a.state = 'cancelled' AND COALESCE(a.decision, '') LIKE 'message %')
+        AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.dedupe = 'gateway:approval:' || a.id || :decided)
+    ))
+)
+"""
+_LIVING = "SELECT id FROM worker WHERE expires >= clock_timestamp()"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """`parent` is the conversation that asked, in its turn `turn`; `sid` the task's own; `chat` counts towards the limit.
+    `person` is `channel:id`; `origin` the message to reply to. `worker`: the process that runs a command. `result` is
+    JSON; `external`: it holds text of strangers. `ended_by`: the number of the command that stopped it."""
+
+    id: str
+    kind: TaskKind
+    parent: str
+    sid: str
+    chat: str
+    person: str
+    agent: str
+    title: str
+    turn: int
+    origin: str
+    worker: str = ""
+    started: float
+    state: TaskState = "running"
+    ended: float | None = None
+    ended_by: int | None = None
+    result: str = ""
+    external: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskEnd:
+    """The end of a task. `report` is the message to the conversation that asked; None for nobody."""
+
+    id: str
+    state: TaskState
+    at: float
+    result: str = ""
+    external: bool = False
+    report: Delivery | None = None
+
+
+class DatabaseTasks(Database):
+    @writes
+    def begin(self, connection: Connection, key: str, tries: Sequence[Task], most: int) -> Task | None:
+        """Keeps a task, under the first of its names in `tries` that is free, once for each `key`; None if `most` run in
+        that chat. One whose process died before its message was stored does not count."""
+        new = tries[0]
+        orphans = f"kind = 'agent' AND ended IS NULL AND started < :before AND NOT {_KEPT}"
+        run(
+            connection,
+            f"DELETE FROM task WHERE chat = :chat AND {orphans}",
+            chat=new.chat,
+            before=new.started - ORPHAN_SECONDS,
+        )
+        for named in tries:
+            if found := _tasks(connection, "key = :key", key=key):
+                return found[0]
+            run(connection, _INSERT, **asdict(named), key=key, most=most)
+        return next(iter(_tasks(connection, "key = :key", key=key)), None)
+
+    @writes
+    def end(self, connection: Connection, end: TaskEnd, by: int | None = None) -> bool:
+        """Ends a task, and reports it; False if it had ended before."""
+        return end_task(connection, end, by)
+
+    @writes
+    def stop(self, connection: Connection, ids: Sequence[str], by: int, at: float) -> Sequence[Task]:
+        """Stops these tasks as the command `by`; returns those that it stopped, also when it runs again."""
+        stop = "UPDATE task SET state = 'stopped', ended = :at, ended_by = :by WHERE id IN :ids AND ended IS NULL"
+        run(connection, stop, ids=ids, by=by, at=at)
+        return _tasks(connection, "id IN :ids AND ended_by = :by", ids=ids, by=by)
+
+    @reads
+    def of(self, connection: Connection, parent: str) -> Sequence[Task]:
+        """The tasks that a conversation asked for, oldest first."""
+        return _tasks(connection, "parent = :parent", parent=parent)
+
+    @reads
+    def get(self, connection: Connection, id_: str) -> Task | None:
+        return next(iter(_tasks(connection, "id = :id", id=id_)), None)
+
+    @reads
+    def goes_on(self, connection: Connection, sid: str, turn: int) -> bool:
+        """True if a task's conversation has more to come behind `turn`: a decision is awaited, or a message waits."""
+        return bool(run(connection, _GOES_ON, sid=sid, turn=turn, decided=":decided").scalar())
+
+    @reads
+    def results(self, connection: Connection, task: Task) -> Sequence[str]:
+        """The rows of tool results, since the task began, that may hold its end."""
+        names = {"sid": task.parent, "turn": task.turn, "named": f'%"{task.id}"%'}
+        return list(run(connection, _KNOWN, **names).scalars())
+
+    @reads
+    def abandoned(self, connection: Connection, worker: str) -> Sequence[Task]:
+        """The background commands whose process is gone, and they with it."""
+        found = _tasks(connection, "kind = 'command' AND ended IS NULL AND worker <> :worker", worker=worker)
+        living = set(run(connection, _LIVING).scalars()) if is_shared(connection) and found else set()
+        return [it for it in found if it.worker not in living]
+
+    @writes
+    def prune(self, connection: Connection, before: float) -> None:
+        run(connection, "DELETE FROM task WHERE ended < :before", before=before)
+
+
+def end_task(connection: Connection, end: TaskEnd, by: int | None = None) -> bool:
+    """Ends a task in a transaction of the caller's, and reports it; False if it had ended before. No worker
+    claims the conversation that the report goes to: its lane finds it, or the next round of the sweep does."""
+    names: dict[str, Any] = {"id": end.id, "state": end.state, "at": end.at, "by": by}
+    names |= {"result": end.result, "external": int(end.external)}
+    if run(connection, _END, **names).first() is None:
+        return False
+    if end.report and run(connection, _TELL, **end.report.row).first() is not None:
+        run(connection, _COUNT, sid=end.report.sid)
+    return True
+
+
+def forget_tasks(
+    connection: Connection, sids: Sequence[str], person: str = "", *, after: int = -1, until: int = ALL_TURNS
+) -> int:
+    """Removes the tasks of these conversations, theirs and those that they asked for between two turns, or of a person
+    (`channel:id`)."""
+    asked = "parent IN :sids AND turn > :after AND turn <= :until"
+    gone = f"DELETE FROM task WHERE sid IN :sids OR ({asked}) OR (person = :person AND person <> '')"
+    return run(connection, gone, sids=list(sids), person=person, after=after, until=until).rowcount
+
+
+def children_of(connection: Connection, sid: str, after: int, until: int) -> Sequence[str]:
+    """The conversations of the tasks that a conversation asked for between two turns."""
+    asked = "SELECT sid FROM task WHERE parent = :sid AND turn > :after AND turn <= :until AND kind = 'agent'"
+    return list(run(connection, asked, sid=sid, after=after, until=until).scalars())
+
+
+def _tasks(connection: Connection, which: str, **names: Any) -> list[Task]:
+    rows = run(connection, f"{_READ} WHERE {which} ORDER BY started, id", **names).mappings()
+    return [Task(**row) for row in rows]

@@ -1,0 +1,315 @@
+"""Tasks: `tools.task.Delegate` over the store, and the way of a result back into the conversation that asked.
+
+A task is a message in a conversation of its own, so it runs, waits for approvals and survives a kill like any turn. The
+commit of its last turn puts its report into the inbox of the conversation that asked. There the report waits for its
+place in the lane, and is sent unless a turn has had the result already: that conversation's transcript says so.
+"""
+
+import asyncio
+import json
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+
+import structlog
+from pydantic import TypeAdapter, ValidationError
+
+from agents.language import Language, language_for
+from agents.messages import EXTERNAL, AssistantMessage, Text, ToolCall, ToolResultMessage, UserMessage, message_json
+from agents.prompt.fences import external, harmless
+from agents.prompt.inbound import SAID, own_note
+from agents.truncate import truncate_result
+from channels.message import MessageContext, Origin, OriginKind, StoredFile
+from gateway.approvals.approvals import Approvals
+from gateway.approvals.display import value
+from gateway.approvals.surfaces import message_json as context_json
+from gateway.records.inbound import REPORT, Inbound, inbound_json
+from gateway.records.sessions import agent_of, chat_of, is_open, person_of, sender_of, task_of, task_session
+from gateway.state.ending import Ending
+from gateway.state.runtime import Runtime
+from gateway.store.errors import StoreUnavailable
+from gateway.store.records import Delivery
+from gateway.store.tasks import ALL_TURNS, BEGUN, Task, TaskEnd, TaskState
+from gateway.turns.answering import spoken_in
+from gateway.turns.batch import Batch
+from gateway.turns.journal import entry
+from tools.task import Delegated, Order
+from tools.tool import Call, ToolError
+
+ID_CHARS = 8
+IDS_TRIED = 3
+LOOK_SECONDS = 1.0
+"""Seconds after which a waiting turn looks whether another replica has ended the task."""
+LISTED_MAX = 20
+RESULT_CHARS_MAX = 20_000
+"""Characters of a result that the conversation keeps; people are sent all of it."""
+_STATES: dict[str, TaskState] = {"replied": "ended", "silent": "ended", "stopped": "stopped", "recalled": "recalled"}
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Result:
+    """The content of a task's result. `paths`: the files as the agent named them, in the workspace."""
+
+    text: str = ""
+    files: tuple[StoredFile, ...] = ()
+    paths: tuple[str, ...] = ()
+
+    @property
+    def whole(self) -> str:
+        """The text for a model, with the names of the files."""
+        return "\n\n".join(filter(None, (self.text, f"Files: {', '.join(self.paths)}" if self.paths else "")))
+
+
+result_json: TypeAdapter[Result] = TypeAdapter(Result)
+
+
+class Tasks:
+    """Begins, ends and reports the tasks of all conversations. `serve` gives it the gateway that it works in."""
+
+    def __init__(self) -> None:
+        self._ended: dict[str, asyncio.Event] = {}
+        """The tasks that a turn of this process waits for."""
+
+    def serve(self, runtime: Runtime, approvals: Approvals) -> None:
+        self._runtime, self._approvals, self._store = runtime, approvals, runtime.store.tasks
+
+    async def start(self, order: Order, call: Call) -> Delegated:
+        agent, now = self._agent(order, call), self._runtime.now()
+        lane, context = self._runtime.control.lanes.get(call.session), call.message
+        new = Task(
+            id="",
+            kind="agent",
+            parent=call.session,
+            sid="",
+            chat=chat_of(context),
+            person=person_of(context) if context.sender.id else "",
+            agent=agent,
+            title=order.title,
+            turn=lane.number if lane else 0,
+            origin=context_json.dump_json(_wordless(context)).decode(),
+            started=now,
+        )
+        names = (sha256(f"{call.key} {number}".encode()).hexdigest()[:ID_CHARS] for number in range(IDS_TRIED))
+        tries = [replace(new, id=id_, sid=task_session(agent, call.session, id_)) for id_ in names]
+        most = self._runtime.setup.limits.tasks_per_chat
+        try:
+            task = await self._store.begin(call.key, tries, most)
+            if task is None:
+                message = f"{most} tasks run in this chat already; wait for one, or stop one"
+                raise ToolError("TASKS_BUSY", message, retryable=True)
+            if order.waits:
+                self._ended.setdefault(task.id, asyncio.Event())
+            if task.state == "running":
+                await self._runtime.accept(self._order(task, order, call))
+                log.info("task_started", task=task.id, session=task.parent, agent=agent)
+            return self._seen(await self._waited(task) if order.waits else task)
+        except StoreUnavailable as error:
+            raise _unavailable() from error
+        finally:
+            if order.waits:
+                for it in tries:
+                    self._ended.pop(it.id, None)
+
+    async def tasks(self, call: Call) -> Sequence[Delegated]:
+        try:
+            return [self._seen(it) for it in await self.of(call.session)]
+        except StoreUnavailable as error:
+            raise _unavailable() from error
+
+    async def stop(self, id_: str, call: Call) -> Delegated:
+        lane = self._runtime.control.lanes.get(call.session)
+        try:
+            task = next((it for it in await self.of(call.session) if it.id == id_), None)
+            if task is None:
+                raise ToolError("NOT_FOUND", f"this conversation has no task {id_[:64]!r}; `list` shows those it has")
+            await self.halt([task], by=lane.number if lane else 0)
+            return self._seen(await self._store.get(id_) or task)
+        except StoreUnavailable as error:
+            raise _unavailable() from error
+
+    async def of(self, session: str) -> Sequence[Task]:
+        """The newest tasks of a conversation, oldest first. Raises StoreUnavailable."""
+        return [it for it in await self._store.of(session) if it.kind == "agent"][-LISTED_MAX:]
+
+    async def halt(self, tasks: Sequence[Task], *, by: int) -> Sequence[Task]:
+        """Stops the tasks that still run, as the command `by`; returns those that it stopped. Raises StoreUnavailable."""
+        stopped = await self._store.stop([it.id for it in tasks], by, self._runtime.now())
+        for task in stopped:
+            await self._approvals.cancel(task.sid, by)
+            await self._runtime.control.stop(task.sid, ALL_TURNS)
+            self._tell(task.id)
+        return stopped
+
+    async def end_of(self, sid: str, turn: int, ending: Ending) -> TaskEnd | None:
+        """The end of the task whose conversation it is, to be committed with its turn; None if it is none's, or if more
+        comes: a decision, or another message. Raises StoreUnavailable."""
+        if (id_ := task_of(sid)) is None or await self._store.goes_on(sid, turn):
+            return None
+        if (task := await self._store.get(id_)) is None:  # erased
+            return None
+        state = _STATES.get(ending.outcome, "failed")
+        result = Result(text=ending.shown or "", files=ending.files, paths=ending.media)
+        tells = state in ("ended", "failed") and ending.shown is not None
+        return TaskEnd(
+            id=id_,
+            state=state,
+            at=self._runtime.now(),
+            result=result_json.dump_json(result).decode(),
+            external=ending.external,
+            report=self.report_of(task) if tells else None,
+        )
+
+    def committed(self, end: TaskEnd) -> None:
+        """Wakes whoever waits for the task, and the conversation that it reports to."""
+        self._tell(end.id)
+        if end.report:
+            self._runtime.expect(end.report.sid)
+        log.info("task_ended", task=end.id, state=end.state)
+
+    def report_of(self, task: Task) -> Delivery:
+        """The message that reports the task's end to the conversation that asked."""
+        asked = context_json.validate_json(task.origin)
+        kind: OriginKind = "result" if task.kind == "agent" else "process"
+        context = replace(asked, sent_at=self._now, origin=_origin(asked, kind, task.id, task.title))
+        inbound = Inbound(agent=agent_of(task.parent), context=context, command=REPORT)
+        return _delivery(inbound, task.parent, f"{BEGUN}{task.id}:ended", self._runtime.now())
+
+    async def report(self, batch: Batch) -> Ending:
+        """The reply that says how a task has ended, once its rows are in the transcript. Raises Fenced or Revised."""
+        context, origin = batch.inbound.context, batch.inbound.context.origin
+        task = await self._store.get(origin.id) if origin else None
+        if origin is None or task is None or batch.inbound.recalled or task.state == "recalled":
+            return Ending(outcome="reported", reason="gone", text=None)
+        result = result_json.validate_json(task.result or "{}")
+        if not batch.work.so_far:
+            if any(_tells(row, task.id) for row in await self._store.results(task)):
+                return Ending(outcome="reported", reason="known", text=None)
+            await self._keep(batch, task, result)
+        head = _head(task, language_for(context))
+        return Ending(outcome="reported", text=f"{head}\n\n{result.text}".strip(), files=result.files)
+
+    async def _keep(self, batch: Batch, task: Task, result: Result) -> None:
+        """Writes the report's rows: the gateway's note, and the result as one of the tool's."""
+        context, at, turn = batch.inbound.context, self._runtime.now(), batch.turn
+        assert context.origin is not None
+        note = f"[message_id: {context.message_id}]\n{own_note(context.origin, SAID[context.origin.kind])}"
+        name, action = ("task", "list") if task.kind == "agent" else ("process", "poll")
+        arguments = {"action": action, "id": task.id}
+        call = ToolCall(id=f"call{task.id}", name=name, arguments=arguments, arguments_raw=json.dumps(arguments))
+        text = truncate_result(result.whole or task.state, RESULT_CHARS_MAX)
+        details: dict[str, Any] = {"id": task.id, "state": task.state}
+        if task.external:
+            text, details = external(text, f"task {task.id}", secrets.token_hex(8)), details | {EXTERNAL: True}
+        user = UserMessage(content=(Text(text=note),), timestamp=at)
+        asks = AssistantMessage(content=(call,), provider="", model="", api="", stop_reason="tool_use", timestamp=at)
+        given = ToolResultMessage(
+            call_id=call.id, tool=name, content=(Text(text=text),), is_error=False, details=details, timestamp=at
+        )
+        spoken = [spoken_in(context, "said", 1)]
+        entries = [replace(entry(turn, user), spoken=spoken), entry(turn, asks), entry(turn, given)]
+        await self._runtime.store.append(batch.lease, entries, revision=batch.work.revision)
+
+    async def _waited(self, task: Task) -> Task:
+        """Returns the task once it has ended, or as it is when the time for waiting is over."""
+        event, loop = self._ended.setdefault(task.id, asyncio.Event()), asyncio.get_running_loop()
+        begun = min(task.started, self._runtime.now())
+        until = loop.time() + begun + self._runtime.setup.limits.task_wait_seconds - self._runtime.now()
+        while task.ended is None and (left := until - loop.time()) > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left, LOOK_SECONDS)):
+                    await event.wait()
+            event.clear()
+            task = await self._store.get(task.id) or replace(task, state="stopped", ended=0.0)
+        return task
+
+    def is_awaited(self, sid: str) -> bool:
+        """True if a turn of this process waits for the task whose conversation it is."""
+        return task_of(sid) in self._ended
+
+    def _tell(self, id_: str) -> None:
+        if event := self._ended.get(id_):
+            event.set()
+
+    def _agent(self, order: Order, call: Call) -> str:
+        """The agent that is to do it: one that the person may talk to here. Raises ToolError."""
+        setup, own = self._runtime.setup, agent_of(call.session)
+        if task_of(call.session):
+            raise ToolError("TOOL_NOT_ALLOWED", "a task hands nothing on; do it yourself")
+        agent = order.agent or own
+        open_ = [own, *(it for it in setup.runners if is_open(setup.config, setup.owners, it, call.message))]
+        if agent not in open_:
+            there = ", ".join(sorted({*open_}))
+            raise ToolError("UNKNOWN_AGENT", f"there is no agent {agent[:64]!r} here; there is: {there}")
+        return agent
+
+    def _order(self, task: Task, order: Order, call: Call) -> Delivery:
+        """The task's own message."""
+        asked = replace(call.message, language=language_for(call.message))
+        origin = _origin(asked, "task", task.id, task.title)
+        text = harmless(order.prompt) if origin.external else order.prompt
+        context = replace(_wordless(asked), text=text, sent_at=self._now, origin=replace(origin, tainted=call.tainted))
+        return _delivery(Inbound(agent=task.agent, context=context), task.sid, f"{BEGUN}{task.id}", self._runtime.now())
+
+    @property
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._runtime.now(), tz=UTC)
+
+    def _seen(self, task: Task) -> Delegated:
+        result = result_json.validate_json(task.result) if task.result else Result()
+        return Delegated(
+            id=task.id,
+            title=task.title,
+            agent=task.agent,
+            state=task.state,
+            seconds=max(0.0, (task.ended or self._runtime.now()) - task.started),
+            result=result.whole,
+            external=bool(task.external),
+        )
+
+
+def _wordless(context: MessageContext) -> MessageContext:
+    """The message to reply to, without its words."""
+    answered = context.press.message_id if context.press else context.message_id
+    bare = replace(context, text="", mark="", attachments=(), reply_to=None, press=None, more=False)
+    return replace(bare, message_id=answered, language=language_for(context))
+
+
+def _origin(asked: MessageContext, kind: OriginKind, id_: str, title: str) -> Origin:
+    """The origin of a message on behalf of whoever the asking turn ran for."""
+    before = asked.origin
+    by_operator, is_external = (before.by_operator, before.external) if before else (False, False)
+    return Origin(kind=kind, id=id_, title=title, by_operator=by_operator, external=is_external)
+
+
+def _delivery(inbound: Inbound, sid: str, name: str, at: float) -> Delivery:
+    sender = sender_of(inbound.context) if inbound.context.sender.id else None
+    body = inbound_json.dump_json(inbound).decode()
+    return Delivery(sid=sid, dedupe=(name,), body=body, at=at, sender=sender, internal=True)
+
+
+def _tells(row: str, id_: str) -> bool:
+    """True if a tool's result in the transcript already says how the task ended."""
+    with suppress(ValidationError):
+        message = message_json.validate_json(row)
+        details = message.details if isinstance(message, ToolResultMessage) else None
+        return bool(details and details.get("id") == id_ and details.get("state") not in (None, "running", "elsewhere"))
+    return False
+
+
+def _head(task: Task, language: Language) -> str:
+    """The line above a result."""
+    name = value(task.title)
+    if language == "zh":
+        return f"任务 {task.id}（{name}）{'失败：' if task.state == 'failed' else '已完成：'}"
+    return f"Task {task.id}, {name}, has {'failed' if task.state == 'failed' else 'ended'}:"
+
+
+def _unavailable() -> ToolError:
+    message = "the database does not answer now, so it is not known what became of the call; look with `list`"
+    return ToolError("TASK_UNAVAILABLE", message, retryable=True)

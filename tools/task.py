@@ -1,0 +1,131 @@
+"""`task`: hand a piece of work to another run of an agent, which works by itself and reports back.
+
+The work outlives the turn that asked: its result comes as a reply to the message that asked for it, or is given to this
+turn if it waits. It has the rights of whoever asked and never more tools than this agent; a task hands nothing on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from pydantic import Field
+
+from tools.tool import Arguments, Call, ToolError, ToolResult
+
+PROMPT_CHARS_MAX = 20_000
+TITLE_CHARS_MAX = 60
+DelegateState: TypeAlias = Literal["running", "ended", "failed", "stopped", "recalled", "unknown"]
+
+
+class TaskArguments(Arguments):
+    action: Literal["start", "list", "stop"] = Field(description="What to do.")
+    title: str | None = Field(
+        default=None, max_length=200, description="For `start`: a few words that people recognise."
+    )
+    prompt: str | None = Field(
+        default=None,
+        max_length=PROMPT_CHARS_MAX,
+        description="For `start`: the whole task. It is all that the other run knows: name files, facts and what to answer.",
+    )
+    agent: str | None = Field(default=None, description="For `start`: another agent's id; you yourself if left out.")
+    wait: bool = Field(default=False, description="For `start`: wait for the result here instead of having it sent.")
+    id: str | None = Field(
+        default=None, description="For `stop`: which task. For `list`: only that one, with its result."
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Order:
+    """A piece of work, and the agent that is to do it; None for the one that asks."""
+
+    prompt: str
+    title: str
+    agent: str | None = None
+    waits: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Delegated:
+    """A task as its conversation sees it. `external`: the result holds text of strangers. `seconds` is its age."""
+
+    id: str
+    title: str
+    agent: str
+    state: DelegateState
+    seconds: float
+    result: str = ""
+    external: bool = False
+
+
+class Delegate(Protocol):
+    """The port by which the tool hands work over; the gateway supplies it. Every method raises `ToolError`. A call that is
+    run again finds the task that it has begun."""
+
+    async def start(self, order: Order, call: Call) -> Delegated:
+        """Begins it, unless the call has; with `waits`, returns once it has ended or the time for waiting is over."""
+
+    async def tasks(self, call: Call) -> Sequence[Delegated]:
+        """The tasks of the conversation, oldest first."""
+
+    async def stop(self, id_: str, call: Call) -> Delegated: ...
+
+
+@dataclass
+class TaskTool:
+    delegate: Delegate
+    spec = TaskArguments.spec(
+        "task",
+        summary="hand work to another run of an agent, which reports back",
+        description=(
+            "Hand a piece of work to another run of yourself, or of another agent, that works beside this conversation. "
+            "It sees nothing of this conversation but the prompt, cannot ask anybody back and has no more tools than you. "
+            "Without `wait` you go on at once: say that it runs, for its result is sent to the chat by itself, as a reply "
+            "to the current message, and you then find it in the conversation. `list` shows the tasks, `stop` ends one."
+        ),
+        effect="keyed",
+    )
+    parse = staticmethod(TaskArguments.parse)
+
+    async def run(self, arguments: TaskArguments, call: Call) -> ToolResult:
+        match arguments.action:
+            case "start":
+                prompt = (arguments.prompt or "").strip()
+                if not prompt:
+                    raise ToolError("INVALID_ARGUMENT", "'prompt' is required for start")
+                title = " ".join((arguments.title or prompt).split())
+                title = title if len(title) <= TITLE_CHARS_MAX else title[: TITLE_CHARS_MAX - 1] + "…"
+                order = Order(prompt=prompt, title=title, agent=arguments.agent, waits=arguments.wait)
+                begun = await self.delegate.start(order, call)
+                return _result(begun, _started(begun, waits=arguments.wait))
+            case "list" if arguments.id is not None:
+                found = next((it for it in await self.delegate.tasks(call) if it.id == arguments.id), None)
+                if found is None:
+                    raise ToolError("NOT_FOUND", f"this conversation has no task {arguments.id[:64]!r}")
+                return _result(found, _line(found))
+            case "list":
+                tasks = await self.delegate.tasks(call)
+                states = {it.id: it.state for it in tasks}
+                return ToolResult(content=("\n".join(map(_line, tasks)) or "(no tasks)",), details={"tasks": states})
+            case "stop":
+                if not arguments.id:
+                    raise ToolError("INVALID_ARGUMENT", "'id' is required for stop")
+                return _result(await self.delegate.stop(arguments.id, call), "")
+
+
+def _result(task: Delegated, line: str) -> ToolResult:
+    """Shows the model one task: the result alone once it has ended."""
+    text = task.result if task.state != "running" and task.result else line or _line(task)
+    details = {"id": task.id, "state": task.state, **({"url": f"task {task.id}"} if task.external else {})}
+    return ToolResult(content=(text,), details=details, external=task.external and text == task.result)
+
+
+def _started(task: Delegated, *, waits: bool) -> str:
+    if task.state != "running":
+        return _line(task)
+    more = "It still runs. Its" if waits else "Its"
+    return f"Started task {task.id} ({task.title}). {more} result is sent to the chat by itself when it ends."
+
+
+def _line(task: Delegated) -> str:
+    state = f"running, {task.seconds:.0f} s" if task.state == "running" else task.state
+    return f"{task.id} {state}: {task.title} (agent {task.agent})"
