@@ -15,7 +15,7 @@ from gateway.store.sends import DatabaseSends
 from tests import warm
 from tests.emulators.models.script import says
 from tests.emulators.telegram.emulator import TelegramEmulator
-from tests.running import GROUP, SECRETS, running
+from tests.running import GROUP, SECRETS, client, running
 from tests.stories.at_work import users
 from tests.stories.test_process import GATEWAY, platforms, polled, started
 from tests.stories.test_status import SERVER, TOKEN, beside
@@ -43,6 +43,10 @@ def woken_only(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("woken_only")
 async def test_the_serving_gateway_is_woken_and_the_id_is_the_platform_s(tmp_path: Path) -> None:
     async with running(tmp_path, more=SERVER, script=[says("I see")]) as house:
+        for headers in ({}, {"authorization": "Proof "}, {"authorization": "Proof wrong"}):
+            async with client(house.url) as http:
+                assert (await http.post("/wake", headers=headers)).status_code == 404
+        assert not house.gateway.lanes.wanted.is_set()
         code, ids, errors = await send(beside(house), "--to", f"feishu:{GROUP}", "**Deploy** is done")
         (message,) = house.feishu.messages
         assert (code, ids, errors) == (0, [message.message_id], "")
@@ -56,12 +60,17 @@ async def test_the_serving_gateway_is_woken_and_the_id_is_the_platform_s(tmp_pat
         assert "Deploy" not in "".join(users(house.anthropic.requests[0].body)), "it is in no history"
 
 
-async def test_without_a_gateway_it_is_sent_by_itself_and_from_a_pipe(tmp_path: Path) -> None:
-    async with platforms(tmp_path) as (feishu, anthropic, config):
+async def test_without_a_gateway_it_is_sent_by_itself_and_from_a_pipe(tmp_path: Path, database_url: str) -> None:
+    more = f'database: {{ url: "{database_url}" }}'
+    async with platforms(tmp_path, more=more) as (feishu, anthropic, config):
         code, ids, errors = await send(config, "--to", f"feishu:{GROUP}", typed="from a\npipe\n")
         assert (code, ids, errors) == (0, [it.message_id for it in feishu.messages], "")
         assert [it.text for it in feishu.messages] == ["from a\npipe"]
         assert anthropic.requests == []
+        async with started(config):
+            code, ids, errors = await send(config, "--to", f"feishu:{GROUP}", "beside a process that serves")
+            assert (code, errors) == (0, "")
+        assert [it.message_id for it in feishu.messages[1:]] == ids
 
 
 async def test_a_topic_a_file_and_a_long_text_on_telegram(tmp_path: Path) -> None:
