@@ -11,11 +11,10 @@ from typing import Any
 from agents.config import AgentConfig
 from channels.bilingual import Bilingual
 from channels.tools import ToolLists
-from gateway.config.root import Config
 from gateway.state.runtime import Setup
 from skills.catalog import visible
 from tools.catalog import NAMES
-from tools.policy import DEFAULT_PROFILE, layers_of, permitted
+from tools.policy import DEFAULT_PROFILE, foreign, layers_of, permitted
 
 
 def agents_view(setup: Setup) -> list[dict[str, Any]]:
@@ -28,7 +27,11 @@ def _agent(setup: Setup, number: int, agent: AgentConfig) -> dict[str, Any]:
     facts = {"id": agent.id, "name": agent.name, "description": agent.description, "models": list(agent.model)}
     facts |= {"exec": runner.exec_config.mode, "workspace": agent.workspace_dir}
     facts |= {"approvers": setup.config.approvers(agent, setup.owners) or (), "scope": runner.config.session.scope}
-    return facts | {"tools": [_tool(setup, number, agent, it) for it in NAMES], "skills": skills, "hidden": hidden}
+    return facts | {
+        "tools": [_tool(setup, number, agent, it) for it in _names(setup, agent)],
+        "skills": skills,
+        "hidden": hidden,
+    }
 
 
 def _skills(setup: Setup, agent: AgentConfig) -> tuple[list[str], list[dict[str, Any]]]:
@@ -40,9 +43,16 @@ def _skills(setup: Setup, agent: AgentConfig) -> tuple[list[str], list[dict[str,
     )
 
 
+def _names(setup: Setup, agent: AgentConfig) -> list[str]:
+    """The tools that are built in, and those of MCP servers that the agent names."""
+    servers = setup.mcp.servers.values()
+    listed = tuple(it.name for server in servers for it in (*server.offered, *server.withheld))
+    return [*NAMES, *foreign(agent.tools, listed)]
+
+
 def _tool(setup: Setup, number: int, agent: AgentConfig, name: str) -> dict[str, Any]:
     """`state`: `off` if nobody gets it, `some` if not everybody does, `ask` if a person approves its calls, else `on`."""
-    lost = [*_lost(setup.config, number, agent, name)]
+    lost = [*_lost(setup, number, agent, name)]
     if lost:
         return _view(name, "off", lost)
     missing = [*_lost_to_some(setup, name)]
@@ -55,11 +65,16 @@ def _view(name: str, state: str, reasons: list[Bilingual]) -> dict[str, Any]:
     return {"name": name, "state": state, "reasons": [{"en": it.en, "zh": it.zh} for it in reasons]}
 
 
-def _lost(config: Config, number: int, agent: AgentConfig, name: str) -> Iterator[Bilingual]:
+def _lost(setup: Setup, number: int, agent: AgentConfig, name: str) -> Iterator[Bilingual]:
     """The reasons why the agent does not have it in any chat."""
-    if name == "web_search" and not config.tools.web.search.provider:
+    if name in (it.name for server in setup.mcp.servers.values() for it in server.withheld):
+        yield Bilingual(
+            "an owner has yet to see what it says of itself: clawgate mcp accept",
+            "所有者尚未查看它的说明：clawgate mcp accept",
+        )
+    if name == "web_search" and not setup.config.tools.web.search.provider:
         yield Bilingual("tools.web.search.provider is not set", "未设置 tools.web.search.provider")
-    everybody, own = layers_of(config.tools, agent.tools)
+    everybody, own = layers_of(setup.config.tools, agent.tools)
     for layer, key in ((everybody, "tools"), (own, f"agents.list[{number}].tools")):
         if not permitted((layer,), (name,)):
             yield _taken(layer, key, implied=agent.tools.profile is None and layer is own)

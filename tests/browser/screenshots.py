@@ -32,7 +32,7 @@ DESK = {"width": 1120, "height": 940}
 SMALL = {"width": 1000, "height": 760}
 PHONE = {"width": 375, "height": 740}
 CONSOLE = {"width": 1200, "height": 780}
-ROOMS = {"now": "now", "approvals": "approvals"}
+ROOMS = {"now": "now", "turns/15": "turn"}
 """The rooms of the console that are shown, and the names of their pictures."""
 WORK_OF_DAYS = (20, 60, 45, 90, 130, 30, 10, 70, 110, 95, 150, 60, 40, 80)
 MORNING = datetime(2026, 3, 2, 9, 41, tzinfo=UTC).timestamp()

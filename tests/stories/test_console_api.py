@@ -1,12 +1,15 @@
 """What the console asks, over HTTP: the operator alone is answered, and what changes something demands the page's header."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gateway.web.console import Console
 from tests.running import SECRETS, Running, client, running
+from tests.stories.test_mcp import agents, behave, evil, ready, servers
 from tests.web_page import WEB
+from tools.mcp.server import Review
 
 ADMIN, ANN = "canary-admin-token-9182736455", "canary-ann-token-9182736455"
 SERVER = f"server: {{ adminToken: {ADMIN}, users: {{ ann: {ANN} }} }}"
@@ -71,3 +74,24 @@ async def test_the_config_in_force_is_shown_without_any_secret(tmp_path: Path) -
     for text in (shown["written"], shown["whole"]):
         assert "https://***@models.example/v1" in text
         assert not [it for it in (ADMIN, ANN, key, word, team, *SECRETS.values()) if it in text]
+
+
+@pytest.mark.slow
+async def test_a_tool_of_a_server_that_changed_its_words_is_withheld_and_the_reason_says_so(tmp_path: Path) -> None:
+    behave(tmp_path, tools={"look": "Looks."})
+    config = f"{SERVER}\n{servers(evil=evil())}"
+    async with (
+        running(tmp_path, feishu=WEB, agents=agents("mcp:evil"), more=config) as house,
+        client(house.url, headers={"authorization": f"Bearer {ADMIN}"}) as http,
+    ):
+        await ready(house)
+
+        async def look() -> dict[str, Any]:
+            (agent,) = (await http.get("/api/console/agents")).json()["agents"]
+            return next((it for it in agent["tools"] if it["name"] == "evil__look"), {})
+
+        assert (await look())["state"] == "on"
+        server = house.gateway.runtime.setup.mcp.servers["evil"]
+        server.known = {"look": Review(accepted="other words")}
+        assert (await look())["state"] == "off"
+        assert "an owner has yet to see" in (await look())["reasons"][0]["en"]

@@ -18,6 +18,8 @@ addWords(WORDS);
 const TICK_MS = 5_000;
 const LOST_MS = 2_000;
 const SAID_MS = 6_000;
+/** What stands behind a room's name names a list, and no single thing in it. */
+const isFilter = (argument) => argument === "" || argument.startsWith("?");
 /** Nothing came of it, but asking again may help. */
 const isLost = (refusal) => refusal.status === 0 || [502, 504].includes(refusal.status);
 
@@ -77,12 +79,22 @@ class Console {
   /** Goes to the room of the address. */
   #follow() {
     const [name, ...rest] = location.hash.slice(1).split("/");
-    this.#room = ROOMS.find((room) => room.name === name) ?? ROOMS[0];
-    this.#argument = rest.join("/");
+    const room = ROOMS.find((it) => it.name === name) ?? ROOMS[0];
+    const argument = rest.join("/");
+    const filters = room === this.#room && isFilter(argument) && isFilter(this.#argument) && this.#data !== null;
+    this.#room = room;
+    this.#argument = argument;
     this.drawer.close({ refocus: false });
+    if (filters) return this.#filtered();
     this.#anew();
     part("scroller").scrollTop = 0;
     part("view").focus({ preventScroll: true });
+  }
+
+  /** The same list, sifted otherwise: it stays until the other one is there, and so does the focus. */
+  #filtered() {
+    this.#show();
+    return this.#tick({ now: true });
   }
 
   #anew() {
@@ -110,7 +122,8 @@ class Console {
     this.#refusal = failed ? asRefusal(failed.reason) : null;
     if (isDue && data.status === "fulfilled") {
       this.#data = data.value;
-      this.#due = performance.now() + this.#room.every;
+      const { every } = this.#room;
+      this.#due = performance.now() + (typeof every === "function" ? every(this.#data) : every);
     } else if (this.#refusal && !this.#lost()) this.#data = null;
     this.#show();
   }
@@ -240,14 +253,17 @@ const skeleton = () => element("div", { class: "skeleton", role: "status" }, ele
 /** The focused control and what is unfolded, by their keys. */
 function keep(view) {
   const open = [...view.querySelectorAll("details[data-key]")].map((it) => [it.dataset.key, it.open]);
-  return { open: new Map(open), focus: view.contains(document.activeElement) ? document.activeElement.dataset.key : undefined };
+  const focused = view.contains(document.activeElement) ? document.activeElement : null;
+  return { open: new Map(open), focus: focused?.dataset.key, typed: focused?.tagName === "INPUT" ? focused.value : null };
 }
 
-function restore(view, { open, focus }) {
+function restore(view, { open, focus, typed }) {
   for (const details of view.querySelectorAll("details[data-key]")) {
     if (open.has(details.dataset.key)) details.open = open.get(details.dataset.key);
   }
-  if (focus !== undefined) view.querySelector(`[data-key="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
+  const again = focus === undefined ? null : view.querySelector(`[data-key="${CSS.escape(focus)}"]`);
+  again?.focus({ preventScroll: true });
+  if (again && typed !== null) again.value = typed;
 }
 
 new Console().begin();

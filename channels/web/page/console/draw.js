@@ -47,7 +47,7 @@ export function name(text, attributes = {}) {
 
 /** A text of any length; of a long one the beginning, with a button for the rest. */
 export function text(whole, { key, code = false } = {}) {
-  const held = element("pre", { class: code ? "text mono" : "text", dir: "auto", tabindex: "0", role: "region", "aria-label": word("text") }, whole.slice(0, CHARS_MAX));
+  const held = element("pre", { class: code ? "text mono" : "text", dir: "auto", tabindex: "0", role: "group", "aria-label": word("text") }, whole.slice(0, CHARS_MAX));
   if (whole.length <= CHARS_MAX) return held;
   let shown = CHARS_MAX;
   const label = () => word("showMore", { count: number(whole.length - shown) });
@@ -80,7 +80,11 @@ function ago(at) {
   return relative.format(-Math.round(passed / step[2]), step[1]);
 }
 
-export const seconds = (count) => (count < 10 ? word("seconds", { count: number(Math.round(count * 100) / 100) }) : count < 100 ? word("seconds", { count: number(Math.round(count)) }) : word("minutes", { count: number(Math.round(count / 60)) }));
+export function seconds(count) {
+  if (count >= 100) return word("minutes", { count: number(Math.round(count / 60)) });
+  if (count > 0 && count < 0.005) return word("seconds", { count: "< 0.01" });
+  return word("seconds", { count: number(count < 10 ? Math.round(count * 100) / 100 : Math.round(count)) });
+}
 
 export const money = (cost) => (cost === null || cost === undefined ? word("noPrice") : cost > 0 && cost < 0.0001 ? "< 0.0001" : new Intl.NumberFormat(document.documentElement.lang, { maximumFractionDigits: cost < 1 ? 4 : 2 }).format(cost));
 

@@ -9,6 +9,7 @@ import { config } from "./config.js";
 import { letters } from "./letters.js";
 import { now } from "./now.js";
 import { people } from "./people.js";
+import { turns } from "./turns.js";
 import { usage } from "./usage.js";
 
-export const ROOMS = [now, approvals, people, letters, usage, agents, config];
+export const ROOMS = [now, turns, approvals, people, letters, usage, agents, config];
