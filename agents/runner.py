@@ -42,6 +42,7 @@ from tools.paths import MEMORY
 from tools.policy import denied, layers_of, permitted, server_of
 from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
+from tools.schedule import Schedules
 from tools.task import Delegate
 from tools.tool import ToolError, ToolSpec
 from tools.web.file import web_file
@@ -74,6 +75,7 @@ class AgentRunner:
     memory: Memory
     processes: Processes
     delegate: Delegate
+    schedules: Schedules
     sandbox: Sandbox
     language: Language
     limits: TurnLimits
@@ -108,6 +110,7 @@ class AgentRunner:
             memory=self.memory,
             processes=self.processes,
             delegate=self.delegate,
+            schedules=self.schedules,
             sandbox=self.sandbox,
             documents=self.documents,
             result_chars=self._result_chars,

@@ -28,6 +28,7 @@ from tools.policy import layers_of, permitted
 from tools.processes import Processes
 from tools.read import Read
 from tools.sandbox.sandbox import Sandbox
+from tools.schedule import Schedules, ScheduleTool
 from tools.task import Delegate, TaskTool
 from tools.tool import Call, Effect, Held, NeedsApproval, Subject, Tool, ToolError, ToolResult, failed
 from tools.web.client import WebClient
@@ -53,6 +54,7 @@ class Catalog:
     memory: Memory
     processes: Processes
     delegate: Delegate
+    schedules: Schedules
     result_chars: int
     sandbox: Sandbox
     documents: Documents
@@ -88,6 +90,7 @@ _BUILDERS: dict[str, Callable[[Catalog, Workspace], Tool]] = {
     "web_fetch": lambda catalog, _: WebFetch(catalog.fetcher, catalog.result_chars),
     "web_search": lambda catalog, _: WebSearch(catalog.web.search),
     "task": lambda catalog, _: TaskTool(catalog.delegate),
+    "schedule": lambda catalog, _: ScheduleTool(catalog.schedules),
 }
 NAMES: tuple[str, ...] = tuple(_BUILDERS)
 

@@ -18,6 +18,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "group:memory": ("memory_search", "memory_get"),
     "group:messaging": ("message",),
     "group:tasks": ("task",),
+    "group:later": ("schedule",),
 }
 PROFILES: dict[Profile, tuple[str, ...]] = {
     "minimal": ("read", "ls", "message"),

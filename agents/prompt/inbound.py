@@ -13,7 +13,7 @@ from datetime import tzinfo
 from typing import TypeAlias, TypeVar
 
 from agents.messages import Message, ToolResultMessage, UserMessage, texts
-from agents.prompt.fences import INBOUND, harmless, speaker, unseen, weak_points
+from agents.prompt.fences import INBOUND, SILENT, harmless, speaker, unseen, weak_points
 from agents.prompt.texts import wording
 from channels.marks import NOTE, OWN_TURN
 from channels.message import Attachment, MessageContext, Origin, OriginKind, Sender
@@ -37,7 +37,8 @@ NOTES = "Notes that this person had you keep"
 """The label of a person's newest notes beside each message in a direct chat; `memory_search` finds all."""
 
 BEGUN: Mapping[OriginKind, str] = {
-    "schedule": "The schedule {} is due. Beneath stands what was asked for when it was made",
+    "schedule": "The schedule {} is due. Beneath stands what was asked for when it was made; "
+    f"if there is nothing to say, answer {SILENT} alone",
     "task": "This is the task {}, which another run hands to you. Nobody can be asked back: do it alone, and answer with "
     "its result, which is passed on as it is. Beneath stands what is to be done",
     "result": "The task {} has ended. Beneath stands its result",

@@ -105,8 +105,9 @@ def _stable(facts: LastingFacts) -> Iterator[str]:
     yield _section("Tooling", *tooling(facts))
     if facts.tools:
         yield _section("Tool Call Style", *tool_call_style(facts))
-        later = "with tasks" if facts.has("task") else "without tasks"
-        yield _worded("Execution Bias", wording(f"Execution Bias, {later}"))
+        later = [it for it in ("task", "schedule") if facts.has(it)]
+        texts = [f"with {it}s" for it in later] or ["without tasks"]
+        yield _worded("Execution Bias", *(wording(f"Execution Bias, {it}") for it in texts))
     yield _worded("Safety")
     if any(facts.commands):
         whose = zip(("everybody", "the owners of this bot"), facts.commands, strict=True)

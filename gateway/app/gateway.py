@@ -35,6 +35,7 @@ from gateway.http.hooks import Hooks
 from gateway.http.request import Guesses, Peers
 from gateway.inbox.intake import Intake
 from gateway.inbox.listening import Listening
+from gateway.later.watch import DueWatch
 from gateway.observe.logs import logged
 from gateway.observe.metrics import Metrics
 from gateway.observe.secrets import Scrubber
@@ -92,6 +93,7 @@ class Gateway:
         self._live = LiveTurns()
         self.tasks = Tasks()
         self._replicas = Replicas(self._live, store, self._soon) if store.shared else None
+        due = asyncio.Event()
         self._build = partial(
             build_setup,
             store=store,
@@ -101,6 +103,7 @@ class Gateway:
             metrics=metrics,
             live=self._live,
             tasks=self.tasks,
+            wake=due.set,
         )
         self.runtime = Runtime(
             setup=self._build(config, environment),
@@ -121,6 +124,7 @@ class Gateway:
         turns = Turns(self.runtime, self.approvals, self.tasks, run_command)
         self.lanes = Lanes(self.runtime, turns=turns, outbox=Outbox(self.runtime))
         self.sweep = Sweep(self.runtime, self.lanes)
+        self.due = DueWatch(self.runtime, self.lanes, due)
         self._readiness = Readiness(self.runtime, self.sweep)
         self._intake = Intake(self.runtime, self.approvals, self.lanes)
         self._listening = Listening(self.runtime, self._intake, self.spawn)
@@ -193,6 +197,7 @@ class Gateway:
         self.spawn(self._listening.unmark())
         self.spawn(self._watch_loop())
         self.spawn(self.sweep.run())
+        self.spawn(self._begin_schedules())
         self.spawn(self.approvals.run())
         self.spawn(self._watch_models())
         self.spawn(self._servers.run())
@@ -217,6 +222,7 @@ class Gateway:
         self._retiring.append(before)
         setup.mcp.start()
         await self._listening.begin(setup)
+        self.spawn(self._adopt_schedules())
         self.warming = self.spawn(self._warm_up())
         self.spawn(self._try_sandbox())
         self.spawn(self._retire(before, gone))
@@ -255,6 +261,19 @@ class Gateway:
             else:
                 hint = "exec refuses every command (EXEC_SANDBOX_UNAVAILABLE): see docs/sandbox.md"
                 log.error("no_sandbox", reason=str(report), agents=agents, hint=hint)
+
+    async def _begin_schedules(self) -> None:
+        await self._adopt_schedules()
+        await self.due.run()
+
+    async def _adopt_schedules(self) -> None:
+        """Makes the stored schedules those of the config, however long the database needs to take them."""
+        stored = False
+        while not stored:
+            with logged("schedules_not_stored"):
+                await self.due.configure()
+                stored = True
+            await asyncio.sleep(0 if stored else CHOICES_RETRY_SECONDS)
 
     async def _warm_up(self) -> None:
         """Each model's client and its SDK, beside the serving: the first reply should not wait for them. A provider that
@@ -367,6 +386,7 @@ class Gateway:
                 await self.runtime.store.archive.prune(self.runtime.now())
                 await self.runtime.store.chatter.prune(self.runtime.now() - DEDUPE_SECONDS)
                 await self.runtime.store.tasks.prune(self.runtime.now() - DEDUPE_SECONDS)
+                await self.runtime.store.later.prune(self.runtime.now() - DEDUPE_SECONDS)
             await asyncio.sleep(PRUNE_EVERY_SECONDS)
 
     def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:

@@ -27,6 +27,7 @@ from gateway.config.exposure import exposure
 from gateway.config.load import skill_catalog
 from gateway.config.root import Config
 from gateway.guard import VERSION
+from gateway.later.stored import StoredSchedules
 from gateway.observe.metrics import Metrics
 from gateway.observe.secrets import Scrubber, secrets_in, secrets_of
 from gateway.outbox.messenger import ChannelMessenger
@@ -58,6 +59,7 @@ def build_setup(
     metrics: Metrics,
     live: LiveTurns,
     tasks: Tasks,
+    wake: Callable[[], None],
     before: Setup | None = None,
 ) -> Setup:
     """The agents share their models, the skill catalogue and the messenger. Of the setup `before` it takes what is still
@@ -92,6 +94,7 @@ def build_setup(
         memory=StoredMemory(store, config.server.zone),
         processes=processes,
         delegate=tasks,
+        schedules=StoredSchedules(store=store, config=config, now=now, wake=wake),
         sandbox=sandbox,
         language=config.language,
         limits=config.limits,

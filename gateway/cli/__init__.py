@@ -10,6 +10,7 @@ from gateway.cli import chat, dead_letters, init, serving
 from gateway.cli.access import approvals_app, pairing_app
 from gateway.cli.mcp import mcp_app
 from gateway.cli.options import language
+from gateway.cli.schedules import schedules_app
 from gateway.cli.send import send
 from gateway.cli.service import service_app
 from gateway.cli.sessions import sessions_app
@@ -50,6 +51,7 @@ for command in (init.init, serving.serve, chat.chat, send, serving.check, servin
 app.add_typer(service_app, name="service")
 app.add_typer(serving.routes_app, name="routes")
 app.add_typer(sessions_app, name="sessions")
+app.add_typer(schedules_app, name="schedules")
 app.add_typer(pairing_app, name="pairing")
 app.add_typer(approvals_app, name="approvals")
 app.add_typer(mcp_app, name="mcp")

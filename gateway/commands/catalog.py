@@ -18,6 +18,7 @@ from gateway.commands.approve import NOTICE_RUNS, approve, list_approvals
 from gateway.commands.command import ANY, Command, CommandContext, Reply, Run
 from gateway.commands.pair import pair
 from gateway.commands.remember import remember
+from gateway.commands.schedules import schedules
 from gateway.config.commands import ALIASES, CHINESE_NAMES, GROUPS, OWNER_ONLY, WORDS
 from gateway.config.root import Audience, Config
 from gateway.records.inbound import MISSPELT, PRESSED, Inbound
@@ -175,6 +176,8 @@ _COMMANDS = (
     _command("undo", conversation.undo, 0),
     _command("compact [FOCUS]", conversation.compact, ANY),
     _command("remember [NOTE | forget N]", remember, ANY),
+    _command("schedules [cancel ID]", schedules, 2),
+    _command("reminders [cancel ID]", schedules, 2),
     _command("skill [NAME TEXT]", conversation.use_skill, ANY),
     _command("approve ID allow-once | allow-always | deny", approve, ANY),
     _command("approvals [revoke ID | all]", list_approvals, ANY),

@@ -9,6 +9,7 @@ belong to the system, or be shared: two agents must not see each other's files (
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ from agents.config import AgentConfig
 from agents.providers.config import IMPLIED, api_of
 from agents.workspaces import PLACEHOLDERS
 from channels.access import ANYBODY, AccessConfig, is_blank, is_http
+from channels.moment import zone_of
 from channels.tools import ToolLists
 from gateway.config.channels import Account, ChannelsConfig, account_names, configured, named_accounts, place_in
 from gateway.config.commands import OWNER_ONLY, WORDS
 from gateway.config.problems import Findings, Key, quoted, suggestion
 from gateway.config.root import Config
+from gateway.config.timing import timing_of
 from gateway.guard import PACKAGES
 from skills.catalog import AgentSkillsConfig
 from tools.catalog import NAMES, offered, own_tools
@@ -64,6 +67,32 @@ def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Finding
     _accounts(config.channels, [agent.id for agent in config.agents.list], findings)
     _people(config, findings)
     _hooks(config, findings)
+    _schedules(config, findings)
+
+
+def _schedules(config: Config, findings: Findings) -> None:
+    seen: set[str] = set()
+    agents = [agent.id for agent in config.agents.list]
+    for index, schedule in enumerate(config.schedules):
+        key: Key = ("schedules", index)
+        if schedule.id in seen:
+            findings.add((*key, "id"), f"two schedules have the id {quoted(schedule.id)} — each needs its own")
+        seen.add(schedule.id)
+        if schedule.agent is not None and schedule.agent not in agents:
+            findings.add((*key, "agent"), _unknown("agent", schedule.agent, agents))
+        zone: tzinfo = UTC
+        try:
+            zone = zone_of(schedule.timezone or "UTC")
+        except (KeyError, ValueError, OSError):
+            findings.add((*key, "timezone"), "is no time zone — expected a name such as Europe/Berlin")
+        try:
+            timing_of(schedule.at, zone)
+        except ValueError as error:
+            findings.add((*key, "at"), str(error))
+        try:
+            place_in(config.channels, schedule.to)
+        except ValueError as error:
+            findings.add((*key, "to"), str(error))
 
 
 def check_tool_folders(config: Config, findings: Findings) -> Config:

@@ -8,6 +8,8 @@ new | 新对话 | Begin a new conversation | 开始新的对话
 reset | 重置 | Begin a new conversation | 开始新的对话
 stop | 停止 | Stop what is answered, what waits and the tasks; or one task | 停止当前处理、排队的消息和任务，或某一个任务
 tasks | 任务 | Show the tasks of this conversation | 查看本次对话的任务
+schedules | 定时 | List your reminders and schedules; cancel one | 查看你的提醒和定时任务；取消其中一个
+reminders | 提醒 | List your reminders and schedules; cancel one | 查看你的提醒和定时任务；取消其中一个
 retry | 重试 | Answer the last message again | 重新回答上一条消息
 edit | 修改 | Say your last message in other words, and get that answered instead | 修改上一条消息并重新回答
 undo | 撤销 | Forget the last exchange | 撤销上一轮对话
@@ -38,12 +40,12 @@ WORDS = {name: words for name, *words in (line.split(" | ") for line in _WORDS.s
 CHINESE_NAMES = {chinese: name for name, (chinese, _, _) in WORDS.items()}
 OWNER_ONLY = frozenset({"pair", "listen", "unlisten"})
 """No config opens them further."""
-ALIASES = frozenset({"commands", "reset", "models", "start"})
+ALIASES = frozenset({"commands", "reset", "models", "start", "reminders"})
 """Other names of commands, which no menu and no help lists."""
 GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Conversation", "对话", ("new", "stop", "tasks", "retry", "edit", "undo", "compact", "export")),
     ("Answers", "回答", ("model", "think", "reasoning", "verbose", "queue", "agent", "skill")),
-    ("You", "你自己", ("remember", "status", "usage", "context", "whoami")),
+    ("You", "你自己", ("remember", "schedules", "status", "usage", "context", "whoami")),
     ("Approvals", "审批", ("approve", "approvals")),
     ("Owners", "所有者", ("pair", "listen", "unlisten", "claim")),
 )

@@ -23,6 +23,7 @@ from channels.section import Section
 from gateway.config.budgets import BudgetsConfig, RatesConfig
 from gateway.config.channels import ChannelsConfig, configured
 from gateway.config.hooks import HookConfig, HookName
+from gateway.config.schedules import ScheduleConfig
 from gateway.config.server import ServerConfig
 from gateway.observe.tracing import TracingConfig
 from skills.catalog import SkillsConfig
@@ -49,6 +50,10 @@ class LimitsConfig(TurnLimits):
     """Messages that one reply may be split into. A longer one is sent as its first message and the file `answer.md`."""
     delivery_seconds: Seconds = 600
     """Seconds that a part is tried again before it is marked failed and the chat continues."""
+    schedules_per_person: Annotated[int, Field(ge=0, le=1_000)] = 20
+    """Reminders and schedules that one person may have at one channel account; 0 for none."""
+    schedule_min_minutes: Annotated[int, Field(ge=1, le=1_440)] = 5
+    """The shortest pause between two runs of a person's schedule, in minutes."""
     unanswered_seconds: Seconds = 1800
     """A message that has waited longer than this turns readiness red: something is stuck."""
     grace_seconds: Seconds = 25
@@ -228,6 +233,8 @@ class Config(Section):
     """The model that turns what people say into text."""
     limits: LimitsConfig = LimitsConfig()
     """Every limit of a turn and a chat."""
+    schedules: tuple[ScheduleConfig, ...] = ()
+    """The things that the bot does by itself, at their times."""
     budgets: BudgetsConfig = BudgetsConfig()
     """The most that may be spent in a day."""
     rates: RatesConfig = RatesConfig()

@@ -72,6 +72,9 @@ class Metrics:
         )
         self.inbox = gauge("clawgate_inbox_messages", "Messages that wait or are being answered, of all replicas.")
         self.outbox = gauge("clawgate_outbox_parts", "Reply parts that are still to be sent, of all replicas.")
+        self.due = counter(
+            "clawgate_due_total", "What became due without a message, and what became of it.", ["kind", "outcome"]
+        )
         self.loop_lag = Histogram(
             "clawgate_loop_lag_seconds",
             "How late the event loop comes to what was due, looked at once a second.",

@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.config.root import DatabaseConfig
 from gateway.records.sessions import CHOICE, control_session, conversation, is_of_person, session_parts, task_of
-from gateway.store import contacts, memory
+from gateway.store import contacts, later, memory
 from gateway.store.approvals import forget_approvals
 from gateway.store.archive import UNSENT
 from gateway.store.changes import COPIES, REVISE, withdraw
@@ -225,6 +225,8 @@ def forget_person(connection: Connection, channel: str, person: str) -> Counter[
     removed["mark"] += run(connection, "DELETE FROM mark WHERE kind IN :kinds", kinds=marks).rowcount
     removed["note"] += memory.forget_notes(connection, channel, person)
     removed["task"] += forget_tasks(connection, [], who)
+    theirs = [it for it in later.owners(connection) if is_of_person(it, channel, person)]
+    removed["later"] += later.forget(connection, theirs)
     removed["contact"] += contacts.forget(connection, channel, person)
     if channel == "web":
         removed["file"] += run(connection, "DELETE FROM file WHERE chat = :chat", chat=UNSENT + person).rowcount

@@ -56,7 +56,7 @@ class PostgresStore(Store):
 
     def __init__(self, conninfo: str, *, lease_seconds: float, connections: int) -> None:
         self._conninfo = conninfo
-        self._worker = uuid4().hex
+        self.worker = uuid4().hex
         self._lease_seconds = lease_seconds
         self._connections = connections
         self._pool: AsyncConnectionPool[psycopg.AsyncConnection[DictRow]] | None = None
@@ -93,7 +93,7 @@ class PostgresStore(Store):
                 loop.call_soon_threadsafe(on_notify, sid)
 
         self._presence = Presence(
-            conninfo=self._conninfo, worker=self._worker, lease_seconds=self._lease_seconds, on_notify=notify
+            conninfo=self._conninfo, worker=self.worker, lease_seconds=self._lease_seconds, on_notify=notify
         )
         if not await asyncio.to_thread(self._presence.announced.wait, START_SECONDS):
             raise StoreUnavailable("the worker could not be announced")
@@ -112,7 +112,7 @@ class PostgresStore(Store):
             "interrupts": delivery.interrupts,
             "repeatable": delivery.repeatable,
             "pending_max": pending_max,
-            "owner": self._worker if claim else None,
+            "owner": self.worker if claim else None,
             "begin": claim and begin,
         }
         async with turnstile:
@@ -122,7 +122,7 @@ class PostgresStore(Store):
                 row = await self._one(sql.ACCEPT, message)
         if row is None:
             return Acceptance(turn=None)
-        lease = Lease(sid=row["sid"], epoch=row["epoch"]) if row["owner"] == self._worker else None
+        lease = Lease(sid=row["sid"], epoch=row["epoch"]) if row["owner"] == self.worker else None
         return Acceptance(turn=row["turn"], lease=lease, overflow=row["beyond"], beyond=row["whose"])
 
     async def _accept_rated(self, message: Mapping[str, Any]) -> DictRow | None:
@@ -138,7 +138,7 @@ class PostgresStore(Store):
         self._claims += 1
         if self._claims % BURY_EVERY_CLAIMS == 1:
             await self._rows(sql.BURY, {})
-        return [Lease(**row) for row in await self._rows(sql.CLAIM, {"owner": self._worker, "limit": limit})]
+        return [Lease(**row) for row in await self._rows(sql.CLAIM, {"owner": self.worker, "limit": limit})]
 
     async def load(self, lease: Lease, *, history_turns: int, waiting_max: int, known: Known | None = None) -> View:
         names = lease.row | {"skip": history_turns - 1, "waiting_max": waiting_max} | shared.names_of(known)

@@ -56,7 +56,7 @@ class SqliteStore(Database, Store):
     shared = False
 
     def __init__(self, path: Path) -> None:
-        self._worker = uuid4().hex
+        self.worker = uuid4().hex
         try:
             # If we are root, commands run as another user, who passes through to a workspace and sees nothing here.
             path.parent.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ class SqliteStore(Database, Store):
         begin: bool = False,
     ) -> Acceptance:
         """Inserts a new message, counts it on its chat's row and owns the chat if it is free."""
-        owner = self._worker if claim else None
+        owner = self.worker if claim else None
         turn = _value(connection, shared.INSERT_MESSAGE, **delivery.row)
         if turn is None:
             return Acceptance(turn=None)
@@ -126,11 +126,11 @@ class SqliteStore(Database, Store):
         """One process per file: any other owner is dead. A turn it had begun counts one attempt, and the part it was
         about to send may have arrived."""
         leases = []
-        for chat in _rows(connection, sql.CLAIMABLE, owner=self._worker, limit=limit):
+        for chat in _rows(connection, sql.CLAIMABLE, owner=self.worker, limit=limit):
             if chat["owner"] is not None:
                 _rows(connection, sql.COUNT_ATTEMPT, sid=chat["id"])
                 _rows(connection, sql.COUNT_AMBIGUOUS, sid=chat["id"])
-            epoch = _value(connection, sql.TAKE, sid=chat["id"], owner=self._worker)
+            epoch = _value(connection, sql.TAKE, sid=chat["id"], owner=self.worker)
             leases.append(Lease(sid=chat["id"], epoch=epoch))
         return leases
 

@@ -17,6 +17,7 @@ from gateway.store.archive import DatabaseArchive
 from gateway.store.changes import DatabaseChanges
 from gateway.store.chatter import DatabaseChatter
 from gateway.store.contacts import DatabaseContacts
+from gateway.store.later import DatabaseLater
 from gateway.store.layers import DatabaseLayers
 from gateway.store.memory import DatabaseMemory
 from gateway.store.owners import DatabaseOwners
@@ -55,7 +56,8 @@ class Backlog:
 
 
 class Store(Readings, Protocol):
-    _worker: str
+    worker: str
+    """The name under which this process owns chats."""
     shared: bool
     """True if other processes work on the same database."""
     archive: DatabaseArchive
@@ -82,6 +84,8 @@ class Store(Readings, Protocol):
     """Messages that the gateway was told to send."""
     tasks: DatabaseTasks
     """Tasks that conversations asked for, and background commands, until they have been reported."""
+    later: DatabaseLater
+    """Turns that will begin without a message, and when."""
 
     def _share(self, read: Run, write: Run) -> None:
         """Sets the parts with the same statements on both databases."""
@@ -97,6 +101,7 @@ class Store(Readings, Protocol):
         self.layers = DatabaseLayers(read=read, write=write)
         self.sends = DatabaseSends(read=read, write=write)
         self.tasks = DatabaseTasks(read=read, write=write)
+        self.later = DatabaseLater(read=read, write=write)
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:
         """Announces this worker. `on_notify` is called on this loop with the session to load, or None for any."""
@@ -119,7 +124,7 @@ class Store(Readings, Protocol):
 
     async def leased(self) -> Sequence[Lease]:
         """The chats that this worker owns, as the database has it."""
-        return [Lease(**row) for row in await self._rows(sql.LEASED, {"owner": self._worker})]
+        return [Lease(**row) for row in await self._rows(sql.LEASED, {"owner": self.worker})]
 
     async def load(self, lease: Lease, *, history_turns: int, waiting_max: int, known: Known | None = None) -> View:
         """Loads the chat's work with at most `history_turns` (at least 1) turns before it: only those behind `known`, if

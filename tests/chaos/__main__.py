@@ -41,7 +41,7 @@ def main() -> None:
                 chat = EMULATED[name]()
                 if point.name == "K21" and server:
                     _print("K21 not run: it needs a file that can be deleted; tests/gateway/store/test_migrate.py")
-                elif point.live and chat.channel != "feishu":
+                elif (point.live or point.due) and chat.channel != "feishu":
                     continue
                 elif not chat.fetched or point.name not in ("STORM", "BACKLOG"):
                     clean &= _play(point, chat, arguments, server.new_database() if server else None)

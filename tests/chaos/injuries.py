@@ -2,15 +2,17 @@
 catalogue of moments at which that is done, and how often each is sure to be reached in one batch."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from typing import TypeAlias
 
+from tests.chaos.due import reminders
 from tests.chaos.ledger import Wish
 from tests.chaos.replica import Replica
-from tests.chaos.scene import SETTLE_SECONDS, Scene
+from tests.chaos.scene import POLL_SECONDS, SETTLE_SECONDS, Scene
 from tests.processes import processes_of
 from tests.waiting import until
 from tools.config import ExecMode
@@ -33,6 +35,9 @@ FREEZE_SECONDS = (0.5, 4.0)
 FREEZE_SECONDS_REPLICAS = (20.0, 60.0)
 """Past the lease, so that another takes over."""
 STORM_CHATS = 200
+BEFORE_CHANCE = 0.3
+"""That a process dies before what is due, and not while it begins it."""
+LEASE_SECONDS = 15.0
 COPIES = 5
 SIDE_BY_SIDE = 40
 
@@ -53,6 +58,8 @@ class Point:
     shared: int = 1
     live: bool = False
     """Answers grow, more slowly than elsewhere: on Feishu only."""
+    due: bool = False
+    """Nobody writes: rows of the table `later` come due. On Feishu only."""
 
     @property
     def batch(self) -> tuple[Wish, ...]:
@@ -187,6 +194,37 @@ async def _said(scene: Scene, wish: Wish, chat: str) -> str:
     message.acked = 0
     await scene.settled()
     return message.serial
+
+
+async def come_due(scene: Scene, point: Point) -> bool:
+    """Reminders and work come due, and whoever begins them dies: shortly before, while they are taken, or just behind."""
+    kills = scene.ledger.kills
+    waits = await asyncio.to_thread(reminders, scene)
+    if scene.chance.random() < BEFORE_CHANCE:
+        await asyncio.sleep(scene.chance.uniform(0, 1.5))
+        replica = scene.chance.choice(scene.replicas)
+        replica.signal(SIGKILL)
+        await scene.revive(replica)
+    else:
+        moment = f"{point.name}:{_which(scene, point)}"
+        for replica in scene.replicas:
+            await replica.arm(moment)
+        while not any(replica.dead for replica in scene.replicas) and await scene.unanswered():
+            await asyncio.sleep(POLL_SECONDS)
+    await scene.settled()
+    late_seconds = time.time() - max(due for _, due in waits)
+    if late_seconds > LEASE_SECONDS + max(restart for replica in scene.replicas for restart in replica.restarts):
+        scene.ledger.refused.append(f"due {late_seconds:.1f} s before it was there")
+    for replica in scene.replicas:
+        if not replica.dead:
+            await replica.arm("nothing")
+    scene.ledger.refused += [
+        f"{serial} came {due - at:.1f} s early"
+        for serial, due in waits
+        for at in (scene.platform.first_seen.get(serial),)
+        if at is not None and at < due
+    ]
+    return scene.ledger.kills > kills
 
 
 async def freeze(scene: Scene, point: Point) -> bool:
@@ -332,6 +370,7 @@ POINTS: Sequence[Point] = (
     Point("K23", "a card is made, sent, changed or finished", outside, most=12, live=True),
     Point("K24", "a file is uploaded", outside, most=4, live=True),
     Point("K25", "a reaction is added, looked for or taken away", outside, most=12, live=True),
+    Point("K26", "before a row comes due, while it is taken, and just behind", come_due, most=4, shared=2, due=True),
     Point("SQL", "before any statement that the store sends", inside, most=90),
     Point("K21", "while the tables are made", start, most=8),
     Point("K22", "SIGTERM, and SIGKILL before it is done", stop),

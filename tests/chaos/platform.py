@@ -5,6 +5,7 @@ is there, in the middle of its answer, or done and not answered yet.
 """
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
@@ -51,6 +52,8 @@ class Platform:
         """What was shown, by serial."""
         self.open: dict[str, Message] = {}
         """What is not known to be answered, by serial."""
+        self.first_seen: dict[str, float] = {}
+        """When something was shown for the first time, by serial."""
         self.questions: dict[str, tuple[str, str]] = {}
         """What nobody has decided yet: the chat and the id that was shown there, by the command's serial."""
         self.trap: Callable[[str, int], bool] | None = None
@@ -125,6 +128,7 @@ class Platform:
             reply = self._shown(*seen)
             self.ledger.shown.append(reply)
             self.replies[reply.serial].append(reply)
+            self.first_seen.setdefault(reply.serial, time.time())
             if question := QUESTION.search(seen[2]):
                 self.questions[f"S{question[1]}"] = seen[0], question[2]
                 self._expect(f"S{question[1]}")

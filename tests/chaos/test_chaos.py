@@ -16,8 +16,9 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.waits
 
-STAGES = ("K2", "K8", "K9", "K12", "K14", "K20", "K23")
-"""One for each stage of a turn, for a command and for an answer that grows. K17 and K18 are in `test_approvals`."""
+STAGES = ("K2", "K8", "K9", "K12", "K14", "K20", "K23", "K26")
+"""One for each stage of a turn, for a command, for an answer that grows and for what is due. K17 and K18 are in
+`test_approvals`."""
 MORE = ("K5", "K19", "K24", "K25")
 NAMED = {point.name: replace(point, most=100) if point.name == "STORM" else point for point in POINTS}
 
@@ -50,7 +51,7 @@ async def test_on_telegram_only_what_may_have_arrived_is_given_up_or_doubled_and
     assert doubts or name == "K3"
 
 
-@pytest.mark.parametrize("name", ["K9", "STORM", *longer("K14", "K18", "ROLL")])
+@pytest.mark.parametrize("name", ["K9", "STORM", *longer("K14", "K18", "K26", "ROLL")])
 async def test_the_other_replica_goes_on_and_an_event_delivered_five_times_is_one_turn(
     name: str, tmp_path: Path, postgres_url: str
 ) -> None:

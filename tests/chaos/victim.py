@@ -128,6 +128,15 @@ def hook_store(store: Store, kill: Kill) -> None:
     for name in ("accept", "load", "append", "mark", "stop", "finish", "sent"):
         hook(name, store)
     hook("summarise", store.changes)
+    take = store.later.take
+
+    async def taken(*positional: Any, **named: Any) -> Any:
+        kill.reach("K26")
+        found = await take(*positional, **named)
+        kill.reach("K26")
+        return found
+
+    store.later.take = taken  # type: ignore[method-assign]
 
     def hook_approvals(name: str, point: str, method: Callable[..., Awaitable[Any]]) -> None:
         async def around(*positional: Any, **named: Any) -> Any:

@@ -105,6 +105,8 @@ ANSWERED = {
     "queue": r"The queue mode is `collect`",
     "edit": r"Write the new words behind /edit",
     "retry": r"again\.$",
+    "schedules": r"You have no reminders here",
+    "reminders": r"You have no reminders here",
     "remember": r"There are no notes of yours|Others read along here",
     "undo": r"There is nothing to undo|Forgotten: “",
     "export": r"",

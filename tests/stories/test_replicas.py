@@ -122,7 +122,7 @@ async def test_a_replica_that_lost_its_lease_sends_nothing_and_the_other_does(
         monkeypatch.setattr(owner._presence, "lease_valid", lambda: False)  # type: ignore[attr-defined]
         address = owner._conninfo  # type: ignore[attr-defined]
         with psycopg.connect(address, autocommit=True) as connection:
-            dead = [owner._worker]
+            dead = [owner.worker]
             connection.execute("UPDATE session SET owner = NULL, epoch = epoch + 1 WHERE owner = %s", dead)
         one.line.release()
         assert len(await one.replies(1)) == 1

@@ -20,6 +20,7 @@ from tools.message import Post
 from tools.policy import layers_of
 from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
+from tools.schedule import ScheduleArguments
 from tools.tool import Call, Image, ToolError, ToolResult
 from tools.web.client import WebClient
 from tools.web.config import WebToolsConfig
@@ -61,6 +62,19 @@ class Nothing:
 
     async def text(self, *_: object) -> str | None:
         return None
+
+
+class NoSchedules:
+    """Nobody has any: what they do is told in stories, with a clock and a database."""
+
+    async def create(self, plan: ScheduleArguments, call: Call) -> str:
+        return f"Scheduled. {plan.at}"
+
+    async def listed(self, call: Call) -> str:
+        return "(none)"
+
+    async def cancel(self, id_: str, call: Call) -> str:
+        return f"{id_} is cancelled."
 
 
 @dataclass
@@ -145,6 +159,7 @@ def bench(
         memory=Nothing(),
         processes=processes,
         delegate=Tasks(),
+        schedules=NoSchedules(),
         result_chars=result_chars,
         sandbox=sandbox or shared(),
         documents=Documents(20),

@@ -1,0 +1,63 @@
+"""`schedules list | run | pause | cancel`."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, number_of, print_list
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gateway.config.root import Config
+
+schedules_app = typer.Typer(
+    no_args_is_help=True,
+    help="Reminders of people and schedules of the config: list, run, pause and cancel them, also while it serves.",
+)
+ScheduleId = Annotated[str, typer.Argument(metavar="ID", help="As `schedules list` names it.")]
+
+
+@schedules_app.command("list")
+def list_schedules(as_json: AsJson = False, config: ConfigOption = CONFIG) -> None:
+    """List what is to come, what is paused, and what is over since a week at most."""
+    from gateway.operate.schedules import line, listed
+
+    found = listed(load(config).config)
+    print_list(found, line, number_of(found, "schedule"), as_json=as_json)
+
+
+@schedules_app.command("run")
+def run_schedule(name: ScheduleId, as_json: AsJson = False, config: ConfigOption = CONFIG) -> None:
+    """Do it now, besides its times; a running gateway begins within seconds."""
+    from gateway.operate.schedules import run
+
+    _change(run, name, "due now", as_json, config)
+
+
+@schedules_app.command("pause")
+def pause_schedule(name: ScheduleId, as_json: AsJson = False, config: ConfigOption = CONFIG) -> None:
+    """Pause it; the same again lets it go on, at its next time."""
+    from gateway.operate.schedules import pause
+
+    _change(pause, name, "", as_json, config)
+
+
+@schedules_app.command("cancel")
+def cancel_schedule(name: ScheduleId, as_json: AsJson = False, config: ConfigOption = CONFIG) -> None:
+    """End a person's for good. One of the config is removed there."""
+    from gateway.operate.schedules import cancel
+
+    _change(cancel, name, "", as_json, config)
+
+
+def _change(
+    change: "Callable[[Config, str], dict[str, Any]]", name: str, words: str, as_json: bool, config: ConfigOption
+) -> None:
+    import json
+
+    after = change(load(config).config, name)
+    due = f", due {after['due']}" if after["due"] else ""
+    typer.echo(
+        json.dumps(after, ensure_ascii=False, indent=2) if as_json else f"{name}: {words or after['state'] + due}"
+    )

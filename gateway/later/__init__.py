@@ -1,0 +1,1 @@
+"""Turns without a message: schedules, and the watch that begins what is due."""

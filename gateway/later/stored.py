@@ -1,0 +1,84 @@
+"""`tools.schedule.Schedules` over the database: a person's own reminders, made and cancelled in a chat."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from channels.api.channel import ApiChannel
+from channels.message import MessageContext
+from channels.moment import timestamp
+from gateway.config.root import Config
+from gateway.config.timing import timing_of
+from gateway.later.schedule import Schedule, line_of, new_id, row_of
+from gateway.records.sessions import agent_of, chat_of, sender_of
+from gateway.store.later import Later
+from gateway.store.store import Store
+from tools.schedule import ScheduleArguments
+from tools.tool import Call, ToolError
+
+
+@dataclass(kw_only=True)
+class StoredSchedules:
+    """`wake` tells the watch that something may be due sooner."""
+
+    store: Store
+    config: Config
+    now: Callable[[], float]
+    wake: Callable[[], None]
+
+    async def create(self, plan: ScheduleArguments, call: Call) -> str:
+        limits, zone, now = self.config.limits, self.config.server.zone, float(int(self.now()))
+        if call.message.channel == ApiChannel.name:
+            raise ToolError("UNSUPPORTED", "a program asks here: nothing can be sent to it later")
+        try:
+            timing = timing_of(plan.at or "", zone)
+        except ValueError as error:
+            raise ToolError("INVALID_ARGUMENT", f"'at': {error}") from None
+        if timing.next(now, now) is None:
+            raise ToolError("INVALID_ARGUMENT", f"'at' lies in the past: it is {timestamp(now, zone)} now")
+        if timing.shortest(now) < limits.schedule_min_minutes * 60:
+            message = f"too often: at most once in {limits.schedule_min_minutes} minutes (limits.scheduleMinMinutes)"
+            raise ToolError("INVALID_ARGUMENT", message)
+        schedule = Schedule(
+            agent=agent_of(call.session),
+            at=timing.text,
+            say=plan.say or "",
+            task=plan.task or "",
+            title=plan.title or "",
+            context=_remembered(call.message),
+            tainted=call.tainted,
+        )
+        owner, place = sender_of(call.message), chat_of(call.message)
+        row = row_of(schedule, new_id(), place=place, owner=owner, now=now, default=zone)
+        kept = await self.store.later.create(row, key=call.key, most=limits.schedules_per_person)
+        if kept is None:
+            message = (
+                f"this person has {limits.schedules_per_person} already; cancel one first (limits.schedulesPerPerson)"
+            )
+            raise ToolError("TOO_MANY", message)
+        self.wake()
+        return f"Scheduled. {line_of(kept, zone)}"
+
+    async def listed(self, call: Call) -> str:
+        lines = [line_of(it, self.config.server.zone) for it in await theirs(self.store, call.message)]
+        return "\n".join(lines) or "There are none."
+
+    async def cancel(self, id_: str, call: Call) -> str:
+        id_ = id_.strip().upper()
+        if id_ not in [it.id for it in await theirs(self.store, call.message, ended=id_)]:
+            raise ToolError("NOT_FOUND", "there is no such schedule of this person here; list shows them")
+        await self.store.later.end(id_, "cancelled", owner=sender_of(call.message))
+        return f"{id_} is cancelled."
+
+
+async def theirs(store: Store, message: MessageContext, *, ended: str = "") -> Sequence[Later]:
+    """The sender's schedules that a chat may read: in a group those of that group. `ended`: one that is over, too."""
+    found = await store.later.of_owner(sender_of(message), also=ended)
+    here = chat_of(message)
+    return [it for it in found if it.kind == "schedule" and (message.chat.kind == "direct" or it.place == here)]
+
+
+def _remembered(message: MessageContext) -> MessageContext:
+    """The message without what was written: the chat, the topic, the person and their language."""
+    return replace(
+        message, text="", message_id="", attachments=(), reply_to=None, press=None, more=False, mark="", origin=None
+    )

@@ -1,0 +1,176 @@
+"""The watch over what is due: it sleeps until the next due time, and begins what has come.
+
+It asks the database when it has slept enough, when somebody made something new, and every few seconds for the one next
+time, by its index: the command line and other replicas make rows, too. In between it looks at the clock alone, so a clock
+that is set forward wakes it. A row is begun by taking it (`gateway.store.later`): once, whoever else tries.
+"""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+
+import structlog
+
+from agents.language import decided_by
+from channels.access import NOT_PAIRED, refusal
+from channels.message import Chat, MessageContext
+from channels.place import Place
+from gateway.approvals.surfaces import direct_with
+from gateway.config.channels import place_in
+from gateway.later.schedule import KIND, Schedule, configured_rows, keeps_times, message_of, schedule_of
+from gateway.records.inbound import SAY, Inbound
+from gateway.records.sessions import is_owner, message_in, session_key
+from gateway.state.runtime import Runtime
+from gateway.store.errors import StoreUnavailable
+from gateway.store.later import Later, LaterState, Step
+from gateway.store.records import Lease
+from gateway.turns.lanes import Lanes
+from gateway.turns.origins import origin_delivery
+
+MISSED_SECONDS = 60.0
+"""A row that is found so long after its due time was missed: the gateway was not there."""
+BATCH_MAX = 50
+"""Rows that one transaction takes: what arrives meanwhile waits for one commit only."""
+LOOK_SECONDS = 5.0
+CLOCK_SECONDS = 1.0
+
+log = structlog.get_logger()
+
+
+class DueWatch:
+    """Runs as long as the gateway does. `wake` has it look at once."""
+
+    def __init__(self, runtime: Runtime, lanes: Lanes, wanted: asyncio.Event) -> None:
+        self._runtime = runtime
+        self._store = runtime.store
+        self._lanes = lanes
+        self._wanted = wanted
+
+    async def run(self) -> None:
+        while True:
+            try:
+                self._wanted.clear()
+                if not await self.once():
+                    await self._sleep()
+            except StoreUnavailable as error:
+                log.warning("due_not_begun", error=repr(error))
+                await asyncio.sleep(CLOCK_SECONDS)
+            except Exception as error:  # the watch's edge: nothing else begins what is due
+                log.error("due_not_begun", exc_info=error)
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def once(self) -> int:
+        """Begins what is due, at most a batch, and returns the number of rows. Raises StoreUnavailable."""
+        runtime = self._runtime
+        if runtime.control.draining or not self._store.lease_valid():
+            return 0
+        now = runtime.now()
+        due = await self._store.later.due(now, BATCH_MAX)
+        steps = [step for row in due if (step := await self._step(row, now)) is not None]
+        if not steps or runtime.control.draining:
+            return 0
+        owns = not self._store.shared or self._lanes.free_slots >= len(steps)
+        taken = await self._store.later.take(steps, at=now, worker=self._store.worker if owns else None)
+        for step, lease in taken:
+            await self._begun(step, lease)
+        if not owns:
+            self._lanes.wanted.set()
+        return len(taken)
+
+    async def _begun(self, step: Step, lease: Lease | None) -> None:
+        outcome = "skipped" if step.skips else "begun" if step.delivery else step.state
+        self._runtime.metrics.due.labels(step.later.kind, outcome).inc()
+        late = round(self._runtime.now() - (step.later.due or 0.0), 1)
+        log.info("due_" + outcome, id=step.later.id, kind=step.later.kind, late_seconds=late)
+        if lease is not None:
+            self._lanes.open(lease)
+            if self._runtime.control.draining and not self._lanes.has(lease):  # left to the next process
+                await self._store.release_for_takeover(lease)
+
+    async def _sleep(self) -> None:
+        """Until the next due time by the clock on the wall, at most for a moment."""
+        next_due, loop = await self._store.later.next_due(), asyncio.get_running_loop()
+        until = loop.time() + LOOK_SECONDS
+        while not self._wanted.is_set() and (left := until - loop.time()) > 0:
+            seconds = left if next_due is None else min(left, next_due - self._runtime.now())
+            if seconds <= 0:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(seconds, CLOCK_SECONDS)):
+                    await self._wanted.wait()
+
+    async def configure(self) -> None:
+        """Makes the operator's rows those of the config in force. Raises StoreUnavailable."""
+        rows = list(configured_rows(self._runtime.setup.config, self._runtime.now()))
+        stored = {it.id: it for it in await self._store.later.every() if it.owner is None and it.kind == KIND}
+        if not rows and not stored:
+            return
+        same = [it.id for it in rows if it.id in stored and _keeps(stored[it.id], it)]
+        await self._store.later.configure(rows, same=same)
+        self._wanted.set()
+
+    async def _step(self, row: Later, now: float) -> Step | None:
+        """The step that is due for a row; one that cannot be read, or whose person may not write any more, ends."""
+        try:
+            schedule = schedule_of(row)
+            timing = schedule.timing(self._runtime.setup.config.server.zone)
+        except (ValueError, KeyError, OSError) as error:
+            log.error("schedule_unreadable", id=row.id, error=type(error).__name__)
+            return Step(later=row, next=None, state="paused")
+        if schedule.context is not None and (reason := await self._refusal(schedule.context)):
+            log.warning("schedule_ended", id=row.id, reason=reason)
+            return Step(later=row, next=None, state="cancelled")
+        next_due = row.resumes if row.by_hand else timing.next(now, row.since)
+        over: LaterState = "done" if row.state == "active" and next_due is None else row.state
+        is_late = not row.by_hand and row.due is not None and now - row.due > MISSED_SECONDS
+        if is_late and schedule.missed == "skip":
+            return Step(later=row, next=next_due, state=over, skips=True)
+        context = schedule.context or await self._operators(schedule)
+        if context is None:
+            log.warning("schedule_has_no_place", id=row.id)
+            return Step(later=row, next=next_due, state=over, skips=True)
+        message = message_of(row, schedule, context, now=now, late=is_late)
+        inbound = Inbound(agent=schedule.agent, context=message, command=SAY if schedule.say else None)
+        delivery = origin_delivery(self._runtime, inbound, f"later:{row.id}:{row.due:.0f}")
+        return Step(later=row, next=next_due, state=over, delivery=delivery, waits=not schedule.say)
+
+    async def _refusal(self, context: MessageContext) -> str | None:
+        """The reason that a person may not write in their chat any more; None if they may, or if the account is away."""
+        runtime = self._runtime
+        channel, owners = runtime.setup.channel(context), runtime.setup.owners
+        if channel is None:
+            return None
+        await owners.claimed.verify(context)
+        switch, addressed = runtime.choices.listens(context), replace(context, mentioned=True)
+        reason = refusal(channel.access, addressed, is_owner=is_owner(owners, context), switch=switch)
+        if reason != NOT_PAIRED:
+            return reason
+        place = context.channel, context.account, context.sender.id
+        return None if await self._store.contact_state(*place, runtime.now()) == "paired" else reason
+
+    async def _operators(self, schedule: Schedule) -> MessageContext | None:
+        """The chat that the config names, with nobody in it as the sender."""
+        try:
+            place = place_in(self._runtime.setup.config.channels, schedule.to)
+        except ValueError:
+            return None
+        context = await self._chat(place, schedule.agent)
+        words = decided_by(schedule.say or schedule.task)
+        return replace(context, language=words or self._runtime.setup.config.language)
+
+    async def _chat(self, place: Place, agent: str) -> MessageContext:
+        """A person's direct chat, by their id or by what was said there; else the chat counts as a group, the stricter."""
+        if found := await direct_with(self._runtime, f"{place.channel}:{place.chat}", place.account):
+            nobody = replace(found.sender, id="", name=None)
+            return replace(found, sender=nobody, chat=replace(found.chat, thread=place.thread))
+        context = message_in(place.channel, place.account, Chat(id=place.chat, kind="group", thread=place.thread), "")
+        sid = session_key(agent, self._runtime.choices.before_migration(context), "chat")
+        is_direct = await self._store.later.direct(sid)
+        return replace(context, chat=replace(context.chat, kind="direct")) if is_direct else context
+
+
+def _keeps(before: Later, after: Later) -> bool:
+    try:
+        return keeps_times(before, after)
+    except ValueError:  # of a newer version
+        return False

@@ -1,0 +1,86 @@
+"""The schedules in the database, as the command line lists and changes them, with or without a running gateway."""
+
+import time
+from typing import Any
+
+from channels.moment import iso
+from gateway.config.root import Config
+from gateway.fault import OperatorError
+from gateway.later.schedule import KIND, schedule_of
+from gateway.store import later as stored
+from gateway.store.later import Later
+from gateway.store.opening import connected
+
+
+def listed(config: Config) -> list[dict[str, Any]]:
+    """Every schedule that is to come, paused, or lately over. Raises DatabaseUnusable."""
+    with connected(config.database) as connection:
+        return [facts(it, config) for it in stored.every(connection) if it.kind == KIND]
+
+
+def facts(later: Later, config: Config) -> dict[str, Any]:
+    zone, schedule = config.server.zone, schedule_of(later)
+
+    def at(moment: float | None) -> str | None:
+        return None if moment is None else iso(moment, zone)
+
+    return {
+        "id": later.id,
+        "state": later.state,
+        "due": at(later.due),
+        "at": schedule.at,
+        "to": schedule.to or later.place,
+        "owner": later.owner,
+        "agent": schedule.agent,
+        "does": "say" if schedule.say else "task",
+        "title": schedule.shown,
+        "ran": at(later.ran),
+        "runs": later.runs,
+        "skipped": at(later.skipped),
+        "skips": later.skips,
+    }
+
+
+def line(it: dict[str, Any]) -> str:
+    when = f"due {it['due']}" if it["due"] else it["state"]
+    ran = f", ran {it['runs']} times" if it["runs"] else ""
+    skips = f", skipped {it['skips']} times" if it["skips"] else ""
+    title = it["title"] if len(it["title"]) <= 60 else it["title"][:59] + "…"
+    return f"{it['id']}  {when}  {it['to']}  {it['at']}  {it['does']}: {title}{ran}{skips}"
+
+
+def run(config: Config, id_: str) -> dict[str, Any]:
+    """Makes it due at once, besides its times; a running gateway begins it within seconds."""
+    with connected(config.database) as connection:
+        stored.run_now(connection, _known(connection, id_).id, float(int(time.time())))
+        return facts(_known(connection, id_), config)
+
+
+def pause(config: Config, id_: str) -> dict[str, Any]:
+    """Pauses it, or lets a paused one go on."""
+    with connected(config.database) as connection:
+        found, now = _known(connection, id_), time.time()
+        if found.state == "paused":
+            due = schedule_of(found).timing(config.server.zone).next(now, found.since)
+            stored.resume(connection, id_, due)
+        elif found.due is None:
+            raise OperatorError(f"{id_} is {found.state}: there is nothing to pause")
+        else:
+            stored.end(connection, id_, "paused")
+        return facts(_known(connection, id_), config)
+
+
+def cancel(config: Config, id_: str) -> dict[str, Any]:
+    """Ends a person's for good. One of the config is paused or removed there."""
+    with connected(config.database) as connection:
+        if _known(connection, id_).owner is None:
+            raise OperatorError(f"{id_} is in the config: remove it there, or `schedules pause {id_}`")
+        stored.end(connection, id_, "cancelled")
+        return facts(_known(connection, id_), config)
+
+
+def _known(connection: Any, id_: str) -> Later:
+    found = stored.one(connection, id_)
+    if found is None or found.kind != KIND:
+        raise OperatorError(f"no schedule: {id_} — `schedules list` shows them")
+    return found

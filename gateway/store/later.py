@@ -1,0 +1,225 @@
+"""The table of what is due: rows that begin a turn at their time, each once.
+
+A row is taken by its due time: whoever moves it to the next one, in the same transaction puts its message into the inbox.
+Of two replicas, or two rounds, only one finds the time that it has read.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from sqlalchemy import Connection
+
+from gateway.store.records import Delivery, Lease
+from gateway.store.statements import INSERT_MESSAGE
+from gateway.store.writer import Database, is_shared, reads, run, writes
+
+LaterState: TypeAlias = Literal["active", "paused", "done", "cancelled"]
+_COLUMNS = "id, kind, due, resumes, by_hand, owner, place, state, body, since, ran, runs, skipped, skips"
+DUE = f"SELECT {_COLUMNS} FROM later WHERE due <= :now ORDER BY due LIMIT :most"
+NEXT_DUE = "SELECT due FROM later WHERE due IS NOT NULL ORDER BY due LIMIT 1"
+OF_OWNER = f"""
+SELECT {_COLUMNS} FROM later WHERE owner = :owner AND (state IN ('active', 'paused') OR id = :also) ORDER BY due, since
+"""
+_ALL = f"SELECT {_COLUMNS} FROM later ORDER BY state, due, since"
+_ONE = f"SELECT {_COLUMNS} FROM later WHERE id = :id"
+_INSERT = """
+INSERT INTO later (id, kind, due, owner, place, state, key, body, since)
+VALUES (:id, :kind, :due, :owner, :place, :state, :key, :body, :since) ON CONFLICT DO NOTHING RETURNING id
+"""
+MOVE = """
+UPDATE later SET due = :next, resumes = NULL, by_hand = 0, state = :state,
+    ran = CASE WHEN :ran = 1 THEN :at ELSE ran END, runs = runs + :ran,
+    skipped = CASE WHEN :skip = 1 THEN due ELSE skipped END, skips = skips + :skip
+WHERE id = :id AND due = :due RETURNING id
+"""
+_COUNT = """
+INSERT INTO session AS t (id, owner, epoch, pending, stopped, begun) VALUES (:sid, CAST(:owner AS TEXT), 1, 1, 0, 0)
+ON CONFLICT (id) DO UPDATE SET
+    begun = CASE WHEN t.owner IS NULL AND t.pending = 0 THEN 0 ELSE t.begun END,
+    pending = t.pending + 1,
+    owner = COALESCE(t.owner, excluded.owner),
+    epoch = t.epoch + CASE WHEN t.owner IS NULL AND excluded.owner IS NOT NULL THEN 1 ELSE 0 END
+RETURNING owner, epoch
+"""
+_END = "UPDATE later SET due = NULL, resumes = NULL, by_hand = 0, state = :state WHERE id = :id"
+_LOCK = "SELECT pg_advisory_xact_lock(6, hashtext(:what))"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Later:
+    """A row of the table. `owner` is the person who asked for it, as the database names people; None for the operator.
+    `resumes` is its regular time while it is due by hand."""
+
+    id: str
+    kind: str
+    due: float | None
+    owner: str | None
+    place: str
+    state: LaterState
+    body: str
+    since: float
+    resumes: float | None = None
+    by_hand: int = 0
+    ran: float | None = None
+    runs: int = 0
+    skipped: float | None = None
+    skips: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """The next state of a row that is due: its message, if it runs, and its next time. `waits`: the message stands in line
+    with the conversation's; else it goes beside a turn that runs."""
+
+    later: Later
+    next: float | None
+    state: LaterState
+    delivery: Delivery | None = None
+    waits: bool = True
+    skips: bool = False
+
+
+class DatabaseLater(Database):
+    @reads
+    def due(self, connection: Connection, now: float, most: int) -> Sequence[Later]:
+        return _rows(connection, DUE, now=now, most=most)
+
+    @reads
+    def next_due(self, connection: Connection) -> float | None:
+        found: float | None = run(connection, NEXT_DUE).scalar()
+        return found
+
+    @writes
+    def take(
+        self, connection: Connection, steps: Sequence[Step], *, at: float, worker: str | None
+    ) -> Sequence[tuple[Step, Lease | None]]:
+        """Takes each step whose row is still due at the time that was read; returns these, with the lease of an idle
+        chat that `worker` owns by it."""
+        found = []
+        for step in steps:
+            names = {"id": step.later.id, "due": step.later.due, "next": step.next, "state": step.state, "at": at}
+            counts = {"ran": int(step.delivery is not None), "skip": int(step.skips)}
+            if run(connection, MOVE, **names, **counts).first() is not None:
+                found.append((step, _accepted(connection, step, worker) if step.delivery else None))
+        return found
+
+    @reads
+    def direct(self, connection: Connection, sid: str) -> bool:
+        """True if the newest words that a conversation has are of a person alone with the bot."""
+        newest = "SELECT direct FROM spoken WHERE sid = :sid AND how = 'said' ORDER BY seq DESC LIMIT 1"
+        return bool(run(connection, newest, sid=sid).scalar())
+
+    @reads
+    def of_owner(self, connection: Connection, owner: str, *, also: str = "") -> Sequence[Later]:
+        """The rows that a person has waiting; and the row `also`, if it is theirs, though it has ended."""
+        return _rows(connection, OF_OWNER, owner=owner, also=also)
+
+    @reads
+    def every(self, connection: Connection) -> Sequence[Later]:
+        return _rows(connection, _ALL)
+
+    @writes
+    def create(self, connection: Connection, later: Later, *, key: str, most: int) -> Later | None:
+        """Keeps a new row of a person, the same one for the same `key`; None if they have `most`."""
+        if is_shared(connection):  # two at once could exceed the limit
+            run(connection, _LOCK, what=later.owner)
+        made = f"SELECT {_COLUMNS} FROM later WHERE key = :key"
+        if found := _rows(connection, made, key=key):
+            return found[0]
+        if len(_rows(connection, OF_OWNER, owner=later.owner, also="")) >= most:
+            return None
+        return later if insert(connection, later, key) else None
+
+    @writes
+    def end(self, connection: Connection, id_: str, state: LaterState, *, owner: str | None = None) -> Later | None:
+        """Ends or pauses a row, of `owner` if that is given; None if there is none. May be repeated."""
+        return end(connection, id_, state, owner=owner)
+
+    @writes
+    def configure(self, connection: Connection, rows: Sequence[Later], *, same: Iterable[str] = ()) -> None:
+        """Makes the operator's rows those of the config. A row of `same` keeps its times: only what it does changes."""
+        if is_shared(connection):
+            run(connection, _LOCK, what="config")
+        kept = set(same)
+        stored = {it.id: it for it in _rows(connection, _ALL) if it.owner is None and it.kind == "schedule"}
+        for id_ in stored.keys() - {it.id for it in rows}:
+            run(connection, "DELETE FROM later WHERE id = :id", id=id_)
+        for row in rows:
+            before = stored.get(row.id)
+            if before is None:
+                insert(connection, row, None)
+            elif row.id in kept:
+                run(connection, "UPDATE later SET body = :body, place = :place WHERE id = :id",
+                    body=row.body, place=row.place, id=row.id)  # fmt: skip
+            else:
+                run(connection, "UPDATE later SET body = :body, place = :place, due = :due, resumes = NULL, by_hand = 0,"
+                    " state = :state, since = :since WHERE id = :id", body=row.body, place=row.place, due=row.due,
+                    state=row.state, since=row.since, id=row.id)  # fmt: skip
+
+    @writes
+    def prune(self, connection: Connection, before: float) -> int:
+        """Deletes people's rows that have ended."""
+        over = "owner IS NOT NULL AND due IS NULL AND state <> 'paused' AND COALESCE(ran, since) < :before"
+        return run(connection, f"DELETE FROM later WHERE {over}", before=before).rowcount
+
+
+def one(connection: Connection, id_: str) -> Later | None:
+    return next(iter(_rows(connection, _ONE, id=id_)), None)
+
+
+def every(connection: Connection) -> Sequence[Later]:
+    return _rows(connection, _ALL)
+
+
+def end(connection: Connection, id_: str, state: LaterState, *, owner: str | None = None) -> Later | None:
+    found = _rows(connection, _ONE, id=id_)
+    if not found or (owner is not None and found[0].owner != owner):
+        return None
+    if found[0].state != state:
+        run(connection, _END, id=id_, state=state)
+    return found[0]
+
+
+def resume(connection: Connection, id_: str, due: float | None) -> None:
+    run(connection, "UPDATE later SET due = :due, state = 'active' WHERE id = :id", id=id_, due=due)
+
+
+def run_now(connection: Connection, id_: str, now: float) -> Later | None:
+    """Makes a row due at once; its regular time stays. None if there is none."""
+    if not (found := _rows(connection, _ONE, id=id_)):
+        return None
+    resumes = "CASE WHEN by_hand = 1 THEN resumes ELSE due END"
+    run(connection, f"UPDATE later SET resumes = {resumes}, by_hand = 1, due = :now WHERE id = :id", id=id_, now=now)
+    return found[0]
+
+
+def forget(connection: Connection, owners: Sequence[str]) -> int:
+    """Deletes every row of these people, as the database names them, and returns the count."""
+    return run(connection, "DELETE FROM later WHERE owner IN :owners", owners=list(owners)).rowcount
+
+
+def owners(connection: Connection) -> Sequence[str]:
+    return list(run(connection, "SELECT DISTINCT owner FROM later WHERE owner IS NOT NULL").scalars())
+
+
+def _rows(connection: Connection, statement: str, **names: object) -> list[Later]:
+    return [Later(**row) for row in run(connection, statement, **names).mappings()]
+
+
+def insert(connection: Connection, later: Later, key: str | None) -> bool:
+    names = {name: getattr(later, name) for name in ("id", "kind", "due", "owner", "place", "state", "body", "since")}
+    return run(connection, _INSERT, **names, key=key).first() is not None
+
+
+def _accepted(connection: Connection, step: Step, worker: str | None) -> Lease | None:
+    """Puts the message into the inbox and counts it on its chat's row."""
+    delivery = step.delivery
+    assert delivery is not None
+    if not step.waits:
+        waiting = run(connection, "SELECT pending FROM session WHERE id = :sid", sid=delivery.sid).scalar()
+        delivery = replace(delivery, sid=delivery.control) if waiting else delivery
+    if run(connection, INSERT_MESSAGE, **delivery.row).first() is None:
+        return None
+    row = run(connection, _COUNT, sid=delivery.sid, owner=worker).one()
+    return Lease(sid=delivery.sid, epoch=row.epoch) if worker is not None and row.owner == worker else None

@@ -1,0 +1,113 @@
+"""The table of what is due: taken once, by an index, whoever else reads the same time."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, text
+
+from gateway.config.root import DatabaseConfig
+from gateway.store.later import DUE, MOVE, NEXT_DUE, OF_OWNER, Later, Step
+from gateway.store.opening import open_store
+from gateway.store.records import Delivery
+from gateway.store.store import Store
+
+ROWS = 100_000
+
+
+@pytest.fixture
+async def store(database_url: str) -> Store:
+    opened = open_store(DatabaseConfig(url=database_url))
+    await opened.start(lambda _: None)
+    return opened
+
+
+def row(id_: str, due: float | None = 100.0, owner: str | None = "feishu:default:ou_a") -> Later:
+    return Later(
+        id=id_, kind="schedule", due=due, owner=owner, place="feishu:default:oc", state="active", body="{}", since=0
+    )
+
+
+def step(later: Later, sid: str = "agent:a:feishu:default:oc", **more: object) -> Step:
+    delivery = Delivery(sid=sid, dedupe=(f"later:{later.id}:{later.due:.0f}",), body="{}", at=100.0, internal=True)
+    return Step(later=later, next=200.0, state="active", delivery=delivery, **more)  # type: ignore[arg-type]
+
+
+async def test_a_row_that_ten_take_at_once_has_one_message(store: Store) -> None:
+    try:
+        made = await store.later.create(row("R-1"), key="k", most=5)
+        assert made is not None
+        taken = await asyncio.gather(
+            *(store.later.take([step(made)], at=101.0, worker=store.worker) for _ in range(10))
+        )
+        assert sum(len(it) for it in taken) == 1
+        assert (await store.backlog()).messages == 1
+        [after] = await store.later.every()
+        assert (after.due, after.ran, after.runs) == (200.0, 101.0, 1)
+        [(_, lease)] = next(it for it in taken if it)
+        assert lease is not None
+        assert lease.sid == "agent:a:feishu:default:oc"
+    finally:
+        await store.close()
+
+
+async def test_the_same_call_makes_one_row_and_a_limit_holds(store: Store) -> None:
+    try:
+        first = await store.later.create(row("R-1"), key="k1", most=2)
+        again = await store.later.create(row("R-2"), key="k1", most=2)
+        assert first is not None
+        assert again is not None
+        assert first.id == again.id
+        assert await store.later.create(row("R-3"), key="k2", most=2) is not None
+        assert await store.later.create(row("R-4"), key="k3", most=2) is None
+        assert [it.id for it in await store.later.of_owner("feishu:default:ou_a")] == ["R-1", "R-3"]
+    finally:
+        await store.close()
+
+
+async def test_text_goes_beside_a_turn_that_runs_and_work_behind_it(store: Store) -> None:
+    try:
+        rows = [await store.later.create(row(f"R-{it}"), key=str(it), most=9) for it in range(3)]
+        one, two, three = (it for it in rows if it is not None)
+        taken = await store.later.take([step(one), step(two, waits=False), step(three)], at=101.0, worker=None)
+        assert len(taken) == 3
+        leases = await store.claim(10)
+        assert sorted(it.sid for it in leases) == ["agent:a:feishu:default:oc", "aside:agent:a:feishu:default:oc"]
+    finally:
+        await store.close()
+
+
+async def test_a_hundred_thousand_rows_that_wait_cost_no_scan(store: Store, tmp_path: Path) -> None:
+    def fill(connection: Connection) -> list[str]:
+        columns = "id, kind, due, owner, place, state, body, since"
+        many = [
+            {"id": f"R-{it}", "due": 10_000.0 + it, "owner": f"feishu:default:ou_{it % 5000}"} for it in range(ROWS)
+        ]
+        insert = f"INSERT INTO later ({columns}) VALUES (:id, 'schedule', :due, :owner, 'p', 'active', '{{}}', 0)"
+        connection.execute(text(insert), many)
+        connection.execute(text("ANALYZE later"))
+        is_sqlite = connection.dialect.name == "sqlite"
+        plans = []
+        for statement in (DUE, NEXT_DUE, OF_OWNER, MOVE):
+            names = {
+                "now": 10_001.0,
+                "most": 50,
+                "owner": "feishu:default:ou_1",
+                "also": "",
+                "id": "R-1",
+                "due": 10_001.0,
+            }
+            names |= {"next": 5.0, "state": "active", "ran": 1, "skip": 0, "at": 1.0}
+            given = {name: value for name, value in names.items() if f":{name}" in statement}
+            explain = "EXPLAIN QUERY PLAN" if is_sqlite else "EXPLAIN"
+            plans.append("\n".join(str(it) for it in connection.execute(text(f"{explain} {statement}"), given).all()))
+        return plans
+
+    try:
+        for plan in await store.later.write(fill):
+            assert "later_due" in plan or "later_owner" in plan or "later_pkey" in plan or "autoindex" in plan
+            assert "SCAN later'" not in plan
+            assert "Seq Scan" not in plan
+        assert [it.id for it in await store.later.due(10_000.5, 50)] == ["R-0"]
+    finally:
+        await store.close()

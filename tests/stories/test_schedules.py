@@ -1,0 +1,265 @@
+"""Reminders and schedules: asked for in a chat or written into the config, each run once, in the chat it was made for."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.operate import schedules
+from tests.channels.contexts import Clock
+from tests.emulators.models.script import calls, says
+from tests.running import ALICE_CHAT, BOB, BOB_CHAT, FEISHU, GROUP, Running, running
+from tests.stories.test_reload import edited
+from tests.stories.test_replicas import two
+
+SCHEDULING = """
+agents:
+  list:
+    - id: helper
+      model: anthropic/claude-sonnet-4-6
+      tools: { allow: [schedule, read] }
+"""
+ANYTIME = f"{FEISHU}    timestampWindowSeconds: null\n"  # the clock of the gateway is not that of the platform
+ASKED: dict[str, Any] = {"agents": SCHEDULING, "feishu": ANYTIME}
+BEGIN = 1_800_000_000.0  # Fri 2027-01-15 08:00 UTC
+STANDUP = f'schedules: [ {{ id: standup, to: "feishu:{GROUP}", at: "0 9 * * *", say: "Stand-up!" }} ]'
+REPORT = f'schedules: [ {{ id: report, to: "feishu:{GROUP}", at: "0 9 * * mon", task: "Write the report." }} ]'
+
+
+def on(url: str, *more: str) -> str:
+    return "\n".join((f'database: {{ url: "{url}" }}', *more))
+
+
+def texts(house: Running) -> list[str]:
+    return [message.text for message in house.feishu.messages]
+
+
+async def settled(house: Running, count: int) -> list[str]:
+    """All that was sent once everything that is due has been begun and answered."""
+    await house.replies(count)
+    await house.until(lambda: _nothing_due(house))
+    await house.idle()
+    return texts(house)
+
+
+async def _nothing_due(house: Running) -> bool:
+    return not await house.gateway.runtime.store.later.due(house.gateway.runtime.now(), 1)
+
+
+async def test_a_reminder_asked_for_in_a_chat_comes_once_in_that_chat(tmp_path: Path, database_url: str) -> None:
+    clock = Clock(BEGIN)
+    plan = {"action": "create", "at": "2027-01-15T09:30", "say": "Call Bob", "title": "Bob"}
+    script = [calls(("schedule", plan)), says("At 9:30, then.")]
+    async with running(tmp_path, script=script, **ASKED, more=on(database_url), now=clock) as house:
+        await house.say("Remind me at half past nine to call Bob")
+        assert await house.replies(1) == ["At 9:30, then."]
+        result = str(house.anthropic.requests[1].body["messages"][-1])
+        assert re.search(r"Scheduled\. R-\w{5}: Bob — next Fri 2027-01-15 09:30 UTC", result)
+        clock.now += 5_399
+        assert await settled(house, 1) == ["At 9:30, then."]
+        clock.now += 1
+        assert await settled(house, 2) == ["At 9:30, then.", "Call Bob"]
+        assert house.feishu.messages[1].chat_id == ALICE_CHAT
+        assert len(house.anthropic.requests) == 2
+        clock.now += 86_400
+        assert await settled(house, 2) == ["At 9:30, then.", "Call Bob"]
+
+
+async def test_a_schedule_of_the_config_says_its_text_every_day(tmp_path: Path, database_url: str) -> None:
+    clock = Clock(BEGIN)
+    async with running(tmp_path, more=on(database_url, STANDUP), now=clock) as house:
+        await house.until(lambda: house.gateway.runtime.store.later.next_due())
+        for day in range(3):
+            clock.now = BEGIN + 3_600 + day * 86_400
+            assert await settled(house, day + 1) == ["Stand-up!"] * (day + 1)
+        assert house.anthropic.requests == []
+        assert {it.chat_id for it in house.feishu.messages} == {GROUP}
+
+
+async def test_a_task_is_a_turn_of_the_agent_and_may_be_silent(tmp_path: Path) -> None:
+    clock, script = Clock(BEGIN), [says("The report."), says("__SILENT__"), says("Again.")]
+    async with running(tmp_path, script=script, more=REPORT, now=clock) as house:
+        await house.until(lambda: house.gateway.runtime.store.later.next_due())
+        monday = BEGIN + 3 * 86_400 + 3_600
+        for week, expected in enumerate((1, 1, 2)):
+            clock.now = monday + week * 7 * 86_400
+            await house.requested(week + 1)
+            await settled(house, expected)
+        assert texts(house) == ["The report.", "Again."]
+        shown = str(house.anthropic.requests[0].body["messages"][-1])
+        assert "The schedule report is due." in shown
+        assert '"kind": "schedule", "id": "report"' in shown.replace("\\", "")
+
+
+@pytest.mark.parametrize(("missed", "expected"), [("once", 1), ("skip", 0)])
+async def test_what_was_missed_is_done_once_and_late_or_let_pass_and_recorded(
+    tmp_path: Path, database_url: str, missed: str, expected: int
+) -> None:
+    clock, more = Clock(BEGIN), on(database_url, STANDUP.replace("say:", f"missed: {missed}, say:"))
+    async with running(tmp_path, more=more, now=clock) as house:
+        await house.until(lambda: house.gateway.runtime.store.later.next_due())
+    clock.now += 5 * 86_400 + 7_200
+    async with running(tmp_path, more=more, now=clock, emulator=house.feishu) as house:
+        found = await settled(house, expected)
+        late = "(This was due Fri 2027-01-15 09:00 UTC; I was not running then.)\n\nStand-up!"
+        assert found == [late] * expected
+        [row] = await house.gateway.runtime.store.later.every()
+        assert (row.runs, row.skips, row.due) == (expected, 1 - expected, BEGIN + 6 * 86_400 + 3_600)
+        clock.now = BEGIN + 6 * 86_400 + 3_600
+        assert (await settled(house, expected + 1))[-1] == "Stand-up!"
+
+
+async def test_a_clock_set_forward_and_back_doubles_nothing(tmp_path: Path, database_url: str) -> None:
+    clock = Clock(BEGIN)
+    async with running(tmp_path, more=on(database_url, STANDUP), now=clock) as house:
+        await house.until(lambda: house.gateway.runtime.store.later.next_due())
+        clock.now = BEGIN + 3_600
+        await settled(house, 1)
+        clock.now = BEGIN
+        await settled(house, 1)
+        clock.now = BEGIN + 3_601
+        assert await settled(house, 1) == ["Stand-up!"]
+        clock.now = BEGIN + 86_400 + 3_600
+        assert await settled(house, 2) == ["Stand-up!"] * 2
+
+
+async def test_two_replicas_begin_it_once(tmp_path: Path, postgres_url: str) -> None:
+    soon = f'schedules: [ {{ id: soon, to: "feishu:{GROUP}", at: "every 1d", say: "Now!" }} ]'
+    async with two(tmp_path, postgres_url, [], soon) as (one, other):
+        store = one.gateway.runtime.store.later
+        await one.until(lambda: store.next_due())
+        for run in range(1, 4):
+            [row] = await store.every()
+            schedules.run(one.gateway.config, row.id)
+            await one.replies(run)
+            await one.until(lambda: _nothing_due(one))
+            await one.idle()
+            await other.idle()
+            assert texts(one) == ["Now!"] * run
+
+
+async def test_people_list_and_cancel_their_own(tmp_path: Path, database_url: str) -> None:
+    clock = Clock(BEGIN)
+    plan = {"action": "create", "at": "0 7 * * *", "say": "Up!"}
+    script = [calls(("schedule", plan)), says("Yes."), calls(("schedule", {"action": "list"})), says("One.")]
+    async with running(tmp_path, script=script, **ASKED, more=on(database_url), now=clock) as house:
+        await house.say("wake me")
+        await house.replies(1)
+        await house.say("/schedules")
+        listed = (await house.replies(2))[1]
+        [id_] = re.findall(r"`(R-\w{5})`", listed)
+        assert f"`{id_}` Up! — 0 7 * * *, next Sat 2027-01-16 07:00 UTC" in listed
+        await house.say("/reminders", sender=BOB, chat=BOB_CHAT)
+        assert "You have no reminders here" in (await house.replies(3))[2]
+        await house.say(f"/schedules cancel {id_}", sender=BOB, chat=BOB_CHAT)
+        assert f"There is no {id_} of yours here" in (await house.replies(4))[3]
+        await house.say("what is planned?")
+        await house.replies(5)
+        assert id_ in str(house.anthropic.requests[3].body["messages"][-1])
+        await house.say(f"/schedules cancel {id_}")
+        assert (await house.replies(6))[5] == f"{id_} is cancelled."
+        clock.now += 2 * 86_400
+        await settled(house, 6)
+        assert "Up!" not in texts(house)
+
+
+@pytest.mark.parametrize(
+    ("at", "error"),
+    [
+        ("* * * * *", "too often: at most once in 5 minutes"),
+        ("0,3 9 * * *", "too often"),
+        ("every 2m", "too often"),
+        ("2020-01-01T09:00", "lies in the past: it is Fri 2027-01-15 08:00 UTC now"),
+        ("tomorrow at nine", "expected five fields of cron"),
+        ("2027-02-01", "names no time of the day"),
+        ("0 25 * * *", "is no cron expression"),
+    ],
+)
+async def test_a_time_that_cannot_be_is_refused_with_what_to_write(tmp_path: Path, at: str, error: str) -> None:
+    script = [calls(("schedule", {"action": "create", "at": at, "say": "x"})), says("no")]
+    async with running(tmp_path, script=script, **ASKED, now=Clock(BEGIN)) as house:
+        await house.say("remind me")
+        await house.replies(1)
+        assert error in str(house.anthropic.requests[1].body["messages"][-1])
+
+
+async def test_a_person_may_have_so_many(tmp_path: Path, database_url: str) -> None:
+    plan = {"action": "create", "at": "0 7 * * *", "say": "Up!"}
+    script = [
+        calls(("schedule", plan)),
+        says("1"),
+        calls(("schedule", plan)),
+        says("2"),
+        calls(("schedule", plan)),
+        says("3"),
+    ]
+    more = on(database_url, "limits: { schedulesPerPerson: 2 }")
+    async with running(tmp_path, script=script, **ASKED, more=more, now=Clock(BEGIN)) as house:
+        for number in range(3):
+            await house.say("wake me")
+            await house.replies(number + 1)
+        assert "TOO_MANY" in str(house.anthropic.requests[5].body["messages"][-1])
+        assert len(await house.gateway.runtime.store.later.every()) == 2
+
+
+async def test_whoever_is_put_out_loses_theirs(tmp_path: Path, database_url: str) -> None:
+    clock, plan = Clock(BEGIN), {"action": "create", "at": "0 9 * * *", "say": "Up!"}
+    script = [calls(("schedule", plan)), says("Yes.")]
+    async with running(tmp_path, script=script, **ASKED, more=on(database_url), now=clock) as house:
+        await house.say("wake me")
+        await house.replies(1)
+    listed = f"    dmPolicy: allowlist\n    allowFrom: [{BOB}]"
+    feishu = ANYTIME.replace("    dmPolicy: open", listed)
+    config: dict[str, Any] = {"agents": SCHEDULING, "more": on(database_url), "feishu": feishu}
+    async with running(tmp_path, now=clock, emulator=house.feishu, **config) as house:
+        clock.now += 3_600
+        store = house.gateway.runtime.store.later
+        await house.until(lambda: _is(house, "cancelled"))
+        await house.idle()
+        assert texts(house) == ["Yes."]
+        assert await store.next_due() is None
+
+
+async def _is(house: Running, state: str) -> bool:
+    return [it.state for it in await house.gateway.runtime.store.later.every()] == [state]
+
+
+async def test_an_edit_changes_them_without_a_double(tmp_path: Path) -> None:
+    clock = Clock(BEGIN)
+    async with edited(tmp_path, more=STANDUP, now=clock) as (house, editor):
+        store = house.gateway.runtime.store.later
+        await house.until(lambda: store.next_due())
+        clock.now += 3_600
+        await settled(house, 1)
+        await editor.replace("Stand-up!", "Stand up, please!")
+        assert await settled(house, 1) == ["Stand-up!"]
+        await house.until(lambda: _due_at(house, BEGIN + 86_400 + 3_600))
+        clock.now = BEGIN + 86_400 + 3_600
+        assert await settled(house, 2) == ["Stand-up!", "Stand up, please!"]
+        await editor.replace(STANDUP.replace("Stand-up!", "Stand up, please!"), "schedules: []")
+        await house.until(lambda: _is_gone(house))
+
+
+async def _due_at(house: Running, due: float) -> bool:
+    return await house.gateway.runtime.store.later.next_due() == due
+
+
+async def _is_gone(house: Running) -> bool:
+    return not await house.gateway.runtime.store.later.every()
+
+
+async def test_the_command_line_lists_runs_pauses_and_cancels(tmp_path: Path) -> None:
+    async with running(tmp_path, more=STANDUP) as house:
+        await house.until(lambda: house.gateway.runtime.store.later.next_due())
+        config = house.gateway.config
+        [row] = schedules.listed(config)
+        assert (row["id"], row["state"], row["at"], row["does"]) == ("standup", "active", "0 9 * * *", "say")
+        due = row["due"]
+        schedules.run(config, "standup")
+        assert await settled(house, 1) == ["Stand-up!"]
+        [row] = schedules.listed(config)
+        assert (row["due"], row["runs"]) == (due, 1)
+        assert schedules.pause(config, "standup")["state"] == "paused"
+        assert schedules.listed(config)[0]["due"] is None
+        assert schedules.pause(config, "standup")["due"] == due
