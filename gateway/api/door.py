@@ -19,7 +19,7 @@ from starlette.responses import StreamingResponse
 
 from channels.api.channel import ApiChannel
 from channels.message import Attachment, Chat, File, MessageContext, Sender
-from gateway.api import chat, responses
+from gateway.api import chat, mcp, responses
 from gateway.api.answer import POLL_SECONDS, Answering
 from gateway.api.call import ApiCall, ApiError, check_pictures, parsed
 from gateway.api.send import answer_of as send_answer
@@ -59,6 +59,7 @@ class ApiDoor:
             ("POST", "/v1/send", self.send),
         ):
             router.add_api_route(path, self._judged(route), methods=[method])
+        router.add_api_route("/mcp", self._judged(self.mcp), methods=["GET", "POST", "DELETE"])
         every = ["GET", "POST", "PUT", "PATCH", "DELETE"]
         router.add_api_route("/v1/{rest:path}", self._judged(self.unknown), methods=every)
         return router
@@ -131,17 +132,35 @@ class ApiDoor:
             return await self.bodies.read(request, bytes_max=longest, seconds=seconds)
 
     async def send(self, request: Request, name: str) -> Response:
-        setup = self.runtime.setup
-        if not setup.config.server.api.may_send(name):
+        if not self.runtime.setup.config.server.api.may_send(name):
             sentence = f"This token may not send: server.api.tokens.{name} has no send: true."
             raise ApiError(403, sentence, type_="permission_error", code="may_not_send")
         body = await self._body(request)
-        place, text, given = parse_send(body, setup.config.channels, setup.limits.file_bytes)
-        id_ = _message_id(request, name, body)
-        kept = [await self.runtime.store.archive.put(it, self.runtime.now()) for it in given]
-        outcome = await Sends(self.runtime).send(sending(place, text, id_, kept))
-        status, content = send_answer(id_, outcome)
+        status, content = await self._sent(body, _message_id(request, name, body))
         return answer_json(content, status)
+
+    async def _sent(self, body: bytes, id_: str) -> tuple[int, dict[str, object]]:
+        """Status and content of the answer to whoever sends. Raises ApiError."""
+        setup = self.runtime.setup
+        place, text, given = parse_send(body, setup.config.channels, setup.limits.file_bytes)
+        kept = [await self.runtime.store.archive.put(it, self.runtime.now()) for it in given]
+        return send_answer(id_, await Sends(self.runtime).send(sending(place, text, id_, kept)))
+
+    async def mcp(self, request: Request, name: str) -> Response:
+        """Answers another agent: asks one of ours, or sends what it says."""
+        if request.method != "POST":  # no stream of the gateway's own words, and no session that could be ended
+            return Response(status_code=405, headers={"allow": "POST"})
+        body = await self._body(request)
+
+        async def ask(call: ApiCall) -> Answering:
+            return self._answering(call, name, _message_id(request, name, body))
+
+        async def send(message: bytes) -> dict[str, object]:
+            return (await self._sent(message, _message_id(request, name, body)))[1]
+
+        setup = self.runtime.setup
+        may_send = setup.config.server.api.may_send(name)
+        return await mcp.answered(request, body, [*setup.runners], ask, send if may_send else None)
 
     def _answering(self, call: ApiCall, name: str, message_id: str) -> Answering:
         setup = self.runtime.setup

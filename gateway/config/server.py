@@ -90,11 +90,12 @@ def _distinct_tokens(tokens: Mapping[str, ApiToken]) -> Mapping[str, ApiToken]:
 
 
 class ApiConfig(Section):
-    """The OpenAI-compatible endpoint at `/v1`, for other software; see docs/api.md."""
+    """The OpenAI-compatible endpoint at `/v1`, and `/mcp`, for other software; see docs/api.md."""
 
     tokens: Annotated[dict[TokenName, Annotated[ApiToken, _OrText()]], AfterValidator(_distinct_tokens)] = {}
     """A token for each program, by a name of yours: at least 16 characters, 32 if `host` is not loopback. Each has its
-    own conversations, and is the person `api:NAME` in `owners` and `tools.senders`. Without any there is no `/v1`."""
+    own conversations, and is the person `api:NAME` in `owners` and `tools.senders`. Without any there is
+    neither `/v1` nor `/mcp`."""
 
     @property
     def open(self) -> dict[str, str]:

@@ -20,7 +20,7 @@ from gateway.guard import VERSION
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.opening import offline
 from gateway.store.reviews import DatabaseReviews
-from tools.mcp.definition import Definition
+from tools.mcp.definition import Definition, ServerGone
 from tools.mcp.server import Environment, McpServer, Review, reason_of
 from tools.policy import SERVERS, foreign
 from tools.sandbox.sandbox import Sandbox
@@ -92,6 +92,8 @@ async def tried(loaded: Loaded, name: str, tool: str, arguments: Mapping[str, An
         raise OperatorError(f"{name}: {error.code}: {error.message}") from None
     except OperatorError:
         raise
+    except ServerGone as error:
+        raise OperatorError(f"{name}: {error}") from None
     except Exception as error:  # noqa: BLE001 - whatever the server did is one line here
         raise OperatorError(f"{name}: {reason_of(error)}") from None
 
@@ -112,15 +114,14 @@ async def probe(loaded: Loaded, name: str) -> list[Finding]:
     server = _servers(loaded, name)[name]
     check, config = f"mcp {name}", server.config
     tools, fault = await _listed(server)
+    found = [Finding(check, "warning", *UNCONFINED)] if config.command and config.sandbox == "off" else []
     if fault:
         fix = Bilingual(
             f"try it by itself: {' '.join(config.command)}" if config.command else f"is {config.url} right?"
         )
         chinese = f"请单独试运行：{' '.join(config.command)}" if config.command else f"请检查地址 {config.url}"
-        return [Finding(check, "error", Bilingual(fault), Bilingual(fix, chinese))]
-    found = [Finding(check, "ok", Bilingual(f"{len(tools)} tools", f"{len(tools)} 个工具"))]
-    if config.command and config.sandbox == "off":
-        found.append(Finding(check, "warning", *UNCONFINED))
+        return [*found, Finding(check, "error", Bilingual(fault), Bilingual(fix, chinese))]
+    found.append(Finding(check, "ok", Bilingual(f"{len(tools)} tools", f"{len(tools)} 个工具")))
     waiting = [it.name for it in tools if server.known and server.known.get(it.tool, Review()).accepted != it.text]
     if waiting:
         message = Bilingual(

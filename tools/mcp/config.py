@@ -30,7 +30,7 @@ class McpServerConfig(Section):
     network: bool = False
     """True if the program reaches public addresses, as `tools.exec.network` says."""
     sandbox: Literal["auto", "off"] = "auto"
-    """`off` runs the program as the gateway's user, without a wall: it reads what the gateway can read."""
+    """`off` runs the program without a wall, as the gateway's user, or, if that is root, as the folder's owner."""
     url: str = ""
     """The address of a server that speaks streamable HTTP, such as https://mcp.example.com/mcp."""
     headers: dict[HeaderName, SecretStr] = {}

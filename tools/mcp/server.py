@@ -245,6 +245,8 @@ class McpServer:
                 raise
             message = f"it did not answer within {self.config.start_seconds:g} s"
             raise ToolError("TOOL_UNAVAILABLE", message) from None
+        except BaseExceptionGroup as group:  # the SDK's tasks wrap what is raised among them
+            raise innermost(group) from group
 
     async def _transport(self, ended: asyncio.Event) -> AbstractAsyncContextManager[Any]:
         from tools.mcp import client, program
@@ -278,8 +280,12 @@ def _load() -> None:
     from tools.mcp import client, program  # noqa: F401
 
 
-def reason_of(error: BaseException) -> str:
-    """The innermost reason of a failure, in a word or a line."""
-    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+def innermost(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
+    return error
+
+
+def reason_of(error: Exception) -> str:
+    """The reason of a failure, in a line."""
     return f"it cannot be reached ({type(error).__name__})"
