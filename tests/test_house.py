@@ -211,7 +211,18 @@ def test_a_class_name_means_one_thing() -> None:
 @pytest.mark.slow
 def test_a_start_loads_nothing_that_can_wait() -> None:
     """Each of these costs tens of milliseconds or megabytes, and is for what not every gateway does."""
-    waiting = {"anthropic", "openai", "lark_oapi", "alembic", "psycopg", "websockets", "PIL", "lxml"}
+    waiting = {
+        "anthropic",
+        "openai",
+        "lark_oapi",
+        "alembic",
+        "psycopg",
+        "websockets",
+        "PIL",
+        "lxml",
+        "pypdfium2",
+        "tools.documents.child",
+    }
     assert waiting & loaded_by("import gateway.cli, gateway.app.gateway") == set()
 
 

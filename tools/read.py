@@ -168,7 +168,7 @@ def _shown(answer: Answer, first: int) -> str:
             else text or "(an empty page)"
         )
     if last < answer.total:
-        blocks.append(f"[{answer.total - last:,} more pages were cut; go on with page={last + 1}]")
+        blocks.append(f"[the pages from {last + 1} on were cut; go on with page={last + 1}]")
     return "\n\n".join(blocks)
 
 

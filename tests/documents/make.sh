@@ -14,6 +14,7 @@ office --convert-to pdf report.odt
 office --convert-to pdf long.odt
 office --convert-to epub novel.odt
 office --convert-to xlsx book.fods
+office --convert-to pdf book.fods
 office --convert-to pptx slides.fodp
 qpdf --encrypt secret owner 256 -- report.pdf locked.pdf
 qpdf --encrypt "" owner 256 -- report.pdf owner-locked.pdf
@@ -22,4 +23,6 @@ pdftoppm -r 60 -gray -f 1 -l 1 report.pdf page
 python3 -c 'from PIL import Image; Image.open("page-1.pgm").save("scan.pdf", resolution=60, quality=50)'
 msoffcrypto-tool -e -p secret report.docx locked.docx
 mv packed.pdf long.pdf
+python3 python.py
+cp python.docx python.xlsx python.pptx book.pdf "$here"
 cp report.docx report.pdf book.xlsx slides.pptx novel.epub long.pdf scan.pdf locked.pdf owner-locked.pdf locked.docx "$here"

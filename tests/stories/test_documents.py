@@ -71,7 +71,7 @@ async def test_a_person_sends_a_pdf_and_asks_and_the_model_reads_the_page(tmp_pa
         await house.idle()
         (said,) = results(house.anthropic.requests[-1].body)
         assert said == "[page 2 of 3]\n\nThe second page begins here. 第二页从这里开始。\n\n" + (
-            "[1 more pages were cut; go on with page=3]"
+            "[the pages from 3 on were cut; go on with page=3]"
         )
 
 

@@ -41,6 +41,8 @@ def main(arguments: list[str]) -> None:
     try:
         sys.stdin.buffer.seek(0)
         read(request["kind"], sys.stdin.buffer, pages)
+        if not pages.total:
+            pages.add("")  # an empty sheet is a page, too
         answer = _answer(pages)
     except UnreadableDocument as error:
         answer = {"error": error.code, "sheets": pages.sheets}

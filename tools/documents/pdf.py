@@ -4,6 +4,7 @@ import io
 from itertools import islice
 from typing import Any
 
+from tools.documents.layout import PlacedText, with_tables
 from tools.documents.pages import Pages, UnreadableDocument
 
 SCAN_CHARS_MAX = 40
@@ -11,6 +12,7 @@ SCAN_CHARS_MAX = 40
 SIDE_PIXELS = 1_568
 """The longest side of a page's picture: models scale down what is larger."""
 JPEG_QUALITY = 80
+RUNS_MAX = 3_000
 _PASSWORD = 4
 
 
@@ -41,7 +43,8 @@ def read(data: bytes, pages: Pages) -> None:
 def _page(document: Any, index: int, pages: Pages) -> str:
     page = document[index]
     textpage = page.get_textpage()
-    text = "\n".join(textpage.get_text_range().replace("\ufffe", "-").splitlines()).strip()
+    text = with_tables(_runs(textpage)) or "\n".join(textpage.get_text_range().splitlines()).strip()
+    text = text.replace("\ufffe", "-")  # PDFium's sign for the hyphen at a line's end
     if len(text) <= SCAN_CHARS_MAX and _has_picture(page):
         pages.scans.append(index + 1)
         if len(pages.pictures) < pages.pictures_max:
@@ -49,6 +52,17 @@ def _page(document: Any, index: int, pages: Pages) -> str:
     textpage.close()
     page.close()
     return text
+
+
+def _runs(textpage: Any) -> list[PlacedText]:
+    """The page's runs of text; none if there are too many to be lines."""
+    count = textpage.count_rects()
+    runs = []
+    for place in (textpage.get_rect(it) for it in range(count if count <= RUNS_MAX else 0)):
+        left, bottom, right, top = place
+        if text := textpage.get_text_bounded(*place).replace("\r\n", " "):
+            runs.append(PlacedText(text=text, left=left, bottom=bottom, right=right, top=top))
+    return runs
 
 
 def _has_picture(page: Any) -> bool:

@@ -36,7 +36,7 @@ def read(package: Package, pages: Pages) -> None:
     rows = Rows(pages)
     for row in package.elements(name, f"{_MAIN}row"):
         if not rows.keeps_next:
-            if any(row.find(f"{_MAIN}c/{_MAIN}{it}") is not None for it in ("v", "is")):
+            if any(row.find(f"{_MAIN}c/{_MAIN}{it}") is not None for it in ("v", "is", "f")):
                 rows.add(())
         elif cells := book.cells(row):
             rows.add(cells)
@@ -119,8 +119,9 @@ class _Book:
         kind, value = cell.get("t", "n"), cell.findtext(f"{_MAIN}v")
         if kind == "inlineStr":
             return _text(cell)
-        if not value:
-            return ""
+        if not value:  # what wrote it reckons nothing
+            formula = cell.findtext(f"{_MAIN}f")
+            return f"={formula}" if formula else ""
         if kind == "s":
             return self.strings[int(value)]
         if kind == "b":

@@ -39,7 +39,9 @@ def _shape(shape: Any) -> str:
         return table([[_words(cell) for cell in row.iter(f"{_A}tc")] for row in shape.iter(f"{_A}tr")])
     if _placeholder(shape) in ("title", "ctrTitle"):
         return f"# {' '.join(_words(shape).split())}" if _words(shape).strip() else ""
-    return "" if _placeholder(shape) in ("sldNum", "dt", "ftr") else _points(shape)
+    return (
+        "" if _placeholder(shape) in ("sldNum", "dt", "ftr") else _points(shape, is_body=_placeholder(shape) == "body")
+    )
 
 
 def _placeholder(shape: Any) -> str:
@@ -47,12 +49,14 @@ def _placeholder(shape: Any) -> str:
     return "" if found is None else str(found.get("type", "body"))
 
 
-def _points(shape: Any) -> str:
+def _points(shape: Any, *, is_body: bool = False) -> str:
     lines = []
     for paragraph in shape.iter(f"{_A}p"):
         properties = paragraph.find(f"{_A}pPr")
         level = 0 if properties is None else int(properties.get("lvl", "0"))
-        marked = properties is not None and any(it.tag in (f"{_A}buChar", f"{_A}buAutoNum") for it in properties)
+        marked = is_body or (
+            properties is not None and any(it.tag in (f"{_A}buChar", f"{_A}buAutoNum") for it in properties)
+        )
         if words := _words(paragraph).strip():
             lines.append(("  " * level + "- " if level or marked else "") + words)
     return "\n".join(lines)

@@ -12,6 +12,7 @@ _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _MC_FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 _PICTURE = "{http://schemas.openxmlformats.org/drawingml/2006/picture}pic"
 _BREAK = "\f"
+SPAN_MAX = 60
 _LEVEL = re.compile(r"%(\d)")
 _SKIPPED = {f"{_W}del", f"{_W}moveFrom", f"{_W}instrText", _MC_FALLBACK}
 
@@ -33,18 +34,23 @@ def read(package: Package, pages: Pages) -> None:
 class _Document:
     def __init__(self, package: Package) -> None:
         self._package = package
-        self._headings = dict(self._styles())
+        self._headings: dict[str, int] = {}
+        self._lists: dict[str, tuple[str, str]] = {}
+        self._read_styles()
         self._levels = self._numbering()
         self._counts: dict[str, Counter[int]] = {}
 
     def block(self, element: Any) -> str:
         if element.tag == f"{_W}p":
             return self._paragraph(element)
-        rows = ([self._cell(it) for it in row.iterfind(f"{_W}tc")] for row in element.iterfind(f"{_W}tr"))
+        rows = ([*self._cells(row)] for row in element.iterfind(f"{_W}tr"))
         return table([it for it in rows if any(it)])
 
-    def _cell(self, cell: Any) -> str:
-        return " ".join(_text(it).replace(_BREAK, " ") for it in cell.iter(f"{_W}p"))
+    def _cells(self, row: Any) -> Iterator[str]:
+        for cell in row.iterfind(f"{_W}tc"):
+            yield " ".join(_text(it).replace(_BREAK, " ") for it in cell.iter(f"{_W}p"))
+            span = _value(cell, "tcPr", "gridSpan")
+            yield from [""] * (min(int(span), SPAN_MAX) - 1 if span.isdecimal() else 0)
 
     def _paragraph(self, element: Any) -> str:
         text = _text(element).strip(" \t\n")
@@ -54,13 +60,15 @@ class _Document:
         if not text.strip(_BREAK):
             return page + text
         lead = len(text) - len(text.lstrip(_BREAK))
-        number = self._number(element)
+        number = self._number(element, style)
         head = "#" * level + " " if (level := self._headings.get(style, 0)) else ""
         return page + text[:lead] + (head + number.lstrip() if head else number) + text[lead:]
 
-    def _number(self, element: Any) -> str:
-        """The number or the bullet of an item, which Word counts only when it shows it."""
-        number, depth = _value(element, "pPr", "numPr", "numId"), _value(element, "pPr", "numPr", "ilvl")
+    def _number(self, element: Any, style: str) -> str:
+        """The number or the bullet of an item, its own or its style's, which Word counts only when it shows it."""
+        number, depth = _list_of(element)
+        if not number:
+            number, depth = self._lists.get(style, ("", ""))
         levels = self._levels.get(number)
         level = int(depth) if depth.isdecimal() else 0
         if levels is None or level not in levels:
@@ -74,14 +82,17 @@ class _Document:
             del counts[deeper]
         return "  " * level + _LEVEL.sub(lambda found: str(counts[int(found[1]) - 1] or 1), pattern) + " "
 
-    def _styles(self) -> Iterator[tuple[str, int]]:
-        if "word/styles.xml" in self._package.names:
-            for style in self._package.tree("word/styles.xml").iter(f"{_W}style"):
-                name, outline = _value(style, "name").lower(), _value(style, "pPr", "outlineLvl")
-                if found := re.fullmatch(r"heading (\d)|title", name):
-                    yield style.get(f"{_W}styleId", ""), min(6, int(found[1] or 1))
-                elif outline.isdecimal() and int(outline) < 6:
-                    yield style.get(f"{_W}styleId", ""), int(outline) + 1
+    def _read_styles(self) -> None:
+        if "word/styles.xml" not in self._package.names:
+            return
+        for style in self._package.tree("word/styles.xml").iter(f"{_W}style"):
+            name, outline = _value(style, "name").lower(), _value(style, "pPr", "outlineLvl")
+            its = style.get(f"{_W}styleId", "")
+            self._lists[its] = _list_of(style)
+            if found := re.fullmatch(r"heading (\d)|title", name):
+                self._headings[its] = min(6, int(found[1] or 1))
+            elif outline.isdecimal() and int(outline) < 6:
+                self._headings[its] = int(outline) + 1
 
     def _numbering(self) -> dict[str, dict[int, tuple[str, str]]]:
         if "word/numbering.xml" not in self._package.names:
@@ -103,6 +114,11 @@ class _Document:
                     text = " ".join(_text(it) for it in note.iter(f"{_W}p")).strip()
                     if text and not note.get(f"{_W}type"):
                         yield f"[^{note.get(f'{_W}id')}]: {text}"
+
+
+def _list_of(element: Any) -> tuple[str, str]:
+    """The numbering of a paragraph or a style, and the depth in it."""
+    return _value(element, "pPr", "numPr", "numId"), _value(element, "pPr", "numPr", "ilvl") or "0"
 
 
 def _value(element: Any, *path: str) -> str:
