@@ -1,5 +1,5 @@
-"""The web chat's API under schemathesis: whatever a request of its shape holds, and whatever has no shape at all, no answer
-is a 5xx, and each says what a browser may do with it."""
+"""The web chat's API, hooks and `/v1/send` under schemathesis: whatever a request of its shape holds, and whatever has no
+shape at all, no answer is a 5xx, and each says what a browser may do with it."""
 
 import asyncio
 from contextlib import suppress
@@ -42,7 +42,9 @@ def operation(path: str = "", query: str = "", **more: Any) -> dict[str, Any]:
 
 MESSAGE = body(id=TEXT, chat=TEXT, agent=TEXT, text=TEXT, files={"type": "array", "items": TEXT})
 FILE = {"type": "object", "properties": {"name": TEXT, "data": TEXT}, "required": ["name", "data"]}
-SEND = body(to=TEXT | {"enum": ["web:c1", "web:", "x"]}, text=TEXT, files={"type": "array", "items": FILE})
+SEND = body(
+    to=TEXT | {"enum": ["web:", "x", "telegram:1", "web:c1:d"]}, text=TEXT, files={"type": "array", "items": FILE}
+)
 EVENT = body(title=TEXT, by=FILE)
 BYTES = {"requestBody": {"content": {"application/octet-stream": {"schema": TEXT | {"format": "binary"}}}}}
 PATHS = {
@@ -114,7 +116,7 @@ def attack(house: Running) -> int:
                     return  # what no client can send
                 tried += 1
                 assert answer.status_code < 500, (case.method, given_["url"], answer.text[:300])
-                if not given_["url"].removeprefix(house.url).startswith("/webhooks/"):
+                if not given_["url"].removeprefix(house.url).startswith(("/webhooks/", "/hooks/")):
                     assert answer.headers.items() >= {(name, HEADERS[name]) for name in ("x-content-type-options",)}
 
             with suppress(Unsatisfiable):  # nothing that it takes can be wrong
