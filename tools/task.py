@@ -14,7 +14,7 @@ from tools.tool import Arguments, Call, ToolError, ToolResult
 
 PROMPT_CHARS_MAX = 20_000
 TITLE_CHARS_MAX = 60
-DelegateState: TypeAlias = Literal["running", "ended", "failed", "stopped", "recalled", "unknown"]
+DelegateState: TypeAlias = Literal["running", "ended", "failed", "stopped", "recalled"]
 
 
 class TaskArguments(Arguments):

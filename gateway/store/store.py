@@ -83,7 +83,7 @@ class Store(Readings, Protocol):
     sends: DatabaseSends
     """Messages that the gateway was told to send."""
     tasks: DatabaseTasks
-    """Tasks that conversations asked for, and background commands, until they have been reported."""
+    """Tasks that conversations asked for, and how they ended."""
     later: DatabaseLater
     """Turns that will begin without a message, and when."""
 

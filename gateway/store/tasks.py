@@ -1,4 +1,4 @@
-"""Tasks: runs of an agent, and background commands, that a conversation waits for; and how each of them ended.
+"""Tasks: runs of an agent that a conversation has asked for, and how each of them ended.
 
 A row is ended once, by whoever is first: its own last step, a stop, or the next process after a crash. The message that
 reports the end goes into the inbox of the conversation that asked, in the same commit.
@@ -11,35 +11,24 @@ from typing import Any, Literal, TypeAlias
 from sqlalchemy import Connection
 
 from gateway.store.records import Delivery
-from gateway.store.writer import Database, is_shared, reads, run, writes
+from gateway.store.writer import Database, reads, run, writes
 
-TaskKind: TypeAlias = Literal["agent", "command"]
-TaskState: TypeAlias = Literal["running", "ended", "failed", "stopped", "recalled", "unknown"]
+TaskState: TypeAlias = Literal["running", "ended", "failed", "stopped", "recalled"]
 ORPHAN_SECONDS = 60.0
 """Seconds after which a task without its message is one whose process died between the two."""
 ALL_TURNS = 2**62
 BEGUN = "gateway:task:"
 """The dedupe key of a task's own message begins with it; the id follows."""
 
-_COLUMNS = "id, kind, parent, sid, chat, person, agent, title, turn, origin, worker, started"
+_COLUMNS = "id, parent, sid, chat, person, agent, title, turn, origin, started"
 _READ = f"SELECT {_COLUMNS}, state, ended, ended_by, result, external FROM task"
 _KEPT = f"EXISTS (SELECT 1 FROM inbox i WHERE i.dedupe = '{BEGUN}' || task.id)"
+_TEXTS = ("id", "parent", "sid", "chat", "person", "agent", "title", "origin", "key")
 _INSERT = f"""
-INSERT INTO task ({_COLUMNS}, key, state)
-SELECT {
-    ", ".join(
-        f"CAST(:{it} AS {kind})"
-        for it, kind in (
-            *((it, "TEXT") for it in ("id", "kind", "parent", "sid", "chat", "person", "agent", "title")),
-            ("turn", "BIGINT"),
-            ("origin", "TEXT"),
-            ("worker", "TEXT"),
-            ("started", "DOUBLE PRECISION"),
-            ("key", "TEXT"),
-        )
-    )
-}, 'running'
-WHERE CAST(:most AS BIGINT) = 0 OR (SELECT count(*) FROM task WHERE chat = :chat AND kind = :kind AND ended IS NULL) < :most
+INSERT INTO task ({", ".join(_TEXTS)}, turn, started, kind, worker, state)
+SELECT {", ".join(f"CAST(:{it} AS TEXT)" for it in _TEXTS)}, CAST(:turn AS BIGINT), CAST(:started AS DOUBLE PRECISION),
+    'agent', '', 'running'
+WHERE (SELECT count(*) FROM task WHERE chat = :chat AND ended IS NULL) < :most
 ON CONFLICT DO NOTHING
 """
 _END = """
@@ -65,17 +54,15 @@ SELECT EXISTS (SELECT 1 FROM inbox WHERE sid = :sid AND status = 0 AND id <> :tu
     ))
 )
 """
-_LIVING = "SELECT id FROM worker WHERE expires >= clock_timestamp()"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
     """`parent` is the conversation that asked, in its turn `turn`; `sid` the task's own; `chat` counts towards the limit.
-    `person` is `channel:id`; `origin` the message to reply to. `worker`: the process that runs a command. `result` is
+    `person` is `channel:id`; `origin` the message to reply to. `result` is
     JSON; `external`: it holds text of strangers. `ended_by`: the number of the command that stopped it."""
 
     id: str
-    kind: TaskKind
     parent: str
     sid: str
     chat: str
@@ -84,7 +71,6 @@ class Task:
     title: str
     turn: int
     origin: str
-    worker: str = ""
     started: float
     state: TaskState = "running"
     ended: float | None = None
@@ -111,7 +97,7 @@ class DatabaseTasks(Database):
         """Keeps a task, under the first of its names in `tries` that is free, once for each `key`; None if `most` run in
         that chat. One whose process died before its message was stored does not count."""
         new = tries[0]
-        orphans = f"kind = 'agent' AND ended IS NULL AND started < :before AND NOT {_KEPT}"
+        orphans = f"ended IS NULL AND started < :before AND NOT {_KEPT}"
         run(
             connection,
             f"DELETE FROM task WHERE chat = :chat AND {orphans}",
@@ -156,13 +142,6 @@ class DatabaseTasks(Database):
         names = {"sid": task.parent, "turn": task.turn, "named": f'%"{task.id}"%'}
         return list(run(connection, _KNOWN, **names).scalars())
 
-    @reads
-    def abandoned(self, connection: Connection, worker: str) -> Sequence[Task]:
-        """The background commands whose process is gone, and they with it."""
-        found = _tasks(connection, "kind = 'command' AND ended IS NULL AND worker <> :worker", worker=worker)
-        living = set(run(connection, _LIVING).scalars()) if is_shared(connection) and found else set()
-        return [it for it in found if it.worker not in living]
-
     @writes
     def prune(self, connection: Connection, before: float) -> None:
         run(connection, "DELETE FROM task WHERE ended < :before", before=before)
@@ -192,7 +171,7 @@ def forget_tasks(
 
 def children_of(connection: Connection, sid: str, after: int, until: int) -> Sequence[str]:
     """The conversations of the tasks that a conversation asked for between two turns."""
-    asked = "SELECT sid FROM task WHERE parent = :sid AND turn > :after AND turn <= :until AND kind = 'agent'"
+    asked = "SELECT sid FROM task WHERE parent = :sid AND turn > :after AND turn <= :until"
     return list(run(connection, asked, sid=sid, after=after, until=until).scalars())
 
 

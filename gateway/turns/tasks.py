@@ -84,7 +84,6 @@ class Tasks:
         lane, context = self._runtime.control.lanes.get(call.session), call.message
         new = Task(
             id="",
-            kind="agent",
             parent=call.session,
             sid="",
             chat=chat_of(context),
@@ -135,7 +134,7 @@ class Tasks:
 
     async def of(self, session: str) -> Sequence[Task]:
         """The newest tasks of a conversation, oldest first. Raises StoreUnavailable."""
-        return [it for it in await self._store.of(session) if it.kind == "agent"][-LISTED_MAX:]
+        return (await self._store.of(session))[-LISTED_MAX:]
 
     async def halt(self, tasks: Sequence[Task], *, by: int) -> Sequence[Task]:
         """Stops the tasks that still run, as the command `by`; returns those that it stopped. Raises StoreUnavailable."""
@@ -175,8 +174,7 @@ class Tasks:
     def report_of(self, task: Task) -> Delivery:
         """The message that reports the task's end to the conversation that asked."""
         asked = context_json.validate_json(task.origin)
-        kind: OriginKind = "result" if task.kind == "agent" else "process"
-        context = replace(asked, sent_at=self._now, origin=_origin(asked, kind, task.id, task.title))
+        context = replace(asked, sent_at=self._now, origin=_origin(asked, "result", task.id, task.title))
         inbound = Inbound(agent=agent_of(task.parent), context=context, command=REPORT)
         return _delivery(inbound, task.parent, f"{BEGUN}{task.id}:ended", self._runtime.now())
 
@@ -199,9 +197,8 @@ class Tasks:
         context, at, turn = batch.inbound.context, self._runtime.now(), batch.turn
         assert context.origin is not None
         note = f"[message_id: {context.message_id}]\n{own_note(context.origin, SAID[context.origin.kind])}"
-        name, action = ("task", "list") if task.kind == "agent" else ("process", "poll")
-        arguments = {"action": action, "id": task.id}
-        call = ToolCall(id=f"call{task.id}", name=name, arguments=arguments, arguments_raw=json.dumps(arguments))
+        arguments = {"action": "list", "id": task.id}
+        call = ToolCall(id=f"call{task.id}", name="task", arguments=arguments, arguments_raw=json.dumps(arguments))
         text = truncate_result(result.whole or task.state, RESULT_CHARS_MAX)
         details: dict[str, Any] = {"id": task.id, "state": task.state}
         if task.external:
@@ -209,7 +206,7 @@ class Tasks:
         user = UserMessage(content=(Text(text=note),), timestamp=at)
         asks = AssistantMessage(content=(call,), provider="", model="", api="", stop_reason="tool_use", timestamp=at)
         given = ToolResultMessage(
-            call_id=call.id, tool=name, content=(Text(text=text),), is_error=False, details=details, timestamp=at
+            call_id=call.id, tool="task", content=(Text(text=text),), is_error=False, details=details, timestamp=at
         )
         spoken = [spoken_in(context, "said", 1)]
         entries = [replace(entry(turn, user), spoken=spoken), entry(turn, asks), entry(turn, given)]
@@ -298,7 +295,7 @@ def _tells(row: str, id_: str) -> bool:
     with suppress(ValidationError):
         message = message_json.validate_json(row)
         details = message.details if isinstance(message, ToolResultMessage) else None
-        return bool(details and details.get("id") == id_ and details.get("state") not in (None, "running", "elsewhere"))
+        return bool(details and details.get("id") == id_ and details.get("state") not in (None, "running"))
     return False
 
 
