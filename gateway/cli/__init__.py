@@ -16,6 +16,7 @@ from gateway.cli.service import service_app
 from gateway.cli.sessions import sessions_app
 from gateway.cli.skills import skills_app
 from gateway.cli.start import start
+from gateway.cli.turns import turns_app
 from gateway.cli.usage import usage
 from gateway.fault import OperatorError
 from gateway.program import COMMAND, program
@@ -52,6 +53,7 @@ app.add_typer(service_app, name="service")
 app.add_typer(serving.routes_app, name="routes")
 app.add_typer(sessions_app, name="sessions")
 app.add_typer(schedules_app, name="schedules")
+app.add_typer(turns_app, name="turns")
 app.add_typer(pairing_app, name="pairing")
 app.add_typer(approvals_app, name="approvals")
 app.add_typer(mcp_app, name="mcp")

@@ -171,6 +171,19 @@ HELP = {
     "brings it back.": "永久移除一个会话，或某人的全部内容：消息、回答、文件。无法恢复。",
     "All of a person, such as feishu:ou_…: /whoami prints it.": "某人的全部内容，例如 feishu:ou_…：/whoami 会显示。",
     "Do not ask.": "不询问。",
+    "Each turn layer by layer: event, route, prompt, requests, tool calls and reply; also while the gateway serves.": (
+        "逐层查看每一轮：事件、路由、提示词、请求、工具调用和回复；网关运行时也可使用。"
+    ),
+    "List the newest 50 turns, the newest at the end.": "列出最近 50 轮，最新的在最后。",
+    "Only turns of this agent.": "只列出该智能体的轮次。",
+    "Only turns of this channel, such as feishu.": "只列出该渠道的轮次，例如 feishu。",
+    "Only turns that answer this person, as channel:id.": "只列出回答此人的轮次，写作 channel:id。",
+    "Only turns that ended so, such as failed; or running, waiting.": (
+        "只列出以此结束的轮次，例如 failed；或 running、waiting。"
+    ),
+    "Only turns with a smaller number: the next page.": "只列出编号更小的轮次，即下一页。",
+    "Print one turn, layer by layer; --json has every text whole.": "逐层打印一轮；--json 包含完整内容。",
+    "A turn, as `turns list` numbers it.": "一轮，编号见 `turns list`。",
     "Who may write to the bot if dmPolicy is pairing: list, approve and revoke them, also while it "
     "serves.": "dmPolicy 为 pairing 时谁可以给机器人发消息：列出、批准和撤销，运行时也可使用。",
     "List the people who wait with a code, and those who may write.": "列出持配对码等待的人，以及可以发消息的人。",

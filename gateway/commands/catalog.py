@@ -19,6 +19,7 @@ from gateway.commands.command import ANY, Command, CommandContext, Reply, Run
 from gateway.commands.pair import pair
 from gateway.commands.remember import remember
 from gateway.commands.schedules import schedules
+from gateway.commands.why import why
 from gateway.config.commands import ALIASES, CHINESE_NAMES, GROUPS, OWNER_ONLY, WORDS
 from gateway.config.root import Audience, Config
 from gateway.records.inbound import MISSPELT, PRESSED, Inbound
@@ -186,6 +187,7 @@ _COMMANDS = (
     _command("context", report.context, 0),
     _command("usage", report.usage, 0),
     _command("whoami", report.whoami, 0),
+    _command("why", why, 0),
     _command("model [NAME | NUMBER | default]", settings.model, 1, owner_in_groups=True),
     _command("models", settings.models, 0),
     _command("think [LEVEL | default]", settings.think, 1),

@@ -23,6 +23,7 @@ status | 状态 | Show what runs here | 显示当前状态
 context | 上下文 | Show what fills the prompt | 显示提示词的构成
 usage | 用量 | Show tokens and cost | 显示用量和费用
 whoami | 我是谁 | Show your id | 显示你的 ID
+why | 为什么 | Show how the last answer came about, to an owner | 向所有者显示上一个回答的由来
 model | 模型 | Choose a model for this conversation; alone: list them | 为本次对话选择模型；单独使用则列出全部
 models | 模型列表 | List the models | 列出可选的模型
 think | 思考 | Choose how hard the model thinks | 设置思考强度
@@ -38,7 +39,7 @@ unlisten | 停用 | Switch the bot off in this group | 在本群停用机器人
 """A command's name, its name in Chinese, which neither the help nor a menu lists, and what it does, in both languages."""
 WORDS = {name: words for name, *words in (line.split(" | ") for line in _WORDS.strip().splitlines())}
 CHINESE_NAMES = {chinese: name for name, (chinese, _, _) in WORDS.items()}
-OWNER_ONLY = frozenset({"pair", "listen", "unlisten"})
+OWNER_ONLY = frozenset({"pair", "listen", "unlisten", "why"})
 """No config opens them further."""
 ALIASES = frozenset({"commands", "reset", "models", "start", "reminders"})
 """Other names of commands, which no menu and no help lists."""
@@ -47,7 +48,7 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Answers", "回答", ("model", "think", "reasoning", "verbose", "queue", "agent", "skill")),
     ("You", "你自己", ("remember", "schedules", "status", "usage", "context", "whoami")),
     ("Approvals", "审批", ("approve", "approvals")),
-    ("Owners", "所有者", ("pair", "listen", "unlisten", "claim")),
+    ("Owners", "所有者", ("pair", "listen", "unlisten", "claim", "why")),
 )
 """The lines of `/help`: a heading in both languages, and its commands."""
 _ASKING = frozenset({"retry", "edit", "compact", "skill"})

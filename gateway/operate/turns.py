@@ -105,16 +105,17 @@ async def turn_layers(layers: DatabaseLayers, turn: int, zone: tzinfo) -> TurnLa
 
 def scrubbed(shown: TurnLayers | TurnList, scrub: Callable[[str], str]) -> dict[str, Any]:
     """The JSON without secrets. Takes milliseconds for a long turn."""
-
-    def clean(value: Any) -> Any:
-        if isinstance(value, str):
-            return scrub(value)
-        if isinstance(value, dict):
-            return {name: clean(it) for name, it in value.items()}
-        return [clean(it) for it in value] if isinstance(value, list | tuple) else value
-
-    found: dict[str, Any] = clean(shown.model_dump(by_alias=True))
+    found: dict[str, Any] = cleaned(shown.model_dump(by_alias=True), scrub)
     return found
+
+
+def cleaned(value: Any, scrub: Callable[[str], str]) -> Any:
+    """Plain data with every text in it scrubbed."""
+    if isinstance(value, str):
+        return scrub(value)
+    if isinstance(value, dict):
+        return {name: cleaned(it, scrub) for name, it in value.items()}
+    return [cleaned(it, scrub) for it in value] if isinstance(value, list | tuple) else value
 
 
 @dataclass

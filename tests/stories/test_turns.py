@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
+from gateway.cli import app
 from gateway.config.load import load
 from gateway.operate.sessions import erase
 from tests.demo import story
@@ -208,6 +211,54 @@ agents:
         for piece in (secret[:-3], secret[3:], secret[-10:]):
             assert piece not in both, name
             assert piece not in stored, name
+
+
+async def test_why_tells_an_owner_in_five_lines_and_nobody_else(tmp_path: Path) -> None:
+    more = f"{CONSOLE['more']}\nowners: ['feishu:{ALICE}']"
+    async with housed(tmp_path, more=more, script=[calls(("ls", {"path": "."})), says("done")]) as (house, http):
+        await house.say("/why")
+        assert (await house.replies(1))[-1] == "Nothing has been answered here yet."
+        await house.say("look around here")
+        await house.replies(2)
+        await house.say("/why")
+        told = (await house.replies(3))[-1]
+        number = (await listed(http))[0]["id"]
+        turn, agent, requests, tools, link = told.splitlines()
+        assert turn.startswith(f"- Turn {number}: replied after ")
+        assert agent == "- Agent: `helper`: it is the first of agents.list, and no binding holds"
+        assert requests.startswith("- Requests: 2 to `anthropic/claude-sonnet-4-6`; ")
+        assert tools.startswith("- Tools: `ls` ")
+        assert link.endswith(f"/console#turns/{number}")
+        await house.say("/为什么")
+        assert (await house.replies(4))[-1].splitlines()[3].startswith("- 工具：`ls`")
+        await house.say("/why", sender=BOB, chat=BOB_CHAT)
+        assert "Only an owner of this bot" in (await house.replies(5))[-1]
+
+
+async def test_the_command_line_lists_and_shows_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, secret in SECRETS.items():
+        monkeypatch.setenv(name, secret)
+    async with housed(tmp_path, script=[calls(("ls", {"path": "."})), says("done")]) as (house, _):
+        await house.say("look around here")
+        await house.replies(1)
+        await house.idle()
+
+    def ran(*arguments: str) -> str:
+        done = CliRunner().invoke(app, ["turns", *arguments, "--config", str(tmp_path / "config.yaml")])
+        assert done.exit_code == (0 if "404" not in arguments else 1), done.output
+        return done.output
+
+    def told(*arguments: str) -> str:
+        with ThreadPoolExecutor() as pool:  # a loop of its own
+            return pool.submit(ran, *arguments).result()
+
+    assert "replied" in told("list")
+    assert json.loads(told("list", "--json"))[0]["person"] == f"feishu:{ALICE}"
+    shown = told("show", "1")
+    for layer in ("event", "context", "route", "prompt", "requests", "tool calls", "reply", "timeline"):
+        assert f"\n{layer}\n" in shown
+    assert json.loads(told("show", "1", "--json"))["calls"][0]["tool"] == "ls"
+    told("show", "404")
 
 
 async def test_a_recall_takes_the_layers_along(tmp_path: Path, database_url: str) -> None:

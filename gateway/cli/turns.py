@@ -1,0 +1,88 @@
+"""`turns list | show`: what happened in each turn, layer by layer."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, number_of, print_list
+from gateway.fault import OperatorError
+
+if TYPE_CHECKING:
+    from gateway.config.root import Config
+    from gateway.store.layers import DatabaseLayers
+
+turns_app = typer.Typer(
+    no_args_is_help=True,
+    help="Each turn layer by layer: event, route, prompt, requests, tool calls and reply; also while the gateway serves.",
+)
+
+
+@turns_app.command("list")
+def list_turns(
+    agent: Annotated[str, typer.Option(help="Only turns of this agent.")] = "",
+    channel: Annotated[str, typer.Option(help="Only turns of this channel, such as feishu.")] = "",
+    person: Annotated[str, typer.Option(help="Only turns that answer this person, as channel:id.")] = "",
+    outcome: Annotated[str, typer.Option(help="Only turns that ended so, such as failed; or running, waiting.")] = "",
+    before: Annotated[int, typer.Option(help="Only turns with a smaller number: the next page.", min=0)] = 0,
+    as_json: AsJson = False,
+    config: ConfigOption = CONFIG,
+) -> None:
+    """List the newest 50 turns, the newest at the end."""
+    import asyncio
+
+    from gateway.operate.turns import turn_list
+
+    loaded = load(config).config
+    only = {"agent": agent, "channel": channel, "person": person, "outcome": outcome}
+    zone, days = loaded.server.zone, loaded.console.keep_days
+    found = asyncio.run(turn_list(_layers(loaded), before=before or None, only=only, zone=zone, keep_days=days))
+    turns = [_scrub(loaded, it.model_dump(by_alias=True)) for it in reversed(found.turns)]
+
+    def line(it: dict[str, Any]) -> str:
+        took = "" if it["seconds"] is None else f"  {it['seconds']:.1f} s"
+        cost = "" if it["cost"] is None else f"  {it['cost']:.4f}"
+        words = " ".join(it["text"].split())[:60]
+        return f"{it['id']}  {it['at']}  {it['agent']}  {it['person'] or '-'}  {it['outcome']}{took}{cost}  {words}"
+
+    print_list(turns, line, number_of(turns, "turn"), as_json=as_json)
+
+
+@turns_app.command("show")
+def show_turn(
+    number: Annotated[int, typer.Argument(metavar="ID", help="A turn, as `turns list` numbers it.")],
+    as_json: AsJson = False,
+    config: ConfigOption = CONFIG,
+) -> None:
+    """Print one turn, layer by layer; --json has every text whole."""
+    import asyncio
+    import json
+
+    from gateway.operate.turn_lines import lines
+    from gateway.operate.turns import turn_layers
+
+    loaded = load(config).config
+    found = asyncio.run(turn_layers(_layers(loaded), number, loaded.server.zone))
+    if found is None:
+        raise OperatorError(f"no turn: {number} — `turns list` shows them")
+    shown = _scrub(loaded, found.model_dump(by_alias=True))
+    if as_json:
+        typer.echo(json.dumps(shown, ensure_ascii=False, indent=2))
+        return
+    for line in lines(shown):
+        typer.echo(line)
+
+
+def _layers(config: "Config") -> "DatabaseLayers":
+    from gateway.store.layers import DatabaseLayers
+    from gateway.store.opening import offline
+
+    run = offline(config.database)
+    return DatabaseLayers(read=run, write=run)
+
+
+def _scrub(config: "Config", shown: dict[str, Any]) -> dict[str, Any]:
+    from gateway.observe.secrets import Scrubber, secrets_of
+    from gateway.operate.turns import cleaned
+
+    found: dict[str, Any] = cleaned(shown, Scrubber(secrets_of(config)).scrub)
+    return found
