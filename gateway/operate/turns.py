@@ -145,7 +145,7 @@ class _Reading:
             missing=tuple(self._missing(requests)),
             events=tuple(self._events()),
             contexts=tuple(self._contexts()),
-            route=_json(texts.get(self.layer.get("route", ""), "{}")),
+            route=self._route(),
             prompt=tuple(self._prompt()),
             tools=_json(texts.get(self.layer.get("tools", ""), "[]")),
             steps=tuple(self._step(row, content) for row, content in self.rows),
@@ -194,6 +194,10 @@ class _Reading:
                 name = self.stored.names.get(context.message_id) or context.sender.name
                 named = replace(context, sender=replace(context.sender, name=name))
                 yield context_json.dump_python(named, mode="json")
+
+    def _route(self) -> dict[str, Any]:
+        route: dict[str, Any] = _json(self.stored.texts.get(self.layer.get("route", ""), "{}"))
+        return route | ({"session": route["session"] | {"value": self.stored.sid}} if "session" in route else {})
 
     def _prompt(self) -> Iterator[SectionLayer]:
         name = self.layer.get("prompt", "")

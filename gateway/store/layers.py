@@ -20,7 +20,12 @@ TURNS_MAX = 50
 PRUNED_AT_ONCE = 500
 _COLUMNS = "turn, sid, agent, channel, person, outcome, at, content"
 FILTERS = ("agent", "channel", "person", "outcome")
-LISTED = f"SELECT {_COLUMNS} FROM layer WHERE turn < :before{{where}} ORDER BY turn DESC LIMIT :limit"
+LISTED = f"""
+SELECT {_COLUMNS} FROM layer WHERE turn IN (
+    SELECT turn FROM layer WHERE turn < :before{{where}} ORDER BY turn DESC LIMIT :limit
+) ORDER BY turn DESC
+"""
+"""Filters in the narrow index alone: a rare outcome among 100,000 turns is found in some milliseconds."""
 OPEN = f"""
 SELECT i.id AS turn, i.sid, i.body, i.at, EXISTS (
     SELECT 1 FROM transcript t WHERE t.turn = i.id AND t.kind = 'user'

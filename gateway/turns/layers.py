@@ -65,12 +65,13 @@ class TurnRecord:
 
     def follow(self, event: TurnEvent) -> None:
         self.emit(event)
+        if type(event) is events.ModelStreamed:  # a piece of an answer: there may be hundreds
+            if type(event.event) is Done:
+                self._done(event.event.message)
+            elif self.requests and "first" not in (last := self.requests[-1]):
+                last["first"] = self._now()
+            return
         match event:
-            case events.ModelStreamed(event=Done(message=message)):
-                self._done(message)
-            case events.ModelStreamed():
-                if self.requests and "first" not in (last := self.requests[-1]):
-                    last["first"] = self._now()
             case events.ModelCalled():
                 self._called(event)
             case events.ToolStarted(call=call):
@@ -257,7 +258,9 @@ class Layers:
 
 
 def _written(reasons: Mapping[str, Because], scrub: Callable[[str], str]) -> str:
-    shown = {name: {"value": it.value, "reason": scrub(it.reason)} for name, it in reasons.items()}
+    """The session's key is left out: the turn has it, and so most chats share the text."""
+    values = {name: None if name == "session" else it.value for name, it in reasons.items()}
+    shown = {name: {"value": values[name], "reason": scrub(it.reason)} for name, it in reasons.items()}
     return orjson.dumps(shown).decode()
 
 

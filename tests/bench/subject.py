@@ -147,8 +147,11 @@ def floor(folder: Path, side: Side, urls: Mapping[str, str], *, sdk: bool = Fals
     return Command("floor", [*arguments, "--sdk"] if sdk else arguments, folder, side)
 
 
-def gateway(folder: Path, side: Side, urls: Mapping[str, str], *, database: str | None = None) -> Command:
-    """Clawgate with a real config file in `folder`; on SQLite in that folder unless `database` names another."""
+def gateway(
+    folder: Path, side: Side, urls: Mapping[str, str], *, database: str | None = None, more: str = ""
+) -> Command:
+    """Clawgate with a real config file in `folder`, which ends with `more`; on SQLite in that folder unless `database`
+    names another."""
     text = f"""
 logging: {{ level: warning }}
 providers:
@@ -156,6 +159,7 @@ providers:
 channels:
 {side.channels(urls.get(side.name, ""))}
 {AGENTS}
+{more}
 """
     if database is not None:
         text += f"database: {{ url: {json.dumps(database.replace('${', '$${'))} }}\n"

@@ -45,7 +45,7 @@ INDEXES |= {"inbox_chat_rate", "inbox_sender_rate", "transcript_turns", "web_con
 INDEXES |= {"contact_waiting", "wrong_code_sender"}
 INDEXES |= {"approval_audit_actor", "approval_grant_digest", "approval_of_session", "approval_open", "approval_turn"}
 INDEXES |= {"inbox_again", "inbox_joined", "inbox_person", "inbox_ended", "note_session"}
-INDEXES |= {"layer_agent", "layer_channel", "layer_outcome", "layer_person"}
+INDEXES |= {"layer_found"}
 INDEXES |= {"mark_kind", "spoken_message", "spoken_person", "spoken_turn", "transcript_turn"}
 
 
