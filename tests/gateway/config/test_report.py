@@ -67,7 +67,7 @@ def test_a_working_config_says_what_serves_where(tmp_path: Path) -> None:
         "provider openai: key set",
         "agent a: openai/gpt-5.5, then demo/guide; tools none; skills create-python-script; workspace data/workspaces/a",
         "agent b: anthropic/claude-opus-4-8; tools read write edit ls message memory_search memory_get grep find "
-        "web_fetch schedule; skills none; workspace data/workspaces/b",
+        "web_fetch task schedule; skills none; workspace data/workspaces/b",
     ]
     assert greeted(tmp_path, text)[2:5] == [
         f"  feishu     app cli_1, webhook https://bot.example.com/webhooks/feishu/default — {step}",
