@@ -90,6 +90,7 @@ ANSWERED = {
     "new": r"A new conversation begins\.",
     "reset": r"A new conversation begins\.",
     "stop": r"There is nothing to stop\.",
+    "tasks": "no tasks in this conversation",
     "status": rf"- Agent: `helper`\n- Model: `anthropic/claude-sonnet-4-6`[\s\S]*- Clawgate: {VERSION}",
     "context": r"- Tooling: \d+[\s\S]*- History \(\d+ turns\): \d+\n- In all: [\d,]+ / [\d,]+ \(\d+%\)",
     "models": r"- 1 · `anthropic/claude-sonnet-4-6` \(in use\)",

@@ -39,6 +39,7 @@ def tables(connection: Connection) -> Iterator[str]:
 
 
 SMALL = {"always", "announced", "owner", "surface", "tainted", "uses", "version"}
+SMALL |= {"by_hand", "external", "runs", "skips"}
 SMALL |= {"ambiguous", "attempts", "epoch", "part", "pending", "seq", "status"}
 INDEXES = {"file_chat", "inbox_sender", "inbox_waiting", "outbox_queued", "session_left", "session_owned"}
 INDEXES |= {"inbox_chat_rate", "inbox_sender_rate", "transcript_turns", "web_conversation_owner", "web_message_chat"}
