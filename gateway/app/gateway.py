@@ -53,6 +53,7 @@ from gateway.turns.tasks import Tasks
 from gateway.turns.turns import Turns
 from gateway.web.console import Console
 from gateway.web.door import WebDoor
+from gateway.web.plans import Plans
 from gateway.web.replicas import LIVE_NOTICE, Replicas
 from tools.sandbox.sandbox import Sandbox
 
@@ -162,7 +163,8 @@ class Gateway:
 
     def _web_door(self, channel: WebChannel) -> WebDoor:
         console = Console(self.runtime, channel, self.approvals, self._readiness, self.bodies)
-        return WebDoor(self.runtime, channel, self._peers, self._guesses, self.bodies, console)
+        rooms = console, Plans(self.runtime, self.tasks, self.bodies)
+        return WebDoor(self.runtime, channel, self._peers, self._guesses, self.bodies, rooms)
 
     async def join(self) -> None:
         """Becomes a worker of the database that takes up no work of others: what it accepts, it does. Raises

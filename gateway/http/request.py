@@ -128,6 +128,8 @@ _CODES = {CLOSED: "closed", WRONG_TOKEN: "wrong-token", SPENT_LINK: "link-spent"
 _STATUS_CODES = {401: "signed-out", 403: "forbidden"}
 
 Route = Callable[[Request], Awaitable[Response]]
+PersonRoute = Callable[[Request, str], Awaitable[Response]]
+"""A route for an admitted request and its person."""
 T = TypeVar("T", bound=BaseModel)
 log = structlog.get_logger()
 

@@ -128,6 +128,12 @@ class DatabaseTasks(Database):
         return _tasks(connection, "parent = :parent", parent=parent)
 
     @reads
+    def newest(self, connection: Connection, most: int) -> Sequence[Task]:
+        """The tasks of all conversations: those that run, then the newest of the others."""
+        newest = f"{_READ} ORDER BY (ended IS NULL) DESC, started DESC, id LIMIT :most"
+        return [Task(**row) for row in run(connection, newest, most=most).mappings()]
+
+    @reads
     def get(self, connection: Connection, id_: str) -> Task | None:
         return next(iter(_tasks(connection, "id = :id", id=id_)), None)
 

@@ -6,7 +6,7 @@ in the name of the person at the page, so who may not approve in the chat may no
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Literal, TypeAlias
 
@@ -22,7 +22,7 @@ from gateway.approvals.display import answers, request_details, request_text
 from gateway.approvals.surfaces import message_of
 from gateway.http.bodies import Bodies
 from gateway.http.door import Readiness
-from gateway.http.request import Unserved, answer_json, id_in_path, number_of, read_json
+from gateway.http.request import PersonRoute, Unserved, answer_json, id_in_path, number_of, read_json
 from gateway.operate.agents import agents_view
 from gateway.operate.contacts import facts as contact_facts
 from gateway.operate.masked import config_view
@@ -33,8 +33,6 @@ from gateway.store.approval_records import Approval, Decider
 from gateway.store.dead_letters import DeadLetter, dead_letters, replay
 from gateway.store.statements import PAIRING_SECONDS
 
-PersonRoute: TypeAlias = Callable[[Request, str], Awaitable[Response]]
-"""A route for an admitted request and its person."""
 Decided: TypeAlias = Literal["allow-once", "allow-always", "deny"]
 SURFACE = "console"
 DAYS, DAYS_MAX = 30, 366

@@ -7,7 +7,7 @@ Every answer says what a browser may do with it; every request but those for the
 import asyncio
 import mimetypes
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -29,6 +29,7 @@ from gateway.http.bodies import Bodies, Unreadable, declared_size
 from gateway.http.request import (
     Guesses,
     Peers,
+    PersonRoute,
     Route,
     Unserved,
     answer_json,
@@ -46,7 +47,8 @@ from gateway.operate.turns import scrubbed, turn_layers, turn_list
 from gateway.state.runtime import Runtime
 from gateway.store.archive import DatabaseArchive
 from gateway.web.chats import Chats
-from gateway.web.console import Console, PersonRoute
+from gateway.web.console import Console
+from gateway.web.plans import Plans
 from gateway.web.streams import EventStream
 
 PAGE = Path(__file__).resolve().parents[2] / "channels" / "web" / "page"
@@ -128,10 +130,10 @@ class WebDoor:
         peers: Peers,
         guesses: Guesses,
         bodies: Bodies,
-        console: Console,
+        rooms: Sequence[Console | Plans],
     ) -> None:
         self._runtime = runtime
-        self._console = console
+        self._rooms = rooms
         self._channel = channel
         self._archive = runtime.store.archive
         self._config = runtime.setup.config
@@ -173,7 +175,7 @@ class WebDoor:
             ("GET", "/api/files/{key}", self._judged(self.download)),
             ("DELETE", "/api/files/{key}", self._judged(self.discard)),
             ("GET", "/api/events", self._judged(self.events)),
-            *((method, path, self._operators(route)) for method, path, route in self._console.routes()),
+            *((method, path, self._operators(route)) for it in self._rooms for method, path, route in it.routes()),
         ):
             router.add_api_route(path, catch_errors(route, self._guesses), methods=[method])
         return router

@@ -6,10 +6,11 @@
 import { agents } from "./agents.js";
 import { approvals } from "./approvals.js";
 import { config } from "./config.js";
+import { later } from "./later.js";
 import { letters } from "./letters.js";
 import { now } from "./now.js";
 import { people } from "./people.js";
 import { turns } from "./turns.js";
 import { usage } from "./usage.js";
 
-export const ROOMS = [now, turns, approvals, people, letters, usage, agents, config];
+export const ROOMS = [now, turns, approvals, people, later, letters, usage, agents, config];
