@@ -101,6 +101,7 @@ ANSWERED = {
     "compact": r"nothing to summarise",
     "usage": r"- This conversation: [\d,]+ tokens in, [\d,]+ out",
     "whoami": r"`(?:feishu|telegram|web):\S+`",
+    "why": r"Only an owner of this bot may use /why|- Turn \d+: |Nothing has been answered here yet",
     "agent": r"- `helper` \(answers here\)",
     "skill": r"The skills are:\n- `",
     "queue": r"The queue mode is `collect`",

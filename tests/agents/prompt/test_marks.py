@@ -39,7 +39,7 @@ ELSEWHERE = {
         "(see the picture)",
         "(the picture follows in the next user message)",
     ),
-    "a tool's result": ("(no output)", "(no notes)"),
+    "a tool's result": ("[picture, ", "(no output)", "(no notes)"),
     "the system prompt": ("[Not shown: these files together exceed ", "(untrusted metadata)", "(trusted metadata)"),
     "people read it, in an answer or on the command line": (
         "[session]",
@@ -63,6 +63,10 @@ ELSEWHERE = {
         "[required]",
         "(no price for ",
         "(I could not take {what}: ",
+        "(identity)",
+        "[NAME]...",
+        "(a program)",
+        "(new): ",
     ),
     "SQL, and what models write": ("(SELECT ", "(chat = ", "(\n    SELECT ", "[DONE]", "[tool:"),
 }

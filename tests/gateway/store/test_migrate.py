@@ -46,7 +46,7 @@ INDEXES |= {"inbox_chat_rate", "inbox_sender_rate", "transcript_turns", "web_con
 INDEXES |= {"contact_waiting", "wrong_code_sender"}
 INDEXES |= {"approval_audit_actor", "approval_grant_digest", "approval_of_session", "approval_open", "approval_turn"}
 INDEXES |= {"inbox_again", "inbox_joined", "inbox_person", "inbox_ended", "note_session"}
-INDEXES |= {"layer_found"}
+INDEXES |= {"layer_found", "later_due", "later_owner", "task_chat", "task_parent"}
 INDEXES |= {"mark_kind", "spoken_message", "spoken_person", "spoken_turn", "transcript_turn"}
 
 
