@@ -149,6 +149,18 @@ class Gated:
     approval: tuple[tuple[str, ...], tuple[str, ...]]
 
 
+def test_a_task_has_the_tools_of_servers_only_if_its_asker_names_them(tmp_path: Path) -> None:
+    more = """agents: { list: [
+  { id: asker, model: demo/guide, tools: { allow: ["*"] } },
+  { id: named, model: demo/guide, tools: { allow: ["*", "mcp:git"] } },
+] }
+mcp: { servers: { git: { command: ["true"] } } }
+"""
+    layers = ToolLayers(loaded(tmp_path, more).config, ())
+    assert permitted(layers.of_task("named", "asker"), FOREIGN) == ()
+    assert permitted(layers.of_task("asker", "named"), FOREIGN) == ("git__log", "git__push")
+
+
 def test_an_agent_that_is_gone_lends_nothing(tmp_path: Path) -> None:
     config = loaded(tmp_path, f"{AGENTS}\n").config
     assert permitted(ToolLayers(config, ()).of_task("a", "gone"), NAMES) == ()
