@@ -130,7 +130,7 @@ def test_a_foreign_package_is_refused_also_where_it_was_written_over_ours(home: 
 
 def test_a_shell_completes_it(home: Path, tmp_path: Path) -> None:
     words = {"COMP_WORDS": "clawgate se", "COMP_CWORD": "1", "_CLAWGATE_COMPLETE": "complete_bash"}
-    assert call(home, tmp_path, **words)[1].split() == ["serve", "service", "sessions"]
+    assert call(home, tmp_path, **words)[1].split() == ["serve", "send", "service", "sessions"]
     assert "--install-completion" in call(home, tmp_path, "--help")[1]
 
 

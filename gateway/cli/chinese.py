@@ -239,6 +239,20 @@ HELP = {
     "Show a skill's files and add it once you agree. Nothing of it runs; agents see it from their next message on.": (
         "显示技能的文件，经你同意后添加。不会运行其中任何内容；智能体从下一条消息起可以看到它。"
     ),
+    "Reminders of people and schedules of the config: list, run, pause and cancel them, also while it serves.": (
+        "人们的提醒和配置中的定时任务：列出、立即执行、暂停、取消，运行时也可以。"
+    ),
+    "List what is to come, what is paused, and what is over since a week at most.": (
+        "列出将要执行的、已暂停的，以及一周内已结束的。"
+    ),
+    "Do it now, besides its times; a running gateway begins within seconds.": (
+        "在原定时间之外立即执行一次；运行中的网关会在几秒内开始。"
+    ),
+    "Pause it; the same again lets it go on, at its next time.": "暂停；再次执行则从下一个时间起恢复。",
+    "End a person's for good. One of the config is removed there.": (
+        "永久结束某人的提醒。配置中的定时任务请在配置中删除。"
+    ),
+    "As `schedules list` names it.": "名称见 `schedules list`。",
     "Skills, as `skills list` names them.": "技能，名称见 `skills list`。",
     "Show what has changed, here or at the source, and take the source's state once you agree.": (
         "显示本地或来源处的改动，经你同意后采用来源处的内容。"

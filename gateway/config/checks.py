@@ -44,6 +44,8 @@ def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Finding
     servers = [f"{SERVERS}{it}" for it in ("*", *config.mcp.servers)] if config.mcp.servers else []
     own = own_tools(config.tools)
     tools, anything = [*NAMES, *own.names, *servers], {"*", *own.lost}
+    if not all(Path(it).is_dir() for it in config.tools.directories):  # a warning says so; its tools have any name
+        anything |= {it for _, lists in _tool_lists(config) for it in (*(lists.allow or ()), *lists.deny)}
     for index, agent in enumerate(config.agents.list):
         key: Key = ("agents", "list", index)
         if agent.id in seen:

@@ -200,5 +200,5 @@ def suggestion(wrong: str, known: Iterable[str]) -> Bilingual:
         near = next(iter(difflib.get_close_matches(wrong, names, n=1)), None)
     if near is not None:
         return Bilingual(f" — did you mean {quoted(near)}?", f"——是否想写 {quoted(near)}？")
-    few = 0 < len(names) <= 20
+    few = 0 < len(names) <= 24
     return Bilingual(f" — known here: {', '.join(names)}", f"——可用的有：{'、'.join(names)}。") if few else NO_WORDS

@@ -48,6 +48,9 @@ class House:
     def is_away(self, work: Work) -> bool:
         return False
 
+    def is_awaited(self, sid: str) -> bool:
+        return False
+
     async def run(self, lease: Lease, work: Work) -> Sequence[OutboxPart]:
         return await self.turn(lease, work)
 

@@ -92,7 +92,7 @@ def test_the_marks_of_a_request_stand_where_the_next_turn_finds_them() -> None:
     assert marked(1, 30) == ["You are a helper.", "end of turn 0", "end of turn 1", "now"]
 
 
-HEARING = {"listen", "unlisten"}
+HEARING = {"listen", "unlisten", "why"}
 COMMAND_POLICIES: list[tuple[str, dict[str, Any], set[str], set[str]]] = [
     ("", {}, {"help", "new", "model", "think", "reasoning", "agent"}, {"pair"} | HEARING),
     ("", IN_GROUP, {"help", "new", "think", "reasoning"}, {"model", "agent", "pair"} | HEARING),

@@ -43,7 +43,7 @@ def woken_only(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("woken_only")
 async def test_the_serving_gateway_is_woken_and_the_id_is_the_platform_s(tmp_path: Path) -> None:
     async with running(tmp_path, more=SERVER, script=[says("I see")]) as house:
-        for headers in ({}, {"authorization": "Proof "}, {"authorization": "Proof wrong"}):
+        for headers in ({}, {"authorization": "Proof"}, {"authorization": "Proof wrong"}):
             async with client(house.url) as http:
                 assert (await http.post("/wake", headers=headers)).status_code == 404
         assert not house.gateway.lanes.wanted.is_set()

@@ -18,7 +18,7 @@ SEEDED = "AGENTS.md\nMEMORY.md\nSOUL.md\nUSER.md"
 SECRET = b"CANARY: Alice's salary"
 
 
-async def sends(house: Running, data: bytes = SECRET, name: str = "salary.csv", **who: Any) -> str:
+async def sends(house: Running, data: bytes = SECRET, name: str = "salary.txt", **who: Any) -> str:
     """Somebody sends a file; the path that the model is told."""
     who = who or {"sender": ALICE, "chat": ALICE_CHAT}
     house.anthropic.script = [says(DONE)]
@@ -26,7 +26,7 @@ async def sends(house: Running, data: bytes = SECRET, name: str = "salary.csv", 
     await house.push(house.feishu.file_event(data, name=name, **who))
     await house.replies(answers + 1)
     await house.idle()
-    found = re.search(r"saved as (\S+?)[;.]\)?$", spoken(house), re.MULTILINE)
+    found = re.search(r"saved as (\S+?)[;.,](?: .*)?\)?$", spoken(house), re.MULTILINE)
     assert found, spoken(house)
     return found[1]
 
@@ -47,7 +47,7 @@ async def test_what_was_sent_is_there_in_later_turns_by_the_path_that_was_told_f
     async with running(passable, more=RUNS) as house:
         path = await sends(house)
         folder, _, name = path.rpartition("/")
-        assert (path.startswith("./uploads/"), name) == (True, "salary.csv")
+        assert (path.startswith("./uploads/"), name) == (True, "salary.txt")
         read, uploads, inner, top, command, absolute = await works(
             house,
             ("read", {"file_path": path}),
@@ -58,7 +58,7 @@ async def test_what_was_sent_is_there_in_later_turns_by_the_path_that_was_told_f
             ("read", {"file_path": str(house.workspace() / path)}),
         )
         assert read == absolute == SECRET.decode()
-        assert (uploads, inner) == (f"{folder.rpartition('/')[2]}/", "salary.csv")
+        assert (uploads, inner) == (f"{folder.rpartition('/')[2]}/", "salary.txt")
         assert "uploads/" in top.split("\n")
         content, place, _ = command.split("\n")
         assert content == SECRET.decode()
@@ -120,12 +120,12 @@ async def test_what_was_sent_before_uploads_belonged_to_sessions_is_shown_to_nob
     async with running(tmp_path) as house:
         old = house.workspace() / "uploads" / "a11ce0000001"
         old.mkdir(parents=True)
-        (old / "salary.csv").write_bytes(SECRET)
+        (old / "salary.txt").write_bytes(SECRET)
         results = await works(
             house,
             ("ls", {"path": "uploads"}),
-            ("read", {"file_path": "uploads/a11ce0000001/salary.csv"}),
-            ("read", {"file_path": "Uploads/a11ce0000001/salary.csv"}),
+            ("read", {"file_path": "uploads/a11ce0000001/salary.txt"}),
+            ("read", {"file_path": "Uploads/a11ce0000001/salary.txt"}),
             ("ls", {}),
         )
         assert "CANARY" not in "".join(results)

@@ -16,7 +16,7 @@ from tools.tool import Call, ToolError, ToolResult, ToolSpec
 
 ALL = (
     *("read", "write", "edit", "ls", "exec", "message", "memory_search", "memory_get"),
-    *("grep", "find", "process", "web_fetch", "web_search"),
+    *("grep", "find", "process", "web_fetch", "web_search", "task", "schedule"),
 )
 
 
