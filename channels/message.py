@@ -5,7 +5,7 @@ knows a platform, a model or a database. Text in a `MessageContext` is what a pe
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal, TypeAlias
 
@@ -94,8 +94,8 @@ class Quote:
     attachments: tuple[Attachment, ...] = ()
 
 
-OriginKind: TypeAlias = Literal["schedule", "task", "result", "hook", "process", "send"]
-"""`task`: a piece of work for another run of an agent; `result`: the end of one; `process`: that of a background command."""
+OriginKind: TypeAlias = Literal["schedule", "task", "result", "hook", "send"]
+"""`task`: a piece of work for another run of an agent; `result`: the end of one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,6 +148,11 @@ class MessageContext:
     origin: Origin | None = None
     """Set if no person's message begins the turn; `message_id` is then that of the message to reply to, empty for none,
     and the text is no command."""
+
+    @property
+    def wordless(self) -> "MessageContext":
+        """The message without what was written: its place, its sender, their language and the button that they pressed."""
+        return replace(self, text="", mark="", attachments=(), reply_to=None, more=False)
 
 
 BUTTON_TOKEN = re.compile(r"[A-Za-z0-9_:-]{1,60}")

@@ -159,17 +159,7 @@ class Supervised:
         if self._errors is not None:
             loop.add_reader(self._errors, read_errors)
         try:
-            if not await _first(timeout_seconds, exited, stopped, self._unwanted):
-                self.stop("time")
-            if self._unwanted.is_set() and not exited.is_set():
-                if self._control is not None:
-                    with contextlib.suppress(BrokenPipeError):
-                        os.write(self._control, b"T")  # asks it to end
-                await _first(KILL_AFTER_SECONDS, exited, stopped)
-            if exited.is_set():
-                # What the command left in the background holds the pipe open: it does not hold us.
-                await _first(DRAIN_SECONDS, ended, stopped)
-            self._let_go()
+            await self._until_over(timeout_seconds, exited, ended, stopped)
             await _first(GONE_SECONDS_MAX, gone)
         finally:
             loop.remove_reader(status)
@@ -183,6 +173,22 @@ class Supervised:
         reported = _CODE.search(report)
         code = int(reported[0]) if reported and reported[0] != b"!" else -signal.SIGKILL
         return Finished(code=code, output=output, limit=self._limit, read_only=b"L" in report, refused=b"P" in report)
+
+    async def _until_over(
+        self, timeout_seconds: float, exited: asyncio.Event, ended: asyncio.Event, stopped: asyncio.Event
+    ) -> None:
+        """Waits until it has exited and said all, or makes it."""
+        if not await _first(timeout_seconds, exited, stopped, self._unwanted):
+            self.stop("time")
+        if self._unwanted.is_set() and not exited.is_set():
+            if self._control is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    os.write(self._control, b"T")  # asks it to end
+            await _first(KILL_AFTER_SECONDS, exited, stopped)
+        if exited.is_set():
+            # What the command left in the background holds the pipe open: it does not hold us.
+            await _first(DRAIN_SECONDS, ended, stopped)
+        self._let_go()
 
     def stop(self, limit: Limit) -> None:
         """Asks the command to end, and soon kills it; `attend` returns then."""

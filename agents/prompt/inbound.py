@@ -43,7 +43,6 @@ BEGUN: Mapping[OriginKind, str] = {
     "its result, which is passed on as it is. Beneath stands what is to be done",
     "result": "The task {} has ended. Beneath stands its result",
     "hook": "The hook {} was called. Beneath stands what is to be done then",
-    "process": "The background command {} has ended. Beneath stands its report",
 }
 """The cause of a turn that no person's message began, by the kind of its origin."""
 SAID: Mapping[OriginKind, str] = {

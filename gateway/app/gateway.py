@@ -20,8 +20,8 @@ from gateway.app.health import HealthWatch
 from gateway.app.mcp import ServerWatch
 from gateway.app.routes import build_app
 from gateway.app.setup import adopt, build_setup, version_of
+from gateway.app.upkeep import Upkeep
 from gateway.approvals.approvals import Approvals
-from gateway.approvals.display import value
 from gateway.approvals.notices import Notice, Notices
 from gateway.commands.catalog import run
 from gateway.config.exposure import sandboxed
@@ -57,10 +57,6 @@ from gateway.web.plans import Plans
 from gateway.web.replicas import LIVE_NOTICE, Replicas
 from tools.sandbox.sandbox import Sandbox
 
-DEDUPE_SECONDS = 7 * 24 * 3600
-PRUNE_EVERY_SECONDS = 3600
-LAG_EVERY_SECONDS = 1.0
-TROUBLE_EVERY_SECONDS = 5.0
 CHOICES_RETRY_SECONDS = 5.0
 RETIRE_SECONDS = 0.5
 CALLS_AT_ONCE = 2
@@ -193,15 +189,16 @@ class Gateway:
         await self._listening.begin(self.runtime.setup)
         # A claimed owner has a menu of their own.
         self.runtime.setup.owners.claimed.changed = lambda: self.spawn(self._listening.begin(self.runtime.setup))
+        upkeep = Upkeep(self.runtime, self.tell_owners)
         self.spawn(self.health.run())
         self.spawn(self.health.reach())
-        self.spawn(self._prune())
+        self.spawn(upkeep.prune())
         self.spawn(self._listening.unmark())
-        self.spawn(self._watch_loop())
+        self.spawn(upkeep.measure_lag())
         self.spawn(self.sweep.run())
         self.spawn(self._begin_schedules())
         self.spawn(self.approvals.run())
-        self.spawn(self._watch_models())
+        self.spawn(upkeep.watch_models())
         self.spawn(self._servers.run())
 
     async def apply(self, config: Config, environment: Mapping[str, str], state: ConfigState) -> None:
@@ -354,42 +351,6 @@ class Gateway:
         except StoreUnavailable as error:
             log.error("choices_not_loaded", error=repr(error))
             asyncio.get_running_loop().call_later(CHOICES_RETRY_SECONDS, self._notified, CHOICES_NOTICE)
-
-    async def _watch_loop(self) -> None:
-        clock = asyncio.get_running_loop().time
-        while True:
-            due = clock() + LAG_EVERY_SECONDS
-            await asyncio.sleep(LAG_EVERY_SECONDS)
-            with logged("lag_not_measured"):
-                self.runtime.metrics.loop_lag.observe(max(0.0, clock() - due))
-
-    async def _watch_models(self) -> None:
-        while True:
-            await asyncio.sleep(TROUBLE_EVERY_SECONDS)
-            for model, fault in self.runtime.trouble.lasting(self.runtime.now()):
-                shown = value(fault)
-                await self.tell_owners(
-                    Notice(
-                        cause=f"model {model}",
-                        en=f"The model refuses my requests: {shown}",
-                        zh=f"模型拒绝了我的请求：{shown}",
-                    )
-                )
-
-    async def _prune(self) -> None:
-        while True:
-            with logged("prune_failed"):
-                days = self.config.console.keep_days
-                kept = max(DEDUPE_SECONDS, days * 24 * 3600)
-                await self.runtime.store.prune(self.runtime.now() - kept)
-                while await self.runtime.store.layers.prune(self.runtime.now() - days * 24 * 3600):
-                    pass
-                await self.runtime.store.layers.prune_texts()
-                await self.runtime.store.archive.prune(self.runtime.now())
-                await self.runtime.store.chatter.prune(self.runtime.now() - DEDUPE_SECONDS)
-                await self.runtime.store.tasks.prune(self.runtime.now() - DEDUPE_SECONDS)
-                await self.runtime.store.later.prune(self.runtime.now() - DEDUPE_SECONDS)
-            await asyncio.sleep(PRUNE_EVERY_SECONDS)
 
     def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -67,11 +67,7 @@ def build_setup(
     scrubber.learn(secrets_of(config))
     deps = ChannelDeps(facts=None, archive=store.archive, sessions=store.sessions, live=live, now=now)
     channels = dict(_channels(config, deps, before))
-    choosable = config.choosable_models
-    models = {*choosable, *(model for agent in config.agents.list for model in agent.named_models.values())}
-    named = sorted({model.partition("/")[0] for model in models})
-    known = before.providers if before else {}
-    providers = {name: _provider(name, config.provider(name), known.get(name)) for name in named}
+    providers = dict(_providers(config, before))
     shared = Models(providers, config.providers, config.models, config.retry)
     if before:
         learnt = next(iter(before.runners.values())).models
@@ -102,7 +98,7 @@ def build_setup(
         now=now,
         zone=config.server.zone,
         commands=partial(commands_in, config),
-        choosable=choosable,
+        choosable=config.choosable_models,
         sources=(mcp,) if config.mcp.servers else (),
     )
     runners = {agent.id: build_runner(agent) for agent in config.agents.list}
@@ -133,6 +129,13 @@ def adopt(setup: Setup, before: Setup) -> None:
             new = build_provider(name, config)
             assert isinstance(new, NetworkProvider)
             provider.adopt(new)
+
+
+def _providers(config: Config, before: Setup | None) -> Iterator[tuple[str, Provider]]:
+    """The providers of all models that an agent or a person may choose."""
+    models = {*config.choosable_models, *(it for agent in config.agents.list for it in agent.named_models.values())}
+    for name in sorted({model.partition("/")[0] for model in models}):
+        yield name, _provider(name, config.provider(name), before.providers.get(name) if before else None)
 
 
 def _provider(name: str, config: ProviderConfig, known: Provider | None) -> Provider:

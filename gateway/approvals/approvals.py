@@ -20,7 +20,7 @@ from channels.message import MessageContext
 from gateway.approvals.display import SHOWN_CHARS_MAX, visible
 from gateway.approvals.surfaces import find_surfaces, is_approver, message_json, message_of, surfaces_json, surfaces_of
 from gateway.observe.logs import logged
-from gateway.records.inbound import ASK, OUTCOME, Inbound, inbound_json
+from gateway.records.inbound import ASK, OUTCOME, Inbound
 from gateway.records.sessions import LOCAL_PERSON, control_session, session_key
 from gateway.state.runtime import Runtime
 from gateway.store.approval_records import Admission, Approval, Decider, Grant, State
@@ -173,14 +173,8 @@ class Approvals:
             arguments=f"{approval.id} {number}" if command else "",
             approval="" if command else approval.id,
         )
-        delivery = Delivery(
-            sid=control_session(sid) if command else sid,
-            dedupe=(dedupe(approval.id, purpose),),
-            body=inbound_json.dump_json(inbound).decode(),
-            at=now,
-            internal=True,
-        )
-        await self._runtime.accept(delivery)
+        sid = control_session(sid) if command else sid
+        await self._runtime.accept(Delivery.own(inbound, dedupe(approval.id, purpose), sid=sid, at=now))
 
     async def decide(self, approval: Approval, decision: str, by: Decider) -> tuple[bool, Approval]:
         """Returns True if this decision holds; and the approval afterwards. `by` is known to be an approver."""

@@ -30,7 +30,7 @@ def list_turns(
     """List the newest 50 turns, the newest at the end."""
     import asyncio
 
-    from gateway.operate.turns import turn_list
+    from gateway.operate.turn_list import turn_list
 
     loaded = load(config).config
     only = {"agent": agent, "channel": channel, "person": person, "outcome": outcome}

@@ -1,10 +1,7 @@
 """Checks of one section against another: names that must exist, ids that must differ, secrets that must be there.
 
 Each check looks at the sound parts of the file and reports what it finds; none stops another. Settings that work but
-deserve a look are in `warnings`.
-
-The file tools reach everything beneath a workspace. So it must not hold the config, the database or what people send,
-belong to the system, or be shared: two agents must not see each other's files (see `tools.workspace`).
+deserve a look are in `warnings`, folders in `folders`.
 """
 
 import re
@@ -15,7 +12,6 @@ from typing import Any
 
 from agents.config import AgentConfig
 from agents.providers.config import IMPLIED, api_of
-from agents.workspaces import PLACEHOLDERS
 from channels.access import ANYBODY, AccessConfig, is_blank, is_http
 from channels.moment import zone_of
 from channels.tools import ToolLists
@@ -24,18 +20,10 @@ from gateway.config.commands import OWNER_ONLY, WORDS
 from gateway.config.problems import Findings, Key, quoted, suggestion
 from gateway.config.root import Config
 from gateway.config.timing import timing_of
-from gateway.guard import PACKAGES
 from skills.catalog import AgentSkillsConfig
 from tools.catalog import NAMES, offered, own_tools
 from tools.policy import GROUPS, SERVERS, server_of
 from tools.web.config import SearchConfig
-
-_OF_THE_SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr")
-"""Folders that no workspace may be or lie in."""
-_SHARED = ("/", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp", "/var", "/var/lib", "/var/tmp")
-"""Folders that no workspace may be; one beneath them is fine."""
-_CODE = Path(__file__).resolve().parents[2]
-_CODE_FOLDERS = tuple(_CODE / name for name in (*PACKAGES, ".git", ".venv"))
 
 
 def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Findings) -> None:
@@ -95,27 +83,6 @@ def _schedules(config: Config, findings: Findings) -> None:
             place_in(config.channels, schedule.to)
         except ValueError as error:
             findings.add((*key, "to"), str(error))
-
-
-def check_tool_folders(config: Config, findings: Findings) -> Config:
-    """The config without the folders of tools that agents or people could write to: their files would be the gateway's."""
-    places = {agent.workspace_dir: f"the workspace of agent {agent.id}" for agent in config.agents.list}
-    places[config.tools.files.uploads_dir] = "tools.files.uploadsDir"
-    kept = []
-    for index, directory in enumerate(config.tools.directories):
-        inside = [what for place, what in places.items() if f"{directory}/".startswith(_literal(place))]
-        if inside:
-            why = f"lies in {inside[0]}: who writes there would write the gateway's code — move it out"
-            findings.add(("tools", "directories", index), why)
-        else:
-            kept.append(directory)
-    return config.model_copy(update={"tools": config.tools.model_copy(update={"directories": tuple(kept)})})
-
-
-def _literal(folder: str) -> str:
-    """The beginning of a folder's path that no template fills."""
-    head, brace, _ = folder.partition("{")
-    return head if brace else f"{folder}/"
 
 
 def _people(config: Config, findings: Findings) -> None:
@@ -309,47 +276,3 @@ def _accounts(channels: ChannelsConfig, agents: Sequence[str], findings: Finding
                 f"the keys directly under {kind.name} are the account default already — give this one another name",
                 on="key",
             )
-
-
-def check_folders(config: Config, config_file: Path, home: str, findings: Findings) -> None:
-    folders = {config_file.parent.resolve(), config_file.resolve().parent}
-    seen: dict[str, Path] = {}
-    for index, agent in enumerate(config.agents.list):
-        key: Key = ("agents", "list", index, "workspaceDir")
-        if findings.is_sound(key[:3]):
-            workspace = Path(agent.workspace_dir)
-            if message := _unusable(workspace, folders, home, config) or _neighbour(workspace, seen):
-                findings.add(key, message)
-            seen[agent.id] = workspace
-
-
-def _unusable(workspace: Path, folders: Iterable[Path], home: str, config: Config) -> str | None:
-    for part in workspace.parts:  # two chats must never be one folder, so a placeholder is a whole part
-        if any(it in part and it != part for it in PLACEHOLDERS):
-            return "{chat} and {sender} are each a whole folder name, such as ./data/workspaces/{agent}/{chat}"
-        if part not in PLACEHOLDERS and re.search(r"\{\w*\}", part):
-            return "only {agent}, {chat} and {sender} are replaced"
-    system = {*_OF_THE_SYSTEM, *(str(Path(it).resolve()) for it in _OF_THE_SYSTEM)}  # `/bin` is often `/usr/bin`
-    is_system = str(workspace) in _SHARED or any(map(workspace.is_relative_to, system))
-    if is_system or (home and Path(home).resolve().is_relative_to(workspace)):
-        return "a folder of the system or a whole home folder cannot be a workspace"
-    if _CODE.is_relative_to(workspace) or any(map(workspace.is_relative_to, _CODE_FOLDERS)):
-        return "the workspace would hold Clawgate's own code — choose another folder"
-    if any(folder.is_relative_to(workspace) for folder in folders):
-        return "the workspace would hold the config file — choose another folder"
-    if config.database.path and Path(config.database.path).is_relative_to(workspace):
-        return "the workspace would hold the database — choose another folder"
-    if _overlaps(Path(config.tools.files.uploads_dir), workspace):
-        return "overlaps tools.files.uploadsDir, where the files that people send are kept — keep them apart"
-    return None
-
-
-def _neighbour(workspace: Path, seen: Mapping[str, Path]) -> str | None:
-    name = next((name for name, other in seen.items() if _overlaps(workspace, other)), None)
-    return name and f"overlaps the workspace of agent {quoted(name)} — {{agent}} in the path keeps them apart"
-
-
-def _overlaps(one: Path, other: Path) -> bool:
-    """True if they are the same, or one lies in the other; a placeholder may be any name."""
-    pairs = zip(one.parts, other.parts, strict=False)
-    return all(a == b or a in PLACEHOLDERS or b in PLACEHOLDERS for a, b in pairs)

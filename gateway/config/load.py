@@ -12,10 +12,11 @@ from functools import partial
 from pathlib import Path
 
 from channels.finding import Finding
-from gateway.config.checks import check, check_folders, check_tool_folders
+from gateway.config.checks import check
 from gateway.config.dotenv import DOTENV
 from gateway.config.expand import Expansion
 from gateway.config.explain import not_a_mapping
+from gateway.config.folders import check_folders, check_tool_folders
 from gateway.config.keys import Resolved, resolve_models
 from gateway.config.problems import ConfigErrors, Findings, Position
 from gateway.config.reader import read, with_absolute_paths

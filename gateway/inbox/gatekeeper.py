@@ -67,7 +67,7 @@ class Gatekeeper:
         context, default = receipt.context, self._runtime.setup.config.language
         if reason in (GROUP_NOT_ALLOWED, GROUP_DISABLED) and context.mentioned and context.press is None:
             language = language_for(context, default)
-            kept = replace(context, language=language, text="", mark="", attachments=(), reply_to=None, more=False)
+            kept = replace(context.wordless, language=language)
             await self._keep(Inbound(agent=agent, context=kept, command=UNHEARD, arguments=reason), receipt.dedupe)
         return reason
 

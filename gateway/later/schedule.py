@@ -13,10 +13,10 @@ from gateway.config.channels import place_in
 from gateway.config.root import Config
 from gateway.config.schedules import Missed, ScheduleConfig
 from gateway.config.timing import Times, timing_of
+from gateway.records.codes import ALPHABET
 from gateway.store.later import Later, LaterState
 
 KIND = "schedule"
-ALPHABET = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"
 ID_CHARS = 5
 
 
@@ -101,7 +101,7 @@ def keeps_times(before: Later, after: Later) -> bool:
 
 
 def message_of(later: Later, schedule: Schedule, context: MessageContext, *, now: float, late: bool) -> MessageContext:
-    """The message of one run in the chat of `context`."""
+    """The message of one run in the chat of `context`, which is wordless."""
     due = later.due if later.due is not None else now
     origin = Origin(
         kind="schedule",
@@ -113,18 +113,8 @@ def message_of(later: Later, schedule: Schedule, context: MessageContext, *, now
         by_operator=later.owner is None,
         tainted=schedule.tainted,
     )
-    return replace(
-        context,
-        message_id="",
-        text=schedule.say or schedule.task,
-        sent_at=datetime.fromtimestamp(now, UTC),
-        attachments=(),
-        reply_to=None,
-        press=None,
-        more=False,
-        mark="",
-        origin=origin,
-    )
+    text, at = schedule.say or schedule.task, datetime.fromtimestamp(now, UTC)
+    return replace(context, message_id="", text=text, sent_at=at, origin=origin)
 
 
 def line_of(later: Later, zone: tzinfo) -> str:

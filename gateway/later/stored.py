@@ -44,7 +44,7 @@ class StoredSchedules:
             say=plan.say or "",
             task=plan.task or "",
             title=plan.title or "",
-            context=_remembered(call.message),
+            context=replace(call.message.wordless, message_id="", press=None, origin=None),
             tainted=call.tainted,
         )
         owner, place = sender_of(call.message), chat_of(call.message)
@@ -75,10 +75,3 @@ async def theirs(store: Store, message: MessageContext, *, ended: str = "") -> S
     found = await store.later.of_owner(sender_of(message), also=ended)
     here = chat_of(message)
     return [it for it in found if it.kind == "schedule" and (message.chat.kind == "direct" or it.place == here)]
-
-
-def _remembered(message: MessageContext) -> MessageContext:
-    """The message without what was written: the chat, the topic, the person and their language."""
-    return replace(
-        message, text="", message_id="", attachments=(), reply_to=None, press=None, more=False, mark="", origin=None
-    )

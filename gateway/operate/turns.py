@@ -1,4 +1,4 @@
-"""Turns layer by layer, for the operator: the list, and one turn as its row, the journal, the inbox and the outbox tell it.
+"""One turn layer by layer, for the operator, as its row, the journal, the inbox and the outbox tell it.
 
 Nothing is guessed: what no row has is missing in the answer, which says why. Texts are scrubbed once more on the way out.
 """
@@ -20,81 +20,22 @@ from gateway.operate.turn_layers import (
     FailedAttempt,
     HeldTurns,
     Missing,
-    PartLayer,
     RequestLayer,
-    ResponseLayer,
     SectionLayer,
     Stage,
     StepLayer,
     TurnLayers,
     TurnList,
     TurnSummary,
-    TurnTokens,
 )
-from gateway.records.inbound import Inbound, inbound_of, is_readable
-from gateway.records.sessions import person_of, session_parts
-from gateway.store.layers import FILTERS, TURNS_MAX, DatabaseLayers, ListedTurn, StoredTurn, hashes_in
-from gateway.store.statements import OutboxStatus
+from gateway.operate.turn_list import read_inbound, summary
+from gateway.operate.turn_rows import images_of, json_of, part_of, response_noted, response_of, text_of
+from gateway.operate.turn_timeline import timeline
+from gateway.store.layers import DatabaseLayers, ListedTurn, StoredTurn, hashes_in
 from gateway.turns.layers import heading_of
 
-PREVIEW_CHARS = 200
 STEPS = ("user", "steered", "assistant", "toolResult")
-_PART_STATES: Mapping[int, Any] = {
-    OutboxStatus.QUEUED: "queued",
-    OutboxStatus.SENT: "sent",
-    OutboxStatus.FAILED: "failed",
-}
 context_json: TypeAdapter[MessageContext] = TypeAdapter(MessageContext)
-
-
-async def turn_list(
-    layers: DatabaseLayers, *, before: int | None, only: Mapping[str, str], zone: tzinfo, keep_days: float
-) -> TurnList:
-    """The newest turns below `before` that are as `only` says: agent, channel, person, outcome."""
-    only = {name: only[name] for name in FILTERS if only.get(name)}
-    is_open = only.get("outcome") in ("waiting", "running")
-    found = [] if is_open else await layers.listed(before=before, only=only)
-    unfinished = await layers.unfinished() if before is None and (is_open or "outcome" not in only) else []
-    turns = [it for it in (summary(it, zone) for it in unfinished) if _is_meant(it, only)]
-    turns += [summary(it, zone) for it in found]
-    return TurnList(turns=tuple(turns), before=found[-1].turn if len(found) == TURNS_MAX else None, keep_days=keep_days)
-
-
-def _is_meant(turn: TurnSummary, only: Mapping[str, str]) -> bool:
-    return all(getattr(turn, name) == wanted for name, wanted in only.items())
-
-
-def summary(turn: ListedTurn, zone: tzinfo) -> TurnSummary:
-    place, final = session_parts(turn.sid), orjson.loads(turn.final) if turn.final else {}
-    inbound = _inbound(turn.body or "")
-    ended = turn.at if turn.outcome else None
-    accepted = turn.accepted or ended or 0.0
-    tokens = final.get("tokens") or {}
-    return TurnSummary(
-        id=turn.turn,
-        session=turn.sid,
-        agent=place.agent,
-        channel=place.channel,
-        account=place.account,
-        chat=place.chat,
-        thread=place.thread,
-        person=turn.person or (person_of(inbound.context) if inbound and inbound.context.sender.id else ""),
-        name=turn.name or (inbound.context.sender.name or "" if inbound else ""),
-        text=inbound.context.text[:PREVIEW_CHARS] if inbound else "",
-        outcome=turn.outcome or ("running" if turn.begun else "waiting"),
-        reason=final.get("reason", ""),
-        at=iso(accepted, zone),
-        seconds=None if ended is None or turn.accepted is None else round(ended - turn.accepted, 3),
-        model=next(reversed(final.get("models") or {"": None})),
-        requests=final.get("requests", 0),
-        calls=len(orjson.loads(turn.content).get("calls", ())),
-        tokens=TurnTokens(**tokens),
-        cost=final.get("cost"),
-    )
-
-
-def _inbound(body: str) -> Inbound | None:
-    return inbound_of(body) if body and is_readable(body) else None
 
 
 async def turn_layers(layers: DatabaseLayers, turn: int, zone: tzinfo) -> TurnLayers | None:
@@ -128,13 +69,12 @@ class _Reading:
     def __post_init__(self) -> None:
         self.layer = self.stored.layer or {}
         self.kept: Mapping[str, Any] = orjson.loads(self.layer.get("content", "{}"))
-        self.final = next((_json(it["content"]) for it in self.stored.rows if it["kind"] == "final"), None)
-        self.rows = [(it, _json(it["content"])) for it in self.stored.rows if it["kind"] in STEPS]
-        self.inbounds = [(it, _inbound(it["body"])) for it in self.stored.messages]
-        own = next((it for it in self.stored.messages if it["id"] == self.stored.turn), None)
-        self.accepted: float = own["at"] if own else self.kept.get("began") or self.layer.get("at") or 0.0
+        self.final = next((json_of(it["content"]) for it in self.stored.rows if it["kind"] == "final"), None)
+        self.rows = [(it, json_of(it["content"])) for it in self.stored.rows if it["kind"] in STEPS]
+        self.inbounds = [(it, read_inbound(it["body"])) for it in self.stored.messages]
+        self.own = next((it for it in self.stored.messages if it["id"] == self.stored.turn), None)
+        self.accepted: float = self.own["at"] if self.own else self.kept.get("began") or self.layer.get("at") or 0.0
         self.began = self.kept["began"] - self.accepted if "began" in self.kept else None
-        self._known = own is not None
 
     def layers(self) -> TurnLayers:
         requests = tuple(self._requests())
@@ -147,16 +87,16 @@ class _Reading:
             contexts=tuple(self._contexts()),
             route=self._route(),
             prompt=tuple(self._prompt()),
-            tools=_json(texts.get(self.layer.get("tools", ""), "[]")),
+            tools=json_of(texts.get(self.layer.get("tools", ""), "[]")),
             steps=tuple(self._step(row, content) for row, content in self.rows),
             requests=requests,
             calls=calls,
-            reply=tuple(map(_part, self.stored.parts)),
-            timeline=tuple(sorted(self._stages(requests, calls), key=lambda it: it.begin)),
+            reply=tuple(map(part_of, self.stored.parts)),
+            timeline=self._timeline(requests, calls),
         )
 
     def _summary(self, calls: int) -> TurnSummary:
-        own = next((it for it in self.stored.messages if it["id"] == self.stored.turn), None)
+        own = self.own
         listed = ListedTurn(
             turn=self.stored.turn,
             sid=self.stored.sid,
@@ -171,6 +111,20 @@ class _Reading:
         )
         return summary(listed, self.zone).model_copy(update={"calls": calls})
 
+    def _timeline(self, requests: Sequence[RequestLayer], calls: Sequence[CallLayer]) -> tuple[Stage, ...]:
+        """Empty if the turn's row does not say when it began."""
+        if self.began is None:
+            return ()
+        at = self.layer.get("at")
+        return timeline(
+            requests,
+            calls,
+            waited=max(0.0, self.began) if self.own else 0.0,
+            begun=self._offset(0),
+            ready=self._offset(self.kept.get("ready") or 0.0),
+            ended=at - self.accepted if at else None,
+        )
+
     def _missing(self, requests: Sequence[RequestLayer]) -> Iterator[Missing]:
         if self.final is None:
             yield "running"
@@ -180,13 +134,13 @@ class _Reading:
             yield "recalled"
         elif self.layer and (self.kept.get("resumed") or any(it.begin is None for it in requests)):
             yield "resumed"
-        if not self._known:
+        if self.own is None:
             yield "pruned"
 
     def _events(self) -> Iterator[EventLayer]:
         for row, inbound in self.inbounds:
             if inbound:
-                yield EventLayer(at=iso(row["at"], self.zone), body=_json(inbound.event) if inbound.event else None)
+                yield EventLayer(at=iso(row["at"], self.zone), body=json_of(inbound.event) if inbound.event else None)
 
     def _contexts(self) -> Iterator[dict[str, Any]]:
         for _, inbound in self.inbounds:
@@ -196,26 +150,26 @@ class _Reading:
                 yield context_json.dump_python(named, mode="json")
 
     def _route(self) -> dict[str, Any]:
-        route: dict[str, Any] = _json(self.stored.texts.get(self.layer.get("route", ""), "{}"))
+        route: dict[str, Any] = json_of(self.stored.texts.get(self.layer.get("route", ""), "{}"))
         return route | ({"session": route["session"] | {"value": self.stored.sid}} if "session" in route else {})
 
     def _prompt(self) -> Iterator[SectionLayer]:
         name = self.layer.get("prompt", "")
         listed, texts = self.stored.texts.get(name, ""), self.stored.texts
         if hashes_in(name, listed):
-            yield from (SectionLayer(**it, text=texts.get(it["hash"])) for it in _json(listed))
+            yield from (SectionLayer(**it, text=texts.get(it["hash"])) for it in json_of(listed))
         for text in self.kept.get("own", ()):
             yield SectionLayer(heading=heading_of(text), chars=len(text), stable=False, hash="", text=text)
 
     def _step(self, row: Mapping[str, Any], content: Mapping[str, Any]) -> StepLayer:
-        text = _text(content)
+        text = text_of(content)
         return StepLayer(
             row=row["seq"],
             role=row["kind"],
             chars=len(text),
             text=text,
             metadata=content.get("metadata", ""),
-            images=_images(content),
+            images=images_of(content),
         )
 
     def _requests(self) -> Iterator[RequestLayer]:
@@ -226,7 +180,7 @@ class _Reading:
         for number, (row, answer) in enumerate(answers, start=1):
             if answer.get("timestamp") not in stamps:
                 rows = tuple(it["seq"] for it, _ in self.rows if it["seq"] < row["seq"])
-                provider, model, response = answer.get("provider", ""), answer.get("model", ""), _response(answer)
+                provider, model, response = answer.get("provider", ""), answer.get("model", ""), response_of(answer)
                 if provider:
                     yield RequestLayer(
                         round=number, state="answered", provider=provider, model=model, rows=rows, response=response
@@ -240,7 +194,7 @@ class _Reading:
     ) -> RequestLayer:
         until = answer[0]["seq"] if answer else 2**62
         rows = tuple(row["seq"] for row, _ in self.rows if row["seq"] < until)[: it["own"]]
-        tools = _json(self.stored.texts.get(self.layer.get("tools", ""), "[]"))
+        tools = json_of(self.stored.texts.get(self.layer.get("tools", ""), "[]"))
         options = {"maxTokens": it["max"], "thinking": it.get("think"), "toolChoice": it.get("choice", "auto")}
         held = HeldTurns(turns=it["held"], first=it.get("from"), last=it.get("to"), summary=it.get("summary", False))
         failed = (
@@ -261,7 +215,7 @@ class _Reading:
             history=held,
             rows=rows,
             retries=tuple(failed),
-            response=_response(answer[1]) if answer else _noted(it),
+            response=response_of(answer[1]) if answer else response_noted(it),
         )
 
     def _offset(self, seconds: float) -> float:
@@ -294,7 +248,7 @@ class _Reading:
         number: int,
     ) -> CallLayer:
         row, result = found or ({"seq": None}, {})
-        text, details = _text(result), result.get("details") or {}
+        text, details = text_of(result), result.get("details") or {}
         waits, failed = "approval" in details, result.get("is_error")
         return CallLayer(
             id=part["id"],
@@ -306,7 +260,7 @@ class _Reading:
             seconds=timed.get("s"),
             row=row["seq"],
             result=text,
-            images=_images(result),
+            images=images_of(result),
             chars=timed.get("chars", len(text)),
             cut=timed.get("cut", False),
             external=bool(details.get("external")),
@@ -320,92 +274,3 @@ class _Reading:
                 decided = iso(it["decided_at"], self.zone) if it["decided_at"] else None
                 return ApprovalLayer(id=it["id"], state=it["state"], by=it["decided_by"] or "", at=decided)
         return None
-
-    def _stages(self, requests: Sequence[RequestLayer], calls: Sequence[CallLayer]) -> Iterator[Stage]:
-        if self.began is None:
-            return
-        if self.began > 0 and self._known:
-            yield Stage(kind="waited", label="waited", begin=0.0, seconds=round(self.began, 4))
-        begins = [it.begin for it in requests if it.begin is not None]
-        ready = begins[0] if begins else self._offset(self.kept.get("ready") or 0.0)
-        yield Stage(kind="prepared", label="prepared", begin=self._offset(0), seconds=round(ready - self._offset(0), 4))
-        for request in requests:
-            if request.begin is not None:
-                failed = request.state == "failed"
-                label, seconds = f"{request.provider}/{request.model}", request.seconds or 0.0
-                yield Stage(kind="request", label=label, begin=request.begin, seconds=seconds, failed=failed)
-                for it in request.retries:
-                    yield Stage(kind="retry", label=it.error, begin=it.at, seconds=0.0, failed=True)
-        for call in calls:
-            if call.begin is not None:
-                failed = call.state == "failed"
-                yield Stage(kind="call", label=call.tool, begin=call.begin, seconds=call.seconds or 0.0, failed=failed)
-        spans = [(it.begin, it.seconds) for it in requests] + [(it.begin, it.seconds) for it in calls]
-        ends = [begin + (seconds or 0.0) for begin, seconds in spans if begin is not None]
-        if ends and (at := self.layer.get("at")):
-            last = max(ends)
-            yield Stage(kind="reply", label="reply", begin=last, seconds=round(max(0.0, at - self.accepted - last), 4))
-
-
-def _json(text: str) -> Any:
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return {}
-
-
-def _text(content: Mapping[str, Any]) -> str:
-    return "\n".join(it.get("text", "") for it in content.get("content", ()) if it.get("type") == "text")
-
-
-def _images(content: Mapping[str, Any]) -> int:
-    return sum(it.get("type") == "image" for it in content.get("content", ()))
-
-
-def _response(answer: Mapping[str, Any]) -> ResponseLayer:
-    """The response that the journal has."""
-    parts, usage, error = answer.get("content", ()), answer.get("usage") or {}, answer.get("error") or {}
-    return ResponseLayer(
-        text=_text(answer),
-        thinking="\n".join(it.get("text", "") for it in parts if it.get("type") == "thinking"),
-        calls=tuple(it["id"] for it in parts if it.get("type") == "toolCall"),
-        stop_reason=answer.get("stop_reason", ""),
-        tokens=TurnTokens(**{name: usage.get(name, 0) for name in TurnTokens.model_fields}),
-        estimated=bool(usage.get("estimated")),
-        cost=answer.get("cost"),
-        id=answer.get("response_id"),
-        error=error.get("kind", ""),
-    )
-
-
-def _noted(it: Mapping[str, Any]) -> ResponseLayer | None:
-    """The response that only the turn's own row knows: it failed, or said nothing."""
-    if "stop" not in it:
-        return None
-    tokens = dict(zip(TurnTokens.model_fields, it["usage"], strict=True))
-    return ResponseLayer(
-        stop_reason=it["stop"],
-        tokens=TurnTokens(**tokens),
-        estimated=it.get("estimated", False),
-        cost=it.get("cost"),
-        id=it.get("id"),
-        error=it.get("error", ""),
-        words=it.get("words", ""),
-    )
-
-
-def _part(row: Mapping[str, Any]) -> PartLayer:
-    part = _json(row["payload"]).get("part", {})
-    return PartLayer(
-        number=row["part"],
-        state=_PART_STATES.get(row["status"], "queued"),
-        text=part.get("text", ""),
-        files=tuple(it["name"] for it in part.get("files", ())),
-        buttons=tuple(it["label"] for it in part.get("buttons", ())),
-        key=row["key"],
-        platform_id=row["ext_id"],
-        attempts=row["attempts"],
-        ambiguous=row["ambiguous"],
-        reason=row["reason"] or "",
-        tool=row["part"] < 0,
-    )

@@ -16,7 +16,7 @@ from channels.place import Place
 from gateway.config.bindings import route
 from gateway.config.channels import kind_of
 from gateway.config.root import Config
-from gateway.records.inbound import SAY, Inbound, inbound_json
+from gateway.records.inbound import SAY, Inbound
 from gateway.records.sessions import control_session, message_in, session_key
 from gateway.state.runtime import Runtime
 from gateway.store.records import Delivery
@@ -48,13 +48,8 @@ class Said:
         )
         agent = route(config.routes, config.agents, context)
         inbound = Inbound(agent=agent, context=context, command=SAY, files=self.files)
-        return Delivery(
-            sid=control_session(session_key(agent, context, "chat")),
-            dedupe=(self.origin.key,),
-            body=inbound_json.dump_json(inbound).decode(),
-            at=at,
-            internal=True,
-        )
+        sid = control_session(session_key(agent, context, "chat"))
+        return Delivery.own(inbound, self.origin.key, sid=sid, at=at)
 
 
 def sending(place: Place, text: str, key: str, files: Sequence[StoredFile] = (), reply_to: str | None = None) -> Said:

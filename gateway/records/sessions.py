@@ -43,6 +43,11 @@ def sender_of(message: MessageContext) -> str:
     return f"{message.channel}:{message.account}:{message.sender.id}"
 
 
+def sender_behind(context: MessageContext) -> str | None:
+    """The sender as the database names them; None for the operator's own turns, which nobody sent."""
+    return sender_of(context) if context.sender.id else None
+
+
 def chat_of(message: MessageContext) -> str:
     """The chat with all its topics: `channel:account:id`."""
     return f"{message.channel}:{message.account}:{message.chat.id}"

@@ -225,8 +225,7 @@ def without(inbound: Inbound, message: str) -> Inbound:
         return before
     if kept:
         return replace(inbound, context=kept[-1], together=kept if len(kept) > 1 else ())
-    wordless = replace(inbound.context, text="", mark="", attachments=(), reply_to=None, more=False)
-    return replace(inbound, recalled=not inbound.approval, context=wordless, together=())
+    return replace(inbound, recalled=not inbound.approval, context=inbound.context.wordless, together=())
 
 
 def withdraw(connection: Connection, fact: Any) -> bool:

@@ -10,8 +10,8 @@ from typing import Literal, TypeAlias
 
 from sqlalchemy import Connection
 
+from gateway.store.arrivals import put
 from gateway.store.records import Delivery, Lease
-from gateway.store.statements import INSERT_MESSAGE
 from gateway.store.writer import Database, is_shared, reads, run, writes
 
 LaterState: TypeAlias = Literal["active", "paused", "done", "cancelled"]
@@ -32,15 +32,6 @@ UPDATE later SET due = :next, resumes = NULL, by_hand = 0, state = :state,
     ran = CASE WHEN :ran = 1 THEN :at ELSE ran END, runs = runs + :ran,
     skipped = CASE WHEN :skip = 1 THEN due ELSE skipped END, skips = skips + :skip
 WHERE id = :id AND due = :due RETURNING id
-"""
-_COUNT = """
-INSERT INTO session AS t (id, owner, epoch, pending, stopped, begun) VALUES (:sid, CAST(:owner AS TEXT), 1, 1, 0, 0)
-ON CONFLICT (id) DO UPDATE SET
-    begun = CASE WHEN t.owner IS NULL AND t.pending = 0 THEN 0 ELSE t.begun END,
-    pending = t.pending + 1,
-    owner = COALESCE(t.owner, excluded.owner),
-    epoch = t.epoch + CASE WHEN t.owner IS NULL AND excluded.owner IS NOT NULL THEN 1 ELSE 0 END
-RETURNING owner, epoch
 """
 _END = "UPDATE later SET due = NULL, resumes = NULL, by_hand = 0, state = :state WHERE id = :id"
 _LOCK = "SELECT pg_advisory_xact_lock(6, hashtext(:what))"
@@ -213,13 +204,10 @@ def insert(connection: Connection, later: Later, key: str | None) -> bool:
 
 
 def _accepted(connection: Connection, step: Step, worker: str | None) -> Lease | None:
-    """Puts the message into the inbox and counts it on its chat's row."""
+    """Puts the message into the inbox: in line with the conversation's, or beside a turn that runs."""
     delivery = step.delivery
     assert delivery is not None
     if not step.waits:
         waiting = run(connection, "SELECT pending FROM session WHERE id = :sid", sid=delivery.sid).scalar()
         delivery = replace(delivery, sid=delivery.control) if waiting else delivery
-    if run(connection, INSERT_MESSAGE, **delivery.row).first() is None:
-        return None
-    row = run(connection, _COUNT, sid=delivery.sid, owner=worker).one()
-    return Lease(sid=delivery.sid, epoch=row.epoch) if worker is not None and row.owner == worker else None
+    return put(connection, delivery, worker)

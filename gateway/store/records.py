@@ -88,6 +88,12 @@ class Delivery:
         body = inbound_json.dump_json(inbound).decode()
         return cls(sid=sid, dedupe=dedupe, body=body, at=at, **options)
 
+    @classmethod
+    def own(cls, inbound: Inbound, *names: str, sid: str, at: float, sender: str | None = None) -> "Delivery":
+        """Puts a message of the gateway's own into a session. `names` are its dedupe keys, whatever the account."""
+        body = inbound_json.dump_json(inbound).decode()
+        return cls(sid=sid, dedupe=names, body=body, at=at, sender=sender, internal=True)
+
     @property
     def control(self) -> str:
         """The session for commands, and for a message beyond a limit, which is answered with a note."""

@@ -6,17 +6,14 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection
 
+from gateway.store.arrivals import put
 from gateway.store.records import Delivery
-from gateway.store.statements import INSERT_MESSAGE, InboxStatus, OutboxStatus
+from gateway.store.statements import InboxStatus, OutboxStatus
 from gateway.store.writer import Database, reads, run, writes
 
 _OUTCOME = """
 SELECT i.status, o.status AS part, o.ext_id, o.reason
 FROM inbox i LEFT JOIN outbox o ON o.turn = i.id AND o.part >= 0 WHERE i.dedupe = :dedupe ORDER BY o.part
-"""
-_COUNT_WAITING = """
-INSERT INTO session AS t (id, owner, epoch, pending, stopped, begun) VALUES (:sid, NULL, 1, 1, 0, 0)
-ON CONFLICT (id) DO UPDATE SET pending = t.pending + 1
 """
 
 
@@ -33,8 +30,7 @@ class DatabaseSends(Database):
     @writes
     def queue(self, connection: Connection, delivery: Delivery) -> None:
         """Puts a message into the inbox without a worker; the next sweep finds it."""
-        if run(connection, INSERT_MESSAGE, **delivery.row).first() is not None:
-            run(connection, _COUNT_WAITING, sid=delivery.sid)
+        put(connection, delivery)
 
     @reads
     def outcome(self, connection: Connection, dedupe: str) -> SendOutcome:

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from sqlalchemy import Connection
 
+from gateway.store.arrivals import put
 from gateway.store.records import Delivery
 from gateway.store.writer import Database, reads, run, writes
 
@@ -25,23 +26,15 @@ _READ = f"SELECT {_COLUMNS}, state, ended, ended_by, result, external FROM task"
 _KEPT = f"EXISTS (SELECT 1 FROM inbox i WHERE i.dedupe = '{BEGUN}' || task.id)"
 _TEXTS = ("id", "parent", "sid", "chat", "person", "agent", "title", "origin", "key")
 _INSERT = f"""
-INSERT INTO task ({", ".join(_TEXTS)}, turn, started, kind, worker, state)
+INSERT INTO task ({", ".join(_TEXTS)}, turn, started, state)
 SELECT {", ".join(f"CAST(:{it} AS TEXT)" for it in _TEXTS)}, CAST(:turn AS BIGINT), CAST(:started AS DOUBLE PRECISION),
-    'agent', '', 'running'
+    'running'
 WHERE (SELECT count(*) FROM task WHERE chat = :chat AND ended IS NULL) < :most
 ON CONFLICT DO NOTHING
 """
 _END = """
 UPDATE task SET state = :state, ended = :at, ended_by = :by, result = :result, external = :external
 WHERE id = :id AND ended IS NULL RETURNING id
-"""
-_TELL = """
-INSERT INTO inbox (dedupe, sid, body, at, sender, person, again, status, attempts)
-VALUES (:dedupe, :sid, :body, :at, :sender, :person, 1, 0, 0) ON CONFLICT DO NOTHING RETURNING id
-"""
-_COUNT = """
-INSERT INTO session AS t (id, owner, epoch, pending, stopped, begun) VALUES (:sid, NULL, 1, 1, 0, 0)
-ON CONFLICT (id) DO UPDATE SET pending = t.pending + 1
 """
 _KNOWN = """
 SELECT content FROM transcript WHERE sid = :sid AND turn >= :turn AND kind = 'toolResult' AND content LIKE :named
@@ -59,8 +52,8 @@ SELECT EXISTS (SELECT 1 FROM inbox WHERE sid = :sid AND status = 0 AND id <> :tu
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
     """`parent` is the conversation that asked, in its turn `turn`; `sid` the task's own; `chat` counts towards the limit.
-    `person` is `channel:id`; `origin` the message to reply to. `result` is
-    JSON; `external`: it holds text of strangers. `ended_by`: the number of the command that stopped it."""
+    `person` is `channel:id`; `origin` the message to reply to. `result` is JSON. `external`: it holds text of strangers.
+    `ended_by`: the number of the command that stopped it."""
 
     id: str
     parent: str
@@ -160,8 +153,8 @@ def end_task(connection: Connection, end: TaskEnd, by: int | None = None) -> boo
     names |= {"result": end.result, "external": int(end.external)}
     if run(connection, _END, **names).first() is None:
         return False
-    if end.report and run(connection, _TELL, **end.report.row).first() is not None:
-        run(connection, _COUNT, sid=end.report.sid)
+    if end.report:
+        put(connection, end.report)
     return True
 
 

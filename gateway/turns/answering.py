@@ -3,7 +3,7 @@
 The run continues from the journal. It begins with people's words, or with a call that has been decided.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -16,7 +16,7 @@ from agents.prompt.internals import without_internals
 from agents.runner import AgentRunner
 from agents.turn import Emit, Settings, Turn, TurnResult, settings_json
 from channels.channel import Channel
-from channels.message import MessageContext
+from channels.message import MessageContext, OriginKind
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.gate import TurnGate, opening
 from gateway.observe.secrets import redacted
@@ -36,6 +36,8 @@ from tools.memory import Note
 
 REASONING_CHARS_MAX = 4_000
 CALL_CHARS_MAX = 100
+OF_A_MESSAGE: Collection[OriginKind] = ("task", "result")
+"""Origins whose turn goes with the message that asked: its recall takes them along."""
 NOT_OF_TASKS = ("buttons", "poll")
 """Actions that a task does not have: a press would come to a conversation that is over."""
 
@@ -157,6 +159,7 @@ class AgentRun:
         batch, work, inbound, decided = self.batch, self.batch.work, self.batch.inbound, self._decided
         user, *so_far = journaled
         origin, is_task = context.origin, task_of(batch.lease.sid) is not None
+        is_tainted = origin is not None and (origin.external or origin.tainted)
         if not isinstance(user, UserMessage):
             raise TypeError("a transcript's turn begins with its user message")
         # Behind the call that was decided nothing has run as long as that was not begun.
@@ -179,9 +182,7 @@ class AgentRun:
             summary_external=work.summary.external,
             summarised=work.made.answers if work.made else None,
             again=tuple(filter(None, (str(inbound.replays or ""), inbound.approval, origin.key if origin else ""))),
-            tainted=bool(decided.tainted)
-            if decided
-            else HEARD in user.metadata or bool(origin and (origin.external or origin.tainted)),
+            tainted=bool(decided.tainted) if decided else HEARD in user.metadata or is_tainted,
             caller=inbound.asked.instructions if inbound.asked else "",
             files_of=parent_of(batch.lease.sid) if is_task else "",
         )
@@ -225,10 +226,8 @@ class AgentRun:
 def spoken_in(context: MessageContext, how: Literal["said", "heard"], parts: int) -> Spoken:
     name, is_direct = context.sender.name or context.sender.id, context.chat.kind == "direct"
     person, message = person_of(context), context.message_id
-    if context.origin and context.origin.kind not in (
-        "task",
-        "result",
-    ):  # found by the person on whose behalf it ran, never by the message that it answers
+    if context.origin and context.origin.kind not in OF_A_MESSAGE:
+        # Found by the person on whose behalf it ran, never by the message that it answers.
         person, message, name = person if context.sender.id else "", "", name or "operator"
     return Spoken(message=message, person=person, name=name, direct=is_direct, how=how, parts=parts)
 

@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
+import structlog
 
 from agents import turn as events
 from agents.messages import AssistantMessage
 from agents.providers.provider import Done, ModelRequest, OneTool
 from agents.turn import Emit, TurnEvent
 from channels.message import MessageContext
+from gateway.observe.logs import logged
 from gateway.observe.secrets import redacted
 from gateway.records.inbound import Inbound
 from gateway.records.sessions import is_control, person_of, session_parts
@@ -42,6 +44,8 @@ KEPT_AGAIN_SECONDS = 600.0
 """A text is written again after this time: an erasure may have removed it with the last turn that had it."""
 WORDS_CHARS_MAX = 500
 
+log = structlog.get_logger()
+
 
 @dataclass(kw_only=True, slots=True)
 class TurnRecord:
@@ -65,13 +69,17 @@ class TurnRecord:
 
     def follow(self, event: TurnEvent) -> None:
         self.emit(event)
-        if type(event) is events.ModelStreamed:  # a piece of an answer: there may be hundreds
-            if type(event.event) is Done:
-                self._done(event.event.message)
-            elif self.requests and "first" not in (last := self.requests[-1]):
+        if type(event) is events.ModelStreamed and type(event.event) is not Done:  # a piece: there may be hundreds
+            if self.requests and "first" not in (last := self.requests[-1]):
                 last["first"] = self._now()
             return
+        with logged("layers_not_noted"):  # who watches a turn never ends it
+            self._note(event)
+
+    def _note(self, event: TurnEvent) -> None:
         match event:
+            case events.ModelStreamed(event=Done(message=message)):
+                self._done(message)
             case events.ModelCalled():
                 self._called(event)
             case events.ToolStarted(call=call):
@@ -169,7 +177,17 @@ class Layers:
     def row(
         self, sid: str, turn: int, inbound: Inbound | None, ending: Ending, at: float
     ) -> tuple[LayerRow, Mapping[str, str]] | None:
-        """The row of a turn that ends, and the texts that it refers to. None if nothing is kept of it."""
+        """The row of a turn that ends, and the texts that it refers to. None if nothing is kept of it, or if it cannot be
+        made: the turn ends all the same."""
+        try:
+            return self._row(sid, turn, inbound, ending, at)
+        except Exception as error:
+            log.error("layers_not_made", exc_info=error)
+            return None
+
+    def _row(
+        self, sid: str, turn: int, inbound: Inbound | None, ending: Ending, at: float
+    ) -> tuple[LayerRow, Mapping[str, str]] | None:
         record = self._records.pop(turn, None)
         if not self._runtime.setup.config.console.keep_days or is_control(sid):
             return None

@@ -7,8 +7,8 @@ from agents.language import language_for
 from agents.messages import AssistantMessage, Text, UserMessage
 from agents.prompt.inbound import SAID, own_note
 from channels.moment import timestamp
-from gateway.records.inbound import Inbound, inbound_json
-from gateway.records.sessions import control_session, is_control, sender_of, session_key
+from gateway.records.inbound import Inbound
+from gateway.records.sessions import is_control, sender_behind, session_key
 from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime
 from gateway.store.records import Delivery
@@ -17,20 +17,13 @@ from gateway.turns.batch import Batch
 from gateway.turns.journal import entry
 
 
-def origin_delivery(runtime: Runtime, inbound: Inbound, name: str, *, beside: bool = False) -> Delivery:
+def origin_delivery(runtime: Runtime, inbound: Inbound, name: str) -> Delivery:
     """The delivery of a message with an `origin`, under its own dedupe key `name`. No limit of waiting messages keeps it
-    out, and no rate counts it. `beside`: it does not wait for the conversation's turns."""
+    out, and no rate counts it."""
     context = inbound.context
     scope = runtime.setup.session_rules(inbound.agent).scope
     sid = session_key(inbound.agent, runtime.choices.before_migration(context), scope)
-    return Delivery(
-        sid=control_session(sid) if beside else sid,
-        dedupe=(name,),
-        body=inbound_json.dump_json(inbound).decode(),
-        at=runtime.now(),
-        sender=sender_of(context) if context.sender.id else None,
-        internal=True,
-    )
+    return Delivery.own(inbound, name, sid=sid, at=runtime.now(), sender=sender_behind(context))
 
 
 async def say(runtime: Runtime, batch: Batch) -> Ending:

@@ -27,8 +27,8 @@ from channels.message import MessageContext, Origin, OriginKind, StoredFile
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.display import value
 from gateway.approvals.surfaces import message_json as context_json
-from gateway.records.inbound import REPORT, Inbound, inbound_json
-from gateway.records.sessions import agent_of, chat_of, is_open, person_of, sender_of, task_of, task_session
+from gateway.records.inbound import REPORT, Inbound
+from gateway.records.sessions import agent_of, chat_of, is_open, person_of, sender_behind, task_of, task_session
 from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
@@ -176,7 +176,9 @@ class Tasks:
         asked = context_json.validate_json(task.origin)
         context = replace(asked, sent_at=self._now, origin=_origin(asked, "result", task.id, task.title))
         inbound = Inbound(agent=agent_of(task.parent), context=context, command=REPORT)
-        return _delivery(inbound, task.parent, f"{BEGUN}{task.id}:ended", self._runtime.now())
+        return Delivery.own(
+            inbound, f"{BEGUN}{task.id}:ended", sid=task.parent, at=self._runtime.now(), sender=sender_behind(context)
+        )
 
     async def report(self, batch: Batch) -> Ending:
         """The reply that says how a task has ended, once its rows are in the transcript. Raises Fenced or Revised."""
@@ -251,7 +253,10 @@ class Tasks:
         origin = _origin(asked, "task", task.id, task.title)
         text = harmless(order.prompt) if origin.external else order.prompt
         context = replace(_wordless(asked), text=text, sent_at=self._now, origin=replace(origin, tainted=call.tainted))
-        return _delivery(Inbound(agent=task.agent, context=context), task.sid, f"{BEGUN}{task.id}", self._runtime.now())
+        inbound = Inbound(agent=task.agent, context=context)
+        return Delivery.own(
+            inbound, f"{BEGUN}{task.id}", sid=task.sid, at=self._runtime.now(), sender=sender_behind(context)
+        )
 
     @property
     def _now(self) -> datetime:
@@ -273,8 +278,7 @@ class Tasks:
 def _wordless(context: MessageContext) -> MessageContext:
     """The message to reply to, without its words."""
     answered = context.press.message_id if context.press else context.message_id
-    bare = replace(context, text="", mark="", attachments=(), reply_to=None, press=None, more=False)
-    return replace(bare, message_id=answered, language=language_for(context))
+    return replace(context.wordless, press=None, message_id=answered, language=language_for(context))
 
 
 def _origin(asked: MessageContext, kind: OriginKind, id_: str, title: str) -> Origin:
@@ -282,12 +286,6 @@ def _origin(asked: MessageContext, kind: OriginKind, id_: str, title: str) -> Or
     before = asked.origin
     by_operator, is_external = (before.by_operator, before.external) if before else (False, False)
     return Origin(kind=kind, id=id_, title=title, by_operator=by_operator, external=is_external)
-
-
-def _delivery(inbound: Inbound, sid: str, name: str, at: float) -> Delivery:
-    sender = sender_of(inbound.context) if inbound.context.sender.id else None
-    body = inbound_json.dump_json(inbound).decode()
-    return Delivery(sid=sid, dedupe=(name,), body=body, at=at, sender=sender, internal=True)
 
 
 def _tells(row: str, id_: str) -> bool:

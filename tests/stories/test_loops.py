@@ -12,12 +12,12 @@ from gateway.app.reload import Reload
 from gateway.config.load import load
 from tests.running import SECRETS, Running, running
 
-PRUNE, LAG = "gateway.app.gateway.PRUNE_EVERY_SECONDS", "gateway.app.gateway.LAG_EVERY_SECONDS"
+PRUNE, LAG = "gateway.app.upkeep.PRUNE_EVERY_SECONDS", "gateway.app.upkeep.LAG_EVERY_SECONDS"
 LOOPS: dict[str, tuple[Callable[[Running], tuple[Any, str]], str]] = {
     "Approvals.run": (lambda it: (it.gateway.runtime.store.approvals, "open_requests"), "approvals_round_failed"),
     "Sweep.run": (lambda it: (it.gateway.runtime.store, "claim"), "sweep_failed"),
-    "Gateway._prune": (lambda it: (it.gateway.runtime.store, "prune"), "prune_failed"),
-    "Gateway._watch_loop": (lambda it: (it.gateway.runtime.metrics.loop_lag, "observe"), "lag_not_measured"),
+    "Upkeep.prune": (lambda it: (it.gateway.runtime.store, "prune"), "prune_failed"),
+    "Upkeep.measure_lag": (lambda it: (it.gateway.runtime.metrics.loop_lag, "observe"), "lag_not_measured"),
     "Listening._learn_identity": (lambda it: (feishu(it), "learn_identity"), "identity_unknown"),
     "Listening._keep_connected": (lambda it: (feishu(it), "connect"), "connection_failed"),
     "Reload.run": (lambda it: (it.gateway, "report"), "config_not_looked_at"),

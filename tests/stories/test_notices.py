@@ -193,7 +193,7 @@ REFUSED = Fault(status=401, message="invalid x-api-key")
 async def test_owners_read_the_vendor_s_words_and_hear_of_a_model_that_refuses_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.app.gateway.TROUBLE_EVERY_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.app.upkeep.TROUBLE_EVERY_SECONDS", 0.05)
     clock = Clock(time.time())
     async with running(tmp_path, script=lambda _: REFUSED, more=OWNED, now=clock) as house:
         await house.say("hello")

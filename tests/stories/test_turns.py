@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from gateway.cli import app
@@ -190,6 +191,23 @@ async def test_nothing_is_kept_of_a_turn_with_zero_days(tmp_path: Path) -> None:
         assert found["events"][0]["body"] is None
         assert found["steps"]
     assert rows(tmp_path, "layer") == rows(tmp_path, "layer_text") == []
+
+
+async def test_a_turn_is_answered_though_its_layers_can_neither_be_noted_nor_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("a layer that nobody thought of")
+
+    for name in ("TurnRecord._called", "Layers._route"):
+        monkeypatch.setattr(f"gateway.turns.layers.{name}", broken)
+    async with housed(tmp_path, script=[says("here I am")]) as (house, _):
+        with capture_logs() as logs:
+            await house.say("hello")
+            assert await house.replies(1) == ["here I am"]
+            await house.idle()
+    assert {"layers_not_noted", "layers_not_made"} <= {it["event"] for it in logs}
+    assert len(house.anthropic.requests) == 1
 
 
 async def test_no_secret_of_the_config_is_in_any_layer(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ def upgrade() -> None:
         "task",
         sa.Column("id", sa.Text, primary_key=True),
         sa.Column("key", sa.Text, nullable=False, unique=True),  # of the call that asked: a second run finds the same
-        sa.Column("kind", sa.Text, nullable=False),  # agent, or command: a background process
         sa.Column("parent", sa.Text, nullable=False),  # the conversation that asked
         sa.Column("sid", sa.Text, nullable=False),  # the task's own conversation
         sa.Column("chat", sa.Text, nullable=False),  # channel:account:id, for the limit
@@ -23,7 +22,6 @@ def upgrade() -> None:
         sa.Column("title", sa.Text, nullable=False),
         sa.Column("turn", _BigId, nullable=False),  # that asked
         sa.Column("origin", sa.Text, nullable=False),  # the message that is replied to
-        sa.Column("worker", sa.Text, nullable=False),  # the process that runs a command
         sa.Column("started", sa.Float, nullable=False),
         sa.Column("state", sa.Text, nullable=False),
         sa.Column("ended", sa.Float),
