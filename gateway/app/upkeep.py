@@ -1,4 +1,4 @@
-"""What a gateway does by itself, each so often: it prunes the database, measures its loop, and watches its models."""
+"""The upkeep of a gateway, each part so often: it prunes the database, measures the loop, and watches the models."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -106,7 +106,7 @@ def message_of(later: Later, schedule: Schedule, context: MessageContext, *, now
     origin = Origin(
         kind="schedule",
         id=later.id,
-        run=f"{due:.0f}",
+        run=f"{due:.3f}",
         title=schedule.title,
         due=due,
         late=late,

@@ -131,7 +131,7 @@ class DueWatch:
             return Step(later=row, next=next_due, state=over, skips=True)
         message = message_of(row, schedule, context, now=now, late=is_late)
         inbound = Inbound(agent=schedule.agent, context=message, command=SAY if schedule.say else None)
-        delivery = origin_delivery(self._runtime, inbound, f"later:{row.id}:{row.due:.0f}")
+        delivery = origin_delivery(self._runtime, inbound, f"later:{row.id}:{row.due:.3f}")
         return Step(later=row, next=next_due, state=over, delivery=delivery, waits=not schedule.say)
 
     async def _refusal(self, context: MessageContext) -> str | None:

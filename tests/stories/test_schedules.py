@@ -139,6 +139,19 @@ async def test_two_replicas_begin_it_once(tmp_path: Path, postgres_url: str) -> 
             assert texts(one) == ["Now!"] * run
 
 
+async def test_each_run_by_hand_is_one_of_its_own_also_within_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.later.watch.LOOK_SECONDS", 0.02)
+    soon = f'schedules: [ {{ id: soon, to: "feishu:{GROUP}", at: "every 1d", say: "Now!" }} ]'
+    async with running(tmp_path, more=soon) as house:
+        await house.until(lambda: house.gateway.runtime.store.later.next_due())
+        for run in range(1, 9):
+            schedules.run(house.gateway.config, "soon")
+            assert await house.replies(run) == ["Now!"] * run
+            await house.until(lambda: _nothing_due(house))
+
+
 async def test_people_list_and_cancel_their_own(tmp_path: Path, database_url: str) -> None:
     clock = Clock(BEGIN)
     plan = {"action": "create", "at": "0 7 * * *", "say": "Up!"}
