@@ -7,23 +7,20 @@ press, quote and give commands. Each text carries a serial that the one answer t
 
 import argparse
 import asyncio
-import os
 import random
 import re
-import signal
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from statistics import median
 
 from tests.bench.sides import Web as WebSide
-from tests.bench.subject import Command, Subject, started
+from tests.bench.subject import Command, started
 from tests.emulators.feishu.emulator import FeishuEmulator, Sent
 from tests.emulators.models.anthropic.emulator import AnthropicEmulator
 from tests.emulators.models.dialogue import summary_names
@@ -31,14 +28,16 @@ from tests.emulators.models.script import Turn, calls, says
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.loopback import serve_on_loopback
 from tests.running import SECRETS, feishu_emulator
+from tests.soak.console import console_open
 from tests.soak.places import OnFeishu, OnTelegram, OnWeb, Place
+from tests.soak.samples import Sample, growth, observed, sampled, stored
 from tests.web_page import Page, opened
 
 PATIENCE_SECONDS = 90.0
-GROWTH_MAX = 1.1
-"""Of the median of the last third to that of the second."""
+GROWTH_MAX = 1.05
+"""Of the median of the last quarter to that of the second."""
+RESIDENT_MB_MAX = 200.0
 RECENT = 300
-COUNTED = "tasks"
 WISH = re.compile(r"\b(S\d{6}) (plain|long|tools|file|buttons)\b")
 END = re.compile(r"\bE (S\d{6})\b")
 DROPPED = re.compile(r"(?:ends here: |^- )“(S\d{6})", re.MULTILINE)
@@ -195,62 +194,23 @@ class Soak:
         self.lost.append(f"{place.name}: {command}")
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """The gateway at one moment, as the kernel and its own loop have it."""
-
-    minutes: float
-    resident_mb: float
-    files: int
-    threads: int
-    tasks: int
-    cpu: float
-    """Of one core, in percent, since the sample before."""
-    cpu_seconds: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.minutes:5.1f} min  {self.resident_mb:6.1f} MB  {self.files:3d} files  {self.threads:2d} threads  "
-            f"{self.tasks:3d} tasks  {self.cpu:4.1f} % of a core"
-        )
-
-
-async def sampled(subject: Subject, folder: Path, began: float, before: Sample | None) -> Sample:
-    process, file = Path(f"/proc/{subject.pid}"), folder / COUNTED
-    file.unlink(missing_ok=True)
-    os.kill(subject.pid, signal.SIGUSR1)
-    while not file.exists():
-        await asyncio.sleep(0.1)
-    minutes, cpu = (time.monotonic() - began) / 60, subject.cpu_seconds()
-    (threads,) = re.findall(r"^Threads:\s+(\d+)$", (process / "status").read_text(), re.M)
-    share = 100 * (cpu - before.cpu_seconds) / (minutes - before.minutes) / 60 if before else 0.0
-    files = len(list((process / "fd").iterdir()))
-    return Sample(minutes, subject.resident_mb(), files, int(threads), int(file.read_text()), share, cpu)
-
-
-def observed(config: str) -> None:
-    """The gateway as `serve` runs it; on SIGUSR1 it writes down how many tasks it has."""
-    file = Path(config).with_name(COUNTED)
-
-    def count_up(*_: object) -> None:
-        file.with_suffix(".new").write_text(str(len(asyncio.all_tasks())))
-        file.with_suffix(".new").replace(file)
-
-    signal.signal(signal.SIGUSR1, count_up)
-    sys.argv = ["gateway", "serve", "--config", config, "--port", "0"]
-    from gateway.__main__ import main as serve
-
-    serve()
-
-
 async def _watch(page: Page) -> None:
     while True:
         await page._read(page.seen)
         page.events = [it for it in page.events if it.name == "message"]
 
 
-async def soak(folder: Path, minutes: float, pause_seconds: float, seed: int) -> bool:
-    """Whether it went well; a line a minute, and what was found."""
+async def soak(folder: Path, minutes: float, pause_seconds: float, seed: int, *, watched: bool = False) -> bool:
+    """Whether it went well; a line a minute, and what was found. If it is `watched`, a browser has the console open."""
+    found = await _played(folder, minutes, pause_seconds, seed, watched)
+    sys.stdout.write(stored(folder) + "\n")
+    return not any(found.values())
+
+
+async def _played(
+    folder: Path, minutes: float, pause_seconds: float, seed: int, watched: bool
+) -> Mapping[str, Sequence[object]]:
+    """What was found that should not be, by its kind."""
     feishu, long, telegram = feishu_emulator(), feishu_emulator(), TelegramEmulator()
     long.app_id = long.socket.app_id = OTHER_APP
     long.app_secret = long.socket.app_secret = OTHER_SECRET
@@ -274,6 +234,7 @@ async def soak(folder: Path, minutes: float, pause_seconds: float, seed: int) ->
             OnTelegram(telegram),
             OnWeb(page),
         )
+        console = await stack.enter_async_context(console_open(gateway.url, ADMIN_TOKEN)) if watched else None
         people = asyncio.gather(*(played.person(it, chat) for it in places for chat in it.chats(DIRECT)))
         samples: list[Sample] = []
         refused: list[str] = []
@@ -284,7 +245,9 @@ async def soak(folder: Path, minutes: float, pause_seconds: float, seed: int) ->
             if time.monotonic() >= due:
                 due += 60.0
                 samples.append(await sampled(gateway, folder, began, samples[-1] if samples else None))
-                sys.stdout.write(f"{samples[-1]}  {sum(played.acts.values())} acts, {len(played.lost)} lost\n")
+                acts = f"{sum(played.acts.values())} acts, {len(played.lost)} lost"
+                seen = f"  {console.samples[-1]}" if console and console.samples else ""
+                sys.stdout.write(f"{samples[-1]}  {acts}{seen}\n")
                 sys.stdout.flush()
                 refused += [str(it.refusal) for it in anthropic.requests if it.refusal]
                 for requests in (feishu.requests, long.requests, telegram.requests, anthropic.requests):
@@ -307,19 +270,30 @@ async def soak(folder: Path, minutes: float, pause_seconds: float, seed: int) ->
         late = [it for it in played.lost if it.split()[0] in played.ends]
         left = [str(it) for one in (feishu, long) for it in one.reactions.values()]
         left += [f"card {it.text} streams" for one in (feishu, long) for it in one.messages if _streams(one, it)]
-        third = len(samples) // 3
-        medians = [
-            median(it.resident_mb for it in part) for part in (samples[third : 2 * third], samples[-third:]) if part
-        ]
-        flat = len(medians) < 2 or medians[1] <= GROWTH_MAX * medians[0]
         found = {"lost": lost, "doubled": doubled, "late": late, "unfinished": begun, "left": left, "refused": refused}
-        found |= {"faults": long.socket.faults}
+        measured = {"MB resident": [it.resident_mb for it in samples]}
+        if console:
+            found["page"] = console.watch.complaints
+            measured["MB of the page"] = [it.heap_mb for it in console.samples]
+            measured["nodes of the page"] = [float(it.nodes) for it in console.samples]
+        found |= {"faults": long.socket.faults, "grown": _grown(measured)}
         sys.stdout.write(f"{len(played.ends)} answers to {dict(played.acts)}\n")
-        sys.stdout.write(" ".join(f"{kind}={len(words)}" for kind, words in found.items()) + f" medians={medians}\n")
+        sys.stdout.write(" ".join(f"{kind}={len(words)}" for kind, words in found.items()) + "\n")
         for kind, words in found.items():
             sys.stdout.writelines(f"    {kind}: {it}\n" for it in words[:10])
         sys.stdout.writelines(gateway.output[:40])
-        return flat and not any(found.values())
+        return found
+
+
+def _grown(measured: Mapping[str, Sequence[float]]) -> list[str]:
+    """Says each figure's quarters; those that grew too much, and too much memory."""
+    wrong = []
+    for name, values in measured.items():
+        second, last, ratio = growth(values)
+        sys.stdout.write(f"{name}: {second:,.2f} in the second quarter, {last:,.2f} in the last: {ratio:.3f}\n")
+        if ratio > GROWTH_MAX or (name == "MB resident" and last > RESIDENT_MB_MAX):
+            wrong.append(f"{name}: {last:,.2f}")
+    return wrong
 
 
 def _streams(feishu: FeishuEmulator, sent: Sent) -> bool:
@@ -331,13 +305,15 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--pause-seconds", type=float, default=12.0, help="of each person before an act")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--console", action="store_true", help="a browser keeps the console open meanwhile")
     parser.add_argument("--gateway", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.gateway:
         observed(options.gateway)
         return
     with tempfile.TemporaryDirectory(prefix="clawgate-soak-") as name:
-        sys.exit(0 if asyncio.run(soak(Path(name), options.minutes, options.pause_seconds, options.seed)) else 1)
+        run = soak(Path(name), options.minutes, options.pause_seconds, options.seed, watched=options.console)
+        sys.exit(0 if asyncio.run(run) else 1)
 
 
 if __name__ == "__main__":
