@@ -20,6 +20,7 @@ from gateway.guard import VERSION
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.opening import offline
 from gateway.store.reviews import DatabaseReviews
+from tools.mcp.config import McpServerConfig
 from tools.mcp.definition import Definition, ServerGone
 from tools.mcp.server import Environment, McpServer, Review, reason_of
 from tools.policy import SERVERS, foreign
@@ -116,11 +117,7 @@ async def probe(loaded: Loaded, name: str) -> list[Finding]:
     tools, fault = await _listed(server)
     found = [Finding(check, "warning", *UNCONFINED)] if config.command and config.sandbox == "off" else []
     if fault:
-        fix = Bilingual(
-            f"try it by itself: {' '.join(config.command)}" if config.command else f"is {config.url} right?"
-        )
-        chinese = f"请单独试运行：{' '.join(config.command)}" if config.command else f"请检查地址 {config.url}"
-        return [*found, Finding(check, "error", Bilingual(fault), Bilingual(fix, chinese))]
+        return [*found, Finding(check, "error", Bilingual(fault), _fix(config))]
     found.append(Finding(check, "ok", Bilingual(f"{len(tools)} tools", f"{len(tools)} 个工具")))
     waiting = [it.name for it in tools if server.known and server.known.get(it.tool, Review()).accepted != it.text]
     if waiting:
@@ -140,6 +137,16 @@ async def probe(loaded: Loaded, name: str) -> list[Finding]:
         )
         found.append(Finding(check, "warning", message, fix))
     return found
+
+
+def _fix(config: McpServerConfig) -> Bilingual:
+    if config.url:
+        return Bilingual(f"is {config.url} right?", f"请检查地址 {config.url}")
+    command = " ".join(config.command)
+    return Bilingual(
+        f"try it by itself: {command}; if it runs there, name the folders that it needs in readable",
+        f"请单独试运行：{command}；如可运行，请在 readable 中写明所需文件夹",
+    )
 
 
 UNCONFINED = (

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.stories.at_work import works
 from tests.stories.test_doctor import examined
 from tests.stories.test_mcp import (
     BIN,
+    HOSTILE,
     JUDGES,
     ROOT,
     agents,
@@ -113,6 +115,39 @@ async def test_an_example_works(tmp_path: Path, name: str) -> None:
         code, output = await ask("mcp", "try", server, tool, json.dumps(arguments), "--config", str(file), more=more)
     assert code == 0, output
     assert expected in output
+
+
+async def test_a_program_behind_links_runs_in_the_sandbox_and_one_that_cannot_says_what_to_do(tmp_path: Path) -> None:
+    """As tools are installed: a link to a script, of an environment behind a link, made with a Python behind another."""
+    python = tmp_path / "python-3"
+    python.symlink_to(sys.base_prefix)
+    made = tmp_path / "made"
+    (made / "bin").mkdir(parents=True)
+    (made / "pyvenv.cfg").write_text(f"home = {python / 'bin'}\n")
+    (made / "bin" / "python").symlink_to(python / "bin" / "python3")
+    (tmp_path / "current").symlink_to("made")
+    script = made / "bin" / "serve"
+    script.write_text(f"#!{tmp_path / 'current' / 'bin' / 'python'}\n{HOSTILE.read_text()}")
+    script.chmod(0o755)
+    linked = tmp_path / "linked"
+    linked.symlink_to("current/bin/serve")
+    lost = tmp_path / "lost"
+    lost.write_text("#!/bin/sh\nexec cat /no/such/library\n")
+    lost.chmod(0o755)
+    config = servers(evil=program(linked), lost=program(lost))
+    behave(tmp_path, tools={"echo": "x"})
+    async with running(tmp_path, agents=agents("mcp:*"), more=config) as house:
+        await ready(house, "evil")
+        (heard,) = await works(house, ("evil__echo", {"text": "through four links"}))
+        assert "through four links" in heard
+        away = house.gateway.runtime.setup.mcp.servers["lost"]
+        await house.until(lambda: "/no/such/library" in away.fault)
+        assert away.fault.startswith("its program has ended (code 1): ")
+    text = "agents: { list: [ { id: helper, model: demo/guide } ] }\nchannels: { web: {} }\n"
+    text += servers(lost=program(lost))
+    (found,) = await examined(tmp_path, text, "mcp")
+    assert "name the folders that it needs in readable" in str(found)
+    assert "/no/such/library" in str(found)
 
 
 async def test_the_command_line_lists_tries_and_accepts_beside_a_gateway(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from tools.mcp.definition import Definition, ServerGone
+from tools.mcp.definition import Definition, ProgramEnd, ServerGone
 from tools.mcp.http import guarded_client
 from tools.mcp.result import refusal_of, result_of
 from tools.mcp.stdio import MESSAGE_BYTES_MAX, pipes
@@ -35,7 +35,7 @@ _GONE = ("Session terminated", "Server returned an error response")
 """The SDK's words for a session that the server no longer knows, and for a server that answers with an error."""
 
 
-def stdio(supervised: Supervised, ended: asyncio.Event) -> Transport:
+def stdio(supervised: Supervised, ended: ProgramEnd) -> Transport:
     return pipes(supervised, ended)
 
 
@@ -53,7 +53,7 @@ def http(url: str, headers: Mapping[str, str], web: WebClient) -> Transport:
 class McpSession:
     """`changed` is set when the server's tools are to be listed again, `ended` when its program has ended."""
 
-    def __init__(self, client: Client, server: str, changed: asyncio.Event, ended: asyncio.Event) -> None:
+    def __init__(self, client: Client, server: str, changed: asyncio.Event, ended: ProgramEnd) -> None:
         self._client = client
         self._server = server
         self.changed = changed
@@ -109,7 +109,7 @@ class McpSession:
 
 @asynccontextmanager
 async def connected(
-    server: str, transport: Transport, *, version: str, seconds: float, ended: asyncio.Event
+    server: str, transport: Transport, *, version: str, seconds: float, ended: ProgramEnd
 ) -> AsyncIterator[McpSession]:
     """`seconds` are those of a request about the server's tools. Raises whatever the transport raises if the server does
     not answer."""

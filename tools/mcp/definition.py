@@ -5,6 +5,7 @@ A server's name, description and schema are text of strangers in a place that mo
 rewritten in the house form. What the house form cannot say, such as unions and patterns, is left to the server.
 """
 
+import asyncio
 import hashlib
 import json
 import re
@@ -33,6 +34,12 @@ _TYPES = ("string", "number", "integer", "boolean", "object", "array")
 
 class ServerGone(Exception):
     """The server cannot be reached any more."""
+
+
+class ProgramEnd(asyncio.Event):
+    """Set when the program of a server has ended; `reason` then says how."""
+
+    reason = ""
 
 
 @dataclass(frozen=True)

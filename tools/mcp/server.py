@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import structlog
 
 from tools.mcp.config import McpServerConfig
-from tools.mcp.definition import Definition, ServerGone
+from tools.mcp.definition import Definition, ProgramEnd, ServerGone
 from tools.sandbox.sandbox import Sandbox
 from tools.tool import Call, ToolError, ToolResult
 from tools.web.client import WebClient
@@ -174,12 +174,11 @@ class McpServer:
     async def _run(self) -> None:
         with suppress(Exception):
             self.known = await self.environment.reviews.of(self.name)
-        pause = PAUSE_FIRST_SECONDS
+        pause = 0.0
         while True:
             began = time.monotonic()
             try:
-                await self._serve()
-                self._is_down("it has ended")
+                self._is_down(await self._serve() or "it has ended")
             except ToolError as error:
                 self._is_down(error.message)
             except Exception as error:  # noqa: BLE001 - a server's edge: whatever it does, it is tried again
@@ -187,13 +186,11 @@ class McpServer:
             finally:
                 self._connection = None
                 self._tried.set()
-            if time.monotonic() - began > STEADY_SECONDS:
-                pause = PAUSE_FIRST_SECONDS
+            pause = pause_after(pause, time.monotonic() - began)
             await asyncio.sleep(pause)
-            pause = min(2 * pause, PAUSE_MAX_SECONDS)
 
-    async def _serve(self) -> None:
-        """Serves until the server has ended. Raises what it fails by."""
+    async def _serve(self) -> str:
+        """Serves until the server has ended; returns how, if that is known. Raises what it fails by."""
         self._gone.clear()
         self._timeouts = 0
         async with self.connected() as connection:
@@ -209,6 +206,7 @@ class McpServer:
                     await asyncio.sleep(LIST_PAUSE_SECONDS)
                 elif self.withheld:
                     self.known = await self.environment.reviews.of(self.name)
+            return connection.ended.reason
 
     async def _wait(self, connection: "McpSession") -> bool:
         """True if the server's tools have changed. Returns too if it is gone, or once a review may have been made."""
@@ -226,13 +224,12 @@ class McpServer:
     @asynccontextmanager
     async def connected(self) -> AsyncIterator["McpSession"]:
         """A connection to a server that has answered within its time to start."""
-        starting = asyncio.timeout(self.config.start_seconds)
+        starting, ended = asyncio.timeout(self.config.start_seconds), ProgramEnd()
         try:
             async with starting:
                 await asyncio.to_thread(_load)
                 from tools.mcp import client
 
-                ended = asyncio.Event()
                 transport = await self._transport(ended)
                 environment, seconds = self.environment, self.config.start_seconds
                 async with client.connected(
@@ -245,10 +242,12 @@ class McpServer:
                 raise
             message = f"it did not answer within {self.config.start_seconds:g} s"
             raise ToolError("TOOL_UNAVAILABLE", message) from None
-        except BaseExceptionGroup as group:  # the SDK's tasks wrap what is raised among them
-            raise innermost(group) from group
+        except (Exception, BaseExceptionGroup) as error:
+            if ended.is_set() and starting.when() is not None:
+                raise ToolError("TOOL_UNAVAILABLE", ended.reason) from error
+            raise innermost(error) from error  # the SDK's tasks wrap what is raised among them
 
-    async def _transport(self, ended: asyncio.Event) -> AbstractAsyncContextManager[Any]:
+    async def _transport(self, ended: ProgramEnd) -> AbstractAsyncContextManager[Any]:
         from tools.mcp import client, program
 
         config, web = self.config, self.environment.web
@@ -273,6 +272,11 @@ class McpServer:
         if not self.fault:
             self.since = self.environment.now()
         self.fault = fault
+
+
+def pause_after(pause: float, ran_seconds: float) -> float:
+    """The pause before the next start, by the one before: it doubles while starts fail or do not last."""
+    return min(2 * pause, PAUSE_MAX_SECONDS) if pause and ran_seconds <= STEADY_SECONDS else PAUSE_FIRST_SECONDS
 
 
 def _load() -> None:

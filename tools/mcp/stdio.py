@@ -4,7 +4,6 @@ A line has a longest length and the messages that wait have a number; a server t
 writes no JSON may be: what it prints elsewhere than on its error output is noise, and left out.
 """
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,8 +15,9 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp.types import jsonrpc_message_adapter
 
+from tools.mcp.definition import ProgramEnd
 from tools.output import Output
-from tools.process import Supervised
+from tools.process import Finished, Supervised
 
 log = structlog.get_logger()
 
@@ -25,6 +25,7 @@ MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 """The longest message of a server."""
 WAITING_MAX = 1_000
 """Messages that were not taken up yet."""
+REASON_CHARS = 200
 LIFE_SECONDS = 7 * 86_400
 ERRORS_BYTES = 4_096
 Received: TypeAlias = SessionMessage | Exception
@@ -40,6 +41,8 @@ class MessageLines(Output):
         self._begun = bytearray()
 
     def feed(self, data: bytes) -> None:
+        if self.total > MESSAGE_BYTES_MAX:
+            return  # it is being stopped, and what it goes on to write makes no message whole
         *lines, rest = data.split(b"\n")
         for line in lines:
             whole = bytes(self._begun) + line if self._begun else line
@@ -62,7 +65,7 @@ class MessageLines(Output):
 
 
 @asynccontextmanager
-async def pipes(supervised: Supervised, ended: asyncio.Event) -> AsyncIterator[Streams]:
+async def pipes(supervised: Supervised, ended: ProgramEnd) -> AsyncIterator[Streams]:
     """The streams that the SDK's session speaks by. The server ends with them, and they with the server: `ended` says so."""
     to_session, received = anyio.create_memory_object_stream[Received](WAITING_MAX)
     sent, from_session = anyio.create_memory_object_stream[SessionMessage](0)
@@ -71,8 +74,10 @@ async def pipes(supervised: Supervised, ended: asyncio.Event) -> AsyncIterator[S
     async def read() -> None:
         with to_session:
             finished = await supervised.attend(MessageLines(to_session), LIFE_SECONDS, errors)
+            said = errors.shown(ERRORS_BYTES)
+            ended.reason = reason_of_end(finished, said)
             ended.set()
-            log.info("mcp_server_ended", code=finished.code, limit=finished.limit, errors=errors.shown(ERRORS_BYTES))
+            log.info("mcp_server_ended", code=finished.code, limit=finished.limit, errors=said)
 
     async def write() -> None:
         with from_session:
@@ -93,3 +98,10 @@ async def pipes(supervised: Supervised, ended: asyncio.Event) -> AsyncIterator[S
     finally:
         with anyio.CancelScope(shield=True):
             await supervised.leave()
+
+
+def reason_of_end(finished: Finished, errors: str) -> str:
+    """The exit code of the program, or the limit that it reached, with the last line that it complained."""
+    how = f"code {finished.code}" if finished.limit is None else f"it reached the limit of {finished.limit}"
+    last = next((it.strip() for it in reversed(errors.splitlines()) if it.strip()), "")
+    return f"its program has ended ({how}){last and ': ' + last[-REASON_CHARS:]}"

@@ -38,7 +38,7 @@ SYSTEM = (
     *(f"/etc/{it}" for it in _SETTINGS.split()),
 )
 """Folders that every command may read and run. Not all of /usr: some keep an application in it, perhaps this one."""
-_TOP = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
+TOP = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
 _BEGIN = (
     f"ulimit -u {PROCESSES_MAX} 2>/dev/null || ulimit -p {PROCESSES_MAX} || exit 126; unset PWD; echo >&9 && exec 9>&- && "
     "if [ -t 0 ] && env --default-signal=INT,QUIT true 2>/dev/null; then "
@@ -126,7 +126,7 @@ def _mount(place: SandboxPath) -> tuple[str, ...]:
 
 def _system() -> list[str]:
     found = [it for path in SYSTEM if os.path.lexists(path) for it in ("--ro-bind-try", path, path)]
-    for path in filter(os.path.lexists, _TOP):
+    for path in filter(os.path.lexists, TOP):
         link = Path(path)
         found += ["--symlink", str(link.readlink()), path] if link.is_symlink() else ["--ro-bind", path, path]
     return found
