@@ -5,11 +5,8 @@ Every answer says what a browser may do with it; every request but those for the
 """
 
 import asyncio
-import mimetypes
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
-from hashlib import sha256
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -43,15 +40,14 @@ from gateway.operate.turn_layers import TurnLayers, TurnList
 from gateway.operate.turn_list import turn_list
 from gateway.operate.turns import scrubbed, turn_layers
 from gateway.state.runtime import Runtime
+from gateway.store.errors import StoreUnavailable
 from gateway.web.chats import Chats
 from gateway.web.console import Console
+from gateway.web.pages import START, START_SIGNED_IN, PageFiles
 from gateway.web.plans import Plans
 from gateway.web.streams import EventStream
 from gateway.web.uploads import Uploads
 
-PAGE = Path(__file__).resolve().parents[2] / "channels" / "web" / "page"
-TYPES = {".webmanifest": "application/manifest+json", ".woff2": "font/woff2"}
-"""Types that not every system's table has."""
 DOWNLOAD_PIECE_BYTES = 1_048_576
 
 NO_SUCH_FILE = 404, "no-such-file", "There is no such file."
@@ -91,16 +87,12 @@ class WebDoor:
         self._uploads = Uploads(self._archive, self._limits, runtime.now)
         self._peers = peers
         self._guesses = guesses
-        files = {
-            path.relative_to(PAGE).as_posix(): path.read_bytes() for path in sorted(PAGE.rglob("*")) if path.is_file()
-        }
-        self._files = {name: (data, f'"{sha256(data).hexdigest()[:16]}"') for name, data in files.items()}
-        """The page's files and their tags; read once, so that a page is never of two versions."""
+        self._pages = PageFiles()
 
     def router(self) -> APIRouter:
         router = APIRouter()
         for method, path, route in (
-            ("GET", "/", self.page),
+            ("GET", "/", self.start),
             ("GET", "/console", self.console_page),
             ("GET", "/web/{name:path}", self.page),
             ("POST", "/api/session", self.sign_in),
@@ -143,21 +135,27 @@ class WebDoor:
 
         return judged
 
+    async def start(self, request: Request) -> Response:
+        """The start page; who is signed in has their list asked for in its head. A token is not looked at: a guess of one
+        would be told here, and not be counted."""
+        headers = [it for it in request.headers.items() if it[0] != "authorization"]
+        try:
+            await self._channel.admission.judge(headers, changes=False)
+        except (Rejected, StoreUnavailable):
+            return self._file(request, START)
+        return self._file(request, START_SIGNED_IN)
+
     async def page(self, request: Request) -> Response:
-        return self._file(request, request.path_params.get("name", "index.html"))
+        return self._file(request, request.path_params["name"])
 
     async def console_page(self, request: Request) -> Response:
         """The console without any of its data, as a person must see it to sign in."""
         return self._file(request, "console.html")
 
     def _file(self, request: Request, name: str) -> Response:
-        if name not in self._files:
+        if (answer := self._pages.answer(request, name)) is None:
             raise Unserved(*NO_SUCH_FILE)
-        body, tag = self._files[name]
-        headers = {"etag": tag, "cache-control": "no-cache"}
-        if request.headers.get("if-none-match") == tag:
-            return Response(status_code=304, headers=headers)
-        return Response(body, headers=headers, media_type=TYPES.get(Path(name).suffix) or mimetypes.guess_type(name)[0])
+        return answer
 
     async def sign_in(self, request: Request) -> Response:
         """Exchanges the token or a link's code for a session. Demands the page's header, so no other site signs in."""

@@ -1,5 +1,6 @@
 """Every route of the web chat from outside: who is let in, what a browser may do with the answer, signing in and out."""
 
+import re
 from pathlib import Path
 
 import httpx
@@ -244,7 +245,46 @@ async def test_only_the_pages_own_files_are_served_and_again_only_when_they_have
         first = await http.get("/")
         assert first.headers["content-type"].startswith("text/html")
         assert (await http.get("/", headers={"if-none-match": first.headers["etag"]})).status_code == 304
-        assert (await http.get("/web/app.js")).headers["content-type"].startswith("text/javascript")
+        script = await http.get("/web/app.js")
+        assert script.headers["content-type"].startswith("text/javascript")
+        assert script.headers["content-encoding"] == "gzip"
+        plain = await http.get("/web/app.js", headers={"accept-encoding": "identity"})
+        assert "content-encoding" not in plain.headers
+        assert plain.text == script.text
+        assert plain.headers["etag"] != script.headers["etag"]
+        assert plain.headers["cache-control"] == "no-cache"
+
+
+async def test_the_page_names_its_files_so_that_a_browser_keeps_them_and_never_mixes_two_versions(
+    house: Running,
+) -> None:
+    async with client(house.url) as http:
+        for page in ("/", "/console"):
+            named = re.findall(r'(?:href|src)="(web/[^"]+)"', (await http.get(page)).text)
+            assert len([it for it in named if ".css" in it]) == len([it for it in named if ".js" in it]) == 1
+            for file in named:
+                assert "immutable" in (await http.get(f"/{file}")).headers["cache-control"], file
+                of_before = file.partition("?")[0] + "?v=0123456789abcdef"
+                assert (await http.get(f"/{of_before}")).headers["cache-control"] == "no-cache", file
+
+
+EARLY = '<link rel="preload" href="api/chats"'
+
+
+async def test_the_page_asks_for_the_list_early_where_somebody_is_signed_in_and_tells_no_guess_of_a_token(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, more=CLOSED, feishu=WEB) as house, client(house.url) as http:
+        first = await http.get("/")
+        assert EARLY not in first.text
+        assert (await http.get("/", headers=BEARER)).text == first.text
+        assert (await http.post("/api/session", json={"token": TOKEN}, headers=PAGE)).status_code == 204
+        known = {"if-none-match": first.headers["etag"]}
+        assert EARLY in (await http.get("/", headers=known)).text
+        elsewhere = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+        assert (await http.get("/", headers=elsewhere)).text == first.text
+        await http.delete("/api/session", headers=PAGE)
+        assert (await http.get("/", headers=known)).status_code == 304
 
 
 async def test_switched_off_there_is_no_page_and_no_route(tmp_path: Path) -> None:

@@ -30,13 +30,14 @@ export class Api {
   #signingIn = null;
   /** Somebody else was signed in when this page was loaded. */
   #replaced = false;
+  #early = document.querySelector('link[rel="preload"][href="api/chats"]') !== null;
 
   /** `onSignedOut` hears of every 401 but that of signing in itself. */
   constructor({ onSignedOut }) {
     this.onSignedOut = onSignedOut;
   }
 
-  chats = () => this.#ask("GET", "api/chats");
+  chats = () => this.#ask("GET", "api/chats", undefined, this.#firstList());
   conversation = (id, before) => this.#ask("GET", `api/chats/${id}${before ? `?before=${before}` : ""}`);
   search = (words) => this.#ask("GET", `api/search?words=${encodeURIComponent(words)}`);
   sessions = () => this.#ask("GET", "api/sessions");
@@ -78,13 +79,20 @@ export class Api {
   /** What the console asks, room by room. */
   ask = (method, path, body) => this.#ask(method, path, body);
 
-  async #ask(method, path, body) {
-    await this.#signingIn;
-    if (this.#replaced) throw new Refusal(0, "network", "");
-    return this.#send(method, path, body);
+  /** The page's head may have asked for the list already: then that answer is taken, once. */
+  #firstList() {
+    const cache = this.#early ? "default" : "no-store";
+    this.#early = false;
+    return cache;
   }
 
-  async #send(method, path, body) {
+  async #ask(method, path, body, cache = "no-store") {
+    await this.#signingIn;
+    if (this.#replaced) throw new Refusal(0, "network", "");
+    return this.#send(method, path, body, cache);
+  }
+
+  async #send(method, path, body, cache = "no-store") {
     const headers = method === "GET" ? {} : { "x-clawgate": "1" };
     if (body !== undefined) headers["content-type"] = "application/json";
     let answer;
@@ -94,7 +102,7 @@ export class Api {
         headers,
         body: body === undefined ? undefined : JSON.stringify(body),
         signal: AbortSignal.timeout(PATIENCE_MS),
-        cache: "no-store",
+        cache,
       });
       const text = await answer.text();
       if (answer.ok) return text ? JSON.parse(text) : {};

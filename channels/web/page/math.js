@@ -39,7 +39,7 @@ function attempt(draw) {
 async function load() {
   document.head.append(element("link", { rel: "stylesheet", href: "web/katex/katex.min.css" }));
   try {
-    await import("./katex/katex.min.js");
+    await import(new URL("web/katex/katex.min.js", document.baseURI)); // as the style sheet above, wherever this module stands
   } catch {
     loading = null; // the next formula tries again
   }
