@@ -56,25 +56,25 @@ class Health:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._failures: dict[tuple[str, str], tuple[int, float]] = {}
-        """The failures in a row and the end of the rest, by provider and model."""
+        self._failures: dict[tuple[str, str], tuple[int, float, ErrorKind]] = {}
+        """The failures in a row, the end of the rest and the last kind of failure, by provider and model."""
 
     def rests(self, provider: str, model: str) -> bool:
-        _, until = self._failures.get((provider, model), (0, 0.0))
-        return self._clock() < until
+        known = self._failures.get((provider, model))
+        return known is not None and self._clock() < known[1]
 
-    def failed(self, provider: str, model: str) -> None:
-        count, _ = self._failures.get((provider, model), (0, 0.0))
+    def failed(self, provider: str, model: str, kind: ErrorKind) -> None:
+        count = known[0] if (known := self._failures.get((provider, model))) else 0
         seconds = RESTS_SECONDS[min(count, len(RESTS_SECONDS) - 1)]
-        self._failures[provider, model] = count + 1, self._clock() + seconds
+        self._failures[provider, model] = count + 1, self._clock() + seconds, kind
 
     def answered(self, provider: str, model: str) -> None:
         self._failures.pop((provider, model), None)
 
     @property
-    def failing(self) -> list[str]:
-        """The models whose last request failed."""
-        return sorted("/".join(key) for key in self._failures)
+    def failing(self) -> dict[str, ErrorKind]:
+        """The models whose last request failed, and why."""
+        return {"/".join(key): kind for key, (_, _, kind) in sorted(self._failures.items())}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,7 +145,7 @@ async def complete(
             health.answered(provider.name, request.model)
         if error is None or error.kind in _OUR_FAULT:
             return message
-        health.failed(provider.name, request.model)
+        health.failed(provider.name, request.model, error.kind)
         if after is None or clock() >= deadline:
             return message
         log.warning(

@@ -5,6 +5,7 @@ from typing import Any
 
 from agents.language import Language
 from agents.providers.catalog import needs_key
+from agents.providers.config import look_at
 from channels.bilingual import NO_WORDS, Bilingual
 from channels.condition import ChannelState
 from channels.finding import Finding, Status
@@ -75,7 +76,7 @@ def _labelled(label: Bilingual, finding: Finding, language: Language) -> str:
 
 
 async def beside(loaded: Loaded) -> list[Finding]:
-    """The findings of `doctor` on a gateway that serves meanwhile: its channels, and the public address."""
+    """The findings of `doctor` on a gateway that serves: its channels, the models that fail, and the public address."""
     server = loaded.config.server
     answer = await readiness_at(server.address, operator_proof(loaded.config))
     if not answer:
@@ -84,7 +85,7 @@ async def beside(loaded: Loaded) -> list[Finding]:
             f"{server.address} 处没有网关在运行，因此不检查它的连接",
         )
         return [Finding("gateway", "ok", message)]
-    found = [*_gateway(answer, server.address), *_channels(answer)]
+    found = [*_gateway(answer, server.address), *_channels(answer), *_failing(mapping(answer, "failingModels"))]
     if server.public_url is not None:
         reason = await unreachable_at(server.public_url, text(mapping(answer, "config"), "version"))
         fix = Bilingual(
@@ -159,9 +160,11 @@ def _channels(answer: Mapping[str, Any]) -> Iterator[Finding]:
 
 def _models(answer: Mapping[str, Any], loaded: Loaded) -> Iterator[Finding]:
     """The models that agents ask: without a key, or failing."""
-    failing = answer.get("failingModels") or ()
     models = dict.fromkeys(model for agent in loaded.config.agents.list for model in agent.model)
-    bad = False
+    yield from (
+        failing := [*_failing({it: kind for it, kind in mapping(answer, "failingModels").items() if it in models})]
+    )
+    bad = bool(failing)
     for model in models:
         name = model.partition("/")[0]
         provider = loaded.config.provider(name)
@@ -169,12 +172,21 @@ def _models(answer: Mapping[str, Any], loaded: Loaded) -> Iterator[Finding]:
             bad = True
             step = advice(("providers", name, "apiKey"), loaded.names)
             yield Finding("model", "error", Bilingual(f"{model}: no key", f"{model}：没有密钥"), step)
-        elif model in failing:
-            bad = True
-            message = Bilingual(f"{model}: its last request failed", f"{model}：上一次请求失败")
-            yield Finding("model", "error", message, Bilingual("see doctor, and the log", "请运行 doctor，并查看日志"))
     if not bad:
         yield Finding("model", "ok", Bilingual(", ".join(models), "、".join(models)))
+
+
+def _failing(models: Mapping[str, Any]) -> Iterator[Finding]:
+    """The models whose last request failed, by the kind of failure."""
+    for model, kind in models.items():
+        message = Bilingual(f"{model}: its last request failed ({kind})", f"{model}：上一次请求失败（{kind}）")
+        if key := look_at(kind, model):
+            fix = Bilingual(f"look at {key}; the log has the vendor's words", f"请检查 {key}；日志中有服务商的原话")
+        else:
+            fix = Bilingual(
+                "it is asked again by itself; the log has the vendor's words", "会自动重试；日志中有服务商的原话"
+            )
+        yield Finding("model", "error", message, fix)
 
 
 def _queue(answer: Mapping[str, Any]) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from agents.config import SessionConfig
+from agents.messages import ErrorKind
 from agents.providers.provider import Provider
 from agents.runner import AgentRunner
 from agents.turn import Emit
@@ -134,8 +135,8 @@ class Setup:
         return self.config.limits
 
     @property
-    def failing_models(self) -> list[str]:
-        """The models whose last request failed; all agents share what is known of them."""
+    def failing_models(self) -> Mapping[str, ErrorKind]:
+        """The models whose last request failed, and why; all agents share what is known of them."""
         return next(iter(self.runners.values())).models.health.failing
 
     def channel(self, context: MessageContext) -> Channel | None:

@@ -166,7 +166,7 @@ async def test_a_stream_that_hangs_ends_at_the_deadline() -> None:
 
 async def test_a_model_that_failed_rests_and_one_answer_forgets_it() -> None:
     health = Health()
-    health.failed("first", "m")
+    health.failed("first", "m", "overloaded")
     first, second = Scripted([], name="first"), Scripted([], name="second")
     request = replace(asking(), model="m")
     ask = partial(complete, first, request, deadline=1e12, fallbacks=[(second, request)], health=health)
@@ -204,13 +204,13 @@ def test_a_model_rests_longer_each_time_and_one_answer_forgets_it_all() -> None:
     health = Health(clock=lambda: clock.now)
     assert not health.rests("p", "m")
     for rest in (30.0, 60.0, 300.0, 300.0):
-        health.failed("p", "m")
+        health.failed("p", "m", "overloaded")
         clock.now += rest - 0.1
         assert health.rests("p", "m")
         clock.now += 0.2
         assert not health.rests("p", "m")
     health.answered("p", "m")
-    health.failed("p", "m")
+    health.failed("p", "m", "overloaded")
     clock.now += 31
     assert not health.rests("p", "m")
     assert not health.rests("p", "other")

@@ -31,7 +31,7 @@ function faultsOf(state) {
   const channels = Object.entries(state.channels)
     .filter(([, { state: link }]) => !["ok", "starting"].includes(link))
     .map(([label, { state: link }]) => [word("channelDown", { name: label, state: word(`channel_${link}`) }), null]);
-  const models = state.failingModels.map((model) => [word("modelFails", { model }), null]);
+  const models = Object.keys(state.failingModels).map((model) => [word("modelFails", { model }), null]);
   return [...failing, ...config, ...restart, ...channels, ...models];
 }
 
@@ -72,6 +72,6 @@ function gateway({ version, ready, queue, config, sandbox, failingModels }) {
     [word("oldestWaits"), queue.oldestSeconds ? seconds(queue.oldestSeconds) : "–"],
     [word("configVersion"), name(config.version)],
     [word("sandbox"), sandbox ? name(sandbox) : null],
-    [word("failingModels"), failingModels.length ? name(failingModels.join(", ")) : null],
+    [word("failingModels"), Object.keys(failingModels).length ? name(Object.keys(failingModels).join(", ")) : null],
   ]);
 }
