@@ -1,8 +1,8 @@
 """Killed in the middle of a summary, and of a /stop: what a person reads and what is counted stay the same."""
 
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from signal import SIGKILL
 from typing import Any
@@ -40,10 +40,19 @@ class House:
         config = self.replica._config.read_text().replace(f"{feishu}/0", feishu).replace(f"{model}/0", model)
         self.replica._config.write_text(config)
 
+        self._revives = True
+
     async def alive(self) -> None:
-        if self.replica.dead:
+        if self.replica.dead and self._revives:
             await self.replica.ended()
             await self.replica.start()
+
+    @contextmanager
+    def left_dead(self) -> Iterator[None]:
+        """Nobody starts it again for the length of a `with`."""
+        self._revives = False
+        yield
+        self._revives = True
 
     async def write(self, words: str) -> None:
         event = self.chat.emulator.text_event(words, sender=ALICE, chat=ALICE_CHAT)
