@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from agents.attachments import Received, Receiver
 from agents.compaction import INPUT_SHARE, Compacted, Compactor, Save
@@ -44,13 +45,15 @@ from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
 from tools.schedule import Schedules
 from tools.task import Delegate
-from tools.tool import ToolError, ToolSpec
+from tools.tool import Tool, ToolError, ToolSpec
 from tools.web.file import web_file
 
 DOCS = "docs"
 """The folder in which an agent reads the documentation, unless its workspace has its own."""
 DOCS_DIR = next((it for it in Path(__file__).resolve().parent.glob(DOCS)), Path(__file__).resolve().parents[1] / DOCS)
 """Within the installed package, else beside the packages of a checkout."""
+StandIn: TypeAlias = Callable[[Sequence[Tool]], Sequence[Tool]]
+"""Gives the tools that stand in for those of a turn."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -176,11 +179,12 @@ class AgentRunner:
         budget: Budget | None = None,
         save: Save | None = None,
         gate: Gate | None = None,
+        stand_in: StandIn | None = None,
     ) -> TurnResult:
         """Answers the message, or says which way it failed. Raises only what the journal and the budget raise. `save`
-        keeps a note for the person."""
+        keeps a note for the person. With `stand_in` other tools run than the model is told of: a rehearsal's."""
         config, models = self._chosen(turn.settings)
-        toolbox, facts = self._prepare(turn, config, gate)
+        toolbox, facts = self._prepare(turn, config, gate, stand_in)
         config = facts.agent
         system = build_system(facts)
         emit(TurnStarted(agent=self.config.id, turn=turn, system=system))
@@ -267,7 +271,9 @@ class AgentRunner:
     def _window(self, model: Model) -> int:
         return self.config.context_window or model.facts.window
 
-    def _prepare(self, turn: Turn, config: AgentConfig, gate: Gate | None = None) -> tuple[Toolbox, PromptFacts]:
+    def _prepare(
+        self, turn: Turn, config: AgentConfig, gate: Gate | None = None, stand_in: StandIn | None = None
+    ) -> tuple[Toolbox, PromptFacts]:
         """The turn's tools and what its system prompt is made of, as the folders are now: some milliseconds of small reads,
         which a thread would make twice as long."""
         whole = self._workspaces.of(turn.context, turn.files_of or turn.session, sees_private=turn.sees_private)
@@ -282,6 +288,8 @@ class AgentRunner:
         abilities = {*turn.actions, *(turn.directives if self._reads_files(turn.layers) else ())}
         tools = [*self._built_in.tools(workspace, abilities), *self._own.tools]
         tools += [tool for source in self.sources for tool in source.tools(self.config.tools, workspace)]
+        if stand_in is not None:
+            tools = [*stand_in(tools)]
         layers = (*self._layers, *turn.layers)
         limit = self.limits.tool_argument_bytes
         toolbox = Toolbox(tools, layers=layers, argument_bytes_max=limit, scrub=self.scrub, gate=gate)

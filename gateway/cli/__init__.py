@@ -10,6 +10,7 @@ from gateway.cli import chat, dead_letters, init, serving
 from gateway.cli.access import approvals_app, pairing_app
 from gateway.cli.mcp import mcp_app
 from gateway.cli.options import language
+from gateway.cli.rehearse import rehearse
 from gateway.cli.schedules import schedules_app
 from gateway.cli.send import send
 from gateway.cli.service import service_app
@@ -47,7 +48,17 @@ app = typer.Typer(
     help="Clawgate: a small, durable gateway between chat channels and model agents. Without a command it serves "
     "./config.yaml, and writes one first if there is none.",
 )
-for command in (init.init, serving.serve, chat.chat, send, serving.check, serving.status, usage, serving.doctor):
+for command in (
+    init.init,
+    serving.serve,
+    chat.chat,
+    send,
+    serving.check,
+    serving.status,
+    usage,
+    serving.doctor,
+    rehearse,
+):
     app.command()(command)
 app.add_typer(service_app, name="service")
 app.add_typer(serving.routes_app, name="routes")

@@ -184,6 +184,17 @@ HELP = {
     "Only turns with a smaller number: the next page.": "只列出编号更小的轮次，即下一页。",
     "Print one turn, layer by layer; --json has every text whole.": "逐层打印一轮；--json 包含完整内容。",
     "A turn, as `turns list` numbers it.": "一轮，编号见 `turns list`。",
+    "Run past turns again under another config, and show what differs: the models are asked, and cost; tools answer what "
+    "they answered then; nothing is sent or written. Exit code 0 if all are the same, 1 if not, 2 if it could not run.": (
+        "用另一份配置重新运行过去的轮次，并显示差异：会真实请求模型并产生费用；工具给出当时的结果；不发送也不写入任何内容。"
+        "全部相同时退出码为 0，否则为 1；无法运行时为 2。"
+    ),
+    "The config in force: its database has the turns. Without one, it is that of --config.": (
+        "生效中的配置：轮次在它的数据库里。没有时使用 --config 的配置。"
+    ),
+    "The number of turns, from the newest back.": "轮次的数量，从最新的往回数。",
+    "This turn, as `turns list` numbers it; may be repeated.": "指定这一轮，编号见 `turns list`；可重复。",
+    "Ask no more once that has been spent, in the unit of the prices.": "花费达到此数后不再请求，单位与价格相同。",
     "Who may write to the bot if dmPolicy is pairing: list, approve and revoke them, also while it "
     "serves.": "dmPolicy 为 pairing 时谁可以给机器人发消息：列出、批准和撤销，运行时也可使用。",
     "List the people who wait with a code, and those who may write.": "列出持配对码等待的人，以及可以发消息的人。",

@@ -25,10 +25,10 @@ def lines(turn: Mapping[str, Any]) -> Iterator[str]:
     yield f"{facts['outcome']}{reason}{took}"
     yield from (f"! {_MISSING[it]}" for it in turn["missing"])
     yield from _layer(
-        "event", [_short(json.dumps(it["body"], ensure_ascii=False)) for it in turn["events"] if it["body"]]
+        "event", [short(json.dumps(it["body"], ensure_ascii=False)) for it in turn["events"] if it["body"]]
     )
     yield from _layer(
-        "context", [f"{it['sender']['name'] or it['sender']['id']}: {_short(it['text'])}" for it in turn["contexts"]]
+        "context", [f"{it['sender']['name'] or it['sender']['id']}: {short(it['text'])}" for it in turn["contexts"]]
     )
     yield from _layer(
         "route", [f"{name}: {_value(it['value'])} — {it['reason']}" for name, it in turn["route"].items()]
@@ -51,7 +51,7 @@ def _request(it: Mapping[str, Any]) -> Iterator[str]:
     took = "" if it["seconds"] is None else f" in {it['seconds']:.2f} s"
     held = f"{it['history']['turns']} earlier turns, " if it["history"]["turns"] else ""
     yield f"{it['round']}. {it['provider']}/{it['model']}: {it['state']}{took}; {held}{len(it['rows'])} messages of its own"
-    yield from (f"   attempt failed: {one['error']} {_short(one['words'])}" for one in it["retries"])
+    yield from (f"   attempt failed: {one['error']} {short(one['words'])}" for one in it["retries"])
     if answer := it["response"]:
         tokens = answer["tokens"]
         read = tokens["input"] + tokens["cacheRead"] + tokens["cacheWrite"]
@@ -63,14 +63,14 @@ def _request(it: Mapping[str, Any]) -> Iterator[str]:
 def _call(it: Mapping[str, Any]) -> Iterator[str]:
     took = "" if it["seconds"] is None else f" in {it['seconds']:.2f} s"
     cut = f", cut from {it['chars']:,} characters" if it["cut"] else ""
-    yield f"{it['tool']} {_short(json.dumps(it['arguments'], ensure_ascii=False))}"
-    yield f"   {it['state']}{took}{cut}: {_short(it['result'])}"
+    yield f"{it['tool']} {short(json.dumps(it['arguments'], ensure_ascii=False))}"
+    yield f"   {it['state']}{took}{cut}: {short(it['result'])}"
     if it["approval"]:
         yield f"   approval {it['approval']['id']}: {it['approval']['state']} {it['approval']['by']}".rstrip()
 
 
 def _part(it: Mapping[str, Any]) -> str:
-    return f"{it['state']} {it['platformId'] or ''} ({it['attempts']} attempts failed): {_short(it['text'])}"
+    return f"{it['state']} {it['platformId'] or ''} ({it['attempts']} attempts failed): {short(it['text'])}"
 
 
 def _stage(it: Mapping[str, Any]) -> str:
@@ -81,6 +81,6 @@ def _value(value: Any) -> str:
     return " ".join(value) if isinstance(value, list) else str(value or "none")
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
     line = " ".join(UNSEEN.sub("�", text).split())
     return line if len(line) <= SHORT_CHARS else f"{line[:SHORT_CHARS]}…"

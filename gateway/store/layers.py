@@ -12,7 +12,8 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection
 
-from gateway.records.sessions import CONTROL
+from gateway.records.sessions import CHOICE, CONTROL
+from gateway.store.records import Entry, Work
 from gateway.store.statements import InboxStatus
 from gateway.store.writer import Database, reads, run, writes
 
@@ -54,6 +55,21 @@ _KEEP = "INSERT INTO layer_text (hash, content) VALUES (:hash, :content) ON CONF
 LAST_FINISHED = (
     "SELECT turn FROM transcript WHERE sid = :sid AND kind = 'final' AND turn < :before ORDER BY seq DESC LIMIT 1"
 )
+_MARKS_OF = """
+SELECT turn, kind, content FROM mark WHERE sid = :sid AND at <= :until AND kind IN ('new', 'summary', 'settings', 'undone')
+AND (kind <> 'new' OR turn < :turn) ORDER BY turn
+"""
+_TURNS_BEFORE = """
+SELECT turn, kind, content FROM transcript WHERE sid = :sid AND turn < :turn AND turn > :begin AND seq >= COALESCE((
+    SELECT u.seq FROM transcript u WHERE u.sid = :sid AND u.kind = 'user' AND u.turn < :turn ORDER BY u.seq DESC
+    LIMIT 1 OFFSET :skip
+), 0) ORDER BY seq
+"""
+_CHOSEN = "SELECT content FROM mark WHERE sid = :sid AND kind = 'settings' AND at <= :until ORDER BY turn DESC LIMIT 1"
+_UNKEPT = f"""
+SELECT count(*) FROM transcript t WHERE t.kind = 'final' AND t.turn > :after AND t.sid NOT LIKE '{CONTROL}%'
+AND NOT EXISTS (SELECT 1 FROM layer l WHERE l.turn = t.turn)
+"""
 _OLDEST = f"SELECT turn, at FROM layer ORDER BY turn LIMIT {PRUNED_AT_ONCE}"
 
 
@@ -161,6 +177,27 @@ class DatabaseLayers(Database):
         """The newest finished turn of a conversation below that number."""
         turn: int | None = run(connection, LAST_FINISHED, sid=sid, before=before).scalar()
         return turn
+
+    @reads
+    def stood(self, connection: Connection, sid: str, turn: int, *, until: float, history_turns: int) -> Work:
+        """The conversation as a turn that began at `until` found it: what a later summary replaced or somebody undid later
+        is there, and later settings are not."""
+        marks = [Entry(**row) for row in run(connection, _MARKS_OF, sid=sid, turn=turn, until=until).mappings()]
+        begin = max((it.turn for it in marks if it.kind in ("new", "summary")), default=0)
+        undone = {it.turn for it in marks if it.kind == "undone"}
+        rows = run(connection, _TURNS_BEFORE, sid=sid, turn=turn, begin=begin, skip=history_turns - 1).mappings()
+        history = [Entry(**row) for row in rows if row["turn"] not in undone]
+        return Work.of([], [*(it for it in marks if it.kind != "undone"), *history])
+
+    @reads
+    def chosen(self, connection: Connection, key: str, until: float) -> str:
+        """The choice for a chat (`gateway.state.choices`) as it was then; empty if there was none."""
+        return run(connection, _CHOSEN, sid=CHOICE + key, until=until).scalar() or ""
+
+    @reads
+    def unkept(self, connection: Connection, after: int) -> int:
+        """Counts the finished turns above that number of which no layers are kept."""
+        return int(run(connection, _UNKEPT, after=after).scalar() or 0)
 
     @writes
     def prune(self, connection: Connection, before: float) -> bool:

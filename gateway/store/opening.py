@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -14,6 +14,7 @@ from gateway.store.store import Store
 from gateway.store.writer import Run
 
 T = TypeVar("T")
+Access: TypeAlias = Literal["write", "read"]
 
 
 def open_store(config: DatabaseConfig) -> Store:
@@ -27,19 +28,20 @@ def open_store(config: DatabaseConfig) -> Store:
     return PostgresStore(config.url, lease_seconds=config.lease_seconds, connections=config.connections)
 
 
-def offline(config: DatabaseConfig) -> Run:
+def offline(config: DatabaseConfig, *, access: Access = "write") -> Run:
     """Runs one transaction from the command line, with or without a running gateway."""
 
     async def run(operation: Callable[[Connection], T]) -> T:
-        with connected(config) as connection:
+        with connected(config, access=access) as connection:
             return operation(connection)
 
     return run
 
 
 @contextmanager
-def connected(config: DatabaseConfig, *, seconds: float = 10.0) -> Iterator[Connection]:
-    """One transaction, with or without a running gateway; SQLite overwrites what it deletes. Raises DatabaseUnusable."""
+def connected(config: DatabaseConfig, *, seconds: float = 10.0, access: Access = "write") -> Iterator[Connection]:
+    """One transaction, with or without a running gateway; SQLite overwrites what it deletes. The database itself refuses
+    to write if `access` is to read. Raises DatabaseUnusable."""
     if config.path is not None and not Path(config.path).is_file():
         raise DatabaseUnusable(f"{config.path}: there is no database yet")
     url = config.url.replace("postgresql://", "postgresql+psycopg://", 1)
@@ -48,7 +50,9 @@ def connected(config: DatabaseConfig, *, seconds: float = 10.0) -> Iterator[Conn
     try:
         with engine.begin() as connection:
             refuse_newer(revision_of(connection))
-            if config.path is not None:
+            if access == "read":
+                connection.exec_driver_sql("PRAGMA query_only = ON" if config.path else "SET TRANSACTION READ ONLY")
+            elif config.path is not None:
                 connection.exec_driver_sql("PRAGMA secure_delete = ON")
             yield connection
     except SQLAlchemyError as error:

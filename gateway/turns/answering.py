@@ -79,7 +79,7 @@ class AgentRun:
         decided = self._decided = await approvals.get(id_) if id_ else None
         context, journaled = await self._journaled(journal)
         await self.gate.enter()
-        turn = self._turn(context, earlier, journaled)
+        turn = turn_of(batch, self.channel, context, earlier, journaled, decided)
         save = self._memory.saver(sid, context, turn=batch.turn, at=self.runtime.now(), revision=batch.work.revision)
         people = tuple(dict.fromkeys(person_of(it) if it.sender.id else "the operator" for it in batch.contexts))
         asker = batch.setup.runners.get(agent_of(parent_of(sid)))
@@ -153,40 +153,6 @@ class AgentRun:
         held = any(quote.message_id in ids(message) for turn in self.batch.work.turns for message in turn)
         return replace(context, reply_to=replace(quote, attachments=())) if held else context
 
-    def _turn(
-        self, context: MessageContext, earlier: Sequence[Sequence[Message]], journaled: Sequence[Message]
-    ) -> Turn:
-        batch, work, inbound, decided = self.batch, self.batch.work, self.batch.inbound, self._decided
-        user, *so_far = journaled
-        origin, is_task = context.origin, task_of(batch.lease.sid) is not None
-        is_tainted = origin is not None and (origin.external or origin.tainted)
-        if not isinstance(user, UserMessage):
-            raise TypeError("a transcript's turn begins with its user message")
-        # Behind the call that was decided nothing has run as long as that was not begun.
-        is_unspawned = decided is not None and decided.state != "spawned" and len(so_far) == 1
-        return Turn(
-            context=context,
-            session=batch.lease.sid,
-            capabilities=self.channel.capabilities.names,
-            directives=self.channel.capabilities.directives,
-            actions=tuple(it for it in self.channel.capabilities.actions if not is_task or it not in NOT_OF_TASKS),
-            history=[*earlier, *work.turns] if earlier else work.turns,
-            user=user,
-            so_far=so_far,
-            interrupted=bool(work.so_far) and work.so_far[-1].kind != "drained" and not is_unspawned,
-            with_owner=is_with_owner(batch.setup.owners, context),
-            sees_private=sees_private(batch.setup.owners, context),
-            layers=batch.layers,
-            settings=settings_json.validate_json(work.settings),
-            summary=work.summary.text,
-            summary_external=work.summary.external,
-            summarised=work.made.answers if work.made else None,
-            again=tuple(filter(None, (str(inbound.replays or ""), inbound.approval, origin.key if origin else ""))),
-            tainted=bool(decided.tainted) if decided else HEARD in user.metadata or is_tainted,
-            caller=inbound.asked.instructions if inbound.asked else "",
-            files_of=parent_of(batch.lease.sid) if is_task else "",
-        )
-
     async def _shown(self, turn: Turn, journal: TurnJournal, result: TurnResult) -> Ending:
         """The ending with the files that the answer names, and the lines above and beneath it."""
         language, caller = language_for(turn.context), self.batch.inbound.asked
@@ -221,6 +187,48 @@ class AgentRun:
         here = {it for messages in turns for message in messages for it in ids(message)}
         here |= {it.reply_to.message_id for it in self.batch.inbound.contexts if it.reply_to}
         return "reply" in self.channel.capabilities.directives and message_id in here - {turn.context.message_id, ""}
+
+
+def turn_of(
+    batch: Batch,
+    channel: Channel,
+    context: MessageContext,
+    earlier: Sequence[Sequence[Message]],
+    journaled: Sequence[Message],
+    decided: Approval | None = None,
+) -> Turn:
+    """The turn that an agent runs: it answers `context`, and stands where `journaled` says. `earlier` is what a program
+    says of the conversation; `decided` is the approval that it continues with."""
+    work, inbound = batch.work, batch.inbound
+    user, *so_far = journaled
+    origin, is_task = context.origin, task_of(batch.lease.sid) is not None
+    is_tainted = origin is not None and (origin.external or origin.tainted)
+    if not isinstance(user, UserMessage):
+        raise TypeError("a transcript's turn begins with its user message")
+    # Behind the call that was decided nothing has run as long as that was not begun.
+    is_unspawned = decided is not None and decided.state != "spawned" and len(so_far) == 1
+    return Turn(
+        context=context,
+        session=batch.lease.sid,
+        capabilities=channel.capabilities.names,
+        directives=channel.capabilities.directives,
+        actions=tuple(it for it in channel.capabilities.actions if not is_task or it not in NOT_OF_TASKS),
+        history=[*earlier, *work.turns] if earlier else work.turns,
+        user=user,
+        so_far=so_far,
+        interrupted=bool(work.so_far) and work.so_far[-1].kind != "drained" and not is_unspawned,
+        with_owner=is_with_owner(batch.setup.owners, context),
+        sees_private=sees_private(batch.setup.owners, context),
+        layers=batch.layers,
+        settings=settings_json.validate_json(work.settings),
+        summary=work.summary.text,
+        summary_external=work.summary.external,
+        summarised=work.made.answers if work.made else None,
+        again=tuple(filter(None, (str(inbound.replays or ""), inbound.approval, origin.key if origin else ""))),
+        tainted=bool(decided.tainted) if decided else HEARD in user.metadata or is_tainted,
+        caller=inbound.asked.instructions if inbound.asked else "",
+        files_of=parent_of(batch.lease.sid) if is_task else "",
+    )
 
 
 def spoken_in(context: MessageContext, how: Literal["said", "heard"], parts: int) -> Spoken:

@@ -1,0 +1,115 @@
+"""`rehearse`: past turns against another config, before it is in force."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, language, load
+from gateway.fault import OperatorError
+
+if TYPE_CHECKING:
+    from agents.language import Language
+    from gateway.config.load import Loaded
+    from gateway.config.root import Config
+    from gateway.observe.secrets import Scrubber
+    from gateway.rehearse.kept import Picked
+    from gateway.rehearse.rehearsal import Rehearsed
+
+
+def rehearse(
+    config: ConfigOption = CONFIG,
+    in_force: Annotated[
+        Path, typer.Option(help="The config in force: its database has the turns. Without one, it is that of --config.")
+    ] = CONFIG,
+    last: Annotated[int, typer.Option(help="The number of turns, from the newest back.", min=1, max=1000)] = 50,
+    agent: Annotated[str, typer.Option(help="Only turns of this agent.")] = "",
+    turn: Annotated[
+        list[int] | None, typer.Option(help="This turn, as `turns list` numbers it; may be repeated.", metavar="ID")
+    ] = None,
+    max_cost: Annotated[
+        float | None, typer.Option(help="Ask no more once that has been spent, in the unit of the prices.", min=0.0)
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run past turns again under another config, and show what differs: the models are asked, and cost; tools answer
+    what they answered then; nothing is sent or written. Exit code 0 if all are the same, 1 if not, 2 if it could not run."""
+    import asyncio
+
+    from gateway.observe import logs
+    from gateway.observe.secrets import Scrubber, secrets_of
+    from gateway.rehearse.kept import picked
+    from gateway.store.layers import DatabaseLayers
+    from gateway.store.opening import offline
+
+    try:
+        loaded = load(config)
+        present = load(in_force).config if in_force != CONFIG or in_force.exists() else loaded.config
+        scrubber = Scrubber((*secrets_of(loaded.config), *secrets_of(present)))
+        logs.configure(level="error", output="console", scrubber=scrubber)
+        read = offline(present.database, access="read")
+        layers = DatabaseLayers(read=read, write=read)
+        chosen = asyncio.run(picked(layers, last=last, agent=agent, numbers=turn or ()))
+        _agree(chosen, loaded.config, language(config), yes=yes)
+        found = asyncio.run(
+            _rehearsed(chosen, loaded, present, scrubber, max_cost, None if as_json else language(config))
+        )
+    except OperatorError as error:
+        error.code = 2
+        raise
+    if as_json:
+        _print_json(chosen, found, scrubber)
+    if any(it.verdict != "same" for it in found):
+        raise typer.Exit(1)
+
+
+def _agree(picked: "Picked", config: "Config", spoken: "Language", *, yes: bool) -> None:
+    """Says what it will ask, and goes on if that is agreed to. Raises NotRehearsed."""
+    from gateway.rehearse.kept import NotRehearsed
+    from gateway.rehearse.report import NO_TURNS, forecast, skipped
+
+    for line in skipped(picked, spoken):
+        typer.echo(line, err=True)
+    if not picked.turns:
+        raise NotRehearsed(NO_TURNS(spoken))
+    typer.echo(forecast(picked, config.limits.rounds, spoken), err=True)
+    agreed = yes
+    if not yes:
+        with suppress(typer.Abort):
+            agreed = typer.confirm("Ask the models?", err=True)
+    if not agreed:
+        raise NotRehearsed("nothing was asked — --yes agrees beforehand")
+
+
+async def _rehearsed(
+    picked: "Picked",
+    loaded: "Loaded",
+    present: "Config",
+    scrubber: "Scrubber",
+    most: float | None,
+    spoken: "Language | None",
+) -> "list[Rehearsed]":
+    """Rehearses one turn after the other, and prints each in the language, if there is one."""
+    from gateway.rehearse.rehearsal import opened
+    from gateway.rehearse.report import lines, totals
+
+    found = []
+    async with opened(loaded, present, scrubber, most) as rehearsal:
+        for kept in picked.turns:
+            found.append(await rehearsal.run(kept))
+            for line in lines(found[-1], spoken) if spoken else ():
+                typer.echo(scrubber.scrub(line))
+    if spoken:
+        typer.echo(totals(picked, found, spoken))
+    return found
+
+
+def _print_json(picked: "Picked", found: "list[Rehearsed]", scrubber: "Scrubber") -> None:
+    import json
+
+    from gateway.operate.turns import cleaned
+    from gateway.rehearse.report import as_json
+
+    typer.echo(json.dumps(cleaned(as_json(picked, found), scrubber.scrub), ensure_ascii=False, indent=2))

@@ -1,0 +1,194 @@
+"""A finished turn as it was kept: its message, the conversation as it stood, and what the agent did then."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+import orjson
+
+from agents.messages import AssistantMessage, Message, ToolCall, ToolResultMessage, UserMessage, message_json
+from agents.prompt.reply import visible
+from gateway.fault import OperatorError
+from gateway.operate.turn_list import read_inbound
+from gateway.records.inbound import Inbound, LoadedBody
+from gateway.records.sessions import agent_of
+from gateway.store.layers import DatabaseLayers, StoredTurn, hashes_in
+from gateway.store.records import WaitingMessage, Work
+from gateway.turns.history import TURNS_MAX, numbered_turns
+from gateway.turns.layers import heading_of
+from tools.approval import canonical
+
+BY_THE_MODEL = ("replied", "silent", "declined", "failed")
+"""The outcomes of a turn that its model has ended."""
+Skip: TypeAlias = Literal["not-kept", "pruned", "recalled", "no-model", "interrupted"]
+"""The reason why a turn cannot be rehearsed. `interrupted`: it was stopped, came too late, or was over a budget."""
+
+
+class NotRehearsed(OperatorError):
+    """Nothing was rehearsed."""
+
+    code = 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunFacts:
+    """The facts of a turn that can be compared, as it was or as it is rehearsed. `calls` are tools with their arguments,
+    `sections` those of the prompt by their headings, scrubbed; whoever shows the other texts scrubs them."""
+
+    agent: str
+    model: str = ""
+    outcome: str
+    reply: str = ""
+    calls: Sequence[tuple[str, str]] = ()
+    sections: Mapping[str, str] = field(default_factory=dict)
+    tools: Sequence[str] = ()
+    requests: int = 0
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    cost: float | None = None
+    fault: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeptTurn:
+    """`begun` are the first messages: the person's, and the call with which an approval continues. `steps` are those behind
+    them. `tools` are those that the model was told of."""
+
+    id: int
+    sid: str
+    inbound: Inbound
+    messages: Sequence[WaitingMessage]
+    begun: Sequence[Message]
+    steps: Sequence[Message]
+    work: Work
+    tools: Sequence[Mapping[str, Any]]
+    before: RunFacts
+
+    @property
+    def began(self) -> float:
+        return self.begun[0].timestamp
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Picked:
+    """The turns to rehearse, oldest first; those that cannot be; and the number of finished ones without layers."""
+
+    turns: Sequence[KeptTurn]
+    skipped: Sequence[tuple[int, Skip]]
+    unkept: int
+
+
+async def picked(layers: DatabaseLayers, *, last: int, agent: str = "", numbers: Sequence[int] = ()) -> Picked:
+    """The newest `last` turns with layers, of the named agent if there is one, or those with these numbers. Raises
+    NotRehearsed."""
+    listed = await layers.listed(before=None, only={"agent": agent}, limit=last) if not numbers else []
+    wanted = sorted({*numbers} or {it.turn for it in listed})
+    turns: list[KeptTurn] = []
+    skipped: list[tuple[int, Skip]] = []
+    for number in wanted:
+        match await kept_turn(layers, number):
+            case None:
+                raise NotRehearsed(f"no turn: {number} — `turns list` shows them")
+            case KeptTurn() as found:
+                turns.append(found)
+            case reason:
+                skipped.append((number, reason))
+    newest = wanted[0] if len(wanted) == last else 0
+    unkept = 0 if numbers or agent else await layers.unkept(newest)
+    return Picked(turns=turns, skipped=skipped, unkept=unkept)
+
+
+async def kept_turn(layers: DatabaseLayers, number: int) -> KeptTurn | Skip | None:
+    """The turn, or why it is skipped; None if there is none with this number."""
+    stored = await layers.get(number)
+    if stored is None:
+        return None
+    messages = [_waiting(it) for it in stored.messages if it["id"] <= number]
+    inbound = read_inbound(messages[-1].body) if messages and messages[-1].turn == number else None
+    if (reason := _skip(stored, inbound)) or inbound is None:
+        return reason or "pruned"
+    rows = [message_json.validate_json(it["content"]) for it in stored.rows if it["kind"] not in ("drained", "final")]
+    if not rows or not isinstance(rows[0], UserMessage):
+        return "not-kept"
+    steps = next((at for at, it in enumerate(rows) if at and _is_of_model(it)), len(rows))
+    steps = next((at for at, it in enumerate(rows[:steps]) if at and isinstance(it, UserMessage)), steps)
+    work = await layers.stood(stored.sid, number, until=rows[0].timestamp, history_turns=TURNS_MAX)
+    past = numbered_turns(work.history)
+    work = replace(work, numbers=[it for it, _ in past], turns=[turn for _, turn in past])
+    layer = stored.layer or {}
+    return KeptTurn(
+        id=number,
+        sid=stored.sid,
+        inbound=inbound,
+        messages=messages,
+        begun=rows[:steps],
+        steps=rows[steps:],
+        work=work,
+        tools=orjson.loads(stored.texts.get(layer["tools"], "[]")),
+        before=_run(stored, layer, rows),
+    )
+
+
+def _waiting(row: Mapping[str, Any]) -> WaitingMessage:
+    return WaitingMessage(turn=row["id"], body=LoadedBody(row["body"]), at=row["at"], attempts=0)
+
+
+def _skip(stored: StoredTurn, inbound: Inbound | None) -> Skip | None:
+    layer = stored.layer or {"content": "{}", "prompt": "", "outcome": ""}
+    if "recalled" in orjson.loads(layer["content"]) or (inbound and inbound.recalled):
+        return "recalled"
+    if inbound is None:
+        return "pruned"
+    if inbound.command:
+        return "no-model"
+    if layer["outcome"] and layer["outcome"] not in BY_THE_MODEL:
+        return "interrupted"
+    return None if layer["prompt"] in stored.texts else "not-kept"
+
+
+def _is_of_model(message: Message) -> bool:
+    """False for the call that the gateway itself makes once it is approved, and for what is no answer."""
+    return isinstance(message, AssistantMessage) and bool(message.provider)
+
+
+def _run(stored: StoredTurn, layer: Mapping[str, Any], rows: Sequence[Message]) -> RunFacts:
+    content, texts = orjson.loads(layer["content"]), stored.texts
+    final: dict[str, Any] = next((orjson.loads(it["content"]) for it in stored.rows if it["kind"] == "final"), {})
+    listed = orjson.loads(texts[layer["prompt"]]) if hashes_in(layer["prompt"], texts[layer["prompt"]]) else []
+    return RunFacts(
+        agent=agent_of(stored.sid),
+        model=next(reversed(final.get("models") or {"": None})),
+        outcome=layer["outcome"],
+        reply=reply_in(rows) if layer["outcome"] == "replied" else "",
+        calls=calls_in(rows),
+        sections=sections_of([*(texts.get(it["hash"], "") for it in listed), *content.get("own", ())]),
+        tools=[it["name"] for it in orjson.loads(texts.get(layer["tools"], "[]"))],
+        requests=final.get("requests", 0),
+        tokens=final.get("tokens") or {},
+        cost=final.get("cost"),
+    )
+
+
+def sections_of(texts: Iterable[str]) -> dict[str, str]:
+    return {heading_of(it) or "(identity)": it for it in texts}
+
+
+def calls_in(messages: Iterable[Message]) -> list[tuple[str, str]]:
+    """The calls that the model made, in order."""
+    answers = (it for it in messages if isinstance(it, AssistantMessage) and it.provider)
+    return [(call.name, arguments_of(call)) for answer in answers for call in answer.calls]
+
+
+def arguments_of(call: ToolCall) -> str:
+    """The arguments in their one form; the raw text if they are no JSON object."""
+    return call.arguments_raw if call.arguments is None else canonical(call.arguments)
+
+
+def reply_in(messages: Sequence[Message]) -> str:
+    """The text that people read of the answers behind the last result or message."""
+    texts: list[str] = []
+    for message in messages:
+        if isinstance(message, UserMessage | ToolResultMessage):
+            texts.clear()
+        else:
+            texts.append(message.text)
+    return (visible("".join(texts)) or "").strip()

@@ -1,0 +1,294 @@
+"""Kept turns run again under another config: the agents, prompts, models and policies of the new one, the messages and the
+history of the old, and tools that answer what they answered then.
+
+The models are asked for real. Nothing else is touched: the database lets nobody write, no tool and no MCP server runs, no
+platform is connected, and a workspace that is not there yet is an empty folder that goes away again.
+"""
+
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from agents.config import AgentConfig
+from agents.language import language_for
+from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage
+from agents.runner import AgentRunner
+from agents.turn import ModelCalled, OverBudget, TurnEvent, TurnResult, TurnStarted
+from agents.workspaces import is_template, workspace_path
+from channels.api.channel import ApiChannel
+from channels.channel import Channel
+from channels.message import MessageContext
+from channels.web.live import LiveTurns
+from gateway.app.setup import build_setup
+from gateway.config.bindings import route
+from gateway.config.load import Loaded
+from gateway.config.root import Config
+from gateway.observe.metrics import Metrics
+from gateway.observe.secrets import Scrubber
+from gateway.records.inbound import LoadedBody, inbound_json
+from gateway.records.sessions import LOCAL_CHANNEL, session_parts
+from gateway.rehearse.answers import KeptAnswers, stand_ins
+from gateway.rehearse.compared import Difference, Verdict, differences, similarity
+from gateway.rehearse.kept import KeptTurn, NotRehearsed, RunFacts, calls_in, reply_in, sections_of
+from gateway.state.choices import chat_key, listen_key, switch_of
+from gateway.state.reasons import access_reason
+from gateway.state.runtime import Setup
+from gateway.store.layers import DatabaseLayers
+from gateway.store.read_only import ReadOnlyStore
+from gateway.store.records import Lease
+from gateway.turns.answering import turn_of
+from gateway.turns.batch import Batch
+from gateway.turns.journal import ending_of
+from gateway.turns.tasks import Tasks
+from tools.sandbox.sandbox import Sandbox
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rehearsed:
+    """One turn beside its rehearsal. `unknown` are the tools of calls that no kept answer fits."""
+
+    kept: KeptTurn
+    verdict: Verdict
+    after: RunFacts
+    differences: Sequence[Difference] = ()
+    similarity: int | None = None
+    unknown: Sequence[str] = ()
+
+
+@dataclass(kw_only=True)
+class Purse:
+    """`agents.turn.Budget`: what the rehearsal may cost in all; None for no limit."""
+
+    most: float | None
+    before: float = 0.0
+    answers: list[AssistantMessage] = field(default_factory=list)
+
+    @property
+    def spent(self) -> float:
+        return self.before + sum(it.cost or 0.0 for it in self.answers)
+
+    async def exhausted(self) -> OverBudget | None:
+        is_empty = self.most is not None and self.spent >= self.most
+        return OverBudget(whose="agent", period="day", until="") if is_empty else None
+
+
+@dataclass(kw_only=True)
+class RehearsalJournal:
+    """`agents.loop.Journal` in memory. What people wrote during the turn arrives behind as many results as then. `sections`
+    and `tools` are those that the model was told of."""
+
+    steps: Sequence[Message]
+    kept: list[Message] = field(default_factory=list)
+    sections: Sequence[str] = ()
+    tools: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        self._waiting: list[tuple[int, UserMessage]] = []
+        results = 0
+        for it in self.steps:
+            results += isinstance(it, ToolResultMessage)
+            if isinstance(it, UserMessage):
+                self._waiting.append((results, it))
+
+    async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
+        self.kept.append(message)
+
+    async def steered(self) -> Sequence[UserMessage]:
+        results = sum(isinstance(it, ToolResultMessage) for it in self.kept)
+        arrived = [it for count, it in self._waiting if count <= results]
+        self._waiting = self._waiting[len(arrived) :]
+        self.kept += arrived
+        return arrived
+
+    async def summarised(
+        self, text: str, turns: int, answers: tuple[AssistantMessage, ...], *, external: bool = False
+    ) -> None:
+        """Drops it: the summary stands in this turn alone."""
+
+    def follow(self, event: TurnEvent) -> None:
+        """Notes what the model is told besides the messages."""
+        match event:
+            case TurnStarted(system=system):
+                above, below = system.sections
+                self.sections = (*above, *below)
+            case ModelCalled(request=request):
+                self.tools = [it.name for it in request.tools]
+            case _:
+                return
+
+
+@asynccontextmanager
+async def opened(loaded: Loaded, present: Config, scrubber: Scrubber, most: float | None) -> AsyncIterator["Rehearsal"]:
+    """A rehearsal of the config `loaded` on the database of the `present` one, which spends `most` and what one request
+    more may cost. Raises DatabaseUnusable and NotRehearsed."""
+    config = loaded.config.model_copy(update={"database": present.database})
+    with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
+        agents = tuple(_in_folder(it, folder) if _is_new(it.workspace_dir) else it for it in config.agents.list)
+        config = config.model_copy(update={"agents": config.agents.model_copy(update={"list": agents})})
+        store = ReadOnlyStore(config.database)
+        setup = build_setup(
+            config,
+            loaded.environment,
+            store=store,
+            scrubber=scrubber,
+            now=time.time,
+            sandbox=Sandbox(),
+            metrics=Metrics(),
+            live=LiveTurns(),
+            tasks=Tasks(),
+            wake=lambda: None,
+        )
+        await setup.owners.claimed.load()
+        try:
+            if most is not None and (names := _unpriced(setup)):
+                raise NotRehearsed(f"--max-cost: no price is known of {', '.join(names)} — write it under `models`")
+            yield Rehearsal(
+                setup=setup,
+                present=present,
+                layers=store.layers,
+                scrubber=scrubber,
+                folder=folder,
+                most=most,
+            )
+        finally:
+            for runner in setup.runners.values():
+                runner.close()
+            for provider in setup.providers.values():
+                await provider.close()
+            for channel in setup.channels.values():
+                await channel.close()
+
+
+def _is_new(workspace: str) -> bool:
+    return not is_template(workspace) and not Path(workspace).is_dir()
+
+
+def _in_folder(agent: AgentConfig, folder: str) -> AgentConfig:
+    return agent.model_copy(update={"workspace_dir": f"{folder}/{agent.id}"})
+
+
+def _unpriced(setup: Setup) -> list[str]:
+    """The models of the agents whose price is not known."""
+    models = {name: it.models.get(name) for it in setup.runners.values() for name in it.config.model}
+    return sorted(name for name, it in models.items() if it.facts.prices is None and it.provider.api != "demo")
+
+
+@dataclass(kw_only=True)
+class Rehearsal:
+    """`folder` is for the workspaces that are not there yet."""
+
+    setup: Setup
+    present: Config
+    layers: DatabaseLayers
+    scrubber: Scrubber
+    folder: str
+    most: float | None
+    spent: float = 0.0
+
+    async def run(self, kept: KeptTurn) -> Rehearsed:
+        """Rehearses one turn."""
+        inbound, context = kept.inbound, kept.inbound.context
+        agent, channel = await self._agent(kept), self.setup.channel(context)
+        runner = self.setup.runners.get(agent)
+        if runner is None or channel is None:
+            missing = f"no agent {agent}" if runner is None else f"no account {context.channel}:{context.account}"
+            return _refused(kept, agent, missing)
+        if (access := await self._access(kept, channel)) != "allowed":
+            return _refused(kept, agent, access)
+        purse = Purse(most=self.most, before=self.spent)
+        if await purse.exhausted():
+            return Rehearsed(kept=kept, verdict="not-asked", after=RunFacts(agent=agent, outcome="not-asked"))
+        body = inbound_json.dump_json(replace(inbound, agent=agent)).decode()
+        messages = [*kept.messages[:-1], replace(kept.messages[-1], body=LoadedBody(body))]
+        batch = Batch(
+            setup=self.setup,
+            lease=Lease(sid=kept.sid, epoch=0),
+            work=kept.work,
+            queue=self.setup.queues.of(agent, context),
+            messages=messages,
+        )
+        earlier = inbound.asked.turns(runner.limits.message_chars) if inbound.asked else ()
+        turn = turn_of(batch, channel, context, earlier, kept.begun)
+        journal, answers = RehearsalJournal(steps=kept.steps), KeptAnswers.of(kept.steps)
+        lists, mcp = runner.config.tools, self.setup.config.mcp
+        stand_in = partial(stand_ins, answers=answers, told=kept.tools, lists=lists, mcp=mcp)
+        runner = self._with_workspace(runner, context)
+        result = await runner.run(turn, journal=journal, emit=journal.follow, budget=purse, stand_in=stand_in)
+        self.spent = purse.spent
+        after = self._after(agent, kept, journal, result)
+        return _judged(kept, after, result, answers.unknown)
+
+    def _after(self, agent: str, kept: KeptTurn, journal: RehearsalJournal, result: TurnResult) -> RunFacts:
+        ending = ending_of(result.outcome, language_for(kept.inbound.context))
+        whole = [*kept.begun, *journal.kept, *([ending.message] if ending.message else [])]
+        bill = replace(ending, answers=result.answers).bill()
+        return RunFacts(
+            agent=agent,
+            model=result.answers[-1].reference if result.answers else "",
+            outcome=ending.outcome,
+            reply=reply_in(whole) if ending.outcome == "replied" else "",
+            calls=calls_in(whole),
+            sections=sections_of(map(self.scrubber.scrub, journal.sections)),
+            tools=journal.tools,
+            requests=bill.get("requests", 0),
+            tokens=bill.get("tokens", {}),
+            cost=bill.get("cost"),
+            fault=ending.fault,
+        )
+
+    async def _agent(self, kept: KeptTurn) -> str:
+        """The agent that the new config gives the message to. One that was named, and not found by a binding, stays: by
+        a program, a schedule, a task, a button or the page."""
+        inbound, context, config = kept.inbound, kept.inbound.context, self.setup.config
+        if inbound.approval or context.origin or context.press or context.channel == ApiChannel.name:
+            return inbound.agent
+        place = replace(context, chat=replace(context.chat, id=session_parts(kept.sid).chat))
+        chosen = await self.layers.chosen(chat_key(place), kept.began)
+        if chosen in self.setup.runners:
+            return chosen
+        usual = route(self.present.routes, self.present.agents, context)
+        if context.channel == LOCAL_CHANNEL and inbound.agent != usual:
+            return inbound.agent
+        return route(config.routes, config.agents, context)
+
+    async def _access(self, kept: KeptTurn, channel: Channel) -> str:
+        """`allowed`, or why the new config would not answer the sender. Whoever had been let in by pairing still is."""
+        inbound, context = kept.inbound, kept.inbound.context
+        if inbound.approval or context.origin or context.press:
+            return "allowed"
+        first = session_parts(kept.sid).chat
+        switch = switch_of(await self.layers.chosen(listen_key(context.channel, context.account, first), kept.began))
+        access, owners = getattr(channel, "access", None), self.setup.owners
+        found = access_reason(access, owners, context, switch=switch, standing=lambda: "paired")
+        return "allowed" if found.value == "allowed" else found.reason
+
+    def _with_workspace(self, runner: AgentRunner, context: MessageContext) -> AgentRunner:
+        """The runner, in a folder of the rehearsal's own if the chat's is not there yet."""
+        template = runner.config.workspace_dir
+        if not is_template(template) or Path(workspace_path(template, context)).is_dir():
+            return runner
+        return replace(runner, config=_in_folder(runner.config, self.folder))
+
+
+def _refused(kept: KeptTurn, agent: str, reason: str) -> Rehearsed:
+    """Different without a question: the new config would not have let an agent answer."""
+    found = Difference(layer="access", before="allowed", after=reason)
+    return Rehearsed(
+        kept=kept, verdict="different", after=RunFacts(agent=agent, outcome="refused"), differences=[found]
+    )
+
+
+def _judged(kept: KeptTurn, after: RunFacts, result: TurnResult, unknown: Sequence[str]) -> Rehearsed:
+    found = list(differences(kept.before, after))
+    verdict: Verdict = "different" if unknown or any(it.counts for it in found) else "same"
+    if after.fault:
+        verdict = "failed"
+    elif isinstance(result.outcome, OverBudget):
+        verdict = "not-asked"
+    has_replies = kept.before.reply and after.reply
+    alike = similarity(kept.before, after) if has_replies else None
+    return Rehearsed(kept=kept, verdict=verdict, after=after, differences=found, similarity=alike, unknown=unknown)
