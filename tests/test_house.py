@@ -56,7 +56,7 @@ def test_both_readmes_open_with_the_same_commands_and_have_the_same_sections() -
 
 def test_the_pages_that_are_read_first_are_there_in_chinese() -> None:
     first = "quickstart-feishu quickstart-telegram cookbook troubleshooting privacy access commands approvals"
-    then = "add-an-agent operate doctor deploy"
+    then = "add-an-agent operate doctor deploy console"
     assert [it for it in f"{first} {then}".split() if not (ROOT / "docs" / f"{it}.zh-CN.md").exists()] == []
 
 

@@ -1,6 +1,8 @@
 """The turns in the console: found, opened, and read layer by layer, whatever people have written into them."""
 
+import re
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +95,20 @@ async def test_the_filters_are_in_the_address_and_a_list_can_be_passed_on(browse
         await page.get_by_role("button", name="failed").click()
         await expect(page.get_by_text("No turn is like that.")).to_be_visible()
         await expect(page.get_by_role("button", name="failed")).to_be_focused()
+
+
+async def test_a_turn_of_another_year_says_so_and_its_tooltip_names_the_time_zone(
+    browser: Browser, tmp_path: Path
+) -> None:
+    behind = time.time() - datetime(2024, 3, 2, 9, 41, tzinfo=UTC).timestamp()
+    with_clock = house(tmp_path, script=[says("Done.")], now=lambda: time.time() - behind)
+    async with with_clock as home, visitor(browser, home, timezone_id="Asia/Shanghai") as tab:
+        await tab.ask("Sum up the day", "Done.")
+        await expect(tab.answers.locator("time")).to_have_text("Mar 2, 2024, 05:41 PM")
+        await go(tab, home, "turns")
+        turn = tab.page.get_by_role("row").locator("time")
+        await expect(turn).to_have_text("Mar 2, 2024, 05:41 PM")
+        await expect(turn).to_have_attribute("title", re.compile(r"Saturday, March 2, 2024 at 5:41:\d\d.PM GMT\+8"))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -63,15 +63,14 @@ export function otherLanguage() {
   remember(KEY, current);
 }
 
-/** Of a moment in seconds: the hour today, the day as well before today. */
+const HOUR = { hour: "2-digit", minute: "2-digit" };
+
+/** Of a moment in seconds: the hour today, the day as well before today, and the year as well if it is another one. */
 export function moment(at, { long = false } = {}) {
-  const when = new Date(at * 1000);
-  const today = when.toDateString() === new Date().toDateString();
-  const shape = long
-    ? { dateStyle: "full", timeStyle: "short" }
-    : today
-      ? { hour: "2-digit", minute: "2-digit" }
-      : { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" };
+  const [when, now] = [new Date(at * 1000), new Date()];
+  const isToday = when.toDateString() === now.toDateString();
+  const date = { year: when.getFullYear() === now.getFullYear() ? undefined : "numeric", month: "short", day: "numeric" };
+  const shape = long ? { dateStyle: "full", timeStyle: "long" } : isToday ? HOUR : { ...date, ...HOUR };
   return new Intl.DateTimeFormat(TAGS[current], shape).format(when);
 }
 

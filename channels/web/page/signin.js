@@ -3,21 +3,41 @@
  * the server once and comes back as a cookie that no script can read; nothing of it is kept here.
  */
 
-import { part } from "./element.js";
+import { element, part } from "./element.js";
 import { sentence } from "./language.js";
 
 export class SignIn {
-  #dialog = part("sign-in");
-  #token = part("token");
-  #error = part("sign-in-error");
+  #token = element("input", { type: "password", id: "token", name: "password", autocomplete: "current-password", spellcheck: "false", required: true });
+  #error = element("p", { class: "alert", role: "alert" });
+  #dialog;
   #busy = false;
 
-  /** `signIn(token)` asks the server; `done()` hears of success, `closed()` of the person's leaving without. */
-  constructor({ signIn, done, closed }) {
+  /**
+   * `about` names the sentence above the field. `signIn(token)` asks the server; `done()` hears of success, `closed()` of the
+   * person's leaving without.
+   */
+  constructor({ about = "signInAbout", signIn, done, closed }) {
     Object.assign(this, { signIn, done, closed });
-    part("sign-in-form").addEventListener("submit", (event) => this.#submit(event));
+    this.#dialog = this.#drawn(about);
+    part("main").after(this.#dialog);
     this.#token.addEventListener("input", () => this.#say(""));
-    this.#dialog.addEventListener("close", () => this.closed());
+  }
+
+  /** A browser keeps a password for a name, so there is one that nobody sees. */
+  #drawn(about) {
+    const form = element(
+      "form",
+      { submit: (event) => this.#submit(event) },
+      element("img", { src: "web/icon.svg", alt: "", width: 44, height: 44 }),
+      element("h2", { id: "sign-in-title", "data-word": "signIn" }),
+      element("p", { "data-word": about }),
+      element("input", { type: "text", name: "username", autocomplete: "username", value: "clawgate", hidden: true }),
+      element("label", { for: "token", "data-word": "token" }),
+      this.#token,
+      this.#error,
+      element("button", { type: "submit", class: "primary", "data-word": "signIn" }),
+    );
+    return element("dialog", { class: "dialog", id: "sign-in", "aria-labelledby": "sign-in-title", close: () => this.closed() }, form);
   }
 
   get open() {

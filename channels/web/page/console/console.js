@@ -40,7 +40,7 @@ class Console {
 
   constructor() {
     this.api = new Api({ onSignedOut: () => this.signIn.ask() });
-    this.signIn = new SignIn({ signIn: (token) => this.api.signIn(token), done: () => this.#anew(), closed: () => {} });
+    this.signIn = new SignIn({ about: "consoleSignInAbout", signIn: (token) => this.api.signIn(token), done: () => this.#anew(), closed: () => {} });
     this.drawer = new Drawer();
     this.theme = new Theme(part("theme"));
     this.#listen();
