@@ -24,10 +24,11 @@ from typing import TextIO
 ORDER_BYTES = 1 << 16
 DESCRIPTORS = 4
 PRELOADED = (
-    *("gateway.app.reload", "gateway.cli.terminal", "gateway.operate.doctor", "tests.chaos.poisoned"),
+    *("gateway.app.reload", "gateway.cli.terminal", "gateway.operate.doctor"),
+    *("tests.chaos.poisoned", "tests.tools.confined"),
     *("aiohttp", "alembic.command", "psycopg", "sqlalchemy.dialects.sqlite", "uvicorn.protocols.http.h11_impl"),
 )
-"""The second line is what a life of the gateway loads when it needs it."""
+"""The last line is what a life of the gateway loads when it needs it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

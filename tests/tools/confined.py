@@ -1,4 +1,4 @@
-"""Commands in one kind of sandbox, as one user: run as a script, since a process gives root up for good.
+"""Commands in one kind of sandbox, as one user: a process of its own, since a process gives root up for good.
 
 python -m tests.tools.confined KIND UID FOLDER MOUNT COMMANDS CONFIG: the results of the JSON list, as one. CONFIG is of
 `tools.exec`. A text is a command for `exec`; an object is what `process` starts, and gives all its output; with `until` it
@@ -29,7 +29,7 @@ from tools.sandbox.sandbox import KINDS, Sandbox
 SYSTEM_PYTHON = "/usr/bin/python3"
 
 
-async def main(kind: str, uid: str, folder: str, shared: str, commands: str, config: str) -> None:
+async def run(kind: str, uid: str, folder: str, shared: str, commands: str, config: str) -> None:
     if int(uid) != os.geteuid():
         os.setgroups([])
         os.setresgid(int(uid), int(uid), int(uid))
@@ -71,5 +71,9 @@ async def _started(at: Bench, results: list[object], *, until: str = "", dies: b
     return output + text_of(await at.call("process", action=action, id=id_))
 
 
+def main() -> None:
+    asyncio.run(run(*sys.argv[1:]))
+
+
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    main()

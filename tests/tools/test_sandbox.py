@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from asyncio.subprocess import PIPE
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.processes import processes_of
 from tests.running import client, running
 from tests.sandboxes import WALLS
@@ -100,7 +102,7 @@ class Outside:
     udp: socket.socket
     name: str
 
-    def asked(
+    async def asked(
         self, kind: Kind, uid: int, *commands: str | dict[str, Any], config: dict[str, object] | None = None
     ) -> list[str]:
         script = (self.folder.parent / "attacks.py").read_text()
@@ -118,17 +120,11 @@ class Outside:
         for path in (work, *work.rglob("*")):
             os.chown(path, uid or 65534, uid or 65534)
         arguments = [kind, str(uid), str(work), str(self.folder.parent / "greet"), written, json.dumps(config or {})]
-        run = subprocess.run(
-            [sys.executable, "-m", "tests.tools.confined", *arguments],
-            cwd=Path(__file__).parents[2],
-            env={**os.environ, "TOKEN": SECRET},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert run.returncode in (0, -signal.SIGKILL), run.stdout + run.stderr
-        probed, *results = json.loads(run.stdout.splitlines()[-1])
+        env = {**os.environ, "TOKEN": SECRET}
+        process = await warm.start("tests.tools.confined", *arguments, env=env, stdout=PIPE, stderr=PIPE)
+        output, errors = map(bytes.decode, await process.communicate())
+        assert process.returncode in (0, -signal.SIGKILL), output + errors
+        probed, *results = json.loads(output.splitlines()[-1])
         if probed != kind and (config or {}).get("sandbox") != "off":
             pytest.skip(f"this machine: {probed}")
         return list(map(str, results))
@@ -192,8 +188,8 @@ PROTECTED = (
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.skipif(not which(SYSTEM_PYTHON), reason="needs a system Python for the attacks")
-def test_a_command_in_a_sandbox_reaches_nothing_of_ours(outside: Outside, kind: Kind, uid: int) -> None:
-    files, attacks, own, skill, protected, left, bomb, shared, memory = outside.asked(
+async def test_a_command_in_a_sandbox_reaches_nothing_of_ours(outside: Outside, kind: Kind, uid: int) -> None:
+    files, attacks, own, skill, protected, left, bomb, shared, memory = await outside.asked(
         kind, uid, FILES, "ATTACKS",
         "echo hi > f; mkdir d; mv f d; cat d/f; id -u; echo $HOME; pwd; echo t > $TMPDIR/t; cat $TMPDIR/t",
         "sh $SKILLS/greet/run.sh; echo x > $SKILLS/greet/run.sh",
@@ -231,10 +227,10 @@ def test_a_command_in_a_sandbox_reaches_nothing_of_ours(outside: Outside, kind: 
 
 @pytest.mark.parametrize("kind", WALLS)
 @pytest.mark.skipif(not which(SYSTEM_PYTHON), reason="needs a system Python for the attacks")
-def test_what_runs_in_the_background_is_in_the_same_sandbox(outside: Outside, kind: Kind, uid: int) -> None:
+async def test_what_runs_in_the_background_is_in_the_same_sandbox(outside: Outside, kind: Kind, uid: int) -> None:
     stays = f"(setsid sh -c '{NAP} & {NAP}' &); trap '' TERM HUP; {NAP} & echo begun; while :; do sleep 1; done"
     in_terminal = f"test -t 0 && echo x >/dev/tty && echo tty; cat $UPLOADS/sent; {FILES}"
-    files, attacks, terminal, typed, killed, late, idle, protected, _ = outside.asked(
+    files, attacks, terminal, typed, killed, late, idle, protected, _ = await outside.asked(
         kind, uid,
         {"command": FILES},
         {"command": "ATTACKS"},
@@ -264,8 +260,10 @@ def test_what_runs_in_the_background_is_in_the_same_sandbox(outside: Outside, ki
 
 @pytest.mark.parametrize("kind", WALLS[:2])
 @pytest.mark.skipif(not which(SYSTEM_PYTHON), reason="needs a system Python for the attacks")
-def test_with_network_a_command_holds_nothing_of_the_outside_either(outside: Outside, kind: Kind, uid: int) -> None:
-    results = outside.asked(
+async def test_with_network_a_command_holds_nothing_of_the_outside_either(
+    outside: Outside, kind: Kind, uid: int
+) -> None:
+    results = await outside.asked(
         kind, uid, "ATTACKS", {"command": "ATTACKS"}, {"command": "ATTACKS", "pty": True}, config={"network": True}
     )
     assert ["exit code 0" in it for it in results] == [True] * 3
@@ -273,8 +271,8 @@ def test_with_network_a_command_holds_nothing_of_the_outside_either(outside: Out
 
 
 @pytest.mark.skipif(not which(SYSTEM_PYTHON), reason="needs a system Python for the attacks")
-def test_without_a_sandbox_a_command_holds_no_descriptor_of_ours(outside: Outside, uid: int) -> None:
-    results = outside.asked(KINDS[0], uid, "ATTACKS", {"command": "ATTACKS"}, config={"sandbox": "off"})
+async def test_without_a_sandbox_a_command_holds_no_descriptor_of_ours(outside: Outside, uid: int) -> None:
+    results = await outside.asked(KINDS[0], uid, "ATTACKS", {"command": "ATTACKS"}, config={"sandbox": "off"})
     assert [it for it in results if "OPEN descriptor" in it] == []
 
 
@@ -509,11 +507,11 @@ async def test_a_workspace_that_root_made_for_itself_runs_commands(tmp_path: Pat
 
 @pytest.mark.parametrize("kind", WALLS)
 @pytest.mark.parametrize("mode", ["000", "555", "077"])
-def test_a_command_that_closes_the_workspace_closes_it_for_nobody(
+async def test_a_command_that_closes_the_workspace_closes_it_for_nobody(
     outside: Outside, kind: Kind, uid: int, mode: str
 ) -> None:
     """And it brings in nothing by that, nor has what stood there renamed."""
-    closed, after = outside.asked(
+    closed, after = await outside.asked(
         kind, uid, f"echo bad > TOOLS.md; chmod {mode} .; sleep 0.5; echo closed", "ls -A; cat AGENTS.md"
     )
     assert closed.startswith("closed")
