@@ -1,4 +1,4 @@
-"""What tests of every folder share: one PostgreSQL server a run, and an empty database of either kind."""
+"""What tests of every folder share: one PostgreSQL server a process, and a new database of either kind."""
 
 import os
 import time
@@ -11,6 +11,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from gateway.store import sqlite
 from tests import warm
 from tests.postgres import PostgresServer, postgres_server
 
@@ -49,6 +50,14 @@ def one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """A kill loses nothing by that, and no machine falls here. What starts as a process is as careful as ever."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite, "PRAGMAS", (*sqlite.PRAGMAS, "synchronous=OFF"))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def warm_parent() -> Iterator[None]:
     """It starts with the first test that wants a process."""
     yield
@@ -58,20 +67,21 @@ def warm_parent() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     with postgres_server() as server:
+        server.hurry()
         yield server
 
 
 @pytest.fixture
 def postgres_url(postgres: PostgresServer) -> Iterator[str]:
-    """The `database.url` of an empty database there."""
-    address = postgres.new_database()
+    """The `database.url` of a new database there. It has its tables: making them takes longer than most tests."""
+    address = postgres.new_database(like=postgres.with_tables)
     yield address
     postgres.drop(address)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The `database.url` of an empty database, once for each engine."""
+    """The `database.url` of a new database, once for each engine."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/data/clawgate.db"
         return

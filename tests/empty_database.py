@@ -1,5 +1,6 @@
 """The store of a gateway in a test: where there is no SQLite file yet, it begins with a copy of an empty one, since making
-the tables takes longer than most tests. What starts as a process, and the tests of the store, make them themselves."""
+the tables takes longer than most tests. `postgres_url` in `tests/conftest.py` does the same there. What starts as a process
+makes its own file."""
 
 import tempfile
 from functools import cache

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from gateway.store.errors import StoreUnavailable
 from gateway.store.migrate import DatabaseUnusable
 from tests.emulators.models.script import calls, says
-from tests.postgres import PostgresServer, postgres_server
+from tests.postgres import PostgresServer, name_of, postgres_server
 from tests.running import ALICE, ALICE_CHAT, Running, client, running
 
 pytestmark = pytest.mark.slow  # it fills disks and stops databases
@@ -162,7 +162,7 @@ async def test_a_lost_connection_is_one_503_at_most(
         with psycopg.connect(postgres.address, autocommit=True) as connection:
             connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
-                [postgres_url.rpartition("?")[0].rpartition("/")[2]],
+                [name_of(postgres_url)],
             )
         await push_until_taken(house, house.feishu.text_event("two", sender=ALICE, chat=ALICE_CHAT))
         await house.replies(2)

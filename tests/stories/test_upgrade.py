@@ -6,10 +6,11 @@ was on its way and one approval was open. A newer database is refused with one s
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from alembic.config import Config as Alembic
 from alembic.runtime.environment import EnvironmentContext
 from alembic.script import ScriptDirectory
@@ -19,6 +20,7 @@ from gateway.store.migrate import HEAD, SCRIPTS
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.feishu.events import Known
 from tests.emulators.models.script import says
+from tests.postgres import PostgresServer
 from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, feishu_emulator, running
 from tests.stories.at_work import users, works
 from tests.stories.test_process import ROOT, ask
@@ -83,6 +85,14 @@ def read(url: str, query: str) -> list[tuple[Any, ...]]:
         found = [tuple(row) for row in connection.execute(text(query))]
     engine.dispose()
     return found
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> Iterator[str]:
+    """Of a database without a table: those of the older revision are made there."""
+    address = postgres.new_database()
+    yield address
+    postgres.drop(address)
 
 
 def test_the_fixture_has_rows_of_every_table_of_that_revision(database_url: str) -> None:

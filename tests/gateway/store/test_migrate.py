@@ -114,11 +114,14 @@ async def test_a_file_of_the_first_release_goes_on(tmp_path: Path) -> None:
 
 
 KILLED = """
-import os, signal, sys
+import gc, os, signal, sys
 from pathlib import Path
+import alembic.config, alembic.runtime.environment, alembic.script, sqlalchemy.dialects.sqlite
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from gateway.store.sqlite import SqliteStore
+
+gc.freeze()
 
 left = 0
 
