@@ -1,8 +1,8 @@
 # Every target makes the environment it needs, from nothing but python3 and make.
 PYTHON ?= python3
 BIN    := .venv/bin
-# Each process of the tests reads what the first one has compiled, also where the environment forbids it beside the sources.
-CACHED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.venv/pycache
+# Each process of the tests reads what pip or an earlier one has compiled, also where the environment forbids to write that.
+CACHED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=
 QUICK  := tests/agents tests/channels tests/gateway tests/skills tests/tools tests/test_house.py tests/stories/test_walkthrough.py
 
 # $(1): how many at once, $(2): which, $(3): more options. What fails in the crowd is run once more, alone, and by name: a
@@ -10,8 +10,11 @@ QUICK  := tests/agents tests/channels tests/gateway tests/skills tests/tools tes
 pool = $(CACHED) $(BIN)/python -m pytest -rs -n $(1) --maxprocesses 8 --dist worksteal -m "$(2)" $(3) || { \
 	echo "These failed among the others. Once more, alone:"; \
 	$(CACHED) $(BIN)/python -m pytest -v --show-capture=no --last-failed --last-failed-no-failures=none -m "$(2)" $(3); }
+# Six processes read only the files in which something waits.
+WAITING := grep -rl --include='test_*.py' mark.waits tests
 # $(1): which tests, $(2): more options. What computes has a process a core, then what mostly waits has six; both are run.
-both = code=0; $(call pool,auto,not waits$(1),$(2)) || code=$$?; $(call pool,6,waits$(1),$(2)) || code=$$?; exit $$code
+both = code=0; $(call pool,auto,not waits$(1),$(2)) || code=$$?; \
+	$(call pool,6,waits$(1),$(2) $$($(WAITING))) || code=$$?; exit $$code
 
 .PHONY: run demo test test-all quick check size bench chaos screenshots fix docs env browser lock clean
 
