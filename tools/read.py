@@ -70,8 +70,8 @@ class Read:
         description=(
             "Read a text file of the workspace, or look at a picture (png, jpeg, gif, webp). A long file comes in pages: "
             "the end of a page says with which `offset` to go on. A negative `offset` reads the end of the file. "
-            "PDF, Word, Excel, PowerPoint, EPUB, HTML and CSV come as Markdown, by `page`: the answer begins with which "
-            "pages it holds of how many."
+            "PDF, Word, Excel, PowerPoint, OpenDocument, EPUB, HTML and CSV come as Markdown, by `page`: the answer begins "
+            "with which pages it holds of how many."
         ),
         effect="safe",
     )

@@ -14,6 +14,8 @@ office --convert-to pdf report.odt
 office --convert-to pdf long.odt
 office --convert-to epub novel.odt
 office --convert-to xlsx book.fods
+office --convert-to ods book.fods
+office --convert-to odp slides.fodp
 office --convert-to pdf book.fods
 office --convert-to pptx slides.fodp
 qpdf --encrypt secret owner 256 -- report.pdf locked.pdf
@@ -25,4 +27,5 @@ msoffcrypto-tool -e -p secret report.docx locked.docx
 mv packed.pdf long.pdf
 python3 python.py
 cp python.docx python.xlsx python.pptx book.pdf "$here"
+cp report.odt book.ods slides.odp "$here"
 cp report.docx report.pdf book.xlsx slides.pptx novel.epub long.pdf scan.pdf locked.pdf owner-locked.pdf locked.docx "$here"

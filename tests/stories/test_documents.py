@@ -84,6 +84,8 @@ async def test_the_line_says_what_a_document_is_and_no_document_loses_its_messag
             ("book.xlsx", 'workbook of 2 sheets: 1 "销售", 2 "Plan"'),
             ("slides.pptx", "document of 3 pages"),
             ("novel.epub", "e-book of 3 pages"),
+            ("report.odt", "document of 3 pages"),
+            ("book.ods", 'workbook of 2 sheets: 1 "销售", 2 "Plan"'),
             ("locked.pdf", "a document that cannot be read: it is protected by a password"),
         ):
             words, _ = await it.sees(it.file(document(name), name))

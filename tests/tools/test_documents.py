@@ -158,6 +158,36 @@ def placed(*cells: str) -> list[PlacedText]:
     return [PlacedText(text=text, left=left, right=left + 40, top=top, bottom=top - 0.9) for text, left, top in places]
 
 
+async def test_an_opendocument_is_read_as_its_twin_of_office_is(at: Bench) -> None:
+    text = await at.text("read", file_path="uploads/report.odt")
+    assert text.startswith("[pages 1 to 3 of 3]\n\n--- page 1 ---\n# Quarterly report 季度报告\n")
+    assert FIGURES in text
+    assert "twelve percent" in text
+    assert "- First point\n- 第二点\n1. One\n2. Two\n" in text
+    second = await at.text("read", file_path="uploads/report.odt", page="2")
+    assert second.startswith("[page 2 of 3]\n\nThe second page begins here. 第二页从这里开始。\n")
+    for sheet in ("1", "2"):
+        ours, twin = [
+            await at.text("read", file_path=f"uploads/book.{it}", sheet=sheet, page="1") for it in ("ods", "xlsx")
+        ]
+        assert ours == twin
+    slides = await at.text("read", file_path="uploads/slides.odp")
+    assert slides.startswith("[pages 1 to 3 of 3]\n\n--- page 1 ---\nRoadmap 路线图\n")
+    for words in ("- Build 构建", "  - Test 测试", "Notes: Say this slowly. 慢慢说。", "| Design | 王芳 |"):
+        assert words in slides
+    assert "[picture]" not in slides
+
+
+async def test_notes_and_reviews_of_an_opendocument_are_where_a_person_sees_them(at: Bench) -> None:
+    note = "<text:note-citation>1</text:note-citation><text:note-body><text:p>Said so.</text:p></text:note-body>"
+    body = f"""<office:text><text:tracked-changes><text:p>struck out</text:p></text:tracked-changes>
+        <text:p>He<text:s text:c="3"/>said<text:note>{note}</text:note> <office:annotation><text:p>a remark</text:p>
+        </office:annotation>it\ntwice.</text:p><text:p>A<text:tab/>B<text:line-break/>C</text:p></office:text>"""
+    opendocument("text", body)(sent(at, "notes.odt"))
+    text = await at.text("read", file_path="uploads/notes.odt")
+    assert text == "[page 1 of 1]\n\nHe   said[^1] it twice.\n\nA\tB\nC\n\n[^1]: Said so."
+
+
 async def test_what_libraries_write_is_read_as_well(at: Bench) -> None:
     text = await at.text("read", file_path="uploads/python.docx")
     assert "# Contract 合同\n\n# Parties\n\n1. one\n2. two\n- b\n\n| a b |  | c |" in text
@@ -190,6 +220,13 @@ def package(members: dict[str, str]) -> Callable[[Path], None]:
                 file.writestr(name, text)
 
     return make
+
+
+def opendocument(kind: str, body: str, manifest: str = "") -> Callable[[Path], None]:
+    names = (f'xmlns:{it}="urn:oasis:names:tc:opendocument:xmlns:{it}:1.0"' for it in ("office", "text", "table"))
+    content = f"<office:document-content {' '.join(names)}><office:body>{body}</office:body></office:document-content>"
+    mimetype = f"application/vnd.oasis.opendocument.{kind}"
+    return package({"mimetype": mimetype, "content.xml": content, "META-INF/manifest.xml": manifest})
 
 
 def copied(name: str, length: int) -> Callable[[Path], None]:
@@ -234,6 +271,9 @@ HOSTILE = {
     "outside.docx": (word("<w:p><w:r><w:t>&a;</w:t></w:r></w:p>", OUTSIDE), "DOCUMENT_TOO_LARGE", "unpacks"),
     "many.docx": (package({f"{n}.xml": "" for n in range(20_001)}), "DOCUMENT_TOO_LARGE", "unpacks"),
     "deep.docx": (word("<w:p><w:r>" * 50_000), "DOCUMENT_BROKEN", "damaged"),
+    "locked.odt": (opendocument("text", "", "<manifest:encryption-data/>"), "DOCUMENT_LOCKED", "password"),
+    "formula.odf": (opendocument("formula", ""), "NOT_TEXT", "zip"),
+    "cut.odt": (copied("report.odt", 4_000), "DOCUMENT_BROKEN", "damaged"),
     "plain.zip": (package({"a.txt": "x"}), "NOT_TEXT", "zip"),
 }  # fmt: skip
 
@@ -253,6 +293,16 @@ async def test_what_cannot_be_read_is_one_sentence(at: Bench, name: str) -> None
 async def test_headers_that_lie_about_a_size_make_no_difference(at: Bench) -> None:
     lying(sent(at, "lying.docx"))
     assert await at.code("read", file_path="uploads/lying.docx") in ("DOCUMENT_TOO_LARGE", "DOCUMENT_BROKEN")
+
+
+async def test_a_row_that_stands_for_a_million_is_many_and_not_a_million(at: Bench) -> None:
+    cell = '<table:table-cell table:number-columns-repeated="999999"><text:p>x</text:p></table:table-cell>'
+    row = f'<table:table-row table:number-rows-repeated="1048576">{cell}</table:table-row>'
+    body = f'<office:spreadsheet><table:table table:name="All">{row}</table:table></office:spreadsheet>'
+    opendocument("spreadsheet", body)(sent(at, "wide.ods"))
+    text = await at.text("read", file_path="uploads/wide.ods", page="1")
+    assert text.startswith('[page 1 of 20; sheet 1 of 1 "All"]')
+    assert text.splitlines()[2].count("x") == 200
 
 
 async def test_memory_is_bounded_by_the_kernel(at: Bench) -> None:
@@ -322,7 +372,8 @@ def test_a_document_is_known_by_its_bytes_and_text_by_its_name() -> None:
         "python.docx": "office", "python.xlsx": "office", "python.pptx": "office", "book.pdf": "pdf",
         "report.docx": "office", "report.pdf": "pdf", "book.xlsx": "office", "slides.pptx": "office",
         "novel.epub": "epub", "long.pdf": "pdf", "scan.pdf": "pdf", "locked.pdf": "pdf",
-        "owner-locked.pdf": "pdf", "locked.docx": "ole", "README.md": None, "make.sh": None,
+        "owner-locked.pdf": "pdf", "locked.docx": "ole", "report.odt": "office",
+        "book.ods": "office", "slides.odp": "office", "README.md": None, "make.sh": None,
     }  # fmt: skip
     assert document_kind(b"a,b", "DATA.CSV") == "csv"
     assert document_kind(b"\n<!DOCTYPE html><p>", "file") == "html"

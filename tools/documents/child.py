@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from lxml import etree
 
-from tools.documents import hypertext, pdf, sheets, slides, words
+from tools.documents import hypertext, opendocument, pdf, sheets, slides, words
 from tools.documents.package import Package
 from tools.documents.pages import Pages, UnreadableDocument
 from tools.web.page import give_up_rights
@@ -102,7 +102,10 @@ def _read_office(package: Package, pages: Pages) -> None:
         if name in package.names:
             reader(package, pages)
             return
-    raise UnreadableDocument("other")
+    if "mimetype" in package.names and package.read("mimetype").startswith(opendocument.MIMETYPE):
+        opendocument.read(package, pages)
+    else:
+        raise UnreadableDocument("other")
 
 
 def _answer(pages: Pages) -> dict[str, Any]:

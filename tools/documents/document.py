@@ -17,7 +17,8 @@ from tools.sandbox.launch import program
 from tools.tool import ToolError
 
 Kind: TypeAlias = Literal["pdf", "office", "epub", "html", "csv", "ole"]
-"""`office` is a zip file that may be one of Office's; `ole` a file of Office before 2007, or one with a password."""
+"""`office` is a zip file that may be one of Office's or an OpenDocument; `ole` a file of Office before 2007, or one with a
+password."""
 
 BYTES_MAX = 64 * 1024 * 1024
 MEMORY_BYTES = 256 * 1024 * 1024

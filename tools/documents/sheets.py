@@ -26,7 +26,7 @@ def read(package: Package, pages: Pages) -> None:
     tree, related = package.tree(workbook), package.related(workbook)
     sheets = list(tree.iter(f"{_MAIN}sheet"))
     pages.sheets = [it.get("name", "") for it in sheets]
-    pages.sheet = _chosen(pages)
+    pages.sheet = chosen(pages)
     if pages.last < pages.first:
         return  # only the sheets are asked for
     _, name = related.get(relation(sheets[pages.sheet - 1]), ("", ""))
@@ -43,7 +43,7 @@ def read(package: Package, pages: Pages) -> None:
     rows.end()
 
 
-def _chosen(pages: Pages) -> int:
+def chosen(pages: Pages) -> int:
     """The number of the wanted sheet, which is named or numbered."""
     wanted = pages.wanted_sheet or "1"
     names = [it.casefold() for it in pages.sheets]
