@@ -53,6 +53,11 @@ def foreign(lists: ToolLists, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in names if holds(listed, name))
 
 
+def names_server(lists: ToolLists, server: str) -> bool:
+    """True if `allow` names the server, or a tool of it."""
+    return any(it in (f"{SERVERS}*", f"{SERVERS}{server}") or server_of(it) == server for it in lists.allow or ())
+
+
 def server_of(name: str) -> str:
     """The server of a tool that is not built in; empty for one that is."""
     server, separator, _ = name.partition(SEPARATOR)

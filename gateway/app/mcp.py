@@ -26,11 +26,12 @@ class ServerWatch:
     async def run(self) -> None:
         while True:
             with logged("mcp_servers_not_looked_at"):
-                for notice in self._notices():
+                for notice in self.due():
                     await self._tell(notice)
             await asyncio.sleep(LOOK_SECONDS)
 
-    def _notices(self) -> Iterator[Notice]:
+    def due(self) -> Iterator[Notice]:
+        """The notices of what is so now; `tell` tells each cause once an hour."""
         for server in self._runtime.setup.mcp.servers.values():
             if server.fault and self._runtime.now() - server.since >= LASTING_SECONDS:
                 yield _down(server)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import Connection
+
 from channels.bilingual import Bilingual
 from channels.finding import Finding
 from gateway.config.load import Loaded
@@ -19,7 +21,7 @@ from gateway.fault import OperatorError
 from gateway.guard import VERSION
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.opening import offline
-from gateway.store.reviews import DatabaseReviews
+from gateway.store.reviews import DatabaseReviews, reviewed
 from tools.mcp.config import McpServerConfig
 from tools.mcp.definition import Definition, ServerGone
 from tools.mcp.server import Environment, McpServer, Review, reason_of
@@ -44,6 +46,18 @@ class Seen:
 
     async def record(self, server: str, listed: Mapping[str, str], at: float) -> Mapping[str, Review]:
         return await self.of(server)
+
+
+def seen_tools(config: Config, database: Connection | None) -> dict[str, list[str]]:
+    """The tools of each server as the gateway has last seen and an owner has accepted them; no server that it has not
+    reached."""
+    found: dict[str, list[str]] = {}
+    for name, server in config.mcp.servers.items():
+        known = {} if database is None else reviewed(database, name)
+        taken = [Definition(name, tool, it.accepted) for tool, it in known.items() if it.accepted and not it.pending]
+        if known:
+            found[name] = sorted(it.name for it in taken if server.takes(it.tool))
+    return found
 
 
 async def listed(loaded: Loaded) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ operator's own and does not count; one person and one group may well be the oper
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 from agents.config import AgentConfig
@@ -27,13 +28,18 @@ from gateway.config.root import Config
 from gateway.config.warnings import advice
 from gateway.guard import VERSION
 from gateway.observe.secrets import redacted
+from gateway.operate.mcp import seen_tools
 from gateway.program import program
 from gateway.records.sessions import message_in
+from gateway.store.migrate import DatabaseUnusable
+from gateway.store.opening import connected
 from tools.catalog import offered, own_tools
 
 AGENTS_MAX = 4
 """More are counted in the greeting; `check` names them."""
 ANYBODY = "*"
+DATABASE_SECONDS = 2.0
+"""The patience with a database that is asked for the tools of MCP servers."""
 WARNING = Bilingual("warning: ", "警告：")
 
 
@@ -47,6 +53,7 @@ def report(loaded: Loaded) -> list[Finding]:
         *_providers(loaded),
         *(_agent(agent, loaded) for agent in loaded.config.agents.list),
         *_own_tools(loaded.config),
+        *_servers(loaded.config),
         *_hidden_skills(loaded),
         *_demo(loaded),
         *loaded.warnings,
@@ -243,6 +250,19 @@ def _own_tools(config: Config) -> Iterator[Finding]:
     for directory in config.tools.directories:
         names = " ".join(name for name, path in own_tools(config.tools).places.items() if str(path.parent) == directory)
         yield _fact(f"tools {_short(directory)}", Bilingual(names or "none", names or "无"))
+
+
+def _servers(config: Config) -> Iterator[Finding]:
+    """The MCP servers, with the tools that the gateway has last seen: asking for them is left to `doctor`."""
+    try:
+        with connected(config.database, seconds=DATABASE_SECONDS) if config.mcp.servers else nullcontext() as database:
+            seen = seen_tools(config, database)
+    except DatabaseUnusable:
+        seen = {}
+    for name in config.mcp.servers:
+        names = " ".join(seen.get(name, ()))
+        unknown = Bilingual("its tools are known once it was reached", "连接成功后才能列出工具")
+        yield _fact(f"mcp {name}", Bilingual(names or "none", names or "无") if name in seen else unknown)
 
 
 def _hidden_skills(loaded: Loaded) -> Iterator[Finding]:

@@ -20,6 +20,7 @@ from gateway.config.load import Loaded
 from gateway.config.problems import quoted, suggestion
 from gateway.config.root import Config
 from gateway.fault import OperatorError
+from gateway.operate.mcp import seen_tools
 from gateway.records.sessions import CHOICE, LOCAL_CHANNEL, message_in
 from gateway.state.choices import chat_key, listen_key, switch_of
 from gateway.state.reasons import (
@@ -89,7 +90,7 @@ def explained(loaded: Loaded, context: MessageContext, at: float) -> dict[str, B
             "binding": binding_reason(config, context),
             "access": _access(account, owners, context, database, at),
             "model": _model(loaded, agent, session.value, database),
-            "tools": tools_reason(config, owners, agent, context),
+            "tools": tools_reason(config, owners, agent, context, seen_tools(config, database)),
             "skills": _skills(loaded, agent),
         }
 

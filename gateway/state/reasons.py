@@ -2,7 +2,7 @@
 decide are asked again, and the reasons are written here. `routes explain` and the layers of a turn show them.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from gateway.config.root import BindingConfig, Config
 from gateway.records.sessions import LOCAL_CHANNEL, is_owner, session_key
 from gateway.state.layers import ToolLayers
 from tools.catalog import offered
-from tools.policy import permitted
+from tools.policy import foreign, layers_of, names_server, permitted
 
 _REFUSED = {
     "dm-disabled": "dmPolicy is disabled",
@@ -75,13 +75,23 @@ def session_reason(agent: AgentConfig, context: MessageContext) -> Because:
     return Because(session_key(agent.id, context, scope), f"{whose}{topic}")
 
 
-def tools_reason(config: Config, owners: Collection[str], agent: AgentConfig, context: MessageContext) -> Because:
-    has = offered(config.tools, agent.tools)
+def tools_reason(
+    config: Config,
+    owners: Collection[str],
+    agent: AgentConfig,
+    context: MessageContext,
+    servers: Mapping[str, Sequence[str]],
+) -> Because:
+    """`servers` has the tools of each MCP server that has named some."""
+    foreign_names = foreign(agent.tools, [name for names in servers.values() for name in names])
+    has = offered(config.tools, agent.tools) + permitted(layers_of(config.tools, agent.tools), foreign_names)
     layers = ToolLayers(config, owners).written(context)
     left = permitted(tuple(layers), has)
     lost = {key: [it for it in has if it not in permitted((lists,), has)] for lists, key in layers.items()}
     taken = "; ".join(f"{key} takes {', '.join(names)}" for key, names in lost.items() if names)
-    return Because(list(left), f"those of agent {agent.id}{f', of which {taken}' if taken else ''}")
+    unknown = [it for it in config.mcp.servers if it not in servers and names_server(agent.tools, it)]
+    later = f"; what {', '.join(unknown)} has is known once it was reached" if unknown else ""
+    return Because(list(left), f"those of agent {agent.id}{f', of which {taken}' if taken else ''}{later}")
 
 
 def access_reason(

@@ -35,7 +35,7 @@ class DatabaseReviews(Database):
     @reads
     def of(self, connection: Connection, server: str) -> Mapping[str, Review]:
         """By the tool's name on the server."""
-        return _known(connection, server)
+        return reviewed(connection, server)
 
     @writes
     def _record(
@@ -43,7 +43,7 @@ class DatabaseReviews(Database):
     ) -> Mapping[str, Review]:
         if is_shared(connection):  # replicas that start together see the first listing one after the other
             run(connection, "SELECT pg_advisory_xact_lock(6, 0)")
-        known = _known(connection, server)
+        known = reviewed(connection, server)
         for tool, text in listed.items():
             if not known:
                 _accept(connection, server, tool, text, at=at, by=FIRST)
@@ -52,13 +52,13 @@ class DatabaseReviews(Database):
         for tool, review in known.items():
             if review.pending and listed.get(tool) in (None, review.accepted):
                 run(connection, _WAIT, server=server, tool=tool, text="")
-        return _known(connection, server)
+        return reviewed(connection, server)
 
     @writes
     def accept(self, connection: Connection, server: str, *, by: str, at: float, digest: str | None) -> list[str]:
         """Accepts what waits, if it is still what `digest` names, or whatever it is without one; returns the
         tools."""
-        known = _known(connection, server)
+        known = reviewed(connection, server)
         if digest is not None and digest != digest_of(known):
             return []
         waiting = {tool: it.pending for tool, it in known.items() if it.pending}
@@ -80,7 +80,7 @@ def _as_known(known: Mapping[str, Review], listed: Mapping[str, str]) -> bool:
     return waiting == differing
 
 
-def _known(connection: Connection, server: str) -> dict[str, Review]:
+def reviewed(connection: Connection, server: str) -> dict[str, Review]:
     rows = run(connection, "SELECT tool, accepted, pending FROM mcp_tool WHERE server = :server", server=server)
     return {row.tool: Review(accepted=row.accepted, pending=row.pending) for row in rows}
 

@@ -248,6 +248,7 @@ class Layers:
             switch,
             turn.settings.model,
             tuple(setup.owners),
+            str(names := setup.mcp.names),
         )
 
         def reasons() -> Mapping[str, Because]:
@@ -261,7 +262,7 @@ class Layers:
                 "session": session_reason(runner.config, context),
                 "access": access_reason(access, owners, context, switch=switch, standing=lambda: "paired"),
                 "model": model_reason(runner.config, model),
-                "tools": tools_reason(config, owners, runner.config, context),
+                "tools": tools_reason(config, owners, runner.config, context, names),
             }
 
         return self._remembered(key, lambda: _named("r", _written(reasons(), runtime.scrubber.scrub)))

@@ -50,6 +50,18 @@ def text(words: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": words}]}
 
 
+def fetched(url: str) -> str:
+    """The page, by the proxy that the environment names, or the reason that there is none."""
+    from urllib.request import urlopen
+
+    try:
+        with urlopen(url, timeout=10) as answer:
+            page: bytes = answer.read(1_000)
+            return page.decode()
+    except OSError as error:
+        return f"no page: {error}"
+
+
 def called(name: str, arguments: dict[str, Any], token: Any) -> dict[str, Any] | None:
     match name:
         case "big":
@@ -64,6 +76,8 @@ def called(name: str, arguments: dict[str, Any], token: Any) -> dict[str, Any] |
             return text(FORGED)
         case "tell":
             return text(f"{os.environ.get('TOKEN')} {sorted(os.environ)}")
+        case "fetch":
+            return text(fetched(str(arguments.get("url"))))
         case "look":
             return text(json.dumps({it: Path(it).exists() for it in arguments.get("paths", ["/etc/passwd"])}))
         case "picture":

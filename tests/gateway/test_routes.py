@@ -10,6 +10,7 @@ import pytest
 from channels.message import ChatKind
 from gateway.config.load import load
 from gateway.operate.contacts import approve
+from gateway.operate.report import lines, report
 from gateway.operate.routes import NoSuchPlace, as_json, explained, message_to
 from tests.running import ALICE, ALICE_CHAT, BOB, FEISHU, GROUP, SECRETS, config_text, running
 from tests.stories.test_process import ask
@@ -129,6 +130,36 @@ async def test_what_was_chosen_and_whom_somebody_let_in_counts_beside_a_running_
         assert explained(loaded, bob, time.time())["access"].value == "dm-not-paired"
         approve(loaded.config, f"feishu:{BOB}")
         assert explained(loaded, bob, time.time())["access"].value == "allowed"
+
+
+async def test_tools_of_servers_are_those_that_the_gateway_has_seen(tmp_path: Path, database_url: str) -> None:
+    """Without a database, and before the server was reached, a line says so."""
+    agents = """agents:
+  list:
+    - { id: helper, model: demo/guide, tools: { allow: [read, "mcp:tracker"] } }
+    - { id: other, model: demo/guide, tools: { allow: [read] } }
+"""
+    section = f"{FEISHU}    tools: {{ deny: [tracker__delete] }}\n"
+    more = f"""database: {{ url: "{database_url}" }}
+mcp: {{ servers: {{ tracker: {{ url: "http://127.0.0.1:1/mcp", allow: [get, delete, changed] }} }} }}"""
+    async with running(tmp_path, agents=agents, feishu=section, more=more) as house:
+        loaded = load(tmp_path / "config.yaml", SECRETS)
+        context = message_to(loaded.config, "feishu", "default", GROUP, None, None, ALICE)
+        before = explained(loaded, context, time.time())["tools"]
+        assert (before.value, before.reason) == (
+            ["read"], "those of agent helper; what tracker has is known once it was reached"
+        )  # fmt: skip
+        assert "mcp tracker: its tools are known once it was reached" in lines(report(loaded))
+        reviews = house.gateway.runtime.store.reviews
+        said = dict.fromkeys(["get", "delete", "changed", "unwanted"], '{"description":"","inputSchema":{}}')
+        await reviews.record("tracker", said, 0)
+        await reviews.record("tracker", said | {"changed": '{"description":"Other.","inputSchema":{}}'}, 1)
+        after = explained(loaded, context, time.time())["tools"]
+        assert (after.value, after.reason) == (
+            ["read", "tracker__get"],
+            "those of agent helper, of which channels.feishu.tools takes tracker__delete",
+        )
+        assert "mcp tracker: tracker__delete tracker__get" in lines(report(loaded))
 
 
 @pytest.mark.slow

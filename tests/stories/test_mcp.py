@@ -12,7 +12,7 @@ import pytest
 
 from tests.emulators.mcp import BEHAVIOUR, CANCELLED
 from tests.emulators.models.script import calls, says
-from tests.running import ALICE, Running, running
+from tests.running import ALICE, ALICE_CHAT, FEISHU, Running, running
 from tests.stories.at_work import DONE, prompt, works
 from tests.stories.test_reload import edited
 from tests.stories.test_web_tools import FENCE
@@ -58,12 +58,18 @@ async def ready(house: Running, *names: str) -> None:
 
 @asynccontextmanager
 async def troubled(
-    folder: Path, *allow: str, tools: dict[str, Any], server: str = "", more: str = OWNED, agent: str = ""
+    folder: Path,
+    *allow: str,
+    tools: dict[str, Any],
+    server: str = "",
+    more: str = OWNED,
+    agent: str = "",
+    **config: Any,
 ) -> AsyncIterator[Running]:
     """With the hostile server."""
     behave(folder, tools=tools)
-    config = f"{more}\n{servers(evil=evil(server))}"
-    async with running(folder, agents=agents(*(allow or ("mcp:evil",)), more=agent), more=config) as house:
+    more = f"{more}\n{servers(evil=evil(server))}"
+    async with running(folder, agents=agents(*(allow or ("mcp:evil",)), more=agent), more=more, **config) as house:
         await ready(house)
         yield house
 
@@ -213,15 +219,20 @@ async def test_a_call_that_hangs_has_its_time_and_a_stop_cancels_it(tmp_path: Pa
         await house.idle()
 
 
-async def test_progress_is_an_event_of_the_turn(tmp_path: Path) -> None:
-    async with troubled(tmp_path, tools={"progress": "x"}) as house:
+async def test_progress_stands_in_the_status_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.turns.drafts.OPEN_SECONDS", 0.01)
+    feishu = FEISHU.replace("streaming: off", "streaming: progress")
+    async with troubled(tmp_path, tools={"progress": "x"}, feishu=feishu) as house:
         house.anthropic.script = [calls(("evil__progress", {})), says(DONE)]
         await house.say("go on")
-        await house.until(lambda: any(type(it).__name__ == "ToolAdvanced" for it in house.events))
+
+        def shown() -> list[str]:
+            return [state for card in house.feishu.cardkit.cards.values() for state in card.states]
+
+        await house.until(lambda: any("⏳ evil__progress 1/2" in it for it in shown()))
         (tmp_path / "data" / "mcp" / "evil" / "go").touch()
         await house.idle()
-        (told,) = [it for it in house.events if type(it).__name__ == "ToolAdvanced"]
-        assert told.progress == "1/2"  # type: ignore[union-attr]
+        assert house.feishu.shown(ALICE_CHAT) == [DONE]
 
 
 async def test_a_tool_that_says_something_else_is_withheld_until_an_owner_accepts_it(tmp_path: Path) -> None:

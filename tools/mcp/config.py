@@ -1,5 +1,6 @@
 """The config of tools that other programs offer by the Model Context Protocol (docs/mcp.md)."""
 
+from fnmatch import fnmatchcase
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
@@ -46,6 +47,10 @@ class McpServerConfig(Section):
     """Seconds until the server must have named its tools."""
     call_seconds: Annotated[float, Field(gt=0, le=600)] = 60
     """Seconds that one call may take."""
+
+    def takes(self, tool: str) -> bool:
+        """True if `allow` names the tool, by the server's own name for it."""
+        return self.allow is None or any(fnmatchcase(tool, it) for it in self.allow)
 
     @field_validator("allow_private")
     @classmethod

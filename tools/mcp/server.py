@@ -10,7 +10,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
@@ -121,8 +120,7 @@ class McpServer:
         return review is not None and review.accepted == tool.text
 
     def _is_taken(self, tool: Definition) -> bool:
-        allow = self.config.allow
-        return allow is None or any(fnmatchcase(tool.tool, it) for it in allow)
+        return self.config.takes(tool.tool)
 
     async def call(self, tool: Definition, arguments: Mapping[str, Any], call: Call) -> ToolResult:
         """Raises ToolError."""

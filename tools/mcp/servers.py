@@ -61,6 +61,11 @@ class McpServers:
         there = {it.name: (server, it) for server in self.servers.values() for it in server.offered}
         return [McpTool(*there[name], self._spec(*there[name])) for name in foreign(lists, tuple(there))]
 
+    @property
+    def names(self) -> dict[str, list[str]]:
+        """The tools of each server that are offered, if there are any."""
+        return {name: [it.name for it in server.offered] for name, server in self.servers.items() if server.offered}
+
     def _spec(self, server: McpServer, tool: Definition) -> ToolSpec:
         key = tool.name, tool.digest
         if key not in self._specs:

@@ -145,7 +145,7 @@ class Sandbox:
         if report.wall is None and network is not None:
             raise _unavailable(
                 f"none that opens the network and keeps this machine's own services closed ({report}). For the operator: "
-                "set tools.exec.network: false, or tools.exec.sandbox: off for commands without a wall"
+                "set network: false, or sandbox: off for commands without a wall"
             )
         if report.wall is None:
             raise _unavailable(str(report))
