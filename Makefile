@@ -24,10 +24,10 @@ run: .venv/.run            ## serve ./config.yaml
 demo: .venv/.run           ## one message through the gateway, offline; ARGS='--full' for every layer, '--api mistral --channel telegram'
 	@$(BIN)/python -m tests.demo $(ARGS)
 
-test: .venv/.dev .venv/.judges browser ## what a change must pass
+test: .venv/.dev .venv/.judges .venv/.npm browser ## what a change must pass
 	@$(call both, and not long)
 
-test-all: .venv/.dev .venv/.judges browser ## the long ones too: every kill point, 200 examples a property, every wall
+test-all: .venv/.dev .venv/.judges .venv/.npm browser ## the long ones too: every kill point, 200 examples a property, every wall
 	@$(call both,,--hypothesis-profile=long)
 
 quick: .venv/.dev          ## what to run all day: no browser, kills, PostgreSQL, processes, properties, and of the stories the walkthrough
@@ -60,7 +60,7 @@ docs: .venv/.run           ## docs/config.md and the JSON schema, from the model
 	$(BIN)/python -m gateway.config.reference docs
 	$(BIN)/python -m tests.texts
 
-env: .venv/.dev .venv/.judges ## the environment alone
+env: .venv/.dev .venv/.judges .venv/.npm ## the environment alone
 
 browser: .venv/.dev        ## a Chromium for the browser tests, where this is Debian and we are root
 	@$(BIN)/python -m tests.browser.chromium
@@ -104,4 +104,10 @@ install = if test -e .venv/.installing || ! $(BIN)/python -m pip --version >/dev
 	@echo "Installing the judges into .venv/judges (once) ..."
 	@$(call venv,.venv/judges)
 	@.venv/judges/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-judges.txt
+	@touch $@
+
+# A server of tools from npm. Where there is no npm, the one test that wants it is skipped, and says so.
+.venv/.npm: tests/npm/package-lock.json | .venv/bin/python
+	@mkdir -p .venv/npm && cp tests/npm/*.json .venv/npm
+	@if command -v npm >/dev/null; then cd .venv/npm && npm ci --ignore-scripts --no-audit --no-fund >/dev/null; fi
 	@touch $@

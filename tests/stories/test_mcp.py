@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 JUDGES = ROOT / ".venv" / "judges" / "bin"
+NPM = ROOT / ".venv" / "npm" / "node_modules" / ".bin" / "mcp-server-memory"
 HOSTILE = ROOT / "tests" / "emulators" / "mcp.py"
 OWNED = f'owners: ["feishu:{ALICE}"]'
 
@@ -105,6 +106,26 @@ async def test_servers_of_others_answer_from_within_the_sandbox(tmp_path: Path) 
         ]  # fmt: skip
         assert (tmp_path / "data" / "mcp" / "notes" / "notes.db").stat().st_size
         assert house.counted('clawgate_tool_calls_total{outcome="ok",tool="mcp:notes"} 2.0')
+
+
+@pytest.mark.skipif(not NPM.exists(), reason="no npm on this machine: .venv/npm was not made")
+async def test_a_server_from_npm_answers_from_within_the_sandbox(tmp_path: Path) -> None:
+    """Of another language and its own SDK: a link to a script for node, beside a hundred packages."""
+    file = tmp_path / "data" / "mcp" / "memory" / "memory.jsonl"
+    config = servers(memory=program(NPM, more=f'env: {{ MEMORY_FILE_PATH: "{file}" }}'))
+    async with running(tmp_path, agents=agents("mcp:memory"), more=config) as house:
+        await ready(house)
+        ann = {"name": "Ann", "entityType": "person", "observations": ["likes tea"]}
+        made, wrong, read = await works(
+            house,
+            ("memory__create_entities", {"entities": [ann]}),
+            ("memory__create_entities", {"entities": ["Ann"]}),
+            ("memory__search_nodes", {"query": "tea"}),
+        )
+        assert FENCE.fullmatch(made)
+        assert '"error_code": "INVALID_ARGUMENT"' in wrong
+        assert '"name": "Ann"' in read
+        assert "likes tea" in file.read_text()
 
 
 async def test_no_agent_has_a_tool_that_its_own_allow_does_not_name(tmp_path: Path) -> None:
