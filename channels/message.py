@@ -94,8 +94,8 @@ class Quote:
     attachments: tuple[Attachment, ...] = ()
 
 
-OriginKind: TypeAlias = Literal["schedule", "task", "result", "hook", "send"]
-"""`task`: a piece of work for another run of an agent; `result`: the end of one."""
+OriginKind: TypeAlias = Literal["schedule", "task", "result", "process", "hook", "send"]
+"""`task`: a piece of work for another run of an agent; `result`: the end of one; `process`: that of a background command."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

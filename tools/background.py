@@ -5,7 +5,7 @@ written to a command may be another command, so it needs what a command needs.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from platform import node
@@ -17,8 +17,8 @@ from tools.exec import Exec, ExecArguments
 from tools.lines import text_page
 from tools.ls import shown
 from tools.output import Output
-from tools.processes import Processes, Record, polled
-from tools.tool import Arguments, Call, Held, Subject, ToolError, ToolResult
+from tools.processes import Processes, Record, polled, untold
+from tools.tool import Arguments, Call, Subject, ToolError, ToolResult
 from tools.uploads import processes_of
 
 WAIT_SECONDS_MAX = 60
@@ -52,6 +52,9 @@ class ProcessArguments(Arguments):
     pty: bool | None = Field(
         default=None, description="For `start`: give it a terminal; only where a program needs one."
     )
+    notify: bool | None = Field(
+        default=None, description="For `start`: have its end sent to the chat, for what somebody waits for."
+    )
     wait_seconds: float | None = Field(
         default=None, ge=0, le=WAIT_SECONDS_MAX, description="For `poll`: wait so long for new output or its end."
     )
@@ -72,8 +75,9 @@ class Process:
         description=(
             "Run a shell command in the background, for what takes longer than `exec` allows or waits for input. `start` "
             "gives an id; `poll` the output since the last poll and the state, `log` pages of all that is kept, `write` "
-            "sends input, `kill` ends it with all it started. You are not called when one ends: poll, or `list` later. "
-            "Everything ends when the gateway does; `list` says so."
+            "sends input, `kill` ends it with all it started. With `notify: true` its end is sent to the chat by itself, as "
+            "a reply to the current message, and you then find it in the conversation; otherwise nobody is told: poll, or "
+            "`list` later. Everything ends when the gateway does; `list` says so, and what has `notify` is reported."
         ),
         effect="once",
     )
@@ -85,11 +89,11 @@ class Process:
     async def run(self, arguments: ProcessArguments, call: Call) -> ToolResult:
         match arguments.action:
             case "start":
-                return await self._start(arguments, call.held)
+                return await self._start(arguments, call)
             case "list":
                 root = str(self.shell.workspace.root)
                 records = await asyncio.to_thread(self.processes.records, self._folder, root)
-                lines = [f"{it.id} {self._state(it)}: {_short(it.command)}" for it in records]
+                lines = [f"{it.id} {state_of(it, self.processes.now())}: {short(it.command)}" for it in records]
                 states = {it.id: it.state for it in records}
                 return ToolResult(content=("\n".join(lines) or "(no processes)",), details={"processes": states})
             case "poll":
@@ -144,7 +148,7 @@ class Process:
             raise ToolError("NOT_FOUND", f"this session has no process {id_[:64]!r}; `list` shows those it has")
         return record
 
-    async def _start(self, arguments: ProcessArguments, held: Held | None) -> ToolResult:
+    async def _start(self, arguments: ProcessArguments, call: Call) -> ToolResult:
         command = _given(arguments.command, "command", "start")
         seconds = self._seconds(arguments)
         record = Record(
@@ -155,12 +159,24 @@ class Process:
             started=self.processes.now(),
             output=Output(self.shell.config.output_bytes),
         )
-        try:
-            await asyncio.shield(self.processes.start(self._folder, record, self.shell, seconds, held))
-        except OSError as error:
-            raise self.shell.not_started(error) from error
+        await asyncio.shield(self._begin(record, seconds, call, notify=bool(arguments.notify)))
         text = f"Started process {record.id}; it may run for {seconds:g} seconds. `poll` shows its output."
+        if arguments.notify:
+            text += " Its end is sent to the chat by itself."
         return ToolResult(content=(text,), details={"id": record.id})
+
+    async def _begin(self, record: Record, seconds: float, call: Call, *, notify: bool) -> None:
+        """Starts it; with `notify` the report is kept first. A report of what could not start finds no record."""
+        report: Callable[[], Awaitable[None]] = untold
+        if notify:
+            if self.processes.reports is None:
+                raise ToolError("UNSUPPORTED", "nobody can be told of its end here; start it without notify, and poll")
+            report = await self.processes.reports.expect(self._folder, record, call)
+        try:
+            await self.processes.start(self._folder, record, self.shell, seconds, call.held, report)
+        except (OSError, ToolError) as error:
+            await report()
+            raise self.shell.not_started(error) if isinstance(error, OSError) else error from error
 
     async def _poll(self, record: Record, wait_seconds: float) -> ToolResult:
         running = self.processes.running(self._folder, record.id)
@@ -170,12 +186,12 @@ class Process:
             await asyncio.sleep(LOOK_SECONDS)
         if running and record.ended is not None:
             await asyncio.wait([running.task])  # its record is written
-        note, new = f"[{self._state(record)}]", record.output.since(record.polled)
+        note, new = f"[{state_of(record, self.processes.now())}]", record.output.since(record.polled)
         text = await asyncio.to_thread(new.shown, self.shell.result_chars - len(note) - 1)
         record.polled += new.total
         if record.state in ("ended", "interrupted") and new.total:
             await asyncio.to_thread(polled, self._folder, record)
-        return ToolResult(content=(f"{text.rstrip(chr(10))}\n{note}".lstrip("\n"),), details=_details(record))
+        return ToolResult(content=(f"{text.rstrip(chr(10))}\n{note}".lstrip("\n"),), details=details_of(record))
 
     async def _log(self, record: Record, arguments: ProcessArguments) -> ToolResult:
         kept = record.output.since(0)
@@ -190,7 +206,8 @@ class Process:
         data = _input(arguments, record).encode(errors="replace")
         running = self.processes.running(self._folder, record.id)
         if running is None:
-            raise ToolError("NOT_RUNNING", f"process {record.id} takes no input here: {self._state(record)}")
+            state = state_of(record, self.processes.now())
+            raise ToolError("NOT_RUNNING", f"process {record.id} takes no input here: {state}")
         if record.terminal and any(len(line) > LINE_BYTES_MAX for line in data.splitlines()):
             raise ToolError("INVALID_ARGUMENT", f"a terminal takes no line longer than {LINE_BYTES_MAX} bytes")
         ends = not record.terminal and arguments.key == "ctrl-d"
@@ -203,19 +220,21 @@ class Process:
         if taken < len(data):
             message = f"it took {taken} of {len(data)} bytes and reads no more now; write the rest when it does"
             raise ToolError("PROCESS_BUSY", message, retryable=True)
-        return ToolResult(content=(f"Wrote {taken} bytes to process {record.id}",), details=_details(record))
+        return ToolResult(content=(f"Wrote {taken} bytes to process {record.id}",), details=details_of(record))
 
-    def _state(self, record: Record) -> str:
-        age = f"{max(0.0, (record.ended or self.processes.now()) - record.started):.0f} s"
-        match record.state:
-            case "running":
-                return f"running, {age}"
-            case "elsewhere":
-                return f"running at another replica ({shown(record.where)}), {age}; what it wrote is some seconds old"
-            case "ended":
-                return f"ended after {age}: {record.note[1:-1]}"
-            case "interrupted":
-                return "interrupted: the gateway restarted, which ended it; what it wrote last may be missing"
+
+def state_of(record: Record, now: float) -> str:
+    """The state of a background command, for a model."""
+    age = f"{max(0.0, (record.ended or now) - record.started):.0f} s"
+    match record.state:
+        case "running":
+            return f"running, {age}"
+        case "elsewhere":
+            return f"running at another replica ({shown(record.where)}), {age}; what it wrote is some seconds old"
+        case "ended":
+            return f"ended after {age}: {record.note[1:-1]}"
+        case "interrupted":
+            return "interrupted: the gateway restarted, which ended it; what it wrote last may be missing"
 
 
 def _given(value: str | None, name: str, action: str) -> str:
@@ -235,10 +254,11 @@ def _input(arguments: ProcessArguments, record: Record) -> str:
     return text + ("\n" if key == "enter" else "")
 
 
-def _details(record: Record) -> dict[str, str | int | None]:
+def details_of(record: Record) -> dict[str, str | int | None]:
     return {"id": record.id, "state": record.state, "exitCode": record.code}
 
 
-def _short(command: str) -> str:
+def short(command: str) -> str:
+    """The beginning of a command, on one line."""
     line = shown(command)
     return line if len(line) <= COMMAND_CHARS else line[:COMMAND_CHARS] + "…"

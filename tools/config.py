@@ -73,7 +73,8 @@ class ProcessConfig(Section):
     timeout_seconds: Annotated[float, Field(gt=0, le=7 * 86_400)] = 3_600
     """Seconds that a background command may run; the model can ask for less."""
     idle_seconds: Annotated[float, Field(gt=0)] = 1_800
-    """A background command that writes nothing and that the agent does not ask for, for so long, is stopped."""
+    """A background command that writes nothing, that the agent does not ask for and whose end nobody waits for, for so long,
+    is stopped."""
     terminal_rows: Annotated[int, Field(ge=1, le=1_000)] = 24
     """The height of the terminal of a command that has one (`pty`)."""
     terminal_columns: Annotated[int, Field(ge=1, le=1_000)] = 80

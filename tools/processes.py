@@ -10,11 +10,11 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import structlog
 
@@ -23,7 +23,7 @@ from tools.exec import Exec
 from tools.output import Output
 from tools.process import Supervised
 from tools.replacement import is_locked, replacing
-from tools.tool import Held, ToolError
+from tools.tool import Call, Held, ToolError
 from tools.uploads import make_folder
 
 KEEP_SECONDS = 2.0
@@ -65,30 +65,54 @@ class Record:
         return cls(**{**members, "output": Output.load(*members["output"])})
 
 
+class EndReports(Protocol):
+    """The port by which the end of a command reaches the conversation that started it; the gateway supplies it."""
+
+    async def expect(self, folder: Path, record: Record, call: Call) -> Callable[[], Awaitable[None]]:
+        """Keeps durably that the end of this command is to be reported, before it starts. The result has its record looked
+        at, now; it raises nothing. Raises ToolError."""
+
+
+async def untold() -> None:
+    """Reports nothing."""
+
+
 @dataclass(eq=False)
 class Running:
-    """A process of this gateway. `file` is the descriptor that holds the lock on its record."""
+    """A process of this gateway. `file` is the descriptor that holds the lock on its record; `report` is called once it
+    has ended."""
 
     folder: Path
     record: Record
     supervised: Supervised
     file: int
     touched: float
+    report: Callable[[], Awaitable[None]] = untold
     task: "asyncio.Task[None]" = field(init=False)
 
 
 @dataclass
 class Processes:
-    """Background commands of all agents, kept over reloads; `config` is in force. `folder` holds a session's records."""
+    """Background commands of all agents, kept over reloads; `config` is in force. `folder` holds a session's records.
+    Without `reports` no end can be reported."""
 
     config: ProcessConfig
     now: Callable[[], float]
+    reports: EndReports | None = None
     _running: dict[str, Running] = field(default_factory=dict)
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def start(self, folder: Path, record: Record, shell: Exec, seconds: float, held: Held | None) -> None:
+    async def start(
+        self,
+        folder: Path,
+        record: Record,
+        shell: Exec,
+        seconds: float,
+        held: Held | None,
+        report: Callable[[], Awaitable[None]] = untold,
+    ) -> None:
         """Runs a command in the background; the caller shields it, as it must not be cut short. Raises ToolError and
-        OSError."""
+        OSError; then nothing runs."""
         size = (self.config.terminal_rows, self.config.terminal_columns)
         async with self._starting:
             own = sum(it.folder == folder for it in self._running.values())
@@ -102,34 +126,41 @@ class Processes:
                 _remove(folder, record.id)
                 os.close(file)
                 raise
-            running = self._running[record.id] = Running(folder, record, supervised, file, self.now())
+            running = self._running[record.id] = Running(folder, record, supervised, file, self.now(), report)
             running.task = asyncio.create_task(self._attend(running, shell, seconds))
 
     def running(self, folder: Path, id_: str) -> Running | None:
         found = self._running.get(id_)
         return found if found is not None and found.folder == folder else None
 
-    def records(self, folder: Path, workspace: str) -> list[Record]:
-        """All of a session's in that workspace, oldest first. Blocking."""
+    def records(self, folder: Path, workspace: str | None = None) -> list[Record]:
+        """All of a session's, in that workspace if it is given, oldest first. Blocking."""
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         found = (self.record(folder, workspace, name) for name in names)
         return sorted((it for it in found if it is not None), key=lambda it: it.started)
 
-    def record(self, folder: Path, workspace: str, id_: str) -> Record | None:
+    def record(self, folder: Path, workspace: str | None, id_: str) -> Record | None:
         """The record as it is now: from memory if the process runs here. Blocking."""
         running = self.running(folder, id_)
-        record = running.record if running else _read(folder, id_)
-        return record if record is not None and record.workspace == workspace else None
+        record = running.record if running else read_record(folder, id_)
+        return record if record is not None and workspace in (None, record.workspace) else None
+
+    def ask_to_end(self, folder: Path, record: Record) -> None:
+        """Has it end soon, wherever it runs."""
+        if running := self.running(folder, record.id):
+            running.supervised.stop("killed")
+        else:
+            (folder / record.id).with_suffix(_KILL).touch()
 
     async def kill(self, folder: Path, record: Record) -> None:
         """Ask for its end, wherever it runs, and return when it has ended or will not soon."""
-        if running := self.running(folder, record.id):
-            running.supervised.stop("killed")
+        running = self.running(folder, record.id)
+        self.ask_to_end(folder, record)
+        if running:
             await asyncio.wait([running.task])
             return
-        (folder / record.id).with_suffix(_KILL).touch()
         for _ in range(KILLS_LOOKED_FOR):
-            found = await asyncio.to_thread(_read, folder, record.id)
+            found = await asyncio.to_thread(read_record, folder, record.id)
             if found is None or found.state != "elsewhere":
                 return
             await asyncio.sleep(KEEP_SECONDS / 4)
@@ -157,6 +188,7 @@ class Processes:
             await it.supervised.leave()
             await asyncio.shield(asyncio.to_thread(_finish, it))
             del self._running[it.record.id]
+        await it.report()
 
     async def _keep(self, it: Running) -> None:
         """The record up to date, and the process within its idle time and its session."""
@@ -165,7 +197,7 @@ class Processes:
             await asyncio.sleep(KEEP_SECONDS)
             if active != (active := it.record.output.total):
                 it.touched = self.now()
-            if self.now() - it.touched > self.config.idle_seconds:
+            if it.report is untold and self.now() - it.touched > self.config.idle_seconds:
                 it.supervised.stop("idle")
             if not os.fstat(it.file).st_nlink or it.folder.joinpath(it.record.id).with_suffix(_KILL).exists():
                 it.supervised.stop("killed")
@@ -190,7 +222,9 @@ def _begin(folder: Path, record: Record) -> int:
     """A descriptor of the new record, locked. The oldest that have ended go. Raises OSError."""
     os.close(make_folder(folder))
     ended = [
-        it for path in folder.iterdir() if (it := _read(folder, path.name)) is not None and it.state != "elsewhere"
+        it
+        for path in folder.iterdir()
+        if (it := read_record(folder, path.name)) is not None and it.state != "elsewhere"
     ]
     for old in sorted(ended, key=lambda it: it.started)[: -RECORDS_MAX + 1]:
         _remove(folder, old.id)
@@ -224,8 +258,8 @@ def _finish(it: Running) -> None:
     it.folder.joinpath(it.record.id).with_suffix(_KILL).unlink(missing_ok=True)
 
 
-def _read(folder: Path, id_: str) -> Record | None:
-    """The record with its state as of now; None if there is none."""
+def read_record(folder: Path, id_: str) -> Record | None:
+    """The record with its state as of now: what runs counts as `elsewhere`. None if there is none. Blocking."""
     if not _ID.fullmatch(id_):
         return None
     try:

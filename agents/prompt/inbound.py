@@ -42,6 +42,7 @@ BEGUN: Mapping[OriginKind, str] = {
     "task": "This is the task {}, which another run hands to you. Nobody can be asked back: do it alone, and answer with "
     "its result, which is passed on as it is. Beneath stands what is to be done",
     "result": "The task {} has ended. Beneath stands its result",
+    "process": "The background command {} has ended. Beneath stands what it wrote",
     "hook": "The hook {} was called. Beneath stands what is to be done then",
 }
 """The cause of a turn that no person's message began, by the kind of its origin."""

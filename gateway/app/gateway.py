@@ -35,6 +35,7 @@ from gateway.http.hooks import Hooks
 from gateway.http.request import Guesses, Peers
 from gateway.inbox.intake import Intake
 from gateway.inbox.listening import Listening
+from gateway.later.ends import CommandEnds
 from gateway.later.watch import DueWatch
 from gateway.observe.logs import logged
 from gateway.observe.metrics import Metrics
@@ -88,9 +89,9 @@ class Gateway:
         sandbox = Sandbox([Path(file)] if file else [])
         metrics = Metrics()
         self._live = LiveTurns()
-        self.tasks = Tasks()
+        self.tasks, self.ends = Tasks(), CommandEnds()
         self._replicas = Replicas(self._live, store, self._soon) if store.shared else None
-        due = asyncio.Event()
+        due = self._due_wanted = asyncio.Event()
         self._build = partial(
             build_setup,
             store=store,
@@ -100,6 +101,7 @@ class Gateway:
             metrics=metrics,
             live=self._live,
             tasks=self.tasks,
+            ends=self.ends,
             wake=due.set,
         )
         self.runtime = Runtime(
@@ -117,11 +119,12 @@ class Gateway:
         self.approvals = Approvals(self.runtime)
         self.notices = Notices(self.runtime)
         self.tasks.serve(self.runtime, self.approvals)
-        run_command = partial(run, self.runtime, self.approvals, self.tasks)
+        self.ends.serve(self.runtime, due.set)
+        run_command = partial(run, self.runtime, self.approvals, self.tasks, self.ends)
         turns = Turns(self.runtime, self.approvals, self.tasks, run_command)
         self.lanes = Lanes(self.runtime, turns=turns, outbox=Outbox(self.runtime))
         self.sweep = Sweep(self.runtime, self.lanes)
-        self.due = DueWatch(self.runtime, self.lanes, due)
+        self.due = DueWatch(self.runtime, self.lanes, due, self.ends)
         self._readiness = Readiness(self.runtime, self.sweep)
         self._intake = Intake(self.runtime, self.approvals, self.lanes)
         self._listening = Listening(self.runtime, self._intake, self.spawn)

@@ -27,6 +27,7 @@ from gateway.config.exposure import exposure
 from gateway.config.load import skill_catalog
 from gateway.config.root import Config
 from gateway.guard import VERSION
+from gateway.later.ends import CommandEnds
 from gateway.later.stored import StoredSchedules
 from gateway.observe.metrics import Metrics
 from gateway.observe.secrets import Scrubber, secrets_in, secrets_of
@@ -59,6 +60,7 @@ def build_setup(
     metrics: Metrics,
     live: LiveTurns,
     tasks: Tasks,
+    ends: CommandEnds,
     wake: Callable[[], None],
     before: Setup | None = None,
 ) -> Setup:
@@ -73,7 +75,7 @@ def build_setup(
         learnt = next(iter(before.runners.values())).models
         shared.health, shared.calibration = learnt.health, learnt.calibration
     metrics.tools = (*NAMES, *own_tools(config.tools).names)
-    processes = before.processes if before else Processes(config.tools.process, now)
+    processes = before.processes if before else Processes(config.tools.process, now, ends)
     messenger = ChannelMessenger(
         channels=channels, scrubber=scrubber, store=store, metrics=metrics, file_bytes=config.limits.file_bytes, now=now
     )

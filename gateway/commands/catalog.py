@@ -22,6 +22,7 @@ from gateway.commands.schedules import schedules
 from gateway.commands.why import why
 from gateway.config.commands import ALIASES, CHINESE_NAMES, GROUPS, OWNER_ONLY, WORDS
 from gateway.config.root import Audience, Config
+from gateway.later.ends import CommandEnds
 from gateway.records.inbound import MISSPELT, PRESSED, Inbound
 from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime
@@ -51,7 +52,13 @@ def command_of(context: MessageContext) -> tuple[str, str] | None:
 
 
 async def run(
-    runtime: Runtime, approvals: Approvals, tasks: Tasks, session: str, turn: int, inbound: Inbound
+    runtime: Runtime,
+    approvals: Approvals,
+    tasks: Tasks,
+    ends: CommandEnds,
+    session: str,
+    turn: int,
+    inbound: Inbound,
 ) -> Ending:
     """The command that message `turn` is, beside the conversation `session`."""
     name = inbound.command or ""
@@ -62,6 +69,7 @@ async def run(
         runtime=runtime,
         approvals=approvals,
         tasks=tasks,
+        ends=ends,
         setup=runtime.setup,
         session=session,
         turn=turn,

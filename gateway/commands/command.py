@@ -19,6 +19,7 @@ from channels.message import Button, Folded, MessageContext, StoredFile
 from gateway.approvals.approvals import Approvals
 from gateway.config.commands import ALIASES
 from gateway.config.root import Audience, Config
+from gateway.later.ends import CommandEnds
 from gateway.records.inbound import inbound_of, is_readable
 from gateway.records.sessions import is_owner, person_of
 from gateway.state.runtime import Runtime, Setup
@@ -37,6 +38,7 @@ class CommandContext:
     runtime: Runtime
     approvals: Approvals
     tasks: Tasks
+    ends: CommandEnds
     setup: Setup
     session: str
     turn: int

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import tzinfo
+from pathlib import Path
 
 from agents.messages import AssistantMessage, Message, UserMessage, texts
 from channels.message import File
@@ -93,12 +94,15 @@ def _state(context: CommandContext, task: Task, now: float) -> str:
 
 
 async def _stop(context: CommandContext) -> tuple[Sequence[Concerned], str]:
-    """Stops the turns and the tasks; returns what was stopped, and for people which messages of it will not be answered
-    and which tasks end. It looks after the stop: an answer that was finished just before it was not stopped."""
+    """Stops the turns, the tasks, and the background commands that somebody waits for; returns what was stopped, and for
+    people which messages of it will not be answered and what else ends. It looks after the stop: an answer that was
+    finished just before it was not stopped."""
     by, runtime = stopped_by(context.turn), context.runtime
     await context.approvals.cancel(context.session, context.turn)
     await runtime.control.stop(context.session, context.turn)
     stopped = await context.tasks.halt(await context.tasks.of(context.session), by=context.turn)
+    uploads = Path(context.setup.config.tools.files.uploads_dir)
+    commands = await context.ends.halt(context.session, uploads)
     concerned = await runtime.store.concerned(context.session, before=context.turn, by=by)
     concerned = [
         it for it in concerned if not (is_readable(it.body) and inbound_of(it.body).recalled) and not is_report(it)
@@ -107,6 +111,9 @@ async def _stop(context: CommandContext) -> tuple[Sequence[Concerned], str]:
     if stopped:
         head = context.say("These tasks end as well:", "以下任务也已停止：")
         lines += "\n\n" + "\n".join((head, *(f"- `{it.id}` {value(it.title)}" for it in stopped)))
+    if commands:
+        head = context.say("These commands end as well:", "以下命令也已停止：")
+        lines += "\n\n" + "\n".join((head, *(f"- `{it.id}` {value(it.command)}" for it in commands)))
     return concerned, lines
 
 

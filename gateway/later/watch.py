@@ -17,6 +17,7 @@ from channels.message import Chat, MessageContext
 from channels.place import Place
 from gateway.approvals.surfaces import direct_with
 from gateway.config.channels import place_in
+from gateway.later import ends
 from gateway.later.schedule import KIND, Schedule, configured_rows, keeps_times, message_of, schedule_of
 from gateway.records.inbound import SAY, Inbound
 from gateway.records.sessions import is_owner, message_in, session_key
@@ -40,11 +41,12 @@ log = structlog.get_logger()
 class DueWatch:
     """Runs as long as the gateway does. `wake` has it look at once."""
 
-    def __init__(self, runtime: Runtime, lanes: Lanes, wanted: asyncio.Event) -> None:
+    def __init__(self, runtime: Runtime, lanes: Lanes, wanted: asyncio.Event, commands: ends.CommandEnds) -> None:
         self._runtime = runtime
         self._store = runtime.store
         self._lanes = lanes
         self._wanted = wanted
+        self._commands = commands
 
     async def run(self) -> None:
         while True:
@@ -78,6 +80,8 @@ class DueWatch:
         return len(taken)
 
     async def _begun(self, step: Step, lease: Lease | None) -> None:
+        if step.only_looks:
+            return
         outcome = "skipped" if step.skips else "begun" if step.delivery else step.state
         self._runtime.metrics.due.labels(step.later.kind, outcome).inc()
         late = round(self._runtime.now() - (step.later.due or 0.0), 1)
@@ -111,6 +115,8 @@ class DueWatch:
 
     async def _step(self, row: Later, now: float) -> Step | None:
         """The step that is due for a row; one that cannot be read, or whose person may not write any more, ends."""
+        if row.kind == ends.KIND:
+            return await self._command_step(row, now)
         try:
             schedule = schedule_of(row)
             timing = schedule.timing(self._runtime.setup.config.server.zone)
@@ -133,6 +139,17 @@ class DueWatch:
         inbound = Inbound(agent=schedule.agent, context=message, command=SAY if schedule.say else None)
         delivery = origin_delivery(self._runtime, inbound, f"later:{row.id}:{row.due:.3f}")
         return Step(later=row, next=next_due, state=over, delivery=delivery, waits=not schedule.say)
+
+    async def _command_step(self, row: Later, now: float) -> Step:
+        try:
+            expected = ends.expected_json.validate_json(row.body)
+        except ValueError as error:
+            log.error("command_end_unreadable", id=row.id, error=type(error).__name__)
+            return Step(later=row, next=None, state="cancelled")
+        if expected.context.sender.id and (reason := await self._refusal(expected.context)):
+            log.warning("command_end_not_reported", id=row.id, reason=reason)
+            return Step(later=row, next=None, state="cancelled")
+        return await self._commands.step(row, expected, now)
 
     async def _refusal(self, context: MessageContext) -> str | None:
         """The reason that a person may not write in their chat any more; None if they may, or if the account is away."""

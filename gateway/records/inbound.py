@@ -16,7 +16,7 @@ ASK, OUTCOME, PRESSED, INTRODUCTION = "approval:ask", "approval:settled", "appro
 SAY = "say"
 """The command of a message whose text the gateway sends as it is; no person's text is one."""
 REPORT = "task:report"
-"""The command of the message that says how a task has ended; no person's text is one."""
+"""The command of the message that says how a task, or a background command, has ended; no person's text is one."""
 MISSPELT = "misspelt"
 """The command of a message that is nearly one."""
 NOTICE, UNHEARD = "owners:notice", "group:unheard"

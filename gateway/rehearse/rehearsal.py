@@ -27,6 +27,7 @@ from gateway.app.setup import build_setup
 from gateway.config.bindings import route
 from gateway.config.load import Loaded
 from gateway.config.root import Config
+from gateway.later.ends import CommandEnds
 from gateway.observe.metrics import Metrics
 from gateway.observe.secrets import Scrubber
 from gateway.records.inbound import LoadedBody, inbound_json
@@ -140,6 +141,7 @@ async def opened(loaded: Loaded, present: Config, scrubber: Scrubber, most: floa
             metrics=Metrics(),
             live=LiveTurns(),
             tasks=Tasks(),
+            ends=CommandEnds(),
             wake=lambda: None,
         )
         await setup.owners.claimed.load()

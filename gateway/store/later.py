@@ -19,7 +19,8 @@ _COLUMNS = "id, kind, due, resumes, by_hand, owner, place, state, body, since, r
 DUE = f"SELECT {_COLUMNS} FROM later WHERE due <= :now ORDER BY due LIMIT :most"
 NEXT_DUE = "SELECT due FROM later WHERE due IS NOT NULL ORDER BY due LIMIT 1"
 OF_OWNER = f"""
-SELECT {_COLUMNS} FROM later WHERE owner = :owner AND (state IN ('active', 'paused') OR id = :also) ORDER BY due, since
+SELECT {_COLUMNS} FROM later
+WHERE owner = :owner AND kind = 'schedule' AND (state IN ('active', 'paused') OR id = :also) ORDER BY due, since
 """
 _ALL = f"SELECT {_COLUMNS} FROM later ORDER BY state, due, since"
 _ONE = f"SELECT {_COLUMNS} FROM later WHERE id = :id"
@@ -70,6 +71,11 @@ class Step:
     waits: bool = True
     skips: bool = False
 
+    @property
+    def only_looks(self) -> bool:
+        """True if nothing happens but that the row is looked at again."""
+        return self.state == "active" and self.delivery is None and not self.skips
+
 
 class DatabaseLater(Database):
     @reads
@@ -103,7 +109,7 @@ class DatabaseLater(Database):
 
     @reads
     def of_owner(self, connection: Connection, owner: str, *, also: str = "") -> Sequence[Later]:
-        """The rows that a person has waiting; and the row `also`, if it is theirs, though it has ended."""
+        """The schedules that a person has waiting; and the row `also`, if it is theirs, though it has ended."""
         return _rows(connection, OF_OWNER, owner=owner, also=also)
 
     @reads
@@ -112,7 +118,7 @@ class DatabaseLater(Database):
 
     @writes
     def create(self, connection: Connection, later: Later, *, key: str, most: int) -> Later | None:
-        """Keeps a new row of a person, the same one for the same `key`; None if they have `most`."""
+        """Keeps a new schedule of a person, the same one for the same `key`; None if they have `most`."""
         if is_shared(connection):  # two at once could exceed the limit
             run(connection, _LOCK, what=later.owner)
         made = f"SELECT {_COLUMNS} FROM later WHERE key = :key"
@@ -121,6 +127,16 @@ class DatabaseLater(Database):
         if len(_rows(connection, OF_OWNER, owner=later.owner, also="")) >= most:
             return None
         return later if insert(connection, later, key) else None
+
+    @writes
+    def expect(self, connection: Connection, later: Later) -> None:
+        """Keeps a row that the gateway itself has made."""
+        insert(connection, later, None)
+
+    @writes
+    def hasten(self, connection: Connection, id_: str, now: float) -> None:
+        """Makes a row that waits due now."""
+        run(connection, "UPDATE later SET due = :now WHERE id = :id AND due > :now", id=id_, now=now)
 
     @writes
     def end(self, connection: Connection, id_: str, state: LaterState, *, owner: str | None = None) -> Later | None:
@@ -150,9 +166,10 @@ class DatabaseLater(Database):
 
     @writes
     def prune(self, connection: Connection, before: float) -> int:
-        """Deletes people's rows that have ended."""
-        over = "owner IS NOT NULL AND due IS NULL AND state <> 'paused' AND COALESCE(ran, since) < :before"
-        return run(connection, f"DELETE FROM later WHERE {over}", before=before).rowcount
+        """Deletes rows that have ended; the config's schedules stay."""
+        over = "due IS NULL AND state <> 'paused' AND COALESCE(ran, since) < :before"
+        ended = f"DELETE FROM later WHERE (owner IS NOT NULL OR kind <> 'schedule') AND {over}"
+        return run(connection, ended, before=before).rowcount
 
 
 def one(connection: Connection, id_: str) -> Later | None:

@@ -136,9 +136,9 @@ class DatabaseTasks(Database):
         return bool(run(connection, _GOES_ON, sid=sid, turn=turn, decided=":decided").scalar())
 
     @reads
-    def results(self, connection: Connection, task: Task) -> Sequence[str]:
-        """The rows of tool results, since the task began, that may hold its end."""
-        names = {"sid": task.parent, "turn": task.turn, "named": f'%"{task.id}"%'}
+    def results(self, connection: Connection, parent: str, turn: int, id_: str) -> Sequence[str]:
+        """The rows of tool results of a conversation, from that turn on, that name a task or a background command."""
+        names = {"sid": parent, "turn": turn, "named": f'%"{id_}"%'}
         return list(run(connection, _KNOWN, **names).scalars())
 
     @writes

@@ -36,7 +36,7 @@ from tools.memory import Note
 
 REASONING_CHARS_MAX = 4_000
 CALL_CHARS_MAX = 100
-OF_A_MESSAGE: Collection[OriginKind] = ("task", "result")
+OF_A_MESSAGE: Collection[OriginKind] = ("task", "result", "process")
 """Origins whose turn goes with the message that asked: its recall takes them along."""
 NOT_OF_TASKS = ("buttons", "poll")
 """Actions that a task does not have: a press would come to a conversation that is over."""

@@ -6,7 +6,6 @@ place in the lane, and is sent unless a turn has had the result already: that co
 """
 
 import asyncio
-import json
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,12 +15,11 @@ from hashlib import sha256
 from typing import Any
 
 import structlog
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from agents.language import Language, language_for
-from agents.messages import EXTERNAL, AssistantMessage, Text, ToolCall, ToolResultMessage, UserMessage, message_json
+from agents.messages import EXTERNAL, Text, ToolResultMessage
 from agents.prompt.fences import external, harmless
-from agents.prompt.inbound import SAID, own_note
 from agents.truncate import truncate_result
 from channels.message import MessageContext, Origin, OriginKind, StoredFile
 from gateway.approvals.approvals import Approvals
@@ -34,9 +32,8 @@ from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
 from gateway.store.records import Delivery
 from gateway.store.tasks import ALL_TURNS, BEGUN, Task, TaskEnd, TaskState
-from gateway.turns.answering import spoken_in
 from gateway.turns.batch import Batch
-from gateway.turns.journal import entry
+from gateway.turns.reports import keep, tells
 from tools.task import Delegated, Order
 from tools.tool import Call, ToolError
 
@@ -91,7 +88,7 @@ class Tasks:
             agent=agent,
             title=order.title,
             turn=lane.number if lane else 0,
-            origin=context_json.dump_json(_wordless(context)).decode(),
+            origin=context_json.dump_json(wordless(context)).decode(),
             started=now,
         )
         names = (sha256(f"{call.key} {number}".encode()).hexdigest()[:ID_CHARS] for number in range(IDS_TRIED))
@@ -188,7 +185,7 @@ class Tasks:
             return Ending(outcome="reported", reason="gone", text=None)
         result = result_json.validate_json(task.result or "{}")
         if not batch.work.so_far:
-            if any(_tells(row, task.id) for row in await self._store.results(task)):
+            if any(tells(row, task.id) for row in await self._store.results(task.parent, task.turn, task.id)):
                 return Ending(outcome="reported", reason="known", text=None)
             await self._keep(batch, task, result)
         head = _head(task, language_for(context))
@@ -196,23 +193,12 @@ class Tasks:
 
     async def _keep(self, batch: Batch, task: Task, result: Result) -> None:
         """Writes the report's rows: the gateway's note, and the result as one of the tool's."""
-        context, at, turn = batch.inbound.context, self._runtime.now(), batch.turn
-        assert context.origin is not None
-        note = f"[message_id: {context.message_id}]\n{own_note(context.origin, SAID[context.origin.kind])}"
-        arguments = {"action": "list", "id": task.id}
-        call = ToolCall(id=f"call{task.id}", name="task", arguments=arguments, arguments_raw=json.dumps(arguments))
         text = truncate_result(result.whole or task.state, RESULT_CHARS_MAX)
         details: dict[str, Any] = {"id": task.id, "state": task.state}
         if task.external:
             text, details = external(text, f"task {task.id}", secrets.token_hex(8)), details | {EXTERNAL: True}
-        user = UserMessage(content=(Text(text=note),), timestamp=at)
-        asks = AssistantMessage(content=(call,), provider="", model="", api="", stop_reason="tool_use", timestamp=at)
-        given = ToolResultMessage(
-            call_id=call.id, tool="task", content=(Text(text=text),), is_error=False, details=details, timestamp=at
-        )
-        spoken = [spoken_in(context, "said", 1)]
-        entries = [replace(entry(turn, user), spoken=spoken), entry(turn, asks), entry(turn, given)]
-        await self._runtime.store.append(batch.lease, entries, revision=batch.work.revision)
+        given = ToolResultMessage(call_id="", tool="task", content=(Text(text=text),), is_error=False, details=details)
+        await keep(self._runtime, batch, {"action": "list", "id": task.id}, given)
 
     async def _waited(self, task: Task) -> Task:
         """Returns the task once it has ended, or as it is when the time for waiting is over."""
@@ -252,7 +238,7 @@ class Tasks:
         asked = replace(call.message, language=language_for(call.message))
         origin = _origin(asked, "task", task.id, task.title)
         text = harmless(order.prompt) if origin.external else order.prompt
-        context = replace(_wordless(asked), text=text, sent_at=self._now, origin=replace(origin, tainted=call.tainted))
+        context = replace(wordless(asked), text=text, sent_at=self._now, origin=replace(origin, tainted=call.tainted))
         inbound = Inbound(agent=task.agent, context=context)
         return Delivery.own(
             inbound, f"{BEGUN}{task.id}", sid=task.sid, at=self._runtime.now(), sender=sender_behind(context)
@@ -275,7 +261,7 @@ class Tasks:
         )
 
 
-def _wordless(context: MessageContext) -> MessageContext:
+def wordless(context: MessageContext) -> MessageContext:
     """The message to reply to, without its words."""
     answered = context.press.message_id if context.press else context.message_id
     return replace(context.wordless, press=None, message_id=answered, language=language_for(context))
@@ -286,15 +272,6 @@ def _origin(asked: MessageContext, kind: OriginKind, id_: str, title: str) -> Or
     before = asked.origin
     by_operator, is_external = (before.by_operator, before.external) if before else (False, False)
     return Origin(kind=kind, id=id_, title=title, by_operator=by_operator, external=is_external)
-
-
-def _tells(row: str, id_: str) -> bool:
-    """True if a tool's result in the transcript already says how the task ended."""
-    with suppress(ValidationError):
-        message = message_json.validate_json(row)
-        details = message.details if isinstance(message, ToolResultMessage) else None
-        return bool(details and details.get("id") == id_ and details.get("state") not in (None, "running"))
-    return False
 
 
 def _head(task: Task, language: Language) -> str:

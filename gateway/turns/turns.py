@@ -36,6 +36,7 @@ from gateway.turns.finish import Finish
 from gateway.turns.journal import hand_over, stopped
 from gateway.turns.layers import Layers
 from gateway.turns.origins import labelled, say
+from gateway.turns.reports import report_command
 from gateway.turns.tasks import Tasks
 from gateway.turns.watch import Watch
 
@@ -214,7 +215,8 @@ class Turns:
             if inbound.command == SAY:
                 ending = await say(self._runtime, batch)
             elif inbound.command == REPORT:
-                ending = await self._tasks.report(batch)
+                is_task = inbound.context.origin is None or inbound.context.origin.kind == "result"
+                ending = await (self._tasks.report(batch) if is_task else report_command(self._runtime, batch))
             elif is_control(batch.lease.sid):
                 ending = await self._control(batch, account)
             else:

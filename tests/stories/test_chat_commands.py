@@ -572,9 +572,8 @@ async def test_a_command_that_runs_again_after_a_crash_acts_once(tmp_path: Path,
         async def twice(name: str, turn: int) -> list[str | None]:
             inbound, texts = Inbound(agent="helper", context=message, command=name), []
             for _ in range(2):
-                texts.append(
-                    (await catalog.run(runtime, house.gateway.approvals, house.gateway.tasks, sid, turn, inbound)).text
-                )
+                ports = house.gateway.approvals, house.gateway.tasks, house.gateway.ends
+                texts.append((await catalog.run(runtime, *ports, sid, turn, inbound)).text)
                 await house.idle()
             return texts
 
@@ -591,6 +590,7 @@ async def test_a_command_that_runs_again_after_a_crash_acts_once(tmp_path: Path,
             runtime,
             house.gateway.approvals,
             house.gateway.tasks,
+            house.gateway.ends,
             sid,
             2_000,
             Inbound(agent="helper", context=message, command="new"),
@@ -600,6 +600,7 @@ async def test_a_command_that_runs_again_after_a_crash_acts_once(tmp_path: Path,
             runtime,
             house.gateway.approvals,
             house.gateway.tasks,
+            house.gateway.ends,
             sid,
             2_000,
             Inbound(agent="helper", context=message, command="new"),

@@ -1,0 +1,151 @@
+"""The ends of background commands: `tools.processes.EndReports` over the table of what is due.
+
+A command that somebody waits for has a row, kept before it starts. The row is due at the command's end, and every few
+seconds before: the gateway that runs it may be gone, and the command with it. Whoever takes the row reads the record and
+puts the report into the inbox of the conversation, in the same commit: once, whichever replica is first.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import structlog
+from pydantic import TypeAdapter
+
+from channels.api.channel import ApiChannel
+from channels.message import MessageContext, Origin
+from gateway.records.inbound import REPORT, Inbound
+from gateway.records.sessions import agent_of, chat_of, sender_behind, task_of
+from gateway.state.runtime import Runtime
+from gateway.store.errors import StoreUnavailable
+from gateway.store.later import Later, Step
+from gateway.store.records import Delivery
+from gateway.turns.reports import CommandEnd, command_end_json
+from gateway.turns.tasks import wordless
+from tools.background import details_of, short, state_of
+from tools.processes import Record, read_record
+from tools.tool import Call, ToolError
+from tools.uploads import folder_of, processes_of
+
+KIND: Final = "process"
+LOOK_SECONDS = 15.0
+"""Seconds after which a command's record is looked at again, in case its gateway is gone."""
+OUTPUT_CHARS_MAX = 8_000
+"""Characters of what a command wrote that the conversation gets; `log` shows the rest."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Expected:
+    """A command whose end is to be reported: its record, and the message to reply to. `turn` is the one that started it."""
+
+    session: str
+    turn: int
+    folder: str
+    id: str
+    context: MessageContext
+
+
+expected_json: TypeAdapter[Expected] = TypeAdapter(Expected)
+
+
+class CommandEnds:
+    """The ends of the commands of all conversations. `serve` gives it the gateway that it works in."""
+
+    def serve(self, runtime: Runtime, wake: Callable[[], None]) -> None:
+        self._runtime, self._wake, self._store = runtime, wake, runtime.store.later
+
+    async def expect(self, folder: Path, record: Record, call: Call) -> Callable[[], Awaitable[None]]:
+        context, now = call.message, self._runtime.now()
+        if task_of(call.session) or context.channel == ApiChannel.name:
+            where = "a task ends before it could be told" if task_of(call.session) else "a program asks here"
+            raise ToolError("UNSUPPORTED", f"{where}; start it without notify, and poll until it has ended")
+        lane = self._runtime.control.lanes.get(call.session)
+        expected = Expected(
+            session=call.session,
+            turn=lane.number if lane else 0,
+            folder=str(folder),
+            id=record.id,
+            context=wordless(context),
+        )
+        id_ = _row_id(call.session, record)
+        row = Later(
+            id=id_,
+            kind=KIND,
+            due=now + LOOK_SECONDS,
+            owner=sender_behind(context),
+            place=chat_of(context),
+            state="active",
+            body=expected_json.dump_json(expected).decode(),
+            since=now,
+        )
+        try:
+            await self._store.expect(row)
+        except StoreUnavailable as error:
+            message = "the database does not answer now, so its end could not be reported; it did not start"
+            raise ToolError("PROCESS_UNAVAILABLE", message, retryable=True) from error
+        return partial(self._ended, id_)
+
+    async def _ended(self, id_: str) -> None:
+        """Has the row looked at now; if the database is away, the next look finds it."""
+        try:
+            await self._store.hasten(id_, self._runtime.now())
+            self._wake()
+        except StoreUnavailable as error:
+            log.warning("command_end_waits", id=id_, error=repr(error))
+
+    async def halt(self, session: str, by: Path) -> Sequence[Record]:
+        """Ends the commands of a conversation whose end would be reported, without a report; returns them. `by` holds the
+        uploads of all. Raises StoreUnavailable."""
+        processes, folder = self._runtime.setup.processes, processes_of(folder_of(by, session))
+        found = await asyncio.to_thread(processes.records, folder)
+        running = [it for it in found if it.state in ("running", "elsewhere")]
+        ended = [it for it in running if await self._store.end(_row_id(session, it), "cancelled")]
+        for record in ended:
+            processes.ask_to_end(folder, record)
+        return ended
+
+    async def step(self, row: Later, expected: Expected, now: float) -> Step:
+        """The step that is due for a row of this kind: another look, or the report."""
+        record = await asyncio.to_thread(read_record, Path(expected.folder), expected.id)
+        if record is None:  # erased, or it never started
+            return Step(later=row, next=None, state="cancelled")
+        if record.state in ("running", "elsewhere"):
+            return Step(later=row, next=now + LOOK_SECONDS, state="active")
+        delivery = await asyncio.to_thread(_report, row, expected, record, now)
+        return Step(later=row, next=None, state="done", delivery=delivery)
+
+
+def _report(row: Later, expected: Expected, record: Record, now: float) -> Delivery:
+    """The message that reports the end. Blocking: a terminal's output is drawn."""
+    before = expected.context.origin
+    origin = Origin(
+        kind=KIND,
+        id=record.id,
+        run=str(expected.turn),
+        title=short(record.command),
+        by_operator=before is not None and before.by_operator,
+        external=before is not None and before.external,
+    )
+    seconds = None if record.ended is None else max(0.0, record.ended - record.started)
+    end = CommandEnd(note=state_of(record, now), details=details_of(record), seconds=seconds)
+    output = record.output.since(0).shown(OUTPUT_CHARS_MAX).rstrip("\n")
+    context = replace(expected.context, text=output, sent_at=datetime.fromtimestamp(now, UTC), origin=origin)
+    inbound = Inbound(
+        agent=agent_of(expected.session),
+        context=context,
+        command=REPORT,
+        arguments=command_end_json.dump_json(end).decode(),
+    )
+    name = f"gateway:process:{row.id}:ended"
+    return Delivery.own(inbound, name, sid=expected.session, at=now, sender=sender_behind(context))
+
+
+def _row_id(session: str, record: Record) -> str:
+    return "P-" + sha256(f"{session} {record.id} {record.started!r}".encode()).hexdigest()[:16]
