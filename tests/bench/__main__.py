@@ -2,6 +2,7 @@
 
 The two take turns in short blocks, so that whatever else the machine does falls on both. The floor bot has neither the
 long chat nor a database. Feishu, Telegram and the web chat are measured on SQLite, and Feishu on a throw-away PostgreSQL.
+Behind them a thousand reminders come due in the same second, on Feishu with SQLite, and chats are measured meanwhile.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from pathlib import Path
 
 import uvloop
 
-from tests.bench import subject
+from tests.bench import due, subject
 from tests.bench.kept import PAGE, Reshaped, differences
 from tests.bench.load import crowd, serial
 from tests.bench.peers import Peers, peers
@@ -139,6 +140,11 @@ def main() -> None:
                     runs[title] = uvloop.run(measure(folder / title, size, SIDES[side](), url, sdk=options.sdk))
                 except RuntimeError as error:
                     failures.append(f"{title}: {error}")
+        if "feishu" in sides and options.database is None:
+            try:
+                runs[due.TITLE] = uvloop.run(due.measure(folder / "due"))
+            except (RuntimeError, TimeoutError) as error:
+                failures.append(f"{due.TITLE}: {error!r}")
     sys.stdout.write((document if options.json else table)(measured, runs) + "\n")
     try:
         lines = [it for title in runs for it in (title, *differences(title, runs[title], PAGE.read_text("utf-8")))]

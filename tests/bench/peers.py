@@ -124,7 +124,7 @@ class Stage:
             self._arrived.setdefault(path.split("/")[-2], now)
         await self._feishu.app(scope, receive, send)
         new, self._reported = self._feishu.messages[self._reported :], len(self._feishu.messages)
-        self._tell(((it.reply_to or "", partial(self._feishu.reads, it)) for it in new), now)
+        self._tell(((it.reply_to or it.chat_id, partial(self._feishu.reads, it)) for it in new), now)
 
     async def _telegram_reply(self, scope: Scope, receive: Receive, send: Send) -> None:
         now = time.monotonic()

@@ -6,8 +6,9 @@
 A platform is played in each way of being connected to it: `telegram-polling` and `telegram-webhook`, where what may
 have arrived is given up, and `telegram-resend`, polled, where it is repeated. Two replicas do not poll.
 
-One line a point and channel; exit code 1 if anything was lost, doubled, out of order, run again, left behind or hidden,
-or if the process was killed less often than planned. The folder of a point that failed is kept, with the logs in it.
+One line a point and channel; exit code 1 if anything was lost, doubled, out of order, early, late, run again, left behind
+or hidden, or if the process was killed less often than planned. The folder of a point that failed is kept, with the logs in
+it. `--help` ends with the points.
 """
 
 import argparse
@@ -41,7 +42,7 @@ def main() -> None:
                 chat = EMULATED[name]()
                 if point.name == "K21" and server:
                     _print("K21 not run: it needs a file that can be deleted; tests/gateway/store/test_migrate.py")
-                elif (point.live or point.due) and chat.channel != "feishu":
+                elif point.feishu and chat.channel != "feishu":
                     continue
                 elif not chat.fetched or point.name not in ("STORM", "BACKLOG"):
                     clean &= _play(point, chat, arguments, server.new_database() if server else None)
@@ -68,7 +69,12 @@ def _play(point: Point, chat: Emulated, arguments: argparse.Namespace, database:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.chaos",
+        description=(__doc__ or "").partition("\n")[0],
+        epilog="\n".join(("points:", *(f"  {point.name:<8} {point.about}" for point in POINTS))),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--channel", default="", help="only this, such as feishu, telegram or telegram-webhook")
     parser.add_argument("--kills", type=int, default=20, help="at each point")
     parser.add_argument("--random", type=int, default=100, help="kills at random moments")

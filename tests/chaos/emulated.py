@@ -56,8 +56,10 @@ class OnFeishu:
         return f'  feishu:\n    baseUrl: "{url}"\n{plain}{shows}'
 
     def chat(self, chance: random.Random) -> str:
-        """A new direct chat."""
-        return f"oc_{chance.getrandbits(128):032x}"
+        """A new chat."""
+        chat = f"oc_{chance.getrandbits(128):032x}"
+        self.emulator.chats[chat] = ""
+        return chat
 
     def write(self, text: str, chat: str) -> tuple[str, dict[str, Any]]:
         """The id of the message, which may be unique in its chat only, and the event that tells the gateway."""

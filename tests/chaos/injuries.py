@@ -2,15 +2,15 @@
 catalogue of moments at which that is done, and how often each is sure to be reached in one batch."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tests.chaos.due import reminders
 from tests.chaos.ledger import Wish
+from tests.chaos.outside import hooks, sends, told
 from tests.chaos.replica import Replica
 from tests.chaos.scene import POLL_SECONDS, SETTLE_SECONDS, Scene
 from tests.processes import processes_of
@@ -22,6 +22,7 @@ BATCH: tuple[Wish, ...] = ("plain", "exec", "write", "ls", "long", "exec", "writ
 LIVE_BATCH: tuple[Wish, ...] = ("plain", "file", "long", "exec", "file", "long")
 LIVE_PAUSE_SECONDS = 0.4
 """Before each piece of an answer, so that a card is opened."""
+TASKS_BATCH: tuple[Wish, ...] = ("task", "plain", "task", "task")
 COMMANDS: Mapping[Wish, int] = {"/new": 6, "/undo": 4}
 """And how many moments each has."""
 BATCHES_MAX = 5
@@ -37,6 +38,8 @@ FREEZE_SECONDS_REPLICAS = (20.0, 60.0)
 STORM_CHATS = 200
 BEFORE_CHANCE = 0.3
 """That a process dies before what is due, and not while it begins it."""
+BOTH_CHANCE = 0.4
+"""That the gateway dies behind the command line."""
 LEASE_SECONDS = 15.0
 COPIES = 5
 SIDE_BY_SIDE = 40
@@ -56,14 +59,11 @@ class Point:
     agent: str = "historyTurns: 8"
     mode: ExecMode = "allow"
     shared: int = 1
+    batch: Sequence[Wish] = BATCH
     live: bool = False
-    """Answers grow, more slowly than elsewhere: on Feishu only."""
-    due: bool = False
-    """Nobody writes: rows of the table `later` come due. On Feishu only."""
-
-    @property
-    def batch(self) -> tuple[Wish, ...]:
-        return LIVE_BATCH if self.live else BATCH
+    """Answers grow, more slowly than elsewhere."""
+    feishu: bool = False
+    """It is played on Feishu only."""
 
 
 Injury: TypeAlias = Callable[[Scene, Point], Awaitable[bool]]
@@ -109,7 +109,7 @@ async def command(scene: Scene, point: Point) -> bool:
     """A command has left its mark and goes on running."""
     scene.model.pace(sleep_seconds=20.0 if len(scene.replicas) == 1 else 8.0)
     before = scene.effects()
-    scene.sender.write(BATCH)
+    scene.sender.write(point.batch)
     await _within(SETTLE_SECONDS, lambda: scene.effects() != before)
     scene.model.pace()
     await asyncio.sleep(scene.chance.uniform(0, 0.05))
@@ -198,32 +198,62 @@ async def _said(scene: Scene, wish: Wish, chat: str) -> str:
 
 async def come_due(scene: Scene, point: Point) -> bool:
     """Reminders and work come due, and whoever begins them dies: shortly before, while they are taken, or just behind."""
-    kills = scene.ledger.kills
+    kills, before = scene.ledger.kills, sum(sum(it.restarts) for it in scene.replicas)
     waits = await asyncio.to_thread(reminders, scene)
     if scene.chance.random() < BEFORE_CHANCE:
         await asyncio.sleep(scene.chance.uniform(0, 1.5))
         replica = scene.chance.choice(scene.replicas)
         replica.signal(SIGKILL)
         await scene.revive(replica)
+        await scene.settled()
     else:
-        moment = f"{point.name}:{_which(scene, point)}"
-        for replica in scene.replicas:
-            await replica.arm(moment)
-        while not any(replica.dead for replica in scene.replicas) and await scene.unanswered():
-            await asyncio.sleep(POLL_SECONDS)
+        await _struck(scene, point)
+    restarting_seconds = sum(sum(it.restarts) for it in scene.replicas) - before
+    for due in waits:
+        due.late_seconds = LEASE_SECONDS + restarting_seconds
+    return scene.ledger.kills > kills
+
+
+async def called(scene: Scene, point: Point) -> bool:
+    """Whoever takes a hook's event dies over it."""
+    return await _struck(scene, point, hooks(scene))
+
+
+async def programmed(scene: Scene, point: Point) -> bool:
+    """Whoever takes a program's message dies over it."""
+    return await _struck(scene, point, sends(scene))
+
+
+async def typed(scene: Scene, point: Point) -> bool:
+    """The command line dies, and sometimes the gateway that it has left its message to."""
+    message = scene.platform.expect("say", scene.chance.choice(scene.hooked))
+    died = await told(scene, message, f"{point.name}:{_which(scene, point)}")
+    if died and scene.chance.random() < BOTH_CHANCE:
+        replica = scene.chance.choice(scene.replicas)
+        replica.signal(SIGKILL)
+        await scene.revive(replica)
+    if message.acked is None:
+        await told(scene, message)
     await scene.settled()
-    late_seconds = time.time() - max(due for _, due in waits)
-    if late_seconds > LEASE_SECONDS + max(restart for replica in scene.replicas for restart in replica.restarts):
-        scene.ledger.refused.append(f"due {late_seconds:.1f} s before it was there")
+    return died
+
+
+async def _struck(scene: Scene, point: Point, deliveries: Coroutine[None, None, None] | None = None) -> bool:
+    """Every replica is armed while something comes that no person writes."""
+    kills, moment = scene.ledger.kills, f"{point.name}:{_which(scene, point)}"
+    for replica in scene.replicas:
+        await replica.arm(moment)
+    delivering = asyncio.create_task(deliveries) if deliveries else None
+    while not any(replica.dead for replica in scene.replicas):
+        if not await scene.unanswered() and (delivering is None or delivering.done()):
+            break
+        await asyncio.sleep(POLL_SECONDS)
+    await scene.settled()
+    if delivering:
+        await delivering
     for replica in scene.replicas:
         if not replica.dead:
             await replica.arm("nothing")
-    scene.ledger.refused += [
-        f"{serial} came {due - at:.1f} s early"
-        for serial, due in waits
-        for at in (scene.platform.first_seen.get(serial),)
-        if at is not None and at < due
-    ]
     return scene.ledger.kills > kills
 
 
@@ -345,6 +375,7 @@ async def _within(seconds: float, condition: Callable[[], bool | Awaitable[bool]
     return False
 
 
+LIVE: Mapping[str, Any] = {"live": True, "feishu": True, "batch": LIVE_BATCH}
 POINTS: Sequence[Point] = (
     Point("K1", "before the message is stored", inside, most=9),
     Point("K2", "stored, nobody told yet", inside, most=9),
@@ -367,10 +398,18 @@ POINTS: Sequence[Point] = (
     Point("K18", "before and after a decision, the spawn and its end", inside, most=8, mode="ask", shared=4),
     Point("K19", "just before and just after a summary is kept", inside, most=2, agent="contextWindow: 16000"),
     Point("K20", "before and after each step of /new or /undo", commanded),
-    Point("K23", "a card is made, sent, changed or finished", outside, most=12, live=True),
-    Point("K24", "a file is uploaded", outside, most=4, live=True),
-    Point("K25", "a reaction is added, looked for or taken away", outside, most=12, live=True),
-    Point("K26", "before a row comes due, while it is taken, and just behind", come_due, most=4, shared=2, due=True),
+    Point("K23", "a card is made, sent, changed or finished", outside, most=12, **LIVE),
+    Point("K24", "a file is uploaded", outside, most=4, **LIVE),
+    Point("K25", "a reaction is added, looked for or taken away", outside, most=12, **LIVE),
+    Point("K26", "before a row comes due, while it is taken, and just behind", come_due, most=4, shared=2, feishu=True),
+    Point("K27", "a task is noted, and its message stored", inside, most=12, shared=4, batch=TASKS_BATCH),
+    Point("K28", "the model has a task's request, or is in mid-stream", outside, most=8, shared=8, batch=TASKS_BATCH),
+    Point("K29", "a task's command is running", command, batch=TASKS_BATCH),
+    Point("K30", "a task ends, and its report is taken up, kept, sent", inside, most=20, shared=7, batch=TASKS_BATCH),
+    Point("K31", "a hook's event is stored, answered, taken up, sent", called, most=20, shared=7),
+    Point("K32", "a program's message is stored, taken up, sent", programmed, most=15, shared=6),
+    Point("K33", "the command line stores its message, or sends it", typed, most=2, shared=6),
+    Point("K34", "what was due is taken up, kept, sent", come_due, most=20, shared=7, feishu=True),
     Point("SQL", "before any statement that the store sends", inside, most=90),
     Point("K21", "while the tables are made", start, most=8),
     Point("K22", "SIGTERM, and SIGKILL before it is done", stop),

@@ -3,7 +3,7 @@
 Every message of a user carries a serial and a wish, `S000017 long`; every answer of the model carries the serial, which
 of its answers to that message it is, and the part: `R S000017 n2 p1/3`. So lost, doubled and out of order are questions
 about sets and sequences. A command that needs an approval has two serials more: `Q000017` is the gateway's question, and
-`A000017` what is answered after the decision. Pure.
+`A000017` what is answered after the decision. The task that a message has handed over has the serial `T000017`. Pure.
 """
 
 import re
@@ -13,13 +13,19 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from tests.emulators.models.dialogue import summary_names
 
-Wish: TypeAlias = Literal["plain", "exec", "write", "ls", "long", "file", "/new", "/undo", "/approve", "decided"]
-"""What begins with a slash is written as it is, and answered by the gateway itself; `decided` is written by nobody."""
+Wish: TypeAlias = Literal[
+    "plain", "exec", "write", "ls", "long", "file", "task", "/new", "/undo", "/approve", "decided", "handed", "say"
+]
+"""What begins with a slash is written as it is, and answered by the gateway itself. `decided` and `handed` are written by
+nobody: a conversation goes on after a decision, and a task has its result. `say` is sent without a model."""
+BESIDE: Sequence[Wish] = ("/approve", "decided", "handed", "say")
+"""What has no place among the messages of its chat."""
 Key: TypeAlias = tuple[str, int, int]
 """A part of an answer: serial, take and part."""
 
-WORDS = re.compile(rf"\b(S\d{{6}}) ({'|'.join(get_args(Wish))})\b")
-ANSWER = re.compile(r"\bR ([SA]\d{6}) n(\d+) p(\d)/(\d)\b")
+WORDS = re.compile(rf"\b([ST]\d{{6}}) ({'|'.join(get_args(Wish))})\b")
+ANSWER = re.compile(r"\bR ([SAT]\d{6}) n(\d+) p(\d)/(\d)\b")
+FAILURE = re.compile(r"^Task \w+, `(T\d{6})`, has failed:")
 QUESTION = re.compile(r"echo S(\d{6}) .*/approve (\S+) deny", re.DOTALL)
 CALLED = re.compile(r"echo S(\d{6}) ")
 NOTE = "[message_id: approval-"
@@ -66,6 +72,8 @@ def shown(text: str, *, chat: str, serial: str, kills: int) -> Shown:
     """Read from its text; `serial` is that of the message it replies to, for what is no answer of the model."""
     if question := QUESTION.search(text):
         return Shown(chat=chat, serial=f"Q{question[1]}", kills=kills)
+    if failure := FAILURE.search(text):
+        return Shown(chat=chat, serial=failure[1], kills=kills)
     if (found := ANSWER.search(text)) is None:
         return Shown(chat=chat, serial=serial, kills=kills)
     take, part, parts = (int(found[group]) for group in (2, 3, 4))
@@ -93,6 +101,16 @@ class Request:
     """The serials of the commands of which it says that they wait for an approval."""
     ran: tuple[str, ...] = ()
     """And of those that it has the result of, after their approval."""
+    results: tuple[str, ...] = ()
+    """The serials of the tasks whose results stand in it."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Due:
+    """The moment at which a row is due, and how late it may be seen: the lease, and what restarts took meanwhile."""
+
+    at: float
+    late_seconds: float = 0.0
 
 
 @dataclass(kw_only=True)
@@ -103,6 +121,10 @@ class Ledger:
     recognises: bool = True
     messages: dict[str, Message] = field(default_factory=dict)
     """By serial."""
+    due: dict[str, Due] = field(default_factory=dict)
+    """What comes at its time, by serial."""
+    first_seen: dict[str, float] = field(default_factory=dict)
+    """When something was shown for the first time, by serial."""
     shown: list[Shown] = field(default_factory=list)
     """As the platform shows it: a send that it recognised by its uuid is not here again."""
     sends: set[Key] = field(default_factory=set)
@@ -148,6 +170,7 @@ def request(body: Mapping[str, Any], refused: str = "") -> Request:
         refused=refused,
         asked=tuple(serial for serial, text in results if PENDING in text),
         ran=tuple(serial for serial, text in results if f"A{serial[1:]}" in approved and FAILED not in text),
+        results=tuple(found[0] for _, text in _results(messages) for found in ANSWER.findall(text)),
     )
 
 

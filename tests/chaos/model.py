@@ -59,7 +59,10 @@ class Model:
                 return call_block("write", {"file_path": name, "content": f"{serial}\n" * FILE_LINES})
             case "ls":
                 return call_block("ls", {"path": "."})
-            case "plain" | "long" | "/new" | "/undo" | "/approve" | "decided":
+            case "task":
+                task = f"T{serial[1:]}"
+                return call_block("task", {"action": "start", "title": task, "prompt": f"{task} exec"})
+            case "plain" | "long" | "/new" | "/undo" | "/approve" | "decided" | "handed" | "say":
                 return None
 
     def _answer(self, serial: str, wish: Wish) -> str:

@@ -1,11 +1,11 @@
 """Judges a run by its ledgers, knowing nothing of the product. Pure."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import TypeAlias, TypeVar
 
-from tests.chaos.ledger import Key, Ledger, Message, Shown
+from tests.chaos.ledger import BESIDE, Key, Ledger, Message, Shown
 
 T = TypeVar("T")
 Verdict: TypeAlias = dict[str, list[str]]
@@ -22,6 +22,8 @@ def judge(ledger: Ledger) -> Verdict:
         "dup_turns": dup_turns(ledger),
         "dup_replies": dup_replies(ledger),
         "order": order(ledger),
+        "early": early(ledger),
+        "late": late(ledger),
         "orphans": ledger.orphans,
         "reruns": [f"{serial} ran {times} times" for serial, times in Counter(ledger.effects).items() if times > 1],
         "refused": [*(request.refused for request in ledger.requests if request.refused), *ledger.refused],
@@ -82,14 +84,17 @@ def lost(ledger: Ledger) -> list[str]:
 
 
 def dup_turns(ledger: Ledger) -> list[str]:
-    """A message that stands twice in one history, that has two different final answers, or that needs no tool and was
-    brought to the model more often than deaths explain."""
+    """A message, or a task's result, that stands twice in one history; a message that has two different final answers, or
+    that needs no tool and was brought to the model more often than deaths explain."""
     answers = {reply.key[:2] for reply in ledger.shown}.union(*(request.takes for request in ledger.requests))
     turns = Counter(serial for request in ledger.requests for serial in request.serials[-1:])
     deaths = ledger.kills + ledger.freezes + ledger.stops
-    twice = {serial for request in ledger.requests for serial, times in Counter(request.serials).items() if times > 1}
+    requests = ledger.requests
+    twice = {serial for it in requests for serial, times in Counter(it.serials).items() if times > 1}
+    results = {serial for it in requests for serial, times in Counter(it.results).items() if times > 1}
     return [
         *(f"{serial} stands twice in one history" for serial in sorted(twice)),
+        *(f"the result of {serial} stands twice in one history" for serial in sorted(results)),
         *(f"{serial} has {n} answers" for serial, n in Counter(serial for serial, _ in answers).items() if n > 1),
         *(
             f"{message.serial} had {turns[message.serial]} turns, after {deaths} deaths"
@@ -97,6 +102,23 @@ def dup_turns(ledger: Ledger) -> list[str]:
             if message.wish in ("plain", "long") and turns[message.serial] > 1 + deaths
         ),
     ]
+
+
+def early(ledger: Ledger) -> list[str]:
+    """Seen before it was due."""
+    return [f"{it} came {-seconds:.1f} s early" for it, seconds, _ in _lateness(ledger) if seconds < 0]
+
+
+def late(ledger: Ledger) -> list[str]:
+    """Seen later than the lease of whoever died over it, and the restarts meanwhile, explain."""
+    return [f"{it} came {seconds:.1f} s late" for it, seconds, most in _lateness(ledger) if seconds > most]
+
+
+def _lateness(ledger: Ledger) -> Iterator[tuple[str, float, float]]:
+    """Of all that was due and seen: its serial, how late it was, and how late it might have been."""
+    for serial, due in ledger.due.items():
+        if serial in ledger.first_seen:
+            yield serial, ledger.first_seen[serial] - due.at, due.late_seconds
 
 
 def shown_keys(ledger: Ledger) -> Counter[Key]:
@@ -134,8 +156,7 @@ def hidden(ledger: Ledger) -> list[str]:
 
 def order(ledger: Ledger) -> list[str]:
     """Replies of a chat follow its acknowledgements, parts their numbers, histories the acknowledgements too."""
-    beside = ("/approve", "decided")
-    messages = [message for message in ledger.messages.values() if message.wish not in beside]
+    messages = [message for message in ledger.messages.values() if message.wish not in BESIDE]
     place = {message.serial: message.acked for message in messages if message.acked is not None}
     chats: defaultdict[str, dict[tuple[str, int], None]] = defaultdict(dict)
     for reply in ledger.shown:

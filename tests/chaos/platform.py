@@ -36,6 +36,12 @@ from tests.running import SECRETS
 serials = (f"S{number:06d}" for number in count(1))
 """One row of numbers for the whole run, so that campaigns may share a database."""
 
+ANSWERS = """
+SELECT t.content, i.sender FROM transcript t JOIN inbox i ON i.id = t.turn WHERE t.kind = 'assistant'
+"""
+TASK = b"This is the task "
+"""Stands in the requests of a task, and in no other."""
+
 DOUBTFUL = text(
     f"SELECT id, payload, status, ambiguous FROM outbox WHERE ambiguous > 0 AND status <> {OutboxStatus.QUEUED:d}"
 )
@@ -52,8 +58,6 @@ class Platform:
         """What was shown, by serial."""
         self.open: dict[str, Message] = {}
         """What is not known to be answered, by serial."""
-        self.first_seen: dict[str, float] = {}
-        """When something was shown for the first time, by serial."""
         self.questions: dict[str, tuple[str, str]] = {}
         """What nobody has decided yet: the chat and the id that was shown there, by the command's serial."""
         self.trap: Callable[[str, int], bool] | None = None
@@ -101,14 +105,24 @@ class Platform:
         return self.ledger.kills > 0 and b'"code":200770' in answer.get("body", b"")
 
     async def _model(self, replica: int, scope: Scope, receive: Receive, send: Send) -> None:
-        self.springs("K5", replica)
+        body = await Request(scope, receive).body()
+        of_task, given = TASK in body, [{"type": "http.request", "body": body}]
+
+        def springs(point: str) -> None:
+            self.springs(point, replica)
+            if of_task:
+                self.springs("K28", replica)
+
+        async def again() -> Sent:
+            return given.pop() if given else await receive()
 
         async def watched(message: Sent) -> None:
             await send(message)
             if message["type"] == "http.response.body":
-                self.springs("K6", replica)
+                springs("K6")
 
-        await self._anthropic.app(scope, receive, watched)
+        springs("K5")
+        await self._anthropic.app(scope, again, watched)
 
     def springs(self, point: str, replica: int) -> bool:
         return self.trap is not None and self.trap(point, replica)
@@ -120,6 +134,14 @@ class Platform:
         message = Message(serial=serial, chat=chat, wish=wish, event=event, kills_before=self.ledger.kills)
         self._serials[chat, message_id] = serial
         self.ledger.messages[serial] = self.open[serial] = message
+        if wish == "task":
+            self._expect(serial, f"T{serial[1:]}", "handed")
+        return message
+
+    def expect(self, wish: Wish, chat: str, *, acked: int | None = None) -> Message:
+        """A message that no person writes; it is answered all the same."""
+        message = Message(serial=next(serials), chat=chat, wish=wish, acked=acked, kills_before=self.ledger.kills)
+        self.ledger.messages[message.serial] = self.open[message.serial] = message
         return message
 
     def read(self) -> Ledger:
@@ -128,24 +150,23 @@ class Platform:
             reply = self._shown(*seen)
             self.ledger.shown.append(reply)
             self.replies[reply.serial].append(reply)
-            self.first_seen.setdefault(reply.serial, time.time())
+            self.ledger.first_seen.setdefault(reply.serial, time.time())
             if question := QUESTION.search(seen[2]):
                 self.questions[f"S{question[1]}"] = seen[0], question[2]
-                self._expect(f"S{question[1]}")
+                self._expect(f"S{question[1]}", f"A{question[1]}", "decided")
         for received in self._anthropic.requests:
             refusal = f"model: {received.refusal.status} {received.refusal.message}" if received.refusal else ""
             self.ledger.requests.append(request(received.body, refusal))
             for serial in self.ledger.requests[-1].asked:
-                self._expect(serial)
+                self._expect(serial, f"A{serial[1:]}", "decided")
         self._anthropic.requests.clear()
         return self.ledger
 
-    def _expect(self, serial: str) -> None:
-        """A command that waits for an approval: its conversation goes on, some time."""
-        goes_on, asked = f"A{serial[1:]}", self.ledger.messages[serial]
-        if goes_on not in self.ledger.messages:
-            message = replace(asked, serial=goes_on, wish="decided", acked=-1)
-            self.ledger.messages[goes_on] = self.open[goes_on] = message
+    def _expect(self, serial: str, more: str, wish: Wish) -> None:
+        """More than an answer comes of a message, some time: a decision, or the result of a task."""
+        if more not in self.ledger.messages:
+            message = replace(self.ledger.messages[serial], serial=more, wish=wish, acked=-1)
+            self.ledger.messages[more] = self.open[more] = message
 
     async def read_books(self, database: str) -> None:
         """What the gateway says of sends that may have arrived. A given-up one will not come any more."""
@@ -217,16 +238,19 @@ def unsettled(url: str) -> list[str]:
 
 def miscounted(url: str) -> list[str]:
     """No request of a campaign fails at a price, so the answers in the journal took all that was spent, with those that
-    stand at summaries."""
+    stand at summaries. No person pays for what the operator has done."""
     with _connected(url) as connection:
-        rows = connection.execute(text("SELECT content FROM transcript WHERE kind = 'assistant'")).scalars()
+        rows = connection.execute(text(ANSWERS)).all()
         usages = [
-            answer.usage for row in rows if isinstance(answer := message_json.validate_json(row), AssistantMessage)
+            (answer.usage, row.sender)
+            for row in rows
+            if isinstance(answer := message_json.validate_json(row.content), AssistantMessage)
         ]
         made = connection.execute(text("SELECT content FROM mark WHERE kind = 'summary'")).scalars()
-        usages += [answer.usage for row in made for answer in Summary.read(row).answers]
+        usages += [(answer.usage, "") for row in made for answer in Summary.read(row).answers]
         payer = "CASE WHEN scope LIKE 'agent:%' THEN 'agent' ELSE 'sender' END"
         sums = connection.execute(text(f"SELECT {payer} AS payer, sum(tokens) AS tokens FROM usage GROUP BY 1")).all()
-    took = sum(it.input + it.cache_read + it.cache_write + it.output for it in usages)
-    counted = {"agent": 0, "sender": 0} | {it.payer: int(it.tokens) for it in sums}
-    return [f"{payer} has {tokens} tokens of {took}" for payer, tokens in counted.items() if tokens != took]
+    took = [(it.input + it.cache_read + it.cache_write + it.output, sender is not None) for it, sender in usages]
+    spent = {"agent": sum(it for it, _ in took), "sender": sum(it for it, by_person in took if by_person)}
+    counted = dict.fromkeys(spent, 0) | {it.payer: int(it.tokens) for it in sums}
+    return [f"{payer} has {counted[payer]} tokens of {it}" for payer, it in spent.items() if counted[payer] != it]

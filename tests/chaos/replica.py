@@ -10,7 +10,7 @@ import signal
 import socket
 import time
 from asyncio.subprocess import PIPE
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,13 +29,19 @@ CHATS = 3
 PORTS = range(18_000, 28_000)
 """Below those that the system gives to clients: one of those could take the port while its gateway is down."""
 ADMIN_TOKEN = "chaos-looks-at-the-metrics"
+API_TOKEN = "chaos-has-messages-sent"
+HOOK_SECRET = "chaos-is-another-system"
 PEOPLE = (f"feishu:{ALICE}", *(f"telegram:{FIRST_PERSON + number}" for number in range(CHATS)))
 CONFIG = f"""
 logging: {{ level: warning }}
-server: {{ publicUrl: https://bot.example.com, adminToken: {ADMIN_TOKEN} }}
+server:
+  port: PORT
+  publicUrl: https://bot.example.com
+  adminToken: {ADMIN_TOKEN}
+  api: {{ tokens: {{ ci: {{ token: {API_TOKEN}, send: true }} }} }}
 tools: {{ exec: {{ mode: MODE, parallel: 16 }} }}
 approvals: {{ approvers: [{", ".join(f'"{it}"' for it in PEOPLE)}] }}
-limits: {{ pendingPerSession: 1000, pendingPerSender: 20000 }}
+limits: {{ pendingPerSession: 1000, pendingPerSender: 20000, tasksPerChat: 1000 }}
 queue: {{ mode: followup }}
 budgets: {{ agent: {{ tokensPerDay: 1000000000 }}, sender: {{ tokensPerDay: 1000000000 }} }}
 agents:
@@ -43,7 +49,7 @@ agents:
     - id: helper
       model: anthropic/claude-sonnet-4-6
       AGENT
-      tools: {{ allow: [read, write, edit, ls, exec, message] }}
+      tools: {{ allow: [read, write, edit, ls, exec, message, task] }}
 """
 
 
@@ -61,14 +67,17 @@ class Replica:
         database: str,
         agent: str,
         mode: ExecMode = "allow",
+        hooked: Sequence[str] = (),
     ) -> None:
+        """`hooked`: the chats that hooks speak in, `say0` and `task0` in the first of them."""
         self.restarts: list[float] = []
         """How long each start took to be ready, in seconds."""
         self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}"
-        self._config = folder / f"replica{number}.yaml"
-        self._config.write_text(
-            f"""{CONFIG.replace("AGENT", agent).replace("MODE", mode)}
+        self.config = folder / f"replica{number}.yaml"
+        self.config.write_text(
+            f"""{CONFIG.replace("AGENT", agent).replace("MODE", mode).replace("PORT", str(self._port))}
+hooks:{"".join(_hooks(number, f"{chat.channel}:{it}") for number, it in enumerate(hooked)) or " {}"}
 database: {{ url: "{database}" }}
 providers: {{ anthropic: {{ apiKey: "${{ANTHROPIC_API_KEY}}", baseUrl: "{model_url}/{number}" }} }}
 channels:
@@ -84,9 +93,9 @@ channels:
     async def start(self, kill: str = "") -> bool:
         """Until it is ready; False where it died before. `kill` arms it from the first moment."""
         began = time.monotonic()
-        with self._config.with_suffix(".log").open("ab") as log:
-            words = ("--config", str(self._config), "--port", str(self._port))
-            env = {"PATH": os.environ["PATH"], "HOME": str(self._config.parent), "CLAWGATE_KILL": kill, **SECRETS}
+        with self.config.with_suffix(".log").open("ab") as log:
+            words = ("--config", str(self.config), "--port", str(self._port))
+            env = {"PATH": os.environ["PATH"], "HOME": str(self.config.parent), "CLAWGATE_KILL": kill, **SECRETS}
             process = self._process = await warm.start(
                 "tests.chaos.victim", *words, env=env, stdin=PIPE, stdout=PIPE, stderr=log
             )
@@ -138,7 +147,7 @@ channels:
 
     def log(self, lines: int) -> str:
         """The last of what its lives have logged."""
-        path = self._config.with_suffix(".log")
+        path = self.config.with_suffix(".log")
         return "\n".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
 
     def signal(self, number: signal.Signals) -> None:
@@ -176,6 +185,13 @@ channels:
     def _running(self) -> warm.Child:
         assert self._process is not None
         return self._process
+
+
+def _hooks(number: int, place: str) -> str:
+    proof = f'verify: hmac, secret: {HOOK_SECRET}, rate: 1000/1s, to: "{place}"'
+    return f"""
+  say{number}: {{ {proof}, say: "R {{{{ body.serial }}}} n1 p1/1" }}
+  task{number}: {{ {proof}, task: "{{{{ body.words }}}}" }}"""
 
 
 def strays(marker: str, alive: set[int]) -> dict[int, str]:

@@ -28,6 +28,9 @@ QUIET_SECONDS = 0.7
 POLL_SECONDS = 0.004
 BOOKS_SECONDS = 0.25
 """So often the gateway's books are read while an answer is waited for."""
+HOOKED = 2
+STARTS_MAX = 20
+"""Starts of one gateway, one after the other, that die before it is ready."""
 TEMPORARY = ".clawgate-*"
 
 
@@ -45,11 +48,13 @@ class Scene:
         self.platform = Platform(chat, self.model)
         self.platform.ledger.decisions = {} if mode == "ask" else None
         self.replicas: list[Replica] = []
-        self.sender = Sender(self.platform, self._url, self.chance)
+        self.hooked = [chat.chat(self.chance) for _ in range(HOOKED)]
+        """The chats that hooks speak in."""
+        self.sender = Sender(self.platform, self.url, self.chance)
         self._deliveries = count()
         self._books_read = 0.0
 
-    def _url(self) -> str:
+    def url(self) -> str:
         """Where the next delivery goes. A balancer does not know who is dead."""
         return self.replicas[next(self._deliveries) % len(self.replicas)].url
 
@@ -116,7 +121,7 @@ class Scene:
         for replica in self.replicas:
             await replica.close()
 
-    async def revive(self, replica: Replica, kill: str = "") -> None:
+    async def revive(self, replica: Replica, kill: str = "", *, deaths: int = 1) -> None:
         """Bury the dead, look for what outlived it, start it again. Any end but SIGKILL is the product's own fault."""
         code = await replica.ended()
         if code == -SIGKILL:
@@ -125,7 +130,9 @@ class Scene:
             self.ledger.refused.append(f"a gateway ended by itself, with {code}")
         await self.look_for_orphans()
         if not await replica.start(kill):
-            await self.revive(replica)
+            if deaths >= STARTS_MAX:
+                raise RuntimeError("the gateway does not start; see the log in its folder")
+            await self.revive(replica, deaths=deaths + 1)
 
     async def look_for_orphans(self) -> None:
         """No command may outlive the gateway that started it by more than a moment."""
@@ -188,6 +195,7 @@ async def scene(
                 database=played.database,
                 agent=agent,
                 mode=mode,
+                hooked=played.hooked,
             )
             for number in range(replicas)
         ]

@@ -49,9 +49,9 @@ async def played(point: str, folder: Path, database: str) -> None:
         replica = Replica(
             0, folder, chat=chat, chat_url=feishu_url, model_url=model_url, database=database, agent="historyTurns: 8"
         )
-        text = replica._config.read_text(encoding="utf-8").replace(f"{feishu_url}/0", feishu_url)
+        text = replica.config.read_text(encoding="utf-8").replace(f"{feishu_url}/0", feishu_url)
         text = text.replace(f"{model_url}/0", model_url).replace("mode: allow,", "mode: ask,")
-        replica._config.write_text(f'owners: ["feishu:{ALICE}"]\n{text}', encoding="utf-8")
+        replica.config.write_text(f'owners: ["feishu:{ALICE}"]\n{text}', encoding="utf-8")
 
         def sent() -> list[str]:
             return chat.emulator.shown(ALICE_CHAT)

@@ -16,10 +16,10 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.waits
 
-STAGES = ("K2", "K8", "K9", "K12", "K14", "K20", "K23", "K26")
-"""One for each stage of a turn, for a command, for an answer that grows and for what is due. K17 and K18 are in
-`test_approvals`."""
-MORE = ("K5", "K19", "K24", "K25")
+STAGES = ("K2", "K8", "K9", "K12", "K14", "K20", "K23", "K26", "K30", "K31", "K33")
+"""One for each stage of a turn, for a command, for an answer that grows, for what is due, for a task, for a hook and for
+`clawgate send`. K17 and K18 are in `test_approvals`."""
+MORE = ("K5", "K19", "K24", "K25", "K27", "K28", "K29", "K32")
 NAMED = {point.name: replace(point, most=100) if point.name == "STORM" else point for point in POINTS}
 
 
@@ -51,7 +51,7 @@ async def test_on_telegram_only_what_may_have_arrived_is_given_up_or_doubled_and
     assert doubts or name == "K3"
 
 
-@pytest.mark.parametrize("name", ["K9", "STORM", *longer("K14", "K18", "K26", "ROLL")])
+@pytest.mark.parametrize("name", ["K9", "STORM", *longer("K14", "K18", "K26", "K30", "K31", "K33", "ROLL")])
 async def test_the_other_replica_goes_on_and_an_event_delivered_five_times_is_one_turn(
     name: str, tmp_path: Path, postgres_url: str
 ) -> None:

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.ledger import Doubt, Ledger, Message, Request, Shown, Wish, request, running
+from tests.chaos.ledger import Doubt, Due, Ledger, Message, Request, Shown, Wish, request, running
+from tests.chaos.ledger import shown as shown_of
 from tests.chaos.oracle import judge
 
 ONE, TWO = "S000001", "S000002"
@@ -44,6 +45,10 @@ GIVEN_UP = {
     "requests": [],
     "doubts": doubts(Shown(chat="a", serial="Q000001")),
 }
+AT_TEN = {ONE: Due(at=10.0, late_seconds=15.0)}
+RESULT = Shown(chat="a", serial="T000001", take=1)
+HANDED = Message(serial="T000001", chat="a", wish="handed", acked=-1)
+TASK: dict[str, Any] = {"messages": [message(1, wish="task"), HANDED]}
 REPEATED = DOUBT | {"repeats": True, "counted": 1, "doubts": doubts(ANSWER, given_up=False)}
 
 
@@ -73,6 +78,19 @@ def test_a_run_without_fault_is_clean() -> None:
         pytest.param([shown(1, take=0, kills=3)], {"kills": 3}, set(), id="an apology after three kills"),
         pytest.param([shown(1, take=0, kills=2)], {"kills": 3}, {"lost"}, id="an apology after two"),
         pytest.param([ANSWER], {"effects": [ONE, ONE]}, {"reruns"}, id="run again"),
+        pytest.param([ANSWER], {"due": AT_TEN, "first_seen": {ONE: 10.5}}, set(), id="in time"),
+        pytest.param([ANSWER], {"due": AT_TEN, "first_seen": {ONE: 9.9}}, {"early"}, id="early"),
+        pytest.param([ANSWER], {"due": AT_TEN, "first_seen": {ONE: 30.0}}, {"late"}, id="late"),
+        pytest.param([], {"due": AT_TEN}, {"lost"}, id="due and never seen"),
+        pytest.param([ANSWER, RESULT], TASK, set(), id="a task and its result"),
+        pytest.param([ANSWER], TASK, {"lost"}, id="no result of a task"),
+        pytest.param([ANSWER, RESULT, RESULT], TASK, {"dup_replies"}, id="a result reported twice"),
+        pytest.param(
+            [ANSWER, RESULT],
+            TASK | {"requests": [Request(serials=(ONE,), results=("T000001", "T000001"))]},
+            {"dup_turns"},
+            id="a result twice in one history",
+        ),
         pytest.param([ANSWER], {"orphans": ["sh -c sleep"]}, {"orphans"}, id="outlived"),
         pytest.param([ANSWER], {"litter": [".clawgate-00"]}, {"litter"}, id="left behind"),
         pytest.param([ANSWER], {"refused": ["feishu: 230001"]}, {"refused"}, id="refused by the platform"),
@@ -150,3 +168,15 @@ def test_what_goes_on_after_an_approval_is_known_by_its_call() -> None:
     ]
     assert running({"messages": asks + goes_on}) == ("A000001", "decided", True)
     assert request({"messages": asks + goes_on}) == Request(serials=(ONE, TWO, "A000001"), asked=(ONE,), ran=(ONE,))
+
+
+def test_a_task_is_known_by_its_own_serial_and_its_result_by_where_it_stands() -> None:
+    call = {"type": "tool_use", "id": "c", "name": "task", "input": {"action": "start", "prompt": "T000001 exec"}}
+    result = {"type": "tool_result", "tool_use_id": "c", "content": "<<<external>>>\nR T000001 n1 p1/1"}
+    asks = [{"role": "user", "content": f"Alice: {ONE} task"}, {"role": "assistant", "content": [call]}]
+    assert running({"messages": asks}) == (ONE, "task", True)
+    assert running({"messages": [{"role": "user", "content": "T000001 exec"}]}) == ("T000001", "exec", False)
+    reported = [*asks, {"role": "user", "content": [result]}]
+    assert request({"messages": reported}) == Request(serials=(ONE,), results=("T000001",))
+    failed = "Task 4d5ff749, `T000001`, has failed:\n\nThe model is not there."
+    assert shown_of(failed, chat="a", serial=ONE, kills=3) == Shown(chat="a", serial="T000001", kills=3)

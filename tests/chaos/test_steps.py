@@ -37,8 +37,8 @@ class House:
         feishu, model = urls
         self.chat = chat
         self.replica = Replica(0, folder, chat=chat, chat_url=feishu, model_url=model, database=database, agent=SMALL)
-        config = self.replica._config.read_text().replace(f"{feishu}/0", feishu).replace(f"{model}/0", model)
-        self.replica._config.write_text(config)
+        config = self.replica.config.read_text().replace(f"{feishu}/0", feishu).replace(f"{model}/0", model)
+        self.replica.config.write_text(config)
 
         self._revives = True
 

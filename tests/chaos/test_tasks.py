@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 
-from tests.chaos.test_steps import House, house
+from tests.chaos.test_steps import house
 from tests.emulators.models.script import calls, says
 from tests.emulators.models.server import Reply
 from tests.stories.at_work import results, text_of, users
@@ -29,6 +29,9 @@ POINTS = {
     "K1": "before a task's message is stored",
     "K2": "behind it",
     "K14": "in a send",
+    "K20": "in a stop",
+    "K27": "before and behind a task's row",
+    "K30": "at its end, and at each step of its report",
 }
 NUMBER = re.compile(r"\bT(\d+)\b")
 STOPPED = 5
@@ -63,7 +66,6 @@ async def test_each_task_is_begun_once_and_its_result_is_read_once(
 ) -> None:
     chance, kills = random.Random(7), Counter[str]()
     async with house(tmp_path, database_url, script) as opened:
-        await _allow_tasks(opened)
 
         async def armed() -> None:
             """A life that ends at some moment of its own."""
@@ -74,6 +76,7 @@ async def test_each_task_is_begun_once_and_its_result_is_read_once(
                 await opened.replica.start(f"{point}:{chance.randint(3, 30)}" if point else "")
 
         opened.alive = armed  # type: ignore[method-assign]
+        await opened.replica.arm("K2:3")
         for number in range(count):
             await opened.write(f"please hand over T{number}")
             if number % STOPPED == STOPPED - 1:
@@ -103,11 +106,3 @@ async def test_each_task_is_begun_once_and_its_result_is_read_once(
         print(  # noqa: T201
             f"{count} tasks, {len(ended)} ended, {count - len(ended)} stopped, {sum(kills.values())} kills: {dict(kills)}"
         )
-
-
-async def _allow_tasks(opened: House) -> None:
-    config = opened.replica._config
-    words = config.read_text(encoding="utf-8").replace("exec, message]", "exec, message, task]")
-    config.write_text(words.replace("limits: {", "limits: { tasksPerChat: 1000,"), encoding="utf-8")
-    await opened.replica.close()
-    await opened.replica.start("K2:3")

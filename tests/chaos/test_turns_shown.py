@@ -47,7 +47,7 @@ def told(opened: House, *words: str) -> Any:
     """The JSON of the command line, which needs no gateway."""
 
     def run() -> Any:
-        config = str(opened.replica._config)
+        config = str(opened.replica.config)
         done = CliRunner().invoke(app, ["turns", *words, "--json", "--config", config], env=SECRETS)
         assert done.exit_code == 0, done.output
         return json.loads(done.stdout)

@@ -30,10 +30,12 @@ from gateway.cli.options import environment
 from gateway.config.load import load
 from gateway.observe import logs
 from gateway.observe.secrets import Scrubber, secrets_of
+from gateway.records.inbound import inbound_of
 from gateway.records.sessions import is_control
 from gateway.store.opening import open_store
-from gateway.store.records import Entry, Lease, NewPart, OutboxPart, SessionMark
+from gateway.store.records import Delivery, Entry, Lease, NewPart, OutboxPart, SessionMark, View
 from gateway.store.store import Store
+from gateway.store.tasks import TaskEnd
 from tests.sandboxes import reported
 
 AFTER_ANSWER_SECONDS = 0.002
@@ -87,10 +89,32 @@ AFTER = COMMANDED | {
 }
 
 
+BY_CAUSE = {"schedule": "K34", "result": "K30", "hook": "K31", "send": "K32"}
+"""The moments of what no person's message began: before and after each step of it."""
+STEPS = ("append", "finish", "sent")
+
+
 def hook_store(store: Store, kill: Kill) -> None:
     """Put the moments around the methods of any `Store`, whatever is behind it."""
     counts: dict[int, int] = {}
     """How many parts each reply has, by turn."""
+    causes: dict[str, str | None] = {}
+    """The moments of the turn that was loaded last, by conversation."""
+
+    def of_cause(moment: str, given: Sequence[Any], view: View | None = None) -> str | None:
+        for it in given:
+            if isinstance(it, Delivery) and moment == "accept":
+                kind, _, of_what = it.dedupe[0].partition(":")
+                return "K27" if kind == "gateway" and of_what.startswith("task:") else BY_CAUSE.get(kind)
+            if isinstance(it, TaskEnd):
+                return "K30"
+            if isinstance(it, Lease) and moment in STEPS:
+                return causes.get(it.sid)
+            if isinstance(it, Lease) and view is not None and view.work is not None:
+                origin = inbound_of(view.work.waiting[0].body).context.origin
+                causes[it.sid] = BY_CAUSE.get(origin.kind) if origin else None
+                return causes[it.sid]
+        return None
 
     def after(moment: str, given: Sequence[Any], result: Any) -> str | None:
         match moment:
@@ -119,8 +143,21 @@ def hook_store(store: Store, kill: Kill) -> None:
             if any(isinstance(row, Lease) and is_control(row.sid) for row in given) and name == "finish":
                 moment = "finish command"
             kill.reach(BEFORE.get(moment))
+            kill.reach(of_cause(name, given))
             result = await method(*positional, **named)
             kill.reach(after(moment, given, result))
+            kill.reach(of_cause(name, given, result if name == "load" else None))
+            return result
+
+        setattr(holder, name, around)
+
+    def hook_at(holder: object, name: str, point: str) -> None:
+        method: Callable[..., Awaitable[Any]] = getattr(holder, name)
+
+        async def around(*positional: Any, **named: Any) -> Any:
+            kill.reach(point)
+            result = await method(*positional, **named)
+            kill.reach(point)
             return result
 
         setattr(holder, name, around)
@@ -128,27 +165,10 @@ def hook_store(store: Store, kill: Kill) -> None:
     for name in ("accept", "load", "append", "mark", "stop", "finish", "sent"):
         hook(name, store)
     hook("summarise", store.changes)
-    take = store.later.take
-
-    async def taken(*positional: Any, **named: Any) -> Any:
-        kill.reach("K26")
-        found = await take(*positional, **named)
-        kill.reach("K26")
-        return found
-
-    store.later.take = taken  # type: ignore[method-assign]
-
-    def hook_approvals(name: str, point: str, method: Callable[..., Awaitable[Any]]) -> None:
-        async def around(*positional: Any, **named: Any) -> Any:
-            kill.reach(point)
-            result = await method(*positional, **named)
-            kill.reach(point)
-            return result
-
-        setattr(store.approvals, name, around)
-
+    hook_at(store.later, "take", "K26")
+    hook_at(store.tasks, "begin", "K27")
     for name, point in (("request", "K17"), ("announced", "K17"), ("decide", "K18"), ("move", "K18")):
-        hook_approvals(name, point, getattr(store.approvals, name))
+        hook_at(store.approvals, name, point)
 
 
 def hook_door(app: ASGIApp, kill: Kill) -> ASGIApp:

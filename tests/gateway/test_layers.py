@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agents.config import AgentConfig
-from channels.access import AccessConfig
+from channels.access import AccessConfig, ChatConfig, Policy
 from channels.message import Chat, ChatKind, Sender
 from channels.tools import ToolLists
 from gateway.approvals.gate import TurnGate
@@ -94,24 +94,28 @@ AGENT = st.builds(
     agents=st.tuples(AGENT, AGENT) | AGENT.map(lambda it: (it, it)),
     everywhere=LISTS,
     account=LISTS,
+    chat=st.none() | LISTS,
     senders=st.dictionaries(st.sampled_from(["feishu:ou_1", "telegram:1"]), LISTS, max_size=2),
     owner_only=st.none() | NAMED,
     owners=st.sets(st.sampled_from(["feishu:ou_1", "telegram:1", "web:local"]), max_size=2),
     channel=st.sampled_from(["feishu", "telegram", "web"]),
     person=st.sampled_from(["ou_1", "1", "local", "ou_2"]),
     kind=st.sampled_from(["direct", "group"]),
+    dm_policy=st.sampled_from(["open", "pairing"]),
     tainted=st.booleans(),
 )
 def test_what_a_task_may_do_its_asker_may_do_for_this_person_in_this_chat(
     agents: tuple[AgentToolsConfig, AgentToolsConfig],
     everywhere: ToolLists,
     account: ToolLists,
+    chat: ToolLists | None,
     senders: dict[str, ToolLists],
     owner_only: tuple[str, ...] | None,
     owners: set[str],
     channel: str,
     person: str,
     kind: ChatKind,
+    dm_policy: Policy,
     tainted: bool,
 ) -> None:
     lent, own = agents
@@ -119,7 +123,12 @@ def test_what_a_task_may_do_its_asker_may_do_for_this_person_in_this_chat(
     listed = (AgentConfig.model_construct(id="asker", tools=lent), AgentConfig.model_construct(id="clerk", tools=own))
     config = Config.model_construct(tools=tools, agents=AgentsConfig.model_construct(list=listed))
     layers = ToolLayers(config, owners)
-    configured = AccessConfig.model_construct(dm_policy="open", allow_from=(), tools=account)
+    configured = AccessConfig.model_construct(
+        dm_policy=dm_policy,
+        allow_from=(),
+        tools=account,
+        chats={"oc_1": ChatConfig.model_construct(tools=chat)} if chat else {},
+    )
     layers._accounts = {
         (channel, "default"): Account(kind=CHANNEL_TYPES["feishu"], name="default", config=configured, key=())
     }
