@@ -69,8 +69,7 @@ class CommandContext:
         return self.say("No agent is configured to answer here.", "没有配置可以回答的助手。")
 
     def may(self, command: "Command") -> bool:
-        audience = command.audience(self.setup.config, self.message)
-        return audience == "everyone" or (audience == "owner" and self.is_owner)
+        return command.is_open(self.setup, self.message)
 
     async def conversation(self, history_turns: int = 1) -> Work:
         waiting_max = self.setup.limits.pending_per_session
@@ -125,6 +124,11 @@ class Command:
         default: Audience = "owner" if self.owner_in_groups and message.chat.kind == "group" else "everyone"
         configured = config.commands.get(self.name, default)
         return "owner" if self.owner_only and configured == "everyone" else configured
+
+    def is_open(self, setup: Setup, message: MessageContext) -> bool:
+        """True if the sender may use it there."""
+        audience = self.audience(setup.config, message)
+        return audience == "everyone" or (audience == "owner" and is_owner(setup.owners, message))
 
     def fits(self, arguments: str) -> bool:
         return len(arguments.split()) <= self.takes and (

@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from agents.providers.models import LEVELS
+from agents.runner import AgentRunner
 from agents.turn import Settings, settings_json
 from gateway.commands.command import CommandContext
 from gateway.records.sessions import is_open
 from gateway.state.choices import MODES
+from gateway.state.runtime import Setup
 from gateway.store.records import SessionMark
 
 DEFAULT = "default"
@@ -60,9 +62,18 @@ def _named(wanted: str, models: Sequence[str]) -> Sequence[str]:
 
 
 def model_of(context: CommandContext, settings: Settings) -> str:
-    if settings.model in context.setup.config.choosable_models:
+    return model_in_force(context.setup, context.runner, settings)
+
+
+def model_in_force(setup: Setup, runner: AgentRunner | None, settings: Settings) -> str:
+    if settings.model in setup.config.choosable_models:
         return settings.model
-    return context.runner.config.model[0] if context.runner else ""
+    return runner.config.model[0] if runner else ""
+
+
+def thinking_levels(runner: AgentRunner, model: str) -> list[str]:
+    """The levels that `/think` offers for a model, the weakest first."""
+    return [level for level in LEVELS if level in runner.models.get(model).facts.thinking]
 
 
 async def think(context: CommandContext) -> str:
@@ -70,7 +81,7 @@ async def think(context: CommandContext) -> str:
     if runner is None:
         return context.nobody
     name = model_of(context, settings)
-    levels = [level for level in LEVELS if level in runner.models.get(name).facts.thinking]
+    levels = thinking_levels(runner, name)
     if not levels:
         return context.say(f"`{name}` has no levels of thinking.", f"`{name}` 不支持设置思考强度。")
     current = settings.thinking or runner.config.thinking

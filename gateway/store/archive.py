@@ -42,6 +42,8 @@ _UPLOADS_KEY = 7_305_843_001_218
 _TURNS = """
 SELECT turn FROM transcript WHERE sid IN :sessions UNION SELECT id FROM inbox WHERE sid IN :sessions AND status <> 0
 """
+_SETTING = re.compile(r"/(?:model|think) \S+")
+"""A setting names no conversation: the page sends one for a choice that is made before the first words."""
 _words: TypeAdapter[MessageBody] = TypeAdapter(MessageBody)
 
 
@@ -52,9 +54,11 @@ class DatabaseArchive(Database):
     ) -> WebConversation | None:
         _lock(connection)
         title = _title(words.text) or (words.files[0].name if words.files else "") or "…"
+        title = "" if _SETTING.fullmatch(words.text) else title
         new = "INSERT INTO web_conversation (id, title, agent, at, owner) VALUES (:chat, :title, :agent, :at, :owner)"
         known = """
-            ON CONFLICT (id) DO UPDATE SET agent = excluded.agent WHERE web_conversation.owner = excluded.owner
+            ON CONFLICT (id) DO UPDATE SET agent = excluded.agent, title = CASE web_conversation.title
+            WHEN '' THEN excluded.title ELSE web_conversation.title END WHERE web_conversation.owner = excluded.owner
         """  # another agent may have been chosen
         row = {"chat": chat, "title": title, "agent": words.agent, "at": at, "owner": owner}
         if not _run(connection, f"{new} {known}", **row).rowcount:

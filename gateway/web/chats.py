@@ -27,11 +27,13 @@ from gateway.http.request import Unserved, answer_json, id_in_path, number_of, p
 from gateway.operate.first_key import FirstKey
 from gateway.records.sessions import chat_session, control_session
 from gateway.state.runtime import Runtime
+from gateway.web.offers import Offers
 from tools.uploads import forget
 
 PAGE_MESSAGES = 50
 STOP_SECONDS = 5.0
 STOP_POLL_SECONDS = 0.05
+NO_SUCH_AGENT = 404, "no-such-agent", "There is no such agent."
 NO_SUCH_CHAT = 404, "no-such-chat", "There is no such conversation."
 
 log = structlog.get_logger()
@@ -51,13 +53,14 @@ class Chats:
         self._first_key = first_key
         self._archive = runtime.store.archive
         self._config = runtime.setup.config
+        self._offers = Offers(runtime, channel)
         self._searching = asyncio.Lock()
 
     async def chats(self, request: Request, person: str) -> Response:
         """The data that a page begins with: the conversations, who answers there, and what may be sent."""
         last = await self._archive.last()
         found = await self._archive.conversations(person)
-        limits, agents = self._config.limits, self._config.agents.list
+        limits, agents = self._config.limits, self._offers.agents(person)
         return answer_json(
             {
                 "agents": [
@@ -84,7 +87,7 @@ class Chats:
                     {"vendor": it.names[0], "title": it.title, "made_at": it.made_at}
                     for it in self._first_key.offered(person)
                 ],
-                "guide": agents[0].model[0].partition("/")[0] == "demo",
+                "guide": self._config.agents.list[0].model[0].partition("/")[0] == "demo",
             }
         )
 
@@ -137,6 +140,16 @@ class Chats:
         numbers = fitting(newest[:PAGE_MESSAGES])
         messages = [orjson.Fragment(it.json) for it in await self._channel.renderings.of(numbers[::-1])]
         return answer_json({"chat": self._view(found), "messages": messages, "more": len(newest) > len(numbers)})
+
+    async def choices(self, request: Request, person: str) -> Response:
+        return answer_json(await self._offers.in_chat(await self._own(request, person)))
+
+    async def new_choices(self, request: Request, person: str) -> Response:
+        """The choices of a conversation that has yet to begin, with the agent that the path names."""
+        agent = id_in_path(request, "agent")
+        if agent not in {it.id for it in self._offers.agents(person)}:
+            raise Unserved(*NO_SUCH_AGENT)
+        return answer_json(self._offers.in_new(agent, person))
 
     async def rename(self, request: Request, person: str) -> Response:
         given, own = await read_json(request, _Title, self._bodies), await self._own(request, person)

@@ -106,6 +106,8 @@ class WebDoor:
             ("GET", "/api/turns", self._operators(self.turns)),
             ("GET", "/api/turns/{turn}", self._operators(self.turn)),
             ("GET", "/api/chats/{chat}", self._judged(self._chats.chat)),
+            ("GET", "/api/chats/{chat}/choices", self._judged(self._chats.choices)),
+            ("GET", "/api/agents/{agent}/choices", self._judged(self._chats.new_choices)),
             ("GET", "/api/chats/{chat}/export", self._judged(self._chats.export)),
             ("PATCH", "/api/chats/{chat}", self._judged(self._chats.rename)),
             ("DELETE", "/api/chats/{chat}", self._judged(self._chats.erase)),

@@ -19,6 +19,8 @@ CLOSED = f"server: {{ host: 0.0.0.0, adminToken: {TOKEN} }}"
 ROUTES = [
     ("GET", "/api/chats"),
     ("GET", f"/api/chats/{CHAT}"),
+    ("GET", f"/api/chats/{CHAT}/choices"),
+    ("GET", "/api/agents/helper/choices"),
     ("PATCH", f"/api/chats/{CHAT}"),
     ("DELETE", f"/api/chats/{CHAT}"),
     ("POST", "/api/files?name=a.txt"),

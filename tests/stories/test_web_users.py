@@ -19,6 +19,7 @@ def bearer(person: str) -> str:
 async def everything(page: Page, file: str) -> list[str]:
     """All that a page can ask for, as text, and what it was told unasked."""
     paths = ["/api/chats", f"/api/chats/{CHAT}", f"/api/chats/{CHAT}/export", f"/api/search?words={SECRET}"]
+    paths.append(f"/api/chats/{CHAT}/choices")
     answers = [await page.http.get(path) for path in (*paths, f"/api/files/{file}", f"/api/files/{file}?download")]
     return [*(it.text for it in answers), str(page.events)]
 
@@ -94,3 +95,38 @@ async def test_whom_the_config_names_besides_is_no_owner(tmp_path: Path) -> None
                 assert (await page.say("/pair list", chat=chat)).status_code == 200
                 answer = (await page.answers(2))[1]
                 assert ("owner" in answer) == (person == "ann")
+
+
+CHOICES = f"""
+{SERVER}
+commands: {{ model: owner, think: owner }}
+owners: ["web:local"]
+bindings: [{{ agent: reviewer, match: {{ channel: feishu }} }}]
+"""
+THREE = """
+agents:
+  list:
+    - { id: helper, name: Helper, model: [anthropic/claude-sonnet-4-6, anthropic/claude-opus-4-6] }
+    - { id: reviewer, name: Reviewer, model: anthropic/claude-sonnet-4-6 }
+"""
+
+
+async def test_each_person_is_offered_what_the_commands_would_let_them_set(tmp_path: Path) -> None:
+    async with (
+        running(tmp_path, script=[says("hi")], agents=THREE, more=CHOICES, feishu=WEB) as house,
+        opened(house.url, authorization=bearer("ann")) as ann,
+        opened(house.url, authorization=bearer("operator")) as operator,
+    ):
+        both = ["anthropic/claude-sonnet-4-6", "anthropic/claude-opus-4-6"]
+        for page, models, agents in ((ann, both[:1], ["helper"]), (operator, both, ["helper", "reviewer"])):
+            assert [it["id"] for it in (await page.http.get("/api/chats")).json()["agents"]] == agents
+            offer = (await page.http.get("/api/agents/helper/choices")).json()
+            assert (offer["model"], offer["own"], offer["models"]) == (both[0], both[0], models)
+            assert bool(offer["levels"]) == (page is operator)
+            others = (await page.http.get("/api/agents/reviewer/choices")).status_code
+            assert others == (200 if page is operator else 404)
+        await operator.say("/model opus")
+        await operator.answers(1)
+        offer = (await operator.http.get(f"/api/chats/{CHAT}/choices")).json()
+        assert (offer["model"], offer["own"]) == (both[1], both[0])
+        assert (await ann.http.get(f"/api/chats/{CHAT}/choices")).status_code == 404

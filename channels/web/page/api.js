@@ -39,6 +39,7 @@ export class Api {
 
   chats = () => this.#ask("GET", "api/chats", undefined, this.#firstList());
   conversation = (id, before) => this.#ask("GET", `api/chats/${id}${before ? `?before=${before}` : ""}`);
+  choices = ({ chat, agent }) => this.#ask("GET", `${chat ? `api/chats/${chat}` : `api/agents/${agent}`}/choices`);
   search = (words) => this.#ask("GET", `api/search?words=${encodeURIComponent(words)}`);
   sessions = () => this.#ask("GET", "api/sessions");
   session = (id) => this.#ask("GET", `api/sessions/${id}`);

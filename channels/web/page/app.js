@@ -56,6 +56,9 @@ class App {
       rename: (id, title) => this.#rename(id, title),
       remove: (id) => this.#remove(id),
       search: (words) => this.api.search(words).then(({ chats }) => chats, () => []),
+      choices: (of) => this.api.choices(of),
+      set: (command) => this.#send(command, [], this.page.composer.agent),
+      startWith: (agent) => this.#startWith(agent),
       takeKey: (vendor, key) => this.#takeKey(vendor, key),
       sessions: () => this.api.sessions(),
       session: (id) => this.api.session(id),
@@ -105,6 +108,7 @@ class App {
       this.linkRefusal = null;
       this.outbox.wake();
       this.#load(this.store.shown);
+      this.page.renewChoices();
     }
     this.page.soon();
   }
@@ -119,6 +123,7 @@ class App {
         return this.page.soon();
       case "message":
         this.outbox.delivered(data.message);
+        if (data.author === "agent" && !data.turn?.model && data.chat === this.store.shown) this.page.renewChoices();
         return this.store.takeMessage(data, position);
       case "chat":
         return data.deleted ? this.#gone(data.id) : this.store.takeChat(data);
@@ -217,6 +222,11 @@ class App {
     if (location.hash) history.pushState(null, "", location.pathname + location.search);
     this.#follow();
     this.page.turnToWriting();
+  }
+
+  #startWith(agent) {
+    this.#startNew();
+    this.page.composer.choose(agent);
   }
 
   #send(text, files, chosen) {

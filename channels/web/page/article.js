@@ -14,7 +14,7 @@ import { disclosure, toolList } from "./tools.js";
 
 /** The article of an entry; `show(article, entry)` brings it up to date later. */
 export function articleOf(entry, acts) {
-  if (entry.kind === "note") return element("p", { class: "note" }, word(entry.word));
+  if (entry.kind === "note") return element("p", { class: "note", dir: "auto" }, entry.text ?? word(entry.word));
   const article = entry.kind === "own" ? ownArticle(entry) : answerArticle();
   showEntry(article, entry, acts);
   return article;
@@ -22,13 +22,14 @@ export function articleOf(entry, acts) {
 
 export function showEntry(article, entry, acts) {
   if (entry.kind === "own") showOwn(article, entry, acts);
-  else if (entry.kind !== "note") showAnswer(article, entry, acts);
+  else if (entry.kind === "note") article.textContent = entry.text ?? word(entry.word);
+  else showAnswer(article, entry, acts);
 }
 
 /** What has to change before an entry needs to be shown again. */
 export function marksOf(entry) {
   if (entry.kind === "own") return [entry.row, entry.state, entry.refusal, entry.text, entry.last];
-  return [entry.kind, entry.row, entry.turn, entry.last];
+  return [entry.kind, entry.row, entry.turn, entry.last, entry.text];
 }
 
 function ownArticle(entry) {

@@ -112,6 +112,12 @@ export class Composer {
     return this.#agents.value;
   }
 
+  /** The agent of the next new conversation. */
+  choose(agent) {
+    this.#agents.value = agent;
+    this.chosen();
+  }
+
   get #empty() {
     return this.#field.value.trim() === "" && this.attachments.ready.length === 0;
   }

@@ -7,15 +7,16 @@ import { element, part } from "./element.js";
 
 const MARGIN = 8;
 
-/** Shows `items` ({text, act, danger}) beside `button`. */
+/** Shows `items` ({text, act, danger, checked}) beside `button`; of those with `checked`, one holds. */
 export function openMenu(button, items) {
   const popup = part("popup");
   popup.replaceChildren(...items.map((item) => entry(popup, item)));
+  button.closest("main, aside, dialog")?.append(popup); // a screen reader finds it in that landmark
   popup.addEventListener("toggle", (event) => closed(event, button), { once: false, signal: untilClosed(popup) });
   popup.showPopover();
   placeBeside(popup, button);
   button.setAttribute("aria-expanded", "true");
-  popup.firstElementChild.focus();
+  (popup.querySelector("[aria-checked=true]") ?? popup.firstElementChild).focus();
 }
 
 const closings = new WeakMap();
@@ -34,12 +35,13 @@ function closed(event, button) {
   if (focusLost && button.isConnected) button.focus();
 }
 
-function entry(popup, { text, act, danger }) {
+function entry(popup, { text, act, danger, checked }) {
   const choose = () => {
     popup.hidePopover();
     act();
   };
-  return element("button", { type: "button", role: "menuitem", class: danger ? "danger" : null, click: choose }, text);
+  const role = checked === undefined ? { role: "menuitem" } : { role: "menuitemradio", "aria-checked": String(checked) };
+  return element("button", { type: "button", ...role, class: danger ? "danger" : null, click: choose }, text);
 }
 
 function pressed(event, popup) {

@@ -4,6 +4,7 @@
  */
 
 import { Attachments } from "./attachments.js";
+import { Choices } from "./choices.js";
 import { Composer } from "./composer.js";
 import { Conversation } from "./conversation.js";
 import { Drawer } from "./drawer.js";
@@ -51,6 +52,7 @@ export class Page {
       search: acts.search,
       chosen: () => this.turnToWriting(),
     });
+    this.choices = new Choices({ ask: acts.choices, set: acts.set, begin: acts.startWith });
     this.signIn = new SignIn({ signIn: acts.signIn, done: acts.signedIn, closed: changed });
     this.firstKey = new FirstKey({ take: acts.takeKey });
     this.sessions = new Sessions({ list: acts.sessions, read: acts.session });
@@ -122,6 +124,7 @@ export class Page {
     this.theme.show();
     this.attachments.show();
     this.sidebar.clear();
+    this.choices.clear();
     this.conversation.clear();
     this.#show();
   }
@@ -168,6 +171,7 @@ export class Page {
       isNew: shown === null,
       running: shown !== null && store.running(shown),
     });
+    if (store.after !== null) this.choices.show(this.#choosing());
     this.#showHead(listed.find((chat) => chat.id === shown));
     this.#showConnection();
     this.#greet(store.agents.find((agent) => agent.id === this.composer.agent) ?? store.agents[0]);
@@ -195,11 +199,20 @@ export class Page {
     return [...listed.values()].sort((one, other) => other.at - one.at);
   }
 
+  #choosing() {
+    const { shown, agents, chats } = this.store;
+    const agent = shown === null ? this.composer.agent : this.#agentIdOf(shown);
+    return { chat: shown, agent, agents, known: shown === null || chats.has(shown) };
+  }
+
+  renewChoices() {
+    const choosing = this.#choosing();
+    if (this.store.after !== null && choosing.known) this.choices.renew(choosing);
+  }
+
   #showHead(chat) {
     const title = chat ? chat.title || word("untitled") : "";
-    part("title").textContent = title;
-    part("title").hidden = title === "";
-    part("agent-name").textContent = chat ? this.store.agentName(chat.agent) : "";
+    part("title").textContent = title || word("newChat");
     document.title = `${this.store.unread.size ? "● " : ""}${title ? `${title} · ` : ""}Clawgate`;
   }
 

@@ -7,6 +7,8 @@
 export const STOP = "/stop";
 export const RETRY = "/retry";
 export const EDIT = "/edit ";
+/** A setting stands in the conversation as a line that says what holds from there on. */
+const SETTING = /^\/(?:model|think) \S+$/;
 const AGAIN = /^\/(?:retry|重试|(?:edit|修改)\s+(?<text>[^]+))$/;
 
 /** Where a message stands: one that took the place of another has a later number, and stays there. */
@@ -36,7 +38,9 @@ export function timeline(conversation, waiting, turns) {
   };
   for (const row of rows) {
     if (acts.has(row.message) && row.author === "you") continue;
-    if (row.author === "you") {
+    if (row.author === "you" && isSetting(row.text, answers.get(row.message))) {
+      entries.push(ofSetting(row.message, answers.get(row.message)));
+    } else if (row.author === "you") {
       const queued = current !== null && row.id > current && !answers.has(row.message) && row.text !== STOP;
       const state = answers.has(row.message) || !dropped.has(row.message) ? "stored" : "dropped";
       const again = anew.get(row.message);
@@ -47,12 +51,23 @@ export function timeline(conversation, waiting, turns) {
   }
   for (const entry of unstored) {
     if (acts.has(entry.id)) continue;
+    if (entry.state !== "refused" && isSetting(entry.text, answers.get(entry.id))) {
+      entries.push(ofSetting(entry.id, answers.get(entry.id)));
+      continue;
+    }
     entries.push(ofUnstored(entry));
     follow(entry.id, entry.text);
   }
   for (const turn of turns) if (!known.has(turn.message)) entries.push(...ofTurn(turn, stopped));
   if (current === null && !unstored.length) offerLast(entries);
   return entries;
+}
+
+/** A longer answer, such as a list of models, is shown in full. */
+const isSetting = (text, [answer] = []) => SETTING.test(text) && !answer?.text.includes("\n");
+
+function ofSetting(message, [answer] = []) {
+  return { kind: "note", key: message, word: "setting", text: answer?.text.replaceAll("`", "") };
 }
 
 const isCommand = (text) => /^[/／][a-z\u4e00-\u9fff]/i.test(text);

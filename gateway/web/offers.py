@@ -1,0 +1,66 @@
+"""The choices that a person has for one conversation of the web chat: the agent, its model, and how much that thinks.
+
+It only tells. What is chosen is set by `/agent`, `/model` and `/think`, so that whoever may not write these commands is
+offered nothing here, and everything that is set stands in the conversation.
+"""
+
+import sys
+from typing import Any
+
+from agents.config import AgentConfig
+from agents.turn import Settings, settings_json
+from channels.message import Chat, MessageContext
+from channels.web.archive import WebConversation
+from channels.web.channel import WebChannel
+from gateway.commands.catalog import COMMANDS
+from gateway.commands.settings import model_in_force, thinking_levels
+from gateway.records.sessions import is_open, message_in, session_key
+from gateway.state.runtime import Runtime
+
+_NEW = "c_new"
+"""Stands for the conversation that has yet to begin."""
+
+
+class Offers:
+    def __init__(self, runtime: Runtime, channel: WebChannel) -> None:
+        self._runtime = runtime
+        self._channel = channel
+
+    def agents(self, person: str) -> list[AgentConfig]:
+        """The agents with whom the person may begin a conversation; the first one if they may none, as it answers then."""
+        setup, message = self._runtime.setup, self._message(_NEW, person)
+        agents = setup.config.agents.list
+        return [it for it in agents if is_open(setup.config, setup.owners, it.id, message)] or [agents[0]]
+
+    def in_new(self, agent: str, person: str) -> dict[str, Any]:
+        """Tells what would be in force in a new conversation with the agent, and what may be chosen."""
+        return self._offered(agent, self._message(_NEW, person), Settings())
+
+    async def in_chat(self, found: WebConversation) -> dict[str, Any]:
+        """Tells what is in force in a conversation, and what its owner may choose."""
+        message = self._message(found.id, found.owner)
+        agent = self._runtime.choices.agent(message) or found.agent
+        return self._offered(agent, message, await self._settings(agent, message))
+
+    def _message(self, chat: str, person: str) -> MessageContext:
+        return message_in(self._channel.name, self._channel.account, Chat(id=chat, kind="direct"), person)
+
+    async def _settings(self, agent: str, message: MessageContext) -> Settings:
+        session = session_key(agent, message, self._runtime.setup.session_rules(agent).scope)
+        work = await self._runtime.store.conversation(session, before=sys.maxsize, history_turns=1, waiting_max=1)
+        return settings_json.validate_json(work.settings)
+
+    def _offered(self, agent: str, message: MessageContext, settings: Settings) -> dict[str, Any]:
+        setup = self._runtime.setup
+        runner = setup.runners.get(agent)
+        if runner is None:  # it is no longer configured
+            return {"agent": agent, "model": "", "own": "", "models": [], "thinking": None, "levels": []}
+        model, may = model_in_force(setup, runner, settings), COMMANDS
+        return {
+            "agent": agent,
+            "model": model,
+            "own": runner.config.model[0],
+            "models": setup.config.choosable_models if may["model"].is_open(setup, message) else [model],
+            "thinking": settings.thinking or runner.config.thinking,
+            "levels": thinking_levels(runner, model) if may["think"].is_open(setup, message) else [],
+        }

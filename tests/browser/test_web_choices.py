@@ -1,0 +1,96 @@
+"""The model, its thinking and the agent in the head of the page: shown, chosen, and set by the commands."""
+
+from typing import Any
+
+import pytest
+from playwright.async_api import expect
+
+from tests.browser.axe import WIDTHS, no_rule_is_broken
+from tests.browser.tab import TWO_AGENTS, Visit
+from tests.emulators.models.script import says
+
+TWO_MODELS = """
+agents:
+  list:
+    - { id: helper, name: Helper, model: [anthropic/claude-sonnet-4-6, anthropic/claude-opus-4-6] }
+"""
+
+
+async def test_the_model_is_text_where_there_is_one_and_a_menu_for_keys_and_screen_readers_where_there_are_two(
+    visit: Visit,
+) -> None:
+    async with visit(says("One."), says("Two."), agents=TWO_MODELS) as (home, tab):
+        model = tab.page.get_by_role("button", name="Model: claude-sonnet-4-6")
+        await tab.ask("Hello", "One.")
+        await model.focus()
+        await model.press("Enter")
+        menu = tab.page.get_by_role("menu")
+        own = menu.get_by_role("menuitemradio", name="anthropic/claude-sonnet-4-6 · the agent's own", checked=True)
+        await expect(own).to_be_focused()
+        await tab.page.keyboard.press("ArrowDown")
+        await tab.page.keyboard.press("Enter")
+        await expect(tab.page.get_by_role("button", name="Model: claude-opus-4-6")).to_be_visible()
+        note = "anthropic/claude-opus-4-6 answers from the next message on, until /new."
+        await expect(tab.log.get_by_text(note)).to_be_visible()
+        await tab.is_answered("One.")
+        await tab.has_said("Hello")
+        await tab.ask("More", "One.", "Two.")
+        assert home.anthropic.requests[-1].body["model"] == "claude-opus-4-6"
+        await tab.reload()
+        await expect(tab.log.get_by_text(note)).to_be_visible()
+        await tab.page.get_by_role("button", name="Model: claude-opus-4-6").click()
+        await menu.get_by_role("menuitemradio", name="the agent's own").click()
+        await expect(model).to_be_visible()
+        await expect(tab.log.get_by_text("The model is the agent's again")).to_be_visible()
+
+
+async def test_a_new_conversation_begins_with_the_chosen_model_and_thinking_and_is_named_by_its_first_words(
+    visit: Visit,
+) -> None:
+    async with visit(says("One."), agents=TWO_MODELS) as (home, tab):
+        await tab.page.get_by_role("button", name="Model: claude-sonnet-4-6").click()
+        await tab.page.get_by_role("menuitemradio", name="anthropic/claude-opus-4-6").click()
+        await expect(tab.page.get_by_role("button", name="Model: claude-opus-4-6")).to_be_visible()
+        await tab.page.get_by_role("button", name="Thinking", exact=True).click()
+        await tab.page.get_by_role("menuitemradio", name="Thinking: high", exact=True).click()
+        await expect(tab.page.get_by_role("button", name="Thinking: high")).to_be_visible()
+        await tab.ask("A heron", "One.")
+        await expect(tab.conversations.get_by_role("link")).to_have_text(["A heron"])
+        request = home.anthropic.requests[-1].body
+        assert request["model"] == "claude-opus-4-6"
+        assert "thinking" in request
+
+
+async def test_where_a_command_is_closed_or_has_one_answer_there_is_nothing_to_press(visit: Visit) -> None:
+    off = "commands: { model: off, think: off }"
+    async with visit(says("One."), agents=TWO_MODELS, more=off) as (_, tab):
+        name = tab.page.locator("#model-name")
+        await expect(name).to_have_text("claude-sonnet-4-6")
+        await expect(tab.page.locator("#choices button")).to_have_count(0)
+        await tab.say("/model opus")
+        await expect(tab.log.get_by_text("/model is switched off here.")).to_be_visible()
+        await expect(name).to_have_text("claude-sonnet-4-6")
+
+
+async def test_another_agent_is_chosen_for_a_new_conversation_from_the_head(visit: Visit) -> None:
+    async with visit(says("One."), says("Code."), agents=TWO_AGENTS) as (_, tab):
+        await tab.ask("Hello", "One.")
+        await tab.page.get_by_role("button", name="Agent: Helper").click()
+        await tab.page.get_by_role("menuitem", name="New chat with Coder").click()
+        await expect(tab.page.get_by_role("combobox", name="Agent")).to_have_value("coder")
+        await tab.ask("Sort", "Code.")
+        await expect(tab.page.get_by_role("button", name="Agent: Coder")).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", WIDTHS)
+async def test_no_rule_of_axe_is_broken_while_one_chooses(visit: Visit, scheme: str, size: str) -> None:
+    options: dict[str, Any] = {"color_scheme": scheme, "viewport": WIDTHS[size]}
+    async with visit(says("One."), agents=TWO_MODELS, **options) as (_, tab):
+        await tab.page.get_by_role("button", name="Model: claude-sonnet-4-6").click()
+        await no_rule_is_broken(tab)
+        await tab.page.get_by_role("menuitemradio", name="anthropic/claude-opus-4-6").click()
+        await tab.ask("Hello", "One.")
+        await no_rule_is_broken(tab)
+        await tab.page.get_by_role("button", name="Thinking", exact=True).click()
+        await no_rule_is_broken(tab)
