@@ -5,10 +5,12 @@ import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from channels.feishu import signature
+from gateway.http.bodies import Bodies
 from tests.emulators.models.script import says
 from tests.running import ALICE, ALICE_CHAT, FEISHU, client, running
 from tests.stories.test_door import HOST, Line, held, line
@@ -64,27 +66,33 @@ async def flood(lines: list[Line], path: str, headers: bytes, size: int) -> None
     await asyncio.gather(*pouring, return_exceptions=True)
 
 
+def weighed(bodies: Bodies) -> list[int]:
+    """Every number of bytes that is held from now on."""
+    seen: list[int] = []
+
+    class Weighed(Bodies):
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name == "held":
+                seen.append(value)
+            super().__setattr__(name, value)
+
+    bodies.__class__ = Weighed
+    return seen
+
+
 @pytest.mark.parametrize("door", DOORS)
 async def test_half_sent_bodies_share_a_budget_and_the_slowest_make_room(tmp_path: Path, door: str) -> None:
     path, headers, size = DOORS[door]
     more, channels = LIMITED, FEISHU + TELEGRAM + WEB
     async with running(tmp_path, feishu=channels, more=more, script=[says("here")] * 3) as house, AsyncExitStack() as s:
         lines = await held(s, house.url, COUNT, "127.0.0.1")
-        held_bytes = [0]
-
-        async def weigh() -> None:
-            while True:
-                held_bytes.append(house.gateway.bodies.held)
-                await asyncio.sleep(0)
-
-        weighing = asyncio.create_task(weigh())
+        held_bytes = weighed(house.gateway.bodies)
         flooding = asyncio.create_task(flood(lines, path, headers, size))
         for number in range(3):
             await house.until(lambda: house.gateway.bodies.held > 0)
             assert (await house.say(f"hello {number}")).status_code == 200
         await flooding
         assert await cut_off(lines) >= COUNT - BUDGET // (MIB // 2)
-        weighing.cancel()
         assert BUDGET // 2 < max(held_bytes) <= 2 * BUDGET + MIB
         assert house.gateway.bodies.held <= BUDGET
         await house.replies(1)

@@ -2,27 +2,24 @@
 
 import asyncio
 import json
-import sys
+import os
+from asyncio.subprocess import PIPE
 from itertools import cycle
-from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.demo import story
 from tests.demo.makers import MAKERS
 from tests.demo.platforms import PLATFORMS
 from tests.demo.play import play
 from tests.demo.show import show
 
-ROOT = Path(__file__).resolve().parents[2]
 PANELS = ["Request 1 to the model", "Request 4 to the model", "earlier ones", story.SCRIPT_NAME]
 
 
 async def demo(*arguments: str) -> tuple[int, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.demo", *arguments,
-        cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+    process = await warm.start("tests.demo.__main__", *arguments, env=os.environ, stdout=PIPE, stderr=PIPE)
     out, err = await process.communicate()
     return process.returncode or 0, out.decode(), err.decode()
 
