@@ -216,12 +216,16 @@ async def test_a_server_that_dies_is_started_again(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_floods_or_answers_without_end_is_stopped(tmp_path: Path) -> None:
-    async with troubled(tmp_path, tools={"huge": "x", "echo": "x"}) as house:
+    async with troubled(tmp_path, tools={"huge": "x", "echo": "x", "flood": "x"}) as house:
         (huge,) = await works(house, ("evil__huge", {}))
         assert '"error_code": "TOOL_UNAVAILABLE"' in huge
+        for tool, arguments, expected in (("echo", {"text": "here again"}, "here again"), ("flood", {}, "flooded")):
+            await ready(house)
+            (back,) = await works(house, (f"evil__{tool}", arguments))
+            assert expected in back or (tool == "flood" and '"error_code": "TOOL_UNAVAILABLE"' in back)
         await ready(house)
-        (back,) = await works(house, ("evil__echo", {"text": "here again"}))
-        assert "here again" in back
+        (back,) = await works(house, ("evil__echo", {"text": "after the flood"}))
+        assert "after the flood" in back
 
 
 async def test_a_call_that_hangs_has_its_time_and_a_stop_cancels_it(tmp_path: Path) -> None:
