@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,16 @@ from gateway.store.opening import connected
 from tests.channels.contexts import Clock
 from tests.emulators.models.script import Fault, calls, says
 from tests.running import AGENTS, ALICE, BOB, BOB_CHAT, GROUP, SECRETS, Running, running
-from tests.stories.at_work import results, users
+from tests.stories.at_work import results, users, works
 from tests.stories.test_approvals import ASKS, RUN, asked
 from tests.stories.test_compaction import GOOD, SMALL, script, summed, talk, until_summed
 from tests.stories.test_hooks import BODY, RAW, call, hooks, signed
+from tests.stories.test_mcp import troubled
+from tests.stories.test_openai_api import API, official
 from tests.stories.test_process import ask
 from tests.stories.test_schedules import BEGIN, REPORT, settled
 from tests.stories.test_tasks import Model, start
+from tests.web_page import WEB, opened
 
 pytestmark = [pytest.mark.slow, pytest.mark.waits]  # it starts processes
 
@@ -335,3 +339,44 @@ async def test_people_who_wrote_during_a_turn_are_heard_at_the_same_place(tmp_pa
     assert code == 0, output
     assert "and add this" in users(house.anthropic.requests[-1].body)[-1]
     assert bodies(house, count) == bodies(house, 0, count)
+
+
+async def test_tools_of_other_programs_answer_without_being_started(tmp_path: Path) -> None:
+    async with troubled(tmp_path, tools={"echo": "Repeats."}) as house:
+        await works(house, ("evil__echo", {"text": "a"}))
+        count = len(house.anthropic.requests)
+        new_config(house, **{sys.executable: "/nowhere/python"})
+        code, output = await rehearsed(house, "--yes", script=[calls(("evil__echo", {"text": "a"})), says("done")])
+        assert code == 0, output
+        assert bodies(house, count) == bodies(house, 0, count)
+        new_config(house, **{'"mcp:evil"': '"write"'})
+        code, output = await rehearsed(house, "--yes", script=[says("done")])
+    assert (code, "    - evil__echo" in output) == (1, True)
+
+
+async def test_a_program_and_an_agent_that_the_page_named_keep_their_agent(tmp_path: Path) -> None:
+    talk_so_far: list[Any] = [
+        {"role": "system", "content": "Speak like a pirate."},
+        {"role": "user", "content": "my number is 48213377"},
+        {"role": "assistant", "content": "Aye."},
+        {"role": "user", "content": "what is it?"},
+    ]
+    second = '    - { id: second, model: anthropic/claude-sonnet-4-6, workspaceDir: "rooms/{chat}" }'
+    agents, more = f"{AGENTS.rstrip()}\n{second}\n", f"{API}\n"
+    async with (
+        running(tmp_path, script=lambda _: says("Hi."), agents=agents, feishu=WEB, more=more) as house,
+        official(house.url) as ai,
+        opened(house.url) as page,
+    ):
+        await ai.chat.completions.create(model="second", messages=talk_so_far)
+        await page.say("hello", agent="second")
+        await house.requested(2)
+        await house.idle()
+        # Neither is to be in a workspace, which is not there yet, nor with another first agent.
+        new_config(house, **{"rooms/": "others/", "agents:\n  list:\n": "agents:\n  list:\n    - { id: first }\n"})
+        code, found = await as_json(house, script=lambda _: says("Hi."))
+    then, now = bodies(house, 0, 2), bodies(house, 2)
+    assert (code, [it["after"]["agent"] for it in found["turns"]]) == (0, ["second", "second"])
+    assert [json.loads(it)["messages"] for it in now] == [json.loads(it)["messages"] for it in then]
+    assert all("pirate" in it for it in (then[0] + then[1], now[0] + now[1]))
+    assert not (tmp_path / "others").exists()
