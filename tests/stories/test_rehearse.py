@@ -16,7 +16,7 @@ from gateway.store.opening import connected
 from tests.channels.contexts import Clock
 from tests.emulators.models.script import Fault, calls, says
 from tests.running import AGENTS, ALICE, BOB, BOB_CHAT, GROUP, SECRETS, Running, running
-from tests.stories.at_work import results, users, works
+from tests.stories.at_work import RUNS, results, users, works
 from tests.stories.test_approvals import ASKS, RUN, asked
 from tests.stories.test_compaction import GOOD, SMALL, script, summed, talk, until_summed
 from tests.stories.test_hooks import BODY, RAW, call, hooks, signed
@@ -84,7 +84,8 @@ async def test_the_same_config_does_the_same_and_nothing_is_sent_run_or_written(
     tmp_path: Path, database_url: str
 ) -> None:
     more = f'database: {{ url: "{database_url}" }}\n{PRICED}'
-    async with running(tmp_path, more=more) as house:
+    agents = f"{AGENTS.rstrip()}\n      systemPrompt: Never say {SECRETS['ANTHROPIC_API_KEY']}.\n"
+    async with running(tmp_path, more=more, agents=agents) as house:
         await asks(house, "note it", calls(NOTE, usage=TAKES), says("Noted: milk.", usage=TAKES))
         (house.workspace() / "note.txt").unlink()
         await asks(house, "thanks", says("You are welcome.", usage=TAKES))
@@ -109,6 +110,7 @@ async def test_the_same_config_does_the_same_and_nothing_is_sent_run_or_written(
     assert second == "2  same  helper  1,050 → 1,050 tokens  0.0037 → 0.0037  thanks"
     assert "2 turns: then 3 requests, cost 0.0112; now 120 requests at most" in output
     assert "  reply: 12 characters → 12 characters, 92 % alike" in output
+    assert "  prompt:" not in output  # that of then was kept without the key
     assert output.splitlines()[-1] == "same 2; 3,150 → 3,150 tokens, cost 0.0112 → 0.0112"
 
 
@@ -191,13 +193,18 @@ async def test_schedules_and_hooks_are_rehearsed_with_the_agent_that_they_name(t
 
 
 async def test_what_differs_is_named_layer_by_layer_with_tokens_and_cost(tmp_path: Path) -> None:
+    key = SECRETS["ANTHROPIC_API_KEY"]
     async with running(tmp_path, more=PRICED) as house:
         await asks(house, "what is there?", calls(LIST, usage=TAKES), says("Nothing at all.", usage=TAKES))
         brief = (
             f"tools: {{ allow: [read, ls] }}\n      systemPrompt: Be brief. Never say {SECRETS['ANTHROPIC_API_KEY']}."
         )
         new_config(house, **{"tools: { allow: [read, write, edit, ls, exec, message] }": brief})
-        other = [calls(("read", {"file_path": "a"}), usage=TAKES), calls(("exec", {"command": "ls"})), says("No.")]
+        other = [
+            calls(("read", {"file_path": "a"}), usage=TAKES),
+            calls(("exec", {"command": "ls"})),
+            says(f"No. {key}"),
+        ]
         code, output = await rehearsed(house, "--yes", script=other)
         told = [it["name"] for it in house.anthropic.requests[-1].body["tools"]]
         refusal = results(house.anthropic.requests[-1].body)[-1]
@@ -208,7 +215,8 @@ async def test_what_differs_is_named_layer_by_layer_with_tokens_and_cost(tmp_pat
     first, *lines = output[output.index("1  different") :].splitlines()
     assert first.startswith("1  different (prompt)  helper  2,100 → ")
     assert "    + Agent Instructions: " in output
-    assert SECRETS["ANTHROPIC_API_KEY"] not in output + json.dumps(found)
+    assert key not in output + json.dumps(found)
+    assert "    + No. ***" in lines
     assert [it for it in lines if it.startswith("  calls")] == ["  calls: 1 → 2"]
     changed = [it for it in lines if it[4:6] in ("- ", "+ ") and "{" in it]
     shown = ['    - ls {"path":"."}', '    + read {"file_path":"a"}', '    + exec {"command":"ls"}']
@@ -324,19 +332,20 @@ async def test_it_speaks_chinese_where_the_config_does(tmp_path: Path) -> None:
 
 
 async def test_people_who_wrote_during_a_turn_are_heard_at_the_same_place(tmp_path: Path) -> None:
-    more = "queue: { mode: steer }"
-    async with running(tmp_path, more=more, script=[calls(LIST), says("Both.")]) as house:
-        house.line.hold()
+    wait = ("exec", {"command": "until [ -e go ]; do sleep 0.02; done"})
+    more, answers = f"queue: {{ mode: steer }}\n{RUNS}", [calls(wait), says("Both.")]
+    async with running(tmp_path, more=more, script=[*answers]) as house:
         await house.say("look")
-        await house.until(lambda: house.line.holding)
+        await house.requested(1)
         await house.say("and add this")
-        house.line.release()
+        (house.workspace() / "go").touch()
         await house.replies(1)
         await house.idle()
         count = len(house.anthropic.requests)
         new_config(house)
-        code, output = await rehearsed(house, "--yes", script=[calls(LIST), says("Both.")])
+        code, output = await rehearsed(house, "--yes", script=answers)
     assert code == 0, output
+    assert (count, house.anthropic.requests[-1].body["messages"][-1]["content"][0]["type"]) == (2, "tool_result")
     assert "and add this" in users(house.anthropic.requests[-1].body)[-1]
     assert bodies(house, count) == bodies(house, 0, count)
 
