@@ -183,9 +183,15 @@ def test_a_past_of_nothing_but_words_changes_nothing_of_what_follows(messages: l
 
 
 def own(messages: Sequence[Message]) -> list[Message]:
-    """Without results of another turn's calls, which no journal has."""
-    calls = {it.id for message in messages if isinstance(message, AssistantMessage) for it in message.calls}
-    return [it for it in messages if not isinstance(it, ToolResultMessage) or it.call_id in calls]
+    """Without results whose call does not stand before them in this turn, which no journal has."""
+    calls: set[str] = set()
+    kept = []
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            calls.update(it.id for it in message.calls)
+        if not isinstance(message, ToolResultMessage) or message.call_id in calls:
+            kept.append(message)
+    return kept
 
 
 @given(st.lists(broken_histories, max_size=3), broken_histories)
