@@ -47,6 +47,7 @@ from gateway.state.owners import OWNERS_NOTICE
 from gateway.state.runtime import ConfigState, Control, Runtime, Setup
 from gateway.store.archive import WEB_NOTICE
 from gateway.store.errors import StoreUnavailable
+from gateway.store.later import LATER_NOTICE
 from gateway.store.store import Store
 from gateway.turns.lanes import Lanes
 from gateway.turns.sweep import Sweep
@@ -318,6 +319,7 @@ class Gateway:
     def wake(self) -> None:
         """Looks at once for what another process has written beside this one."""
         self.lanes.wanted.set()
+        self._due_wanted.set()
 
     def offer_link(self) -> str | None:
         """Makes a code that signs in to the web chat once, for the operator who sees the start; None if none is needed."""
@@ -330,16 +332,18 @@ class Gateway:
         return None
 
     def _notified(self, what: str | None) -> None:
-        """Handles another worker's notice: about a session, all sessions, choices or the web chat."""
+        """Handles another worker's notice: about a session, all sessions, choices, what is due or the web chat."""
         # None also after a lost connection: a notice may have been missed.
         if what in (CHOICES_NOTICE, OWNERS_NOTICE, None) and not self.runtime.control.draining:
             self._soon(self._load_choices())
+        if what in (LATER_NOTICE, None):
+            self._due_wanted.set()
         if what is not None and what.startswith(LIVE_NOTICE):
             if self._replicas:
                 self._replicas.receive(what)
         elif what == WEB_NOTICE:
             self._live.announce(None)
-        elif what not in (CHOICES_NOTICE, OWNERS_NOTICE):
+        elif what not in (CHOICES_NOTICE, OWNERS_NOTICE, LATER_NOTICE):
             self.lanes.notified(what)
 
     def _soon(self, work: Coroutine[None, None, None]) -> None:

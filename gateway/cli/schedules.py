@@ -29,7 +29,7 @@ def list_schedules(as_json: AsJson = False, config: ConfigOption = CONFIG) -> No
 
 @schedules_app.command("run")
 def run_schedule(name: ScheduleId, as_json: AsJson = False, config: ConfigOption = CONFIG) -> None:
-    """Do it now, besides its times; a running gateway begins within seconds."""
+    """Do it now, besides its times; a running gateway begins at once."""
     from gateway.operate.schedules import run
 
     _change(run, name, "due now", as_json, config)
@@ -54,9 +54,16 @@ def cancel_schedule(name: ScheduleId, as_json: AsJson = False, config: ConfigOpt
 def _change(
     change: "Callable[[Config, str], dict[str, Any]]", name: str, words: str, as_json: bool, config: ConfigOption
 ) -> None:
+    import asyncio
     import json
 
-    after = change(load(config).config, name)
+    loaded = load(config).config
+    after = change(loaded, name)
+    if loaded.database.path is not None:  # PostgreSQL has told every replica
+        from gateway.config.exposure import operator_proof
+        from gateway.http.reach import wake_at
+
+        asyncio.run(wake_at(loaded.server.address, operator_proof(loaded)))
     due = f", due {after['due']}" if after["due"] else ""
     typer.echo(
         json.dumps(after, ensure_ascii=False, indent=2) if as_json else f"{name}: {words or after['state'] + due}"

@@ -35,14 +35,12 @@ from channels.condition import ChannelState
 from gateway.config.exposure import operator_proof, sandboxed
 from gateway.guard import VERSION
 from gateway.http.bodies import Bodies, Unreadable
-from gateway.http.request import Guesses, problem, too_many, unread
+from gateway.http.request import ACCEPT_SECONDS, Guesses, problem, too_many, unread
 from gateway.inbox.intake import Intake
 from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
 from gateway.turns.sweep import Sweep
 
-ACCEPT_SECONDS = 2.0
-"""Feishu waits 3 s for its answer; what has not been stored by then is better delivered again."""
 IDENTITY_SECONDS = 0.8
 PROBE_SECONDS = 0.5
 PROBE_EVERY_SECONDS = 0.25

@@ -31,7 +31,7 @@ from gateway.config.channels import kind_of, place_in
 from gateway.config.hooks import HookConfig
 from gateway.config.template import Event, Template
 from gateway.http.bodies import Bodies, Unreadable
-from gateway.http.request import Guesses, Unserved, answer_json, catch_errors, problem
+from gateway.http.request import ACCEPT_SECONDS, Guesses, Unserved, answer_json, catch_errors, problem
 from gateway.outbox.outbox import idempotency_key
 from gateway.outbox.sends import Said
 from gateway.records.inbound import Inbound
@@ -46,7 +46,6 @@ WINDOW_SECONDS = 300
 KEY_CHARS_MAX = 255
 VALUE_CHARS_MAX = 16_000
 """A value in a task."""
-ACCEPT_SECONDS = 5.0
 
 log = structlog.get_logger()
 

@@ -27,6 +27,9 @@ from gateway.store.errors import StoreUnavailable
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
+ACCEPT_SECONDS = 2.0
+"""Seconds that a door waits for a message to be stored. Feishu waits 3 for its answer, GitHub 10: what has not been stored
+by then is better delivered again."""
 WINDOW_SECONDS = 60.0
 ADDRESSES_MAX = 1_000
 """The most networks remembered; beyond that, the oldest guesser is forgotten."""

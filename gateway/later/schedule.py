@@ -100,8 +100,10 @@ def keeps_times(before: Later, after: Later) -> bool:
     return same and (before.state == "paused") == (after.state == "paused")
 
 
-def message_of(later: Later, schedule: Schedule, context: MessageContext, *, now: float, late: bool) -> MessageContext:
-    """The message of one run in the chat of `context`, which is wordless."""
+def message_of(
+    later: Later, schedule: Schedule, context: MessageContext, *, now: float, late: bool, replies: bool = False
+) -> MessageContext:
+    """The message of one run in the chat of `context`, which is wordless. `replies`: only a reply lands in its topic."""
     due = later.due if later.due is not None else now
     origin = Origin(
         kind="schedule",
@@ -114,7 +116,8 @@ def message_of(later: Later, schedule: Schedule, context: MessageContext, *, now
         tainted=schedule.tainted,
     )
     text, at = schedule.say or schedule.task, datetime.fromtimestamp(now, UTC)
-    return replace(context, message_id="", text=text, sent_at=at, origin=origin)
+    id_ = context.message_id if replies else ""
+    return replace(context, message_id=id_, text=text, sent_at=at, origin=origin)
 
 
 def line_of(later: Later, zone: tzinfo) -> str:

@@ -44,7 +44,7 @@ class StoredSchedules:
             say=plan.say or "",
             task=plan.task or "",
             title=plan.title or "",
-            context=replace(call.message.wordless, message_id="", press=None, origin=None),
+            context=_place_of(call.message),
             tainted=call.tainted,
         )
         owner, place = sender_of(call.message), chat_of(call.message)
@@ -68,6 +68,13 @@ class StoredSchedules:
             raise ToolError("NOT_FOUND", "there is no such schedule of this person here; list shows them")
         await self.store.later.end(id_, "cancelled", owner=sender_of(call.message))
         return f"{id_} is cancelled."
+
+
+def _place_of(message: MessageContext) -> MessageContext:
+    """The chat and the person of a message. Of a topic also the message itself: on Feishu only a reply lands there."""
+    answered = message.press.message_id if message.press else message.message_id
+    id_ = answered if message.chat.thread is not None else ""
+    return replace(message.wordless, message_id=id_, press=None, origin=None)
 
 
 async def theirs(store: Store, message: MessageContext, *, ended: str = "") -> Sequence[Later]:

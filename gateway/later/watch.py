@@ -1,8 +1,9 @@
 """The watch over what is due: it sleeps until the next due time, and begins what has come.
 
-It asks the database when it has slept enough, when somebody made something new, and every few seconds for the one next
-time, by its index: the command line and other replicas make rows, too. In between it looks at the clock alone, so a clock
-that is set forward wakes it. A row is begun by taking it (`gateway.store.later`): once, whoever else tries.
+It asks the database for the one next time, by its index: when it has slept enough, when this process or another made
+something due (by a notice of PostgreSQL, or `POST /wake`), and every few seconds in case nobody could say so. In between
+it looks at the clock alone, so a clock that is set forward wakes it. A row is begun by taking it (`gateway.store.later`):
+once, whoever else tries.
 """
 
 import asyncio
@@ -135,7 +136,9 @@ class DueWatch:
         if context is None:
             log.warning("schedule_has_no_place", id=row.id)
             return Step(later=row, next=next_due, state=over, skips=True)
-        message = message_of(row, schedule, context, now=now, late=is_late)
+        channel = self._runtime.setup.channel(context)
+        replies = channel is not None and channel.capabilities.topics_by_reply
+        message = message_of(row, schedule, context, now=now, late=is_late, replies=replies)
         inbound = Inbound(agent=schedule.agent, context=message, command=SAY if schedule.say else None)
         delivery = origin_delivery(self._runtime, inbound, f"later:{row.id}:{row.due:.3f}")
         return Step(later=row, next=next_due, state=over, delivery=delivery, waits=not schedule.say)

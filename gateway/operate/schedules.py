@@ -50,7 +50,7 @@ def line(it: dict[str, Any]) -> str:
 
 
 def run(config: Config, id_: str) -> dict[str, Any]:
-    """Makes it due at once, besides its times; a running gateway begins it within seconds."""
+    """Makes it due at once, besides its times; a running gateway begins it at once if it is told, else within seconds."""
     with connected(config.database) as connection:
         stored.run_now(connection, _known(connection, id_).id, round(time.time(), 3))
         return facts(_known(connection, id_), config)

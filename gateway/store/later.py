@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 from sqlalchemy import Connection
 
 from gateway.store.arrivals import put
+from gateway.store.errors import NOTIFY_CHANNEL
 from gateway.store.records import Delivery, Lease
 from gateway.store.writer import Database, is_shared, reads, run, writes
 
@@ -35,6 +36,8 @@ UPDATE later SET due = :next, resumes = NULL, by_hand = 0, state = :state,
 WHERE id = :id AND due = :due RETURNING id
 """
 _END = "UPDATE later SET due = NULL, resumes = NULL, by_hand = 0, state = :state WHERE id = :id"
+LATER_NOTICE = "later"
+"""The notice by which another process has the watches of a shared database look at once."""
 _LOCK = "SELECT pg_advisory_xact_lock(6, hashtext(:what))"
 
 
@@ -191,6 +194,7 @@ def end(connection: Connection, id_: str, state: LaterState, *, owner: str | Non
 
 def resume(connection: Connection, id_: str, due: float | None) -> None:
     run(connection, "UPDATE later SET due = :due, state = 'active' WHERE id = :id", id=id_, due=due)
+    _announce(connection)
 
 
 def run_now(connection: Connection, id_: str, now: float) -> Later | None:
@@ -199,7 +203,14 @@ def run_now(connection: Connection, id_: str, now: float) -> Later | None:
         return None
     resumes = "CASE WHEN by_hand = 1 THEN resumes ELSE due END"
     run(connection, f"UPDATE later SET resumes = {resumes}, by_hand = 1, due = :now WHERE id = :id", id=id_, now=now)
+    _announce(connection)
     return found[0]
+
+
+def _announce(connection: Connection) -> None:
+    """Wakes every watch with the commit. On SQLite the command line asks the gateway itself (`gateway.http.reach`)."""
+    if is_shared(connection):
+        run(connection, "SELECT pg_notify(:channel, :what)", channel=NOTIFY_CHANNEL, what=LATER_NOTICE)
 
 
 def forget(connection: Connection, owners: Sequence[str]) -> int:

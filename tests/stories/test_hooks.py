@@ -252,3 +252,13 @@ async def test_the_example_of_a_watch_has_an_agent_say_what_is_new(tmp_path: Pat
         await house.idle()
         assert [it.text for it in house.feishu.messages] == ["9 EUR now"]
         assert "+ 9 EUR" in users(house.anthropic.requests[0].body)[-1]
+
+
+@pytest.mark.parametrize("how", ["say", "task"])
+async def test_an_event_that_is_a_command_is_none(tmp_path: Path, how: str) -> None:
+    hook = hooks(**{"say": "", how: "{{ body }}"})
+    async with running(tmp_path, more=hook, script=[says("I was asked for /new")]) as house:
+        assert (await call(house, b"/new", signed(b"/new"))).status_code == 202
+        (text,) = await house.replies(1)
+        assert text.replace("\u200b", "") == ("/new" if how == "say" else "I was asked for /new")
+        assert len(house.anthropic.requests) == (how == "task")

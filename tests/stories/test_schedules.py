@@ -1,17 +1,27 @@
 """Reminders and schedules: asked for in a chat or written into the config, each run once, in the chat it was made for."""
 
+import asyncio
+import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gateway.operate import schedules
+from gateway.operate.sessions import erase
 from tests.channels.contexts import Clock
 from tests.emulators.models.script import calls, says
-from tests.running import ALICE_CHAT, BOB, BOB_CHAT, FEISHU, GROUP, Running, running
+from tests.processes import processes_of
+from tests.running import AGENTS, ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, GROUP, SECRETS, Running, running
+from tests.stories.at_work import RUNS, results, users
+from tests.stories.test_process import ask
 from tests.stories.test_reload import edited
 from tests.stories.test_replicas import two
+from tests.stories.test_status import SERVER, beside
+from tests.stories.test_telegram import bot
+from tests.web_page import CHAT, WEB, opened
 
 SCHEDULING = """
 agents:
@@ -276,3 +286,143 @@ async def test_the_command_line_lists_runs_pauses_and_cancels(tmp_path: Path) ->
         assert schedules.pause(config, "standup")["state"] == "paused"
         assert schedules.listed(config)[0]["due"] is None
         assert schedules.pause(config, "standup")["due"] == due
+
+
+HOURLY = {"action": "create", "at": "every 1h", "say": "Time!"}
+
+
+async def test_one_that_was_made_in_a_telegram_topic_happens_in_that_topic(tmp_path: Path) -> None:
+    clock = Clock(time.time())
+    script = [calls(("schedule", HOURLY)), says("Every hour, then.")]
+    async with bot(tmp_path, "polling", script=script, agents=SCHEDULING, now=clock) as it:
+        alice = it.telegram.user(500000011, "Alice")
+        forum = it.telegram.supergroup(forum=True)
+        topic = it.telegram.topic(forum, "Releases", by=alice)
+        words = f"@{it.telegram.bot['username']} tell us the time every hour"
+        await it.happens(it.telegram.text_update(words, chat=forum, sender=alice, thread=topic))
+        await it.replies(1)
+        await it.house.idle()
+        clock.now += 3_601
+        said = (await it.replies(2))[1]
+        assert (said.chat_id, said.thread, said.text) == (forum, topic, "Time!")
+        assert len(it.house.anthropic.requests) == 2
+
+
+@pytest.mark.parametrize("how", ["say", "task"])
+async def test_one_that_was_made_in_a_feishu_topic_happens_in_that_topic(tmp_path: Path, how: str) -> None:
+    clock = Clock(BEGIN)
+    plan = {"action": "create", "at": "every 1h", how: "Time!"}
+    script = [calls(("schedule", plan)), says("Every hour, then."), says("Time!")]
+    async with running(tmp_path, script=script, **ASKED, now=clock) as house:
+        await house.say("tell us", chat=GROUP, chat_type="group", mention_bot=True, thread_id="omt_1")
+        await house.replies(1)
+        await house.idle()
+        for run in range(2, 4):
+            house.anthropic.script = [says("Time!")]
+            clock.now += 3_601
+            assert (await settled(house, run))[run - 1] == "Time!"
+        first, *runs = house.feishu.messages
+        assert first.thread
+        assert [(it.chat_id, it.reply_to, it.thread) for it in runs] == [(GROUP, first.reply_to, True)] * 2
+
+
+async def test_one_that_was_made_on_the_page_happens_on_its_stream(tmp_path: Path) -> None:
+    clock, script = Clock(time.time()), [calls(("schedule", HOURLY)), says("Every hour, then.")]
+    config: dict[str, Any] = {"agents": SCHEDULING, "feishu": WEB, "now": clock}
+    async with running(tmp_path, script=script, **config) as house, opened(house.url) as page:
+        await page.say("tell me the time every hour")
+        assert await page.answers(1) == ["Every hour, then."]
+        await house.idle()
+        clock.now += 3_601
+        assert await page.answers(2) == ["Every hour, then.", "Time!"]
+        assert {it["chat"] for it in page.written()} == {CHAT}
+
+
+async def test_a_replica_that_stops_begins_nothing_and_the_other_one_does(tmp_path: Path, postgres_url: str) -> None:
+    daily = f'schedules: [ {{ id: daily, to: "feishu:{GROUP}", at: "every 1d", say: "Now!" }} ]'
+    async with two(tmp_path, postgres_url, [], daily) as (one, other):
+        await one.until(lambda: one.gateway.runtime.store.later.next_due())
+        one.gateway.runtime.control.drain()  # as SIGTERM does first
+        schedules.run(one.gateway.config, "daily")
+        assert await one.gateway.due.once() == 0
+        await one.gateway.drain()
+        assert await one.replies(1) == ["Now!"]
+        await other.until(lambda: _nothing_due(other))
+        await other.idle()
+        assert texts(one) == ["Now!"]
+
+
+@pytest.mark.parametrize("how", ["say", "task"])
+async def test_text_that_begins_with_a_slash_is_no_command(tmp_path: Path, how: str) -> None:
+    clock = Clock(BEGIN)
+    more = f'schedules: [ {{ id: new, to: "feishu:{GROUP}", at: "0 9 * * *", {how}: "/new" }} ]'
+    async with running(tmp_path, script=[says("I was asked for /new")], more=more, now=clock) as house:
+        await house.until(lambda: house.gateway.runtime.store.later.next_due())
+        clock.now += 3_600
+        assert await settled(house, 1) == ["/new" if how == "say" else "I was asked for /new"]
+        assert len(house.anthropic.requests) == (how == "task")
+
+
+@pytest.mark.slow  # it starts processes
+async def test_as_a_process_it_lists_runs_pauses_and_cancels_and_the_gateway_is_told(
+    tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.later.watch.LOOK_SECONDS", 3_600.0)  # it finds nothing by itself
+
+    async def schedules_command(*words: str) -> tuple[int, Any]:
+        code, output = await ask("schedules", *words, "--json", "--config", str(file), more=SECRETS)
+        return code, json.loads(output) if code == 0 else output
+
+    script = [calls(("schedule", {"action": "create", "at": "0 7 * * *", "say": "Up!"})), says("Yes.")]
+    more = on(database_url, STANDUP, SERVER)
+    async with running(tmp_path, script=script, agents=SCHEDULING, more=more) as house:
+        file = beside(house)
+        await house.say("wake me")
+        await house.replies(1)
+        _, rows = await schedules_command("list")
+        found = {(it["does"], it["title"], it["state"]) for it in rows}
+        assert found == {("say", "Up!", "active"), ("say", "Stand-up!", "active")}
+        own = next(it["id"] for it in rows if it["title"] == "Up!")
+        code, after = await schedules_command("run", "standup")
+        assert (code, after["id"], after["state"]) == (0, "standup", "active")
+        assert (await settled(house, 2))[1] == "Stand-up!"
+        code, after = await schedules_command("pause", own)
+        assert (code, after["state"], after["due"]) == (0, "paused", None)
+        code, after = await schedules_command("cancel", own)
+        assert (code, after["state"]) == (0, "cancelled")
+        code, output = await schedules_command("cancel", "standup")
+        assert code == 1
+        assert "standup is in the config: remove it there" in output
+        code, output = await schedules_command("run", "R-NONE1")
+        assert code == 1
+        assert "no schedule: R-NONE1" in output
+
+
+async def test_who_is_erased_leaves_no_schedule_no_task_and_nothing_that_is_waited_for(
+    tmp_path: Path, database_url: str
+) -> None:
+    everything = AGENTS.replace("exec,", "exec, process, schedule, task,")
+    plan = {"action": "create", "at": "0 7 * * *", "say": "canary-81723"}
+    work = {"action": "start", "prompt": "canary-81724", "title": "canary-81725"}
+    command = f"sleep 300; : canary-81726 {tmp_path}"
+    async with running(tmp_path, agents=everything, more=on(database_url, RUNS)) as house:
+        house.anthropic.script = lambda body: (
+            says("done")
+            if "canary-81724" in users(body)[-1] or len(results(body)) == 3
+            else calls(
+                ("schedule", plan),
+                ("task", work),
+                ("process", {"action": "start", "command": command, "notify": True}),
+            )
+        )
+        await house.say("do all that")
+        await house.until(lambda: len(texts(house)) >= 2)  # the answer, and the task's report
+        await house.idle()
+        store = house.gateway.runtime.store
+        assert sorted(it.kind for it in await store.later.every()) == ["process", "schedule"]
+        await asyncio.to_thread(erase, house.gateway.config, person=("feishu", ALICE))
+        assert await store.later.every() == []
+        assert await store.tasks.newest(9) == []
+        await house.until(lambda: not processes_of(command))
+        await house.idle()
+        assert len(texts(house)) == 2
