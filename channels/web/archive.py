@@ -15,13 +15,16 @@ from channels.web.admission import OPERATOR
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WebConversation:
-    """`at` is when something was last said in it; `owner` is the person who sees it."""
+    """`at` is when something was last said in it; `owner` is the person who sees it. A `pinned` one stands above the
+    others; an `archived` one is not listed with them."""
 
     id: str
     title: str
     agent: str
     at: float
     owner: str
+    pinned: bool = False
+    archived: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -78,6 +78,12 @@ def listed(config: Config) -> list[Session]:
         return conversations.sessions(connection)
 
 
+def named(config: Config) -> Mapping[str, str]:
+    """Names the chats of all sessions as people do. Raises DatabaseUnusable."""
+    with connected(config.database) as connection:
+        return conversations.names(connection)
+
+
 def markdown(
     session: Session, entries: Sequence[Mapping[str, Any]], marks: Sequence[Mapping[str, Any]], zone: tzinfo
 ) -> Iterator[str]:

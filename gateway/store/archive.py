@@ -8,6 +8,8 @@ answer must not outlive its conversation. The commit also wakes the other replic
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
+from typing import NamedTuple
 from uuid import uuid4
 
 import orjson
@@ -47,6 +49,20 @@ _SETTING = re.compile(r"/(?:model|think) \S+")
 _words: TypeAdapter[MessageBody] = TypeAdapter(MessageBody)
 
 
+def has_all(text: str, words: Sequence[str]) -> bool:
+    folded = text.casefold()
+    return all(it in folded for it in words)
+
+
+class WebHit(NamedTuple):
+    """A message in which what was looked for was found."""
+
+    number: int
+    author: str
+    at: float
+    text: str
+
+
 class DatabaseArchive(Database):
     @writes
     def keep(
@@ -57,9 +73,9 @@ class DatabaseArchive(Database):
         title = "" if _SETTING.fullmatch(words.text) else title
         new = "INSERT INTO web_conversation (id, title, agent, at, owner) VALUES (:chat, :title, :agent, :at, :owner)"
         known = """
-            ON CONFLICT (id) DO UPDATE SET agent = excluded.agent, title = CASE web_conversation.title
+            ON CONFLICT (id) DO UPDATE SET agent = excluded.agent, archived = 0, title = CASE web_conversation.title
             WHEN '' THEN excluded.title ELSE web_conversation.title END WHERE web_conversation.owner = excluded.owner
-        """  # another agent may have been chosen
+        """  # another agent may have been chosen; what is written in is no longer put aside
         row = {"chat": chat, "title": title, "agent": words.agent, "at": at, "owner": owner}
         if not _run(connection, f"{new} {known}", **row).rowcount:
             return None
@@ -88,26 +104,50 @@ class DatabaseArchive(Database):
         return True
 
     @reads
-    def conversations(self, connection: Connection, owner: str = OPERATOR) -> Sequence[WebConversation]:
-        """A person's; the one with the newest message comes first, a page's worth."""
-        which = "WHERE owner = :owner ORDER BY at DESC LIMIT :limit"
-        return _conversations(connection, which, owner=owner, limit=CONVERSATIONS_MAX)
+    def conversations(
+        self, connection: Connection, owner: str = OPERATOR, *, archived: bool = False
+    ) -> Sequence[WebConversation]:
+        """A person's; the one with the newest message comes first, a page's worth, behind those that are pinned."""
+        which = "WHERE owner = :owner AND archived = :archived ORDER BY pinned DESC, at DESC LIMIT :limit"
+        return _conversations(connection, which, owner=owner, archived=int(archived), limit=CONVERSATIONS_MAX)
 
     @reads
-    def says(self, connection: Connection, chat: str, words: str) -> bool:
-        """Returns True if a message has the casefolded `words`. Neither database compares capitals beyond ASCII."""
-        spoken = text("SELECT words FROM web_message WHERE chat = :chat").execution_options(yield_per=ROWS_AT_ONCE)
-        with connection.scalars(spoken, {"chat": chat}) as rows:
-            return any(words in str(orjson.loads(it)["text"]).casefold() for it in rows)
+    def archived(self, connection: Connection, owner: str) -> int:
+        """The number of a person's conversations that were put aside."""
+        return _number(
+            connection, "SELECT count(*) FROM web_conversation WHERE owner = :owner AND archived = 1", owner=owner
+        )
+
+    @reads
+    def hits(self, connection: Connection, chat: str, words: Sequence[str], *, limit: int) -> Sequence[WebHit]:
+        """The newest messages that have all of the casefolded `words`. Neither database compares capitals beyond ASCII."""
+        newest = "SELECT number, author, at, words FROM web_message WHERE chat = :chat ORDER BY number DESC"
+        spoken = text(newest).execution_options(yield_per=ROWS_AT_ONCE)
+        with connection.execute(spoken, {"chat": chat}) as rows:
+            read = (WebHit(it.number, it.author, it.at, str(orjson.loads(it.words)["text"])) for it in rows)
+            return list(islice((it for it in read if has_all(it.text, words)), limit))
 
     @reads
     def conversation(self, connection: Connection, chat: str) -> WebConversation | None:
         return _find(connection, chat)
 
     @writes
-    def rename(self, connection: Connection, chat: str, title: str) -> WebConversation | None:
-        renamed = "UPDATE web_conversation SET title = :title WHERE id = :chat"
-        _run(connection, renamed, chat=chat, title=_title(title) or "…")
+    def change(
+        self,
+        connection: Connection,
+        chat: str,
+        *,
+        title: str | None = None,
+        pinned: bool | None = None,
+        archived: bool | None = None,
+    ) -> WebConversation | None:
+        """Renames a conversation, or moves it: what is pinned is not put aside, and the other way round."""
+        new: dict[str, object] = {} if title is None else {"title": _title(title) or "…"}
+        new |= {name: int(given) for name, given in (("pinned", pinned), ("archived", archived)) if given is not None}
+        new |= {"archived": 0} if pinned else {"pinned": 0} if archived else {}
+        if new:
+            set_ = ", ".join(f"{name} = :{name}" for name in new)
+            _run(connection, f"UPDATE web_conversation SET {set_} WHERE id = :chat", chat=chat, **new)
         return _find(connection, chat)
 
     @reads
@@ -276,8 +316,10 @@ def _find(connection: Connection, chat: str) -> WebConversation | None:
 
 
 def _conversations(connection: Connection, which: str, **names: object) -> list[WebConversation]:
-    rows = _run(connection, f"SELECT id, title, agent, at, owner FROM web_conversation {which}", **names).mappings()
-    return [WebConversation(**row) for row in rows]
+    columns = "id, title, agent, at, owner, pinned, archived"
+    rows = _run(connection, f"SELECT {columns} FROM web_conversation {which}", **names).mappings()
+    moved = ({**row, "pinned": bool(row["pinned"]), "archived": bool(row["archived"])} for row in rows)
+    return [WebConversation(**row) for row in moved]
 
 
 def _sized(connection: Connection, which: str, limit: int, bytes_max: int, **names: object) -> list[Sized]:

@@ -1,10 +1,10 @@
-"""The conversations of the web chat, as its page asks for them: listed, searched, read, exported, renamed and erased.
+"""The conversations of the web chat, as its page asks for them: listed, searched, read, exported, renamed, moved and erased.
 
 Each is one person's: to everybody else there is no such conversation. What the routes take and give is in docs/http.md.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,16 @@ from gateway.http.request import Unserved, answer_json, id_in_path, number_of, p
 from gateway.operate.first_key import FirstKey
 from gateway.records.sessions import chat_session, control_session
 from gateway.state.runtime import Runtime
+from gateway.store.archive import WebHit, has_all
+from gateway.web.found import found_line, words_of
 from gateway.web.offers import Offers
 from tools.uploads import forget
 
 PAGE_MESSAGES = 50
+UNTIL_MESSAGES = 500
+"""The most messages of a page that goes back to one that was found."""
+HITS_MAX = 3
+"""The most lines that are shown of a conversation in which something was found."""
 STOP_SECONDS = 5.0
 STOP_POLL_SECONDS = 0.05
 NO_SUCH_AGENT = 404, "no-such-agent", "There is no such agent."
@@ -39,8 +45,12 @@ NO_SUCH_CHAT = 404, "no-such-chat", "There is no such conversation."
 log = structlog.get_logger()
 
 
-class _Title(BaseModel, extra="forbid", strict=True):
-    title: str
+class _ChatChange(BaseModel, extra="forbid", strict=True):
+    """The changes of a conversation; what is not given stays."""
+
+    title: str | None = None
+    pinned: bool | None = None
+    archived: bool | None = None
 
 
 class Chats:
@@ -76,6 +86,7 @@ class Chats:
                 "person": person,
                 "operator": person == OPERATOR,
                 "chats": [*map(self._view, found)],
+                "archived": await self._archive.archived(person),
                 "after": last,
                 "signed_in": bool(await self._channel.admission.signed_in(request.headers.items())),
                 "commands": [
@@ -91,13 +102,28 @@ class Chats:
             }
         )
 
+    async def archived(self, request: Request, person: str) -> Response:
+        """The conversations that the person put aside."""
+        found = await self._archive.conversations(person, archived=True)
+        return answer_json({"chats": [*map(self._view, found)]})
+
     async def search(self, request: Request, person: str) -> Response:
         """Searches one conversation after the other, so that other readers of the database do not wait."""
-        words = request.query_params.get("words", "").strip().casefold()
+        words = words_of(request.query_params.get("words", ""))
+        found: list[dict[str, Any]] = []
         async with self._searching:
-            found = await self._archive.conversations(person) if words else ()
-            ids = [it.id for it in found if words in it.title.casefold() or await self._archive.says(it.id, words)]
-        return answer_json({"chats": ids})
+            for archived in (False, True) if words else ():
+                for it in await self._archive.conversations(person, archived=archived):
+                    hits = await self._archive.hits(it.id, words, limit=HITS_MAX)
+                    if hits or has_all(it.title, words):
+                        found.append(self._found(it, hits, words))
+        return answer_json({"chats": found})
+
+    def _found(self, chat: WebConversation, hits: Sequence[WebHit], words: Sequence[str]) -> dict[str, Any]:
+        lines = [
+            {"message": it.number, "author": it.author, "at": it.at, "line": found_line(it.text, words)} for it in hits
+        ]
+        return {"chat": self._view(chat), "title": found_line(chat.title, words), "hits": lines}
 
     async def _own(self, request: Request, person: str) -> WebConversation:
         """The conversation that the path names. Raises Unserved if it is not the person's."""
@@ -134,10 +160,12 @@ class Chats:
 
     async def chat(self, request: Request, person: str) -> Response:
         found, before = await self._own(request, person), request.query_params.get("before", "")
-        newest = await self._archive.page(
-            found.id, before=number_of(before), limit=PAGE_MESSAGES + 1, bytes_max=PAGE_BYTES_MAX
-        )
-        numbers = fitting(newest[:PAGE_MESSAGES])
+        until = number_of(request.query_params.get("until", ""))
+        limit = PAGE_MESSAGES if until is None else UNTIL_MESSAGES
+        newest = await self._archive.page(found.id, before=number_of(before), limit=limit + 1, bytes_max=PAGE_BYTES_MAX)
+        if until is not None:
+            limit = min(limit, sum(it.number >= until for it in newest) + PAGE_MESSAGES // 2)
+        numbers = fitting(newest[:limit])
         messages = [orjson.Fragment(it.json) for it in await self._channel.renderings.of(numbers[::-1])]
         return answer_json({"chat": self._view(found), "messages": messages, "more": len(newest) > len(numbers)})
 
@@ -151,9 +179,9 @@ class Chats:
             raise Unserved(*NO_SUCH_AGENT)
         return answer_json(self._offers.in_new(agent, person))
 
-    async def rename(self, request: Request, person: str) -> Response:
-        given, own = await read_json(request, _Title, self._bodies), await self._own(request, person)
-        if (found := await self._archive.rename(own.id, given.title)) is None:
+    async def change(self, request: Request, person: str) -> Response:
+        given, own = await read_json(request, _ChatChange, self._bodies), await self._own(request, person)
+        if (found := await self._archive.change(own.id, **given.model_dump())) is None:
             raise Unserved(*NO_SUCH_CHAT)
         self._channel.tell(found)
         return answer_json(self._view(found))

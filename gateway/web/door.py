@@ -35,7 +35,7 @@ from gateway.http.request import (
 )
 from gateway.operate.first_key import FirstKey
 from gateway.operate.sessions import found as found_session
-from gateway.operate.sessions import listed, markdown, summary
+from gateway.operate.sessions import listed, markdown, named, summary
 from gateway.operate.turn_layers import TurnLayers, TurnList
 from gateway.operate.turn_list import turn_list
 from gateway.operate.turns import scrubbed, turn_layers
@@ -99,6 +99,7 @@ class WebDoor:
             ("GET", "/api/session", self.session_person),
             ("DELETE", "/api/session", self._judged(self.sign_out)),
             ("GET", "/api/chats", self._judged(self._chats.chats)),
+            ("GET", "/api/archived", self._judged(self._chats.archived)),
             ("GET", "/api/search", self._judged(self._chats.search)),
             ("GET", "/api/setup", self._operators(self.setup)),
             ("GET", "/api/sessions", self._operators(self.sessions)),
@@ -109,7 +110,7 @@ class WebDoor:
             ("GET", "/api/chats/{chat}/choices", self._judged(self._chats.choices)),
             ("GET", "/api/agents/{agent}/choices", self._judged(self._chats.new_choices)),
             ("GET", "/api/chats/{chat}/export", self._judged(self._chats.export)),
-            ("PATCH", "/api/chats/{chat}", self._judged(self._chats.rename)),
+            ("PATCH", "/api/chats/{chat}", self._judged(self._chats.change)),
             ("DELETE", "/api/chats/{chat}", self._judged(self._chats.erase)),
             ("POST", "/api/setup/key", self._operators(self.take_key)),
             ("POST", "/api/files", self._judged(self.upload)),
@@ -197,8 +198,10 @@ class WebDoor:
 
     async def sessions(self, request: Request, person: str) -> Response:
         """The sessions of every channel, the last active first."""
-        found = await asyncio.to_thread(listed, self._config)
-        return answer_json({"sessions": [summary(it, self._config.server.zone) for it in reversed(found)]})
+        found, names = await asyncio.to_thread(lambda: (listed(self._config), named(self._config)))
+        scrub, zone = self._runtime.scrubber.scrub, self._config.server.zone
+        views = [summary(it, zone) | {"name": scrub(names.get(it.sid, ""))} for it in reversed(found)]
+        return answer_json({"sessions": views})
 
     async def session(self, request: Request, person: str) -> Response:
         read = await asyncio.to_thread(self._read_session, id_in_path(request, "session"))

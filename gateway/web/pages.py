@@ -22,7 +22,7 @@ PAGE = Path(__file__).resolve().parents[2] / "channels" / "web" / "page"
 START = "index.html"
 START_SIGNED_IN = "index.html with the list"
 """The name of the start page that asks for the list; no file has it."""
-EARLY_LIST = ""
+EARLY_LIST = '<link rel="preload" href="api/chats" as="fetch" crossorigin>'
 TYPES = {".webmanifest": "application/manifest+json", ".woff2": "font/woff2"}
 """Types that not every system's table has."""
 COMPRESSED = frozenset({".css", ".html", ".js", ".svg"})

@@ -1,5 +1,6 @@
 """What one can do with what stands there: answer again, edit, look into tools, find, export, choose."""
 
+import re
 from pathlib import Path
 
 from playwright.async_api import Browser, expect
@@ -128,9 +129,9 @@ async def test_conversations_are_found_by_day_and_words_and_exported(visit: Visi
         await tab.ask("First", "The heron lands.")
         await tab.new_chat()
         await tab.ask("Second", "Two.")
-        await expect(tab.conversations.get_by_role("heading")).to_have_text(["Today"])
+        await expect(tab.page.locator("#conversations").get_by_role("heading")).to_have_text(["Today"])
         search = tab.page.get_by_role("searchbox", name="Search conversations")
-        links = tab.conversations.get_by_role("link")
+        links = tab.page.locator("#conversations .chat-link")
         for words, found in (("sec", ["Second"]), ("HERON", ["First"]), ("", ["Second", "First"])):
             await search.fill(words)
             await expect(links).to_have_text(found)
@@ -179,7 +180,11 @@ async def test_each_person_sees_his_own_and_the_operator_reads_all(browser: Brow
             await tab.sign_in(tokens["operator"])
             await tab.page.get_by_role("button", name="All sessions").click()
             dialog = tab.page.get_by_role("dialog", name="All sessions")
-            await dialog.get_by_role("button", name="web · helper").nth(1).click()
+            await expect(dialog.get_by_role("listitem")).to_have_text(
+                [re.compile("Hello.*web · helper"), re.compile("The heron")]
+            )
+            await dialog.get_by_role("searchbox").fill("heron WEB")
+            await dialog.get_by_role("listitem").get_by_role("button").click()
             await expect(dialog.get_by_role("region", name="Session")).to_contain_text("Noted, Ann.")
             await dialog.get_by_role("button", name="Close").click()
             await expect(tab.conversations.get_by_role("link")).to_have_count(0)

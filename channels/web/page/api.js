@@ -38,12 +38,15 @@ export class Api {
   }
 
   chats = () => this.#ask("GET", "api/chats", undefined, this.#firstList());
-  conversation = (id, before) => this.#ask("GET", `api/chats/${id}${before ? `?before=${before}` : ""}`);
+  /** The newest messages, or those before number `before`, back to number `until` where that is named. */
+  conversation = (id, before, until) =>
+    this.#ask("GET", `api/chats/${id}${before ? `?before=${before}` : ""}${until ? `&until=${until}` : ""}`);
+  archived = () => this.#ask("GET", "api/archived");
   choices = ({ chat, agent }) => this.#ask("GET", `${chat ? `api/chats/${chat}` : `api/agents/${agent}`}/choices`);
   search = (words) => this.#ask("GET", `api/search?words=${encodeURIComponent(words)}`);
   sessions = () => this.#ask("GET", "api/sessions");
   session = (id) => this.#ask("GET", `api/sessions/${id}`);
-  rename = (id, title) => this.#ask("PATCH", `api/chats/${id}`, { title });
+  change = (id, change) => this.#ask("PATCH", `api/chats/${id}`, change);
   remove = (id) => this.#ask("DELETE", `api/chats/${id}`);
   /** What was uploaded and will not be sent. */
   discard = (id) => this.#ask("DELETE", fileAddress(id));

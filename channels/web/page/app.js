@@ -11,13 +11,16 @@ import { Store } from "./store.js";
 import { Stream } from "./stream.js";
 import { STOP } from "./timeline.js";
 
-const CHAT = /^#(c_[\w-]{1,80})$/;
+/** A conversation, and perhaps the number of one of its messages. */
+const CHAT = /^#(c_[\w-]{1,80})(?:\/(\d{1,15}))?$/;
 const LINK = /^#sign-in=(.*)$/;
 /** Good once, and the operator's alone: whoever has a token of their own must not sign others in with it. */
 const CODE = /^once-[\w-]{43}$/;
 
 class App {
   #loadingOlder = false;
+  /** The message that the address names, {id of its chat, number}, as long as it is looked for. */
+  #sought = null;
   /** The ids of presses that may have arrived, by button: pressed again, it is the same press. */
   #presses = new Map();
   /** Whether the server has said who is signed in since somebody last signed in or out. */
@@ -53,12 +56,13 @@ class App {
       press: (row, token) => this.#press(row, token),
       loadOlder: () => this.#loadOlder(),
       startNew: () => this.#startNew(),
-      rename: (id, title) => this.#rename(id, title),
+      change: (id, change) => this.#change(id, change),
       remove: (id) => this.#remove(id),
-      search: (words) => this.api.search(words).then(({ chats }) => chats, () => []),
       choices: (of) => this.api.choices(of),
       set: (command) => this.#send(command, [], this.page.composer.agent),
       startWith: (agent) => this.#startWith(agent),
+      search: (words) => this.#search(words),
+      archived: () => this.#archived(),
       takeKey: (vendor, key) => this.#takeKey(vendor, key),
       sessions: () => this.api.sessions(),
       session: (id) => this.api.session(id),
@@ -124,6 +128,7 @@ class App {
       case "message":
         this.outbox.delivered(data.message);
         if (data.author === "agent" && !data.turn?.model && data.chat === this.store.shown) this.page.renewChoices();
+        this.page.tell(data);
         return this.store.takeMessage(data, position);
       case "chat":
         return data.deleted ? this.#gone(data.id) : this.store.takeChat(data);
@@ -168,6 +173,18 @@ class App {
   #take(answer, how) {
     for (const row of answer.messages) this.outbox.delivered(row.message);
     this.store.takeConversation(answer, how);
+    this.#seek();
+  }
+
+  /** Shows the message that the address names, after asking for what lies between; one that is gone is let be. */
+  async #seek() {
+    const { id, number } = this.#sought ?? {};
+    const conversation = this.store.conversations.get(id);
+    if (id !== this.store.shown || !conversation?.loaded || this.#loadingOlder) return;
+    const rows = [...conversation.rows.values()];
+    if (rows.some((row) => row.id === number)) this.page.reveal(number);
+    else if (conversation.more && Math.min(...rows.map((row) => row.id)) > number) return void this.#loadOlder(number);
+    this.#sought = null;
   }
 
   /** It was not there: it has yet to be sent, it began while we asked, or it is gone. */
@@ -184,14 +201,16 @@ class App {
     if (id === this.store.shown) this.#startNew();
   }
 
-  async #loadOlder() {
+  async #loadOlder(until = null) {
     const id = this.store.shown;
     const conversation = this.store.conversations.get(id);
     if (this.#loadingOlder || !conversation?.loaded || !conversation.more) return;
     this.#loadingOlder = true;
     try {
       const oldest = Math.min(...[...conversation.rows.values()].map((row) => row.id));
-      this.#take(await this.api.conversation(id, oldest), { older: true });
+      const answer = await this.api.conversation(id, oldest, until);
+      this.#loadingOlder = false;
+      this.#take(answer, { older: true });
     } catch {
       // The next scroll asks again.
     } finally {
@@ -212,10 +231,12 @@ class App {
   }
 
   #follow() {
-    const id = CHAT.exec(location.hash)?.[1] ?? null;
+    const [, id = null, number] = CHAT.exec(location.hash) ?? [];
+    this.#sought = number ? { id, number: Number(number) } : null;
     this.store.show(id);
     this.page.turnTo(id);
     if (this.store.after !== null) this.#load(id);
+    this.#seek();
   }
 
   #startNew() {
@@ -271,12 +292,27 @@ class App {
     if (shown && !this.store.chats.has(shown) && !this.outbox.of(shown).length) this.#startNew();
   }
 
-  async #rename(id, title) {
+  async #search(words) {
+    const { chats } = await this.api.search(words).catch(() => ({ chats: [] }));
+    this.store.takeArchived(chats.map(({ chat }) => chat));
+    return chats;
+  }
+
+  async #archived() {
+    try {
+      this.store.takeArchived((await this.api.archived()).chats);
+    } catch (refusal) {
+      this.page.say(sentence(refusal));
+    }
+  }
+
+  /** Renames a chat, pins it or puts it aside: here at once, and back if the server does not. */
+  async #change(id, change) {
     const before = this.store.chats.get(id);
     if (!before) return;
-    this.store.takeChat({ ...before, title });
+    this.store.takeChat({ ...before, ...change });
     try {
-      this.store.takeChat(await this.api.rename(id, title));
+      this.store.takeChat(await this.api.change(id, change));
     } catch (refusal) {
       this.store.takeChat(before);
       this.page.say(sentence(refusal));

@@ -21,6 +21,8 @@ export class Conversation {
   #lastTop = 0;
   #height = 0;
   #unseen = false;
+  /** The message that is to be shown, {number, words}, once it is here. */
+  #sought = null;
 
   constructor({ acts, loadOlder }) {
     this.acts = acts;
@@ -47,6 +49,26 @@ export class Conversation {
     kept();
     if (grew && !this.#sticks) this.#unseen = true;
     this.#settle();
+    this.#find();
+  }
+
+  /** Shows the message with this number, and marks the `words` in it. */
+  reveal(number, words) {
+    this.#sought = { number, words };
+  }
+
+  #find() {
+    const article = this.#sought && this.#log.querySelector(`[data-number="${this.#sought.number}"]`);
+    if (!article) return;
+    const { words } = this.#sought;
+    this.#sought = null;
+    this.#sticks = false;
+    for (const other of this.#log.querySelectorAll(".sought")) other.classList.remove("sought");
+    article.classList.add("sought");
+    article.tabIndex = -1;
+    markWords(article, words);
+    article.scrollIntoView({ block: "center" });
+    article.focus({ preventScroll: true });
   }
 
   #arrive(chat) {
@@ -82,6 +104,7 @@ export class Conversation {
     const known = this.#articles.get(entry.key);
     if (!known) {
       const article = articleOf(entry, this.acts);
+      article.dataset.number = entry.row?.id ?? entry.row ?? "";
       this.#articles.set(entry.key, { article, marks });
       return article;
     }
@@ -156,6 +179,27 @@ export class Conversation {
     this.#unseen = false;
     this.#settle();
   }
+}
+
+/** Marks words without touching the text, where a browser can. */
+function markWords(article, words) {
+  if (!globalThis.Highlight) return;
+  const ranges = [];
+  const texts = document.createTreeWalker(article, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const node = texts.currentNode;
+    const lower = node.data.toLowerCase();
+    if (lower.length !== node.data.length) continue; // its places would be others
+    for (const word of words) {
+      for (let at = lower.indexOf(word); at >= 0; at = lower.indexOf(word, at + word.length)) {
+        const range = new Range();
+        range.setStart(node, at);
+        range.setEnd(node, at + word.length);
+        ranges.push(range);
+      }
+    }
+  }
+  CSS.highlights.set("sought", new Highlight(...ranges));
 }
 
 function holdsAttention(article) {

@@ -35,6 +35,14 @@ const SHAPES = {
   bot: "M5 9h14v10H5zM12 9V5M12 5h.01M9 13.5v1M15 13.5v1M2.5 13v3M21.5 13v3",
   gear: "M4 7h9M17 7h3M4 17h3M11 17h9M15 5a2 2 0 1 0 0 4 2 2 0 0 0 0-4zM9 15a2 2 0 1 0 0 4 2 2 0 0 0 0-4z",
   layers: "M12 4l8.5 4.5L12 13 3.5 8.5zM4 12.5l8 4.5 8-4.5M4 16.5l8 4.5 8-4.5",
+  panel: "M4 5h16v14H4zM9.5 5v14",
+  lines: "M4 7h16M7 12h10M10 17h4",
+  turn: "M7 9.5l5 5 5-5",
+  bell: "M6 16.5V11a6 6 0 0 1 12 0v5.5l1.5 1.5h-15zM10 20.5h4",
+  bellOff: "M6 16.5V11c0-1 .2-1.9.7-2.7M9.3 5.6A6 6 0 0 1 18 11v3M4.5 18H18M10 20.5h4M4 4l16 16",
+  chat: "M4.5 5h15v11H11l-4.5 3.5V16h-2z",
+  keys: "M3.5 7h17v10h-17zM7 10.5h.01M11 10.5h.01M15 10.5h.01M8 14h8",
+  globe: "M12 3.5a8.5 8.5 0 1 0 0 17 8.5 8.5 0 0 0 0-17zM3.5 12h17M12 3.5c3 3 3 14 0 17M12 3.5c-3 3-3 14 0 17",
   clock: "M12 3.5a8.5 8.5 0 1 0 0 17 8.5 8.5 0 0 0 0-17zM12 7.5V12l3 2",
 };
 
@@ -60,6 +68,9 @@ export function icon(name) {
   drawing.append(path);
   return drawing;
 }
+
+/** Shows another icon in `holder`. */
+export const drawn = (holder, name) => holder.replaceChildren(icon(name));
 
 /** A small button with an icon, which says in words what it does. */
 export function iconButton(name, label, click, attributes = {}) {

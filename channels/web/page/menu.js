@@ -7,7 +7,8 @@ import { element, part } from "./element.js";
 
 const MARGIN = 8;
 
-/** Shows `items` ({text, act, danger, checked}) beside `button`; of those with `checked`, one holds. */
+/** Shows `items` ({text, act, danger, checked, apart}) beside `button`: of those with `checked`, one holds; one that stands
+ * apart has a line above it. */
 export function openMenu(button, items) {
   const popup = part("popup");
   popup.replaceChildren(...items.map((item) => entry(popup, item)));
@@ -35,13 +36,14 @@ function closed(event, button) {
   if (focusLost && button.isConnected) button.focus();
 }
 
-function entry(popup, { text, act, danger, checked }) {
+function entry(popup, { text, act, danger, checked, apart }) {
   const choose = () => {
     popup.hidePopover();
     act();
   };
   const role = checked === undefined ? { role: "menuitem" } : { role: "menuitemradio", "aria-checked": String(checked) };
-  return element("button", { type: "button", ...role, class: danger ? "danger" : null, click: choose }, text);
+  const kind = `${danger ? "danger" : ""}${apart ? " apart" : ""}`.trim() || null;
+  return element("button", { type: "button", ...role, class: kind, click: choose }, text);
 }
 
 function pressed(event, popup) {

@@ -12,7 +12,10 @@ import { drawIcons, element, part } from "./element.js";
 import { prepareViewer } from "./files.js";
 import { FirstKey } from "./firstkey.js";
 import { fillWords, inLanguage, otherLanguage, sentence, word } from "./language.js";
+import { Notices } from "./notify.js";
+import { Palette } from "./palette.js";
 import { Sessions } from "./sessions.js";
+import { Shortcuts } from "./shortcuts.js";
 import { Sidebar } from "./sidebar.js";
 import { SignIn } from "./signin.js";
 import { Theme } from "./theme.js";
@@ -47,9 +50,12 @@ export class Page {
     this.composer = new Composer({ send: acts.send, stop: acts.stop, attachments, limits, commands, chosen: changed });
     this.conversation = new Conversation({ acts: { ...acts, ...this.#names() }, loadOlder: acts.loadOlder });
     this.sidebar = new Sidebar({
-      rename: acts.rename,
+      change: acts.change,
+      changeAll: (ids, change) => Promise.all(ids.map((id) => acts.change(id, change))),
       remove: (chat) => this.#confirmRemoval(chat),
+      removeAll: (ids) => this.#confirmRemovals(ids),
       search: acts.search,
+      archived: acts.archived,
       chosen: () => this.turnToWriting(),
     });
     this.choices = new Choices({ ask: acts.choices, set: acts.set, begin: acts.startWith });
@@ -58,6 +64,14 @@ export class Page {
     this.sessions = new Sessions({ list: acts.sessions, read: acts.session });
     this.drawer = new Drawer();
     this.theme = new Theme(part("theme"));
+    this.palette = new Palette({ entries: () => this.#entries() });
+    this.shortcuts = new Shortcuts({
+      palette: () => this.palette.toggle(),
+      newChat: acts.startNew,
+      search: () => this.#turnToSearch(),
+    });
+    const open = (chat) => (location.hash = chat);
+    this.notices = new Notices({ open, say: (text) => this.say(text) });
     this.#listen();
     this.#speak();
   }
@@ -75,15 +89,71 @@ export class Page {
     prepareViewer();
     part("new-chat").addEventListener("click", this.acts.startNew);
     part("sign-out").addEventListener("click", this.acts.signOut);
-    part("language").addEventListener("click", () => {
-      otherLanguage();
-      this.#speak();
+    part("language").addEventListener("click", () => this.#turnLanguage());
+    part("skip").addEventListener("click", (event) => {
+      event.preventDefault();
+      part("scroller").focus();
     });
+  }
+
+  #turnLanguage() {
+    otherLanguage();
+    this.#speak();
+  }
+
+  #turnToSearch() {
+    this.drawer.reveal();
+    this.sidebar.focusSearch();
+  }
+
+  /** What the quick switch offers: commands, and every chat. */
+  #entries() {
+    const { agents, operator } = this.store;
+    const open = (id) => () => {
+      location.hash = id;
+      this.turnToWriting();
+    };
+    const named = agents.length > 1 ? agents : [];
+    return [
+      { text: word("newChat"), icon: "pen", act: this.acts.startNew },
+      ...named.map(({ id, name }) => ({ text: word("newChatWith", { name }), icon: "bot", act: () => this.acts.startWith(id) })),
+      { text: word("search"), icon: "lines", about: "/", act: () => this.#turnToSearch() },
+      { text: word("theme"), icon: "sun", about: part("theme").title, act: () => this.theme.next() },
+      { text: word("language"), icon: "globe", about: word("otherLanguage"), act: () => this.#turnLanguage() },
+      ...(operator ? [{ text: word("toConsole"), icon: "pulse", act: () => (location.href = "console") }] : []),
+      { text: word("shortcuts"), icon: "keys", about: "?", act: () => this.shortcuts.show() },
+      ...this.#listed().map(({ id, title, agent }) => ({
+        text: title || word("untitled"),
+        icon: "chat",
+        about: named.length ? this.store.agentName(agent) : "",
+        chat: id,
+        act: open(id),
+      })),
+    ];
+  }
+
+  /** A message arrived, perhaps while nobody looks. */
+  tell({ author, chat, dropped, place, buttons }) {
+    if (author !== "agent" || dropped || place !== null) return;
+    const title = this.store.chats.get(chat)?.title || word("untitled");
+    this.notices.tell(chat, title, { asks: buttons.length > 0 });
+  }
+
+  /** Shows a message of the conversation, with the words that were looked for. */
+  reveal(number) {
+    this.conversation.reveal(number, this.sidebar.words);
+    this.soon();
   }
 
   /** Asks before anything is gone for good. */
   async #confirmRemoval(chat) {
     if (await this.confirm("delete", { title: chat.title || word("untitled") })) this.acts.remove(chat.id);
+  }
+
+  async #confirmRemovals(ids) {
+    if (!(await this.confirm("deleteMany", { count: ids.length }))) return;
+    for (const id of ids) await this.acts.remove(id); // one after the other: each stops what runs there
+    this.sidebar.forget(ids);
   }
 
   /** A question whose words are `{key}Title`, `{key}About` and, on the button, `{key}`. Gives whether the answer is yes. */
@@ -120,8 +190,10 @@ export class Page {
     fillWords();
     drawIcons();
     part("language").textContent = word("otherLanguage");
+    part("language").setAttribute("aria-label", `${word("language")}: ${word("otherLanguage")}`);
     this.#greeted = "";
     this.theme.show();
+    this.notices.show();
     this.attachments.show();
     this.sidebar.clear();
     this.choices.clear();
@@ -164,7 +236,7 @@ export class Page {
     const listed = this.#listed();
     const conversation = store.conversations.get(shown);
     const entries = timeline(conversation, shown ? outbox.of(shown) : [], store.turnsOf(shown));
-    this.sidebar.show(listed, shown);
+    this.sidebar.show(listed, shown, store);
     this.conversation.show(shown, entries, { loading: Boolean(conversation?.loading) });
     this.composer.show({
       agents: store.agents,

@@ -3,22 +3,34 @@
  */
 
 import { element, part } from "./element.js";
-import { number, sentence, word } from "./language.js";
+import { moment, number, sentence, word } from "./language.js";
 import { blocksOf, showBlocks } from "./prose.js";
 
 export class Sessions {
   #dialog = part("sessions");
   #list = part("session-list");
   #text = part("session-text");
+  #field = part("session-search");
 
   /** `list()` and `read(id)` ask the server. */
   constructor({ list, read }) {
     Object.assign(this, { list, read });
     part("all-sessions").addEventListener("click", () => this.#open());
+    this.#field.addEventListener("input", () => this.#look());
     part("sessions-close").addEventListener("click", () => this.#dialog.close());
   }
 
+  /** Names, channels, agents and ids: what an operator may have of a chat. */
+  #look() {
+    const words = this.#field.value.trim().toLocaleLowerCase().split(/\s+/);
+    for (const entry of this.#list.children) {
+      const text = entry.dataset.words;
+      entry.hidden = !words.every((it) => text.includes(it));
+    }
+  }
+
   async #open() {
+    this.#field.value = "";
     this.#list.replaceChildren();
     this.#say(word("loading"));
     this.#dialog.showModal();
@@ -30,15 +42,17 @@ export class Sessions {
   }
 
   #entry(session) {
-    const { agent, channel, chat, sender, last, turns, tokens } = session;
+    const { agent, channel, chat, sender, last, turns, tokens, name } = session;
+    const id = sender ? `${chat} · ${sender}` : chat;
     const button = element(
       "button",
       { type: "button", click: () => this.#show(session, button) },
-      element("strong", {}, `${channel} · ${agent}`),
-      element("span", { dir: "auto" }, sender ? `${chat} · ${sender}` : chat),
-      element("span", {}, `${last.slice(0, 16).replace("T", " ")} · ${word("turnsAndTokens", { turns: number(turns), tokens: number(tokens) })}`),
+      element("strong", { dir: "auto" }, name || id),
+      element("span", {}, `${channel} · ${agent}`),
+      element("span", {}, `${moment(Date.parse(last) / 1000)} · ${word("turnsAndTokens", { turns: number(turns), tokens: number(tokens) })}`),
     );
-    return element("li", {}, button);
+    button.title = id;
+    return element("li", { "data-words": `${name} ${channel} ${agent} ${id}`.toLocaleLowerCase() }, button);
   }
 
   async #show({ id }, button) {

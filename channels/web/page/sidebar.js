@@ -1,188 +1,244 @@
 /*
- * The list of conversations. An item is a link to the conversation, so that it opens like any link; its menu
- * renames and deletes. Items are kept while they are in the list, so that focus and a half-written title stay where
- * they are.
+ * Which chats the sidebar lists: pinned ones first, then by day or by agent, a page at a time; those that were put aside;
+ * or what a search found, with its lines. chatlist.js draws them.
  */
 
-import { element, iconButton, part } from "./element.js";
+import { ChatList } from "./chatlist.js";
+import { element, part } from "./element.js";
 import { day, word } from "./language.js";
+import { recall, recallJson, remember } from "./memory.js";
 import { openMenu } from "./menu.js";
 
 const SEARCH_PAUSE_MS = 200;
+const PAGE_CHATS = 50;
+const GROUPING = "clawgate.grouping";
+const FOLDED = "clawgate.folded";
 
 export class Sidebar {
-  #list = part("conversations");
   #field = part("search");
-  #items = new Map();
-  #lastChats = [];
+  #chats = [];
   #shown = null;
+  #store = null;
   #timer = null;
-  /** What is looked for, in lower case, and the conversations in whose messages the server found it. */
+  /** What is looked for, in lower case, and what the server found; null while it has not answered. */
   #words = "";
-  #found = new Set();
+  #found = null;
+  #limit = PAGE_CHATS;
+  #inArchive = false;
+  /** The ids that are chosen; null where nothing is to be. */
+  #chosen = null;
+  #folded = new Set(recallJson(FOLDED) ?? []);
 
-  /** `rename(id, title)` and `remove(chat)` act; `search(words)` gives ids; `chosen(id)` hears of a click. */
-  constructor({ rename, remove, search, chosen }) {
-    Object.assign(this, { rename, remove, search, chosen });
-    this.#field.addEventListener("input", () => this.#look());
-    this.#field.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape" || !this.#field.value) return;
-      event.stopPropagation();
-      this.#field.value = "";
-      this.#look();
+  /**
+   * `change(id, change)`, `changeAll(ids, change)`, `remove(chat)` and `removeAll(ids)` act; `search(words)` gives what was
+   * found, `archived()` loads what was put aside; `chosen()` hears of a click.
+   */
+  constructor(acts) {
+    this.acts = acts;
+    this.list = new ChatList({
+      chosen: acts.chosen,
+      options: (id, button) => this.#openOptions(id, button),
+      rename: (id, title) => acts.change(id, { title }),
+      remove: (id) => acts.remove(this.#chat(id)),
+      toggle: (id) => this.#toggle(id),
+      fold: (key) => this.#fold(key),
     });
+    this.#field.addEventListener("input", () => this.#look());
+    this.#field.addEventListener("keydown", (event) => this.#pressed(event));
+    part("list-options").addEventListener("click", () => this.#openListOptions());
+    part("more-chats").addEventListener("click", () => this.#showMore());
+    part("archive").addEventListener("click", () => this.#turnArchive());
+    part("bulk-archive").addEventListener("click", () => this.#archiveChosen());
+    part("bulk-delete").addEventListener("click", () => this.acts.removeAll([...this.#chosen]));
+    part("bulk-done").addEventListener("click", () => this.#choose(null));
+  }
+
+  /** What is looked for, to be marked in the chat as well. */
+  get words() {
+    return this.#words.split(/\s+/).filter(Boolean);
+  }
+
+  focusSearch() {
+    this.#field.focus();
+    this.#field.select();
+  }
+
+  clear() {
+    this.list.clear();
+  }
+
+  /** `chats` newest first, each with `running`, `unread`. */
+  show(chats, shown, store) {
+    this.#chats = chats;
+    this.#shown = shown;
+    this.#store = store;
+    this.#draw();
+  }
+
+  #draw() {
+    const groups = this.#groups();
+    const listed = groups.reduce((count, group) => count + group.entries.length, 0);
+    part("search-row").hidden = this.#chats.length + this.#store.archived === 0;
+    this.list.show(groups, this.#shown, this.#chosen);
+    part("no-conversations").textContent = this.#state(listed);
+    part("no-conversations").hidden = part("no-conversations").textContent === "";
+    const more = this.#found ? 0 : this.#matching().length - this.#limit;
+    part("more-chats").hidden = more <= 0;
+    part("more-chats").textContent = word("moreChats", { count: Math.min(more, PAGE_CHATS) });
+    part("archive").hidden = (!this.#inArchive && this.#store.archived === 0) || this.#words !== "";
+    part("archive").textContent = this.#inArchive ? word("allChats") : word("archivedChats", { count: this.#store.archived });
+    part("bulk").hidden = this.#chosen === null;
+    part("bulk-count").textContent = word("chosenChats", { count: this.#chosen?.size ?? 0 });
+    part("bulk-archive").textContent = word(this.#inArchive ? "unarchive" : "archive");
+    for (const name of ["bulk-archive", "bulk-delete"]) part(name).disabled = !this.#chosen?.size;
+  }
+
+  #state(listed) {
+    if (this.#found && listed) return word("foundChats", { count: listed });
+    if (listed) return "";
+    if (this.#words) return word("nothingFound");
+    return word(this.#inArchive ? "noArchived" : "noConversations");
+  }
+
+  #matching() {
+    const matches = (chat) => !this.#words || chat.title.toLocaleLowerCase().includes(this.#words);
+    return this.#chats.filter((chat) => Boolean(chat.archived) === this.#inArchive && matches(chat));
+  }
+
+  #groups() {
+    if (this.#found) return [{ key: "found", title: "", entries: this.#found.map((it) => this.#known(it)) }];
+    const groups = new Map();
+    const put = (key, title, chat, folds = false) => {
+      const folded = folds && this.#folded.has(key);
+      if (!groups.has(key)) groups.set(key, { key, title, folds, folded, entries: [] });
+      groups.get(key).entries.push({ chat });
+    };
+    const listed = this.#matching();
+    const pinned = listed.filter((chat) => chat.pinned);
+    for (const chat of pinned) put("pinned", word("pinned"), chat);
+    for (const chat of listed.filter((it) => !it.pinned).slice(0, Math.max(0, this.#limit - pinned.length))) {
+      if (this.#byAgent()) put(`agent ${chat.agent}`, this.#store.agentName(chat.agent), chat, true);
+      else put(`day ${day(chat.at)}`, day(chat.at), chat);
+    }
+    return groups.size ? [...groups.values()] : [{ key: "none", title: "", entries: [] }];
+  }
+
+  /** What the server found, as it stands now. */
+  #known({ chat, title, hits }) {
+    return { chat: this.#chat(chat.id) ?? chat, title, hits };
+  }
+
+  /** By agent where a person has several, unless they chose otherwise. */
+  #byAgent() {
+    const agents = new Set(this.#chats.map((chat) => chat.agent));
+    return agents.size > 1 && recall(GROUPING) !== "day";
+  }
+
+  #chat(id) {
+    return this.#chats.find((chat) => chat.id === id);
+  }
+
+  // What the person does
+
+  #pressed(event) {
+    if (event.key === "ArrowDown") {
+      event.preventDefault();
+      part("conversations").querySelector('[tabindex="0"]')?.focus();
+    }
+    if (event.key !== "Escape" || !this.#field.value) return;
+    event.stopPropagation();
+    this.#field.value = "";
+    this.#look();
   }
 
   /** Titles at once, messages when the server has answered. */
   #look() {
     const words = this.#field.value.trim();
     this.#words = words.toLocaleLowerCase();
-    this.#found = new Set();
-    this.show(this.#lastChats, this.#shown);
+    this.#found = null;
+    this.#limit = PAGE_CHATS;
+    this.#draw();
     clearTimeout(this.#timer);
     if (!words) return;
     this.#timer = setTimeout(async () => {
-      const found = await this.search(words);
+      const found = await this.acts.search(words);
       if (words !== this.#field.value.trim()) return;
-      this.#found = new Set(found);
-      this.show(this.#lastChats, this.#shown);
+      this.#found = found;
+      this.#draw();
     }, SEARCH_PAUSE_MS);
   }
 
-  #matches(chat) {
-    return !this.#words || chat.title.toLocaleLowerCase().includes(this.#words) || this.#found.has(chat.id);
+  #showMore() {
+    const before = part("conversations").querySelectorAll(".chat-link").length;
+    this.#limit += PAGE_CHATS;
+    this.#draw();
+    part("conversations").querySelectorAll(".chat-link")[before]?.focus();
   }
 
-  clear() {
-    this.#items.clear();
-    this.#list.replaceChildren();
+  async #turnArchive() {
+    this.#inArchive = !this.#inArchive;
+    this.#chosen = null;
+    this.#limit = PAGE_CHATS;
+    if (this.#inArchive) await this.acts.archived();
+    this.#draw();
+    part("archive").focus();
   }
 
-  /** `chats` newest first, each with `running`, `unread`. */
-  show(chats, shown) {
-    this.#lastChats = chats;
-    this.#shown = shown;
-    this.#field.hidden = chats.length === 0;
-    const listed = chats.filter((chat) => this.#matches(chat));
-    part("no-conversations").hidden = listed.length > 0;
-    part("no-conversations").textContent = word(chats.length ? "nothingFound" : "noConversations");
-    const days = listed.map((chat) => day(chat.at));
-    const ids = new Set([...listed.map((chat) => chat.id), ...days]);
-    for (const [id, item] of this.#items) {
-      if (ids.has(id)) continue;
-      item.remove();
-      this.#items.delete(id);
-    }
-    let place = this.#list.firstElementChild;
-    const put = (item) => {
-      if (item === place) place = place.nextElementSibling;
-      else this.#list.insertBefore(item, place);
+  #fold(key) {
+    if (!this.#folded.delete(key)) this.#folded.add(key);
+    remember(FOLDED, JSON.stringify([...this.#folded]));
+    this.#draw();
+  }
+
+  #choose(chosen) {
+    this.#chosen = chosen;
+    this.#draw();
+    (chosen ? part("conversations").querySelector(".pick") : part("list-options"))?.focus();
+  }
+
+  #toggle(id) {
+    if (!this.#chosen.delete(id)) this.#chosen.add(id);
+    this.#draw();
+  }
+
+  async #archiveChosen() {
+    const ids = [...this.#chosen];
+    this.#choose(null);
+    await this.acts.changeAll(ids, { archived: !this.#inArchive });
+  }
+
+  /** What was chosen is gone. */
+  forget(ids) {
+    for (const id of ids) this.#chosen?.delete(id);
+    this.#found = this.#found?.filter(({ chat }) => !ids.includes(chat.id)) ?? null;
+    if (this.#chosen?.size === 0) this.#choose(null);
+  }
+
+  #openListOptions() {
+    const turn = () => {
+      remember(GROUPING, this.#byAgent() ? "day" : "agent");
+      this.#draw();
     };
-    listed.forEach((chat, at) => {
-      if (days[at] !== days[at - 1]) put(this.#dayOf(days[at]));
-      const item = this.#itemOf(chat.id);
-      update(item, chat, chat.id === shown);
-      put(item);
-    });
-  }
-
-  #dayOf(name) {
-    if (!this.#items.has(name)) {
-      this.#items.set(name, element("li", { class: "day", role: "presentation" }, element("h2", {}, name)));
-    }
-    return this.#items.get(name);
-  }
-
-  #itemOf(id) {
-    if (!this.#items.has(id)) this.#items.set(id, this.#made(id));
-    return this.#items.get(id);
-  }
-
-  #made(id) {
-    const link = element("a", {
-      class: "chat-link",
-      href: `#${id}`,
-      id: `link-${id}`,
-      dir: "auto",
-      click: () => this.chosen(id),
-    });
-    const options = iconButton("more", word("options"), () => this.#openOptions(id, options), {
-      class: "icon-button small options",
-      title: null,
-      "aria-haspopup": "menu",
-      "aria-describedby": `link-${id}`,
-    });
-    link.addEventListener("dblclick", () => this.#beginRename(id));
-    return element(
-      "li",
-      { class: "chat-item" },
-      link,
-      element("span", { class: "dot", role: "img", hidden: true }),
-      options,
-    );
-  }
-
-  #openOptions(id, button) {
-    openMenu(button, [
-      { text: word("rename"), act: () => this.#beginRename(id) },
-      { text: word("delete"), act: () => this.remove(this.#chat(id)), danger: true },
-      { text: word("export"), act: () => save(`api/chats/${id}/export`) },
+    const several = new Set(this.#chats.map((chat) => chat.agent)).size > 1;
+    openMenu(part("list-options"), [
+      { text: word("choose"), act: () => this.#choose(new Set()) },
+      ...(several ? [{ text: word(this.#byAgent() ? "groupByDay" : "groupByAgent"), act: turn }] : []),
     ]);
   }
 
-  #chat(id) {
-    return this.#lastChats.find((chat) => chat.id === id);
-  }
-
-  #beginRename(id) {
-    const item = this.#items.get(id);
-    if (!item || item.querySelector("input")) return;
-    const title = this.#chat(id).title;
-    const field = element("input", {
-      class: "rename",
-      type: "text",
-      value: title,
-      maxlength: 200,
-      dir: "auto",
-      "aria-label": word("titleField"),
-    });
-    let finished = false;
-    const finish = (accepted, refocus) => {
-      if (finished) return;
-      finished = true; // taking the field out blurs it, which would finish it again
-      const written = field.value.trim();
-      field.remove();
-      item.classList.remove("renaming");
-      if (refocus) item.querySelector(".chat-link").focus();
-      if (accepted && written && written !== title) this.rename(id, written);
-    };
-    field.addEventListener("keydown", (event) => {
-      if (event.isComposing || event.keyCode === 229) return;
-      if (event.key === "Enter") finish(true, true);
-      if (event.key === "Escape") finish(false, true);
-      if (event.key === "Enter" || event.key === "Escape") event.stopPropagation();
-    });
-    field.addEventListener("blur", () => finish(true, false));
-    item.classList.add("renaming");
-    item.prepend(field);
-    field.focus();
-    field.select();
+  #openOptions(id, button) {
+    const { pinned, archived } = this.#chat(id) ?? {};
+    const change = (what) => () => this.acts.change(id, what);
+    openMenu(button, [
+      { text: word("rename"), act: () => this.list.rename(id) },
+      { text: word(pinned ? "unpin" : "pin"), act: change({ pinned: !pinned }) },
+      { text: word(archived ? "unarchive" : "archive"), act: change({ archived: !archived }) },
+      { text: word("export"), act: () => save(`api/chats/${id}/export`) },
+      { text: word("delete"), act: () => this.acts.remove(this.#chat(id)), danger: true, apart: true },
+    ]);
   }
 }
 
 function save(address) {
   element("a", { href: address, download: "" }).click();
-}
-
-function update(item, chat, current) {
-  const link = item.querySelector(".chat-link");
-  const dot = item.querySelector(".dot");
-  const title = chat.title || word("untitled");
-  if (link.textContent !== title) link.textContent = link.title = title;
-  if (current) link.setAttribute("aria-current", "page");
-  else link.removeAttribute("aria-current");
-  const state = chat.running ? "answering" : chat.unread ? "unread" : "";
-  dot.hidden = state === "";
-  dot.className = `dot ${state}`;
-  if (state) dot.setAttribute("aria-label", word(state));
 }

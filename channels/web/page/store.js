@@ -37,6 +37,8 @@ export class Store {
   /** The id of a person's message → the turn that answers it. */
   turns = new Map();
   unread = new Set();
+  /** How many chats were put aside; those of them that are known are in `chats`. */
+  archived = 0;
 
   constructor(changed) {
     this.changed = changed;
@@ -67,7 +69,9 @@ export class Store {
     this.signedIn = answer.signed_in;
     this.operator = answer.operator;
     this.person = answer.person;
-    this.chats = new Map(answer.chats.map((chat) => [chat.id, chat]));
+    const aside = [...this.chats.values()].filter((chat) => chat.archived);
+    this.chats = new Map([...aside, ...answer.chats].map((chat) => [chat.id, chat]));
+    this.archived = answer.archived;
     if (this.after === null) this.#listenFrom(answer.after);
     this.changed();
   }
@@ -81,11 +85,20 @@ export class Store {
   }
 
   takeChat(chat) {
+    const before = this.chats.get(chat.id);
+    if (before) this.archived += Number(chat.archived) - Number(before.archived);
     this.chats.set(chat.id, chat);
     this.changed();
   }
 
+  /** Chats that the list of those in use does not have. */
+  takeArchived(chats) {
+    for (const chat of chats) if (!this.chats.has(chat.id)) this.chats.set(chat.id, chat);
+    this.changed();
+  }
+
   forget(id) {
+    if (this.chats.get(id)?.archived) this.archived -= 1;
     this.chats.delete(id);
     this.conversations.delete(id);
     this.unread.delete(id);
@@ -98,6 +111,7 @@ export class Store {
     this.conversations.clear();
     this.turns.clear();
     this.after = null;
+    this.archived = 0;
     this.keys = [];
     this.claim = null;
     this.signedIn = this.operator = false;
@@ -119,7 +133,7 @@ export class Store {
     for (const row of answer.messages) put(rows, row);
     const more = before?.loaded && !older && !anew ? before.more : answer.more;
     this.conversations.set(answer.chat.id, { rows, more, loaded: true, loading: false });
-    this.chats.set(answer.chat.id, answer.chat);
+    this.takeChat(answer.chat);
     for (const row of answer.messages) this.#endOf(row);
     this.changed();
   }

@@ -17,12 +17,13 @@ export class Theme {
   constructor(button) {
     this.#button = button;
     this.#theme = THEMES.includes(recall(KEY)) ? recall(KEY) : "auto";
-    button.addEventListener("click", () => this.#choose(THEMES[(THEMES.indexOf(this.#theme) + 1) % THEMES.length]));
+    button.addEventListener("click", () => this.next());
     window.addEventListener("storage", (event) => event.key === KEY && this.#adopt(event.newValue));
     this.show();
   }
 
-  #choose(theme) {
+  next() {
+    const theme = THEMES[(THEMES.indexOf(this.#theme) + 1) % THEMES.length];
     remember(KEY, theme);
     this.#adopt(theme);
   }

@@ -137,7 +137,7 @@ async def test_a_conversation_is_called_by_its_first_words_or_its_file(archive: 
         assert await title_of(archive, f"c_{title}", "m_1", words(first)) == title
     file = await archive.put(File(name="plan.pdf", type="application/pdf", data=b"x"), 1.0)
     assert await title_of(archive, CHAT, "m_1", words("", files=(file,))) == "plan.pdf"
-    await archive.rename(CHAT, "My\x00plan")
+    await archive.change(CHAT, title="My\x00plan")
     assert await title_of(archive, CHAT, "m_2", words("later words")) == "My plan"
 
 
@@ -169,7 +169,36 @@ async def test_what_is_one_persons_is_nobody_elses_in_lists_search_files_and_new
 async def test_what_is_looked_for_is_found_whatever_its_capitals_and_signs(archive: DatabaseArchive) -> None:
     await archive.keep(CHAT, "m_1", words("Ärger"), 1.0)
     await archive.answer(CHAT, "k_1", words("no 100% _doubt_"), 2.0)
-    assert [await archive.says(CHAT, it) for it in ("ärger", "100% _", "mine", "%%")] == [True, True, False, False]
+    for looked_for, hits in {"ärger": 1, "100% _": 1, "mine": 0, "%%": 0, "": 2}.items():
+        assert len(await archive.hits(CHAT, [looked_for], limit=9)) == hits, looked_for
+    assert await archive.hits(CHAT, ["doubt", "100%"], limit=9)
+    assert not await archive.hits(CHAT, ["doubt", "ärger"], limit=9)
+    assert [it.text for it in await archive.hits(CHAT, [""], limit=1)] == ["no 100% _doubt_"]
+
+
+async def test_pinned_conversations_come_first_and_archived_ones_wait_until_something_is_written_there(
+    archive: DatabaseArchive,
+) -> None:
+    for at, chat in enumerate((CHAT, OTHER, "c_third")):
+        await archive.keep(chat, "m_1", words(chat), float(at))
+
+    async def listed(*, archived: bool = False) -> list[str]:
+        return [it.id for it in await archive.conversations(archived=archived)]
+
+    assert (pinned := await archive.change(CHAT, pinned=True))
+    assert (pinned.pinned, pinned.archived) == (True, False)
+    assert await listed() == [CHAT, "c_third", OTHER]
+    assert (aside := await archive.change(CHAT, archived=True))
+    assert (aside.pinned, aside.archived) == (False, True)
+    assert (await listed(), await listed(archived=True)) == (["c_third", OTHER], [CHAT])
+    assert [await archive.archived(owner) for owner in ("local", "ann")] == [1, 0]
+    assert await archive.answer(CHAT, "k_1", words("late"), 8.0)
+    assert await listed(archived=True) == [CHAT]
+    await archive.keep(CHAT, "m_2", words("again"), 9.0)
+    assert await listed() == [CHAT, "c_third", OTHER]
+    assert (both := await archive.change(CHAT, title="Called", pinned=True))
+    assert (both.title, both.pinned) == ("Called", True)
+    assert await archive.change("c_nowhere", pinned=True) is None
 
 
 async def test_an_answer_to_an_erased_conversation_brings_nothing_back_nor_does_its_number_come_again(
