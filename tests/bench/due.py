@@ -49,6 +49,7 @@ async def measure(folder: Path) -> list[Row]:
         due = await asyncio.to_thread(_put, f"sqlite:///{folder}/data/clawgate.db", chats)
         async with asyncio.TaskGroup() as group:
             reminding = group.create_task(_arrivals(around, chats, over))
+            await asyncio.sleep(due - time.monotonic() - PAUSE_SECONDS)
             busy = await _chats(gateway, around, over)
         late = [at - due for at in reminding.result()]
     return [

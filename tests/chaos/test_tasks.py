@@ -6,13 +6,14 @@ Each task is begun once, and its result is read once, or it was stopped and noth
 import random
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 
-from tests.chaos.test_steps import house
+from tests.chaos.test_steps import House, house
 from tests.emulators.models.script import calls, says
 from tests.emulators.models.server import Reply
 from tests.stories.at_work import results, text_of, users
@@ -57,6 +58,17 @@ def tasks(database: str) -> list[Any]:
         return list(connection.execute(text("SELECT id, title, state, ended FROM task")))
 
 
+async def reached(opened: House, found: Callable[[], int], goal: int) -> None:
+    """Waits as patiently for each one more as `until` does for all."""
+    while (before := found()) < goal:
+
+        async def more(before: int = before) -> bool:
+            await opened.alive()
+            return found() > before
+
+        await until(more)
+
+
 @pytest.mark.parametrize("database_url", ["sqlite", "postgresql"], indirect=True)
 @pytest.mark.parametrize(
     "count", [8, pytest.param(50, marks=pytest.mark.long), pytest.param(200, marks=pytest.mark.long)]
@@ -84,23 +96,14 @@ async def test_each_task_is_begun_once_and_its_result_is_read_once(
                 for id_ in rows.values():
                     await opened.write(f"/stop {id_}")
 
-        async def over() -> bool:
-            await opened.alive()
-            rows = tasks(database_url)
-            return len(rows) == count and all(row.ended is not None for row in rows)
-
-        await until(over)
+        await reached(opened, lambda: sum(row.ended is not None for row in tasks(database_url)), count)
         ended = {row.title for row in tasks(database_url) if row.state == "ended"}
 
         def read() -> Counter[str]:
             said = (re.fullmatch(r"Task .*\n\nresult of (T\d+)\.", it.text) for it in opened.chat.emulator.messages)
             return Counter(it[1] for it in said if it)
 
-        async def reported() -> bool:
-            await opened.alive()
-            return {*read()} >= ended
-
-        await until(reported)
+        await reached(opened, lambda: len({*read()} & ended), len(ended))
         assert Counter(row.title for row in tasks(database_url)) == Counter(f"T{it}" for it in range(count))
         assert read() == Counter(ended)
         print(  # noqa: T201

@@ -102,12 +102,12 @@ def hook_store(store: Store, kill: Kill) -> None:
     """The moments of the turn that was loaded last, by conversation."""
 
     def of_cause(moment: str, given: Sequence[Any], view: View | None = None) -> str | None:
+        if any(isinstance(it, TaskEnd) for it in given):
+            return "K30"
         for it in given:
             if isinstance(it, Delivery) and moment == "accept":
                 kind, _, of_what = it.dedupe[0].partition(":")
                 return "K27" if kind == "gateway" and of_what.startswith("task:") else BY_CAUSE.get(kind)
-            if isinstance(it, TaskEnd):
-                return "K30"
             if isinstance(it, Lease) and moment in STEPS:
                 return causes.get(it.sid)
             if isinstance(it, Lease) and view is not None and view.work is not None:
