@@ -26,6 +26,8 @@ VIOLATIONS = """async () => {
 ROOMS = ("now", "approvals", "people", "letters", "usage", "agents", "config")
 EMPTY = {
     "now": "All is well.",
+    "turns": "No turn is like that.",
+    "later": "Nothing is scheduled.",
     "approvals": "No call waits for a decision.",
     "people": "Nobody waits to be let in.",
     "letters": "No dead letters.",

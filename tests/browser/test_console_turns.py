@@ -165,7 +165,7 @@ async def test_a_thousand_sessions_are_quick(browser: Browser, tmp_path: Path) -
         await tab.page.evaluate(SAID, SESSIONS)
         await home.until(lambda: len(home.anthropic.requests) == SESSIONS)
         took: dict[str, float] = {}
-        for room in ("now", "turns", "usage", "agents"):
+        for room in ("now", "turns", "approvals", "people", "later", "letters", "usage", "agents", "config"):
             began = time.perf_counter()
             await go(tab, home, room)
             took[room] = round(time.perf_counter() - began, 2)

@@ -20,7 +20,7 @@ function agent(it) {
   const has = it.tools.filter((tool) => tool.state !== "off");
   return card(
     element("h2", { class: "card-title" }, name(it.name || it.id), it.name && it.name !== it.id ? element("code", {}, it.id) : ""),
-    it.description && element("p", { class: "hint", dir: "auto" }, it.description),
+    it.description && element("p", { class: "hint" }, name(it.description)),
     facts([
       [word("models"), name(it.models.join(" → "))],
       [word("commandsRun"), word(`exec_${it.exec}`)],

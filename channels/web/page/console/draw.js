@@ -11,6 +11,9 @@ const MORE_CHARS = 100_000;
 const NAME_CHARS_MAX = 300;
 /** Characters that show nothing, or turn what stands around them. */
 const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+/** Those of them that make a text read as another one, wherever its lines break. */
+const TURNING = /[\u202a-\u202e\u2066-\u2069]/g;
+const named = (text, characters) => text.replace(characters, (it) => `\\u${it.charCodeAt(0).toString(16).padStart(4, "0")}`);
 
 export function section(title, ...children) {
   return element("section", { class: "section" }, element("h2", {}, title), ...children);
@@ -38,15 +41,20 @@ export function link(href, ...children) {
   return element("a", { href }, ...children);
 }
 
-/** The name of something, as somebody else gave it: cut, apart from the text around it, and with nothing hidden in it. */
+/** What somebody else wrote, in one line: cut, and with nothing hidden in it. */
+export function plain(text) {
+  const whole = String(text ?? "");
+  return named(whole.length > NAME_CHARS_MAX ? `${whole.slice(0, NAME_CHARS_MAX)}…` : whole, HIDDEN);
+}
+
+/** The name of something, as somebody else gave it, apart from the text around it. */
 export function name(text, attributes = {}) {
-  const whole = String(text ?? "").replace(HIDDEN, (it) => `\\u${it.charCodeAt(0).toString(16).padStart(4, "0")}`);
-  const shown = whole.length > NAME_CHARS_MAX ? `${whole.slice(0, NAME_CHARS_MAX)}…` : whole;
-  return element("bdi", { class: "name", ...attributes }, shown);
+  return element("bdi", { class: "name", ...attributes }, plain(text));
 }
 
 /** A text of any length; of a long one the beginning, with a button for the rest. */
-export function text(whole, { key, code = false } = {}) {
+export function text(written, { key, code = false } = {}) {
+  const whole = named(written, TURNING);
   const held = element("pre", { class: code ? "text mono" : "text", dir: "auto", tabindex: "0", role: "group", "aria-label": word("text") }, whole.slice(0, CHARS_MAX));
   if (whole.length <= CHARS_MAX) return held;
   let shown = CHARS_MAX;

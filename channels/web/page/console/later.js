@@ -5,7 +5,7 @@
 
 import { element } from "../element.js";
 import { number, word } from "../language.js";
-import { badge, button, empty, name, seconds, section, table, when } from "./draw.js";
+import { badge, button, empty, name, plain, seconds, section, table, when } from "./draw.js";
 
 const SCHEDULES = { active: "good", paused: "warn" };
 const TASKS = { running: "warn", ended: "good", failed: "bad" };
@@ -59,8 +59,8 @@ function running(found, context) {
 
 function changeButton(act, { id, title }, path, body, { act: does, ask, confirm }) {
   const press = async (pressed) => {
-    if (act === "stop" && !(await confirm("stopIt", { name: title || id }))) return;
+    if (act === "stop" && !(await confirm("stopIt", { name: plain(title || id) }))) return;
     does(pressed, () => ask("POST", `api/console/${path}`, body), word(`done_${act}`));
   };
-  return button(word(`do_${act}`), press, { class: act === "stop" ? "act danger-act" : "act", "data-key": `${act}-${id}`, "aria-label": word(`do_${act}_name`, { name: title || id }) });
+  return button(word(`do_${act}`), press, { class: act === "stop" ? "act danger-act" : "act", "data-key": `${act}-${id}`, "aria-label": word(`do_${act}_name`, { name: plain(title || id) }) });
 }

@@ -40,7 +40,7 @@ function list(found, { act, ask }) {
     what: element("span", {}, badge("bad", word(`letter_${it.kind}`)), " ", element("code", {}, it.name)),
     where: element("span", {}, name(`${it.channel}:${it.chat}`), " · ", name(it.agent)),
     at: when(it.at),
-    reason: element("span", { dir: "auto", class: "clipped" }, it.reason || word("noReason"), it.ambiguous ? ` (${word("ambiguous", { count: it.ambiguous })})` : ""),
+    reason: element("span", { class: "clipped" }, name(it.reason || word("noReason")), it.ambiguous ? ` (${word("ambiguous", { count: it.ambiguous })})` : ""),
     act: button(word("replay"), (pressed) => act(pressed, () => replay(ask, [it.name]), word("replayed", { count: 1 })), { "data-key": it.name, "aria-label": word("replayName", { name: it.name }) }),
   })));
 }

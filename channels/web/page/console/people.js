@@ -4,7 +4,7 @@
 
 import { element } from "../element.js";
 import { number, word } from "../language.js";
-import { badge, button, card, empty, name, section, table, when } from "./draw.js";
+import { badge, button, card, empty, name, plain, section, table, when } from "./draw.js";
 
 export const people = {
   name: "people",
@@ -19,7 +19,7 @@ export const people = {
 };
 
 function stranger(it, { act, ask }) {
-  const who = it.displayName || it.id;
+  const who = plain(it.displayName || it.id);
   const letIn = button(word("letIn"), (pressed) => act(pressed, () => ask("POST", "api/console/people", { request: it.request }), word("mayWrite", { name: who })), {
     class: "act primary-act",
     "data-key": `in-${it.request}`,

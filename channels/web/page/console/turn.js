@@ -46,7 +46,7 @@ function head(it) {
   return card(
     element("p", { class: "card-head" }, outcomeBadge(it), when(Date.parse(it.at) / 1000), element("code", {}, String(it.id))),
     element("p", { class: "asked-text", dir: "auto" }, name(it.text || word("noWords"))),
-    it.reason && element("p", { class: "hint", dir: "auto" }, it.reason),
+    it.reason && element("p", { class: "hint" }, name(it.reason)),
     facts([
       [word("person"), element("span", {}, name(it.name || it.person || "–"), it.name ? element("span", { class: "hint" }, " ", name(it.person)) : "")],
       [word("conversation"), name([it.channel, it.account === "default" ? "" : it.account, it.chat].filter(Boolean).join(":") + (it.thread ? `#${it.thread}` : ""))],
@@ -114,7 +114,7 @@ function sections(prompt) {
 
 function toolList(tools) {
   const columns = [["name", word("tool")], ["summary", word("summary"), "wide"]];
-  return table(word("layer_offered"), columns, tools.map((it) => ({ name: element("code", {}, it.name), summary: element("span", { dir: "auto" }, it.summary ?? "") })));
+  return table(word("layer_offered"), columns, tools.map((it) => ({ name: element("code", {}, it.name), summary: name(it.summary) })));
 }
 
 function step(it) {
@@ -144,8 +144,8 @@ function request(it, at) {
       [word("tokensBoth"), response ? tokens(response.tokens) + (response.estimated ? ` · ${word("estimated")}` : "") : null],
       [word("cost"), response ? money(response.cost) : null],
     ]),
-    ...it.retries.map((failed) => element("p", { class: "hint", dir: "auto" }, badge("bad", failed.error), " ", failed.words)),
-    response?.error && element("p", { dir: "auto" }, badge("bad", response.error), " ", response.words),
+    ...it.retries.map((failed) => element("p", { class: "hint" }, badge("bad", failed.error), " ", name(failed.words))),
+    response?.error && element("p", {}, badge("bad", response.error), " ", name(response.words)),
     response?.thinking && folded(`thinking-${at}`, word("thinking"), text(response.thinking, { key: `thinking-text-${at}` })),
     response?.text && text(response.text, { key: `response-${at}` }),
   );
@@ -169,7 +169,7 @@ function part(it) {
     "div",
     { class: "part" },
     element("p", { class: "card-head" }, badge(PARTS[it.state] ?? "plain", word(`part_${it.state}`)), it.tool && badge("plain", word("byTool")), it.platformId && name(it.platformId), it.attempts > 1 && word("attempts", { count: number(it.attempts) }), it.ambiguous ? badge("warn", word("ambiguous", { count: it.ambiguous })) : ""),
-    it.reason && element("p", { class: "hint", dir: "auto" }, it.reason),
+    it.reason && element("p", { class: "hint" }, name(it.reason)),
     it.text && text(it.text, { key: `part-${it.key}` }),
     it.files.length > 0 && element("p", { class: "hint" }, word("attachments"), " ", name(it.files.join(", "))),
     it.buttons.length > 0 && element("p", { class: "hint" }, word("choices"), " ", name(it.buttons.join(", "))),

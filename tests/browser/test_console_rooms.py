@@ -1,0 +1,95 @@
+"""Every room of the console while it loads, is refused and has lost its gateway, and a hostile command in it."""
+
+import asyncio
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from axe_playwright_python.base import AXE_SCRIPT
+from playwright.async_api import Browser, Route, expect
+
+from tests.browser.night import COMMAND, SCRIPT, night
+from tests.browser.tab import Tab
+from tests.browser.test_console import VIOLATIONS, WIDTHS, ready
+from tests.browser.test_console_turns import opened
+from tests.browser.test_web_everybody import RULES
+from tests.emulators.models.script import calls
+
+ROOMS = ("now", "turns", "turns/1", "approvals", "people", "later", "letters", "usage", "agents", "config")
+TRYING = {"en-US": "Connection lost. Trying again…", "zh-CN": "连接已断开，正在重试…"}
+AGAIN = {"en-US": "Try again", "zh-CN": "重试"}
+REFUSED = {"en-US": "The database is not available.", "zh-CN": "数据库暂时不可用"}
+
+
+class Gate:
+    """Stands before the gateway's answers."""
+
+    def __init__(self) -> None:
+        self.is_open = asyncio.Event()
+        self.then: Literal["refuse", "lose", "pass"] = "pass"
+        self.is_open.set()
+
+    async def __call__(self, route: Route) -> None:
+        await self.is_open.wait()
+        if self.then == "pass":
+            await route.continue_()
+        elif self.then == "lose":
+            await route.abort("connectionrefused")
+        else:
+            await route.fulfill(status=503, json={"error": "no", "code": "unavailable"})
+
+
+async def wrong(tab: Tab) -> list[str]:
+    await tab.page.evaluate(AXE_SCRIPT)
+    return [*await tab.page.evaluate(VIOLATIONS), *await tab.page.evaluate(RULES), *await tab.sticking_out()]
+
+
+@pytest.mark.parametrize(
+    ("locale", "width", "scheme"), [("en-US", "desk", "light"), ("zh-CN", "phone", "dark")], ids=["desk", "phone"]
+)
+async def test_each_room_says_that_it_loads_is_refused_and_is_lost(
+    browser: Browser, tmp_path: Path, locale: str, width: str, scheme: Any
+) -> None:
+    options = {"locale": locale, "viewport": WIDTHS[width], "color_scheme": scheme}
+    async with night(browser, tmp_path, **options) as (home, tab, _):
+        tab.watch.expects("status of 503", "ERR_CONNECTION_REFUSED")
+        gate, page, found = Gate(), tab.page, dict[str, list[str]]()
+        await page.route("**/api/**", gate)
+        for room in ROOMS:
+            gate.is_open.clear()
+            gate.then = "refuse"
+            await page.goto("about:blank")
+            await page.goto(f"{home.url}/console#{room}")
+            await expect(page.locator(".skeleton")).to_have_role("status")
+            found[f"{room} loads"] = await wrong(tab)
+            gate.is_open.set()
+            await expect(page.locator("#view")).to_contain_text(REFUSED[locale])
+            found[f"{room} is refused"] = await wrong(tab)
+            gate.then = "pass"
+            await page.get_by_role("button", name=AGAIN[locale]).press("Enter")
+            await expect(page.get_by_text(REFUSED[locale])).to_have_count(0)
+            await ready(page)
+            shown = await page.locator("#view").inner_text()
+            gate.then = "lose"
+            await page.locator("#refresh").press("Enter")
+            await expect(tab.connection).to_have_text(TRYING[locale])
+            assert len(await page.locator("#view").inner_text()) >= len(shown) * 0.9, room
+            found[f"{room} is lost"] = await wrong(tab)
+        assert {state: it for state, it in found.items() if it} == {}
+
+
+async def test_a_hostile_command_is_read_whole_and_as_it_is(browser: Browser, tmp_path: Path) -> None:
+    hostile = f"echo '<img src=x onerror=alert(1)>' \u202e; {COMMAND}"
+    script = (calls(("exec", {"command": hostile})), *SCRIPT[1:])
+    async with night(browser, tmp_path, script=script) as (home, tab, _):
+        await tab.page.goto(f"{home.url}/console#approvals")
+        await ready(tab.page)
+        shown = await tab.page.get_by_role("article").locator("pre > code").first.inner_text()
+        assert "<img src=x onerror=alert(1)>" in shown
+        assert COMMAND in shown
+        assert "\u202e" not in shown
+        await expect(tab.page.locator("#view img")).to_have_count(0)
+        await tab.page.goto(f"{home.url}/console#turns/1")
+        body = await opened(tab.page, "Tool calls")
+        await expect(body).to_contain_text(f"'<img src=x onerror=alert(1)>' \\u202e; {COMMAND}")
+        assert "\u202e" not in await body.inner_text()
