@@ -8,7 +8,7 @@ do not look like one, and so are lists of what would have been right. The other 
 import difflib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -23,6 +23,8 @@ PROBLEMS_MAX = 100
 
 Key: TypeAlias = tuple[str | int, ...]
 """The place of a value in the file: mapping keys and list indexes from the top."""
+Warned: TypeAlias = Iterator[tuple[Key, Bilingual, Bilingual]]
+"""Messages, each behind the key whose place in the file is shown, and before its fix; `()` if no key is concerned."""
 
 INHERITED = frozenset(field.alias or name for name, field in AgentDefaults.model_fields.items())
 """The keys that an agent has from `agents.defaults`."""

@@ -3,15 +3,10 @@
 Each is a message that names its key, and the step to take; none holds a value that could be a secret.
 """
 
-import grp
-import os
-import pwd
-import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from operator import add
 from pathlib import Path
-from typing import TypeAlias
 
 from agents.config import AgentConfig
 from agents.providers.catalog import needs_key
@@ -24,15 +19,12 @@ from gateway.config.bindings import specificity
 from gateway.config.channels import configured
 from gateway.config.exposure import exec_mode
 from gateway.config.keys import DEMO, Auto, Resolved
-from gateway.config.problems import Findings, Key, quoted, shown, suggestion
+from gateway.config.permissions import inline_secrets, open_folders, writable
+from gateway.config.problems import Findings, Key, Warned, quoted, shown, suggestion
 from gateway.config.root import Config
-from gateway.observe.secrets import secrets_in
 from gateway.program import COMMAND, program
 from skills.lock import LOCK, Refusal, SkillLock
 from tools.catalog import own_tools
-
-Warned: TypeAlias = Iterator[tuple[Key, Bilingual, Bilingual]]
-"""Messages, each behind the key whose place in the file is shown, and before its fix; `()` if no key is concerned."""
 
 
 def warnings(
@@ -78,9 +70,9 @@ def _all(resolved: Resolved, file: Path, origin: Callable[[Key], Key]) -> Warned
     yield from _own_tools(config)
     yield from _bindings(config)
     yield from _server(config)
-    yield from _inline_secrets(config, file, names)
-    yield from _writable(file.resolve())
-    yield from _open_folders(config)
+    yield from inline_secrets(config, file, names)
+    yield from writable(file.resolve())
+    yield from open_folders(config)
 
 
 def _channels(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Warned:
@@ -297,51 +289,6 @@ def _server(config: Config) -> Warned:
             "server.allowedHosts：接受任何主机名，包括陌生人指向这里的",
         )
         yield ("server", "allowedHosts"), message, Bilingual("name your hosts", "请写明你的主机名")
-
-
-def _inline_secrets(config: Config, file: Path, names: Mapping[Key, tuple[str, ...]]) -> Warned:
-    """Warns of secrets written in a file that others can read."""
-    if file.stat().st_mode & 0o077:
-        for key, secret in secrets_in(config):
-            # A token alone stands for the mapping that it is a key of.
-            if secret.strip() and not {key, key[:-1]} & names.keys():
-                message = Bilingual("a secret in a file that others can read", "密钥写在他人可以读取的文件中")
-                fix = Bilingual("use ${NAME}, or chmod 600 the file", "请改用 ${NAME}，或对文件执行 chmod 600")
-                yield key, _of(key, message), fix
-
-
-def _writable(file: Path) -> Warned:
-    """Warns if others may write the config, its folder or its `.env`: an edit is in force two seconds later."""
-    for path in (file, file.parent / ".env", file.parent):
-        try:
-            status = path.stat()
-        except OSError:
-            continue
-        by_group = status.st_mode & stat.S_IWGRP and not _own_group(status)
-        if status.st_mode & stat.S_IWOTH or by_group:
-            message = Bilingual(
-                f"{path}: others on this machine can write it, and so decide what runs here",
-                f"{path}：本机的其他用户可以写入，从而决定这里运行什么",
-            )
-            yield (), message, Bilingual("chmod go-w it", "请执行 chmod go-w")
-
-
-def _own_group(status: os.stat_result) -> bool:
-    """True if its group is the owner's alone, as many systems make one for each user."""
-    try:
-        return pwd.getpwuid(status.st_uid).pw_name == grp.getgrgid(status.st_gid).gr_name
-    except KeyError:
-        return status.st_uid == status.st_gid
-
-
-def _open_folders(config: Config) -> Warned:
-    """Folders with people's data that others on this machine can read or change. Folders that we make are private."""
-    database = [Path(config.database.path).parent] if config.database.path else []
-    kept = (*database, Path(config.tools.files.uploads_dir), *(Path(it.workspace_dir) for it in config.agents.list))
-    for folder in dict.fromkeys(kept):
-        if folder.is_dir() and folder.stat().st_mode & 0o066:
-            message = Bilingual(f"{folder}: can be read by others on this machine", f"{folder}：可被本机的其他用户读取")
-            yield (), message, Bilingual("chmod 700 it", "请执行 chmod 700")
 
 
 def advice(key: Key, names: Mapping[Key, tuple[str, ...]]) -> Bilingual:
