@@ -92,7 +92,8 @@ class DownloadsFiles(Channel, Protocol):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolUse:
     """One call of a tool in a turn. `about` is its first argument, shortened, such as a path; `arguments` and `result` are
-    the beginning of what it was given and of what it gave. One that waits for an approval is `waiting`, also later."""
+    the beginning of what it was given and of what it gave, `said` the words before it. One that waits for an approval is
+    `waiting`, also later."""
 
     id: str
     name: str
@@ -101,6 +102,7 @@ class ToolUse:
     arguments: str = ""
     result: str = ""
     seconds: float | None = None
+    said: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

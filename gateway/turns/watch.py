@@ -49,6 +49,8 @@ class Watch:
     _text: list[str] = field(default_factory=list)
     _tools: dict[str, ToolUse] = field(default_factory=dict)
     _began: dict[str, float] = field(default_factory=dict)
+    _said: dict[str, str] = field(default_factory=dict)
+    """The words before a call that the draft still shows, by its id."""
     _note: str = ""
     _timer: asyncio.TimerHandle | None = None
     _pause: float = SHOW_SECONDS
@@ -72,6 +74,7 @@ class Watch:
                 self._show()
             case turn.ModelCalled():
                 self._text.clear()
+                self._place_words()
                 self._soon()
             case turn.ModelStreamed(event=TextDelta(text=text)):
                 self._note = ""
@@ -86,8 +89,9 @@ class Watch:
             case turn.ModelAnswered(message=message) if _is_cut(message):
                 self._before += message.text
                 self._text.clear()
-            case turn.ModelAnswered():
+            case turn.ModelAnswered(message=message):
                 self._note = ""
+                self._keep_words(message)
             case turn.ToolStarted(call=call):
                 self._start(call)
                 self._began[call.id] = time.perf_counter()
@@ -103,10 +107,23 @@ class Watch:
         for message in so_far:
             if isinstance(message, AssistantMessage):
                 self._before += message.text if _is_cut(message) else ""
+                self._keep_words(message)
                 for call in message.calls:
                     self._start(call)
             elif isinstance(message, ToolResultMessage):
                 self._finish(message)
+
+    def _keep_words(self, message: AssistantMessage) -> None:
+        """Keeps what was said before the first call, for that call's line: the answer will not have it."""
+        if message.calls and (said := draft(message.text).strip()):
+            self._said[message.calls[0].id] = self._detail(said)
+
+    def _place_words(self) -> None:
+        """Moves the words to their calls, as the draft shows them no more."""
+        for id_, said in self._said.items():
+            if id_ in self._tools:
+                self._tools[id_] = replace(self._tools[id_], said=said)
+        self._said.clear()
 
     def _start(self, call: ToolCall) -> None:
         self._tools[call.id] = ToolUse(

@@ -93,7 +93,7 @@ async def test_a_tool_opens_to_what_it_was_given_and_what_it_gave(visit: Visit) 
             await expect(written.get_by_label("Result")).to_have_text("Wrote a.txt (10 bytes)")
             await expect(written.locator(".tool-seconds")).to_contain_text(" s")
             await missing.get_by_role("button").click()
-            await expect(missing.get_by_label("Result")).to_contain_text("none.txt")
+            await expect(missing.get_by_label("What went wrong")).to_contain_text("none.txt")
             await tab.reload()
 
 
@@ -171,13 +171,16 @@ async def test_each_person_sees_his_own_and_the_operator_reads_all(browser: Brow
         for person, words, answer in (("ann", "The heron", "Noted, Ann."), ("bob", "Hello", "Hi Bob.")):
             async with visitor(browser, home, address=home.url) as tab:
                 tab.watch.expects("status of 401")
+                await expect(tab.page.locator("#sign-in")).not_to_contain_text("server.")
                 await tab.sign_in(tokens[person])
+                await expect(tab.page.get_by_role("group", name="Signed in as")).to_contain_text(person)
                 await tab.ask(words, answer)
                 await expect(tab.conversations.get_by_role("link")).to_have_text([words])
                 await expect(tab.page.get_by_role("button", name="All sessions")).to_be_hidden()
         async with visitor(browser, home, address=home.url) as tab:
             tab.watch.expects("status of 401")
             await tab.sign_in(tokens["operator"])
+            await expect(tab.page.get_by_role("group", name="Signed in as")).to_contain_text("Operator")
             await tab.page.get_by_role("button", name="All sessions").click()
             dialog = tab.page.get_by_role("dialog", name="All sessions")
             await expect(dialog.get_by_role("listitem")).to_have_text(

@@ -6,7 +6,7 @@
 import { fileAddress } from "./api.js";
 import { element, icon, iconButton, part } from "./element.js";
 import { isPicture } from "./files.js";
-import { sentence, size, word } from "./language.js";
+import { limit, sentence, size, word } from "./language.js";
 import { recallJson, remember } from "./memory.js";
 
 const PREFIX = "clawgate.files.";
@@ -47,7 +47,7 @@ export class Attachments {
         this.say(word("tooMany", { count: limits.files }));
         break;
       }
-      if (file.size > limits.file_bytes) this.say(word("tooLarge", { name: file.name, size: size(limits.file_bytes) }));
+      if (file.size > limits.file_bytes) this.say(word("tooLarge", { name: file.name, size: limit(limits.file_bytes) }));
       else this.#begin({ file, name: file.name || "file", type: file.type, size: file.size });
     }
     this.#told();

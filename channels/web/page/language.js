@@ -86,6 +86,9 @@ export function day(at) {
   return new Intl.DateTimeFormat(TAGS[current], shape).format(when);
 }
 
+/** A limit, in the unit of the config's docs. */
+export const limit = (bytes) => `${number(bytes / 1_048_576)} MiB`;
+
 export function size(bytes) {
   if (bytes < 1000) return `${bytes} B`;
   if (bytes < 1_000_000) return `${Math.round(bytes / 1000)} KB`;

@@ -252,7 +252,8 @@ export class Page {
     part("claim-note").hidden = store.claim === null;
     part("claim-note").textContent = store.claim && word("claimNote", { code: store.claim });
     this.firstKey.show(store.keys);
-    part("sign-out").hidden = !store.signedIn;
+    part("signed-in").hidden = !store.signedIn;
+    part("person").textContent = part("person").title = store.operator ? word("operator") : (store.person ?? "");
     part("all-sessions").hidden = part("to-console").hidden = !store.operator;
   }
 

@@ -85,10 +85,14 @@ export function paint(code, text = code.textContent) {
 function patternOf(language) {
   if (!patterns.has(language)) {
     const family = FAMILIES.find(([names]) => names.test(language))?.[1];
-    patterns.set(language, family ? compiled(family) : null);
+    if (/^(?:diff|patch)$/.test(language)) patterns.set(language, DIFF);
+    else patterns.set(language, family ? compiled(family) : null);
   }
   return patterns.get(language);
 }
+
+/** Whole lines, told apart by how they begin. */
+const DIFF = /(?<comment>^(?:@@|diff |index |--- |\+\+\+ ).*)|(?<added>^\+.*)|(?<removed>^-.*)/gm;
 
 function compiled({ comment, string, words, flags = "" }) {
   const bounded = /^[\w|]+$/.test(words) ? `(?<![\\w.$@-])(?:${words})(?![\\w-])` : words;

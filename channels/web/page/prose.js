@@ -81,7 +81,7 @@ function dress(content) {
     frame.append(codeHead(code ?? pre, frame), pre);
   }
   for (const table of content.querySelectorAll("table")) {
-    const frame = element("div", { class: "table" });
+    const frame = element("div", { class: "table", tabindex: 0, role: "group", "aria-label": word("table") });
     table.replaceWith(frame);
     frame.append(table);
   }

@@ -11,15 +11,24 @@ const ICONS = { done: "check", failed: "cross", waiting: "info" };
 /** The nodes for these tools; `open` while the turn is at work. Keeps what the reader has unfolded `before`. */
 export function toolList(tools, { open, before }) {
   if (!tools.length) return [];
-  const list = element("ul", { class: "tools" }, ...tools.map(toolLine));
+  const list = element("ul", { class: "tools" }, ...tools.flatMap((tool) => [wordsBefore(tool), toolLine(tool)]));
   if (open) return [list];
   const unfolded = before?.tagName === "DETAILS" && before.open;
-  const summary = element("summary", {}, summaryIcon(tools), word("toolsUsed", { count: tools.length }));
+  const failed = tools.filter((tool) => tool.state === "failed").length;
+  const counts = [word("toolsUsed", { count: tools.length }), failed ? word("toolsFailed", { failed }) : ""];
+  const summary = element("summary", {}, summaryIcon(tools, failed), counts.filter(Boolean).join(" · "));
   return [element("details", { class: "tools-used", open: unfolded }, summary, list)];
 }
 
-function summaryIcon(tools) {
-  const state = ["failed", "waiting"].find((it) => tools.some((tool) => tool.state === it)) ?? "done";
+/** What was said before this call, in its place. */
+function wordsBefore({ said }) {
+  return said ? element("li", { class: "tool-words", dir: "auto" }, said) : "";
+}
+
+/** A miss on the way to an answer is no failure of the whole. */
+function summaryIcon(tools, failed) {
+  const waits = tools.some((tool) => tool.state === "waiting");
+  const state = waits ? "waiting" : failed === tools.length ? "failed" : "done";
   return element("span", { class: "tool-state", "data-state": state }, sign(state));
 }
 
@@ -58,11 +67,22 @@ export function disclosure(attributes, content, made) {
 }
 
 function details(tool) {
-  const texts = { toolArguments: readable(tool.arguments), toolResult: tool.result };
+  const problem = tool.state === "failed" ? problemOf(tool.result) : null;
+  const texts = { toolArguments: readable(tool.arguments), [problem ? "toolProblem" : "toolResult"]: problem ?? tool.result };
   const parts = Object.entries(texts).flatMap(([name, text]) =>
-    text ? [element("h4", {}, word(name)), element("pre", { tabindex: 0, "aria-label": word(name) }, text)] : [],
+    text ? [element("p", { class: "tool-part" }, word(name)), element("pre", { tabindex: 0, "aria-label": word(name) }, text)] : [],
   );
   return element("div", { class: "tool-details" }, ...parts);
+}
+
+/** The sentence of a failure; null if it is in no known form. */
+function problemOf(text) {
+  try {
+    const { error, message } = JSON.parse(text);
+    return [message, error].find((it) => typeof it === "string" && it) ?? null;
+  } catch {
+    return null;
+  }
 }
 
 /** JSON over several lines; whatever is none, as it is. */

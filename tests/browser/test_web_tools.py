@@ -1,0 +1,62 @@
+"""Tool cards, code, tables and targets, as people read and touch them."""
+
+from typing import Any
+
+from playwright.async_api import expect
+
+from tests.browser.axe import WIDTHS, no_rule_is_broken
+from tests.browser.tab import Visit
+from tests.emulators.models.script import calls, says
+
+MISS = calls(("read", {"file_path": "none.txt"}), ("write", {"file_path": "a.txt", "content": "tea"}))
+DIFF = "```diff\n--- a/tea\n+++ b/tea\n@@ -1 +1 @@\n-green\n+black\n same\n```\n"
+TABLE = "\n".join("|" + cell * 12 for cell in ("a column |", "---|", "a value |"))
+PHONE: dict[str, Any] = {"viewport": WIDTHS["phone"], "has_touch": True, "is_mobile": True}
+SMALL = """() => [...document.querySelectorAll("button, summary, select")]
+    .filter((it) => it.checkVisibility() && !it.closest("[inert], .sidebar"))
+    .filter((it) => Math.min(it.offsetWidth, it.offsetHeight) < 44)
+    .map((it) => `${it.offsetWidth}×${it.offsetHeight} ${it.outerHTML.slice(0, 100)}`)"""
+
+
+async def test_a_miss_is_a_sentence_and_no_failure_of_the_whole(visit: Visit) -> None:
+    async with visit(MISS, says("Done.")) as (_, tab):
+        await tab.ask("Work", "Done.")
+        summary = tab.answers.locator("summary")
+        await expect(summary).to_have_text("2 tools used · 1 without success")
+        await expect(summary.locator(".tool-state")).to_have_attribute("data-state", "done")
+        await summary.click()
+        missed = tab.tools(tab.answers).first
+        await missed.get_by_role("button").click()
+        problem = missed.get_by_label("What went wrong")
+        await expect(problem).to_contain_text("none.txt")
+        assert not (await problem.inner_text()).startswith("{")
+        await no_rule_is_broken(tab)
+
+
+async def test_words_before_a_call_stay_above_it_also_after_a_reload(visit: Visit) -> None:
+    work = calls(("write", {"file_path": "a.txt", "content": "tea"}), before="I write it down first.")
+    async with visit(work, says("Done.")) as (_, tab):
+        await tab.ask("Work", "Done.")
+        for _ in range(2):
+            await tab.answers.locator("summary").click()
+            lines = tab.answers.locator(".tools > li")
+            await expect(lines).to_have_count(2)
+            await expect(lines.first).to_have_text("I write it down first.")
+            await tab.reload()
+            await tab.is_answered("Done.")
+
+
+async def test_a_diff_has_colours_a_wide_table_shows_that_it_goes_on_and_a_finger_hits_everything(visit: Visit) -> None:
+    async with visit(MISS, says(DIFF + "\n" + TABLE), **PHONE) as (_, tab):
+        await tab.ask("Show", "black")
+        code = tab.answers.locator("pre")
+        await expect(code.locator(".code-removed")).to_have_text(["-green"])
+        await expect(code.locator(".code-added")).to_have_text(["+black"])
+        await expect(code.locator(".code-comment")).to_have_text(["--- a/tea", "+++ b/tea", "@@ -1 +1 @@"])
+        frame = tab.answers.locator(".table")
+        assert await frame.evaluate("(it) => it.scrollWidth > it.clientWidth")
+        shades = await frame.evaluate("(it) => getComputedStyle(it).backgroundAttachment")
+        assert shades == "local, local, scroll, scroll"
+        await tab.answers.locator("summary").tap()
+        assert await tab.page.evaluate(SMALL) == []
+        await no_rule_is_broken(tab)
