@@ -29,6 +29,7 @@ from channels.message import (
     Outbound,
     Press,
     Sender,
+    StoredFile,
     Target,
 )
 from channels.web.admission import OPERATOR, Admission, Headers
@@ -157,9 +158,7 @@ class WebChannel:
             raise _no_such_chat()
         self.tell(conversation)
         self.live.announce(None)
-        attachments = [
-            Attachment(kind="image" if file.type in PICTURES else "file", key=file.id, name=file.name) for file in files
-        ]
+        attachments = [Attachment(kind=_kind(file), key=file.id, name=file.name) for file in files]
         return replace(context, attachments=tuple(attachments))
 
     async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
@@ -274,6 +273,12 @@ class WebChannel:
     async def close(self) -> None:
         if self._keeping:
             await asyncio.wait(self._keeping)
+
+
+def _kind(file: StoredFile) -> Literal["image", "audio", "file"]:
+    if file.type in PICTURES:
+        return "image"
+    return "audio" if file.type.startswith("audio/") else "file"
 
 
 def _no_such_chat() -> Rejected:

@@ -84,6 +84,7 @@ class Chats:
                     for it in agents
                 ],
                 "person": person,
+                "voice": bool(self._config.transcription.model),
                 "operator": person == OPERATOR,
                 "chats": [*map(self._view, found)],
                 "archived": await self._archive.archived(person),

@@ -20,6 +20,7 @@ import { Sidebar } from "./sidebar.js";
 import { SignIn } from "./signin.js";
 import { Theme } from "./theme.js";
 import { timeline } from "./timeline.js";
+import { Voice } from "./voice.js";
 
 const TITLE_CHARS = 60;
 const EXAMPLES = ["example1", "example2", "example3"];
@@ -48,6 +49,7 @@ export class Page {
     const commands = () => store.commands;
     const { attachments } = this;
     this.composer = new Composer({ send: acts.send, stop: acts.stop, attachments, limits, commands, chosen: changed });
+    this.voice = new Voice({ take: (file) => attachments.add([file]), say: (text) => this.say(text) });
     this.conversation = new Conversation({ acts: { ...acts, ...this.#names() }, loadOlder: acts.loadOlder });
     this.sidebar = new Sidebar({
       change: acts.change,
@@ -177,6 +179,7 @@ export class Page {
   }
 
   turnTo(chat) {
+    this.voice.cancel();
     this.composer.switchTo(chat ?? "new");
     this.conversation.toBottom();
   }
@@ -195,6 +198,7 @@ export class Page {
     this.theme.show();
     this.notices.show();
     this.attachments.show();
+    this.voice.cancel();
     this.sidebar.clear();
     this.choices.clear();
     this.conversation.clear();
@@ -252,6 +256,7 @@ export class Page {
     part("claim-note").hidden = store.claim === null;
     part("claim-note").textContent = store.claim && word("claimNote", { code: store.claim });
     this.firstKey.show(store.keys);
+    this.voice.show(store.voice);
     part("signed-in").hidden = !store.signedIn;
     part("person").textContent = part("person").title = store.operator ? word("operator") : (store.person ?? "");
     part("all-sessions").hidden = part("to-console").hidden = !store.operator;

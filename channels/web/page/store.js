@@ -22,6 +22,8 @@ export class Store {
   claim = null;
   /** What may be written behind a slash: {name, hint, en, zh}. */
   commands = [];
+  /** Whether the server writes down what is said. */
+  voice = false;
   signedIn = false;
   /** Whether all sessions may be read. */
   operator = false;
@@ -66,6 +68,7 @@ export class Store {
     this.commands = answer.commands;
     this.guide = answer.guide;
     this.keys = answer.keys;
+    this.voice = answer.voice;
     this.signedIn = answer.signed_in;
     this.operator = answer.operator;
     this.person = answer.person;
