@@ -13,7 +13,7 @@ from urllib.parse import quote
 import orjson
 import structlog
 from fastapi import Request, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, model_validator
 from starlette.responses import StreamingResponse
 
 from channels.moment import timestamp
@@ -51,6 +51,12 @@ class _ChatChange(BaseModel, extra="forbid", strict=True):
     title: str | None = None
     pinned: bool | None = None
     archived: bool | None = None
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> "_ChatChange":
+        if self.model_fields_set:
+            return self
+        raise ValueError("nothing is to change")
 
 
 class Chats:

@@ -52,9 +52,11 @@ PATHS = {
     "/web/{name}": {"get": operation("name")},
     "/api/session": {"post": operation(**body(token=TEXT)), "delete": operation()},
     "/api/chats": {"get": operation()},
+    "/api/archived": {"get": operation()},
+    "/api/search": {"get": operation("", "words")},
     "/api/chats/{chat}": {
-        "get": operation("chat", "before"),
-        "patch": operation("chat", **body(title=TEXT)),
+        "get": operation("chat", "before until"),
+        "patch": operation("chat", **body(title=TEXT, pinned={"type": "boolean"}, archived={"type": "boolean"})),
         "delete": operation("chat"),
     },
     "/api/files": {"post": operation("", "name", **BYTES)},

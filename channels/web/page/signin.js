@@ -28,7 +28,7 @@ export class SignIn {
     const form = element(
       "form",
       { submit: (event) => this.#submit(event) },
-      element("img", { src: "web/icon.svg", alt: "", width: 44, height: 44 }),
+      element("img", { src: document.querySelector('link[rel="icon"]').href, alt: "", width: 44, height: 44 }),
       element("h2", { id: "sign-in-title", "data-word": "signIn" }),
       element("p", { "data-word": about }),
       element("input", { type: "text", name: "username", autocomplete: "username", value: "clawgate", hidden: true }),
