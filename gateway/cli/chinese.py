@@ -256,8 +256,8 @@ HELP = {
     "List what is to come, what is paused, and what is over since a week at most.": (
         "列出将要执行的、已暂停的，以及一周内已结束的。"
     ),
-    "Do it now, besides its times; a running gateway begins within seconds.": (
-        "在原定时间之外立即执行一次；运行中的网关会在几秒内开始。"
+    "Do it now, besides its times; a running gateway begins at once.": (
+        "在原定时间之外立即执行一次；运行中的网关会马上开始。"
     ),
     "Pause it; the same again lets it go on, at its next time.": "暂停；再次执行则从下一个时间起恢复。",
     "End a person's for good. One of the config is removed there.": (
