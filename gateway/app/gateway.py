@@ -34,7 +34,7 @@ from gateway.http.door import Door, Readiness
 from gateway.http.hooks import Hooks
 from gateway.http.request import Guesses, Peers
 from gateway.inbox.intake import Intake
-from gateway.inbox.listening import Listening
+from gateway.inbox.links import ChannelLinks
 from gateway.later.ends import CommandEnds
 from gateway.later.watch import DueWatch
 from gateway.observe.logs import logged
@@ -128,7 +128,7 @@ class Gateway:
         self.due = DueWatch(self.runtime, self.lanes, due, self.ends)
         self._readiness = Readiness(self.runtime, self.sweep)
         self._intake = Intake(self.runtime, self.approvals, self.lanes)
-        self._listening = Listening(self.runtime, self._intake, self.spawn)
+        self._links = ChannelLinks(self.runtime, self._intake, self.spawn)
         self.health = HealthWatch(self.runtime, lambda: self._web, self.tell_owners)
         self._servers = ServerWatch(self.runtime, self.tell_owners)
         self._adopt_server(config.server)
@@ -190,14 +190,14 @@ class Gateway:
             log.error("store_unavailable", error=repr(error))
         channels, agents = self.runtime.setup.channels, self.runtime.setup.runners
         log.info("gateway_started", chats_taken_up=taken_up, channels=len(channels), agents=len(agents))
-        await self._listening.begin(self.runtime.setup)
+        await self._links.begin(self.runtime.setup)
         # A claimed owner has a menu of their own.
-        self.runtime.setup.owners.claimed.changed = lambda: self.spawn(self._listening.begin(self.runtime.setup))
+        self.runtime.setup.owners.claimed.changed = lambda: self.spawn(self._links.begin(self.runtime.setup))
         upkeep = Upkeep(self.runtime, self.tell_owners)
         self.spawn(self.health.run())
         self.spawn(self.health.reach())
         self.spawn(upkeep.prune())
-        self.spawn(self._listening.unmark())
+        self.spawn(self._links.unmark())
         self.spawn(upkeep.measure_lag())
         self.spawn(self.sweep.run())
         self.spawn(self._begin_schedules())
@@ -211,7 +211,7 @@ class Gateway:
         before, runtime = self.runtime.setup, self.runtime
         setup = self._build(config, environment, before=before)
         gone = [channel for channel in before.channels.values() if channel not in setup.channels.values()]
-        await self._listening.end(gone)  # of two pollers of one bot none would get anything
+        await self._links.end(gone)  # of two pollers of one bot none would get anything
         adopt(setup, before)
         runtime.setup, runtime.config_state = setup, state
         self.lanes.resize(before.limits.parallel_turns, setup.limits.parallel_turns)
@@ -224,7 +224,7 @@ class Gateway:
             self._live.let_go()  # its pages reconnect, to the new one
         self._retiring.append(before)
         setup.mcp.start()
-        await self._listening.begin(setup)
+        await self._links.begin(setup)
         self.spawn(self._adopt_schedules())
         self.warming = self.spawn(self._warm_up())
         self.spawn(self._try_sandbox())

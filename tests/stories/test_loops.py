@@ -18,8 +18,8 @@ LOOPS: dict[str, tuple[Callable[[Running], tuple[Any, str]], str]] = {
     "Sweep.run": (lambda it: (it.gateway.runtime.store, "claim"), "sweep_failed"),
     "Upkeep.prune": (lambda it: (it.gateway.runtime.store, "prune"), "prune_failed"),
     "Upkeep.measure_lag": (lambda it: (it.gateway.runtime.metrics.loop_lag, "observe"), "lag_not_measured"),
-    "Listening._learn_identity": (lambda it: (feishu(it), "learn_identity"), "identity_unknown"),
-    "Listening._keep_connected": (lambda it: (feishu(it), "connect"), "connection_failed"),
+    "ChannelLinks._learn_identity": (lambda it: (feishu(it), "learn_identity"), "identity_unknown"),
+    "ChannelLinks._keep_connected": (lambda it: (feishu(it), "connect"), "connection_failed"),
     "Reload.run": (lambda it: (it.gateway, "report"), "config_not_looked_at"),
 }
 """Of each what breaks in it, and the event that says so."""
@@ -35,7 +35,7 @@ async def test_a_loop_goes_on_after_an_error_that_nobody_foresaw(
 ) -> None:
     for name in (PRUNE, LAG, "gateway.turns.sweep.ALONE_SECONDS", "gateway.approvals.approvals.IDLE_SECONDS"):
         monkeypatch.setattr(name, 0.01)
-    for name in ("gateway.inbox.listening.IDENTITY_RETRY_SECONDS", "gateway.inbox.listening.RECONNECT_SECONDS"):
+    for name in ("gateway.inbox.links.IDENTITY_RETRY_SECONDS", "gateway.inbox.links.RECONNECT_SECONDS"):
         monkeypatch.setattr(name, 0.01)
     monkeypatch.setattr("gateway.app.reload.LOOK_SECONDS", 0.01)
     async with running(tmp_path) as it:
@@ -61,9 +61,9 @@ async def test_a_loop_goes_on_after_an_error_that_nobody_foresaw(
                 reload.request()
                 await broken.wait()
                 reload.request()
-            elif loop.startswith("Listening"):
-                await it.gateway._listening.end([feishu(it)])
-                await it.gateway._listening.begin(it.gateway.runtime.setup)
+            elif loop.startswith("ChannelLinks"):
+                await it.gateway._links.end([feishu(it)])
+                await it.gateway._links.begin(it.gateway.runtime.setup)
             await it.until(lambda: rounds >= 2)
         (told,) = [line for line in logs if line["event"] == event]
         assert isinstance(told["exc_info"], KeyError)

@@ -27,7 +27,7 @@ CHECKS = ["gateway", "config", "database", "channels", "model", "queue"]
 @pytest.fixture(autouse=True)
 def tries_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.app.health.LOOK_SECONDS", 0.02)
-    monkeypatch.setattr("gateway.inbox.listening.IDENTITY_RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.inbox.links.IDENTITY_RETRY_SECONDS", 0.05)
     monkeypatch.setattr("channels.telegram.timing.Timing.backoff", lambda self, failures, most=0.0: 0.02)
 
 

@@ -28,7 +28,7 @@ Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 log = structlog.get_logger()
 
 
-class Listening:
+class ChannelLinks:
     def __init__(self, runtime: Runtime, intake: Intake, spawn: Spawn) -> None:
         self._runtime = runtime
         self._intake = intake
