@@ -95,7 +95,7 @@ async def test_a_file_too_large_or_too_many_is_refused_with_a_sentence_and_nothi
         tab.watch.expects("status of 413")
         await tab.message.fill("With files")
         await tab.attach(HUGE)
-        await expect(tab.page.get_by_text("huge.bin is larger than 2.0 MB.")).to_be_visible()
+        await expect(tab.page.get_by_text("huge.bin is larger than 1.91 MiB.")).to_be_visible()
         await expect(tab.message).to_have_value("With files")
         for file in (PICTURE, NOTES, MORE):
             await tab.attach(file)
