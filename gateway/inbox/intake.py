@@ -209,7 +209,10 @@ class Intake:
             return receipt.agent
         if chosen in setup.runners:
             return chosen
-        return receipt.agent or route(setup.config.routes, setup.config.agents, receipt.context)
+        named = receipt.agent  # by the page: anybody can write anything there
+        if named and is_open(setup.config, setup.owners, named, receipt.context):
+            return named
+        return route(setup.config.routes, setup.config.agents, receipt.context)
 
     async def _keep(self, inbound: Inbound, dedupe: Sequence[str]) -> Acceptance:
         return await self._lanes.accept(self._delivery(inbound, dedupe))

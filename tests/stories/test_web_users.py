@@ -130,3 +130,16 @@ async def test_each_person_is_offered_what_the_commands_would_let_them_set(tmp_p
         offer = (await operator.http.get(f"/api/chats/{CHAT}/choices")).json()
         assert (offer["model"], offer["own"]) == (both[1], both[0])
         assert (await ann.http.get(f"/api/chats/{CHAT}/choices")).status_code == 404
+
+
+async def test_an_agent_that_is_kept_for_others_answers_nobody_who_names_it(tmp_path: Path) -> None:
+    """The page offers it to no one else, and whoever posts its name by hand is answered by their own."""
+    async with (
+        running(tmp_path, script=lambda _: says("hi"), agents=THREE, more=CHOICES, feishu=WEB) as house,
+        opened(house.url, authorization=bearer("ann")) as ann,
+        opened(house.url, authorization=bearer("operator")) as operator,
+    ):
+        for page, answers in ((ann, "helper"), (operator, "reviewer")):
+            await page.say("hello", agent="reviewer", chat=f"c_{answers}0000000000")
+            await page.answers(1)
+            assert [it["agent"] for it in await page.chats()] == [answers]
