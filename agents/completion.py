@@ -105,7 +105,7 @@ class ModelCalls:
                 priced: list[AssistantMessage] = priced,
             ) -> None:
                 if isinstance(event, retry.Retrying):
-                    self.emit(ModelRetried(round=number, error=event.error))
+                    self.emit(ModelRetried(round=number, error=event.error, seconds=event.seconds))
                     return
                 if isinstance(event, Done):
                     reference = event.message.reference

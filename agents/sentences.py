@@ -25,6 +25,9 @@ from agents.turn import (
 from channels.bilingual import Bilingual
 from tools.paths import called
 
+PAUSE_SHOWN_SECONDS = 2.0
+"""A pause from which on a person is told how long it is."""
+
 
 def failure(outcome: Outcome, language: Language) -> str:
     """The sentence that says why there is no answer."""
@@ -50,9 +53,12 @@ def for_owner(sentence: str) -> str:
     return sentence
 
 
-def retrying(error: ModelError, language: Language) -> str:
-    """The sentence that is shown while the request is repeated."""
-    return (_RETRYING if error.kind in ("rate_limited", "overloaded", "server") else _CONNECTING)(language)
+def retrying(error: ModelError, seconds: float, language: Language) -> str:
+    """The sentence that is shown until the request is repeated, which is after a pause of `seconds`."""
+    is_busy = error.kind in ("rate_limited", "overloaded", "server")
+    if seconds < PAUSE_SHOWN_SECONDS:
+        return (_RETRYING if is_busy else _CONNECTING)(language)
+    return (_RETRYING_IN if is_busy else _CONNECTING_IN)(language).format(seconds=round(seconds))
 
 
 def over_budget(spent: OverBudget, language: Language) -> str:
@@ -206,6 +212,12 @@ _COMPACTED = {
 _DECLINED = Bilingual("The model declined to answer this.", "模型拒绝回答这个问题。")
 _RETRYING = Bilingual("The model is busy right now; I am asking again.", "模型现在很繁忙，正在重试。")
 _CONNECTING = Bilingual("The connection to the model broke; I am asking again.", "与模型的连接中断，正在重试。")
+_RETRYING_IN = Bilingual(
+    "The model is busy right now; I ask again in {seconds} s.", "模型现在很繁忙，{seconds} 秒后重试。"
+)
+_CONNECTING_IN = Bilingual(
+    "The connection to the model broke; I ask again in {seconds} s.", "与模型的连接中断，{seconds} 秒后重试。"
+)
 _EMPTY = Bilingual(
     "The model gave no answer. Please try again; if that does not help, ask whoever runs this bot.",
     "模型没有给出回答，请再试一次；如仍不行，请联系机器人管理员。",

@@ -200,10 +200,11 @@ class ModelStreamed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelRetried:
-    """The attempt failed with `error`; another one follows after a pause."""
+    """The attempt failed with `error`; another one follows after a pause of `seconds`."""
 
     round: int
     error: ModelError
+    seconds: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

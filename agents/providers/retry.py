@@ -79,9 +79,10 @@ class Health:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Retrying:
-    """A pause has begun; another attempt follows it."""
+    """A pause of `seconds` has begun; another attempt follows it."""
 
     error: ModelError
+    seconds: float
 
 
 Notice: TypeAlias = ModelEvent | Retrying
@@ -176,7 +177,7 @@ async def _attempt_with_retries(
             words=error.words,
             wait_seconds=round(seconds, 3),
         )
-        policy.emit(Retrying(error=error))
+        policy.emit(Retrying(error=error, seconds=seconds))
         await policy.sleep(seconds)
     raise AssertionError("the loop has no end")
 

@@ -47,20 +47,25 @@ def skipped(picked: Picked, language: Language) -> Iterator[str]:
     for number, reason in picked.skipped:
         yield Bilingual(f"{number}  skipped: {SKIPS[reason]}", f"{number}  跳过：{SKIPS[reason].zh}")(language)
     if count := picked.unkept:
-        are = Bilingual(f"{_counted(count, 'finished turn')} skipped: {SKIPS['not-kept']}")
-        yield Bilingual(are, f"跳过 {count} 个已结束的轮次：{SKIPS['not-kept'].zh}")(language)
+        turns, why = _counted(count, "finished turn"), SKIPS["not-kept"]
+        yield f"跳过 {count} 个已结束的轮次：{why.zh}" if language == "zh" else f"{turns} skipped: {why}"
 
 
 def forecast(picked: Picked, rounds: int, language: Language) -> str:
     """Says how much the rehearsal will ask, and what that took then."""
     turns = len(picked.turns)
-    then, cost = sum(it.before.requests for it in picked.turns), _cost([it.before for it in picked.turns])
-    return Bilingual(
-        f"{_counted(turns, 'turn')}: then {_counted(then, 'request')}, cost {cost}; now {turns * rounds:,} requests at most "
-        "(limits.rounds), without repeated attempts and summaries. Nothing is sent, and no tool runs.",
-        f"{turns} 轮：当时请求 {then} 次，费用 {cost}；现在最多请求 {turns * rounds:,} 次（limits.rounds），"
-        "不含重试和摘要。不会发送任何消息，也不会执行任何工具。",
-    )(language)
+    then, most = sum(it.before.requests for it in picked.turns), turns * rounds
+    cost = _cost([it.before for it in picked.turns])
+    turns_then, requests = _counted(turns, "turn"), _counted(then, "request")
+    if language == "zh":
+        return (
+            f"{turns} 轮：当时请求 {then} 次，费用 {cost}；现在最多请求 {most:,} 次（limits.rounds），"
+            "不含重试和摘要。不会发送任何消息，也不会执行任何工具。"
+        )
+    return (
+        f"{turns_then}: then {requests}, cost {cost}; now {most:,} requests at most "
+        "(limits.rounds), without repeated attempts and summaries. Nothing is sent, and no tool runs."
+    )
 
 
 def lines(it: Rehearsed, language: Language) -> Iterator[str]:

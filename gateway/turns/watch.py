@@ -83,8 +83,8 @@ class Watch:
             case turn.ModelStreamed(event=Done(message=message)) if message.error is not None:
                 self._text.clear()
                 self._soon()
-            case turn.ModelRetried(error=error):
-                self._note = retrying(error, language_for(self.context))
+            case turn.ModelRetried(error=error, seconds=seconds):
+                self._note = retrying(error, seconds, language_for(self.context))
                 self._show()
             case turn.ModelAnswered(message=message) if _is_cut(message):
                 self._before += message.text

@@ -34,6 +34,13 @@ def test_every_failure_is_one_short_sentence_in_the_users_language(outcome: Outc
         assert "管理员" in chinese
 
 
+def test_a_long_pause_is_told_with_its_seconds() -> None:
+    busy, broken = (ModelError(kind=kind, summary="", retryable=True) for kind in ("overloaded", "network"))
+    assert sentences.retrying(busy, 1.9, "en") == "The model is busy right now; I am asking again."
+    assert sentences.retrying(busy, 19.6, "en") == "The model is busy right now; I ask again in 20 s."
+    assert sentences.retrying(broken, 5.0, "zh") == "与模型的连接中断，5 秒后重试。"
+
+
 @pytest.mark.parametrize(
     ("text", "language"),
     [

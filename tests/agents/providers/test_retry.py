@@ -142,10 +142,12 @@ async def test_the_time_counts_from_the_first_failure() -> None:
 
 async def test_the_deltas_of_a_failed_attempt_are_voided_by_its_done() -> None:
     seen: list[Notice] = []
-    message = await Clock().ask(Scripted([BROKEN]), seen=seen)
+    clock = Clock()
+    message = await clock.ask(Scripted([BROKEN]), seen=seen)
     kinds = [type(event).__name__ for event in seen]
     assert kinds == ["TextDelta", "Done", "Retrying", "TextDelta", "Done"]
-    assert seen[2:] == [Retrying(error=BROKEN), TextDelta(index=0, text="try 2"), Done(message=message)]
+    (pause,) = clock.slept
+    assert seen[2:] == [Retrying(error=BROKEN, seconds=pause), TextDelta(index=0, text="try 2"), Done(message=message)]
 
 
 async def test_a_stream_that_hangs_ends_at_the_deadline() -> None:
