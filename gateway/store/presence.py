@@ -115,14 +115,20 @@ class Transactions:
         self._engine = create_engine(
             "postgresql+psycopg://", creator=creator, pool_size=CONNECTIONS, pool_pre_ping=True
         )
+        self._closed = False
 
     async def call(self, operation: Callable[[Connection], T]) -> T:
         """Run it and commit. Raises StoreUnavailable, which says nothing of what was to be written."""
 
         def run() -> T:
             try:
-                with self._engine.begin() as connection:
-                    return operation(connection)
+                with self._engine.connect() as connection:
+                    try:
+                        with connection.begin():
+                            return operation(connection)
+                    finally:
+                        if self._closed:  # no pool takes it back
+                            connection.detach()
             except (SQLAlchemyError, psycopg.Error) as error:
                 state = getattr(getattr(error, "orig", error), "sqlstate", None) or ""
                 raise StoreUnavailable(f"{type(error).__name__}: {state}".strip(": ")) from error
@@ -130,6 +136,7 @@ class Transactions:
         return await asyncio.to_thread(run)
 
     def close(self) -> None:
+        self._closed = True
         self._engine.dispose()
 
 
