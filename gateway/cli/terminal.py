@@ -171,10 +171,10 @@ class Conversation:
         return str(orjson.loads(found.final)["outcome"]), words if found.payloads else None
 
     def events(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yields what happens in the conversation, until the stream is refused."""
+        """Yields what happens in the conversation, until the stream is refused or the client closed."""
         patience = httpx.Timeout(UPLOAD_SECONDS, read=SILENT_SECONDS)
-        while True:
-            with suppress(httpx.TransportError):
+        while not self._http.is_closed:
+            with suppress(httpx.TransportError, RuntimeError):  # the latter if it is closed in this very moment
                 params: dict[str, str | int] = {"after": self._after, "plain": ""}
                 with self._http.stream("GET", "/api/events", params=params, timeout=patience) as response:
                     if response.status_code != 200:

@@ -56,7 +56,12 @@ async def told(house: Running, logs: list[Any], name: str) -> dict[str, Any]:
     kind, account = name.split(":")
     await house.until(lambda: house.counted(f'clawgate_channel_up{{account="{account}",channel="{kind}"}} 0.0'))
     state = await channel(house, name)
-    (line,) = [it for it in logs if it["event"] == "channel_state" and it["state"] == state["state"]]
+
+    def lines() -> list[Any]:
+        return [it for it in logs if it["event"] == "channel_state" and it["state"] == state["state"]]
+
+    await house.until(lines)
+    (line,) = lines()
     assert (line["channel"], line["account"], line["fix"]) == (kind, account, state["fix"])
     async with opened(house.url, authorization=f"Bearer {TOKEN}") as page:
         await page.until(lambda: page.named("fault"))

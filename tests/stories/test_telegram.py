@@ -234,8 +234,11 @@ async def test_an_update_that_cannot_be_handed_over_does_not_stop_those_behind_i
         chat = it.telegram.private()
         for text in ("odd", "behind"):
             await it.happens(it.telegram.text_update(text, chat=chat))
-        await it.house.until(lambda: len(it.telegram.messages) == (1 if fault == "odd" else 2))
+        asked = it.house.anthropic.requests  # both in one turn, or in one each
+        await it.house.until(lambda: any("behind" in users(request.body)[-1] for request in asked))
         await it.house.idle()
+        assert any("odd" in users(request.body)[-1] for request in asked) == (fault == "database")
+        assert len(it.telegram.messages) == len(asked)
         assert tries == (3 if fault == "odd" else 5)
         given_up = 'clawgate_webhook_deliveries_total{channel="telegram",outcome="ignored: given up"} 1.0'
         assert it.house.counted(given_up) == (fault == "odd")
