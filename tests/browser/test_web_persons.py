@@ -99,6 +99,7 @@ async def test_what_one_person_could_not_send_waits_for_that_person(browser: Bro
         tab.watch.expects("status of 401", "net::ERR_")
         await tab.sign_in(ANN)
         await expect(tab.page.get_by_role("button", name="Sign out")).to_be_visible()
+        await expect(tab.page.get_by_role("button", name="Thinking")).to_be_visible()  # nothing else is asked for now
         await tab.page.context.clear_cookies()
         await tab.say("ann's plan")
         await tab.sign_in(BOB)
