@@ -207,10 +207,9 @@ class AgentRunner:
             answers=budget.answers if budget else [*(turn.summarised or ())],
             compaction="none" if turn.summarised is None else "summarised",
         )
-        context = turn.context
         loop = ToolLoop(
-            turn=":".join((context.channel, context.account, context.chat.id, context.message_id, *turn.again)),
-            context=context,
+            turn=turn.key,
+            context=turn.context,
             session=turn.session,
             tainted=turn.tainted or model_calls.holds_external,
             complete=model_calls.complete,

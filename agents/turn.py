@@ -91,6 +91,12 @@ class Turn:
     files_of: str = ""
     """The conversation whose files and background commands it has, if not its own."""
 
+    @property
+    def key(self) -> str:
+        """Names it for the idempotency keys of its tool calls: another turn about the same message has another."""
+        context = self.context
+        return ":".join((context.channel, context.account, context.chat.id, context.message_id, *self.again))
+
 
 Limit: TypeAlias = Literal["rounds", "turn-time", "repeating", "pauses", "empty", "cut"]
 """The limit of ours that ended the turn. `empty`: the model had nothing to say, twice. `cut`: its output limit."""

@@ -12,7 +12,7 @@ import random as randomness
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 import structlog
 from pydantic import Field
@@ -50,23 +50,31 @@ RESTS_SECONDS = (30.0, 60.0, 300.0)
 """After the first failure, the second, and every one behind it."""
 
 
+class _Failures(NamedTuple):
+    """The failures of a model in a row, the end of its rest, and the kind of the last one."""
+
+    in_a_row: int
+    until: float
+    kind: ErrorKind
+
+
 class Health:
     """The models that rest: one that could not answer is passed over for a while, as long as another one can be asked.
     Shared by all agents, as it is the model that is down. One that fails again at once rests longer, until it answers."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._failures: dict[tuple[str, str], tuple[int, float, ErrorKind]] = {}
-        """The failures in a row, the end of the rest and the last kind of failure, by provider and model."""
+        self._failures: dict[tuple[str, str], _Failures] = {}
+        """The failures of each provider and model that has not answered since."""
 
     def rests(self, provider: str, model: str) -> bool:
         known = self._failures.get((provider, model))
-        return known is not None and self._clock() < known[1]
+        return known is not None and self._clock() < known.until
 
     def failed(self, provider: str, model: str, kind: ErrorKind) -> None:
-        count = known[0] if (known := self._failures.get((provider, model))) else 0
+        count = known.in_a_row if (known := self._failures.get((provider, model))) else 0
         seconds = RESTS_SECONDS[min(count, len(RESTS_SECONDS) - 1)]
-        self._failures[provider, model] = count + 1, self._clock() + seconds, kind
+        self._failures[provider, model] = _Failures(count + 1, self._clock() + seconds, kind)
 
     def answered(self, provider: str, model: str) -> None:
         self._failures.pop((provider, model), None)
@@ -74,7 +82,7 @@ class Health:
     @property
     def failing(self) -> dict[str, ErrorKind]:
         """The models whose last request failed, and why."""
-        return {"/".join(key): kind for key, (_, _, kind) in sorted(self._failures.items())}
+        return {"/".join(key): it.kind for key, it in sorted(self._failures.items())}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,6 +1,6 @@
 """The state of the gateway that serves at the config's address: the lines of `status`, and what `doctor` adds of it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from agents.language import Language
@@ -159,21 +159,20 @@ def _channels(answer: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _models(answer: Mapping[str, Any], loaded: Loaded) -> Iterator[Finding]:
-    """The models that agents ask: without a key, or failing."""
-    models = dict.fromkeys(model for agent in loaded.config.agents.list for model in agent.model)
-    yield from (
-        failing := [*_failing({it: kind for it, kind in mapping(answer, "failingModels").items() if it in models})]
-    )
-    bad = bool(failing)
+    """The models that agents ask: those that fail and those without a key, or one for all."""
+    models = list(dict.fromkeys(model for agent in loaded.config.agents.list for model in agent.model))
+    failing = {model: kind for model, kind in mapping(answer, "failingModels").items() if model in models}
+    bad = [*_failing(failing), *_keyless(models, loaded)]
+    yield from bad or [Finding("model", "ok", Bilingual(", ".join(models), "、".join(models)))]
+
+
+def _keyless(models: Sequence[str], loaded: Loaded) -> Iterator[Finding]:
     for model in models:
         name = model.partition("/")[0]
         provider = loaded.config.provider(name)
         if not provider.keys and needs_key(name, provider):
-            bad = True
             step = advice(("providers", name, "apiKey"), loaded.names)
             yield Finding("model", "error", Bilingual(f"{model}: no key", f"{model}：没有密钥"), step)
-    if not bad:
-        yield Finding("model", "ok", Bilingual(", ".join(models), "、".join(models)))
 
 
 def _failing(models: Mapping[str, Any]) -> Iterator[Finding]:

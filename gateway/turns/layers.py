@@ -236,7 +236,7 @@ class Layers:
         runner = setup.runners.get(agent)
         if turn is None or runner is None:
             return "", {}
-        chosen, switch = runtime.choices.agent(context), runtime.choices.listens(context)
+        chosen, switch, names = runtime.choices.agent(context), runtime.choices.listens(context), setup.mcp.names
         where = (context.channel, context.account, context.chat.id, context.chat.kind, context.chat.thread)
         key = (
             "route",
@@ -248,7 +248,7 @@ class Layers:
             switch,
             turn.settings.model,
             tuple(setup.owners),
-            str(names := setup.mcp.names),
+            str(names),
         )
 
         def reasons() -> Mapping[str, Because]:

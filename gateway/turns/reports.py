@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from agents.language import Language, language_for
 from agents.messages import AssistantMessage, Text, ToolCall, ToolResultMessage, UserMessage, message_json
 from agents.prompt.inbound import SAID, own_note
+from channels.bilingual import Bilingual
 from channels.message import Origin
 from gateway.approvals.display import value
 from gateway.state.ending import Ending
@@ -88,20 +89,16 @@ def tells(row: str, id_: str) -> bool:
 
 def _head(origin: Origin, end: CommandEnd, language: Language) -> str:
     """The line above what a command wrote last."""
-
-    def say(en: str, zh: str) -> str:
-        return zh if language == "zh" else en
-
     id_, name, note = origin.id, value(origin.title), end.note.partition(": ")[2]
     if end.seconds is None:
-        return say(
+        return Bilingual(
             f"Command {id_}, {name}, was lost: the gateway restarted, which ended it. What it wrote last may be missing.",
             f"命令 {id_}（{name}）已丢失：网关重新启动，命令随之结束，最后的输出可能不完整。",
-        )
-    return say(
+        )(language)
+    return Bilingual(
         f"Command {id_}, {name}, has ended after {end.seconds:.0f} s: {note}",
         f"命令 {id_}（{name}）已结束，用时 {end.seconds:.0f} 秒：{note.replace('exit code', '退出码')}",
-    )
+    )(language)
 
 
 def _last_lines(output: str) -> str:

@@ -43,7 +43,7 @@ from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
 from gateway.web.chats import Chats
 from gateway.web.console import Console
-from gateway.web.pages import START, START_SIGNED_IN, PageFiles
+from gateway.web.pages import START, START_SIGNED_IN, page_files
 from gateway.web.plans import Plans
 from gateway.web.streams import EventStream
 from gateway.web.uploads import Uploads
@@ -87,7 +87,7 @@ class WebDoor:
         self._uploads = Uploads(self._archive, self._limits, runtime.now)
         self._peers = peers
         self._guesses = guesses
-        self._pages = PageFiles()
+        self._pages = page_files()
 
     def router(self) -> APIRouter:
         router = APIRouter()

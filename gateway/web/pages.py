@@ -12,7 +12,7 @@ import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -93,6 +93,12 @@ class PageFiles:
         if small:
             headers["content-encoding"] = "gzip"
         return Response(file.gzipped if small else file.data, headers=headers, media_type=file.type)
+
+
+@cache
+def page_files() -> PageFiles:
+    """The files, read once a process: an edit of the config mixes no newer page with an older server."""
+    return PageFiles()
 
 
 def bundled(modules: Mapping[str, str], entry: str) -> str:

@@ -15,7 +15,8 @@ from sqlalchemy import text
 from channels.finding import Finding
 from gateway.config.load import Loaded, load
 from gateway.guard import VERSION
-from gateway.operate.doctor import FREE_BYTES_LOW, examine
+from gateway.operate.doctor import examine
+from gateway.operate.folders import FREE_BYTES_LOW
 from gateway.store.inspect import health
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.opening import connected
