@@ -222,11 +222,15 @@ _EMPTY = Bilingual(
     "The model gave no answer. Please try again; if that does not help, ask whoever runs this bot.",
     "模型没有给出回答，请再试一次；如仍不行，请联系机器人管理员。",
 )
+cut_off = Bilingual(
+    '(The answer is cut off here: it reached the length limit. Say "continue" and I will go on from here.)',
+    "（回答到此被截断：已达长度上限。回复“继续”，我会接着写。）",
+)
+"""The line behind an answer that ran into the model's output limit."""
 cut_short = Bilingual(
     "(The answer is cut off here: it reached the length limit.)", "（回答到此被截断：已达长度上限。）"
 )
-"""The line behind an answer that ran into the model's output limit, or into ours for the parts of a reply on a channel
-without files."""
+"""The line behind a reply that has more parts than we send, on a channel without files."""
 goes_on = Bilingual("(The whole answer is in the file answer.md.)", "（完整回答见文件 answer.md。）")
 """The line behind the first part of an answer that has too many."""
 internal_error = Bilingual(

@@ -203,9 +203,10 @@ class Target:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnFacts:
     """The cost of an answer: tokens in (cached too) and out, the price if known. `failed`: it says why there is no
-    answer."""
+    answer. `unfinished`: a limit stopped it, and the next message may have it go on."""
 
     failed: bool = False
+    unfinished: bool = False
     model: str = ""
     input: int = 0
     output: int = 0

@@ -9,6 +9,9 @@ from agents.messages import AssistantMessage, ToolResultMessage
 from channels.message import Button, Folded, StoredFile, TurnFacts
 from gateway.store.spending import Spent
 
+UNFINISHED = {("replied", "cut"), ("failed", "rounds"), ("failed", "turn-time")}
+"""Outcomes and reasons whose sentence says that "continue" goes on."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ending:
@@ -59,6 +62,7 @@ class Ending:
         tokens = bill.get("tokens", {})
         return TurnFacts(
             failed=self.outcome == "failed",
+            unfinished=(self.outcome, self.reason) in UNFINISHED,
             model=self.answers[-1].reference if self.answers else "",
             input=sum(tokens.get(name, 0) for name in ("input", "cache_read", "cache_write")),
             output=tokens.get("output", 0),

@@ -151,7 +151,7 @@ def ending_of(outcome: Outcome, language: Language) -> Ending:
             files = tuple(media(written))
             if text.strip() or files:
                 voice = bool(files) and is_voice(written)
-                reason, text = ("cut", f"{text}\n\n{sentences.cut_short(language)}") if cut else ("", text)
+                reason, text = ("cut", f"{text}\n\n{sentences.cut_off(language)}") if cut else ("", text)
                 return Ending(
                     outcome="replied",
                     reason=reason,

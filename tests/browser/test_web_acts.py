@@ -64,6 +64,30 @@ async def test_an_answer_is_made_anew_a_message_is_edited_and_both_are_so_after_
         assert await tab.page.evaluate("navigator.clipboard.readText()") == "Higher:\nmuch <b>higher</b>"
 
 
+async def test_an_answer_that_a_limit_stopped_goes_on_at_a_click_once_in_both_languages(visit: Visit) -> None:
+    script = [says("The first half of a", stop="length"), calls(("ls", {})), says(" long story.")]
+    async with visit(*script, more="limits: { continuations: 0, rounds: 1 }") as (home, tab):
+        go_on = tab.page.get_by_role("button", name="Continue", exact=True)
+        await tab.ask("Tell me a story", 'Say "continue"')
+        await tab.reload()
+        await expect(tab.page.get_by_role("button", name="Answer again")).to_be_visible()
+        await go_on.dblclick()
+        await tab.is_answered("The first half of a", "more steps than I may take")
+        await tab.has_said("Tell me a story", "Continue where you stopped.")
+        await expect(go_on).to_have_count(1)
+        await tab.page.get_by_role("button", name="Language").click()
+        await tab.page.get_by_role("button", name="继续", exact=True).click()
+        await tab.page.get_by_text("long story.").wait_for()
+        await tab.page.get_by_role("button", name="语言").click()
+        await tab.is_answered("The first half of a", "more steps than I may take", "long story.")
+        await tab.has_said("Tell me a story", "Continue where you stopped.", "请从停下的地方继续。")
+        await expect(go_on).to_have_count(0)
+        assert [it.refusal for it in home.anthropic.requests] == [None] * 3
+        cut, asked = home.anthropic.requests[1].body["messages"][1:]
+        assert (cut["role"], cut["content"][0]["text"]) == ("assistant", "The first half of a")
+        assert asked["content"][0]["text"].endswith("User: Continue where you stopped.")
+
+
 async def test_a_failed_answer_looks_like_one_and_is_tried_again(visit: Visit) -> None:
     async with visit(BROKEN, says("Now it works.")) as (_, tab):
         await tab.say("Hello")

@@ -156,11 +156,22 @@ function showAnswer(article, entry, acts) {
 function answerFoot({ row, last }, acts) {
   const again = () => acts.send(RETRY, [], null);
   const parts = [copyButton(row.text, word("copyAnswer"))];
-  if (last && row.turn?.failed) parts.push(element("button", { type: "button", click: again }, word("tryAgain")));
+  if (last && row.turn?.unfinished) parts.push(goOnButton(acts), iconButton("retry", word("regenerate"), again));
+  else if (last && row.turn?.failed) parts.push(element("button", { type: "button", click: again }, word("tryAgain")));
   else if (last) parts.push(iconButton("retry", word("regenerate"), again));
   parts.push(time(row.at));
   if (row.turn?.model) parts.push(factsOf(row.turn));
   return parts;
+}
+
+/** An answer that a limit stopped goes on by a message like any other; the second click of a double click says nothing. */
+function goOnButton(acts) {
+  const goOn = () => {
+    button.disabled = true;
+    acts.send(word("goOnWords"), [], null);
+  };
+  const button = element("button", { type: "button", click: goOn }, word("goOn"));
+  return button;
 }
 
 /** Tokens, cost and time, for whoever asks. */
