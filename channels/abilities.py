@@ -78,9 +78,10 @@ class AnswersGet(Channel, Protocol):
 class StoresInbound(Channel, Protocol):
     """A channel that is its own platform: it stores a message before the gateway accepts it."""
 
-    async def keep(self, context: MessageContext, agent: str) -> MessageContext:
-        """Stores a message to `agent`; idempotent; of a press only its place is judged. Returns it with the facts of
-        its files. Raises Rejected for an invalid message, or what the store raises if it is unavailable."""
+    async def keep(self, context: MessageContext, agent: str, *, names: bool) -> MessageContext:
+        """Stores a message to `agent`; idempotent; of a press only its place is judged. `names`: a conversation without a
+        name is called by it. Returns it with the facts of its files. Raises Rejected for an invalid message, or what the
+        store raises if it is unavailable."""
 
 
 @runtime_checkable

@@ -68,10 +68,11 @@ class ChatHistory(Protocol):
     """The archive, as the channel asks it. Every method is one commit, and raises what the store raises if that fails."""
 
     async def keep(
-        self, chat: str, key: str, words: MessageBody, at: float, *, owner: str = OPERATOR
+        self, chat: str, key: str, words: MessageBody, at: float, *, owner: str = OPERATOR, names: bool = True
     ) -> WebConversation | None:
-        """Keeps what a person said, unless its key is known; its conversation is made with the first message, and its
-        files belong to that from now on. None if the conversation is another person's."""
+        """Keeps what a person said, unless its key is known; its conversation is made with the first message and called
+        by the first that `names` it, and its files belong to that from now on. None if the conversation is another
+        person's."""
 
     async def answer(self, chat: str, key: str, words: MessageBody, at: float) -> bool:
         """Keeps what an agent said, unless its key is known; False if there is no such conversation."""
@@ -90,8 +91,12 @@ class ChatHistory(Protocol):
     async def last(self) -> int:
         """The number of the newest message, 0 if there is none."""
 
-    async def file(self, key: str) -> tuple[StoredFile, bytes] | None:
+
+class Files(Protocol):
+    """The files that the gateway keeps. A port, implemented by `gateway.store.files`."""
+
+    async def load(self, key: str) -> tuple[StoredFile, bytes] | None:
         """The file whose id is `key`."""
 
-    async def files(self, keys: Sequence[str], owner: str = OPERATOR) -> Sequence[StoredFile]:
+    async def find(self, keys: Sequence[str], owner: str = OPERATOR) -> Sequence[StoredFile]:
         """The files that there are in a person's conversations and uploads, in their order."""

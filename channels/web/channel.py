@@ -33,7 +33,7 @@ from channels.message import (
     Target,
 )
 from channels.web.admission import OPERATOR, Admission, Headers
-from channels.web.archive import ChatHistory, MessageBody, WebConversation
+from channels.web.archive import ChatHistory, Files, MessageBody, WebConversation
 from channels.web.config import WebConfig
 from channels.web.live import LiveTurns, Watcher
 from channels.web.views import ALIVE, Renderings, conversation_view, event, fitting, written
@@ -91,11 +91,13 @@ class WebChannel:
         *,
         admission: Admission,
         archive: ChatHistory,
+        files: Files,
         live: LiveTurns,
         now: Callable[[], float],
     ) -> None:
         self.admission = admission
         self.archive = archive
+        self.files = files
         self.live = live
         self.renderings = Renderings(archive)
         self._keeping: set[asyncio.Task[None]] = set()
@@ -140,7 +142,7 @@ class WebChannel:
             event=posted.model_dump(exclude_none=True),
         )
 
-    async def keep(self, context: MessageContext, agent: str) -> MessageContext:
+    async def keep(self, context: MessageContext, agent: str, *, names: bool) -> MessageContext:
         """Raises Rejected if a file is not there (any more), or the conversation is another person's."""
         chat, person = context.chat.id, context.sender.id
         if context.press:
@@ -149,11 +151,11 @@ class WebChannel:
                 raise _no_such_chat()
             return context
         ids = [attachment.key for attachment in context.attachments]
-        files = await self.archive.files(ids, person) if ids else ()
+        files = await self.files.find(ids, person) if ids else ()
         if len(files) < len(ids):
             raise Rejected("unknown file", status=400, sentence="A file is no longer there. Attach it again.")
         words = MessageBody(text=context.text, agent=agent, files=tuple(files))
-        conversation = await self.archive.keep(chat, context.message_id, words, self._now(), owner=person)
+        conversation = await self.archive.keep(chat, context.message_id, words, self._now(), owner=person, names=names)
         if conversation is None:
             raise _no_such_chat()
         self.tell(conversation)
@@ -162,7 +164,7 @@ class WebChannel:
         return replace(context, attachments=tuple(attachments))
 
     async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
-        return await stored_file(self.archive.file, attachment, bytes_max)
+        return await stored_file(self.files.load, attachment, bytes_max)
 
     def split(self, text: str) -> list[str]:
         """One part: a page shows any length."""

@@ -143,7 +143,7 @@ class ApiDoor:
         """Status and content of the answer to whoever sends. Raises ApiError."""
         setup = self.runtime.setup
         place, text, given = parse_send(body, setup.config.channels, setup.limits.file_bytes)
-        kept = [await self.runtime.store.archive.put(it, self.runtime.now()) for it in given]
+        kept = [await self.runtime.store.files.put(it, self.runtime.now()) for it in given]
         return send_answer(id_, await Sends(self.runtime).send(sending(place, text, id_, kept)))
 
     async def mcp(self, request: Request, name: str) -> Response:
@@ -193,8 +193,8 @@ class ApiDoor:
     async def _kept(self, given: tuple[File, ...]) -> tuple[Attachment, ...]:
         """The pictures, stored until the turn takes them into the session's uploads."""
         check_pictures(given, self.runtime.setup.limits.file_bytes)
-        archive, now = self.runtime.store.archive, self.runtime.now()
-        kept = [await archive.put(it, now) for it in given]
+        files, now = self.runtime.store.files, self.runtime.now()
+        kept = [await files.put(it, now) for it in given]
         return tuple(Attachment(kind="image", key=it.id, name=it.name, type=it.type) for it in kept)
 
     async def _streamed(self, shape: ModuleType, answering: Answering, ignored: Mapping[str, str]) -> Response:

@@ -67,7 +67,9 @@ def build_setup(
     """The agents share their models, the skill catalogue and the messenger. Of the setup `before` it takes what is still
     good. Nothing of that changes until `adopt` is called. Raises OSError if a workspace cannot be opened."""
     scrubber.learn(secrets_of(config))
-    deps = ChannelDeps(facts=None, archive=store.archive, sessions=store.sessions, live=live, now=now)
+    deps = ChannelDeps(
+        facts=None, archive=store.archive, files=store.files, sessions=store.sessions, live=live, now=now
+    )
     channels = dict(_channels(config, deps, before))
     providers = dict(_providers(config, before))
     shared = Models(providers, config.providers, config.models, config.retry)
@@ -156,7 +158,7 @@ def _channels(config: Config, deps: ChannelDeps, before: Setup | None) -> Iterat
             yield key, account.kind.channel(account.config, account.name, replace(deps, facts=facts))
     for name in config.server.api.open:
         key = ApiChannel.name, name
-        yield key, before.channels[key] if before and key in before.channels else ApiChannel(name, deps.archive.file)
+        yield key, before.channels[key] if before and key in before.channels else ApiChannel(name, deps.files.load)
 
 
 def _made_of(config: Config) -> dict[tuple[str, str], tuple[Account, Any, Any]]:

@@ -32,7 +32,7 @@ class Upkeep:
                 while await store.layers.prune(now - kept):
                     pass
                 await store.layers.prune_texts()
-                await store.archive.prune(now)
+                await store.files.prune(now)
                 for table in (store.chatter, store.tasks, store.later):
                     await table.prune(now - DEDUPE_SECONDS)
             await asyncio.sleep(PRUNE_EVERY_SECONDS)

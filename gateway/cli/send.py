@@ -120,7 +120,7 @@ async def _by_itself(
     gateway = Gateway(loaded.config, loaded.environment, store=store, scrubber=scrubber)
     try:
         await gateway.join()
-        kept = [await store.archive.put(it, time.time()) for it in files]
+        kept = [await store.files.put(it, time.time()) for it in files]
         return await Sends(gateway.runtime).send(message(files=kept))
     finally:
         await gateway.drain()
@@ -132,13 +132,13 @@ async def _beside(loaded: "Loaded", message: "Callable[..., Said]", files: "list
     from gateway.config.exposure import operator_proof
     from gateway.http.reach import wake_at
     from gateway.outbox.sends import outcome
-    from gateway.store.archive import DatabaseArchive
+    from gateway.store.files import DatabaseFiles
     from gateway.store.opening import offline
     from gateway.store.sends import DatabaseSends
 
     config, database = loaded.config, offline(loaded.config.database)
-    archive, sends = DatabaseArchive(read=database, write=database), DatabaseSends(read=database, write=database)
-    said = message(files=[await archive.put(it, time.time()) for it in files])
+    kept, sends = DatabaseFiles(read=database, write=database), DatabaseSends(read=database, write=database)
+    said = message(files=[await kept.put(it, time.time()) for it in files])
     await sends.queue(said.delivery(config, time.time()))
     await wake_at(config.server.address, operator_proof(config))
     return await outcome(lambda: sends.outcome(said.origin.key))

@@ -20,7 +20,7 @@ from gateway.commands.pair import pair
 from gateway.commands.remember import remember
 from gateway.commands.schedules import schedules
 from gateway.commands.why import why
-from gateway.config.commands import ALIASES, CHINESE_NAMES, GROUPS, OWNER_ONLY, WORDS
+from gateway.config.commands import ALIASES, CHINESE_NAMES, GROUPS, OWNER_ONLY, SETTINGS, WORDS
 from gateway.config.root import Audience, Config
 from gateway.later.ends import CommandEnds
 from gateway.records.inbound import MISSPELT, PRESSED, Inbound
@@ -49,6 +49,12 @@ def command_of(context: MessageContext) -> tuple[str, str] | None:
     if command is None or not addressed or not command.fits(arguments):
         return None
     return (name, arguments) if command.takes == ANY or not context.attachments else None
+
+
+def is_setting(context: MessageContext) -> bool:
+    """True for a command that sets how a chat is answered: no conversation is called by it."""
+    name, arguments = command_of(context) or ("", "")
+    return name in SETTINGS and bool(arguments)
 
 
 async def run(

@@ -27,7 +27,7 @@ from channels.telegram.channel import TelegramChannel
 from channels.telegram.config import TelegramConfig
 from channels.web import config as web
 from channels.web.admission import Admission, Sessions, Way
-from channels.web.archive import ChatHistory
+from channels.web.archive import ChatHistory, Files
 from channels.web.channel import WebChannel
 from channels.web.config import WebConfig
 from channels.web.live import LiveTurns
@@ -83,6 +83,7 @@ class ChannelDeps:
 
     facts: Any
     archive: ChatHistory
+    files: Files
     sessions: Sessions
     live: LiveTurns
     now: Callable[[], float]
@@ -242,7 +243,9 @@ def _web_facts(exposure: Exposure) -> dict[str, Any]:
 
 def _web_channel(account: web.WebConfig, name: str, deps: ChannelDeps) -> WebChannel:
     admission = Admission(sessions=deps.sessions, now=deps.now, **deps.facts)
-    return WebChannel(account, admission=admission, archive=deps.archive, live=deps.live, now=deps.now)
+    return WebChannel(
+        account, admission=admission, archive=deps.archive, files=deps.files, live=deps.live, now=deps.now
+    )
 
 
 CHANNEL_TYPES: dict[str, ChannelType] = {
@@ -253,7 +256,7 @@ CHANNEL_TYPES: dict[str, ChannelType] = {
         problems=feishu.problems,
         warnings=feishu.warnings,
         channel=lambda account, name, deps: FeishuChannel(
-            account, name, deps.archive.file, zone_of(deps.facts), now=deps.now
+            account, name, deps.files.load, zone_of(deps.facts), now=deps.now
         ),
         facts=lambda exposure: exposure.server.timezone,
         told=lambda account, public_url, menu: feishu.listens(account, public_url),
@@ -270,7 +273,7 @@ CHANNEL_TYPES: dict[str, ChannelType] = {
         accounts=telegram.accounts,
         problems=telegram.problems,
         warnings=telegram.warnings,
-        channel=lambda account, name, deps: TelegramChannel(account, name, deps.archive.file, now=deps.now),
+        channel=lambda account, name, deps: TelegramChannel(account, name, deps.files.load, now=deps.now),
         told=lambda account, public_url, menu: (account.mode == "webhook" and public_url, menu),
         keys=("botToken",),
         bot=telegram.bot_of,

@@ -43,6 +43,8 @@ OWNER_ONLY = frozenset({"pair", "listen", "unlisten", "why"})
 """No config opens them further."""
 ALIASES = frozenset({"commands", "reset", "models", "start", "reminders"})
 """Other names of commands, which no menu and no help lists."""
+SETTINGS = frozenset({"model", "think", "reasoning", "verbose", "queue", "agent"})
+"""Commands that set how a chat is answered."""
 GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Conversation", "对话", ("new", "stop", "tasks", "retry", "edit", "undo", "compact", "export")),
     ("Answers", "回答", ("model", "think", "reasoning", "verbose", "queue", "agent", "skill")),

@@ -27,7 +27,7 @@ from channels.marks import EDITED
 from channels.message import MessageContext, Press
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.surfaces import direct_chat
-from gateway.commands.catalog import command_of, misspelt
+from gateway.commands.catalog import command_of, is_setting, misspelt
 from gateway.config.bindings import route
 from gateway.config.commands import asks_model
 from gateway.inbox.gatekeeper import CLAIM, Gatekeeper, is_claim, sealed
@@ -169,7 +169,8 @@ class Intake:
             return f"ignored: {reason}"
         context = await self._runtime.languages.found(context, self._runtime.setup.config.language)
         if can(channel, StoresInbound):
-            kept = await channel.keep(replace(context, text=f"/{CLAIM}") if is_claim(context) else context, agent)
+            shown = replace(context, text=f"/{CLAIM}") if is_claim(context) else context
+            kept = await channel.keep(shown, agent, names=not is_setting(context))
             context = replace(kept, text=context.text)
         event = self._event(receipt)
         acceptance = await self.accept(context, agent, receipt.dedupe, replays=replays, event=event)

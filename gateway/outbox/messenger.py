@@ -120,7 +120,7 @@ class ChannelMessenger:
         kept = []
         for file in post.files:
             clean = await asyncio.to_thread(self.scrubber.scrub_file, file)
-            kept.append(await self.store.archive.put(clean, self.now()))
+            kept.append(await self.store.files.put(clean, self.now()))
         return tuple(kept)
 
     async def _sent(self, carrier: Channel, to: Place, part: Outbound, key: str, call: Call) -> str:

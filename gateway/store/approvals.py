@@ -15,7 +15,7 @@ import orjson
 from sqlalchemy import Connection
 
 from gateway.store.approval_records import ARROWS, Admission, Approval, Decider, Grant, State, Token
-from gateway.store.writer import Database, is_shared, reads, run, writes
+from gateway.store.writer import Database, lock, reads, run, writes
 
 ASKED_PER_MINUTE = 3
 """The requests put to one person, or to one chat that the config lists, besides those that were allowed."""
@@ -61,7 +61,7 @@ class DatabaseApprovals(Database):
     ) -> tuple[Admission, Approval | None]:
         """Asks, unless the same people were asked, it was denied in this turn, or is granted and so spawned at once."""
         at = new.created
-        _serialise(connection)
+        lock(connection, _LOCK_KEY)
         same = "SELECT * FROM approval WHERE sid = :sid AND digest = :digest AND state = '{}' AND {} LIMIT 1"
         theirs = same.format("pending", "requester = :requester")
         if found := _one(connection, theirs, sid=new.sid, digest=new.digest, requester=new.requester):
@@ -99,7 +99,7 @@ class DatabaseApprovals(Database):
         self, connection: Connection, id_: str, decision: str, by: Decider, *, at: float, grant: Grant | None
     ) -> tuple[bool, Approval | None]:
         """Returns True if this decision holds, also when repeated; and the approval afterwards."""
-        _serialise(connection)
+        lock(connection, _LOCK_KEY)
         to: State = "denied" if decision == "deny" else "approved"
         facts = {"decision": decision, "decided_by": by.person, "decided_in": by.surface, "decided_turn": by.turn}
         won = _move(connection, id_, "pending", to, by.person, at, facts | {"decided_at": at}, by.surface)
@@ -122,7 +122,7 @@ class DatabaseApprovals(Database):
         facts: Mapping[str, object] = MappingProxyType({}),
     ) -> bool:
         """Changes a state without a decider; False if the state has changed."""
-        _serialise(connection)
+        lock(connection, _LOCK_KEY)
         spawned = {"spawned_at": at} if after == "spawned" else {}
         return _move(connection, id_, before, after, "gateway", at, {**facts, **spawned})
 
@@ -131,7 +131,7 @@ class DatabaseApprovals(Database):
         self, connection: Connection, sid: str, *, by: str, at: float, turns: Sequence[int] = ()
     ) -> Sequence[Approval]:
         """Cancels a conversation's requests that have not run, or those of these turns; returns them, also if repeated."""
-        _serialise(connection)
+        lock(connection, _LOCK_KEY)
         open_ones = "SELECT id, state FROM approval WHERE sid = :sid AND state IN ('pending', 'approved')"
         open_ones += " AND turn IN :turns" if turns else ""
         for row in run(connection, open_ones, sid=sid, **({"turns": list(turns)} if turns else {})).all():
@@ -154,7 +154,7 @@ class DatabaseApprovals(Database):
     @writes
     def close_lost(self, connection: Connection, *, at: float) -> None:
         """Closes what was spawned and never ended."""
-        _serialise(connection)
+        lock(connection, _LOCK_KEY)
         lost = "SELECT id FROM approval WHERE state = 'spawned' AND spawned_at < :before"
         for id_ in run(connection, lost, before=at - LOST_SECONDS).scalars().all():
             _move(connection, id_, "spawned", "interrupted", "gateway", at)
@@ -176,7 +176,7 @@ class DatabaseApprovals(Database):
     @writes
     def count_wrong(self, connection: Connection, by: Decider, *, at: float) -> bool:
         """Counts an id that the sender may not decide, once per message; True if there were too many in an hour."""
-        _serialise(connection)
+        lock(connection, _LOCK_KEY)
         wrong, mine = _wrong(connection, by.person, at), f"message {by.turn}"
         if mine not in wrong and len(wrong) < WRONG_IDS_MAX:
             muted = "muted" if len(wrong) + 1 == WRONG_IDS_MAX else ""
@@ -214,7 +214,7 @@ class DatabaseApprovals(Database):
     @writes
     def revoke(self, connection: Connection, id_: str | None, *, by: str, at: float) -> Sequence[str]:
         """End a grant, or a request that waits; with None all grants. The ids of what has ended."""
-        _serialise(connection)
+        lock(connection, _LOCK_KEY)
         wanted, names = ("", {}) if id_ is None else (" AND id = :id", {"id": id_})
         ended = f"UPDATE approval_grant SET revoked_at = :at WHERE revoked_at IS NULL{wanted} RETURNING id"
         revoked = list(run(connection, ended, at=at, **names).scalars())
@@ -307,8 +307,3 @@ def _audit(
     columns = "seq, at, actor, action, object, before, after, surface"
     values = "(SELECT COALESCE(max(seq), 0) + 1 FROM approval_audit), :at, :actor, :action, :object, :before, :after"
     run(connection, f"INSERT INTO approval_audit ({columns}) VALUES ({values}, :surface)", surface=surface, **row)
-
-
-def _serialise(connection: Connection) -> None:
-    if is_shared(connection):
-        run(connection, "SELECT pg_advisory_xact_lock(:key)", key=_LOCK_KEY)

@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
-from uuid import uuid4
 
 import orjson
 from pydantic import TypeAdapter
 from sqlalchemy import Connection, text
 
-from channels.message import Button, File, StoredFile
+from channels.message import Button
 from channels.web.admission import OPERATOR
 from channels.web.archive import MessageBody, Sized, WebConversation, WebMessage
 from gateway.records.sessions import CHOICE
@@ -24,7 +23,7 @@ from gateway.store import memory
 from gateway.store.approvals import forget_approvals
 from gateway.store.errors import NOTIFY_CHANNEL
 from gateway.store.tasks import ALL_TURNS, children_of, forget_tasks
-from gateway.store.writer import Database, reads, writes
+from gateway.store.writer import Database, lock, reads, writes
 from gateway.store.writer import is_shared as _is_shared
 from gateway.store.writer import run as _run
 
@@ -32,20 +31,14 @@ WEB_NOTICE = "web"
 """The notice that replicas send each other if something was said; no session has this name."""
 CONVERSATIONS_MAX = 500
 TITLE_CHARS = 60
-UNUSED_FILE_SECONDS = 24 * 3600
-UNSENT = "@"
-"""Precedes the owner in `file.chat` while an upload waits to be sent; no conversation's id begins so. An agent's file has
-NULL."""
 ROWS_AT_ONCE = 16
 STEP_ROWS = 200
 _LOCK_KEY = 7_305_843_001_217
-_UPLOADS_KEY = 7_305_843_001_218
+"""Held by adding and erasing."""
 
 _TURNS = """
 SELECT turn FROM transcript WHERE sid IN :sessions UNION SELECT id FROM inbox WHERE sid IN :sessions AND status <> 0
 """
-_SETTING = re.compile(r"/(?:model|think) \S+")
-"""A setting names no conversation: the page sends one for a choice that is made before the first words."""
 _words: TypeAdapter[MessageBody] = TypeAdapter(MessageBody)
 
 
@@ -66,11 +59,19 @@ class WebHit(NamedTuple):
 class DatabaseArchive(Database):
     @writes
     def keep(
-        self, connection: Connection, chat: str, key: str, words: MessageBody, at: float, *, owner: str = OPERATOR
+        self,
+        connection: Connection,
+        chat: str,
+        key: str,
+        words: MessageBody,
+        at: float,
+        *,
+        owner: str = OPERATOR,
+        names: bool = True,
     ) -> WebConversation | None:
-        _lock(connection)
-        title = _title(words.text) or (words.files[0].name if words.files else "") or "…"
-        title = "" if _SETTING.fullmatch(words.text) else title
+        lock(connection, _LOCK_KEY)
+        first = _title(words.text) or (words.files[0].name if words.files else "") or "…"
+        title = first if names else ""
         new = "INSERT INTO web_conversation (id, title, agent, at, owner) VALUES (:chat, :title, :agent, :at, :owner)"
         known = """
             ON CONFLICT (id) DO UPDATE SET agent = excluded.agent, archived = 0, title = CASE web_conversation.title
@@ -84,7 +85,7 @@ class DatabaseArchive(Database):
 
     @writes
     def answer(self, connection: Connection, chat: str, key: str, words: MessageBody, at: float) -> bool:
-        _lock(connection)
+        lock(connection, _LOCK_KEY)
         if _find(connection, chat) is None:
             return False
         _say(connection, chat, key, "agent", words, at)
@@ -92,7 +93,7 @@ class DatabaseArchive(Database):
 
     @writes
     def replace(self, connection: Connection, chat: str, key: str, text: str, buttons: tuple[Button, ...]) -> bool:
-        _lock(connection)
+        lock(connection, _LOCK_KEY)
         known = "SELECT number, words, at FROM web_message WHERE chat = :chat AND key = :key AND author = 'agent'"
         if (row := _run(connection, known, chat=chat, key=key).one_or_none()) is None:
             return False
@@ -177,7 +178,7 @@ class DatabaseArchive(Database):
     @writes
     def _erase_some(self, connection: Connection, chat: str, sessions: Sequence[str]) -> bool | None:
         """True if that was the last step; None if there is no such conversation."""
-        _lock(connection)
+        lock(connection, _LOCK_KEY)
         if _find(connection, chat) is None:
             return None
         asked = (it for sid in sessions for it in children_of(connection, sid, -1, ALL_TURNS))
@@ -227,58 +228,6 @@ class DatabaseArchive(Database):
     def last(self, connection: Connection) -> int:
         return _number(connection, "SELECT max(number) FROM web_message")
 
-    @writes
-    def put(self, connection: Connection, file: File, at: float) -> StoredFile:
-        """Keeps an agent's file. It expires after a day outside a conversation."""
-        _delete_expired(connection, at)
-        return _insert_file(connection, file, at, chat=None)
-
-    @writes
-    def upload(
-        self, connection: Connection, file: File, at: float, *, bytes_max: int, owner: str = OPERATOR
-    ) -> StoredFile | None:
-        """Keeps a person's file until it is sent, for a day. None if all that wait would be more than `bytes_max`."""
-        _lock(connection, _UPLOADS_KEY)
-        _delete_expired(connection, at)
-        if _waiting(connection, owner) + len(file.data) > bytes_max:
-            return None
-        return _insert_file(connection, file, at, chat=UNSENT + owner)
-
-    @reads
-    def waiting_bytes(self, connection: Connection, owner: str = OPERATOR) -> int:
-        return _waiting(connection, owner)
-
-    @writes
-    def discard(self, connection: Connection, key: str, owner: str = OPERATOR) -> bool:
-        """Forgets a person's upload. False if it is not there, or sent."""
-        unsent = "DELETE FROM file WHERE id = :key AND chat = :unsent"
-        return _run(connection, unsent, key=key, unsent=UNSENT + owner).rowcount > 0
-
-    @writes
-    def prune(self, connection: Connection, at: float) -> None:
-        _delete_expired(connection, at)
-
-    @reads
-    def file(self, connection: Connection, key: str) -> tuple[StoredFile, bytes] | None:
-        row = _run(connection, "SELECT id, name, type, data FROM file WHERE id = :key", key=key).one_or_none()
-        return (
-            (StoredFile(id=row.id, name=row.name, type=row.type, size=len(row.data)), bytes(row.data)) if row else None
-        )
-
-    @reads
-    def piece(self, connection: Connection, key: str, at: int, size: int) -> bytes:
-        """Returns up to `size` bytes of a file from byte `at` on; empty if it is gone."""
-        part = "SELECT substr(data, :at, :size) FROM file WHERE id = :key"
-        return bytes(_run(connection, part, key=key, at=at + 1, size=size).scalar() or b"")
-
-    @reads
-    def files(self, connection: Connection, keys: Sequence[str], owner: str = OPERATOR) -> Sequence[StoredFile]:
-        theirs = "(chat = :unsent OR chat IN (SELECT id FROM web_conversation WHERE owner = :owner))"
-        wanted = f"SELECT id, name, type, length(data) AS size FROM file WHERE id IN :keys AND {theirs}"
-        rows = _run(connection, wanted, keys=keys, owner=owner, unsent=UNSENT + owner).mappings()
-        found = {row["id"]: StoredFile(**row) for row in rows}
-        return [found[key] for key in keys if key in found]
-
 
 def _number(connection: Connection, statement: str, **names: object) -> int:
     return int(_run(connection, statement, **names).scalar() or 0)
@@ -305,12 +254,6 @@ def _insert(connection: Connection, chat: str, key: str, author: str, words: Mes
     return True
 
 
-def _lock(connection: Connection, key: int = _LOCK_KEY) -> None:
-    """Locks adding and erasing until the commit; SQLite has one writer anyway."""
-    if _is_shared(connection):
-        _run(connection, "SELECT pg_advisory_xact_lock(:key)", key=key)
-
-
 def _find(connection: Connection, chat: str) -> WebConversation | None:
     return next(iter(_conversations(connection, "WHERE id = :chat", chat=chat)), None)
 
@@ -335,23 +278,6 @@ def _sized(connection: Connection, which: str, limit: int, bytes_max: int, **nam
                 break
             total += row.bytes
     return found
-
-
-def _waiting(connection: Connection, owner: str) -> int:
-    return _number(connection, "SELECT sum(length(data)) FROM file WHERE chat = :unsent", unsent=UNSENT + owner)
-
-
-def _delete_expired(connection: Connection, at: float) -> None:
-    unused = "DELETE FROM file WHERE (chat IS NULL OR chat LIKE :unsent) AND at < :before"
-    _run(connection, unused, unsent=f"{UNSENT}%", before=at - UNUSED_FILE_SECONDS)
-
-
-def _insert_file(connection: Connection, new: File, at: float, *, chat: str | None) -> StoredFile:
-    kept = StoredFile(id=f"f_{uuid4().hex}", name=new.name, type=new.type, size=len(new.data))
-    row = {"id": kept.id, "chat": chat, "name": kept.name, "type": kept.type, "data": new.data, "at": at}
-    columns = "id, chat, name, type, data, at"
-    _run(connection, f"INSERT INTO file ({columns}) VALUES (:id, :chat, :name, :type, :data, :at)", **row)
-    return kept
 
 
 def _title(words: str) -> str:

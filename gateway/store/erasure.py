@@ -21,10 +21,10 @@ from gateway.config.root import DatabaseConfig
 from gateway.records.sessions import CHOICE, control_session, conversation, is_of_person, session_parts, task_of
 from gateway.store import contacts, later, memory
 from gateway.store.approvals import forget_approvals
-from gateway.store.archive import UNSENT
 from gateway.store.changes import COPIES, REVISE, withdraw
 from gateway.store.chatter import LANGUAGE, REACTION
 from gateway.store.errors import NOTIFY_CHANNEL
+from gateway.store.files import UNSENT
 from gateway.store.migrate import OVERWRITES, DatabaseUnusable
 from gateway.store.statements import InboxStatus
 from gateway.store.tasks import children_of, forget_tasks

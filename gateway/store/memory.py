@@ -15,7 +15,7 @@ from sqlalchemy import Connection, text
 from agents.messages import message_json
 from agents.prompt.inbound import spoken
 from gateway.store.records import Entry
-from gateway.store.writer import Database, is_shared, reads, run, writes
+from gateway.store.writer import Database, lock, reads, run, writes
 from tools.memory import Note, terms
 
 STEP_ROWS, STEP_TERMS = 200, 5_000
@@ -86,8 +86,7 @@ class DatabaseMemory(Database):
         row["sid"] = of[0] if of else None
         if of and not holds(connection, *of):
             return None
-        if is_shared(connection):  # the person may have another taken at the same moment, in another chat
-            run(connection, "SELECT pg_advisory_xact_lock(:key)", key=_LOCK_KEY)
+        lock(connection, _LOCK_KEY)  # the person may have another taken at the same moment, in another chat
         run(connection, _TAKE_NOTE, **row)
         number: int | None = run(connection, "SELECT number FROM note WHERE turn = :turn", turn=turn).scalar()
         return number

@@ -17,6 +17,7 @@ from gateway.store.archive import DatabaseArchive
 from gateway.store.changes import DatabaseChanges
 from gateway.store.chatter import DatabaseChatter
 from gateway.store.contacts import DatabaseContacts
+from gateway.store.files import DatabaseFiles
 from gateway.store.later import DatabaseLater
 from gateway.store.layers import DatabaseLayers
 from gateway.store.memory import DatabaseMemory
@@ -60,8 +61,10 @@ class Store(Readings, Protocol):
     """The name under which this process owns chats."""
     shared: bool
     """True if other processes work on the same database."""
+    files: DatabaseFiles
+    """Files of agents, programs and people; this and all that follows is in the same database."""
     archive: DatabaseArchive
-    """The memory of the web chat; this and all that follows is in the same database."""
+    """The memory of the web chat."""
     sessions: Sessions
     """The people who are signed in to the web chat."""
     memory: DatabaseMemory
@@ -89,6 +92,7 @@ class Store(Readings, Protocol):
 
     def _share(self, read: Run, write: Run) -> None:
         """Sets the parts with the same statements on both databases."""
+        self.files = DatabaseFiles(read=read, write=write)
         self.archive = DatabaseArchive(read=read, write=write)
         self.sessions = DatabaseSessions(read=read, write=write)
         self.memory = DatabaseMemory(read=read, write=write)

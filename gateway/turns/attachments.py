@@ -118,14 +118,14 @@ class Attachments:
         if not _is_address(named):
             file = await asyncio.to_thread(runner.attachment, named, turn, bytes_max=bytes_max)
             file = await asyncio.to_thread(runtime.scrubber.scrub_file, file)
-            return await runtime.store.archive.put(file, runtime.now())
+            return await runtime.store.files.put(file, runtime.now())
         if runtime.scrubber.scrub(named) != named:
             raise ToolError("FETCH_BLOCKED", "the address holds a secret")
         async with runtime.memory.hold(bytes_max, FILES_AT_ONCE * bytes_max) as keep:
             file = await runner.web_attachment(named, turn, bytes_max=bytes_max)
             keep(len(file.data))
             file = await asyncio.to_thread(runtime.scrubber.scrub_file, file)
-            return await runtime.store.archive.put(file, runtime.now())
+            return await runtime.store.files.put(file, runtime.now())
 
     def _not_attached(self, named: str, code: str, language: Language) -> str:
         if not _is_address(named):

@@ -78,13 +78,13 @@ class WebDoor:
         self._runtime = runtime
         self._rooms = rooms
         self._channel = channel
-        self._archive = runtime.store.archive
+        self._files = runtime.store.files
         self._config = runtime.setup.config
         self._limits = self._config.limits
         self._bodies = bodies
         self._first_key = FirstKey(runtime)
         self._chats = Chats(runtime, channel, bodies, self._first_key)
-        self._uploads = Uploads(self._archive, self._limits, runtime.now)
+        self._uploads = Uploads(self._files, self._limits, runtime.now)
         self._peers = peers
         self._guesses = guesses
         self._pages = page_files()
@@ -247,13 +247,13 @@ class WebDoor:
 
     async def discard(self, request: Request, person: str) -> Response:
         """Forgets an unsent upload; a sent file goes with its conversation."""
-        if not await self._archive.discard(id_in_path(request, "key"), person):
+        if not await self._files.discard(id_in_path(request, "key"), person):
             raise Unserved(*NO_SUCH_FILE)
         return Response(status_code=204)
 
     async def download(self, request: Request, person: str) -> Response:
         """Shows pictures and saves everything else: an uploaded page must not run as ours."""
-        file = next(iter(await self._archive.files([id_in_path(request, "key")], person)), None)
+        file = next(iter(await self._files.find([id_in_path(request, "key")], person)), None)
         if file is None:
             raise Unserved(*NO_SUCH_FILE)
         shown = file.type in PICTURES and "download" not in request.query_params
@@ -266,7 +266,7 @@ class WebDoor:
     async def _pieces(self, file: StoredFile) -> AsyncIterator[bytes]:
         """Reads one piece at a time: a slow reader costs no more memory than that."""
         for at in range(0, file.size, DOWNLOAD_PIECE_BYTES):
-            yield await self._archive.piece(file.id, at, DOWNLOAD_PIECE_BYTES)
+            yield await self._files.piece(file.id, at, DOWNLOAD_PIECE_BYTES)
 
     async def events(self, request: Request, person: str) -> Response:
         after = request.headers.get("last-event-id") or request.query_params.get("after", "")

@@ -11,7 +11,7 @@ from channels.message import File, StoredFile, media_type
 from gateway.config.root import LimitsConfig
 from gateway.http.bodies import Bodies, declared_size
 from gateway.http.request import Unserved
-from gateway.store.archive import DatabaseArchive
+from gateway.store.files import DatabaseFiles
 
 UPLOAD_SECONDS = 600.0
 FILES_AT_ONCE = 2
@@ -25,7 +25,7 @@ class Uploads:
     uploads that arrive together cannot pass the limit together: `_reserved` are the bytes of those that have begun, by
     person. The database counts once more when it keeps one, for all replicas. Others wait unread, at their senders'."""
 
-    archive: DatabaseArchive
+    files: DatabaseFiles
     limits: LimitsConfig
     now: Callable[[], float]
     _reserved: Counter[str] = field(default_factory=Counter)
@@ -37,7 +37,7 @@ class Uploads:
         """Read a file of a person's and keep it. Raises Unserved, Unreadable."""
         file_max, uploads_max = self.limits.file_bytes, self.limits.uploads_bytes
         size = min(declared_size(request, file_max), file_max)
-        waiting = await self.archive.waiting_bytes(person)
+        waiting = await self.files.waiting_bytes(person)
         if waiting + self._reserved[person] + size > uploads_max:
             raise self._too_many()
         self._reserved[person] += size
@@ -47,7 +47,7 @@ class Uploads:
                 name = _file_name(request.query_params.get("name", "")) or "file"
                 kind = actual_type(media_type(request.headers.get("content-type", "")), data)
                 file = File(name=name, type=kind, data=data)
-                kept = await self.archive.upload(file, self.now(), owner=person, bytes_max=uploads_max)
+                kept = await self.files.upload(file, self.now(), owner=person, bytes_max=uploads_max)
         finally:
             self._reserved[person] -= size
         if kept is None:

@@ -156,3 +156,17 @@ async def test_whatever_is_written_comes_back_as_it_was_and_breaks_no_stream(hou
     assert sorted(it["text"] for it in page.written("you")) == sorted(text.replace("\x00", "\ufffd") for text in odd)
     assert page.named("reset") == []
     assert len(await page.chats()) == len(odd)
+
+
+async def test_a_setting_names_no_conversation_and_the_first_words_behind_it_do(house: Running, page: Page) -> None:
+    """The page sends one for a choice that is made before the first words; asking what is set is words like others."""
+    house.anthropic.script = [says("A plan.")]
+    for number, (text, title) in enumerate(
+        (("/think low", ""), ("／思考 high", ""), ("make a plan", "make a plan")), start=1
+    ):
+        await page.say(text)
+        await page.answers(number)
+        assert [it["title"] for it in await page.chats()] == [title]
+    other = CHAT + "_other"
+    await page.say("/think", chat=other)
+    await page.until(lambda: any(it["title"] == "/think" for it in page.named("chat")))

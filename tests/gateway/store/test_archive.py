@@ -92,14 +92,14 @@ async def test_what_replaces_a_message_has_its_place_and_a_number_of_its_own_and
     assert await archive.last() > now.number
 
 
-async def test_what_was_said_comes_back_as_it_was(archive: DatabaseArchive) -> None:
+async def test_what_was_said_comes_back_as_it_was(store: Store, archive: DatabaseArchive) -> None:
     tool = ToolUse(id="t1", name="exec", about='ls "a\nb"\x00', state="failed")
-    file = await archive.put(File(name="图 1.png", type="image/png", data=b"\x89PNG\x00\xff"), 1.0)
+    file = await store.files.put(File(name="图 1.png", type="image/png", data=b"\x89PNG\x00\xff"), 1.0)
     text = words("你好\n\n<b>\u2028𝔘", reply_to="m_0", files=(file,), tools=(tool,))
     await archive.keep(CHAT, "m_1", text, 1.5)
     (kept,) = await page(archive, CHAT, before=None, limit=1)
     assert (kept.words, kept.author, kept.key, kept.chat, kept.at) == (text, "you", "m_1", CHAT, 1.5)
-    assert await archive.file(file.id) == (file, b"\x89PNG\x00\xff")
+    assert await store.files.load(file.id) == (file, b"\x89PNG\x00\xff")
 
 
 async def test_a_page_goes_on_without_a_gap_before_what_it_holds_and_after_what_it_has_seen(
@@ -132,10 +132,10 @@ async def test_messages_are_measured_in_bytes_before_they_are_loaded(archive: Da
     assert await archive.messages([]) == []
 
 
-async def test_a_conversation_is_called_by_its_first_words_or_its_file(archive: DatabaseArchive) -> None:
+async def test_a_conversation_is_called_by_its_first_words_or_its_file(store: Store, archive: DatabaseArchive) -> None:
     for first, title in (("  two\n\n lines\t here ", "two lines here"), ("x" * 61, "x" * 59 + "…"), (" \n ", "…")):
         assert await title_of(archive, f"c_{title}", "m_1", words(first)) == title
-    file = await archive.put(File(name="plan.pdf", type="application/pdf", data=b"x"), 1.0)
+    file = await store.files.put(File(name="plan.pdf", type="application/pdf", data=b"x"), 1.0)
     assert await title_of(archive, CHAT, "m_1", words("", files=(file,))) == "plan.pdf"
     await archive.change(CHAT, title="My\x00plan")
     assert await title_of(archive, CHAT, "m_2", words("later words")) == "My plan"
@@ -152,18 +152,22 @@ async def title_of(archive: DatabaseArchive, chat: str, key: str, body: MessageB
     return kept.title if kept else ""
 
 
-async def test_what_is_one_persons_is_nobody_elses_in_lists_search_files_and_news(archive: DatabaseArchive) -> None:
-    plan = await archive.upload(File(name="plan.pdf", type="application/pdf", data=b"x"), 1.0, owner="ann", bytes_max=9)
+async def test_what_is_one_persons_is_nobody_elses_in_lists_search_files_and_news(
+    store: Store, archive: DatabaseArchive
+) -> None:
+    plan = await store.files.upload(
+        File(name="plan.pdf", type="application/pdf", data=b"x"), 1.0, owner="ann", bytes_max=9
+    )
     assert plan is not None
-    assert await archive.files([plan.id], "bob") == []
-    assert not await archive.discard(plan.id, "bob")
+    assert await store.files.find([plan.id], "bob") == []
+    assert not await store.files.discard(plan.id, "bob")
     assert await archive.keep(CHAT, "m_1", words("Ärger", files=(plan,)), 1.0, owner="ann")
     assert await archive.answer(CHAT, "k_1", words("no 100% _doubt_"), 2.0)
     assert await archive.keep(CHAT, "m_2", words("mine"), 3.0, owner="bob") is None
     for owner, seen in (("ann", 1), ("bob", 0)):
         assert len(await archive.conversations(owner)) == seen
         assert len(await archive.since(0, owner, limit=9, bytes_max=9999)) == 2 * seen
-        assert len(await archive.files([plan.id], owner)) == seen
+        assert len(await store.files.find([plan.id], owner)) == seen
 
 
 async def test_what_is_looked_for_is_found_whatever_its_capitals_and_signs(archive: DatabaseArchive) -> None:
@@ -239,81 +243,6 @@ async def test_erasing_leaves_a_message_that_still_waits_and_takes_its_replies_a
     assert not await store.failed(lease, part, "the conversation was deleted")
     await finish(store, lease)
     assert await store.release(lease)
-
-
-async def test_a_file_that_is_never_sent_is_thrown_away_after_a_day_and_a_used_one_is_kept(
-    archive: DatabaseArchive,
-) -> None:
-    file = File(name="a.txt", type="text/plain", data=b"x")
-    used, sent, unused = [await archive.put(file, 0.0) for _ in range(3)]
-    await archive.keep(CHAT, "m_1", words("look", files=(used,)), 1.0)
-    await archive.answer(CHAT, "key", words("here", files=(sent,)), 2.0)
-    await archive.put(file, DAY)
-    assert await archive.file(unused.id) is not None
-    await archive.put(file, DAY + 1)
-    assert await archive.file(unused.id) is None
-    assert list(await archive.files([sent.id, unused.id, used.id, "f_unknown", sent.id])) == [sent, used, sent]
-    assert (sent.size, await archive.files([])) == (1, [])
-
-
-FILE = File(name="a.bin", type="application/octet-stream", data=b"x" * 1000)
-
-
-async def uploaded(archive: DatabaseArchive, *, at: float = 0.0, bytes_max: int = 2500) -> str | None:
-    kept = await archive.upload(FILE, at, bytes_max=bytes_max)
-    return kept.id if kept else None
-
-
-async def test_no_more_is_kept_than_may_wait_and_what_is_sent_waits_no_longer(archive: DatabaseArchive) -> None:
-    assert await archive.waiting_bytes() == 0
-    first, second = await uploaded(archive), await uploaded(archive)
-    assert first
-    assert second
-    assert await uploaded(archive) is None
-    assert await archive.waiting_bytes() == 2000
-    (file,) = await archive.files([first])
-    await archive.keep(CHAT, "m_1", MessageBody(text="", agent="helper", files=(file,)), 1.0)
-    assert await archive.waiting_bytes() == 1000
-    assert await uploaded(archive)
-    assert await uploaded(archive, bytes_max=3000)
-
-
-async def test_what_is_not_sent_within_a_day_makes_room_whoever_asks(archive: DatabaseArchive) -> None:
-    old = [await uploaded(archive) for _ in range(2)]
-    assert await uploaded(archive, at=DAY) is None
-    assert await uploaded(archive, at=DAY + 1)
-    assert await archive.files([key for key in old if key]) == []
-    await archive.prune(2 * DAY + 2)
-    assert await archive.waiting_bytes() == 0
-
-
-async def test_an_agents_files_and_what_was_sent_are_nobodys_uploads(archive: DatabaseArchive) -> None:
-    for _ in range(5):
-        await archive.put(FILE, 0.0)
-    kept = await archive.put(FILE, 0.0)
-    key = await uploaded(archive)
-    assert key
-    assert await archive.waiting_bytes() == 1000
-    assert not await archive.discard(kept.id)
-    assert await archive.discard(key)
-    assert not await archive.discard(key)
-    assert await archive.waiting_bytes() == 0
-
-
-async def test_a_file_comes_in_pieces_and_byte_for_byte(archive: DatabaseArchive) -> None:
-    data = bytes(range(256)) * 5
-    file = await archive.put(File(name="a", type="image/png", data=data), 1.0)
-    pieces = [await archive.piece(file.id, at, 500) for at in range(0, 2000, 500)]
-    assert [len(it) for it in pieces] == [500, 500, 280, 0]
-    assert b"".join(pieces) == data
-    assert await archive.piece("f_nothing", 0, 500) == b""
-
-
-async def test_two_replicas_do_not_pass_the_limit_together(postgres_url: str) -> None:
-    async with opened(postgres_url) as one, opened(postgres_url) as other:
-        keys = await asyncio.gather(*(uploaded(store.archive) for store in (one, other) * 6))
-        assert len([key for key in keys if key]) == 2
-        assert await one.archive.waiting_bytes() == 2000
 
 
 async def test_a_writer_that_has_not_committed_holds_every_later_number_back(postgres_url: str) -> None:

@@ -1,0 +1,91 @@
+"""Files that the gateway keeps: those of agents, of programs and of what people upload to the web chat.
+
+A file outside a conversation, and an upload that is not sent, expires after a day.
+"""
+
+from collections.abc import Sequence
+from uuid import uuid4
+
+from sqlalchemy import Connection
+
+from channels.message import File, StoredFile
+from channels.web.admission import OPERATOR
+from gateway.store.writer import Database, lock, reads, run, writes
+
+UNUSED_FILE_SECONDS = 24 * 3600
+UNSENT = "@"
+"""Precedes the owner in `file.chat` while an upload waits to be sent; no conversation's id begins so. An agent's file has
+NULL."""
+_UPLOADS_KEY = 7_305_843_001_218
+
+
+class DatabaseFiles(Database):
+    @writes
+    def put(self, connection: Connection, file: File, at: float) -> StoredFile:
+        """Keeps an agent's file. It expires after a day outside a conversation."""
+        _delete_expired(connection, at)
+        return _insert(connection, file, at, chat=None)
+
+    @writes
+    def upload(
+        self, connection: Connection, file: File, at: float, *, bytes_max: int, owner: str = OPERATOR
+    ) -> StoredFile | None:
+        """Keeps a person's file until it is sent, for a day. None if all that wait would be more than `bytes_max`."""
+        lock(connection, _UPLOADS_KEY)
+        _delete_expired(connection, at)
+        if _waiting(connection, owner) + len(file.data) > bytes_max:
+            return None
+        return _insert(connection, file, at, chat=UNSENT + owner)
+
+    @reads
+    def waiting_bytes(self, connection: Connection, owner: str = OPERATOR) -> int:
+        return _waiting(connection, owner)
+
+    @writes
+    def discard(self, connection: Connection, key: str, owner: str = OPERATOR) -> bool:
+        """Forgets a person's upload. False if it is not there, or sent."""
+        unsent = "DELETE FROM file WHERE id = :key AND chat = :unsent"
+        return run(connection, unsent, key=key, unsent=UNSENT + owner).rowcount > 0
+
+    @writes
+    def prune(self, connection: Connection, at: float) -> None:
+        _delete_expired(connection, at)
+
+    @reads
+    def load(self, connection: Connection, key: str) -> tuple[StoredFile, bytes] | None:
+        row = run(connection, "SELECT id, name, type, data FROM file WHERE id = :key", key=key).one_or_none()
+        return (
+            (StoredFile(id=row.id, name=row.name, type=row.type, size=len(row.data)), bytes(row.data)) if row else None
+        )
+
+    @reads
+    def piece(self, connection: Connection, key: str, at: int, size: int) -> bytes:
+        """Returns up to `size` bytes of a file from byte `at` on; empty if it is gone."""
+        part = "SELECT substr(data, :at, :size) FROM file WHERE id = :key"
+        return bytes(run(connection, part, key=key, at=at + 1, size=size).scalar() or b"")
+
+    @reads
+    def find(self, connection: Connection, keys: Sequence[str], owner: str = OPERATOR) -> Sequence[StoredFile]:
+        theirs = "(chat = :unsent OR chat IN (SELECT id FROM web_conversation WHERE owner = :owner))"
+        wanted = f"SELECT id, name, type, length(data) AS size FROM file WHERE id IN :keys AND {theirs}"
+        rows = run(connection, wanted, keys=keys, owner=owner, unsent=UNSENT + owner).mappings()
+        found = {row["id"]: StoredFile(**row) for row in rows}
+        return [found[key] for key in keys if key in found]
+
+
+def _waiting(connection: Connection, owner: str) -> int:
+    size = "SELECT sum(length(data)) FROM file WHERE chat = :unsent"
+    return int(run(connection, size, unsent=UNSENT + owner).scalar() or 0)
+
+
+def _delete_expired(connection: Connection, at: float) -> None:
+    unused = "DELETE FROM file WHERE (chat IS NULL OR chat LIKE :unsent) AND at < :before"
+    run(connection, unused, unsent=f"{UNSENT}%", before=at - UNUSED_FILE_SECONDS)
+
+
+def _insert(connection: Connection, new: File, at: float, *, chat: str | None) -> StoredFile:
+    kept = StoredFile(id=f"f_{uuid4().hex}", name=new.name, type=new.type, size=len(new.data))
+    row = {"id": kept.id, "chat": chat, "name": kept.name, "type": kept.type, "data": new.data, "at": at}
+    columns = "id, chat, name, type, data, at"
+    run(connection, f"INSERT INTO file ({columns}) VALUES (:id, :chat, :name, :type, :data, :at)", **row)
+    return kept
