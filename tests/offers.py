@@ -15,7 +15,8 @@ from gateway.app.gateway import Gateway
 from gateway.outbox.outbox import Outbox, OutboxPayload, payload_json
 from gateway.records.inbound import PRESSED, Inbound, inbound_json
 from gateway.records.sessions import control_session, session_key
-from gateway.store.records import Delivery, Entry, NewPart
+from gateway.store.parts import NewPart
+from gateway.store.records import Delivery, Entry
 from tests.channels.contexts import context
 
 ALLOW = Button(label="Allow once", token="ap_allow:1", style="primary")

@@ -20,8 +20,8 @@ from gateway.inbox.intake import Intake
 from gateway.outbox.outbox import payload_json
 from gateway.records.sessions import session_key
 from gateway.state.runtime import Runtime
-from gateway.store import records
 from gateway.store.errors import StoreUnavailable
+from gateway.store.parts import StoredAnswer
 
 POLL_SECONDS = 1.0
 """Seconds between two looks into the store, for an answer that another replica gives."""
@@ -90,7 +90,7 @@ class Answering:
         waiting.changed.clear()
         return waiting.progress is not None and waiting.progress.outcome is not None
 
-    async def _answer(self, key: str) -> records.StoredAnswer | None:
+    async def _answer(self, key: str) -> StoredAnswer | None:
         """A client who leaves cancels no read, which can hang in its driver. Without the database there is no answer yet."""
         reading = self.runtime.store.answer(f"{self.channel.name}:{self.channel.account}:{key}")
         try:
@@ -99,7 +99,7 @@ class Answering:
             log.error("answer_unavailable", error=repr(error))
             return None
 
-    def _take(self, answer: records.StoredAnswer) -> None:
+    def _take(self, answer: StoredAnswer) -> None:
         self.final = json.loads(answer.final)
         self.text = "".join(payload_json.validate_json(it).part.text for it in answer.payloads)
         if self.channel.account not in self.runtime.setup.config.server.api.open:

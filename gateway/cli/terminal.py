@@ -36,7 +36,7 @@ from gateway.outbox.outbox import payload_json
 from gateway.store.errors import StoreUnavailable
 from gateway.store.inspect import answer
 from gateway.store.opening import connected, offline, open_store
-from gateway.store.sqlite import DatabaseInUse
+from gateway.store.sqlite_file import DatabaseInUse
 from gateway.store.store import Store
 from gateway.store.web_sessions import DatabaseSessions
 

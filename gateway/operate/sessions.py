@@ -33,6 +33,7 @@ from gateway.store.chatter import REACTION
 from gateway.store.conversations import Session
 from gateway.store.erasure import Portion
 from gateway.store.opening import connected
+from gateway.store.scrub import scrub
 from tools.uploads import folder_of, forget, processes_of
 
 T = TypeVar("T")
@@ -157,7 +158,7 @@ def erase(config: Config, *, session: Session | None = None, person: tuple[str, 
     with connected(config.database) as connection:
         removed["layer_text"] += layers.forget_texts(connection)
     if config.database.path is not None:
-        erasure.scrub(config.database)
+        scrub(config.database)
     counts = {name: count for name, count in removed.items() if count}
     return Erased(removed=counts, emptied=emptied, left=sorted(left - set(emptied)))
 

@@ -25,7 +25,7 @@ from gateway.outbox.reply import arranged
 from gateway.records.inbound import Inbound, inbound_of
 from gateway.state.queues import BUTTON
 from gateway.store.errors import StoreUnavailable
-from gateway.store.records import NewPart, SentPart
+from gateway.store.parts import NewPart, SentPart
 from gateway.store.store import Store
 from tools.message import Post
 from tools.tool import Call, ToolError

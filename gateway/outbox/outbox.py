@@ -22,7 +22,8 @@ from channels.message import Outbound
 from gateway.approvals.pairing import with_code
 from gateway.state.runtime import Runtime
 from gateway.store.errors import Fenced, StoreUnavailable
-from gateway.store.records import Lease, OutboxPart
+from gateway.store.parts import OutboxPart
+from gateway.store.records import Lease
 
 BACKOFF_SECONDS_MAX = 60.0
 AWAY_SECONDS = 1.0

@@ -13,7 +13,7 @@ from gateway.outbox.outbox import OutboxPayload, idempotency_key, payload_json
 from gateway.records.inbound import NOTICES, Inbound
 from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime
-from gateway.store.records import NewPart
+from gateway.store.parts import NewPart
 
 
 async def reply(

@@ -35,7 +35,8 @@ from gateway.state.owners import Owners
 from gateway.state.queues import Queue, Queues
 from gateway.state.trouble import ModelTrouble
 from gateway.store.errors import Fenced, StoreUnavailable
-from gateway.store.records import Acceptance, Delivery, Lease, OutboxPart
+from gateway.store.parts import OutboxPart
+from gateway.store.records import Acceptance, Delivery, Lease
 from gateway.store.store import Store
 from tools.mcp.servers import McpServers
 from tools.processes import Processes

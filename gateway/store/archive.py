@@ -20,7 +20,7 @@ from channels.web.admission import OPERATOR
 from channels.web.archive import MessageBody, Sized, WebConversation, WebMessage
 from gateway.records.sessions import CHOICE
 from gateway.store import memory
-from gateway.store.approvals import forget_approvals
+from gateway.store.approval_words import forget_approvals
 from gateway.store.errors import NOTIFY_CHANNEL
 from gateway.store.tasks import ALL_TURNS, children_of, forget_tasks
 from gateway.store.writer import Database, lock, reads, writes

@@ -21,7 +21,7 @@ from channels.message import MessageContext
 from gateway.records.inbound import Inbound, inbound_json
 from gateway.records.sessions import control_session, conversation, session_parts
 from gateway.store import memory
-from gateway.store.approvals import forget_words
+from gateway.store.approval_words import forget_words
 from gateway.store.records import SessionMark
 from gateway.store.statements import MARK, InboxStatus, OutboxStatus
 from gateway.store.writer import Database, run, writes

@@ -2,11 +2,10 @@
 
 A number is the inbox's and is never reused, so it names a turn in every table. An inbox row keeps its keys until they
 expire, but not its sender: a redelivery is still recognised. Erasing reads first, then claims the sessions, then deletes
-in many short transactions beside a running gateway. Deleted data is overwritten, and `scrub` leaves no copy in SQLite's
+in many short transactions beside a running gateway. Deleted data is overwritten; `gateway.store.scrub` empties SQLite's
 log.
 """
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -14,18 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
-from sqlalchemy import Connection, create_engine
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Connection
 
-from gateway.config.root import DatabaseConfig
 from gateway.records.sessions import CHOICE, control_session, conversation, is_of_person, session_parts, task_of
 from gateway.store import contacts, later, memory
-from gateway.store.approvals import forget_approvals
+from gateway.store.approval_words import forget_approvals
 from gateway.store.changes import COPIES, REVISE, withdraw
 from gateway.store.chatter import LANGUAGE, REACTION
 from gateway.store.errors import NOTIFY_CHANNEL
 from gateway.store.files import UNSENT
-from gateway.store.migrate import OVERWRITES, DatabaseUnusable
 from gateway.store.statements import InboxStatus
 from gateway.store.tasks import children_of, forget_tasks
 from gateway.store.writer import is_shared, run
@@ -33,7 +29,6 @@ from gateway.store.writer import is_shared, run
 NEVER = 2**62
 TURNS_AT_ONCE = 50
 ROWS_AT_ONCE = 500
-SCRUB_SECONDS = 60.0
 _SPAN = "sid IN :sids AND {0} > :after AND {0} <= :until"
 _SAID = "SELECT sid, turn, message, direct FROM spoken WHERE person = :person AND how <> 'heard'"
 _SENT = "SELECT id, sid, turn, body FROM inbox WHERE person = :person"
@@ -270,33 +265,6 @@ def forget_web(connection: Connection, portion: Portion) -> Counter[str]:
     elif gone:  # its title are the first words
         run(connection, "UPDATE web_conversation SET title = '…' WHERE id = :chat", chat=chat)
     return +removed
-
-
-def scrub(config: DatabaseConfig) -> None:
-    """Empty SQLite's log. A file from before deleted rows were overwritten is once rewritten. Raises DatabaseUnusable."""
-    engine = create_engine(config.url, connect_args={"timeout": SCRUB_SECONDS})
-    deadline = time.monotonic() + SCRUB_SECONDS
-    try:
-        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            if connection.exec_driver_sql("PRAGMA user_version").scalar() != OVERWRITES:
-                connection.exec_driver_sql("VACUUM")
-                connection.exec_driver_sql(f"PRAGMA user_version = {OVERWRITES}")
-            while connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").scalar():
-                if time.monotonic() > deadline:
-                    raise _unscrubbed(config.path, "its log is in use")
-                time.sleep(0.05)
-    except SQLAlchemyError as error:
-        reason = getattr(error, "orig", None) or error
-        raise _unscrubbed(config.path, reason) from error
-    finally:
-        engine.dispose()
-
-
-def _unscrubbed(file: str | None, reason: object) -> DatabaseUnusable:
-    left = (
-        f"{file}: all of it was removed, but the file was not rewritten ({reason}), so copies may be in its free pages"
-    )
-    return DatabaseUnusable(left, f"type: sqlite3 {file} 'VACUUM; PRAGMA wal_checkpoint(TRUNCATE)'")
 
 
 def _fill(connection: Connection, portion: Portion) -> None:

@@ -14,7 +14,7 @@ from channels.bilingual import NO_WORDS, Bilingual
 from gateway.config.root import DatabaseConfig
 from gateway.store.migrate import HEAD, DatabaseUnusable, revision_of
 from gateway.store.opening import connected
-from gateway.store.records import StoredAnswer
+from gateway.store.parts import StoredAnswer
 from gateway.store.statements import ANSWER, CONTACT_STATE, PAIRING_SECONDS, answer_of, contact_state_of
 from gateway.store.writer import run
 

@@ -74,6 +74,21 @@ _OLDEST = f"SELECT turn, at FROM layer ORDER BY turn LIMIT {PRUNED_AT_ONCE}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LayerRow:
+    """The layers of one turn that the journal does not have. `prompt`, `tools` and `route` are hashes of texts."""
+
+    agent: str
+    channel: str
+    person: str
+    outcome: str
+    at: float
+    prompt: str = ""
+    tools: str = ""
+    route: str = ""
+    content: str = "{}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ListedTurn:
     """A turn of the list: its row, and what the journal says of it. `final` and `body` are None if they are gone."""
 

@@ -23,21 +23,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from gateway.store import postgres_statements as sql
 from gateway.store import statements as shared
 from gateway.store.errors import Fenced, Revised, StoreUnavailable
+from gateway.store.layers import LayerRow
 from gateway.store.migrate import DatabaseUnusable, migrate
+from gateway.store.parts import NewPart, OutboxPart
 from gateway.store.presence import KEEPALIVE, Presence, Transactions
-from gateway.store.records import (
-    Acceptance,
-    Delivery,
-    Entry,
-    Known,
-    LayerRow,
-    Lease,
-    NewPart,
-    OutboxPart,
-    SessionState,
-    Spoken,
-    View,
-)
+from gateway.store.records import Acceptance, Delivery, Entry, Known, Lease, SessionState, Spoken, View
 from gateway.store.spending import limits_of
 from gateway.store.statements import InboxStatus
 from gateway.store.store import Store

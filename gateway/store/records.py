@@ -1,4 +1,4 @@
-"""Records that the store takes and gives: messages, chats and their leases, transcripts with marks, and reply parts."""
+"""Records that the store takes and gives: messages, chats and their leases, and transcripts with marks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +10,7 @@ from agents.messages import AssistantMessage, Message
 from gateway.config.budgets import Rate, Rated
 from gateway.records.inbound import Inbound, LoadedBody, inbound_json
 from gateway.records.sessions import CONTROL, sender_of
+from gateway.store.parts import OutboxPart
 from gateway.store.spending import Spent
 
 Kind: TypeAlias = Literal["user", "steered", "assistant", "toolResult", "drained", "final"]
@@ -33,29 +34,6 @@ class Spoken:
     direct: bool = False
     how: Literal["said", "quoted", "heard"] = "said"
     parts: int = 0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NewPart:
-    """A reply part to queue. `key` is its idempotency key, the same in every database."""
-
-    key: str
-    payload: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LayerRow:
-    """The layers of one turn that the journal does not have. `prompt`, `tools` and `route` are hashes of texts."""
-
-    agent: str
-    channel: str
-    person: str
-    outcome: str
-    at: float
-    prompt: str = ""
-    tools: str = ""
-    route: str = ""
-    content: str = "{}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -285,46 +263,6 @@ class Work:
             known=Known(seq=read.turn, version=read.content) if read else None,
             continues=read is not None and read.kind == "incremental",
         )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OutboxPart:
-    """One row of the outbox. `ambiguous` counts the attempts that may have arrived. `next_at` is below zero while an
-    attempt is under way: from `begin` until its outcome is recorded. `begun`: this process recorded the start and has not
-    sent yet."""
-
-    id: int
-    turn: int
-    part: int
-    key: str
-    payload: str
-    created: float
-    attempts: int = 0
-    ambiguous: int = 0
-    next_at: float = 0.0
-    begun: bool = False
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SentPart:
-    """A part that was sent, its session, and the inbox body that it answers, empty if erased. `ext_id` is None while the
-    `message` tool is sending it."""
-
-    payload: str
-    body: str
-    sid: str
-    ext_id: str | None
-    turn: int
-    part: int
-    """Below zero for one of the `message` tool's."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StoredAnswer:
-    """The outcome of a message that is done with: the content of its `final` row, and the payloads of its reply."""
-
-    final: str
-    payloads: Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

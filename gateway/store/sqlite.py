@@ -4,8 +4,6 @@ Every write goes through the one `Writer`; reads have a connection of their own.
 keeps a second gateway out. `synchronous=FULL`: what was acknowledged is on the disk.
 """
 
-import contextlib
-import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
@@ -22,32 +20,18 @@ from gateway.records.sessions import CONTROL
 from gateway.store import sqlite_statements as sql
 from gateway.store import statements as shared
 from gateway.store.errors import Fenced, Revised
+from gateway.store.layers import LayerRow
 from gateway.store.migrate import DatabaseUnusable, migrate
-from gateway.store.records import (
-    Acceptance,
-    Delivery,
-    Entry,
-    Known,
-    LayerRow,
-    Lease,
-    NewPart,
-    OutboxPart,
-    SessionState,
-    View,
-)
+from gateway.store.parts import NewPart, OutboxPart
+from gateway.store.records import Acceptance, Delivery, Entry, Known, Lease, SessionState, View
 from gateway.store.spending import limits_of
+from gateway.store.sqlite_file import lock_file, make_private
 from gateway.store.statements import InboxStatus
 from gateway.store.store import Store
 from gateway.store.tasks import TaskEnd, end_task
 from gateway.store.writer import Database, Writer, reads, writes
 
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "wal_autocheckpoint=4000", "secure_delete=ON")
-
-
-class DatabaseInUse(DatabaseUnusable):
-    """Another Clawgate is running on this database file."""
-
-    fix = "stop it first, or give this one its own database.url"
 
 
 class SqliteStore(Database, Store):
@@ -60,14 +44,14 @@ class SqliteStore(Database, Store):
         try:
             # If we are root, commands run as another user, who passes through to a workspace and sees nothing here.
             path.parent.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
-            self._lock = _lock(path.with_name(path.name + ".lock"))
+            self._lock = lock_file(path.with_name(path.name + ".lock"))
         except OSError as error:
             raise DatabaseUnusable(f"{path}: {error.strerror}") from error
         engine = create_engine(URL.create("sqlite", database=str(path)), connect_args={"check_same_thread": False})
         event.listen(engine, "connect", _configure)
         self._engine = engine
         try:
-            _make_private(path)
+            make_private(path)
             with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
                 migrate(connection, begin="BEGIN IMMEDIATE")
         except (SQLAlchemyError, OSError, DatabaseUnusable) as error:
@@ -285,23 +269,3 @@ def _configure(connection: Any, _: Any) -> None:
     connection.isolation_level = None
     for pragma in PRAGMAS:
         connection.execute(f"PRAGMA {pragma}").close()
-
-
-def _make_private(path: Path) -> None:
-    """Before anything is in it: SQLite gives the files beside it the mode of the database."""
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    for file in (path, *(Path(f"{path.resolve()}{ending}") for ending in ("-wal", "-shm", ".lock"))):
-        with contextlib.suppress(FileNotFoundError):
-            file.chmod(0o600)
-
-
-def _lock(path: Path) -> Any:
-    """The lock file, held open for the life of the process: flock falls with it, also on kill -9."""
-    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            file.close()
-        raise DatabaseInUse from error
-    return file

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
-from gateway.store.records import ContactState, Known, StoredAnswer
+from gateway.store.parts import StoredAnswer
+from gateway.store.records import ContactState, Known
 
 
 class InboxStatus(IntEnum):

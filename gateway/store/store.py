@@ -19,9 +19,10 @@ from gateway.store.chatter import DatabaseChatter
 from gateway.store.contacts import DatabaseContacts
 from gateway.store.files import DatabaseFiles
 from gateway.store.later import DatabaseLater
-from gateway.store.layers import DatabaseLayers
+from gateway.store.layers import DatabaseLayers, LayerRow
 from gateway.store.memory import DatabaseMemory
 from gateway.store.owners import DatabaseOwners
+from gateway.store.parts import NewPart, OutboxPart, SentPart, StoredAnswer
 from gateway.store.readings import Readings
 from gateway.store.records import (
     Acceptance,
@@ -29,14 +30,9 @@ from gateway.store.records import (
     Delivery,
     Entry,
     Known,
-    LayerRow,
     Lease,
-    NewPart,
-    OutboxPart,
-    SentPart,
     SessionMark,
     SessionState,
-    StoredAnswer,
     View,
 )
 from gateway.store.reviews import DatabaseReviews

@@ -11,7 +11,8 @@ from gateway.records.inbound import Inbound, inbound_of
 from gateway.records.sessions import is_control, task_of
 from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime
-from gateway.store.records import Entry, Lease, OutboxPart, WaitingMessage, Work
+from gateway.store.parts import OutboxPart
+from gateway.store.records import Entry, Lease, WaitingMessage, Work
 from gateway.turns.budgets import account_of
 from gateway.turns.journal import entry
 from gateway.turns.layers import Layers

@@ -18,7 +18,8 @@ from gateway.records.sessions import task_of
 from gateway.state.queues import is_last_attempt
 from gateway.state.runtime import Drained, Lane, Runtime, Stopped
 from gateway.store.errors import Fenced, Revised, StoreUnavailable
-from gateway.store.records import Acceptance, Delivery, Lease, OutboxPart, Work
+from gateway.store.parts import OutboxPart
+from gateway.store.records import Acceptance, Delivery, Lease, Work
 from gateway.turns.history import Histories
 from gateway.turns.turns import Turns
 

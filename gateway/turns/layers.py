@@ -34,7 +34,7 @@ from gateway.state.reasons import (
     tools_reason,
 )
 from gateway.state.runtime import Runtime, Setup
-from gateway.store.records import LayerRow
+from gateway.store.layers import LayerRow
 from gateway.turns.batch import Batch
 
 RECORDS_MAX = 1_024

@@ -27,7 +27,8 @@ from gateway.state.queues import ATTEMPTS_MAX
 from gateway.state.runtime import Drained, Runtime, StartGate, Stopped
 from gateway.store.contacts import APPROVED
 from gateway.store.errors import Fenced, Revised, StoreUnavailable
-from gateway.store.records import Lease, OutboxPart, SessionMark, Work
+from gateway.store.parts import OutboxPart
+from gateway.store.records import Lease, SessionMark, Work
 from gateway.turns.answering import AgentRun
 from gateway.turns.batch import Batch, answer_others, batch_of, has_recalled, of_one_person, stopped_of
 from gateway.turns.budgets import BudgetAccount, account_of
