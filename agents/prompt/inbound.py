@@ -33,7 +33,7 @@ HEARD = "Chat history since your last reply"
 """The label of what others said in a group without addressing the bot."""
 HEARD_CHARS_MAX = 1_000
 HISTORY_CHARS_MAX = 8_000
-NOTES = "Notes that this person had you keep"
+NOTES = "Notes that this person had you keep, on themselves and on how to answer them"
 """The label of a person's newest notes beside each message in a direct chat; `memory_search` finds all."""
 
 BEGUN: Mapping[OriginKind, str] = {

@@ -43,7 +43,6 @@ async def remember(context: CommandContext) -> str:
     if len(words) > NOTE_CHARS_MAX:
         long = f"That is too long for a note: at most {NOTE_CHARS_MAX:,} characters."
         return say(long, f"这条笔记太长了：最多 {NOTE_CHARS_MAX:,} 个字符。")
-    words = words.encode(errors="replace").decode().replace("\0", "\ufffd")  # else no database takes it
     taken = await memory.take_note(sender, agent, words, turn=turn, at=context.runtime.now())
     if taken is None:
         many = f"There are {NOTES_MAX} notes already. Delete one first: /remember forget N"

@@ -59,6 +59,10 @@ SELECT :sender, :agent, (SELECT COALESCE(max(number), 0) + 1 FROM note WHERE sen
 WHERE (SELECT count(*) FROM note WHERE sender = :sender AND agent = :agent AND text <> '') < :notes_max
 ON CONFLICT DO NOTHING
 """
+_CHANGE_NOTE = """
+UPDATE note SET text = :text, at = :at WHERE sender = :sender AND agent = :agent AND number = :number AND text <> ''
+RETURNING number
+"""
 _DELETE_NOTE = """
 UPDATE note SET text = '', deleted = :turn WHERE sender = :sender AND agent = :agent AND number = :number
 AND (text <> '' OR deleted = :turn) RETURNING number
@@ -82,7 +86,14 @@ class DatabaseMemory(Database):
     ) -> int | None:
         """Takes a note once for the message `turn` and returns its number; None if there are too many, or if the
         conversation and revision that it was made from, `of`, have changed."""
-        row = {"sender": sender, "agent": agent, "turn": turn, "text": words, "at": at, "notes_max": NOTES_MAX}
+        row = {
+            "sender": sender,
+            "agent": agent,
+            "turn": turn,
+            "text": storable(words),
+            "at": at,
+            "notes_max": NOTES_MAX,
+        }
         row["sid"] = of[0] if of else None
         if of and not holds(connection, *of):
             return None
@@ -97,6 +108,14 @@ class DatabaseMemory(Database):
         theirs = "SELECT number, at, text FROM note WHERE sender = :sender AND agent = :agent AND text <> ''"
         rows = run(connection, f"{theirs} ORDER BY number", sender=sender, agent=agent)
         return [Note(number=row.number, at=row.at, text=row.text) for row in rows]
+
+    @writes
+    def change_note(
+        self, connection: Connection, sender: str, agent: str, number: int, words: str, *, at: float
+    ) -> bool:
+        """Lets a note say something else. False if there is none."""
+        row = {"sender": sender, "agent": agent, "number": number, "text": storable(words), "at": at}
+        return run(connection, _CHANGE_NOTE, **row).first() is not None
 
     @writes
     def delete_note(self, connection: Connection, sender: str, agent: str, number: int, *, turn: int) -> bool:
@@ -153,6 +172,11 @@ class DatabaseMemory(Database):
             names = {"scope": _scope(sid), "terms": list(wanted), "least": least, "limit": limit}
             found |= dict.fromkeys(run(connection, _MATCHING, **names).scalars())
         return list(found)
+
+
+def storable(words: str) -> str:
+    """The text without what no database takes."""
+    return words.encode(errors="replace").decode().replace("\0", "\ufffd")
 
 
 def holds(connection: Connection, sid: str, revision: int) -> bool:

@@ -43,6 +43,7 @@ from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
 from gateway.web.chats import Chats
 from gateway.web.console import Console
+from gateway.web.notes import Notes
 from gateway.web.pages import START, START_SIGNED_IN, page_files
 from gateway.web.plans import Plans
 from gateway.web.streams import EventStream
@@ -84,6 +85,7 @@ class WebDoor:
         self._bodies = bodies
         self._first_key = FirstKey(runtime)
         self._chats = Chats(runtime, channel, bodies, self._first_key)
+        self._notes = Notes(runtime, channel, bodies)
         self._uploads = Uploads(self._files, self._limits, runtime.now)
         self._peers = peers
         self._guesses = guesses
@@ -117,6 +119,7 @@ class WebDoor:
             ("GET", "/api/files/{key}", self._judged(self.download)),
             ("DELETE", "/api/files/{key}", self._judged(self.discard)),
             ("GET", "/api/events", self._judged(self.events)),
+            *((method, path, self._judged(route)) for method, path, route in self._notes.routes()),
             *((method, path, self._operators(route)) for it in self._rooms for method, path, route in it.routes()),
         ):
             router.add_api_route(path, catch_errors(route, self._guesses), methods=[method])

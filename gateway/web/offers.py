@@ -28,21 +28,22 @@ class Offers:
 
     def agents(self, person: str) -> list[AgentConfig]:
         """The agents with whom the person may begin a conversation; the first one if they may none, as it answers then."""
-        setup, message = self._runtime.setup, self._message(_NEW, person)
+        setup, message = self._runtime.setup, self.message(person)
         agents = setup.config.agents.list
         return [it for it in agents if is_open(setup.config, setup.owners, it.id, message)] or [agents[0]]
 
     def in_new(self, agent: str, person: str) -> dict[str, Any]:
         """Tells what would be in force in a new conversation with the agent, and what may be chosen."""
-        return self._offered(agent, self._message(_NEW, person), Settings())
+        return self._offered(agent, self.message(person), Settings())
 
     async def in_chat(self, found: WebConversation) -> dict[str, Any]:
         """Tells what is in force in a conversation, and what its owner may choose."""
-        message = self._message(found.id, found.owner)
+        message = self.message(found.owner, found.id)
         agent = self._runtime.choices.agent(message) or found.agent
         return self._offered(agent, message, await self._settings(agent, message))
 
-    def _message(self, chat: str, person: str) -> MessageContext:
+    def message(self, person: str, chat: str = _NEW) -> MessageContext:
+        """A message as the person would write it there."""
         return message_in(self._channel.name, self._channel.account, Chat(id=chat, kind="direct"), person)
 
     async def _settings(self, agent: str, message: MessageContext) -> Settings:
@@ -54,7 +55,8 @@ class Offers:
         setup = self._runtime.setup
         runner = setup.runners.get(agent)
         if runner is None:  # it is no longer configured
-            return {"agent": agent, "model": "", "own": "", "models": [], "thinking": None, "levels": []}
+            nothing: dict[str, Any] = {"model": "", "own": "", "models": [], "thinking": None, "levels": []}
+            return nothing | {"agent": agent, "reasoning": None, "notes": False}
         model, may = model_in_force(setup, runner, settings), COMMANDS
         return {
             "agent": agent,
@@ -63,4 +65,7 @@ class Offers:
             "models": setup.config.choosable_models if may["model"].is_open(setup, message) else [model],
             "thinking": settings.thinking or runner.config.thinking,
             "levels": thinking_levels(runner, model) if may["think"].is_open(setup, message) else [],
+            "reasoning": settings.reasoning if may["reasoning"].is_open(setup, message) else None,
+            "notes": may["remember"].is_open(setup, message)
+            and agent in {it.id for it in self.agents(message.sender.id)},
         }

@@ -69,7 +69,10 @@ async def test_a_note_is_before_the_agent_in_the_persons_own_chat_until_he_delet
         ("2", "我住在上海"),
     ]
     await works(house)
-    assert "Notes that this person had you keep (untrusted metadata):\n" in spoken(house)
+    assert (
+        "Notes that this person had you keep, on themselves and on how to answer them (untrusted metadata):\n"
+        in spoken(house)
+    )
     assert '"text": "I am allergic to nuts"' in spoken(house)
     assert "nuts" not in prompt(house)
     await works(house)

@@ -43,6 +43,10 @@ export class Api {
     this.#ask("GET", `api/chats/${id}${before ? `?before=${before}` : ""}${until ? `&until=${until}` : ""}`);
   archived = () => this.#ask("GET", "api/archived");
   choices = ({ chat, agent }) => this.#ask("GET", `${chat ? `api/chats/${chat}` : `api/agents/${agent}`}/choices`);
+  notes = (agent) => this.#ask("GET", notesOf(agent));
+  takeNote = (agent, id, text) => this.#ask("POST", notesOf(agent), { id, text });
+  changeNote = (agent, number, text) => this.#ask("PUT", `${notesOf(agent)}/${number}`, { text });
+  removeNote = (agent, number) => this.#ask("DELETE", `${notesOf(agent)}/${number}`);
   search = (words) => this.#ask("GET", `api/search?words=${encodeURIComponent(words)}`);
   sessions = () => this.#ask("GET", "api/sessions");
   session = (id) => this.#ask("GET", `api/sessions/${id}`);
@@ -176,5 +180,7 @@ export function newId(prefix) {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return `${prefix}_${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 }
+
+const notesOf = (agent) => `api/agents/${agent}/notes`;
 
 export const fileAddress = (id) => `api/files/${encodeURIComponent(id)}`;

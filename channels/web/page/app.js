@@ -59,6 +59,12 @@ class App {
       change: (id, change) => this.#change(id, change),
       remove: (id) => this.#remove(id),
       choices: (of) => this.api.choices(of),
+      notes: {
+        list: this.api.notes,
+        take: this.api.takeNote,
+        change: this.api.changeNote,
+        remove: this.api.removeNote,
+      },
       set: (command) => this.#send(command, [], this.page.composer.agent),
       startWith: (agent) => this.#startWith(agent),
       search: (words) => this.#search(words),

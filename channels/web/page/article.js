@@ -9,6 +9,7 @@ import { element, icon, iconButton } from "./element.js";
 import { fileList } from "./files.js";
 import { moment, number, sentence, word } from "./language.js";
 import { blocksOf, showBlocks } from "./prose.js";
+import { sends } from "./shortcuts.js";
 import { EDIT, RETRY, STOP } from "./timeline.js";
 import { disclosure, toolList } from "./tools.js";
 
@@ -104,9 +105,8 @@ function beginEdit(article, entry, acts) {
   );
   field.value = entry.text;
   field.addEventListener("keydown", (event) => {
-    if (event.isComposing || event.keyCode === 229) return;
-    if (event.key === "Escape") end();
-    if (event.key === "Enter" && !event.shiftKey) send(event);
+    if (event.key === "Escape" && !event.isComposing) end();
+    if (sends(event)) send(event);
   });
   bubble.replaceWith(form);
   article.classList.add("editing");

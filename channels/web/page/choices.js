@@ -18,9 +18,15 @@ export class Choices {
   #agents = [];
   #drawn = "";
 
-  /** `ask({chat, agent})` gives the server's offer; `set(command)` sends one; `begin(agent)` opens a new conversation. */
-  constructor({ ask, set, begin }) {
-    Object.assign(this, { ask, set, begin });
+  /** What the server offers; null as long as that is not known. */
+  get offer() {
+    return this.#offer;
+  }
+
+  /** `ask({chat, agent})` gives the server's offer; `set(command)` sends one; `begin(agent)` opens a new conversation;
+   * `renewed()` hears of another offer. */
+  constructor({ ask, set, begin, renewed }) {
+    Object.assign(this, { ask, set, begin, renewed });
   }
 
   /** `chat` is null in a new conversation with `agent`; `agents` are those that are open to the person. Of a conversation
@@ -44,6 +50,7 @@ export class Choices {
     if (of !== this.#of || !offer) return;
     this.#offer = offer;
     this.#draw(chat, agent);
+    this.renewed();
   }
 
   /** In another language, or for another person. */
@@ -68,24 +75,39 @@ export class Choices {
   }
 
   #modelPart() {
-    const { model, models, own } = this.#offer;
-    const items = models.map((name) => ({
+    const { model, models } = this.#offer;
+    return choice("model-name", word("model"), shortOf(model, models), models.length > 1 ? this.models : []);
+  }
+
+  #thinkingPart() {
+    const { thinking } = this.#offer ?? {};
+    const items = this.levels;
+    return items.length ? choice("thinking-level", "", thinking ? levelName(thinking) : word("thinkingChoice"), items) : null;
+  }
+
+  /** The models to choose from, as entries of a menu. */
+  get models() {
+    const { model, models, own } = this.#offer ?? { models: [] };
+    return models.map((name) => ({
       text: name === own ? `${name} · ${word("ownModel")}` : name,
       checked: name === model,
       act: () => name === model || this.set(`/model ${name === own ? DEFAULT : name}`),
     }));
-    return choice("model-name", word("model"), shortOf(model, models), models.length > 1 ? items : []);
   }
 
-  #thinkingPart() {
+  get levels() {
     const { thinking, levels } = this.#offer ?? { levels: [] };
-    if (!levels.length) return null;
-    const items = [null, ...levels].map((level) => ({
+    return (levels.length ? [null, ...levels] : []).map((level) => ({
       text: levelName(level),
       checked: level === thinking,
       act: () => level === thinking || this.set(`/think ${level ?? DEFAULT}`),
     }));
-    return choice("thinking-level", "", thinking ? levelName(thinking) : word("thinkingChoice"), items);
+  }
+
+  /** Whether the model's reasoning is shown, and what changes that; null where that is not open to the person. */
+  get reasoning() {
+    const on = this.#offer?.reasoning ?? null;
+    return on === null ? null : { on, turn: (wanted) => this.set(`/reasoning ${wanted ? "on" : "off"}`) };
   }
 }
 

@@ -1,5 +1,5 @@
 /*
- * Where the person writes. Enter sends, except in the middle of an input method's composition; the button is Send,
+ * Where the person writes. Enter sends, unless they chose otherwise or compose with an input method; the button is Send,
  * or Stop while an answer is under way and nothing is written. What is written is kept for each chat until it is
  * sent.
  */
@@ -8,6 +8,7 @@ import { Commands } from "./commands.js";
 import { element, icon, part } from "./element.js";
 import { word } from "./language.js";
 import { recall, remember } from "./memory.js";
+import { sends } from "./shortcuts.js";
 
 const PREFIX = "clawgate.draft.";
 const LINES_MAX = 8;
@@ -38,7 +39,7 @@ export class Composer {
     this.#field.addEventListener("paste", (event) => this.#pasted(event));
     part("attach").addEventListener("click", () => part("files").click());
     part("files").addEventListener("change", (event) => this.#picked(event.target));
-    window.addEventListener("resize", () => this.#grow());
+    window.addEventListener("resize", () => this.resized());
     this.#agents.addEventListener("change", () => this.chosen());
     this.#agents.addEventListener("keydown", (event) => this.#chooseNext(event));
     takeDrops(part("main"), part("drop-area"), (files) => attachments.add(files));
@@ -52,7 +53,7 @@ export class Composer {
     this.attachments.switchTo(key);
     this.commands.hide();
     this.say("");
-    this.#grow();
+    this.resized();
     this.refresh();
   }
 
@@ -133,16 +134,15 @@ export class Composer {
     const excess = this.#excess();
     this.say(excess ? word("tooLong", { count: excess }) : "");
     this.commands.show();
-    this.#grow();
+    this.resized();
     this.refresh();
   }
 
   #pressed(event) {
-    // 229: Safari ends the composition before it reports the Enter that ended it.
     const composing = event.isComposing || event.keyCode === 229;
     if (!composing && this.commands.pressed(event)) return;
     if (event.key === "Escape" && this.#running && !composing) this.#stopNow();
-    if (event.key !== "Enter" || event.shiftKey || composing) return;
+    if (!sends(event)) return;
     event.preventDefault();
     if (!this.#empty) this.#form.requestSubmit();
   }
@@ -173,7 +173,8 @@ export class Composer {
     this.refresh();
   }
 
-  #grow() {
+  /** The field is as high as its text, in lines as they are now. */
+  resized() {
     const field = this.#field;
     field.style.height = "auto";
     const line = parseFloat(getComputedStyle(field).lineHeight);

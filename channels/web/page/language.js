@@ -7,6 +7,8 @@ import { recall, remember } from "./memory.js";
 import { WORDS } from "./words.js";
 
 const KEY = "clawgate.language";
+/** Each by its own name. */
+export const LANGUAGES = [["en", "English"], ["zh", "中文"]];
 const TAGS = { en: "en", zh: "zh-CN" };
 const ATTRIBUTES = { wordLabel: "aria-label", wordPlaceholder: "placeholder", wordTitle: "title" };
 
@@ -58,10 +60,14 @@ export function fillWords(root = document) {
 /** The language that the person chose by the button; undefined if the browser decides. */
 export const chosenLanguage = () => (recall(KEY) in WORDS ? recall(KEY) : undefined);
 
-export function otherLanguage() {
-  current = current === "en" ? "zh" : "en";
+export const currentLanguage = () => current;
+
+export function speakLanguage(language) {
+  current = language;
   remember(KEY, current);
 }
+
+export const otherLanguage = () => speakLanguage(current === "en" ? "zh" : "en");
 
 const HOUR = { hour: "2-digit", minute: "2-digit" };
 

@@ -11,10 +11,11 @@ import { Drawer } from "./drawer.js";
 import { drawIcons, element, part } from "./element.js";
 import { prepareViewer } from "./files.js";
 import { FirstKey } from "./firstkey.js";
-import { fillWords, inLanguage, otherLanguage, sentence, word } from "./language.js";
+import { currentLanguage, fillWords, inLanguage, sentence, speakLanguage, word } from "./language.js";
 import { Notices } from "./notify.js";
 import { Palette } from "./palette.js";
 import { Sessions } from "./sessions.js";
+import { Settings } from "./settings.js";
 import { Shortcuts } from "./shortcuts.js";
 import { Sidebar } from "./sidebar.js";
 import { SignIn } from "./signin.js";
@@ -60,7 +61,7 @@ export class Page {
       archived: acts.archived,
       chosen: () => this.turnToWriting(),
     });
-    this.choices = new Choices({ ask: acts.choices, set: acts.set, begin: acts.startWith });
+    this.choices = new Choices({ ask: acts.choices, set: acts.set, begin: acts.startWith, renewed: changed });
     this.signIn = new SignIn({ signIn: acts.signIn, done: acts.signedIn, closed: changed });
     this.firstKey = new FirstKey({ take: acts.takeKey });
     this.sessions = new Sessions({ list: acts.sessions, read: acts.session });
@@ -70,12 +71,34 @@ export class Page {
     this.shortcuts = new Shortcuts({
       palette: () => this.palette.toggle(),
       newChat: acts.startNew,
+      settings: () => this.settings.show(),
       search: () => this.#turnToSearch(),
     });
-    const open = (chat) => (location.hash = chat);
-    this.notices = new Notices({ open, say: (text) => this.say(text) });
+    this.notices = new Notices({ open: (chat) => (location.hash = chat) });
+    this.settings = this.#settings();
     this.#listen();
     this.#speak();
+  }
+
+  #settings() {
+    const { theme, notices, choices, acts } = this;
+    return new Settings({
+      theme,
+      notices,
+      choices,
+      speak: (language) => this.#turnLanguage(language),
+      resized: () => this.composer.resized(),
+      signOut: acts.signOut,
+      notes: { ...acts.notes, agrees: (text) => this.confirm("deleteNote", { text }) },
+      state: () => this.#settingsState(),
+    });
+  }
+
+  #settingsState() {
+    const { shown, chats, person, operator, signedIn } = this.store;
+    const agent = this.choices.offer?.agent ?? null;
+    const title = shown === null ? word("newChat") : chats.get(shown)?.title || word("untitled");
+    return { title, agent, agentName: this.store.agentName(agent), person: operator ? word("operator") : person, signedIn };
   }
 
   #names() {
@@ -98,8 +121,8 @@ export class Page {
     });
   }
 
-  #turnLanguage() {
-    otherLanguage();
+  #turnLanguage(language = currentLanguage() === "en" ? "zh" : "en") {
+    speakLanguage(language);
     this.#speak();
   }
 
@@ -123,6 +146,7 @@ export class Page {
       { text: word("theme"), icon: "sun", about: part("theme").title, act: () => this.theme.next() },
       { text: word("language"), icon: "globe", about: word("otherLanguage"), act: () => this.#turnLanguage() },
       ...(operator ? [{ text: word("toConsole"), icon: "pulse", act: () => (location.href = "console") }] : []),
+      { text: word("settings"), icon: "gear", act: () => this.settings.show() },
       { text: word("shortcuts"), icon: "keys", about: "?", act: () => this.shortcuts.show() },
       ...this.#listed().map(({ id, title, agent }) => ({
         text: title || word("untitled"),
@@ -196,7 +220,6 @@ export class Page {
     part("language").setAttribute("aria-label", `${word("language")}: ${word("otherLanguage")}`);
     this.#greeted = "";
     this.theme.show();
-    this.notices.show();
     this.attachments.show();
     this.voice.cancel();
     this.sidebar.clear();
@@ -248,6 +271,7 @@ export class Page {
       running: shown !== null && store.running(shown),
     });
     if (store.after !== null) this.choices.show(this.#choosing());
+    this.settings.refresh();
     this.#showHead(listed.find((chat) => chat.id === shown));
     this.#showConnection();
     this.#greet(store.agents.find((agent) => agent.id === this.composer.agent) ?? store.agents[0]);

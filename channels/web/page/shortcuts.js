@@ -5,6 +5,7 @@
 
 import { element, part } from "./element.js";
 import { word } from "./language.js";
+import { recall } from "./memory.js";
 
 const MAC = /mac|iphone|ipad/i.test(navigator.platform);
 const COMMAND = MAC ? "⌘" : "Ctrl";
@@ -12,6 +13,7 @@ const COMMAND = MAC ? "⌘" : "Ctrl";
 const LIST = [
   [[COMMAND, "K"], "keyPalette"],
   [[COMMAND, "⇧", "O"], "newChat"],
+  [[COMMAND, ","], "settings"],
   [["/"], "search"],
   [["?"], "shortcuts"],
   [["Esc"], "keyEscape"],
@@ -22,10 +24,20 @@ const LIST = [
 ];
 const WRITES = "input:not([type=checkbox]), textarea, select, [contenteditable]";
 
+/** "line" where Enter begins a line, and sends with Ctrl or Cmd. */
+export const ENTER = "clawgate.enter";
+
+/** Whether this key sends what is being written. */
+export function sends(event) {
+  const composing = event.isComposing || event.keyCode === 229; // 229: Safari ends the composition before its Enter
+  if (event.key !== "Enter" || event.shiftKey || composing) return false;
+  return event.ctrlKey || event.metaKey || recall(ENTER) !== "line";
+}
+
 export class Shortcuts {
   #dialog = part("shortcuts");
 
-  /** What the keys do: `palette`, `newChat` and `search`. */
+  /** What the keys do: `palette`, `newChat`, `settings` and `search`. */
   constructor(acts) {
     this.acts = acts;
     document.addEventListener("keydown", (event) => this.#pressed(event));
@@ -54,6 +66,7 @@ export class Shortcuts {
     if (chord && key === "k" && !event.shiftKey) return dialog && dialog.id !== "palette" ? null : this.acts.palette;
     if (dialog) return null;
     if (chord && event.shiftKey && key === "o") return this.acts.newChat;
+    if (chord && key === ",") return this.acts.settings;
     if (event.ctrlKey || event.metaKey || event.target.closest?.(WRITES)) return null;
     return { "/": this.acts.search, "?": () => this.show() }[event.key] ?? null;
   }

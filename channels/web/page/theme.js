@@ -7,7 +7,7 @@ import { word } from "./language.js";
 import { recall, remember } from "./memory.js";
 
 const KEY = "clawgate.theme";
-const THEMES = ["auto", "light", "dark"];
+export const THEMES = ["auto", "light", "dark"];
 const ICONS = { auto: "auto", light: "sun", dark: "moon" };
 
 export class Theme {
@@ -22,8 +22,15 @@ export class Theme {
     this.show();
   }
 
+  get chosen() {
+    return this.#theme;
+  }
+
   next() {
-    const theme = THEMES[(THEMES.indexOf(this.#theme) + 1) % THEMES.length];
+    this.choose(THEMES[(THEMES.indexOf(this.#theme) + 1) % THEMES.length]);
+  }
+
+  choose(theme) {
     remember(KEY, theme);
     this.#adopt(theme);
   }

@@ -8,7 +8,7 @@ export const STOP = "/stop";
 export const RETRY = "/retry";
 export const EDIT = "/edit ";
 /** A setting stands in the conversation as a line that says what holds from there on. */
-const SETTING = /^\/(?:model|think) \S+$/;
+const SETTING = /^\/(?:model|think|reasoning) \S+$/;
 const AGAIN = /^\/(?:retry|重试|(?:edit|修改)\s+(?<text>[^]+))$/;
 
 /** Where a message stands: one that took the place of another has a later number, and stays there. */
