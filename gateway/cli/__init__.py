@@ -16,7 +16,6 @@ from gateway.cli.send import send
 from gateway.cli.service import service_app
 from gateway.cli.sessions import sessions_app
 from gateway.cli.skills import skills_app
-from gateway.cli.start import start
 from gateway.cli.turns import turns_app
 from gateway.cli.usage import usage
 from gateway.fault import OperatorError
@@ -90,4 +89,4 @@ def every_command(
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
-        start()
+        init.start()

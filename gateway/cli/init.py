@@ -1,13 +1,14 @@
-"""`init`: asks a few questions and writes a commented config file, and `.env` beside it for the secrets."""
+"""`init`: asks a few questions and writes a commented config file, and `.env` beside it for the secrets. The program alone,
+without a command, asks none: from an empty folder to a page that answers."""
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.options import CONFIG, ConfigOption, environment, terminal_language
+from gateway.cli.options import CONFIG, SECRETS, ConfigOption, Platform, environment, terminal_language
+from gateway.cli.serving import serve_shown
 from gateway.fault import OperatorError
 from gateway.program import COMMAND, program
 
@@ -16,16 +17,6 @@ if TYPE_CHECKING:
 
     from gateway.cli.draft import ConfigDraft
 
-
-class Platform(StrEnum):
-    FEISHU = "feishu"
-    TELEGRAM = "telegram"
-
-
-SECRETS: dict[Platform, tuple[str, ...]] = {
-    Platform.FEISHU: ("FEISHU_APP_ID", "FEISHU_APP_SECRET"),
-    Platform.TELEGRAM: ("TELEGRAM_BOT_TOKEN",),
-}
 TEMPLATE = Path(__file__).with_name("config.template.yaml")
 """The template has every platform; each stays off until its secrets are set."""
 _SCHEMA = "# yaml-language-server: "
@@ -88,15 +79,16 @@ def init(
         wizard.fill()
     missing = [*dict.fromkeys([*wizard.later, *draft.missing])]
     if _finish(draft, config, missing) and wizard.start():
-        from gateway.cli.start import serve_shown
-
         serve_shown(config)
 
 
-def write_default(config: Path) -> None:
-    """Writes what `init --yes` does: the environment says whose model."""
-    _write(config, _template(), environment())
-    typer.echo(f"{config.absolute()}: written", err=True)
+def start() -> None:
+    """Serves the config of this folder; writes one first if there is none, as `init --yes` does: the environment says whose
+    model. Shows the page if there is a display."""
+    if not CONFIG.exists() and not CONFIG.is_symlink():
+        _write(CONFIG, _template(), environment())
+        typer.echo(f"{CONFIG.absolute()}: written", err=True)
+    serve_shown(CONFIG)
 
 
 def _chosen(provider: str | None, model: str | None) -> str:

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,17 @@ CONFIG = Path("config.yaml")
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="The config file.", show_default=True)]
 _LANGUAGE = re.compile(r"""^language:[ ]*["']?(en|zh)\b""", re.MULTILINE)
 AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+
+
+class Platform(StrEnum):
+    FEISHU = "feishu"
+    TELEGRAM = "telegram"
+
+
+SECRETS: dict[Platform, tuple[str, ...]] = {
+    Platform.FEISHU: ("FEISHU_APP_ID", "FEISHU_APP_SECRET"),
+    Platform.TELEGRAM: ("TELEGRAM_BOT_TOKEN",),
+}
 
 
 class Exposed(OperatorError):

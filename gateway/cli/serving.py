@@ -1,7 +1,9 @@
 """`serve`, and the commands that look at the same config: `check`, `doctor`, `routes explain`."""
 
+import os
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -69,6 +71,26 @@ def run_gateway(
         run(gateway, listener, Reload(gateway, config, environment(), loaded, applied=log_as_in), language=spoken)
     except StoreUnavailable as error:
         raise OperatorError(f"database.url: {error}") from None
+
+
+def serve_shown(config: Path) -> None:
+    """Serves until a signal ends it, and opens the page where a person sees it."""
+    os.umask(umask := os.umask(0))  # as it is before the gateway makes its own strict: the browser is no part of it
+    run_gateway(config, shown=lambda address: _browse(address, umask) if has_display(environment()) else None)
+
+
+def has_display(env: Mapping[str, str]) -> bool:
+    """A browser that is started here is seen by the person at the terminal."""
+    if "SSH_CONNECTION" in env:
+        return False
+    return sys.platform == "darwin" or bool(env.get("DISPLAY") or env.get("WAYLAND_DISPLAY"))
+
+
+def _browse(address: str, umask: int) -> None:
+    """Starts a process of its own: some browsers hold whoever calls them for seconds, and Ctrl-C is not for them."""
+    command = [sys.executable, "-I", "-m", "webbrowser", address]
+    null = subprocess.DEVNULL
+    subprocess.Popen(command, stdin=null, stdout=null, stderr=null, start_new_session=True, umask=umask)
 
 
 def check(

@@ -18,7 +18,7 @@ from agents.messages import ModelError
 from agents.providers.chat.vendors import VENDORS, WellKnown
 from agents.providers.config import WELL_KNOWN, ProviderConfig
 from gateway.cli.draft import ConfigDraft
-from gateway.cli.init import SECRETS, Platform
+from gateway.cli.options import SECRETS, Platform
 from gateway.cli.questions import WORDS
 from gateway.config.dotenv import SECRET
 from gateway.config.problems import ConfigErrors

@@ -1,5 +1,7 @@
 """What people say without words: an entry of the bot's menu is a command, a thumb on an answer is kept beside it."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +105,10 @@ async def test_a_thumb_on_an_answer_is_kept_beside_it_and_goes_with_the_person(t
         await react(it, "👍", message="om_unknown" if way.startswith("feishu") else "999")
         if way.startswith("feishu"):
             await react(it, "👍", operator="app")
+        await it.say("/help")
+        sent = it.feishu.messages or it.telegram.messages
+        await until(lambda: len(sent) == 2)
+        await react(it, "👎", message=str(sent[1].message_id))  # a command's answer is no agent's
         await it.say("thanks")
         await until(lambda: len(it.anthropic.requests) == 2)
         await it.idle()
@@ -113,6 +119,9 @@ async def test_a_thumb_on_an_answer_is_kept_beside_it_and_goes_with_the_person(t
         assert read is not None
         zone = config.server.zone
         by = f"{person[0]}:default:{person[1]}"
+        with closing(sqlite3.connect(tmp_path / "data" / "clawgate.db")) as database:
+            rows = database.execute("SELECT sid FROM mark WHERE kind LIKE 'reaction%'").fetchall()
+        assert rows == [(session.sid,)]
         assert f"*(👎 {by})*" in "\n".join(markdown(*read, zone))
         assert [mark["content"] for mark in read[2]] == [{"by": by, "emoji": "👎"}]
         assert by in exported(*read, zone)
