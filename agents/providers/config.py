@@ -13,6 +13,7 @@ from pydantic import Field, SecretStr, field_validator
 from agents.messages import ErrorKind
 from agents.providers.chat.vendors import VENDORS, WellKnown, vendor_for
 from agents.providers.models import DocumentForm, Level, PricesConfig, ThinkingStyle, known_names
+from channels.bilingual import NO_WORDS, Bilingual
 from channels.section import Section
 
 Api: TypeAlias = Literal["anthropic-messages", "openai-responses", "openai-chat", "google-gemini", "mistral", "demo"]
@@ -216,18 +217,23 @@ def serves_own_models(name: str, base_url: str | None) -> bool:
     return vendor is not None and bool(vendor.default_model)
 
 
-def look_at(kind: ErrorKind, reference: str) -> str:
+def look_at(kind: ErrorKind, reference: str) -> Bilingual:
     """The key of the config, and the variable, that a refusal of `provider/model` is about; empty if it is about none."""
     name, _, model = reference.partition("/")
     block = f"providers.{name}"
     match kind:
         case "auth" | "billing" | "unconfigured":
-            vendor = well_known(name)
-            return f"{block}.apiKey" + (f" ({' or '.join(vendor.variables)})" if vendor else "")
+            key, names = f"{block}.apiKey", vendor.variables if (vendor := well_known(name)) else ()
+            return (
+                Bilingual(f"{key} ({' or '.join(names)})", f"{key}（{' 或 '.join(names)}）")
+                if names
+                else Bilingual(key)
+            )
         case "not_found":
-            return f"the agent's model, and {block}.baseUrl"
+            return Bilingual(f"the agent's model, and {block}.baseUrl", f"智能体的 model 和 {block}.baseUrl")
         case "invalid" | "no_tools" | "stale_thinking" | "too_large":
-            return f'models."{name}/{model}", and {block}.dialect' if name else ""
+            entry = f'models."{name}/{model}"'
+            return Bilingual(f"{entry}, and {block}.dialect", f"{entry} 和 {block}.dialect") if name else NO_WORDS
         case "network" | "timeout":
-            return f"{block}.baseUrl"
-    return ""
+            return Bilingual(f"{block}.baseUrl")
+    return NO_WORDS

@@ -180,7 +180,7 @@ def _failing(models: Mapping[str, Any]) -> Iterator[Finding]:
     for model, kind in models.items():
         message = Bilingual(f"{model}: its last request failed ({kind})", f"{model}：上一次请求失败（{kind}）")
         if key := look_at(kind, model):
-            fix = Bilingual(f"look at {key}; the log has the vendor's words", f"请检查 {key}；日志中有服务商的原话")
+            fix = Bilingual(f"look at {key}; the log has the vendor's words", f"请检查 {key.zh}；日志中有服务商的原话")
         else:
             fix = Bilingual(
                 "it is asked again by itself; the log has the vendor's words", "会自动重试；日志中有服务商的原话"

@@ -18,6 +18,7 @@ from agents.prompt.internals import without_internals
 from agents.prompt.reply import answered, is_voice, media, visible
 from agents.providers.config import look_at
 from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, OverBudget
+from channels.bilingual import NO_WORDS
 from gateway.observe.secrets import redacted
 from gateway.state.ending import Ending
 from gateway.state.runtime import Drained, Runtime, Stopped
@@ -165,10 +166,10 @@ def ending_of(outcome: Outcome, language: Language) -> Ending:
         case Declined():
             return Ending(outcome="declined", text=sentences.failure(outcome, language))
         case ModelFailed(error=error, model=model):
-            words, key = redacted(error.words), look_at(error.kind, model) if model else ""
-            log.error("model_failed", model=model, kind=error.kind, summary=error.summary, words=words, look_at=key)
+            words, key = redacted(error.words), look_at(error.kind, model) if model else NO_WORDS
+            log.error("model_failed", model=model, kind=error.kind, summary=error.summary, words=words, look_at=key.en)
             reason = error.kind
-            fault = f"{model}: {words or error.summary}" + (f" — {key}" if key else "")
+            fault = f"{model}: {words or error.summary}" + (f" — {key(language)}" if key else "")
         case LimitReached(limit=limit):
             reason = limit
         case OverBudget():

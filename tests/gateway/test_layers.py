@@ -62,6 +62,17 @@ def test_commands_are_the_owners(
     assert found == ((RUNTIME,) if gone else ())
 
 
+@pytest.mark.parametrize(
+    ("laxer", "kept"),
+    [({}, True), ({"mode": "allow"}, False), ({"network": True}, False), ({"sandbox": "off"}, False)],
+)
+def test_a_task_has_no_commands_that_would_do_more_than_its_askers(laxer: dict[str, Any], kept: bool) -> None:
+    tools = (AgentToolsConfig(allow=("*",)), AgentToolsConfig(allow=("*",), exec=AgentExecConfig(**laxer)))
+    agents = tuple(AgentConfig(id=id_, tools=it) for id_, it in zip(("asker", "clerk"), tools, strict=True))
+    task = permitted(ToolLayers(Config(agents=AgentsConfig(list=agents)), ()).of_task("clerk", "asker"), NAMES)
+    assert ("exec" in task, "process" in task) == (kept, kept)
+
+
 FOREIGN = ("git__log", "git__push", "jira__find")
 NAMED = st.lists(st.sampled_from([*NAMES, *GROUPS, "*", "mcp:*", "mcp:git", *FOREIGN]), max_size=4).map(tuple)
 LISTS = st.builds(

@@ -97,6 +97,14 @@ def test_in_a_terminal_the_log_is_for_people_unless_the_config_says_otherwise(
     assert "canary" not in line
 
 
+def test_a_key_is_struck_as_it_was_written_however_it_is_escaped(written: io.StringIO) -> None:
+    secret = "canary\\'and\"more-91827"
+    logs.configure(level="info", output="console", scrubber=Scrubber([secret]), stream=written)
+    structlog.get_logger().info("leak", value={secret: {secret: [secret]}})
+    assert written.getvalue().count("***") == 3
+    assert "more-91827" not in written.getvalue()
+
+
 @pytest.mark.parametrize("broken", ["closed", "full", "nobody reads", "a full pipe"])
 def test_a_stream_that_takes_nothing_loses_the_line_and_fails_nobody(written: io.StringIO, broken: str) -> None:
     reader, writer = os.pipe()

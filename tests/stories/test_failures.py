@@ -1,6 +1,7 @@
 """A failure is told in five places, in the same words: docs/doctor.md has the table, and each of its rows is broken here.
 
-Beside each row stands how it is broken. A row without an injury, or an injury without a row, fails.
+Beside each row stands how it is broken. A row without an injury, or an injury without a row, fails. The same row of the
+Chinese page is read where Chinese is: on the page, by the person, and in `status` and `doctor` with `language: zh`.
 """
 
 import re
@@ -19,13 +20,13 @@ from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.loopback import serve_on_loopback
 from tests.running import ALICE, FEISHU, Running, client, feishu_emulator, running
 from tests.stories.test_health import ADMIN, ANOTHER, OPERATOR, TOKEN, becomes, tries_often
-from tests.stories.test_status import beside, findings
+from tests.stories.test_status import asked, beside, findings
 from tests.web_page import opened
 
 pytestmark = pytest.mark.slow  # it asks status and doctor as processes
 __all__ = ["tries_often"]
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "doctor.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 BOSS = 500000011
 
 
@@ -36,15 +37,23 @@ class Row(NamedTuple):
     fix: str
 
 
-def table(heading: str) -> dict[str, Row]:
+def table(heading: str, page: str = "doctor.md") -> dict[str, Row]:
     """The rows of the table beneath this heading, by their first cell. What stands in backticks is quoted."""
-    section = PAGE.read_text(encoding="utf-8").partition(f"\n{heading}\n")[2].partition("\n#")[0]
+    section = (DOCS / page).read_text(encoding="utf-8").partition(f"\n{heading}\n")[2].partition("\n#")[0]
     lines = [line.strip("| ").split(" | ") for line in re.findall(r"^\|.*", section, re.M)]
     return {cells[0]: Row(cells[0], *(cell.strip("` ") for cell in cells[1:])) for cells in lines[2:]}
 
 
 CHANNELS = table("### A channel")
 MODELS = table("### A model")
+CHINESE = dict(
+    zip(
+        [*CHANNELS, *MODELS],
+        [*table("### 渠道", "doctor.zh-CN.md").values(), *table("### 模型", "doctor.zh-CN.md").values()],
+        strict=True,
+    )
+)
+"""The rows of the Chinese page, by the failure's English name."""
 
 
 @dataclass
@@ -84,6 +93,11 @@ REFUSALS = {
 }
 
 
+async def printed_in_chinese(command: str, file: Path) -> str:
+    file.write_text(f"language: zh\n{file.read_text(encoding='utf-8')}", encoding="utf-8")
+    return (await asked(command, "--config", str(file)))[1]
+
+
 @asynccontextmanager
 async def house_with(folder: Path, it: Breakage, clock: Clock) -> AsyncIterator[tuple[Running, TelegramEmulator]]:
     feishu, bot = feishu_emulator(), TelegramEmulator()
@@ -105,8 +119,10 @@ async def test_what_breaks_a_channel_is_said_in_five_places(
 ) -> None:
     monkeypatch.setattr("gateway.app.health.FIRST_REACH_SECONDS", 0.05)
     row, it, clock = CHANNELS[failure], BREAKAGES[failure], Clock(time.time())
+    zh = CHINESE[failure]
+    assert zh.state == row.state
 
-    def says_it(where: str) -> None:
+    def says_it(where: str, row: Row = row) -> None:
         assert row.reason in where, where
         assert row.fix in where, where
 
@@ -120,10 +136,12 @@ async def test_what_breaks_a_channel_is_said_in_five_places(
             (bad,) = [it_ for it_ in found if it_["check"] == "channels" and it_["status"] == "error"]
             assert code == 1
             says_it(f"{bad['message']} {bad['fix']}")
+            says_it(await printed_in_chinese(command, beside(house)), zh)
         async with opened(house.url, authorization=f"Bearer {TOKEN}") as page:
             await page.until(lambda: page.named("fault"))
             (shown,) = page.named("fault")[-1]["channels"]
             says_it(f"{shown['reason']['en']} {shown['fix']['en']}")
+            says_it(f"{shown['reason']['zh']} {shown['fix']['zh']}", zh)
         clock.now += 60
         messages = house.feishu.messages if it.owner.startswith("feishu") else bot.messages
         await house.until(lambda: messages)
@@ -132,7 +150,7 @@ async def test_what_breaks_a_channel_is_said_in_five_places(
 
 @pytest.mark.parametrize("failure", sorted(MODELS.keys() | REFUSALS.keys()))
 async def test_what_a_model_refuses_is_said_in_five_places(tmp_path: Path, failure: str) -> None:
-    row, fault = MODELS[failure], REFUSALS[failure]
+    row, zh, fault = MODELS[failure], CHINESE[failure], REFUSALS[failure]
     more = f'{ADMIN}\nowners: ["feishu:{ALICE}"]\nretry: {{ maxSeconds: 0.1 }}'
     async with running(tmp_path, feishu=f"{FEISHU}  web: {{}}\n", more=more, script=lambda _: fault) as house:
         await house.say("hello")
@@ -146,7 +164,11 @@ async def test_what_a_model_refuses_is_said_in_five_places(tmp_path: Path, failu
             code, found = await findings(command, beside(house))
             (bad,) = [it for it in found if it["check"] == "model" and it["status"] == "error"]
             assert (code, row.state in bad["message"], row.fix in bad["fix"]) == (1, True, True), bad
+            text = await printed_in_chinese(command, beside(house))
+            assert (zh.state == row.state, zh.state in text, zh.fix in text) == (True, True, True), text
         async with opened(house.url, authorization=f"Bearer {TOKEN}") as page:
             await page.say("hello")
             (shown,) = await page.answers(1)
             assert row.reason in shown
+        await house.say("你好，请帮我")
+        assert zh.reason in (await house.replies(2))[1]

@@ -136,6 +136,19 @@ async def test_a_broken_edit_changes_nothing_and_says_where_until_it_is_mended(t
         assert house.counted("clawgate_config_refused 0.0")
 
 
+async def test_a_file_that_is_still_being_written_is_not_read(tmp_path: Path) -> None:
+    async with edited(tmp_path) as (_, editor):
+        ends = asyncio.get_running_loop().time() + 20 * 0.05  # as many looks; between any two of them it has grown
+        half = 0
+        with capture_logs() as logs:
+            while asyncio.get_running_loop().time() < ends:
+                half += 1
+                editor.file.write_text("x" * half, encoding="utf-8")
+                await asyncio.sleep(0)
+            await editor.write(editor.text.replace("dmPolicy: open", "dmPolicy: pairing"))
+        assert [line["event"] for line in logs if line["event"].startswith("config_")] == ["config_reloaded"]
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
 async def test_an_edit_to_a_short_token_is_refused_while_the_gateway_is_open_to_the_network(
     tmp_path: Path, host: str

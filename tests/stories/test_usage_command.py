@@ -96,9 +96,12 @@ async def test_usage_adds_up_what_the_journal_holds_by_agent_chat_person_and_mod
         for row in rows:
             final = json.loads(row.content)
             final.pop("models", None)
+            final["at"] -= 7200
             change = text("UPDATE transcript SET content = :content WHERE sid = :sid AND seq = :seq")
             connection.execute(change, {"content": json.dumps(final), "sid": row.sid, "seq": row.seq})
     assert "(not recorded)      3      4,800         200  0.0114" in await usage(tmp_path, "--by", "model")
+    counts = [json.loads(await usage(tmp_path, "--since", it, "--json"))["total"]["turns"] for it in ("1h", "3h")]
+    assert counts == [0, 3]
     assert await ask("usage", "--since", "soon", "--config", str(tmp_path / "config.yaml"), more=SECRETS) == (
         1,
         "--since soon: expected 30d, 12h or a day such as 2026-11-01\n",
