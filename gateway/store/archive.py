@@ -42,6 +42,14 @@ SELECT turn FROM transcript WHERE sid IN :sessions UNION SELECT id FROM inbox WH
 _words: TypeAdapter[MessageBody] = TypeAdapter(MessageBody)
 
 
+_PLACE = re.compile(r"([01])~(\d{1,12}(?:\.\d{1,9})?)~([\w-]{1,80})", re.ASCII)
+
+
+def place_of(conversation: WebConversation) -> str:
+    """The place of a conversation in its list."""
+    return f"{int(conversation.pinned)}~{conversation.at!r}~{conversation.id}"
+
+
 def has_all(text: str, words: Sequence[str]) -> bool:
     folded = text.casefold()
     return all(it in folded for it in words)
@@ -106,11 +114,17 @@ class DatabaseArchive(Database):
 
     @reads
     def conversations(
-        self, connection: Connection, owner: str = OPERATOR, *, archived: bool = False
+        self, connection: Connection, owner: str = OPERATOR, *, archived: bool = False, behind: str = ""
     ) -> Sequence[WebConversation]:
-        """A person's; the one with the newest message comes first, a page's worth, behind those that are pinned."""
-        which = "WHERE owner = :owner AND archived = :archived ORDER BY pinned DESC, at DESC LIMIT :limit"
-        return _conversations(connection, which, owner=owner, archived=int(archived), limit=CONVERSATIONS_MAX)
+        """A page of a person's: pinned ones, then the one with the newest message first. `behind` is the `place_of` of the
+        one that they follow."""
+        pinned, at, id_ = found.groups() if (found := _PLACE.fullmatch(behind)) else ("2", "0", "")
+        which = """
+            WHERE owner = :owner AND archived = :archived AND (pinned, at, id) < (:pinned, :at, :id)
+            ORDER BY pinned DESC, at DESC, id DESC LIMIT :limit
+        """
+        whose = {"owner": owner, "archived": int(archived), "limit": CONVERSATIONS_MAX}
+        return _conversations(connection, which, **whose, pinned=int(pinned), at=float(at), id=id_)
 
     @reads
     def archived(self, connection: Connection, owner: str) -> int:

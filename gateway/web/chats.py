@@ -27,7 +27,7 @@ from gateway.http.request import Unserved, answer_json, id_in_path, number_of, p
 from gateway.operate.first_key import FirstKey
 from gateway.records.sessions import chat_session, control_session
 from gateway.state.runtime import Runtime
-from gateway.store.archive import WebHit, has_all
+from gateway.store.archive import CONVERSATIONS_MAX, WebHit, has_all, place_of
 from gateway.web.found import found_line, words_of
 from gateway.web.offers import Offers
 from tools.uploads import forget
@@ -35,6 +35,8 @@ from tools.uploads import forget
 PAGE_MESSAGES = 50
 UNTIL_MESSAGES = 500
 """The most messages of a page that goes back to one that was found."""
+FOUND_MAX = 100
+"""The most conversations that a search answers."""
 HITS_MAX = 3
 """The most lines that are shown of a conversation in which something was found."""
 STOP_SECONDS = 5.0
@@ -74,8 +76,9 @@ class Chats:
 
     async def chats(self, request: Request, person: str) -> Response:
         """The data that a page begins with: the conversations, who answers there, and what may be sent."""
+        if behind := request.query_params.get("behind"):
+            return answer_json(await self._page(person, archived=False, behind=behind))
         last = await self._archive.last()
-        found = await self._archive.conversations(person)
         limits, agents = self._config.limits, self._offers.agents(person)
         return answer_json(
             {
@@ -92,7 +95,7 @@ class Chats:
                 "person": person,
                 "voice": bool(self._config.transcription.model),
                 "operator": person == OPERATOR,
-                "chats": [*map(self._view, found)],
+                **await self._page(person, archived=False),
                 "archived": await self._archive.archived(person),
                 "after": last,
                 "signed_in": bool(await self._channel.admission.signed_in(request.headers.items())),
@@ -111,20 +114,36 @@ class Chats:
 
     async def archived(self, request: Request, person: str) -> Response:
         """The conversations that the person put aside."""
-        found = await self._archive.conversations(person, archived=True)
-        return answer_json({"chats": [*map(self._view, found)]})
+        return answer_json(await self._page(person, archived=True, behind=request.query_params.get("behind", "")))
+
+    async def _page(self, person: str, *, archived: bool, behind: str = "") -> dict[str, Any]:
+        found = await self._archive.conversations(person, archived=archived, behind=behind)
+        more = len(found) == CONVERSATIONS_MAX
+        return {"chats": [*map(self._view, found)], "next": place_of(found[-1]) if more else None}
 
     async def search(self, request: Request, person: str) -> Response:
         """Searches one conversation after the other, so that other readers of the database do not wait."""
         words = words_of(request.query_params.get("words", ""))
         found: list[dict[str, Any]] = []
+        if not words:
+            return answer_json({"chats": found, "more": False})
         async with self._searching:
-            for archived in (False, True) if words else ():
-                for it in await self._archive.conversations(person, archived=archived):
-                    hits = await self._archive.hits(it.id, words, limit=HITS_MAX)
-                    if hits or has_all(it.title, words):
-                        found.append(self._found(it, hits, words))
-        return answer_json({"chats": found})
+            async for it in self._all(person):
+                hits = await self._archive.hits(it.id, words, limit=HITS_MAX)
+                if hits or has_all(it.title, words):
+                    found.append(self._found(it, hits, words))
+                if len(found) > FOUND_MAX:
+                    break
+        return answer_json({"chats": found[:FOUND_MAX], "more": len(found) > FOUND_MAX})
+
+    async def _all(self, person: str) -> AsyncIterator[WebConversation]:
+        """Every conversation, the archived ones last."""
+        for archived in (False, True):
+            behind = ""
+            while page := await self._archive.conversations(person, archived=archived, behind=behind):
+                for it in page:
+                    yield it
+                behind = place_of(page[-1])
 
     def _found(self, chat: WebConversation, hits: Sequence[WebHit], words: Sequence[str]) -> dict[str, Any]:
         lines = [

@@ -120,7 +120,7 @@ async def test_pinned_chats_stand_first_archived_ones_behind_a_link_and_several_
         await expect(tab.page.get_by_text("Nothing is archived.")).to_be_visible()
         await expect(tab.page.get_by_role("button", name="All chats")).to_be_visible()
         archived = "fetch('api/archived').then((answer) => answer.json())"
-        assert await tab.page.evaluate(archived) == {"chats": []}
+        assert await tab.page.evaluate(archived) == {"chats": [], "next": None}
 
 
 async def test_chats_stand_by_agent_in_folders_that_stay_folded_until_somebody_wants_days(visit: Visit) -> None:
@@ -179,6 +179,37 @@ async def test_a_long_list_is_one_tab_stop_a_page_long_and_the_arrows_walk_throu
         await keys.press("Home")
         await keys.press("Enter")
         await tab.has_said("Question 119.")
+
+
+async def test_of_twelve_hundred_chats_each_is_listed_by_scrolling_and_found_and_opened_by_its_words(
+    visit: Visit,
+) -> None:
+    async with visit() as (home, tab):
+        await remembered(home, 1_200, text="Question no{}.")
+        await tab.reload()
+        for shown in range(50, 1_201, 50):
+            await expect(links(tab)).to_have_count(shown)
+            await links(tab).last.evaluate("(it) => it.scrollIntoView()")
+        titles = await links(tab).all_inner_texts()
+        assert titles == [f"Question no{number}." for number in reversed(range(1_200))]
+        await expect(tab.page.locator("#more-chats")).to_be_hidden()
+
+        await tab.reload()
+        await search(tab).fill("Question no7.")
+        await expect(tab.page.locator("#conversations .hit")).to_have_text(["Question no7."])
+        await search(tab).fill("question")
+        await expect(tab.page.get_by_text("These are the newest 100 of them.")).to_be_visible()
+        await search(tab).press("Escape")
+        await tab.page.keyboard.press("Control+k")
+        await tab.page.keyboard.type("Question no31.")
+        await expect(tab.page.get_by_role("option", selected=True)).to_contain_text("Question no31.")
+        await tab.page.keyboard.press("Enter")
+        await tab.has_said("Question no31.")
+        await home.down()
+        await home.up()
+        async with tab.page.expect_response("**/api/chats/c_seeded_0031"):  # it may be gone
+            await expect(tab.connection).to_be_empty()
+        await tab.has_said("Question no31.")
 
 
 async def test_the_keys_find_switch_and_begin_and_write_nothing_where_somebody_writes(visit: Visit) -> None:

@@ -51,8 +51,13 @@ PATHS = {
     "/": {"get": operation()},
     "/web/{name}": {"get": operation("name")},
     "/api/session": {"post": operation(**body(token=TEXT)), "delete": operation()},
-    "/api/chats": {"get": operation()},
-    "/api/archived": {"get": operation()},
+    "/api/chats": {"get": operation("", "behind")},
+    "/api/archived": {"get": operation("", "behind")},
+    "/api/agents/{agent}/notes": {"get": operation("agent"), "post": operation("agent", **body(id=TEXT, text=TEXT))},
+    "/api/agents/{agent}/notes/{note}": {
+        "put": operation("agent note", **body(text=TEXT)),
+        "delete": operation("agent note"),
+    },
     "/api/search": {"get": operation("", "words")},
     "/api/chats/{chat}": {
         "get": operation("chat", "before until"),

@@ -76,7 +76,7 @@ async def test_a_chat_is_pinned_or_put_aside_by_its_person_alone_seen_on_every_p
         assert (aside["id"], aside["title"]) == (ASIDE, "Aside")
 
         assert (await bob.http.patch(f"/api/chats/{CHAT}", json={"pinned": False})).status_code == 404
-        assert (await bob.http.get("/api/archived")).json() == {"chats": []}
+        assert (await bob.http.get("/api/archived")).json() == {"chats": [], "next": None}
         assert (await bob.http.get("/api/chats")).json()["archived"] == 0
         assert await found(bob, "hello") == []
         assert (await ann.http.patch(f"/api/chats/{CHAT}", json={"pinned": 1})).status_code == 400
@@ -87,4 +87,4 @@ async def test_a_chat_is_pinned_or_put_aside_by_its_person_alone_seen_on_every_p
         assert [it["id"] for it in await ann.chats()] == [CHAT, ASIDE]
         await moved(ann, ASIDE, archived=True)
         assert (await ann.http.delete(f"/api/chats/{ASIDE}")).status_code == 204
-        assert (await ann.http.get("/api/archived")).json() == {"chats": []}
+        assert (await ann.http.get("/api/archived")).json() == {"chats": [], "next": None}

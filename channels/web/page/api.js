@@ -41,7 +41,9 @@ export class Api {
   /** The newest messages, or those before number `before`, back to number `until` where that is named. */
   conversation = (id, before, until) =>
     this.#ask("GET", `api/chats/${id}${before ? `?before=${before}` : ""}${until ? `&until=${until}` : ""}`);
-  archived = () => this.#ask("GET", "api/archived");
+  /** A page of the list, or of the chats that were put aside. */
+  listed = ({ archived, behind }) =>
+    this.#ask("GET", `api/${archived ? "archived" : "chats"}${behind ? `?behind=${encodeURIComponent(behind)}` : ""}`);
   choices = ({ chat, agent }) => this.#ask("GET", `${chat ? `api/chats/${chat}` : `api/agents/${agent}`}/choices`);
   notes = (agent) => this.#ask("GET", notesOf(agent));
   takeNote = (agent, id, text) => this.#ask("POST", notesOf(agent), { id, text });

@@ -19,6 +19,7 @@ const CODE = /^once-[\w-]{43}$/;
 
 class App {
   #loadingOlder = false;
+  #listing = false;
   /** The message that the address names, {id of its chat, number}, as long as it is looked for. */
   #sought = null;
   /** The ids of presses that may have arrived, by button: pressed again, it is the same press. */
@@ -68,7 +69,7 @@ class App {
       set: (command) => this.#send(command, [], this.page.composer.agent),
       startWith: (agent) => this.#startWith(agent),
       search: (words) => this.#search(words),
-      archived: () => this.#archived(),
+      page: (of) => this.#listed(of),
       takeKey: (vendor, key) => this.#takeKey(vendor, key),
       sessions: () => this.api.sessions(),
       session: (id) => this.api.session(id),
@@ -106,7 +107,8 @@ class App {
       store.after = answer.after;
       this.#reload();
     } else if (store.conversations.get(store.shown)?.rows.size && !store.chats.has(store.shown)) {
-      this.#missing(store.shown); // deleted meanwhile
+      if (store.next) this.#load(store.shown, { anew: true }); // further back in the list, or deleted
+      else this.#missing(store.shown); // deleted meanwhile
     }
     return store.after;
   }
@@ -299,16 +301,22 @@ class App {
   }
 
   async #search(words) {
-    const { chats } = await this.api.search(words).catch(() => ({ chats: [] }));
-    this.store.takeArchived(chats.map(({ chat }) => chat));
-    return chats;
+    const answer = await this.api.search(words).catch(() => ({ chats: [], more: false }));
+    this.store.takeChats(answer.chats.map(({ chat }) => chat));
+    return answer;
   }
 
-  async #archived() {
+  /** The page of the list behind those that are here, or of the chats that were put aside. */
+  async #listed({ archived }) {
+    const behind = archived ? this.store.archivedNext : this.store.next;
+    if (this.#listing || (!archived && !behind)) return;
+    this.#listing = true;
     try {
-      this.store.takeArchived((await this.api.archived()).chats);
+      this.store.takePage(await this.api.listed({ archived, behind }), { archived });
     } catch (refusal) {
       this.page.say(sentence(refusal));
+    } finally {
+      this.#listing = false;
     }
   }
 

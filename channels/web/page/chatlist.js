@@ -72,6 +72,10 @@ export class ChatList {
   #item({ chat, title, hits = [] }, current, chosen) {
     if (!this.#items.has(chat.id)) this.#items.set(chat.id, this.#newItem(chat.id));
     const item = this.#items.get(chat.id);
+    const { id, title: name, running, unread } = chat;
+    const drawn = JSON.stringify([name, running, unread, title, hits, current, chosen && chosen.has(id)]);
+    if (drawn === item.drawn) return item;
+    item.drawn = drawn;
     const link = item.querySelector(".chat-link");
     const named = chat.title || word("untitled");
     if (link.title !== named) link.title = named;

@@ -58,7 +58,7 @@ export class Page {
       remove: (chat) => this.#confirmRemoval(chat),
       removeAll: (ids) => this.#confirmRemovals(ids),
       search: acts.search,
-      archived: acts.archived,
+      page: acts.page,
       chosen: () => this.turnToWriting(),
     });
     this.choices = new Choices({ ask: acts.choices, set: acts.set, begin: acts.startWith, renewed: changed });
@@ -67,7 +67,7 @@ export class Page {
     this.sessions = new Sessions({ list: acts.sessions, read: acts.session });
     this.drawer = new Drawer();
     this.theme = new Theme(part("theme"));
-    this.palette = new Palette({ entries: () => this.#entries() });
+    this.palette = new Palette({ entries: () => this.#entries(), search: (words) => store.next && acts.search(words) });
     this.shortcuts = new Shortcuts({
       palette: () => this.palette.toggle(),
       newChat: acts.startNew,

@@ -7,6 +7,7 @@ import { element, icon, part } from "./element.js";
 import { word } from "./language.js";
 
 const LISTED_MAX = 12;
+const SEARCH_PAUSE_MS = 200;
 
 export class Palette {
   #dialog = part("palette");
@@ -15,10 +16,12 @@ export class Palette {
   #entries = [];
   #at = 0;
 
-  /** `entries()` gives what there is: {text, icon, about, act}, commands last. */
-  constructor({ entries }) {
-    this.entries = entries;
-    this.#field.addEventListener("input", () => this.#look());
+  #timer = null;
+
+  /** `entries()` gives what there is: {text, icon, about, act}, commands last; `search(words)` lets more chats be there. */
+  constructor({ entries, search }) {
+    Object.assign(this, { entries, search });
+    this.#field.addEventListener("input", () => this.#written());
     this.#field.addEventListener("keydown", (event) => this.#pressed(event));
     this.#dialog.addEventListener("click", (event) => event.target === this.#dialog && this.#dialog.close());
   }
@@ -29,6 +32,18 @@ export class Palette {
     this.#dialog.showModal();
     this.#field.focus();
     return this.#look();
+  }
+
+  /** Of the chats that are here at once, of older ones when the server has answered. */
+  #written() {
+    const words = this.#field.value.trim();
+    this.#look();
+    clearTimeout(this.#timer);
+    if (!words) return;
+    this.#timer = setTimeout(async () => {
+      await this.search(words);
+      if (this.#dialog.open && this.#at === 0 && words === this.#field.value.trim()) this.#look();
+    }, SEARCH_PAUSE_MS);
   }
 
   #look() {

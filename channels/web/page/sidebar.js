@@ -23,6 +23,7 @@ export class Sidebar {
   /** What is looked for, in lower case, and what the server found; null while it has not answered. */
   #words = "";
   #found = null;
+  #foundMore = false;
   #limit = PAGE_CHATS;
   #inArchive = false;
   /** The ids that are chosen; null where nothing is to be. */
@@ -31,7 +32,7 @@ export class Sidebar {
 
   /**
    * `change(id, change)`, `changeAll(ids, change)`, `remove(chat)` and `removeAll(ids)` act; `search(words)` gives what was
-   * found, `archived()` loads what was put aside; `chosen()` hears of a click.
+   * found, `page({archived})` loads a further page of the list, or of what was put aside; `chosen()` hears of a click.
    */
   constructor(acts) {
     this.acts = acts;
@@ -47,6 +48,8 @@ export class Sidebar {
     this.#field.addEventListener("keydown", (event) => this.#pressed(event));
     part("list-options").addEventListener("click", () => this.#openListOptions());
     part("more-chats").addEventListener("click", () => this.#showMore());
+    const nearEnd = ([{ isIntersecting }]) => isIntersecting && !part("sidebar").contains(document.activeElement) && this.#showMore();
+    new IntersectionObserver(nearEnd, { root: part("conversations").parentElement, rootMargin: "200px" }).observe(part("more-chats"));
     part("archive").addEventListener("click", () => this.#turnArchive());
     part("bulk-archive").addEventListener("click", () => this.#archiveChosen());
     part("bulk-delete").addEventListener("click", () => this.acts.removeAll([...this.#chosen]));
@@ -82,7 +85,7 @@ export class Sidebar {
     this.list.show(groups, this.#shown, this.#chosen);
     part("no-conversations").textContent = this.#state(listed);
     part("no-conversations").hidden = part("no-conversations").textContent === "";
-    const more = this.#found ? 0 : this.#matching().length - this.#limit;
+    const more = this.#found ? 0 : this.#next ? PAGE_CHATS : this.#matching().length - this.#limit;
     part("more-chats").hidden = more <= 0;
     part("more-chats").textContent = word("moreChats", { count: Math.min(more, PAGE_CHATS) });
     part("archive").hidden = (!this.#inArchive && this.#store.archived === 0) || this.#words !== "";
@@ -94,7 +97,7 @@ export class Sidebar {
   }
 
   #state(listed) {
-    if (this.#found && listed) return word("foundChats", { count: listed });
+    if (this.#found && listed) return word(this.#foundMore ? "foundMore" : "foundChats", { count: listed });
     if (listed) return "";
     if (this.#words) return word("nothingFound");
     return word(this.#inArchive ? "noArchived" : "noConversations");
@@ -161,25 +164,34 @@ export class Sidebar {
     clearTimeout(this.#timer);
     if (!words) return;
     this.#timer = setTimeout(async () => {
-      const found = await this.acts.search(words);
+      const { chats, more } = await this.acts.search(words);
       if (words !== this.#field.value.trim()) return;
-      this.#found = found;
+      this.#found = chats;
+      this.#foundMore = more;
       this.#draw();
     }, SEARCH_PAUSE_MS);
   }
 
-  #showMore() {
+  /** Where the list goes on that is shown. */
+  get #next() {
+    return this.#inArchive ? this.#store.archivedNext : this.#store.next;
+  }
+
+  /** Also when the list is scrolled to its end; then the focus stays where it is. */
+  async #showMore() {
     const before = part("conversations").querySelectorAll(".chat-link").length;
+    const byKeys = document.activeElement === part("more-chats");
     this.#limit += PAGE_CHATS;
+    if (this.#next && this.#matching().length < this.#limit) await this.acts.page({ archived: this.#inArchive });
     this.#draw();
-    part("conversations").querySelectorAll(".chat-link")[before]?.focus();
+    if (byKeys) part("conversations").querySelectorAll(".chat-link")[before]?.focus();
   }
 
   async #turnArchive() {
     this.#inArchive = !this.#inArchive;
     this.#chosen = null;
     this.#limit = PAGE_CHATS;
-    if (this.#inArchive) await this.acts.archived();
+    if (this.#inArchive) await this.acts.page({ archived: true });
     this.#draw();
     part("archive").focus();
   }

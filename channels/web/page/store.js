@@ -39,6 +39,9 @@ export class Store {
   /** The id of a person's message → the turn that answers it. */
   turns = new Map();
   unread = new Set();
+  /** Where the list of chats goes on, and that of those put aside; null at its end. */
+  next = null;
+  archivedNext = null;
   /** How many chats were put aside; those of them that are known are in `chats`. */
   archived = 0;
 
@@ -75,6 +78,7 @@ export class Store {
     const aside = [...this.chats.values()].filter((chat) => chat.archived);
     this.chats = new Map([...aside, ...answer.chats].map((chat) => [chat.id, chat]));
     this.archived = answer.archived;
+    this.next = answer.next;
     if (this.after === null) this.#listenFrom(answer.after);
     this.changed();
   }
@@ -94,10 +98,16 @@ export class Store {
     this.changed();
   }
 
-  /** Chats that the list of those in use does not have. */
-  takeArchived(chats) {
+  /** Chats that are not in the first page of the list. */
+  takeChats(chats) {
     for (const chat of chats) if (!this.chats.has(chat.id)) this.chats.set(chat.id, chat);
     this.changed();
+  }
+
+  /** A further page of the list, or of the chats that were put aside. */
+  takePage({ chats, next }, { archived }) {
+    this[archived ? "archivedNext" : "next"] = next;
+    this.takeChats(chats);
   }
 
   forget(id) {
@@ -115,6 +125,7 @@ export class Store {
     this.turns.clear();
     this.after = null;
     this.archived = 0;
+    this.next = this.archivedNext = null;
     this.keys = [];
     this.claim = null;
     this.signedIn = this.operator = false;

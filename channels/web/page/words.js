@@ -142,6 +142,7 @@ export const WORDS = {
     done: "Done",
     moreChats: ["Show {count} more", "Show {count} more"],
     foundChats: ["Found in {count} chat.", "Found in {count} chats."],
+    foundMore: ["Found in {count} chat.", "These are the newest {count} of them. More words find fewer."],
     deleteMany: "Delete",
     deleteManyTitle: "Delete the chosen conversations?",
     deleteManyAbout: [
@@ -383,6 +384,7 @@ export const WORDS = {
     done: "完成",
     moreChats: ["再显示 {count} 个", "再显示 {count} 个"],
     foundChats: ["在 {count} 个对话中找到。", "在 {count} 个对话中找到。"],
+    foundMore: ["在 {count} 个对话中找到。", "以下是最新的 {count} 个，输入更多关键词可缩小范围。"],
     deleteMany: "删除",
     deleteManyTitle: "删除所选对话？",
     deleteManyAbout: [

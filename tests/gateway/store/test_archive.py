@@ -12,7 +12,7 @@ from channels.abilities import ToolUse
 from channels.message import Button, File
 from channels.web.archive import MessageBody, WebMessage
 from gateway.config.root import DatabaseConfig
-from gateway.store.archive import WEB_NOTICE, DatabaseArchive
+from gateway.store.archive import WEB_NOTICE, DatabaseArchive, place_of
 from gateway.store.opening import open_store
 from gateway.store.store import Store
 from tests.gateway.store.chats import LARGE, finish, leased, opened, page, since
@@ -50,6 +50,27 @@ def count(url: str, table: str, where: str = "1=1") -> int:
         found = connection.scalar(text(f"SELECT count(*) FROM {table} WHERE {where}"))
     engine.dispose()
     return int(found or 0)
+
+
+async def test_the_list_goes_on_behind_each_page_pinned_ones_first_and_no_one_is_listed_twice(
+    archive: DatabaseArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.store.archive.CONVERSATIONS_MAX", 3)
+    for number in range(10):
+        await archive.keep(f"c_{number}_of_ten", f"m_{number}", words(str(number)), 1e9 + number // 4 / 3)
+    for number in (0, 1, 5, 7):
+        await archive.change(f"c_{number}_of_ten", pinned=True)
+    await archive.change("c_9_of_ten", archived=True)
+    listed: list[str] = []
+    behind = ""
+    while found := await archive.conversations(behind=behind):
+        assert len(found) <= 3
+        listed += [it.title for it in found]
+        behind = place_of(found[-1])
+    assert listed == ["7", "5", "1", "0", "8", "6", "4", "3", "2"]
+    assert [it.title for it in await archive.conversations(archived=True)] == ["9"]
+    for wrong in ("x", "0~1~", "0~nan~c_1", "1~1~c'; --"):
+        assert [it.title for it in await archive.conversations(behind=wrong)] == ["7", "5", "1"]
 
 
 async def test_a_message_and_an_answer_are_kept_once_however_often_they_come(archive: DatabaseArchive) -> None:
