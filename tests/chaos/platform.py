@@ -23,6 +23,7 @@ from agents.messages import AssistantMessage, message_json
 from channels.message import Outbound
 from gateway.config.root import DatabaseConfig
 from gateway.outbox.outbox import payload_json
+from gateway.records.inbound import inbound_of
 from gateway.store.dead_letters import dead_letters
 from gateway.store.records import Summary
 from gateway.store.statements import OutboxStatus
@@ -37,7 +38,7 @@ serials = (f"S{number:06d}" for number in count(1))
 """One row of numbers for the whole run, so that campaigns may share a database."""
 
 ANSWERS = """
-SELECT t.content, i.sender FROM transcript t JOIN inbox i ON i.id = t.turn WHERE t.kind = 'assistant'
+SELECT t.content, i.body FROM transcript t JOIN inbox i ON i.id = t.turn WHERE t.kind = 'assistant'
 """
 TASK = b"This is the task "
 """Stands in the requests of a task, and in no other."""
@@ -242,15 +243,15 @@ def miscounted(url: str) -> list[str]:
     with _connected(url) as connection:
         rows = connection.execute(text(ANSWERS)).all()
         usages = [
-            (answer.usage, row.sender)
+            (answer.usage, bool(inbound_of(row.body).context.sender.id))
             for row in rows
             if isinstance(answer := message_json.validate_json(row.content), AssistantMessage)
         ]
         made = connection.execute(text("SELECT content FROM mark WHERE kind = 'summary'")).scalars()
-        usages += [(answer.usage, "") for row in made for answer in Summary.read(row).answers]
+        usages += [(answer.usage, True) for row in made for answer in Summary.read(row).answers]
         payer = "CASE WHEN scope LIKE 'agent:%' THEN 'agent' ELSE 'sender' END"
         sums = connection.execute(text(f"SELECT {payer} AS payer, sum(tokens) AS tokens FROM usage GROUP BY 1")).all()
-    took = [(it.input + it.cache_read + it.cache_write + it.output, sender is not None) for it, sender in usages]
+    took = [(it.input + it.cache_read + it.cache_write + it.output, by_person) for it, by_person in usages]
     spent = {"agent": sum(it for it, _ in took), "sender": sum(it for it, by_person in took if by_person)}
     counted = dict.fromkeys(spent, 0) | {it.payer: int(it.tokens) for it in sums}
     return [f"{payer} has {counted[payer]} tokens of {it}" for payer, it in spent.items() if counted[payer] != it]

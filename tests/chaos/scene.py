@@ -48,9 +48,11 @@ class Scene:
         self.platform = Platform(chat, self.model)
         self.platform.ledger.decisions = {} if mode == "ask" else None
         self.replicas: list[Replica] = []
+        self.sender = Sender(
+            self.platform, self.url, self.chance
+        )  # the first chats are those of its people: they approve
         self.hooked = [chat.chat(self.chance) for _ in range(HOOKED)]
         """The chats that hooks speak in."""
-        self.sender = Sender(self.platform, self.url, self.chance)
         self._deliveries = count()
         self._books_read = 0.0
 

@@ -129,6 +129,22 @@ async def test_a_turn_that_fails_unexpectedly_is_tried_again_and_counts(tmp_path
         assert h.sent == ["re a0"]
 
 
+async def test_a_database_that_is_away_uses_up_no_attempt(tmp_path: Path) -> None:
+    attempts: list[int] = []
+    async with house(tmp_path) as h:
+
+        async def cut_off(lease: Lease, work: Work) -> Sequence[OutboxPart]:
+            attempts.append(work.waiting[0].attempts)
+            if len(attempts) < 3:
+                raise StoreUnavailable("away")
+            return await h.answer(lease, work)
+
+        h.turn = cut_off
+        await h.say("a", "a0")
+        await h.settle()
+        assert attempts == [0, 0, 0]
+
+
 @pytest.mark.parametrize("recognised", [True, False])
 async def test_a_send_that_the_end_of_the_process_cuts_off_is_in_doubt_for_the_next_one(
     tmp_path: Path, recognised: bool

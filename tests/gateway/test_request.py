@@ -12,6 +12,7 @@ CASES = [
     (("10.0.0.0/8",), "10.0.0.1", "6.6.6.6, 1.1.1.1, 10.2.3.4", "http", Peer(address="1.1.1.1", secure=False)),
     (("10.0.0.0/8",), "10.0.0.1", "6.6.6.6, not an address", "", Peer(address="10.0.0.1", secure=False)),
     (("127.0.0.1",), "::ffff:127.0.0.1", "2001:db8::1", "HTTPS", Peer(address="2001:db8::1", secure=True)),
+    (("10.0.0.0/8",), "10.0.0.1", "1.1.1.1", "https|http", Peer(address="1.1.1.1", secure=False)),
     (("127.0.0.1",), "127.0.0.1", None, None, Peer(address="127.0.0.1", secure=False)),
 ]
 
@@ -21,7 +22,7 @@ def test_forwarding_headers_count_from_trusted_proxies_only(
     trusted: tuple[str, ...], client: str, chain: str | None, protocol: str | None, peer: Peer
 ) -> None:
     headers = [(b"x-forwarded-for", chain.encode())] if chain is not None else []
-    headers += [(b"x-forwarded-proto", protocol.encode())] if protocol is not None else []
+    headers += [(b"x-forwarded-proto", it.encode()) for it in protocol.split("|")] if protocol is not None else []
     scope = {"client": (client, 4711), "scheme": "http", "headers": headers}
     assert Peers(trusted).of(scope) == peer
 

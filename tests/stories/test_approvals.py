@@ -278,8 +278,11 @@ async def test_what_was_allowed_for_good_runs_unasked_until_it_is_revoked(tmp_pa
         assert "what stands there" in results(house.anthropic.requests[-1].body)[-1]
         await house.say("/approvals")
         (grant,) = re.findall(r"`(\S+)` helper `cat job.txt` × 1", (await house.replies(6))[-1])
+        for theirs in (grant, "all"):  # who may not decide ends nothing
+            await house.say(f"/approvals revoke {theirs}", sender=BOB, chat=BOB_CHAT)
+        assert (await house.replies(8))[-2:] == ["Revoked: nothing."] * 2
         await house.say(f"/approvals revoke {grant}")
-        assert (await house.replies(7))[-1] == f"Revoked: {grant}."
+        assert (await house.replies(9))[-1] == f"Revoked: {grant}."
         house.anthropic.script = [calls(job), says("it waits")]
         await asked(house)
 

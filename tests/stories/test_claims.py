@@ -9,7 +9,7 @@ import pytest
 
 from gateway.fault import OperatorError
 from gateway.operate import contacts
-from gateway.records.codes import ALPHABET
+from gateway.records.codes import ALPHABET, hashed
 from gateway.store.owners import CLAIM_SECONDS
 from tests.channels.contexts import Clock
 from tests.emulators.models.script import says
@@ -114,6 +114,7 @@ async def test_on_the_page_as_well_and_setup_has_the_code_for_the_operator_alone
         shown = (await http.get("/api/chats/c1234567", headers=ann)).text
         assert YOURS in shown
         assert code not in shown
+        assert str(hashed(code)) not in shown
         assert (await http.get("/api/setup", headers=cookie)).json() == {
             "owned": True,
             "claim": None,

@@ -45,6 +45,7 @@ metrics = guess("GET", "/metrics")
 DOORS: dict[str, Door] = {
     "sign in": sign_in,
     "page": guess("GET", "/api/chats"),
+    "session": guess("GET", "/api/session"),
     "metrics": metrics,
     "message": guess("POST", "/webhooks/web/default", json=MESSAGE),
     "telegram": guess("POST", "/webhooks/telegram/default", SECRET, SECRET_HEADER, json={"update_id": 1}),

@@ -66,6 +66,24 @@ async def test_of_a_group_in_which_it_does_not_listen_nothing_is_kept_when_it_mo
             assert not choices._chosen
 
 
+async def test_what_an_owner_switched_stays_switched_when_the_group_becomes_a_supergroup(tmp_path: Path) -> None:
+    telegram = TelegramEmulator()
+    alice, small, large = telegram.user(500000011, "Alice"), telegram.group(), -1002000000077
+    more = 'owners: ["telegram:500000011"]'
+    async with bot(tmp_path, "polling", script=[says("hi")], emulator=telegram, more=more) as it:
+        name = telegram.bot["username"]
+        await it.happens(telegram.text_update(f"@{name} /unlisten", chat=small, sender=alice))
+        await it.replies(1)
+        await it.happens(*telegram.migrate(small, large))
+        bob = telegram.user(500000022, "Bob")
+        await it.happens(telegram.text_update(f"@{name} hello", chat=large, sender=bob))
+        await it.happens(telegram.text_update(f"@{name} /listen", chat=large, sender=alice))
+        await it.replies(2)
+        await it.happens(telegram.text_update(f"@{name} hello", chat=large, sender=bob))
+        assert [sent.chat_id for sent in await it.replies(3)] == [small, large, large]
+        assert len(it.house.anthropic.requests) == 1
+
+
 @pytest.mark.parametrize("first", [0, 1])
 async def test_what_was_said_in_a_group_goes_with_it_when_it_becomes_a_supergroup(tmp_path: Path, first: int) -> None:
     async with bot(tmp_path, "polling", script=[says("noted"), says("blue"), says("still blue")]) as it:

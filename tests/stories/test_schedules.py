@@ -226,13 +226,14 @@ async def test_a_person_may_have_so_many(tmp_path: Path, database_url: str) -> N
         assert len(await house.gateway.runtime.store.later.every()) == 2
 
 
-async def test_whoever_is_put_out_loses_theirs(tmp_path: Path, database_url: str) -> None:
+@pytest.mark.parametrize("policy", ["allowlist", "pairing"])
+async def test_whoever_is_put_out_loses_theirs(tmp_path: Path, database_url: str, policy: str) -> None:
     clock, plan = Clock(BEGIN), {"action": "create", "at": "0 9 * * *", "say": "Up!"}
     script = [calls(("schedule", plan)), says("Yes.")]
     async with running(tmp_path, script=script, **ASKED, more=on(database_url), now=clock) as house:
         await house.say("wake me")
         await house.replies(1)
-    listed = f"    dmPolicy: allowlist\n    allowFrom: [{BOB}]"
+    listed = f"    dmPolicy: {policy}\n    allowFrom: [{BOB}]"
     feishu = ANYTIME.replace("    dmPolicy: open", listed)
     config: dict[str, Any] = {"agents": SCHEDULING, "more": on(database_url), "feishu": feishu}
     async with running(tmp_path, now=clock, emulator=house.feishu, **config) as house:
