@@ -9,60 +9,41 @@ from functools import partial
 from pathlib import Path
 
 import structlog
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from agents.turn import Emit, silent
 from channels.channel import Channel
-from channels.web.channel import WebChannel
-from channels.web.live import LiveTurns
-from gateway.api.door import ApiDoor, bytes_max
+from gateway.app.doors import Doors
 from gateway.app.health import HealthWatch
 from gateway.app.mcp import ServerWatch
-from gateway.app.routes import build_app
-from gateway.app.setup import adopt, build_setup, version_of
+from gateway.app.setup import Lasting, adopt, build_setup, version_of
 from gateway.app.upkeep import Upkeep
+from gateway.app.worker_notices import WorkerNotices
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.notices import Notice, Notices
 from gateway.commands.catalog import run
 from gateway.config.exposure import sandboxed
 from gateway.config.root import Config
-from gateway.config.server import ServerConfig
 from gateway.guard import VERSION
-from gateway.http.bodies import Bodies
 from gateway.http.connections import Connections
-from gateway.http.door import Door, Readiness
-from gateway.http.hooks import Hooks
-from gateway.http.request import Guesses, Peers
+from gateway.http.door import Readiness
 from gateway.inbox.intake import Intake
 from gateway.inbox.links import ChannelLinks
-from gateway.later.ends import CommandEnds
 from gateway.later.watch import DueWatch
 from gateway.observe.logs import logged
-from gateway.observe.metrics import Metrics
 from gateway.observe.secrets import Scrubber
 from gateway.observe.tracing import Tracing
 from gateway.outbox.outbox import Outbox
-from gateway.state.choices import CHOICES_NOTICE
-from gateway.state.owners import OWNERS_NOTICE
 from gateway.state.runtime import ConfigState, Control, Runtime, Setup
-from gateway.store.archive import WEB_NOTICE
 from gateway.store.errors import StoreUnavailable
-from gateway.store.later import LATER_NOTICE
 from gateway.store.store import Store
 from gateway.turns.lanes import Lanes
 from gateway.turns.sweep import Sweep
-from gateway.turns.tasks import Tasks
 from gateway.turns.turns import Turns
-from gateway.web.console import Console
-from gateway.web.door import WebDoor
-from gateway.web.plans import Plans
-from gateway.web.replicas import LIVE_NOTICE, Replicas
 from tools.sandbox.sandbox import Sandbox
 
-CHOICES_RETRY_SECONDS = 5.0
+SCHEDULES_AGAIN_SECONDS = 5.0
 RETIRE_SECONDS = 0.5
-CALLS_AT_ONCE = 2
-"""Bodies of `/v1` in memory: together no larger than this many of the longest."""
 
 log = structlog.get_logger()
 
@@ -83,36 +64,23 @@ class Gateway:
         self._background: set[asyncio.Task[None]] = set()
         self._retiring: list[Setup] = []
         """Replaced, and still held by a turn or a send; the oldest first."""
-        self._loading: set[asyncio.Task[None]] = set()
-        """Database calls that are awaited on close, never cancelled: a cancelled driver call can hang."""
-        scrubber = scrubber or Scrubber()
-        file = config.database.path
-        sandbox = Sandbox([Path(file)] if file else [])
-        metrics = Metrics()
-        self._live = LiveTurns()
-        self.tasks, self.ends = Tasks(), CommandEnds()
-        self._replicas = Replicas(self._live, store, self._soon) if store.shared else None
-        due = self._due_wanted = asyncio.Event()
-        self._build = partial(
-            build_setup,
+        file, due = config.database.path, asyncio.Event()
+        lasting = self._lasting = Lasting(
             store=store,
-            scrubber=scrubber,
+            scrubber=scrubber or Scrubber(),
+            sandbox=Sandbox([Path(file)] if file else []),
             now=now,
-            sandbox=sandbox,
-            metrics=metrics,
-            live=self._live,
-            tasks=self.tasks,
-            ends=self.ends,
             wake=due.set,
         )
+        self.tasks, self.ends = lasting.tasks, lasting.ends
         self.runtime = Runtime(
-            setup=self._build(config, environment),
-            scrubber=scrubber,
-            sandbox=sandbox,
+            setup=build_setup(config, environment, lasting),
+            scrubber=lasting.scrubber,
+            sandbox=lasting.sandbox,
             config_state=ConfigState(version=version_of(config)),
             store=store,
             control=Control(store),
-            metrics=metrics,
+            metrics=lasting.metrics,
             emit=emit,
             now=now,
             tracing=Tracing(config.tracing, VERSION) if config.tracing.endpoint else None,
@@ -126,51 +94,25 @@ class Gateway:
         self.lanes = Lanes(self.runtime, turns=turns, outbox=Outbox(self.runtime))
         self.sweep = Sweep(self.runtime, self.lanes)
         self.due = DueWatch(self.runtime, self.lanes, due, self.ends)
+        self.others = WorkerNotices(self.runtime, self.lanes, lasting.live, due.set)
         self._readiness = Readiness(self.runtime, self.sweep)
         self._intake = Intake(self.runtime, self.approvals, self.lanes)
         self._links = ChannelLinks(self.runtime, self._intake, self.spawn)
-        self.health = HealthWatch(self.runtime, lambda: self._web, self.tell_owners)
+        self.doors = Doors(self.runtime, self._intake, self.approvals, self.tasks, self._readiness, self.wake)
+        self.health = HealthWatch(self.runtime, lambda: self.doors.web, self.tell_owners)
         self._servers = ServerWatch(self.runtime, self.tell_owners)
-        self._adopt_server(config.server)
-        self.connections = Connections(config.server, self._peers, self.runtime.metrics)
-        self._web, self._served = self._doors()
-
-        async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            """The doors of the config that holds when a request arrives."""
-            await self._served(scope, receive, send)
-
-        self.app: ASGIApp = app
+        self.connections = Connections(config.server, self.doors.peers, self.runtime.metrics)
+        self.app: ASGIApp = self.doors
 
     @property
     def config(self) -> Config:
         return self.runtime.setup.config
 
-    def _adopt_server(self, config: ServerConfig) -> None:
-        self._peers = Peers(config.trusted_proxies)
-        self._guesses = Guesses(self._peers, per_minute=config.wrong_tokens_per_minute, now=self.runtime.now)
-        self.bodies = Bodies(config.max_unverified_bytes)
-
-    def _doors(self) -> tuple[WebChannel | None, ASGIApp]:
-        setup = self.runtime.setup
-        door = Door(self.runtime, self._intake, self._guesses, self.bodies, self._readiness, self.wake)
-        calls = Bodies(CALLS_AT_ONCE * bytes_max(setup.config))
-        api = ApiDoor(runtime=self.runtime, intake=self._intake, guesses=self._guesses, bodies=calls)
-        hooks = Hooks(self.runtime, self._guesses, self.bodies)
-        found = setup.channels.get((WebChannel.name, WebChannel.account))
-        web = found if isinstance(found, WebChannel) else None
-        web_door = self._web_door(web) if web else None
-        return web, build_app(door, hooks, web_door, api, setup.config.server, self._peers)
-
-    def _web_door(self, channel: WebChannel) -> WebDoor:
-        console = Console(self.runtime, channel, self.approvals, self._readiness, self.bodies)
-        rooms = console, Plans(self.runtime, self.tasks, self.bodies)
-        return WebDoor(self.runtime, channel, self._peers, self._guesses, self.bodies, rooms)
-
     async def join(self) -> None:
         """Becomes a worker of the database that takes up no work of others: what it accepts, it does. Raises
         StoreUnavailable if a shared database does not let it in."""
-        await self.runtime.store.start(self._notified)
-        await self._load_choices()
+        await self.runtime.store.start(self.others.receive)
+        await self.others.load_choices()
         self._readiness.started = True
 
     async def start_for_one(self) -> None:
@@ -209,19 +151,19 @@ class Gateway:
         """Puts `config` in force, also for the next model request of running turns. What it no longer has is closed
         with the last turn or send that uses it. Raises OSError if a workspace cannot be opened: the old one holds."""
         before, runtime = self.runtime.setup, self.runtime
-        setup = self._build(config, environment, before=before)
+        setup = build_setup(config, environment, self._lasting, before)
         gone = [channel for channel in before.channels.values() if channel not in setup.channels.values()]
         await self._links.end(gone)  # of two pollers of one bot none would get anything
         adopt(setup, before)
         runtime.setup, runtime.config_state = setup, state
         self.lanes.resize(before.limits.parallel_turns, setup.limits.parallel_turns)
         if config.server != before.config.server:
-            self._adopt_server(config.server)
-            self.connections.adopt(config.server, self._peers)
-        web = self._web
-        self._web, self._served = self._doors()
-        if web is not self._web:
-            self._live.let_go()  # its pages reconnect, to the new one
+            self.doors.adopt(config.server)
+            self.connections.adopt(config.server, self.doors.peers)
+        web = self.doors.web
+        self.doors.build()
+        if web is not self.doors.web:
+            self._lasting.live.let_go()  # its pages reconnect, to the new one
         self._retiring.append(before)
         setup.mcp.start()
         await self._links.begin(setup)
@@ -276,7 +218,7 @@ class Gateway:
             with logged("schedules_not_stored"):
                 await self.due.configure()
                 stored = True
-            await asyncio.sleep(0 if stored else CHOICES_RETRY_SECONDS)
+            await asyncio.sleep(0 if stored else SCHEDULES_AGAIN_SECONDS)
 
     async def _warm_up(self) -> None:
         """Each model's client and its SDK, beside the serving: the first reply should not wait for them. A provider that
@@ -293,13 +235,14 @@ class Gateway:
         hint = "a second signal stops at once"
         log.info("gateway_stopping", chats_at_work=active, grace_seconds=grace_seconds, hint=hint)
         await self.lanes.drain(grace_seconds)
-        self._live.close()  # lets the pages go: their streams would hold the server open
+        self._lasting.live.close()  # lets the pages go: their streams would hold the server open
 
     async def close(self) -> None:
         """Ends everything, after `drain` and after the door has closed."""
         for task in self._background:
             task.cancel()
-        await asyncio.gather(*self._background, *self._loading, return_exceptions=True)
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await self.others.close()
         await self.runtime.setup.processes.close()
         setups = (self.runtime.setup, *self._retiring)
         for setup in setups:
@@ -319,45 +262,17 @@ class Gateway:
     def wake(self) -> None:
         """Looks at once for what another process has written beside this one."""
         self.lanes.wanted.set()
-        self._due_wanted.set()
+        self._lasting.wake()
 
     def offer_link(self) -> str | None:
         """Makes a code that signs in to the web chat once, for the operator who sees the start; None if none is needed."""
-        return self._web.admission.offer_link() if self._web else None
+        return self.doors.web.admission.offer_link() if self.doors.web else None
 
     async def claim_code(self) -> str | None:
         """The code with which somebody becomes the owner; None if there is one, or if the database does not say."""
         with suppress(StoreUnavailable):
             return await self.runtime.setup.owners.claim_code(self.runtime.now())
         return None
-
-    def _notified(self, what: str | None) -> None:
-        """Handles another worker's notice: about a session, all sessions, choices, what is due or the web chat."""
-        # None also after a lost connection: a notice may have been missed.
-        if what in (CHOICES_NOTICE, OWNERS_NOTICE, None) and not self.runtime.control.draining:
-            self._soon(self._load_choices())
-        if what in (LATER_NOTICE, None):
-            self._due_wanted.set()
-        if what is not None and what.startswith(LIVE_NOTICE):
-            if self._replicas:
-                self._replicas.receive(what)
-        elif what == WEB_NOTICE:
-            self._live.announce(None)
-        elif what not in (CHOICES_NOTICE, OWNERS_NOTICE, LATER_NOTICE):
-            self.lanes.notified(what)
-
-    def _soon(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
-        self._loading.add(task)
-        task.add_done_callback(self._loading.discard)
-
-    async def _load_choices(self) -> None:
-        try:
-            await self.runtime.choices.load()
-            await self.runtime.setup.owners.claimed.load()
-        except StoreUnavailable as error:
-            log.error("choices_not_loaded", error=repr(error))
-            asyncio.get_running_loop().call_later(CHOICES_RETRY_SECONDS, self._notified, CHOICES_NOTICE)
 
     def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

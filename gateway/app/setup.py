@@ -7,7 +7,7 @@ it knows of itself, and a provider keeps its name's place in running turns, whos
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -49,76 +49,100 @@ FIXED = ("database", "server.host", "server.port", "tracing")
 """Keys that a running gateway cannot change."""
 
 
-def build_setup(
-    config: Config,
-    environment: Mapping[str, str],
-    *,
-    store: Store,
-    scrubber: Scrubber,
-    now: Callable[[], float],
-    sandbox: Sandbox,
-    metrics: Metrics,
-    live: LiveTurns,
-    tasks: Tasks,
-    ends: CommandEnds,
-    wake: Callable[[], None],
-    before: Setup | None = None,
-) -> Setup:
-    """The agents share their models, the skill catalogue and the messenger. Of the setup `before` it takes what is still
-    good. Nothing of that changes until `adopt` is called. Raises OSError if a workspace cannot be opened."""
-    scrubber.learn(secrets_of(config))
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lasting:
+    """The parts that outlive every config; each setup is built of them. `wake` looks at what is due."""
+
+    store: Store
+    scrubber: Scrubber
+    sandbox: Sandbox
+    now: Callable[[], float]
+    wake: Callable[[], None]
+    metrics: Metrics = field(default_factory=Metrics)
+    live: LiveTurns = field(default_factory=LiveTurns)
+    tasks: Tasks = field(default_factory=Tasks)
+    ends: CommandEnds = field(default_factory=CommandEnds)
+
+
+def build_setup(config: Config, environment: Mapping[str, str], lasting: Lasting, before: Setup | None = None) -> Setup:
+    """Takes of the setup `before` what is still good. Nothing of that changes until `adopt` is called. Raises OSError if a
+    workspace cannot be opened."""
+    store, now, metrics = lasting.store, lasting.now, lasting.metrics
+    lasting.scrubber.learn(secrets_of(config))
+    metrics.tools, metrics.servers = (*NAMES, *own_tools(config.tools).names), tuple(config.mcp.servers)
     deps = ChannelDeps(
-        facts=None, archive=store.archive, files=store.files, sessions=store.sessions, live=live, now=now
+        facts=None, archive=store.archive, files=store.files, sessions=store.sessions, live=lasting.live, now=now
     )
     channels = dict(_channels(config, deps, before))
     providers = dict(_providers(config, before))
-    shared = Models(providers, config.providers, config.models, config.retry)
-    if before:
-        learnt = next(iter(before.runners.values())).models
-        shared.health, shared.calibration = learnt.health, learnt.calibration
-    metrics.tools = (*NAMES, *own_tools(config.tools).names)
-    processes = before.processes if before else Processes(config.tools.process, now, ends)
-    messenger = ChannelMessenger(
-        channels=channels, scrubber=scrubber, store=store, metrics=metrics, file_bytes=config.limits.file_bytes, now=now
-    )
-    metrics.servers = tuple(config.mcp.servers)
+    processes = before.processes if before else Processes(config.tools.process, now, lasting.ends)
     web, path = config.tools.web.fetch, environment.get("PATH", "")
-    beside = Environment(sandbox=sandbox, path=path, web=web, reviews=store.reviews, version=VERSION, now=now)
+    beside = Environment(sandbox=lasting.sandbox, path=path, web=web, reviews=store.reviews, version=VERSION, now=now)
     mcp = McpServers(config.mcp, beside, harmless, before.mcp if before else None)
-    build_runner = partial(
-        AgentRunner,
-        models=shared,
-        catalog=skill_catalog(config, environment),
-        tools_config=config.tools,
-        messenger=messenger,
-        memory=StoredMemory(store, config.server.zone),
-        processes=processes,
-        delegate=tasks,
-        schedules=StoredSchedules(store=store, config=config, now=now, wake=wake),
-        sandbox=sandbox,
-        language=config.language,
-        limits=config.limits,
-        scrub=scrubber.scrub,
-        now=now,
-        zone=config.server.zone,
-        commands=partial(commands_in, config),
-        choosable=config.choosable_models,
-        sources=(mcp,) if config.mcp.servers else (),
-    )
-    runners = {agent.id: build_runner(agent) for agent in config.agents.list}
     owners = Owners(config.owners, before.owners.claimed if before else Claimed(store.owners))
-    queues = Queues(config.queue, channels, config.agents.list)
+    models = _models(config, providers, before)
     return Setup(
         config=config,
         channels=channels,
         providers=providers,
-        runners=runners,
-        queues=queues,
+        runners=_runners(config, environment, lasting, models, channels, processes, mcp),
+        queues=Queues(config.queue, channels, config.agents.list),
         layers=ToolLayers(config, owners),
         owners=owners,
         processes=processes,
         mcp=mcp,
     )
+
+
+def _models(config: Config, providers: Mapping[str, Provider], before: Setup | None) -> Models:
+    """The models that all agents share, with what the setup before has learnt of them."""
+    shared = Models(providers, config.providers, config.models, config.retry)
+    if before:
+        learnt = next(iter(before.runners.values())).models
+        shared.health, shared.calibration = learnt.health, learnt.calibration
+    return shared
+
+
+def _runners(
+    config: Config,
+    environment: Mapping[str, str],
+    lasting: Lasting,
+    models: Models,
+    channels: Mapping[tuple[str, str], Channel],
+    processes: Processes,
+    mcp: McpServers,
+) -> dict[str, AgentRunner]:
+    """The agents share their models, the skill catalogue and the messenger."""
+    store, scrubber, now, zone = lasting.store, lasting.scrubber, lasting.now, config.server.zone
+    messenger = ChannelMessenger(
+        channels=channels,
+        scrubber=scrubber,
+        store=store,
+        metrics=lasting.metrics,
+        file_bytes=config.limits.file_bytes,
+        now=now,
+    )
+    build_runner = partial(
+        AgentRunner,
+        models=models,
+        catalog=skill_catalog(config, environment),
+        tools_config=config.tools,
+        messenger=messenger,
+        memory=StoredMemory(store, zone),
+        processes=processes,
+        delegate=lasting.tasks,
+        schedules=StoredSchedules(store=store, config=config, now=now, wake=lasting.wake),
+        sandbox=lasting.sandbox,
+        language=config.language,
+        limits=config.limits,
+        scrub=scrubber.scrub,
+        now=now,
+        zone=zone,
+        commands=partial(commands_in, config),
+        choosable=config.choosable_models,
+        sources=(mcp,) if config.mcp.servers else (),
+    )
+    return {agent.id: build_runner(agent) for agent in config.agents.list}
 
 
 def adopt(setup: Setup, before: Setup) -> None:
@@ -201,9 +225,9 @@ def version_of(config: Config) -> str:
 def changes(new: Config, old: Config) -> list[str]:
     """The differences, by key; agents by their ids and channels by their names."""
     found = []
-    for name, field in type(new).model_fields.items():
+    for name, it in type(new).model_fields.items():
         if name not in ("agents", "channels") and getattr(new, name) != getattr(old, name):
-            found.append(field.alias or name)
+            found.append(it.alias or name)
     before, after = ({agent.id: agent for agent in config.agents.list} for config in (old, new))
     found += [f"agents.{name}" for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name)]
     if [*before] != [*after] and sorted(before) == sorted(after):

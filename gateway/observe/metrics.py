@@ -1,6 +1,6 @@
 """The metrics, for Prometheus. Labels are few and from fixed sets or the config: never an id, never a text."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -17,50 +17,54 @@ class Metrics:
     """One registry per gateway, so that two of them in one process do not mix."""
 
     def __init__(self) -> None:
+        self.tools: Collection[str] = NAMES
+        """The tools that are counted by name."""
+        self.servers: Collection[str] = ()
+        """The MCP servers of the config."""
         registry = self._registry = CollectorRegistry()
-        counter = partial(Counter, registry=registry)
+        self._make_counters(partial(Counter, registry=registry))
+        self._make_gauges(partial(Gauge, registry=registry))
+        seconds = partial(Histogram, registry=registry)
+        self.turn_seconds = seconds(
+            "clawgate_turn_seconds", "From the start of a turn to its last journal write.", buckets=TURN_SECONDS
+        )
+        self.loop_lag = seconds(
+            "clawgate_loop_lag_seconds",
+            "How late the event loop comes to what was due, looked at once a second.",
+            buckets=LAG_SECONDS,
+        )
+
+    def _make_counters(self, counter: Callable[..., Counter]) -> None:
         self.deliveries = counter(
             "clawgate_webhook_deliveries", "Webhook deliveries by what became of them.", ["channel", "outcome"]
         )
         """`accepted`, `duplicate`, `answered`, `unavailable`, or `ignored: …`, `rejected: …` with the reason."""
         self.hooks = counter("clawgate_hook_events", "Events of hooks by what became of them.", ["hook", "outcome"])
         """`accepted`, `rejected` (no or a wrong proof), `refused` (the request), `too-often`, `unavailable`."""
-        self.refused = counter(
-            "clawgate_connections_refused",
-            "Connections ended for what they sent, did not send, or for their number.",
-            ["reason"],
-        )
-        self.refusals = counter(
-            "clawgate_refusals", "Messages refused, and turns ended, by a budget or a rate.", ["kind"]
-        )
+        why = "Connections ended for what they sent, did not send, or for their number."
+        self.refused = counter("clawgate_connections_refused", why, ["reason"])
+        refusals = "Messages refused, and turns ended, by a budget or a rate."
+        self.refusals = counter("clawgate_refusals", refusals, ["kind"])
         """`agent-budget`, `agent-month-budget`, the same of `chat` and `sender`, `sender-rate` or `chat-rate`."""
         self.turns = counter("clawgate_turns", "Turns by how they ended.", ["agent", "outcome"])
-        self.turn_seconds = Histogram(
-            "clawgate_turn_seconds",
-            "From the start of a turn to its last journal write.",
-            buckets=TURN_SECONDS,
-            registry=registry,
-        )
         self._requests = counter("clawgate_model_requests", "Requests to a model that took tokens.", ["model"])
-        self._tokens = counter(
-            "clawgate_model_tokens",
-            "Tokens by kind; input counts neither cache, output includes reasoning.",
-            ["model", "kind"],
-        )
+        tokens = "Tokens by kind; input counts neither cache, output includes reasoning."
+        self._tokens = counter("clawgate_model_tokens", tokens, ["model", "kind"])
         self._cost = counter("clawgate_model_cost", "At the configured prices, in their currency.", ["model"])
         self.failures = counter("clawgate_turn_failures", "Turns without an answer, by reason.", ["reason"])
         """The kind of a model's error, the limit that was reached, or our own fault."""
         self._tools = counter("clawgate_tool_calls", "Calls of tools by how they ended.", ["tool", "outcome"])
         """`ok` or `failed`; a server's tools count as `mcp:NAME`, and what is in no catalogue as the tool `other`."""
-        self.servers: Collection[str] = ()
-        """The MCP servers of the config."""
         self.parts = counter("clawgate_reply_parts", "Attempts at reply parts.", ["channel", "outcome"])
         self.ambiguous = counter("clawgate_send_ambiguous", "Attempts that may have arrived.", ["channel"])
         self.dead = counter("clawgate_dead_letters", "Messages and parts given up.", ["kind"])
         """`message` or `part`."""
         self.fenced = counter("clawgate_fenced", "Lanes that lost their chat to another.")
         self.taken_over = counter("clawgate_chats_taken_over", "Chats taken up by a sweep.")
-        gauge = partial(Gauge, registry=registry)
+        due = "What became due without a message, and what became of it."
+        self.due = counter("clawgate_due_total", due, ["kind", "outcome"])
+
+    def _make_gauges(self, gauge: Callable[..., Gauge]) -> None:
         self.config_refused = gauge(
             "clawgate_config_refused", "1 while the config file cannot be used and an older one holds."
         )
@@ -72,18 +76,6 @@ class Metrics:
         )
         self.inbox = gauge("clawgate_inbox_messages", "Messages that wait or are being answered, of all replicas.")
         self.outbox = gauge("clawgate_outbox_parts", "Reply parts that are still to be sent, of all replicas.")
-        self.due = counter(
-            "clawgate_due_total", "What became due without a message, and what became of it.", ["kind", "outcome"]
-        )
-        self.loop_lag = Histogram(
-            "clawgate_loop_lag_seconds",
-            "How late the event loop comes to what was due, looked at once a second.",
-            buckets=LAG_SECONDS,
-            registry=registry,
-        )
-
-        self.tools: Collection[str] = NAMES
-        """The tools that are counted by name."""
 
     def count_request(self, answer: AssistantMessage) -> None:
         self._requests.labels(answer.reference).inc()

@@ -22,13 +22,10 @@ from agents.workspaces import is_template, workspace_path
 from channels.api.channel import ApiChannel
 from channels.channel import Channel
 from channels.message import MessageContext
-from channels.web.live import LiveTurns
-from gateway.app.setup import build_setup
+from gateway.app.setup import Lasting, build_setup
 from gateway.config.bindings import route
 from gateway.config.load import Loaded
 from gateway.config.root import Config
-from gateway.later.ends import CommandEnds
-from gateway.observe.metrics import Metrics
 from gateway.observe.secrets import Scrubber
 from gateway.records.inbound import LoadedBody, inbound_json
 from gateway.records.sessions import LOCAL_CHANNEL, session_parts
@@ -44,7 +41,6 @@ from gateway.store.records import Lease
 from gateway.turns.answering import turn_of
 from gateway.turns.batch import Batch
 from gateway.turns.journal import ending_of
-from gateway.turns.tasks import Tasks
 from tools.sandbox.sandbox import Sandbox
 
 
@@ -131,19 +127,8 @@ async def opened(loaded: Loaded, present: Config, scrubber: Scrubber, most: floa
         agents = tuple(_in_folder(it, folder) if _is_new(it.workspace_dir) else it for it in config.agents.list)
         config = config.model_copy(update={"agents": config.agents.model_copy(update={"list": agents})})
         store = ReadOnlyStore(config.database)
-        setup = build_setup(
-            config,
-            loaded.environment,
-            store=store,
-            scrubber=scrubber,
-            now=time.time,
-            sandbox=Sandbox(),
-            metrics=Metrics(),
-            live=LiveTurns(),
-            tasks=Tasks(),
-            ends=CommandEnds(),
-            wake=lambda: None,
-        )
+        lasting = Lasting(store=store, scrubber=scrubber, sandbox=Sandbox(), now=time.time, wake=lambda: None)
+        setup = build_setup(config, loaded.environment, lasting)
         await setup.owners.claimed.load()
         try:
             if most is not None and (names := _unpriced(setup)):

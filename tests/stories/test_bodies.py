@@ -86,18 +86,18 @@ async def test_half_sent_bodies_share_a_budget_and_the_slowest_make_room(tmp_pat
     more, channels = LIMITED, FEISHU + TELEGRAM + WEB
     async with running(tmp_path, feishu=channels, more=more, script=[says("here")] * 3) as house, AsyncExitStack() as s:
         lines = await held(s, house.url, COUNT, "127.0.0.1")
-        held_bytes = weighed(house.gateway.bodies)
+        held_bytes = weighed(house.gateway.doors.bodies)
         flooding = asyncio.create_task(flood(lines, path, headers, size))
         for number in range(3):
-            await house.until(lambda: house.gateway.bodies.held > 0)
+            await house.until(lambda: house.gateway.doors.bodies.held > 0)
             assert (await house.say(f"hello {number}")).status_code == 200
         await flooding
         assert await cut_off(lines) >= COUNT - BUDGET // (MIB // 2)
         assert BUDGET // 2 < max(held_bytes) <= 2 * BUDGET + MIB
-        assert house.gateway.bodies.held <= BUDGET
+        assert house.gateway.doors.bodies.held <= BUDGET
         await house.replies(1)
         await house.idle()
-    assert house.gateway.bodies.held == 0
+    assert house.gateway.doors.bodies.held == 0
 
 
 async def cut_off(lines: list[Line]) -> int:
@@ -121,7 +121,7 @@ async def test_a_delivery_that_comes_in_two_halves_is_not_cut_for_those_who_stal
     async with running(tmp_path, more=LIMITED, script=[says("here")]) as house, AsyncExitStack() as stack:
         lines = await held(stack, house.url, COUNT, "127.0.0.1")
         pouring = asyncio.create_task(flood(lines, *DOORS["feishu"]))
-        await house.until(lambda: house.gateway.bodies.held > BUDGET // 2)
+        await house.until(lambda: house.gateway.doors.bodies.held > BUDGET // 2)
         headers, body = house.feishu.encode(house.feishu.text_event("hello", sender=ALICE, chat=ALICE_CHAT))
         fields = b"".join(f"{name}: {value}\r\n".encode() for name, value in headers.items())
         async with line(house.url) as genuine:
@@ -199,4 +199,4 @@ async def test_calls_that_a_program_does_not_finish_wait_unread_and_others_of_it
             call = {"model": "helper", "messages": [{"role": "user", "content": "hello"}]}
             answer = await http.post("/v1/chat/completions", json=call, headers={"authorization": f"Bearer {token}"})
             assert (answer.status_code, "here" in answer.text) == (200, True)
-        assert house.gateway.bodies.held == 0
+        assert house.gateway.doors.bodies.held == 0

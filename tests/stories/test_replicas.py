@@ -217,7 +217,7 @@ async def test_what_a_dead_replica_was_showing_does_not_run_for_ever(
             await here.say("tell me")
         await there.until(lambda: there.named("turn"))
         assert there.named("turn")[-1]["running"]
-        replicas = one.gateway._replicas
+        replicas = one.gateway.others.replicas
         assert replicas is not None
         monkeypatch.setattr(replicas, "_send", lambda *_: None)  # as one that is gone
         await there.until(lambda: there.named("turn")[-1]["outcome"] == "interrupted")
