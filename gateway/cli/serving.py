@@ -37,7 +37,7 @@ def run_gateway(
     from gateway.app.serve import harden, listen, run
     from gateway.observe import logs
     from gateway.observe.secrets import Scrubber, secrets_of
-    from gateway.operate.report import greeting
+    from gateway.operate.greeting import greeting
     from gateway.store.errors import StoreUnavailable
     from gateway.store.opening import open_store
 

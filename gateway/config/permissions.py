@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from channels.bilingual import Bilingual
-from gateway.config.problems import Key, Warned, shown
+from gateway.config.problems import Key, Warned, keyed
 from gateway.config.root import Config
 from gateway.observe.secrets import secrets_in
 
@@ -21,7 +21,7 @@ def inline_secrets(config: Config, file: Path, names: Mapping[Key, tuple[str, ..
             if secret.strip() and not {key, key[:-1]} & names.keys():
                 message = Bilingual("a secret in a file that others can read", "密钥写在他人可以读取的文件中")
                 fix = Bilingual("use ${NAME}, or chmod 600 the file", "请改用 ${NAME}，或对文件执行 chmod 600")
-                yield key, Bilingual(f"{shown(key)}: {message}", f"{shown(key)}：{message.zh}"), fix
+                yield key, keyed(key, message), fix
 
 
 def writable(file: Path) -> Warned:

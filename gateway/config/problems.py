@@ -186,6 +186,10 @@ def shown(key: Key) -> str:
     return text
 
 
+def keyed(key: Key, message: Bilingual) -> Bilingual:
+    return Bilingual(f"{shown(key)}: {message}", f"{shown(key)}：{message.zh}")
+
+
 def quoted(name: str) -> str:
     """A name that a person wrote, in quotes, on one line and not too long; no secret in the place of a name."""
     name = redacted(name)

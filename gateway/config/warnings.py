@@ -20,10 +20,9 @@ from gateway.config.channels import configured
 from gateway.config.exposure import exec_mode
 from gateway.config.keys import DEMO, Auto, Resolved
 from gateway.config.permissions import inline_secrets, open_folders, writable
-from gateway.config.problems import Findings, Key, Warned, quoted, shown, suggestion
+from gateway.config.problems import Findings, Key, Warned, keyed, quoted, shown, suggestion
 from gateway.config.root import Config
-from gateway.program import COMMAND, program
-from skills.lock import LOCK, Refusal, SkillLock
+from gateway.config.skill_warnings import NO_FOLDER, skill_warnings
 from tools.catalog import own_tools
 
 
@@ -66,7 +65,7 @@ def _all(resolved: Resolved, file: Path, origin: Callable[[Key], Key]) -> Warned
                 "请在 tools.web.search 中指定服务商，或从 tools.allow 中去掉它",
             )
             yield ("tools", "web"), message, fix
-    yield from _skills(config)
+    yield from skill_warnings(config)
     yield from _own_tools(config)
     yield from _bindings(config)
     yield from _server(config)
@@ -78,11 +77,11 @@ def _all(resolved: Resolved, file: Path, origin: Callable[[Key], Key]) -> Warned
 def _channels(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Warned:
     for account in configured(config.channels):
         for warning, fix in account.kind.warnings(account.config):
-            yield account.key, _of(account.key, warning), fix
+            yield account.key, keyed(account.key, warning), fix
         if getattr(account.config, "mode", "") == "polling" and config.database.path is None:
             message = Bilingual("polling needs a single replica", "轮询只能有一个副本")
             fix = Bilingual("run one, or set mode: webhook", "请只运行一个，或设置 mode: webhook")
-            yield account.key, _of(account.key, message), fix
+            yield account.key, keyed(account.key, message), fix
     feishu = config.channels.feishu
     if feishu is None or not feishu.enabled or any(it.kind.name == "feishu" for it in configured(config.channels)):
         return
@@ -91,7 +90,7 @@ def _channels(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Warned:
         message = Bilingual(
             "is empty although appSecret is set, so Feishu stays off", "为空，但已设置 appSecret，因此飞书不会启用"
         )
-        yield key, _of(key, message), advice(key, names)
+        yield key, keyed(key, message), advice(key, names)
 
 
 def _providers(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Warned:
@@ -105,7 +104,7 @@ def _providers(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Warned:
         if not provider.keys and needs_key(name, provider):
             who = ", ".join(agents)
             message = Bilingual(f"is empty, so {who} cannot answer with {name}", f"为空，因此 {who} 无法用 {name} 回答")
-            yield key, _of(key, message), advice(key, names)
+            yield key, keyed(key, message), advice(key, names)
 
 
 def _models(config: Config, origin: Callable[[Key], Key]) -> Warned:
@@ -127,7 +126,7 @@ def _models(config: Config, origin: Callable[[Key], Key]) -> Warned:
                 if near:
                     meant = near.each(lambda it: it.lstrip(" —"))
                     step = Bilingual(f"{meant} Otherwise {step}", f"{meant.zh}否则{step.zh}")
-                yield written, _of(written, message), step
+                yield written, keyed(written, message), step
 
 
 def _prices(config: Config) -> Warned:
@@ -190,71 +189,10 @@ def _own_tools(config: Config) -> Warned:
     for index, directory in enumerate(config.tools.directories):
         key: Key = ("tools", "directories", index)
         if not Path(directory).is_dir():
-            yield key, _of(key, Bilingual("there is no such folder", "没有这个文件夹")), _NO_FOLDER
+            yield key, keyed(key, Bilingual("there is no such folder", "没有这个文件夹")), NO_FOLDER
     for fault in own_tools(config.tools).faults:
         what = Bilingual(f"a tool is not used: {fault}", f"有工具未启用：{fault}")
         yield (), what, Bilingual("mend it; it is read again once it is saved", "请修正；保存后会重新读取")
-
-
-def _skills(config: Config) -> Warned:
-    added = config.skills.added_dir
-    yield from _added_skills(Path(added))
-    named: dict[Key, str] = {("skills", "directories", index): it for index, it in enumerate(config.skills.directories)}
-    for key, directory in {("skills", "addedDir"): added, **named}.items():
-        if key in named and not Path(directory).is_dir():
-            yield key, _of(key, Bilingual("there is no such folder", "没有这个文件夹")), _NO_FOLDER
-        for agent in config.agents.list:
-            if Path(agent.workspace_dir) in (Path(directory), *Path(directory).parents):
-                inside = Bilingual(
-                    f"lies in the workspace of agent {agent.id}, whose tools can change it for every agent",
-                    f"位于智能体 {agent.id} 的工作目录中，它的工具可以替所有智能体改动其内容",
-                )
-                yield key, _of(key, inside), Bilingual("move it out", "请移到别处")
-
-
-_NO_FOLDER = Bilingual("make it, or take it out of the list", "请创建它，或从列表中去掉")
-
-
-def _added_skills(folder: Path) -> Warned:
-    """The added skills that are not used."""
-    there = (it.name for it in folder.iterdir() if it.is_dir() and it.name[0] not in "._") if folder.is_dir() else ()
-    for name, reason in SkillLock(folder).refusals(there).items():
-        what, fix = _REFUSED[reason]
-        where = folder.parent / name if name == LOCK else folder / name
-        yield (), Bilingual(f"skill {where}: {what}", f"技能 {where}：{what.zh}"), fix.each(partial(_named, name))
-
-
-def _named(name: str, text: str) -> str:
-    return text.replace("NAME", name).replace(COMMAND, program())
-
-
-_REFUSED: dict[Refusal, tuple[Bilingual, Bilingual]] = {
-    "changed": (
-        Bilingual("has changed since it was added, and is not used", "添加后被改动过，因此不使用"),
-        Bilingual("`clawgate skills update NAME` shows the difference", "用 `clawgate skills update NAME` 查看差异"),
-    ),
-    "missing": (
-        Bilingual("is in skills.lock, and its folder is not there", "记录在 skills.lock 中，但文件夹不存在"),
-        Bilingual(
-            "`clawgate skills update NAME` fetches it again, `clawgate skills remove NAME` forgets it",
-            "用 `clawgate skills update NAME` 重新获取，或用 `clawgate skills remove NAME` 移除记录",
-        ),
-    ),
-    "unlisted": (
-        Bilingual("is not in skills.lock, and is not used", "不在 skills.lock 中，因此不使用"),
-        Bilingual(
-            "move it away and add it with `clawgate skills add`, or move it to a folder of skills.directories",
-            "请移走后用 `clawgate skills add` 添加，或移到 skills.directories 的文件夹中",
-        ),
-    ),
-    "unreadable": (
-        Bilingual("is not used: skills.lock cannot be read", "不使用：skills.lock 无法读取"),
-        Bilingual(
-            "restore the lock, or remove it and add the skills again",
-            "请恢复该文件，或删除后重新添加这些技能",
-        ),
-    ),
-}
 
 
 def _bindings(config: Config) -> Warned:
@@ -296,7 +234,3 @@ def advice(key: Key, names: Mapping[Key, tuple[str, ...]]) -> Bilingual:
     if not names.get(key):
         return Bilingual(f"set {shown(key)}", f"请设置 {shown(key)}")
     return Bilingual(f"set {' and '.join(names[key])} in the environment", f"请设置环境变量 {' 和 '.join(names[key])}")
-
-
-def _of(key: Key, message: Bilingual) -> Bilingual:
-    return Bilingual(f"{shown(key)}: {message}", f"{shown(key)}：{message.zh}")

@@ -1,7 +1,7 @@
-"""The report of a config: every fact of it for `check` and `doctor`, and the few lines that start-up prints.
+"""The report of a config: every fact of it, for `check` and `doctor`.
 
 No line holds a secret. The report follows the order of the sections: what is configured, what is missing, and what to do
-next. The greeting is for a person who has just typed `make run`.
+next.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,6 @@ from gateway.config.keys import DEMO
 from gateway.config.load import Loaded
 from gateway.config.root import Config
 from gateway.config.warnings import advice
-from gateway.guard import VERSION
 from gateway.observe.secrets import redacted
 from gateway.operate.mcp import seen_tools
 from gateway.operate.sharing import shared_workspaces
@@ -29,8 +28,6 @@ from gateway.store.migrate import DatabaseUnusable
 from gateway.store.opening import connected
 from tools.catalog import offered, own_tools
 
-AGENTS_MAX = 4
-"""More are counted in the greeting; `check` names them."""
 DATABASE_SECONDS = 2.0
 """The patience with a database that is asked for the tools of MCP servers."""
 WARNING = Bilingual("warning: ", "警告：")
@@ -41,7 +38,7 @@ def report(loaded: Loaded) -> list[Finding]:
     findings = [
         _server(loaded.config),
         *_reported_channels(loaded),
-        *(_fact("api", it) for it in _api(loaded)),
+        *(_fact("api", it) for it in api_line(loaded)),
         *(_fact(f"hook {name}", it) for name, it in _hooks(loaded)),
         *_providers(loaded),
         *(_agent(agent, loaded) for agent in loaded.config.agents.list),
@@ -61,37 +58,15 @@ def lines(findings: Iterable[Finding], language: Language = "en") -> Iterator[st
         yield label(language) + it(language)
 
 
-def greeting(loaded: Loaded, *, link: str | None = None, language: Language = "en") -> list[str]:
-    """Lists the lines of start-up. `loaded` has the real host and port; `link` signs in to the web chat once."""
-    server = loaded.config.server
-    address = f"http://{_bracketed(server.host)}:{server.port}"
-    head = Bilingual(f"Clawgate {VERSION} listens on {address}", f"Clawgate {VERSION} 正在监听 {address}")
-    labelled = [(label, text.each(redacted)) for label, text in _greeted_channels(loaded)]
-    labelled += ((Bilingual("api"), it) for it in _api(loaded))
-    if link is not None:  # the one secret that is meant to be read here; browsers send what follows a # to no server
-        url, minutes = f"{server.public_url or server.address}/#sign-in={link}", server.sign_in_link_seconds / 60
-        text = Bilingual(f"{url} (once, within {minutes:.0f} min)", f"{url} （{minutes:.0f} 分钟内有效，仅限一次）")
-        labelled.append((Bilingual("sign in", "登录"), text))
-    labelled += ((label, text.each(redacted)) for label, text in _greeted_agents(loaded))
-    labelled.append((Bilingual("stop", "停止"), Bilingual("Ctrl-C")))
-    lines = [f"  {_padded(label(language))} {text(language)}" for label, text in labelled]
-    return [head(language), *lines, *(WARNING(language) + it(language) for it in loaded.warnings)]
-
-
-def _padded(label: str) -> str:
-    """Fills a label up to ten letters; a Chinese character takes the place of two."""
-    return label + " " * (10 - sum(1 if it.isascii() else 2 for it in label))
-
-
 def _server(config: Config) -> Finding:
     server, database = config.server, _short(config.database.shown)
-    address = f"http://{_bracketed(server.host)}:{server.port}"
+    address = f"http://{bracketed(server.host)}:{server.port}"
     public = Bilingual(server.public_url) if server.public_url else Bilingual("no publicUrl", "没有 publicUrl")
     message = Bilingual(f"{address}, {public}, database {database}", f"{address}，{public.zh}，数据库 {database}")
     return _fact("server", message)
 
 
-def _api(loaded: Loaded) -> Iterator[Bilingual]:
+def api_line(loaded: Loaded) -> Iterator[Bilingual]:
     server = loaded.config.server
     if names := list(server.api.open):
         url = f"{server.public_url or server.address}/v1"
@@ -115,34 +90,15 @@ def _fact(check: str, message: Bilingual, fix: Bilingual = NO_WORDS) -> Finding:
 
 
 def _reported_channels(loaded: Loaded) -> Iterator[Finding]:
-    for kind, account in _channels(loaded):
+    for kind, account in channels_of(loaded):
         if account is not None:
             check = f"{kind.name} {account.name}"
             yield _fact(check, *kind.arrives(account.config, account.name, exposure(loaded.config)))
             if isinstance(account.config, AccessConfig):
-                yield _fact(f"{check}, who may talk", _access(account.config))
+                yield _fact(f"{check}, who may talk", access_of(account.config))
 
 
-def _greeted_channels(loaded: Loaded) -> Iterator[tuple[Bilingual, Bilingual]]:
-    for kind, account in _channels(loaded):
-        label = Bilingual(kind.name)
-        if account is not None:
-            fact = _fact("", *kind.arrives(account.config, account.name, exposure(loaded.config)))
-            text = Bilingual(fact("en"), fact("zh"))
-            name = account.name
-            yield label, text if name == "default" else Bilingual(f"{name}: {text}", f"{name}：{text.zh}")
-            if isinstance(account.config, AccessConfig):
-                access = _access(account.config)
-                yield NO_WORDS, Bilingual(f"who may talk: {access}", f"谁可以对话：{access.zh}")
-        elif step := _missing(kind, loaded):
-            readme = f"channels/{kind.name}/README.md"
-            yield label, Bilingual(f"off: {step} ({readme})", f"未启用：{step.zh}（{readme}）")
-        else:
-            key = f"channels.{kind.name}.enabled"
-            yield label, Bilingual(f"off: {key} is false", f"未启用：{key} 为 false")
-
-
-def _channels(loaded: Loaded) -> Iterator[tuple[ChannelType, Account | None]]:
+def channels_of(loaded: Loaded) -> Iterator[tuple[ChannelType, Account | None]]:
     """Yields each channel with each of its accounts, or once with None."""
     accounts = [*configured(loaded.config.channels)]
     for kind in loaded.config.channels.kinds.values():
@@ -150,25 +106,11 @@ def _channels(loaded: Loaded) -> Iterator[tuple[ChannelType, Account | None]]:
         yield from ((kind, it) for it in own or (None,))
 
 
-def _access(access: AccessConfig) -> Bilingual:
+def access_of(access: AccessConfig) -> Bilingual:
     text, command = who_may_talk(access), f"{program()} pairing approve CODE"
     if "approve" not in text:
         return text
     return Bilingual(f"{text} — a stranger gets a code: {command}", f"{text.zh}——陌生人会收到配对码：{command}")
-
-
-def _missing(kind: ChannelType, loaded: Loaded) -> Bilingual:
-    """The keys to set before the channel has an account; empty if it is switched off."""
-    section = getattr(loaded.config.channels, kind.name)
-    if section is not None and not section.enabled:
-        return NO_WORDS
-    named = [name for key in kind.keys for name in loaded.names.get(("channels", kind.name, key), ())]
-    if not kind.keys:
-        return Bilingual(f"add {kind.name}: {{}} under channels", f"请在 channels 下加入 {kind.name}: {{}}")
-    if section is not None and named:
-        return Bilingual(f"set {', '.join(named)}", f"请设置 {'、'.join(named)}")
-    verb, keys = "add" if section is None else "set", _enumerated(kind.keys, Bilingual("and", "和"))
-    return Bilingual(f"{verb} {keys} under channels.{kind.name}", f"请在 channels.{kind.name} 下设置 {keys.zh}")
 
 
 def _providers(loaded: Loaded) -> Iterator[Finding]:
@@ -208,7 +150,7 @@ def _key_state(name: str, loaded: Loaded) -> Bilingual:
 def _agent(agent: AgentConfig, loaded: Loaded) -> Finding:
     tools = " ".join(offered(loaded.config.tools, agent.tools))
     skills = " ".join(skill.name for skill in loaded.skills[agent.id])
-    answering, workspace = _models(agent, loaded), _short(agent.workspace_dir)
+    answering, workspace = models_of(agent, loaded), _short(agent.workspace_dir)
     message = Bilingual(
         f"{answering}; tools {tools or 'none'}; skills {skills or 'none'}; workspace {workspace}",
         f"{answering.zh}；工具 {tools or '无'}；技能 {skills or '无'}；工作目录 {workspace}",
@@ -216,21 +158,7 @@ def _agent(agent: AgentConfig, loaded: Loaded) -> Finding:
     return _fact(f"agent {agent.id}", message)
 
 
-def _greeted_agents(loaded: Loaded) -> Iterator[tuple[Bilingual, Bilingual]]:
-    agents = loaded.config.agents.list
-    shown = agents if len(agents) <= AGENTS_MAX else agents[: AGENTS_MAX - 1]
-    for agent in shown:
-        text, model = _models(agent, loaded), agent.model[0]
-        if model.partition("/")[0] == "demo":
-            step = _real_model(agent, loaded)
-            text = Bilingual(f"{model}, a script; {step}", f"{model}，这是脚本；{step.zh}")
-        yield Bilingual("agent", "智能体"), Bilingual(f"{agent.id}: {text}", f"{agent.id}：{text.zh}")
-    if rest := len(agents) - len(shown):
-        command = f"{program()} check"
-        yield Bilingual("agents", "智能体"), Bilingual(f"{rest} more: {command}", f"还有 {rest} 个：{command}")
-
-
-def _models(agent: AgentConfig, loaded: Loaded) -> Bilingual:
+def models_of(agent: AgentConfig, loaded: Loaded) -> Bilingual:
     """The models that an agent asks, and why if the file does not say it."""
     models = Bilingual(", then ".join(agent.model), "，其次 ".join(agent.model))
     if agent.id not in loaded.auto.agents:
@@ -270,10 +198,10 @@ def _demo(loaded: Loaded) -> Iterator[Finding]:
     if guided:
         names = ", ".join(agent.id for agent in guided)
         answers = Bilingual(f"a script, not a model, answers as {names}", f"以 {names} 回答的是脚本，不是模型")
-        yield _fact(f"model {DEMO}", answers, _real_model(guided[0], loaded))
+        yield _fact(f"model {DEMO}", answers, real_model(guided[0], loaded))
 
 
-def _real_model(agent: AgentConfig, loaded: Loaded) -> Bilingual:
+def real_model(agent: AgentConfig, loaded: Loaded) -> Bilingual:
     """The way from the script to a model."""
     if agent.id not in loaded.auto.agents:
         return Bilingual(
@@ -281,11 +209,11 @@ def _real_model(agent: AgentConfig, loaded: Loaded) -> Bilingual:
         )
     if not loaded.auto.settable:
         return Bilingual("name a real model", "请指定一个真实模型")
-    keys = _enumerated(loaded.auto.settable, Bilingual("or", "或"))
+    keys = enumerated(loaded.auto.settable, Bilingual("or", "或"))
     return Bilingual(f"set {keys} for a real model", f"设置 {keys.zh} 即可使用真实模型")
 
 
-def _enumerated(words: Sequence[str], joint: Bilingual) -> Bilingual:
+def enumerated(words: Sequence[str], joint: Bilingual) -> Bilingual:
     *others, last = words
     if not others:
         return Bilingual(last)
@@ -299,5 +227,5 @@ def _short(path: str) -> str:
         return path
 
 
-def _bracketed(host: str) -> str:
+def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host

@@ -15,7 +15,7 @@ from channels.condition import ChannelState
 from gateway.cli import app
 from gateway.cli.chinese import HELP
 from gateway.config.load import load
-from gateway.operate.report import greeting
+from gateway.operate.greeting import greeting
 from gateway.operate.status import start_lines
 from tests.stories.test_process import ask
 

@@ -6,7 +6,8 @@ import pytest
 
 from gateway.config.load import load
 from gateway.guard import VERSION
-from gateway.operate.report import greeting, lines, report
+from gateway.operate.greeting import greeting
+from gateway.operate.report import lines, report
 from tests.gateway.config.writing import cases, loaded
 
 ROOT = Path(__file__).resolve().parents[3]
