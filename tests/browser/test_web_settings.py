@@ -60,7 +60,7 @@ async def test_what_holds_in_the_chat_is_set_by_commands_and_stands_in_its_head_
         await expect(dialog.get_by_role("heading", name="In this chat: Hello")).to_be_visible()
         await dialog.get_by_label("Model").select_option("anthropic/claude-opus-4-6")
         await expect(tab.page.locator("#model-name")).to_have_text("claude-opus-4-6")
-        await dialog.get_by_label("Thinking").select_option("Thinking: high")
+        await dialog.get_by_label("Thinking").select_option("high")
         await expect(tab.page.locator("#thinking-level")).to_have_text("Thinking: high")
         await dialog.get_by_role("switch", name="Show the reasoning").check()
         await expect(tab.log.get_by_text("The model's reasoning is shown above its answers.")).to_be_visible()

@@ -13,6 +13,8 @@ from tests.browser.tab import TWO_AGENTS, Tab, Visit
 from tests.browser.test_console import VIOLATIONS, WIDTHS
 from tests.browser.test_web_everybody import RULES
 from tests.browser.test_web_keys import walk
+from tests.browser.test_web_settings import OPEN
+from tests.browser.test_web_tools import MISS
 from tests.emulators.models.script import says
 
 HOSTILE = "<img src=x onerror=alert(1)> heron"
@@ -181,17 +183,20 @@ async def test_a_long_list_is_one_tab_stop_a_page_long_and_the_arrows_walk_throu
         await tab.has_said("Question 119.")
 
 
-async def test_of_twelve_hundred_chats_each_is_listed_by_scrolling_and_found_and_opened_by_its_words(
-    visit: Visit,
+@pytest.mark.parametrize(("count", "page"), [(200, 60), pytest.param(1_200, 500, marks=pytest.mark.long)])
+async def test_of_more_chats_than_a_page_has_each_is_listed_by_scrolling_and_found_and_opened_by_its_words(
+    visit: Visit, monkeypatch: pytest.MonkeyPatch, count: int, page: int
 ) -> None:
+    for module in ("gateway.store.archive", "gateway.web.chats"):
+        monkeypatch.setattr(f"{module}.CONVERSATIONS_MAX", page)
     async with visit() as (home, tab):
-        await remembered(home, 1_200, text="Question no{}.")
+        await remembered(home, count, text="Question no{}.")
         await tab.reload()
-        for shown in range(50, 1_201, 50):
+        for shown in range(50, count + 1, 50):
             await expect(links(tab)).to_have_count(shown)
             await links(tab).last.evaluate("(it) => it.scrollIntoView()")
         titles = await links(tab).all_inner_texts()
-        assert titles == [f"Question no{number}." for number in reversed(range(1_200))]
+        assert titles == [f"Question no{number}." for number in reversed(range(count))]
         await expect(tab.page.locator("#more-chats")).to_be_hidden()
 
         await tab.reload()
@@ -328,7 +333,8 @@ async def test_who_looks_away_is_told_of_an_answer_once_they_asked_for_it(visit:
 async def test_no_rule_of_axe_is_broken_in_the_sidebar_and_what_opens_from_it(
     visit: Visit, width: str, scheme: Any
 ) -> None:
-    async with visit(says("It lands."), agents=TWO_AGENTS, viewport=WIDTHS[width], color_scheme=scheme) as (home, tab):
+    script, options = [MISS, says("It lands.")], {"viewport": WIDTHS[width], "color_scheme": scheme}
+    async with visit(*script, agents=TWO_AGENTS, more=OPEN, **options) as (home, tab):
         page, keys = tab.page, tab.page.keyboard
         wrong: dict[str, list[str]] = {}
 
@@ -340,6 +346,9 @@ async def test_no_rule_of_axe_is_broken_in_the_sidebar_and_what_opens_from_it(
         await judge("a first page")
         await remembered(home, 60, text="The heron {}")
         await tab.ask("Another", "It lands.")
+        await tab.answers.locator("summary").click()
+        await tab.tools(tab.answers).first.get_by_role("button").click()
+        await judge("an opened tool")
         await tab.reload()
         if width == "phone":
             await page.get_by_role("button", name="Menu").click()
@@ -378,4 +387,7 @@ async def test_no_rule_of_axe_is_broken_in_the_sidebar_and_what_opens_from_it(
         await page.get_by_role("menuitem", name="Choose several").click()
         await keys.press("Space")
         await judge("choosing")
+        await page.get_by_role("button", name="Sign out").click()
+        await expect(page.get_by_role("dialog", name="Sign in")).to_be_visible()
+        await judge("the sign-in")
         assert wrong == {}

@@ -155,13 +155,13 @@ function showAnswer(article, entry, acts) {
 
 function answerFoot({ row, last }, acts) {
   const again = () => acts.send(RETRY, [], null);
+  const { failed, unfinished } = row.turn ?? {};
   const parts = [copyButton(row.text, word("copyAnswer"))];
-  if (last && row.turn?.unfinished) parts.push(goOnButton(acts), iconButton("retry", word("regenerate"), again));
-  else if (last && row.turn?.failed) parts.push(element("button", { type: "button", click: again }, word("tryAgain")));
+  if (last && failed && !unfinished) parts.unshift(element("button", { type: "button", click: again }, word("tryAgain")));
   else if (last) parts.push(iconButton("retry", word("regenerate"), again));
-  parts.push(time(row.at));
+  if (last && unfinished) parts.unshift(goOnButton(acts));
   if (row.turn?.model) parts.push(factsOf(row.turn));
-  return parts;
+  return [...parts, time(row.at)]; // hidden until one points there, it leaves no hole
 }
 
 /** An answer that a limit stopped goes on by a message like any other; the second click of a double click says nothing. */

@@ -96,7 +96,7 @@ export class Settings {
     const { models, levels, reasoning } = this.choices;
     const rows = [
       models.length ? select("set-model", word("model"), models) : null,
-      levels.length ? select("set-thinking", word("thinkingChoice"), levels) : null,
+      levels.length ? select("set-thinking", word("thinkingChoice"), levels.map(bare)) : null,
       reasoning ? toggle("set-reasoning", word("showReasoning"), reasoning.on, reasoning.turn, word("showReasoningAbout")) : null,
     ].filter((row) => row !== null);
     return rows.length ? [section(word("thisChat", { title }), ...rows)] : [];
@@ -127,6 +127,9 @@ export class Settings {
 function section(title, ...rows) {
   return element("section", {}, element("h3", { dir: "auto" }, title), ...rows);
 }
+
+/** Without the name of the setting, which stands beside it. */
+const bare = (item) => ({ ...item, text: item.text.split(/[:：]\s*/).at(-1) });
 
 /** A choice of one of the `items` ({text, checked, act}). */
 function select(id, label, items) {
