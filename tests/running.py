@@ -186,8 +186,8 @@ async def running(
         file.write_text(config_text(feishu_url=feishu_url, anthropic_url=anthropic_url, **config), encoding="utf-8")
         loaded = load(file, SECRETS, root=root).config
         gateway = Gateway(loaded, SECRETS, store=open_store(loaded.database), emit=events.append, now=now)
-        await started(gateway)
         try:
+            await started(gateway)
             async with serve_on_loopback(gateway.app, http=gateway.connections.protocol) as url:
                 yield Running(folder, emulator, anthropic, line, gateway, url, events)
                 await gateway.drain()

@@ -66,6 +66,13 @@ class PostgresStore(Store):
             engine.dispose()
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:
+        try:
+            await self._start(on_notify)
+        except BaseException:
+            await self.close()  # a pool left to the end of the loop may keep it from ending: a start that hangs
+            raise
+
+    async def _start(self, on_notify: Callable[[str | None], None]) -> None:
         loop = asyncio.get_running_loop()
         self._pool = AsyncConnectionPool(
             self._conninfo,

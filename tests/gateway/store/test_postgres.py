@@ -1,9 +1,13 @@
 """What is PostgreSQL's alone: who is alive, who takes over, and what reaches the other workers."""
 
+import asyncio
+
 import psycopg
 import pytest
 
 from gateway.config.root import DatabaseConfig
+from gateway.store import postgres
+from gateway.store.errors import StoreUnavailable
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.opening import open_store
 from gateway.store.postgres import PostgresStore
@@ -81,3 +85,15 @@ def test_a_database_that_is_not_there_is_one_sentence_without_the_password() -> 
     assert "Connection refused" in str(raised.value)
     assert "\n" not in str(raised.value)
     assert "sekret" not in str(raised.value)
+
+
+async def test_a_start_that_is_not_announced_in_time_leaves_nothing_at_work(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "START_SECONDS", 0.2)
+    store = open_store(DatabaseConfig(url=postgres_url))
+    with psycopg.connect(postgres_url) as holding:
+        holding.execute("LOCK TABLE worker")
+        with pytest.raises(StoreUnavailable):
+            await store.start(lambda sid: None)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
