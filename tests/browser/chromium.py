@@ -15,8 +15,9 @@ from pathlib import Path
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ON_A_MAC = Path("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome")
-BROWSER, LIBRARY = "chromium", "libatomic1"
-"""Debian's packages: the browser, and what Playwright's driver, a Node.js, needs of the system."""
+BROWSER, LIGHT, LIBRARY = "chromium", "chromium-headless-shell", "libatomic1"
+"""Debian's packages: the browser, the same without windows, and what Playwright's driver, a Node.js, needs of the
+system."""
 MISSING = (
     "no browser to drive: the browser tests are skipped. "
     f"On Debian, as root: apt-get install --no-install-recommends {BROWSER} {LIBRARY}"
@@ -37,6 +38,12 @@ def chromium() -> str | None:
     """The path of a browser to drive, if there is one."""
     found = next((path for name in NAMES if (path := shutil.which(name))), None)
     return found or (str(ON_A_MAC) if ON_A_MAC.exists() else None)
+
+
+def light() -> str | None:
+    """The path of the one without windows, else of any. It takes half the processor time; what a window asks a person, such
+    as for the microphone, it cannot ask."""
+    return shutil.which(LIGHT) or chromium()
 
 
 def missing() -> list[str]:
@@ -78,7 +85,7 @@ def install(packages: list[str]) -> None:
 
 
 def main() -> None:
-    wanted = missing()
+    wanted = [*missing(), *([] if shutil.which(LIGHT) else [LIGHT])]
     if wanted and installable():
         print(f"Installing Debian's {' and '.join(wanted)} for the browser tests (once) ...", flush=True)  # noqa: T201
         install(wanted)

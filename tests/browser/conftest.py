@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright, expect
 
-from tests.browser.chromium import FLAGS, MISSING, chromium, missing
+from tests.browser.chromium import FLAGS, MISSING, chromium, light, missing
 from tests.browser.house import AGENTS, House, house
 from tests.browser.tab import Tab, Visit, visitor
 from tests.emulators.models.server import Reply
@@ -33,8 +33,21 @@ async def browser() -> AsyncIterator[Browser]:
     if missing():
         pytest.skip(MISSING)
     expect.set_options(timeout=PATIENCE_MS)
+    async with launched(light()) as browser:
+        yield browser
+
+
+@pytest_asyncio.fixture(loop_scope=SCOPE)
+async def windowed(browser: Browser) -> AsyncIterator[Browser]:
+    """A browser that can ask a person something, and show them a notice. It starts for one test."""
+    async with launched(chromium()) as whole:
+        yield whole
+
+
+@asynccontextmanager
+async def launched(path: str | None) -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
+        browser = await playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield browser
         await browser.close()
 

@@ -13,6 +13,7 @@ from playwright.async_api import Browser, BrowserContext, Locator, Page, Respons
 from tests.browser.house import AGENTS, House
 from tests.browser.watch import Watch
 from tests.emulators.models.server import Reply
+from tests.waiting import PATIENCE_SECONDS
 
 DESK = {"width": 1200, "height": 800}
 PHONE = {"width": 360, "height": 720}
@@ -159,6 +160,7 @@ async def visitor(browser: Browser, house: Place, *, address: str = "", **option
         }
         | options
     )
+    context.set_default_timeout(PATIENCE_SECONDS * 1_000)
     try:
         watch = Watch(context, house.url)
         page = await context.new_page()

@@ -1,15 +1,16 @@
 """The list of chats in daily use: found by their lines, pinned, put aside, chosen together, walked through by keys."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
-from playwright.async_api import Locator, expect
+from playwright.async_api import Browser, Locator, expect
 
 from channels.web.archive import MessageBody
-from tests.browser.house import House
-from tests.browser.tab import TWO_AGENTS, Tab, Visit
+from tests.browser.house import House, house
+from tests.browser.tab import TWO_AGENTS, Tab, Visit, visitor
 from tests.browser.test_console import VIOLATIONS, WIDTHS
 from tests.browser.test_web_everybody import RULES
 from tests.browser.test_web_keys import walk
@@ -309,8 +310,11 @@ async def test_at_twice_the_size_the_sidebar_begins_folded(visit: Visit) -> None
         await expect(tab.page.get_by_role("button", name="New chat")).to_be_visible()
 
 
-async def test_who_looks_away_is_told_of_an_answer_once_they_asked_for_it(visit: Visit) -> None:
-    async with visit(*(says(f"Secret {it}.") for it in range(3)), permissions=["notifications"]) as (_, tab):
+async def test_who_looks_away_is_told_of_an_answer_once_they_asked_for_it(windowed: Browser, tmp_path: Path) -> None:
+    async with (
+        house(tmp_path, script=[says(f"Secret {it}.") for it in range(3)]) as home,
+        visitor(windowed, home, permissions=["notifications"]) as tab,
+    ):
         await tab.page.context.add_init_script(RECORD)
         await tab.reload()
         switch, keys = tab.page.get_by_role("switch", name="Notifications"), tab.page.keyboard
