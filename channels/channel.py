@@ -128,13 +128,22 @@ class Rejected(Exception):
     """The delivery is not genuine or not well formed: nothing is stored, the answer is a 4xx. `reason` is for the log
     and the metrics; the caller gets the status and `sentence`, which is mostly empty. `guess`: a secret was given and
     is wrong; the gateway limits how many an address may try. `cause` names the setting that is to blame if the platform
-    itself has sent it, as the channel's `Condition` knows it."""
+    itself has sent it, as the channel's `Condition` knows it. `code` is the sentence's, for a page with words of its
+    own."""
 
     def __init__(
-        self, reason: str, *, status: int = 401, sentence: str = "", guess: bool = False, cause: str = ""
+        self,
+        reason: str,
+        *,
+        status: int = 401,
+        sentence: str = "",
+        guess: bool = False,
+        cause: str = "",
+        code: str = "refused",
     ) -> None:
         super().__init__(reason)
         self.cause = cause
+        self.code = code
         self.reason = reason
         self.status = status
         self.sentence = sentence

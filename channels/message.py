@@ -145,6 +145,10 @@ class MessageContext:
     """The press of a button, instead of words; `sender` pressed it, as the platform's event says."""
     language: Literal["en", "zh"] | None = None
     """The language in which the gateway answers: chosen on the page, else found when the message is accepted."""
+    instead: str | None = None
+    """The sender's own earlier message of which this is another version."""
+    branch: Literal["begins", "goes on"] | None = None
+    """Its conversation has branches, which a message of the web chat goes on with or begins; None if it has none."""
     origin: Origin | None = None
     """Set if no person's message begins the turn; `message_id` is then that of the message to reply to, empty for none,
     and the text is no command."""

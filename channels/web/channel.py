@@ -21,7 +21,6 @@ from channels.access import AccessConfig
 from channels.channel import Arrived, Capabilities, Gone, Rejected, WebhookRequest, stored_file
 from channels.message import (
     BUTTON_TOKEN,
-    PICTURES,
     Attachment,
     Chat,
     File,
@@ -29,11 +28,10 @@ from channels.message import (
     Outbound,
     Press,
     Sender,
-    StoredFile,
     Target,
 )
 from channels.web.admission import OPERATOR, Admission, Headers
-from channels.web.archive import ChatHistory, Files, MessageBody, WebConversation
+from channels.web.archive import ChatHistory, Files, Kept, MessageBody, Unkept, WebConversation, attachment_of
 from channels.web.config import WebConfig
 from channels.web.live import LiveTurns, Watcher
 from channels.web.views import ALIVE, Renderings, conversation_view, event, fitting, written
@@ -66,6 +64,8 @@ class _Posted(BaseModel, extra="forbid", strict=True):
     files: Annotated[tuple[_Id, ...], Field(max_length=FILES_MAX, strict=False)] = ()
     press: _Pressed | None = None
     language: Literal["en", "zh"] | None = None
+    instead: _Id | None = None
+    """The person's message of which this one is another version."""
 
 
 class WebChannel:
@@ -102,6 +102,7 @@ class WebChannel:
         self.renderings = Renderings(archive)
         self._keeping: set[asyncio.Task[None]] = set()
         self.queue = config.queue
+        self._versions_max = config.versions
         self.faults: Mapping[str, Any] = NO_FAULTS
         self._now = now
 
@@ -117,7 +118,7 @@ class WebChannel:
             raise Rejected(
                 "malformed", status=400, sentence=f"The message cannot be read: {place or 'no JSON'}."
             ) from None
-        if posted.press and (posted.text or posted.files):
+        if posted.press and (posted.text or posted.files or posted.instead):
             raise Rejected("malformed", status=400, sentence="A press of a button says nothing besides.")
         if not posted.text.strip() and not posted.files and not posted.press:
             raise Rejected("empty", status=400, sentence="The message is empty.")
@@ -134,6 +135,7 @@ class WebChannel:
             attachments=tuple(Attachment(kind="file", key=key) for key in posted.files),
             press=Press(token=posted.press.token, message_id=posted.press.message) if posted.press else None,
             language=posted.language,
+            instead=posted.instead,
         )
         return Arrived(
             context=context,
@@ -154,14 +156,32 @@ class WebChannel:
         files = await self.files.find(ids, person) if ids else ()
         if len(files) < len(ids):
             raise Rejected("unknown file", status=400, sentence="A file is no longer there. Attach it again.")
-        words = MessageBody(text=context.text, agent=agent, files=tuple(files))
-        conversation = await self.archive.keep(chat, context.message_id, words, self._now(), owner=person, names=names)
-        if conversation is None:
-            raise _no_such_chat()
-        self.tell(conversation)
+        words = MessageBody(text=context.text, agent=agent, files=tuple(files), instead=context.instead)
+        kept = await self.archive.keep(
+            chat,
+            context.message_id,
+            words,
+            self._now(),
+            owner=person,
+            names=names,
+            versions_max=self._versions_max,
+        )
+        if not isinstance(kept, Kept):
+            raise self._refusal(kept)
+        self.tell(kept.conversation)
         self.live.announce(None)
-        attachments = [Attachment(kind=_kind(file), key=file.id, name=file.name) for file in files]
-        return replace(context, attachments=tuple(attachments))
+        branch: Literal["begins", "goes on"] = "begins" if kept.begins else "goes on"
+        attachments = tuple(map(attachment_of, files))
+        return replace(context, attachments=attachments, branch=branch if kept.conversation.branch else None)
+
+    def _refusal(self, why: Unkept) -> Rejected:
+        if why == "not theirs":
+            return _no_such_chat()
+        if why == "gone":
+            sentence = "The message that this is another version of is not there any more."
+            return Rejected("no such message", status=404, sentence=sentence, code="no-such-message")
+        many = f"Of this message there are {self._versions_max} versions, as many as may be (channels.web.versions)."
+        return Rejected("too many versions", status=409, sentence=many, code="too-many-versions")
 
     async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
         return await stored_file(self.files.load, attachment, bytes_max)
@@ -275,12 +295,6 @@ class WebChannel:
     async def close(self) -> None:
         if self._keeping:
             await asyncio.wait(self._keeping)
-
-
-def _kind(file: StoredFile) -> Literal["image", "audio", "file"]:
-    if file.type in PICTURES:
-        return "image"
-    return "audio" if file.type.startswith("audio/") else "file"
 
 
 def _no_such_chat() -> Rejected:

@@ -1,8 +1,11 @@
-"""The settings of the web chat: one switch. The server's address decides who may come in."""
+"""The settings of the web chat. The server's address decides who may come in."""
+
+from pydantic import Field
 
 from channels.queue import QueueConfig
 from channels.section import Section
 from channels.tools import ToolLists
+from channels.web.archive import VERSIONS_MAX
 
 DEFAULT = "default"
 
@@ -13,6 +16,8 @@ class WebConfig(Section):
 
     enabled: bool = True
     """`false` switches the page off; its conversations stay in the database."""
+    versions: int = Field(default=VERSIONS_MAX, ge=2, le=1000)
+    """The versions that a person may make of one message, by editing it or asking for its answer again."""
     queue: QueueConfig = QueueConfig()
     tools: ToolLists = ToolLists()
     """The tools of the agents that are left in the web chat."""

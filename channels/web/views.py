@@ -57,6 +57,7 @@ def _rendered(message: WebMessage) -> "Rendered":
         "dropped": words.dropped,
         "buttons": [{"label": it.shown, "token": it.token, "style": it.style} for it in words.buttons],
         "place": words.place,
+        "instead": words.instead,
         "turn": words.turn,
         "at": message.at,
     }

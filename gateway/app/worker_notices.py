@@ -3,10 +3,12 @@ goes to the lanes and the pages."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 
 import structlog
 
 from channels.web.live import LiveTurns
+from channels.web.views import conversation_view, event
 from gateway.state.choices import CHOICES_NOTICE
 from gateway.state.owners import OWNERS_NOTICE
 from gateway.state.runtime import Runtime
@@ -14,6 +16,7 @@ from gateway.store.archive import WEB_NOTICE
 from gateway.store.errors import StoreUnavailable
 from gateway.store.later import LATER_NOTICE
 from gateway.turns.lanes import Lanes
+from gateway.web.chats import CHAT_NOTICE
 from gateway.web.replicas import LIVE_NOTICE, Replicas
 
 AGAIN_SECONDS = 5.0
@@ -45,6 +48,9 @@ class WorkerNotices:
                 self.replicas.receive(what)
         elif what == WEB_NOTICE:
             self._live.announce(None)
+        elif what is not None and what.startswith(CHAT_NOTICE):
+            if self._live.pages:
+                self._soon(self._tell_chat(what.removeprefix(CHAT_NOTICE)))
         elif what not in (CHOICES_NOTICE, OWNERS_NOTICE, LATER_NOTICE):
             self._lanes.notified(what)
 
@@ -56,6 +62,12 @@ class WorkerNotices:
         except StoreUnavailable as error:
             log.error("choices_not_loaded", error=repr(error))
             asyncio.get_running_loop().call_later(AGAIN_SECONDS, self.receive, CHOICES_NOTICE)
+
+    async def _tell_chat(self, chat: str) -> None:
+        with suppress(StoreUnavailable):
+            if found := await self._runtime.store.archive.conversation(chat):
+                view = conversation_view(found, running=self._live.running(found.id))
+                self._live.announce(event("chat", view), found.owner)
 
     async def close(self) -> None:
         await asyncio.gather(*self._loading, return_exceptions=True)

@@ -170,7 +170,7 @@ class Door:
                 log.warning("webhook_rejected", channel=channel, account=account, **facts)
                 response, outcome = Response(status_code=rejected.status), f"rejected: {rejected.reason}"
                 if rejected.sentence:
-                    response = problem(rejected.status, "refused", rejected.sentence)
+                    response = problem(rejected.status, rejected.code, rejected.sentence)
         except (NotReady, StoreUnavailable, TimeoutError) as error:
             log.error("webhook_unavailable", channel=channel, account=account, error=repr(error))
             response, outcome = Response(status_code=503, headers={"retry-after": "5"}), "unavailable"

@@ -12,15 +12,15 @@ from itertools import islice
 from typing import NamedTuple
 
 import orjson
-from pydantic import TypeAdapter
 from sqlalchemy import Connection, text
 
 from channels.message import Button
 from channels.web.admission import OPERATOR
-from channels.web.archive import MessageBody, Sized, WebConversation, WebMessage
+from channels.web.archive import VERSIONS_MAX, Kept, MessageBody, Sized, Unkept, WebConversation, WebMessage
 from gateway.records.sessions import CHOICE
 from gateway.store import memory
 from gateway.store.approval_words import forget_approvals
+from gateway.store.branches import BRANCH, begins_branch, on_branch, place, words_json
 from gateway.store.errors import NOTIFY_CHANNEL
 from gateway.store.tasks import ALL_TURNS, children_of, forget_tasks
 from gateway.store.writer import Database, lock, reads, writes
@@ -39,7 +39,12 @@ _LOCK_KEY = 7_305_843_001_217
 _TURNS = """
 SELECT turn FROM transcript WHERE sid IN :sessions UNION SELECT id FROM inbox WHERE sid IN :sessions AND status <> 0
 """
-_words: TypeAdapter[MessageBody] = TypeAdapter(MessageBody)
+_KEEP_CONVERSATION = """
+INSERT INTO web_conversation (id, title, agent, at, owner) VALUES (:chat, :title, :agent, :at, :owner)
+ON CONFLICT (id) DO UPDATE SET agent = excluded.agent, archived = 0,
+    title = CASE web_conversation.title WHEN '' THEN excluded.title ELSE web_conversation.title END
+"""
+"""Another agent may have been chosen; what is written in is no longer put aside."""
 
 
 _PLACE = re.compile(r"([01])~(\d{1,12}(?:\.\d{1,9})?)~([\w-]{1,80})", re.ASCII)
@@ -76,20 +81,23 @@ class DatabaseArchive(Database):
         *,
         owner: str = OPERATOR,
         names: bool = True,
-    ) -> WebConversation | None:
+        versions_max: int = VERSIONS_MAX,
+    ) -> Kept | Unkept:
         lock(connection, _LOCK_KEY)
+        known = _find(connection, chat)
+        if known and known.owner != owner:
+            return "not theirs"
+        follows = place(connection, chat, key, words.instead, versions_max)
+        if isinstance(follows, str):
+            return follows
         first = _title(words.text) or (words.files[0].name if words.files else "") or "…"
         title = first if names else ""
-        new = "INSERT INTO web_conversation (id, title, agent, at, owner) VALUES (:chat, :title, :agent, :at, :owner)"
-        known = """
-            ON CONFLICT (id) DO UPDATE SET agent = excluded.agent, archived = 0, title = CASE web_conversation.title
-            WHEN '' THEN excluded.title ELSE web_conversation.title END WHERE web_conversation.owner = excluded.owner
-        """  # another agent may have been chosen; what is written in is no longer put aside
         row = {"chat": chat, "title": title, "agent": words.agent, "at": at, "owner": owner}
-        if not _run(connection, f"{new} {known}", **row).rowcount:
-            return None
-        _say(connection, chat, key, "you", words, at)
-        return _conversations(connection, "WHERE id = :chat", chat=chat)[0]
+        _run(connection, _KEEP_CONVERSATION, **row)
+        if _say(connection, chat, key, "you", words, at, follows) and follows is not None:
+            _run(connection, "UPDATE web_conversation SET tip = 0 WHERE id = :chat", chat=chat)
+        conversation = _conversations(connection, "WHERE id = :chat", chat=chat)[0]
+        return Kept(conversation=conversation, begins=begins_branch(connection, chat, key))
 
     @writes
     def answer(self, connection: Connection, chat: str, key: str, words: MessageBody, at: float) -> bool:
@@ -105,7 +113,7 @@ class DatabaseArchive(Database):
         known = "SELECT number, words, at FROM web_message WHERE chat = :chat AND key = :key AND author = 'agent'"
         if (row := _run(connection, known, chat=chat, key=key).one_or_none()) is None:
             return False
-        before = _words.validate_json(row.words)
+        before = words_json.validate_json(row.words)
         if (before.text, before.buttons) != (text, buttons):
             _run(connection, "DELETE FROM web_message WHERE number = :number", number=row.number)
             words = replace(before, text=text, buttons=buttons, folded=None, place=before.place or row.number)
@@ -170,7 +178,7 @@ class DatabaseArchive(Database):
         """Lists the agents that were asked in a conversation, also those no longer configured."""
         spoken = text("SELECT words FROM web_message WHERE chat = :chat AND author = 'you'")
         rows = connection.scalars(spoken.execution_options(yield_per=ROWS_AT_ONCE), {"chat": chat})
-        return sorted({_words.validate_json(it).agent for it in rows})
+        return sorted({words_json.validate_json(it).agent for it in rows})
 
     @reads
     def newest_turn(self, connection: Connection, session: str) -> int:
@@ -213,6 +221,7 @@ class DatabaseArchive(Database):
         forget_tasks(connection, sessions)
         chosen = [CHOICE + it for it in sessions]
         _run(connection, "DELETE FROM mark WHERE sid IN :chosen", chosen=chosen)
+        _run(connection, "DELETE FROM gap WHERE sid IN :sessions", **names)
         _run(connection, "UPDATE session SET revision = revision + 1 WHERE id IN :sessions", **names)
         _run(connection, "DELETE FROM session WHERE id IN :sessions AND pending = 0", **names)
         return True
@@ -221,8 +230,10 @@ class DatabaseArchive(Database):
     def page(
         self, connection: Connection, chat: str, *, before: int | None, limit: int, bytes_max: int
     ) -> Sequence[Sized]:
-        """The newest messages of a conversation, below number `before`; newest first. `bytes_max`: as in `since`."""
-        newest = f"chat = :chat {'' if before is None else 'AND number < :before'} ORDER BY number DESC"
+        """The newest messages of the branch that is shown, below number `before`; newest first. `bytes_max`: as in
+        `since`."""
+        older = "" if before is None else "AND number < :before"
+        newest = f"chat = :chat {older} {on_branch(connection, chat)} ORDER BY number DESC"
         return _sized(connection, newest, limit, bytes_max, chat=chat, before=before)
 
     @reads
@@ -236,7 +247,7 @@ class DatabaseArchive(Database):
     def messages(self, connection: Connection, numbers: Sequence[int]) -> Sequence[WebMessage]:
         wanted = "SELECT number, chat, author, key, words, at FROM web_message WHERE number IN :numbers ORDER BY number"
         rows = _run(connection, wanted, numbers=numbers).mappings()
-        return [WebMessage(**{**row, "words": _words.validate_json(row["words"])}) for row in rows]
+        return [WebMessage(**{**row, "words": words_json.validate_json(row["words"])}) for row in rows]
 
     @reads
     def last(self, connection: Connection) -> int:
@@ -247,21 +258,29 @@ def _number(connection: Connection, statement: str, **names: object) -> int:
     return int(_run(connection, statement, **names).scalar() or 0)
 
 
-def _say(connection: Connection, chat: str, key: str, author: str, words: MessageBody, at: float) -> None:
-    if _insert(connection, chat, key, author, words, at):
-        _run(connection, "UPDATE web_conversation SET at = :at WHERE id = :chat", chat=chat, at=at)
-        keys = [it.id for it in words.files]
-        _run(connection, "UPDATE file SET chat = :chat WHERE id IN :keys", chat=chat, keys=keys)
+def _say(
+    connection: Connection, chat: str, key: str, author: str, words: MessageBody, at: float, follows: int | None = None
+) -> bool:
+    if not _insert(connection, chat, key, author, words, at, follows):
+        return False
+    _run(connection, "UPDATE web_conversation SET at = :at WHERE id = :chat", chat=chat, at=at)
+    keys = [it.id for it in words.files]
+    _run(connection, "UPDATE file SET chat = :chat WHERE id IN :keys", chat=chat, keys=keys)
+    return True
 
 
-def _insert(connection: Connection, chat: str, key: str, author: str, words: MessageBody, at: float) -> bool:
+def _insert(
+    connection: Connection, chat: str, key: str, author: str, words: MessageBody, at: float, follows: int | None = None
+) -> bool:
     """Returns False if the key exists."""
     new = """
-        INSERT INTO web_message (chat, key, author, words, at) VALUES (:chat, :key, :author, :words, :at)
-        ON CONFLICT (chat, key) DO NOTHING RETURNING number
+        INSERT INTO web_message (chat, key, author, words, at, follows, under)
+        VALUES (:chat, :key, :author, :words, :at, CAST(:follows AS BIGINT), (
+            SELECT number FROM web_message WHERE chat = :chat AND key = :reply_to AND author = 'you'
+        )) ON CONFLICT (chat, key) DO NOTHING RETURNING number
     """
-    row = {"chat": chat, "key": key, "author": author, "words": _words.dump_json(words).decode(), "at": at}
-    if _run(connection, new, **row).scalar() is None:
+    row = {"chat": chat, "key": key, "author": author, "words": words_json.dump_json(words).decode(), "at": at}
+    if _run(connection, new, **row, follows=follows, reply_to=words.reply_to or "").scalar() is None:
         return False
     if _is_shared(connection):
         _run(connection, "SELECT pg_notify(:channel, :what)", channel=NOTIFY_CHANNEL, what=WEB_NOTICE)
@@ -273,7 +292,7 @@ def _find(connection: Connection, chat: str) -> WebConversation | None:
 
 
 def _conversations(connection: Connection, which: str, **names: object) -> list[WebConversation]:
-    columns = "id, title, agent, at, owner, pinned, archived"
+    columns = f"id, title, agent, at, owner, pinned, archived, {BRANCH}"
     rows = _run(connection, f"SELECT {columns} FROM web_conversation {which}", **names).mappings()
     moved = ({**row, "pinned": bool(row["pinned"]), "archived": bool(row["archived"])} for row in rows)
     return [WebConversation(**row) for row in moved]

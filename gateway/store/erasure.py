@@ -192,6 +192,8 @@ def forget_session(connection: Connection, portion: Portion) -> Counter[str]:
     place = session_parts(portion.sid)
     if portion.all_between:
         removed["task"] += forget_tasks(connection, [portion.sid], after=after, until=until)
+    if portion.whole:
+        run(connection, "DELETE FROM gap WHERE sid = :sid", sid=portion.sid)
     if portion.whole and portion.all_between:
         run(connection, "DELETE FROM session WHERE id IN :sids AND pending = 0", sids=portion.sids)
     if portion.whole and portion.all_between and not task_of(portion.sid):  # the chat is that of whoever asked

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from gateway.records.sessions import CHOICE, CONTROL
 from gateway.store.records import Entry, Work
-from gateway.store.statements import InboxStatus
+from gateway.store.statements import GAPS_OF, InboxStatus
 from gateway.store.writer import Database, reads, run, writes
 
 TURNS_MAX = 50
@@ -197,11 +197,17 @@ class DatabaseLayers(Database):
     def stood(self, connection: Connection, sid: str, turn: int, *, until: float, history_turns: int) -> Work:
         """The conversation as a turn that began at `until` found it: what a later summary replaced or somebody undid later
         is there, and later settings are not."""
+        gaps = [tuple(it) for it in run(connection, GAPS_OF.format(":turn"), sid=sid, turn=turn)]
+
+        def is_read(number: int, kind: str = "") -> bool:
+            return kind == "settings" or not any(first <= number < last for first, last in gaps)
+
         marks = [Entry(**row) for row in run(connection, _MARKS_OF, sid=sid, turn=turn, until=until).mappings()]
+        marks = [it for it in marks if is_read(it.turn, it.kind)]
         begin = max((it.turn for it in marks if it.kind in ("new", "summary")), default=0)
         undone = {it.turn for it in marks if it.kind == "undone"}
         rows = run(connection, _TURNS_BEFORE, sid=sid, turn=turn, begin=begin, skip=history_turns - 1).mappings()
-        history = [Entry(**row) for row in rows if row["turn"] not in undone]
+        history = [Entry(**row) for row in rows if row["turn"] not in undone and is_read(row["turn"])]
         return Work.of([], [*(it for it in marks if it.kind != "undone"), *history])
 
     @reads

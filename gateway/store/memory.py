@@ -15,6 +15,7 @@ from sqlalchemy import Connection, text
 from agents.messages import message_json
 from agents.prompt.inbound import spoken
 from gateway.store.records import Entry
+from gateway.store.statements import ON_BRANCH
 from gateway.store.writer import Database, lock, reads, run, writes
 from tools.memory import Note, terms
 
@@ -37,8 +38,8 @@ INSERT INTO indexed (sid, seq) SELECT :sid, :seq WHERE EXISTS (SELECT 1 FROM tra
 ON CONFLICT (sid) DO UPDATE SET seq = excluded.seq WHERE indexed.seq = :done RETURNING seq
 """
 """Writes nothing if another reader has indexed the same rows, or the session was erased."""
-_TURNS = """
-SELECT turn, kind, content FROM transcript t WHERE sid = :sid AND turn IN :turns
+_TURNS = f"""
+SELECT turn, kind, content FROM transcript t WHERE sid = :sid AND turn IN :turns AND {ON_BRANCH}
 AND NOT EXISTS (SELECT 1 FROM mark m WHERE m.sid = t.sid AND m.kind = 'undone' AND m.turn = t.turn)
 AND EXISTS (SELECT 1 FROM transcript f WHERE f.sid = t.sid AND f.turn = t.turn AND f.kind = 'final')
 ORDER BY seq

@@ -72,16 +72,29 @@ AND EXISTS (SELECT 1 FROM inbox WHERE id = :turn AND sid = :sid AND body <> '') 
 _LAST = """COALESCE((
     SELECT u.seq FROM transcript u WHERE u.sid = :sid AND u.kind = 'user' AND u.turn {} ORDER BY u.seq DESC LIMIT 1{}
 ), 0)"""
+GAPS_OF = """
+SELECT first, last FROM gap WHERE sid = :sid
+AND turn = (SELECT max(turn) FROM gap WHERE sid = :sid AND turn <= {})"""
+"""The gaps in the history of a turn: what is on other branches of its conversation."""
+
+
+def _is_on_branch(turn: str, before: str) -> str:
+    return f"NOT EXISTS (SELECT 1 FROM ({GAPS_OF.format(before)}) AS gaps WHERE {turn} >= first AND {turn} < last)"
+
+
+_NEWEST = "9223372036854775807"
+ON_BRANCH = _is_on_branch("t.turn", _NEWEST)
 _NOT_UNDONE = "NOT EXISTS (SELECT 1 FROM mark m WHERE m.sid = t.sid AND m.kind = 'undone' AND m.turn = t.turn)"
-_BEGIN = "COALESCE((SELECT max(turn) FROM mark WHERE sid = :sid AND kind IN ('new', 'summary'){}), 0)"
-_BEGIN_TURN = _BEGIN.format("")
+_BEGIN = "COALESCE((SELECT max(turn) FROM mark WHERE sid = :sid AND kind IN ('new', 'summary') AND {}), 0)"
+_BEGIN_TURN = _BEGIN.format(_is_on_branch("mark.turn", ":before"))
 _ENDED = "COALESCE((SELECT seq FROM transcript WHERE sid = :sid AND kind = 'final' ORDER BY seq DESC LIMIT 1), 0)"
 
 
-def _history_version(begin: str, seq: str) -> str:
+def _history_version(before: str, begin: str, seq: str) -> str:
     """Changes whenever a finished turn is removed: rows are only added at the end, a recall or an erasure counts the
-    session's revision, and numbers of turns are never reused."""
+    session's revision, another branch has other gaps, and numbers of turns are never reused."""
     return f"""({begin}
+|| ' ' || COALESCE((SELECT max(turn) FROM gap WHERE sid = :sid AND turn <= {before}), 0)
 || ' ' || (SELECT count(*) FROM mark WHERE sid = :sid AND kind = 'undone')
 || ' ' || COALESCE((SELECT revision FROM session WHERE id = :sid), 0)
 || ' ' || COALESCE((SELECT turn FROM transcript WHERE sid = :sid AND seq = {seq}), 0))"""
@@ -92,22 +105,26 @@ def _history(before: str, *, continues: bool) -> str:
     newest marks. A conversation that began later leaves the turn its own: a stopped turn is ended by what it has
     journaled. `continues`: only the rows behind the known one, if all before it is unchanged; a row then says how it was
     read."""
-    begin = _BEGIN.format(f" AND turn < {before}")
-    stands = f"{_history_version(begin, ':known_seq')} = :known"
+    holds = _is_on_branch("mark.turn", before)
+    begin = _BEGIN.format(f"turn < {before} AND {holds}")
+    stands = f"{_history_version(before, begin, ':known_seq')} = :known"
     newest = "SELECT * FROM (SELECT turn, kind, content, -1 AS seq FROM mark WHERE {} ORDER BY turn DESC LIMIT 1) AS {}"
     new, *others = (f"sid = :sid AND kind = '{kind}'" for kind in ("new", "summary", "settings"))
-    marks = (newest.format(which, f"of_{at}") for at, which in enumerate((f"{new} AND turn < {before}", *others)))
+    summary, settings = others
+    held = (f"{new} AND turn < {before} AND {holds}", f"{summary} AND {holds}", settings)
+    marks = (newest.format(which, f"of_{at}") for at, which in enumerate(held))
     begun, oldest = _LAST.format(f"<= {begin}", ""), _LAST.format(f"< {before}", " OFFSET :skip")
     after = f"(SELECT max(seq) FROM (SELECT {begun} AS seq UNION ALL SELECT {oldest} - 1) AS bounds)"
     read = ""
     if continues:
         after = f"CASE WHEN {stands} THEN :known_seq ELSE {after} END"
         how = f"CASE WHEN {stands} THEN 'incremental' ELSE 'full' END"
-        read = f"UNION ALL SELECT {_ENDED}, {how}, {_history_version(begin, _ENDED)}, -2"
+        read = f"UNION ALL SELECT {_ENDED}, {how}, {_history_version(before, begin, _ENDED)}, -2"
     return f"""
 SELECT turn, kind, content FROM (
     SELECT turn, kind, content, seq FROM transcript t
     WHERE t.sid = :sid AND t.turn > {begin} AND t.seq > {after} AND {_NOT_UNDONE}
+    AND {_is_on_branch("t.turn", before)}
     UNION ALL {" UNION ALL ".join(marks)} {read}
 ) AS rows ORDER BY seq
 """
@@ -115,12 +132,14 @@ SELECT turn, kind, content FROM (
 
 HISTORY = _history("(SELECT min(id) FROM inbox WHERE sid = :sid AND status = 0)", continues=True)
 HISTORY_BEFORE = _history(":before", continues=False)
-_NEW_TURN = "COALESCE((SELECT max(turn) FROM mark WHERE sid = :sid AND kind = 'new'), 0)"
+_NEW_TURN = "COALESCE((SELECT max(turn) FROM mark WHERE sid = :sid AND kind = 'new'{}), 0)"
+_NEW_ON_BRANCH = _NEW_TURN.format(f" AND {_is_on_branch('mark.turn', _NEWEST)}")
+_NEW_TURN = _NEW_TURN.format("")
 LAST_TURN = f"""
 SELECT COALESCE(
     (SELECT max(turn) FROM mark WHERE sid = :sid AND kind = 'undone' AND content = :by),
     (SELECT max(t.turn) FROM transcript t WHERE t.sid = :sid AND t.kind = 'final' AND t.turn < :before
-     AND t.turn > {_BEGIN_TURN} AND {_NOT_UNDONE})
+     AND t.turn > {_BEGIN_TURN} AND {_NOT_UNDONE} AND {_is_on_branch("t.turn", ":before")})
 ) AS turn
 """
 _BEGUN = "EXISTS (SELECT 1 FROM transcript u WHERE u.sid = i.sid AND u.turn = i.id AND u.kind = 'user') AS begun"
@@ -136,7 +155,8 @@ FROM transcript t LEFT JOIN inbox i ON i.id = t.turn
 WHERE t.sid IN (:sid, :control) AND t.kind = 'final' AND (t.turn > {_NEW_TURN} OR i.at >= :since) ORDER BY t.turn
 """
 TRANSCRIPT = f"""
-SELECT turn, kind, content FROM transcript t WHERE sid = :sid AND turn > {_NEW_TURN} AND {_NOT_UNDONE} ORDER BY seq
+SELECT turn, kind, content FROM transcript t WHERE sid = :sid AND turn > {_NEW_ON_BRANCH} AND {_NOT_UNDONE} AND {ON_BRANCH}
+ORDER BY seq
 """
 CHOICES = "SELECT sid, content FROM mark WHERE kind = 'settings' AND sid LIKE :prefix ORDER BY turn"
 DRAFT = "SELECT content FROM mark WHERE sid = :sid AND kind = 'draft' AND turn = :turn"

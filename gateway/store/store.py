@@ -14,6 +14,7 @@ from gateway.config.budgets import Rated
 from gateway.store import statements as sql
 from gateway.store.approvals import DatabaseApprovals
 from gateway.store.archive import DatabaseArchive
+from gateway.store.branches import DatabaseBranches
 from gateway.store.changes import DatabaseChanges
 from gateway.store.chatter import DatabaseChatter
 from gateway.store.contacts import DatabaseContacts
@@ -61,6 +62,8 @@ class Store(Readings, Protocol):
     """Files of agents, programs and people; this and all that follows is in the same database."""
     archive: DatabaseArchive
     """The memory of the web chat."""
+    branches: DatabaseBranches
+    """The branches of the web chat's conversations."""
     sessions: Sessions
     """The people who are signed in to the web chat."""
     memory: DatabaseMemory
@@ -90,6 +93,7 @@ class Store(Readings, Protocol):
         """Sets the parts with the same statements on both databases."""
         self.files = DatabaseFiles(read=read, write=write)
         self.archive = DatabaseArchive(read=read, write=write)
+        self.branches = DatabaseBranches(read=read, write=write)
         self.sessions = DatabaseSessions(read=read, write=write)
         self.memory = DatabaseMemory(read=read, write=write)
         self.changes = DatabaseChanges(read=read, write=write)

@@ -88,12 +88,13 @@ def of_one_person(waiting: Sequence[WaitingMessage]) -> Sequence[WaitingMessage]
 
 
 def _may_join(message: WaitingMessage) -> bool:
-    """Returns False for the gateway's own message and for a last attempt, which are turns by themselves, and for a
-    recalled message."""
+    """Returns False for the gateway's own message, for a last attempt and for the first of a branch, which are turns by
+    themselves, and for a recalled message."""
     if not is_readable(message.body) or is_last_attempt(message):
         return False
     inbound = inbound_of(message.body)
-    return not inbound.approval and not inbound.recalled and inbound.context.origin is None
+    is_own = inbound.approval or inbound.context.origin is not None
+    return not is_own and not inbound.recalled and inbound.context.branch != "begins"
 
 
 def senders(message: WaitingMessage) -> frozenset[str]:

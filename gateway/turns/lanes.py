@@ -198,6 +198,8 @@ class Lanes:
                 return True
             await self._store.session_state(lane.lease)  # more has come, unless it is another's by now, or erased
             return False
+        if await self._turns.settles_branch(lane.lease.sid, work):
+            return False
         # What arrived during a turn is waited for to be complete; what arrived after it begins at once.
         during_turn = work.waiting[0].at <= lane.ended
         if (wait := self._turns.wait_seconds(lane.lease, work, during_turn=during_turn)) > 0:

@@ -79,6 +79,18 @@ class Turns:
         hold = queue.hold(last.context, work.waiting, now)
         return max(hold, queue.debounce(work.waiting, now)) if during_turn else hold
 
+    async def settles_branch(self, sid: str, work: Work) -> bool:
+        """Settles which turns the next one reads, if its conversation has branches. True if the work is to be loaded
+        again."""
+        first = work.waiting[0]
+        if work.so_far or not is_readable(first.body) or not (context := inbound_of(first.body).context).branch:
+            return False
+        if context.branch == "begins" and not is_control(
+            sid
+        ):  # what was asked for on another branch is not wanted here
+            await self._approvals.cancel(sid, first.turn)
+        return await self._store.branches.settle(conversation(sid), first.turn, context)
+
     def is_awaited(self, sid: str) -> bool:
         """True if it is the conversation of a task for which a running turn waits."""
         return self._tasks.is_awaited(sid)
@@ -247,7 +259,7 @@ class Turns:
             return Ending(outcome="stale", reason=f"{late:.0f} s late", text=None)
         if account and not batch.work.so_far and (spent := await account.refusal()):
             return await self._refuse(batch, spent)
-        if not batch.work.so_far and batch.is_over():
+        if not batch.work.so_far and context.branch != "begins" and batch.is_over():
             batch = replace(batch, work=await self._begin_anew(batch))
         ending = await AgentRun(
             runtime=self._runtime,

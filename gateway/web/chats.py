@@ -28,6 +28,7 @@ from gateway.operate.first_key import FirstKey
 from gateway.records.sessions import chat_session, control_session
 from gateway.state.runtime import Runtime
 from gateway.store.archive import CONVERSATIONS_MAX, WebHit, has_all, place_of
+from gateway.store.errors import StoreUnavailable
 from gateway.web.found import found_line, words_of
 from gateway.web.offers import Offers
 from tools.uploads import forget
@@ -39,9 +40,12 @@ FOUND_MAX = 100
 """The most conversations that a search answers."""
 HITS_MAX = 3
 """The most lines that are shown of a conversation in which something was found."""
+CHAT_NOTICE = "chat "
+"""The beginning of the notice that replicas send each other if a conversation was changed; no session has such a name."""
 STOP_SECONDS = 5.0
 STOP_POLL_SECONDS = 0.05
 NO_SUCH_AGENT = 404, "no-such-agent", "There is no such agent."
+NO_SUCH_MESSAGE = 404, "no-such-message", "There is no such message."
 NO_SUCH_CHAT = 404, "no-such-chat", "There is no such conversation."
 
 log = structlog.get_logger()
@@ -53,6 +57,8 @@ class _ChatChange(BaseModel, extra="forbid", strict=True):
     title: str | None = None
     pinned: bool | None = None
     archived: bool | None = None
+    branch: int | None = None
+    """The number of a message: the newest branch that has it is shown."""
 
     @model_validator(mode="after")
     def _changes_something(self) -> "_ChatChange":
@@ -188,12 +194,15 @@ class Chats:
         found, before = await self._own(request, person), request.query_params.get("before", "")
         until = number_of(request.query_params.get("until", ""))
         limit = PAGE_MESSAGES if until is None else UNTIL_MESSAGES
+        last, branches = await self._archive.last(), self._runtime.store.branches
+        versions = await branches.versions(found.id) if found.branch else {}
         newest = await self._archive.page(found.id, before=number_of(before), limit=limit + 1, bytes_max=PAGE_BYTES_MAX)
         if until is not None:
             limit = min(limit, sum(it.number >= until for it in newest) + PAGE_MESSAGES // 2)
         numbers = fitting(newest[:limit])
         messages = [orjson.Fragment(it.json) for it in await self._channel.renderings.of(numbers[::-1])]
-        return answer_json({"chat": self._view(found), "messages": messages, "more": len(newest) > len(numbers)})
+        more = {"more": len(newest) > len(numbers), "versions": versions, "after": last}
+        return answer_json({"chat": self._view(found), "messages": messages, **more})
 
     async def choices(self, request: Request, person: str) -> Response:
         return answer_json(await self._offers.in_chat(await self._own(request, person)))
@@ -207,9 +216,13 @@ class Chats:
 
     async def change(self, request: Request, person: str) -> Response:
         given, own = await read_json(request, _ChatChange, self._bodies), await self._own(request, person)
-        if (found := await self._archive.change(own.id, **given.model_dump())) is None:
+        if given.branch is not None and not await self._runtime.store.branches.turn(own.id, given.branch):
+            raise Unserved(*NO_SUCH_MESSAGE)
+        if (found := await self._archive.change(own.id, **given.model_dump(exclude={"branch"}))) is None:
             raise Unserved(*NO_SUCH_CHAT)
         self._channel.tell(found)
+        with suppress(StoreUnavailable):  # a page of another replica will hear of it with the next message
+            await self._runtime.store.notify(CHAT_NOTICE + found.id)
         return answer_json(self._view(found))
 
     def _view(self, found: WebConversation) -> dict[str, Any]:

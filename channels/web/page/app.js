@@ -26,6 +26,8 @@ class App {
   #presses = new Map();
   /** Whether the server has said who is signed in since somebody last signed in or out. */
   #knowsPerson = false;
+  /** The number of the last request for a conversation: only its answer counts. */
+  #asked = 0;
   /** Why the link in the address did not sign in. */
   linkRefusal = null;
 
@@ -49,6 +51,8 @@ class App {
   #acts() {
     return {
       send: (text, files, agent) => this.#send(text, files, agent),
+      sendInstead: (entry, text) => this.#sendInstead(entry, text),
+      turn: (number, way) => this.#turn(number, way),
       stop: () => this.#stop(),
       upload: (file, onProgress) => this.api.upload(file, onProgress),
       discardUpload: (id) => this.api.discard(id).catch(() => null), // it goes by itself in a day
@@ -137,9 +141,12 @@ class App {
         this.outbox.delivered(data.message);
         if (data.author === "agent" && !data.turn?.model && data.chat === this.store.shown) this.page.renewChoices();
         this.page.tell(data);
-        return this.store.takeMessage(data, position);
+        this.store.takeMessage(data, position);
+        return data.instead && this.#turned(data.chat, data.id);
       case "chat":
-        return data.deleted ? this.#gone(data.id) : this.store.takeChat(data);
+        if (data.deleted) return this.#gone(data.id);
+        this.store.takeChat(data);
+        return this.#turned(data.id, data.branch);
       case "turn":
         return this.store.takeTurn(data);
       case "draft":
@@ -166,12 +173,22 @@ class App {
     return this.#load(this.store.shown, { anew: true });
   }
 
+  /** Another branch of a conversation is shown: what is here of it is another one. */
+  #turned(id, branch) {
+    const known = this.store.conversations.get(id);
+    if (!known?.loaded || known.branch === branch || (!known.branch && !branch)) return null;
+    if (id === this.store.shown) return this.#load(id, { anew: true });
+    return this.store.conversations.delete(id);
+  }
+
   async #load(id, { anew = false } = {}) {
     const known = this.store.conversations.get(id);
     if (id === null || (!anew && (known?.loaded || known?.loading))) return;
     this.store.awaitConversation(id);
+    const asked = ++this.#asked;
     try {
-      this.#take(await this.api.conversation(id), { anew });
+      const answer = await this.api.conversation(id);
+      if (!anew || asked === this.#asked) this.#take(answer, { anew });
     } catch (refusal) {
       this.store.missConversation(id);
       if (refusal.status === 404) this.#missing(id);
@@ -192,6 +209,17 @@ class App {
     const rows = [...conversation.rows.values()];
     if (rows.some((row) => row.id === number)) this.page.reveal(number);
     else if (conversation.more && Math.min(...rows.map((row) => row.id)) > number) return void this.#loadOlder(number);
+    this.#sought = null;
+    if (conversation.branch && !rows.some((row) => row.id === number)) this.#turnToSought(id, number);
+  }
+
+  /** What was found may be on another branch. */
+  async #turnToSought(id, number) {
+    const chat = await this.api.change(id, { branch: number }).catch(() => null);
+    if (!chat || id !== this.store.shown) return;
+    this.#sought = { id, number };
+    this.store.takeChat(chat);
+    await this.#load(id, { anew: true });
     this.#sought = null;
   }
 
@@ -269,6 +297,27 @@ class App {
       history.pushState(null, "", `#${chat}`);
     }
     this.#follow();
+  }
+
+  /** Sends another version of a message, with its files; the answer that is under way is not wanted any more. */
+  #sendInstead({ message, files }, text) {
+    const { shown, person } = this.store;
+    if (this.store.turnsOf(shown).some((turn) => turn.running)) this.#stop();
+    this.outbox.add({ chat: shown, agent: this.#agentOf(shown) ?? null, text, files, person, instead: message });
+    this.#follow();
+  }
+
+  /** Turns to another version of a message. */
+  async #turn(number, way) {
+    const id = this.store.shown;
+    try {
+      const chat = await this.api.change(id, { branch: number });
+      this.page.conversation.turnedTo(number, way);
+      this.store.takeChat(chat);
+      this.#turned(id, chat.branch);
+    } catch (refusal) {
+      this.page.say(sentence(refusal));
+    }
   }
 
   #agentOf(chat) {

@@ -10,7 +10,7 @@ import { fileList } from "./files.js";
 import { moment, number, sentence, word } from "./language.js";
 import { blocksOf, showBlocks } from "./prose.js";
 import { sends } from "./shortcuts.js";
-import { EDIT, RETRY, STOP } from "./timeline.js";
+import { STOP } from "./timeline.js";
 import { disclosure, toolList } from "./tools.js";
 
 /** The article of an entry; `show(article, entry)` brings it up to date later. */
@@ -29,8 +29,8 @@ export function showEntry(article, entry, acts) {
 
 /** What has to change before an entry needs to be shown again. */
 export function marksOf(entry) {
-  if (entry.kind === "own") return [entry.row, entry.state, entry.refusal, entry.text, entry.last];
-  return [entry.kind, entry.row, entry.turn, entry.last, entry.text];
+  if (entry.kind === "own") return [entry.row, entry.state, entry.refusal, entry.text, entry.open, String(entry.versions)];
+  return [entry.kind, entry.row, entry.turn, entry.own?.text, entry.last, entry.text];
 }
 
 function ownArticle(entry) {
@@ -56,8 +56,22 @@ function showOwn(article, entry, acts) {
   if (bubble && bubble.textContent !== entry.text) bubble.textContent = entry.text;
   const foot = article.querySelector(":scope > .foot");
   const copies = entry.text && entry.text !== STOP ? [copyButton(entry.text, word("copyMessage"))] : [];
-  const edits = entry.last && bubble ? [iconButton("pen", word("edit"), () => beginEdit(article, entry, acts))] : [];
-  foot.replaceChildren(time(entry.at), ...copies, ...edits, ...ownFoot(entry, acts));
+  const edits = entry.open && bubble ? [iconButton("pen", word("edit"), () => beginEdit(article, entry, acts))] : [];
+  foot.replaceChildren(...versionsOf(entry, acts), time(entry.at), ...copies, ...edits, ...ownFoot(entry, acts));
+}
+
+/** ‹ 2/3 ›: the versions of a message, each with what follows it. */
+function versionsOf({ row, versions }, acts) {
+  const at = versions?.indexOf(row) ?? -1;
+  if (at < 0) return [];
+  const values = { at: at + 1, count: versions.length };
+  const turn = (name, to) => {
+    const attributes = { class: `icon-button small ${name}`, disabled: versions[to] === undefined };
+    return iconButton("turn", word(name), () => acts.turn(versions[to], name), attributes);
+  };
+  const shown = element("span", { "aria-hidden": "true" }, `${values.at}/${values.count}`);
+  const named = { class: "versions", role: "group", "aria-label": word("version", values) };
+  return [element("span", named, turn("previousVersion", at - 1), shown, turn("nextVersion", at + 1))];
 }
 
 function ownFoot(entry, acts) {
@@ -94,7 +108,7 @@ function beginEdit(article, entry, acts) {
     event.preventDefault();
     const text = field.value.trim();
     end();
-    if (text && text !== entry.text) acts.send(EDIT + text, [], null);
+    if (text && text !== entry.text) acts.sendInstead(entry, text);
   };
   const form = element(
     "form",
@@ -153,12 +167,12 @@ function showAnswer(article, entry, acts) {
   foot.replaceChildren(...(draft ? noteOf(entry.turn) : answerFoot(entry, acts)));
 }
 
-function answerFoot({ row, last }, acts) {
-  const again = () => acts.send(RETRY, [], null);
+function answerFoot({ row, own, last }, acts) {
+  const again = () => acts.sendInstead(own, own.text);
   const { failed, unfinished } = row.turn ?? {};
   const parts = [copyButton(row.text, word("copyAnswer"))];
-  if (last && failed && !unfinished) parts.unshift(element("button", { type: "button", click: again }, word("tryAgain")));
-  else if (last) parts.push(iconButton("retry", word("regenerate"), again));
+  if (own && failed && !unfinished) parts.unshift(element("button", { type: "button", click: again }, word("tryAgain")));
+  else if (own) parts.push(iconButton("retry", word("regenerate"), again));
   if (last && unfinished) parts.unshift(goOnButton(acts));
   if (row.turn?.model) parts.push(factsOf(row.turn));
   return [...parts, time(row.at)]; // hidden until one points there, it leaves no hole

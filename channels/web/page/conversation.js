@@ -23,6 +23,8 @@ export class Conversation {
   #unseen = false;
   /** The message that is to be shown, {number, words}, once it is here. */
   #sought = null;
+  /** The version of a message that was turned to, {number, way}, until it is here. */
+  #turned = null;
 
   constructor({ acts, loadOlder }) {
     this.acts = acts;
@@ -50,6 +52,23 @@ export class Conversation {
     if (grew && !this.#sticks) this.#unseen = true;
     this.#settle();
     this.#find();
+    this.#stay();
+  }
+
+  /** Keeps the reader at the message whose other version they turned to, and the focus on what turned it. */
+  turnedTo(number, way) {
+    this.#turned = { number, way };
+    this.#sticks = false;
+  }
+
+  #stay() {
+    const article = this.#turned && this.#log.querySelector(`[data-number="${this.#turned.number}"]`);
+    const buttons = article?.querySelectorAll(".versions button:enabled");
+    if (!buttons?.length) return;
+    const button = [...buttons].find((it) => it.classList.contains(this.#turned.way)) ?? buttons[0];
+    this.#turned = null;
+    article.scrollIntoView({ block: "nearest" });
+    button.focus({ preventScroll: true });
   }
 
   /** Shows the message with this number, and marks the `words` in it. */

@@ -13,8 +13,8 @@ const PAUSES_MS = [1000, 2000, 4000, 8000, 15_000];
 
 export class Outbox {
   /**
-   * Entry by id: {id, chat, agent, text, files, at, person, state: "sending"|"waiting"|"refused"|"sent",
-   * refusal, kept}; `kept` is whether the browser has written it down, `person` is who wrote it, as far as was known.
+   * Entry by id: {id, chat, agent, text, files, instead, at, person, state: "sending"|"waiting"|"refused"|"sent",
+   * refusal, kept}; `instead` is the message of which it is another version, `kept` is whether the browser has written it down, `person` is who wrote it, as far as was known.
    */
   #entries = new Map();
   #pumping = false;
@@ -32,9 +32,9 @@ export class Outbox {
   }
 
   /** Takes a message and sets out to send it. */
-  add({ chat, agent, text, files, person }) {
+  add({ chat, agent, text, files, person, instead }) {
     const state = this.#failures ? "waiting" : "sending";
-    const entry = { id: newId("m"), chat, agent, text, files, at: this.#later(), person, state, refusal: null };
+    const entry = { id: newId("m"), chat, agent, text, files, instead, at: this.#later(), person, state, refusal: null };
     this.#put(entry);
     this.#wake();
     this.pump();
@@ -105,8 +105,8 @@ export class Outbox {
     if (entry.kept && recall(PREFIX + id) === null) return this.#sent(id); // by another tab, a moment ago
     if (this.#failures === 0) this.#put({ ...entry, state: "sending" });
     try {
-      const { chat, agent, text, files } = entry;
-      await this.post({ id, chat, agent, text, files: files.map((file) => file.id) });
+      const { chat, agent, text, files, instead } = entry;
+      await this.post({ id, chat, agent, text, files: files.map((file) => file.id), instead });
     } catch (refusal) {
       return this.#refused(id, refusal);
     }

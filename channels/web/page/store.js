@@ -34,7 +34,10 @@ export class Store {
   shown = null;
   /** The id of a chat → Chat. */
   chats = new Map();
-  /** The id of a chat → {rows: the place of a message → Message, more, loaded, loading}. */
+  /**
+   * The id of a chat → {rows: the place of a message → Message, more, loaded, loading, branch, versions}: the branch that
+   * is shown of it, and the numbers of the versions of a message by its id.
+   */
   conversations = new Map();
   /** The id of a person's message → the turn that answers it. */
   turns = new Map();
@@ -143,10 +146,12 @@ export class Store {
   /** The newest page of a conversation, or with `older` one that goes before what is here. */
   takeConversation(answer, { older = false, anew = false } = {}) {
     const before = this.conversations.get(answer.chat.id);
-    const rows = new Map(anew ? [] : before?.rows);
+    const kept = [...(before?.rows ?? [])].filter(([, row]) => !anew || row.id > answer.after);
+    const rows = new Map(kept); // what came since the server looked is newer than its answer
     for (const row of answer.messages) put(rows, row);
     const more = before?.loaded && !older && !anew ? before.more : answer.more;
-    this.conversations.set(answer.chat.id, { rows, more, loaded: true, loading: false });
+    const { versions, chat } = answer;
+    this.conversations.set(chat.id, { rows, more, loaded: true, loading: false, branch: chat.branch, versions });
     this.takeChat(answer.chat);
     for (const row of answer.messages) this.#endOf(row);
     this.changed();

@@ -5,8 +5,6 @@
  */
 
 export const STOP = "/stop";
-export const RETRY = "/retry";
-export const EDIT = "/edit ";
 /** A setting stands in the conversation as a line that says what holds from there on. */
 const SETTING = /^\/(?:model|think|reasoning) \S+$/;
 const AGAIN = /^\/(?:retry|重试|(?:edit|修改)\s+(?<text>[^]+))$/;
@@ -16,11 +14,14 @@ export const placeOf = (row) => row.place ?? row.id;
 
 /** The entries of a conversation, from the top. `waiting` is what the outbox has of it. */
 export function timeline(conversation, waiting, turns) {
-  const rows = [...(conversation?.rows.values() ?? [])].sort((one, other) => placeOf(one) - placeOf(other));
+  const all = [...(conversation?.rows.values() ?? [])].sort((one, other) => placeOf(one) - placeOf(other));
+  const { beside, branched } = besideOf(all, waiting, conversation?.branch);
+  const rows = all.filter((row) => !beside.has(row.author === "you" ? row.message : row.reply_to));
   const own = rows.filter((row) => row.author === "you");
   const stored = new Set(own.map((row) => row.message));
   const unstored = waiting.filter((entry) => !stored.has(entry.id));
   const known = new Set([...stored, ...unstored.map((entry) => entry.id)]);
+  const isElsewhere = (message) => branched && message !== null && !known.has(message);
   const answers = byReplyTo(rows.filter((row) => !row.dropped));
   const dropped = new Set(rows.filter((row) => row.dropped).map((row) => row.reply_to));
   const current = runningRow(own, turns);
@@ -47,7 +48,7 @@ export function timeline(conversation, waiting, turns) {
       const shown = again?.text ? { ...row, text: again.text } : row;
       entries.push(ofOwnRow(shown, again?.state ?? (queued && state === "stored" ? "queued" : state)));
       follow(row.message, row.text);
-    } else if (!known.has(row.reply_to) && !row.dropped) entries.push(ofAnswer(row));
+    } else if (!known.has(row.reply_to) && !row.dropped && !isElsewhere(row.reply_to)) entries.push(ofAnswer(row));
   }
   for (const entry of unstored) {
     if (acts.has(entry.id)) continue;
@@ -58,9 +59,29 @@ export function timeline(conversation, waiting, turns) {
     entries.push(ofUnstored(entry));
     follow(entry.id, entry.text);
   }
-  for (const turn of turns) if (!known.has(turn.message)) entries.push(...ofTurn(turn, stopped));
-  if (current === null && !unstored.length) offerLast(entries);
+  for (const turn of turns) {
+    if (!known.has(turn.message) && !isElsewhere(turn.message)) entries.push(...ofTurn(turn, stopped));
+  }
+  offerVersions(entries, conversation?.versions ?? {}, current === null && unstored.length === 0);
   return entries;
+}
+
+/**
+ * The messages that are on another branch than what is shown, as soon as one takes the place of another here; the server
+ * leaves out those that it knows of. `branched`: what belongs to an unknown message is on another branch, too.
+ */
+function besideOf(rows, waiting, branch) {
+  const own = rows.filter((row) => row.author === "you");
+  const stored = new Set(own.map((row) => row.message));
+  const sent = waiting.filter((entry) => !stored.has(entry.id) && entry.state !== "refused");
+  const beside = new Set();
+  let path = [];
+  for (const { message, id, instead } of [...own, ...sent]) {
+    const at = instead ? path.indexOf(instead) : -1;
+    for (const left of at < 0 ? [] : path.slice(at)) beside.add(left);
+    path = [...(at < 0 ? path : path.slice(0, at)), message ?? id];
+  }
+  return { beside, branched: Boolean(branch) || beside.size > 0 };
 }
 
 /** A longer answer, such as a list of models, is shown in full. */
@@ -96,13 +117,22 @@ function answeredAnew(own, unstored, rows, answers, turns) {
   return { anew, acts };
 }
 
-/** The last message can be edited and its answer made anew, while nothing is under way. */
-function offerLast(entries) {
-  const at = entries.findLastIndex((entry) => entry.kind === "own" && !isCommand(entry.text));
-  if (at < 0 || entries[at].state !== "stored" || entries.slice(at).some((entry) => entry.kind === "draft")) return;
-  entries[at].last = true;
-  const answer = entries.slice(at).findLast((entry) => entry.kind === "answer" && entry.message === entries[at].message);
-  if (answer) answer.last = true;
+/**
+ * Every message can be edited, and its answer made anew; where there are several versions, one can turn to each. The last
+ * answer can be gone on with, while nothing is under way.
+ */
+function offerVersions(entries, versions, idle) {
+  const answers = new Map();
+  for (const entry of entries) if (entry.kind === "answer") answers.set(entry.message, entry);
+  for (const entry of entries) {
+    if (entry.kind !== "own" || entry.state !== "stored" || entry.row === null || isCommand(entry.text)) continue;
+    entry.open = true;
+    entry.versions = versions[entry.message] ?? null;
+    const answer = answers.get(entry.message);
+    if (answer) answer.own = entry;
+  }
+  const last = entries.at(-1);
+  if (last?.own && idle) last.last = true;
 }
 
 function byReplyTo(rows) {

@@ -10,7 +10,7 @@ from sqlalchemy import create_engine, text
 
 from channels.abilities import ToolUse
 from channels.message import Button, File
-from channels.web.archive import MessageBody, WebMessage
+from channels.web.archive import Kept, MessageBody, WebMessage
 from gateway.config.root import DatabaseConfig
 from gateway.store.archive import WEB_NOTICE, DatabaseArchive, place_of
 from gateway.store.opening import open_store
@@ -170,7 +170,7 @@ async def test_the_newest_five_hundred_conversations_are_listed(archive: Databas
 
 async def title_of(archive: DatabaseArchive, chat: str, key: str, body: MessageBody) -> str:
     kept = await archive.keep(chat, key, body, 1.0)
-    return kept.title if kept else ""
+    return kept.conversation.title if isinstance(kept, Kept) else kept
 
 
 async def test_what_is_one_persons_is_nobody_elses_in_lists_search_files_and_news(
@@ -184,7 +184,7 @@ async def test_what_is_one_persons_is_nobody_elses_in_lists_search_files_and_new
     assert not await store.files.discard(plan.id, "bob")
     assert await archive.keep(CHAT, "m_1", words("Ärger", files=(plan,)), 1.0, owner="ann")
     assert await archive.answer(CHAT, "k_1", words("no 100% _doubt_"), 2.0)
-    assert await archive.keep(CHAT, "m_2", words("mine"), 3.0, owner="bob") is None
+    assert await archive.keep(CHAT, "m_2", words("mine"), 3.0, owner="bob") == "not theirs"
     for owner, seen in (("ann", 1), ("bob", 0)):
         assert len(await archive.conversations(owner)) == seen
         assert len(await archive.since(0, owner, limit=9, bytes_max=9999)) == 2 * seen

@@ -42,7 +42,14 @@ SMALL = {"always", "announced", "owner", "surface", "tainted", "uses", "version"
 SMALL |= {"by_hand", "external", "runs", "skips"}
 SMALL |= {"ambiguous", "attempts", "epoch", "part", "pending", "seq", "status"}
 INDEXES = {"file_chat", "inbox_sender", "inbox_waiting", "outbox_queued", "session_left", "session_owned"}
-INDEXES |= {"inbox_chat_rate", "inbox_sender_rate", "transcript_turns", "web_conversation_owner", "web_message_chat"}
+INDEXES |= {
+    "inbox_chat_rate",
+    "inbox_sender_rate",
+    "transcript_turns",
+    "web_conversation_owner",
+    "web_message_chat",
+    "web_message_follows",
+}
 INDEXES |= {"contact_waiting", "wrong_code_sender"}
 INDEXES |= {"approval_audit_actor", "approval_grant_digest", "approval_of_session", "approval_open", "approval_turn"}
 INDEXES |= {"inbox_again", "inbox_joined", "inbox_person", "inbox_ended", "note_session"}

@@ -1,0 +1,222 @@
+"""The branches of a conversation of the web chat: which messages stand on one, and which turns its next turn reads.
+
+A person's message follows the one that was kept before it, unless its row names another in `follows`: then it begins a
+branch. Nothing is copied and nothing is taken away, so what is erased or recalled is gone from every branch at once. The
+tree is read from the rows of people's messages. What is not on a branch is a few gaps between their numbers; `settle`
+turns those into gaps between a session's turns, which the statements that read its history leave out.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import pairwise
+
+from pydantic import TypeAdapter
+from sqlalchemy import Connection
+
+from channels.message import MessageContext
+from channels.web.archive import MessageBody, Unkept, attachment_of
+from gateway.records.inbound import Inbound, inbound_json
+from gateway.store.statements import GAPS_OF
+from gateway.store.writer import Database, reads, run, writes
+
+NEVER = 2**62
+Gap = tuple[int, int]
+"""Two numbers; what lies between them is not on the branch."""
+_OWN = "SELECT number, key, follows FROM web_message WHERE chat = :chat AND author = 'you' ORDER BY number"
+_FORKS = "SELECT number, follows FROM web_message WHERE chat = :chat AND follows IS NOT NULL"
+_TIP = "SELECT tip FROM web_conversation WHERE id = :chat"
+BRANCH = """CASE WHEN tip > 0 THEN tip ELSE COALESCE((
+    SELECT max(number) FROM web_message WHERE chat = web_conversation.id AND follows IS NOT NULL
+), 0) END AS branch"""
+"""A number that is another one as soon as another branch is shown; 0 if there is only one."""
+_KNOWN = "SELECT 1 FROM web_message WHERE chat = :chat AND key = :key"
+_SPOKEN = "SELECT message, turn FROM spoken WHERE sid = :sid AND how IN ('said', 'withdrawn')"
+_WORDS = "SELECT key, words, at FROM web_message WHERE chat = :chat AND key IN :keys ORDER BY number"
+words_json: TypeAdapter[MessageBody] = TypeAdapter(MessageBody)
+
+
+def gaps_of(forks: Mapping[int, int], tip: int) -> list[Gap]:
+    """The gaps of the branch that ends with the message `tip`. `forks` are the messages that begin a branch, each with
+    the one that it follows."""
+    gaps, at = [(tip, NEVER)] if tip < NEVER else [], tip
+    for fork in sorted(forks, reverse=True):
+        if fork <= at:
+            gaps.append((forks[fork], fork))
+            at = forks[fork]
+    return gaps
+
+
+def is_in(number: int, gaps: Iterable[Gap]) -> bool:
+    return any(after < number < before for after, before in gaps)
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """A person's message. `follows` is None if it is the one before it."""
+
+    number: int
+    key: str
+    follows: int | None
+
+
+class BranchTree:
+    """People's messages of one conversation, in order."""
+
+    def __init__(self, own: Sequence[Own]) -> None:
+        self.own = own
+        self.forks = {it.number: it.follows for it in own if it.follows is not None}
+        self._before = {it.number: before.number for before, it in pairwise(own)}
+        self._behind: dict[int, list[Own]] = defaultdict(list)
+        for it in own:
+            self._behind[self.before(it)].append(it)
+
+    def before(self, message: Own) -> int:
+        """The number of the message that it follows; 0 for none."""
+        return self._before.get(message.number, 0) if message.follows is None else message.follows
+
+    def versions(self, message: Own) -> Sequence[Own]:
+        """The messages that follow the same one as it does, itself too, in order."""
+        return self._behind[self.before(message)]
+
+    def tip_with(self, number: int) -> int:
+        """The last message of the newest branch that has the message `number`."""
+        ends = {self._before.get(fork, 0) for fork in self.forks} | {it.number for it in self.own[-1:]}
+        return next((it for it in sorted(ends, reverse=True) if not is_in(number, gaps_of(self.forks, it))), 0)
+
+    def shown(self, tip: int) -> list[Own]:
+        gaps = gaps_of(self.forks, tip)
+        return [it for it in self.own if not is_in(it.number, gaps)]
+
+
+def tree_of(connection: Connection, chat: str) -> BranchTree:
+    return BranchTree([Own(row.number, row.key, row.follows) for row in run(connection, _OWN, chat=chat)])
+
+
+def on_branch(connection: Connection, chat: str) -> str:
+    """The condition for the rows of `web_message` on the branch that is shown. All of it are numbers."""
+    forks: dict[int, int] = {row.number: row.follows for row in run(connection, _FORKS, chat=chat)}
+    if not forks:
+        return ""
+    gaps = gaps_of(forks, tip_of(connection, chat))
+    values = ", ".join(f"({after}, {before})" for after, before in gaps)
+    place = "COALESCE(under, number)"
+    inside = f"SELECT 1 FROM (VALUES {values}) AS gaps WHERE {place} > gaps.column1 AND {place} < gaps.column2"
+    return f"AND NOT EXISTS ({inside})" if gaps else ""
+
+
+def tip_of(connection: Connection, chat: str) -> int:
+    return run(connection, _TIP, chat=chat).scalar() or NEVER
+
+
+def place(connection: Connection, chat: str, key: str, instead: str | None, versions_max: int) -> int | Unkept | None:
+    """The number of the message that a new one follows: None for the newest. One that takes the place of `instead`
+    follows what that does, any other the last message of the branch that is shown."""
+    if run(connection, _KNOWN, chat=chat, key=key).first():
+        return None
+    if instead is None:
+        return run(connection, _TIP, chat=chat).scalar() or None
+    tree = tree_of(connection, chat)
+    if (before := next((it for it in tree.own if it.key == instead), None)) is None:
+        return "gone"
+    return "too many" if len(tree.versions(before)) >= versions_max else tree.before(before)
+
+
+def begins_branch(connection: Connection, chat: str, key: str) -> bool:
+    return run(connection, f"{_KNOWN} AND follows IS NOT NULL", chat=chat, key=key).first() is not None
+
+
+class DatabaseBranches(Database):
+    @reads
+    def versions(self, connection: Connection, chat: str) -> Mapping[str, Sequence[int]]:
+        """The messages of the branch that is shown of which there are several versions, by key, each with the numbers of
+        all of them."""
+        tree = tree_of(connection, chat)
+        if not tree.forks:
+            return {}
+        found = ((it.key, tree.versions(it)) for it in tree.shown(tip_of(connection, chat)))
+        return {key: [it.number for it in versions] for key, versions in found if len(versions) > 1}
+
+    @writes
+    def turn(self, connection: Connection, chat: str, number: int) -> bool:
+        """Shows the newest branch that has the message `number`, or the one that it answers. False if there is none."""
+        found = "SELECT COALESCE(under, number) FROM web_message WHERE chat = :chat AND number = :number"
+        own = run(connection, found, chat=chat, number=number).scalar()
+        tree = tree_of(connection, chat)
+        if own is None or not tree.own:
+            return False
+        tip = tree.tip_with(own)
+        tip = 0 if tip == tree.own[-1].number else tip
+        run(connection, "UPDATE web_conversation SET tip = :tip WHERE id = :chat", tip=tip, chat=chat)
+        return True
+
+    @writes
+    def settle(self, connection: Connection, sid: str, turn: int, context: MessageContext) -> bool:
+        """Writes which turns of the session are not on the branch of the person's message that is answered by `turn`,
+        before that begins. An earlier message of the branch that was answered only together with one beside it is
+        answered once more, with this one. False if nothing was to be written: what was loaded stands."""
+        tree = tree_of(connection, context.chat.id)
+        own = next((it for it in tree.own if it.key == context.message_id), None)
+        if own is None or not tree.forks:
+            return False
+        turns: dict[str, list[int]] = defaultdict(list)
+        for row in run(connection, _SPOKEN, sid=sid):
+            turns[row.message].append(row.turn)
+        gaps = _of_turns(tree, own, turn, turns)
+        changed = _write(connection, sid, turn, gaps)
+        lost = [it.key for it in tree.shown(own.number) if it is not own and _is_lost(turns[it.key], gaps)]
+        return (bool(lost) and _join(connection, turn, context.chat.id, lost)) or changed
+
+
+def _of_turns(tree: BranchTree, own: Own, turn: int, turns: Mapping[str, Sequence[int]]) -> list[Gap]:
+    """The gaps as numbers of turns: the first that is left out, and the first behind it that is not."""
+    gaps = []
+    for after, before in gaps_of(tree.forks, own.number)[1:]:
+        beside = [min(turns[it.key]) for it in tree.own if after < it.number < before and turns[it.key]]
+        behind = [min(turns[it.key]) for it in tree.own if before <= it.number < own.number and turns[it.key]]
+        if beside:
+            gaps.append((min(beside), min([*behind, turn])))
+    return sorted(gaps)
+
+
+def _write(connection: Connection, sid: str, turn: int, gaps: Sequence[Gap]) -> bool:
+    """Each turn begins with the gaps of the one before it, so only other ones are written; one that is empty says that
+    there are none."""
+    known = [tuple(row) for row in run(connection, f"{GAPS_OF.format(':turn')} ORDER BY first", sid=sid, turn=turn)]
+    if known == (gaps := list(gaps) or [(0, 0)]) or (not known and gaps == [(0, 0)]):
+        return False
+    run(connection, "DELETE FROM gap WHERE sid = :sid AND turn = :turn", sid=sid, turn=turn)
+    for first, last in gaps:
+        new = "INSERT INTO gap (sid, turn, first, last) VALUES (:sid, :turn, :first, :last)"
+        run(connection, new, sid=sid, turn=turn, first=first, last=last)
+    return True
+
+
+def _is_lost(turns: Sequence[int], gaps: Sequence[Gap]) -> bool:
+    return bool(turns) and all(any(first <= it < last for first, last in gaps) for it in turns)
+
+
+def _join(connection: Connection, turn: int, chat: str, keys: Sequence[str]) -> bool:
+    """Has the turn answer these messages as well. False if it does already."""
+    body = run(connection, "SELECT body FROM inbox WHERE id = :turn AND body <> ''", turn=turn).scalar()
+    inbound: Inbound | None = inbound_json.validate_json(body) if body else None
+    known = {it.message_id for it in inbound.contexts} if inbound else set(keys)
+    rows = [row for row in run(connection, _WORDS, chat=chat, keys=list(keys)) if row.key not in known]
+    if inbound is None or inbound.command or not rows:
+        return False
+    earlier = (_context(inbound.context, row.key, words_json.validate_json(row.words), row.at) for row in rows)
+    inbound = replace(inbound, together=(*earlier, *inbound.contexts))
+    run(
+        connection,
+        "UPDATE inbox SET body = :body WHERE id = :turn",
+        turn=turn,
+        body=inbound_json.dump_json(inbound).decode(),
+    )
+    return True
+
+
+def _context(like: MessageContext, key: str, words: MessageBody, at: float) -> MessageContext:
+    files = tuple(attachment_of(file) for file in words.files)
+    sent_at = datetime.fromtimestamp(at, UTC)
+    return replace(like.wordless, message_id=key, text=words.text, attachments=files, sent_at=sent_at)

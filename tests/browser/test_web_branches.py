@@ -1,0 +1,79 @@
+"""Other versions of a message: any own one edited, any answer asked for again, and a way back to each."""
+
+from playwright.async_api import Locator, Page, expect
+
+from tests.browser.house import House
+from tests.browser.tab import Tab, Visit
+from tests.emulators.models.script import says
+
+
+def said(home: House) -> list[str]:
+    """Everybody's words in the last request to the model, without what the gateway puts before them."""
+    messages = home.anthropic.requests[-1].body["messages"]
+    parts = [it["content"] if isinstance(it["content"], list) else [{"text": it["content"]}] for it in messages]
+    return [part["text"].rpartition("\n")[2].removeprefix("User: ") for it in parts for part in it if "text" in part]
+
+
+def own(tab: Tab, words: str) -> Locator:
+    return tab.own.filter(has=tab.page.get_by_text(words, exact=True))
+
+
+async def edit(tab: Tab, before: str, now: str) -> None:
+    await own(tab, before).get_by_role("button", name="Edit").click()
+    field = tab.page.get_by_role("textbox", name="Other words for your message")
+    await expect(field).to_have_value(before)
+    await field.fill(now)
+    await field.press("Enter")
+
+
+def version(page: Page, at: int, count: int) -> Locator:
+    return page.get_by_role("group", name=f"Version {at} of {count}")
+
+
+async def test_the_first_of_several_messages_is_edited_and_both_branches_are_there_everywhere(visit: Visit) -> None:
+    script = [says(it) for it in ("One.", "Two.", "Three.", "Other one.", "Other two.", "Four.")]
+    async with visit(*script) as (home, tab):
+        tab.watch.expects("Failed to load resource", "ERR_INCOMPLETE_CHUNKED", "ERR_CONNECTION")  # it is restarted
+        for words, answers in (("a", ["One."]), ("b", ["One.", "Two."]), ("c", ["One.", "Two.", "Three."])):
+            await tab.ask(words, *answers)
+        await edit(tab, "a", "A")
+        await tab.is_answered("Other one.")
+        await tab.has_said("A")
+        assert said(home) == ["A"]
+        await tab.ask("B", "Other one.", "Other two.")
+        assert said(home) == ["A", "Other one.", "B"]
+
+        second = await tab.another()
+        for it in (tab, second):
+            await it.is_answered("Other one.", "Other two.")
+            await expect(version(it.page, 2, 2)).to_have_count(1)
+        await version(tab.page, 2, 2).get_by_role("button", name="Previous version").click()
+        for it in (tab, second):
+            await it.is_answered("One.", "Two.", "Three.")
+            await it.has_said("a", "b", "c")
+        await expect(version(tab.page, 1, 2).get_by_role("button", name="Next version")).to_be_focused()
+        await home.down()
+        await home.up()
+        await tab.reload()
+        await tab.is_answered("One.", "Two.", "Three.")
+        await tab.ask("d", "One.", "Two.", "Three.", "Four.")
+        assert said(home) == ["a", "One.", "b", "Two.", "c", "Three.", "d"]
+        await version(tab.page, 1, 2).get_by_role("button", name="Next version").press("Enter")
+        await tab.is_answered("Other one.", "Other two.")
+        await tab.reload()
+        await tab.has_said("A", "B")
+
+
+async def test_an_older_answer_is_asked_for_again_with_what_came_before_it_alone(visit: Visit) -> None:
+    script = [says(it) for it in ("One.", "Two.", "Three.", "Two again.", "On.")]
+    async with visit(*script) as (home, tab):
+        for words, answers in (("a", ["One."]), ("b", ["One.", "Two."]), ("c", ["One.", "Two.", "Three."])):
+            await tab.ask(words, *answers)
+        await tab.answers.nth(1).get_by_role("button", name="Answer again").click()
+        await tab.is_answered("One.", "Two again.")
+        await tab.has_said("a", "b")
+        assert said(home) == ["a", "One.", "b"]
+        await tab.ask("d", "One.", "Two again.", "On.")
+        assert said(home) == ["a", "One.", "b", "Two again.", "d"]
+        await version(tab.page, 2, 2).get_by_role("button", name="Previous version").click()
+        await tab.is_answered("One.", "Two.", "Three.")
