@@ -40,6 +40,11 @@ serials = (f"S{number:06d}" for number in count(1))
 ANSWERS = """
 SELECT t.content, i.body FROM transcript t JOIN inbox i ON i.id = t.turn WHERE t.kind = 'assistant'
 """
+UNSEEN = f"""state = 'pending' AND EXISTS (
+    SELECT 1 FROM inbox i JOIN outbox o ON o.turn = i.id
+    WHERE i.dedupe LIKE '%' || approval.id || '_ask_%' AND o.status = {OutboxStatus.FAILED:d}
+)"""
+"""The question was given up in doubt, so nobody need have seen it: it ends by its expiry, long after a campaign."""
 TASK = b"This is the task "
 """Stands in the requests of a task, and in no other."""
 
@@ -223,16 +228,16 @@ def _whole(part: Outbound) -> str:
 
 def unsent(url: str) -> int:
     """Messages, parts and outcomes of approvals that somebody has yet to get."""
-    counts = ("inbox WHERE status = 0", "outbox WHERE status = 0", "approval WHERE announced = 0")
+    open_ones = f"approval WHERE announced = 0 AND NOT ({UNSEEN})"
+    counts = ("inbox WHERE status = 0", "outbox WHERE status = 0", open_ones)
     with _connected(url) as connection:
         return sum(connection.execute(text(f"SELECT count(*) FROM {it}")).scalar_one() for it in counts)
 
 
 def unsettled(url: str) -> list[str]:
     """What was asked and has no end, or one that nobody was sent."""
-    open_ones = text(
-        "SELECT id, state FROM approval WHERE announced = 0 OR state IN ('pending', 'approved', 'spawned')"
-    )
+    states = "announced = 0 OR state IN ('pending', 'approved', 'spawned')"
+    open_ones = text(f"SELECT id, state FROM approval WHERE ({states}) AND NOT ({UNSEEN})")
     with _connected(url) as connection:
         return [f"{row.id} is {row.state}" for row in connection.execute(open_ones)]
 

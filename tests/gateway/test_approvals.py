@@ -26,6 +26,7 @@ from channels.message import Chat
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.display import fenced, request_details, request_text, visible
 from gateway.approvals.gate import TurnGate, call_id
+from gateway.approvals.surfaces import is_approver
 from gateway.config.root import AgentsConfig, ApprovalsConfig, Config
 from gateway.store.approval_records import Approval, Decider
 from gateway.store.records import Delivery
@@ -42,6 +43,14 @@ CONFIG = Config(
     agents=AgentsConfig(list=(AgentConfig(id="helper"),)),
     approvals=ApprovalsConfig(approvers=(f"feishu:{BOSS.sender.id}",)),
 )
+
+
+def test_a_bot_is_no_approver_whatever_its_id() -> None:
+    approvers = [f"feishu:{BOSS.sender.id}"]
+    assert is_approver(BOSS, approvers)
+    assert not is_approver(replace(BOSS, sender=replace(BOSS.sender, is_bot=True)), approvers)
+
+
 ENDS = ("finished", "interrupted", "denied", "expired", "cancelled", "undeliverable")
 COMMANDS = st.sampled_from(["ls", "rm x", "date"])
 REPLICAS = st.integers(0, 1)

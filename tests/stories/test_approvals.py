@@ -443,6 +443,27 @@ async def test_a_button_of_a_card_counts_once_for_its_approver_and_the_card_says
         assert (ran(house), await state(house, id_)) == (1, "finished")
 
 
+async def test_a_button_is_for_one_approver_also_where_another_may_decide(tmp_path: Path) -> None:
+    more = f'approvals: {{ approvers: ["feishu:{ALICE}", "feishu:{BOB}"] }}'
+    async with running(tmp_path, script=[calls(RUN), says("it waits"), says("it ran")], more=more) as house:
+        await house.say("run it", sender="ou_ca401000000000000000000000000000", **IN_GROUP)
+        await house.until(lambda: {ALICE, BOB} <= house.feishu.direct.keys())
+        chats = {who: house.feishu.direct[who] for who in (ALICE, BOB)}
+        for chat in chats.values():
+            await shows(house, RUN[1]["command"], chat=chat)
+        cards = {it.chat_id: it.message_id for it in house.feishu.messages}
+        (id_,) = {
+            it for chat in chats.values() for it in re.findall(r"/approve (\S+) deny", house.feishu.shown(chat)[0])
+        }
+        once, _ = house.feishu.card(cards[chats[ALICE]]).buttons.values()
+        await house.push(house.feishu.press_event(cards[chats[ALICE]], sender=BOB, value=once))
+        await shows(house, "There is no request with this id that you could decide.", chat=chats[ALICE])
+        assert await state(house, id_) == "pending"
+        await house.push(house.feishu.press_event(cards[chats[ALICE]], sender=ALICE, value=once))
+        await shows(house, "it ran", chat=GROUP)
+        assert ran(house) == 1
+
+
 async def tells(house: Running, event: dict[str, Any]) -> None:
     """Feishu tells the bot, in the way of its mode."""
     if not house.feishu.socket.opened:
