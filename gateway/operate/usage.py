@@ -4,7 +4,7 @@ The final row of each turn says what it took, so the sums are the journal's. Wha
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from typing import Any, Literal, TypeAlias
@@ -75,16 +75,28 @@ def beginning(since: str, config: Config, now: float) -> float:
 
 def usage(config: Config, by: By, since: float) -> UsageReport:
     """Raises DatabaseUnusable."""
-    rows, models, total = dict[str, UsageRow](), set[str](), UsageRow(name="total")
+    rows = dict[str, UsageRow]()
+    total, models = _summed(config, since, {by: rows})
+    return UsageReport(by=by, since=since, rows=_sorted(rows), total=total, priced_on=config.price_days(models))
+
+
+def _summed(
+    config: Config, since: float, rows: Mapping[By, dict[str, UsageRow]], days: Mapping[str, UsageRow] | None = None
+) -> tuple[UsageRow, set[str]]:
+    """Adds each turn since then to `rows` and to its day; returns the total and the models. Raises DatabaseUnusable."""
+    total, models = UsageRow(name="total"), set[str]()
     with connected(config.database) as connection:
         for bill in bills(connection):
             if bill.at < since:
                 continue
             total.add(*bill.models)
             models.update(it.model for it in bill.models)
-            for name, taken in _shares(bill, by):
-                rows.setdefault(name, UsageRow(name=name)).add(*taken)
-    return UsageReport(by=by, since=since, rows=_sorted(rows), total=total, priced_on=config.price_days(models))
+            if days and (row := days.get(day(bill.at, config.server.zone))):
+                row.add(*bill.models)
+            for by, found in rows.items():
+                for name, taken in _shares(bill, by):
+                    found.setdefault(name, UsageRow(name=name)).add(*taken)
+    return total, models
 
 
 def _shares(bill: TurnBill, by: By) -> Iterator[tuple[str, Sequence[ModelBill]]]:
@@ -134,18 +146,7 @@ def usage_view(config: Config, days: int, now: float) -> dict[str, Any]:
     today, first = local(now, zone).date(), local(since, zone).date()
     by_day = {(first + timedelta(days=it)).isoformat(): UsageRow(name="") for it in range((today - first).days + 1)}
     rows: dict[By, dict[str, UsageRow]] = {by: {} for by in ("agent", "model", "person", "chat")}
-    total, models = UsageRow(name="total"), set[str]()
-    with connected(config.database) as connection:
-        for bill in bills(connection):
-            if bill.at < since:
-                continue
-            total.add(*bill.models)
-            models.update(it.model for it in bill.models)
-            if row := by_day.get(day(bill.at, zone)):
-                row.add(*bill.models)
-            for by, found in rows.items():
-                for name, taken in _shares(bill, by):
-                    found.setdefault(name, UsageRow(name=name)).add(*taken)
+    total, models = _summed(config, since, rows, by_day)
     return {
         "days": [{"day": name} | _facts(it) for name, it in by_day.items()],
         "by": {
