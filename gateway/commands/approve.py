@@ -60,7 +60,7 @@ async def _unknown(context: CommandContext, by: Decider) -> str | None:
     if await context.runtime.store.approvals.count_wrong(by, at=context.runtime.now()):
         return None
     if context.message.press and context.message.press.token.startswith(BUTTON):
-        return context.say("This button is not yours to press, or it is too old.", "此按钮不是给你的，或已失效。")
+        return context.not_your_button
     return context.say("There is no request with this id that you could decide.", "没有可由你审批的、编号如此的请求。")
 
 
@@ -130,7 +130,7 @@ async def ask(context: CommandContext) -> str | Reply | None:
     origin, language = message_of(approval), context.language
     text = request_text(approval, origin, language)
     details = request_details(approval, origin, language, context.setup.config.server.zone)
-    if not _has_buttons(context):
+    if not context.has_buttons:
         return f"{text}\n\n{details.text}"
     buttons = await _buttons(context, approval, int(number), zh=language == "zh")
     return Reply(text=text, folded=details, buttons=buttons)
@@ -162,7 +162,7 @@ async def replace_request(context: CommandContext) -> str | Reply | None:
     if approval is None or not sent:
         return None
     text = outcome_text(approval, context.language)
-    if _has_buttons(context) and not await store.given_up([request]):  # of several messages the last one has them
+    if context.has_buttons and not await store.given_up([request]):  # of several messages the last one has them
         return Reply(text=text, replaces=sent[-1])
     surface = surfaces_of(approval)[int(number)].context
     here = approval.decided_in == chat_of(surface)
@@ -185,11 +185,6 @@ async def press(context: CommandContext) -> str | Reply | None:
     won, text = await _decide(context, approval, token.decision, by)
     is_replaced = not await store.given_up([dedupe(approval.id, f"ask:{token.surface}")])
     return None if won and is_replaced else text
-
-
-def _has_buttons(context: CommandContext) -> bool:
-    channel = context.setup.channels.get((context.message.channel, context.message.account))
-    return channel is not None and channel.capabilities.buttons
 
 
 NOTICE_RUNS: Mapping[str, Run] = {

@@ -68,6 +68,15 @@ class CommandContext:
     def nobody(self) -> str:
         return self.say("No agent is configured to answer here.", "没有配置可以回答的助手。")
 
+    @property
+    def has_buttons(self) -> bool:
+        channel = self.setup.channel(self.message)
+        return channel is not None and channel.capabilities.buttons
+
+    @property
+    def not_your_button(self) -> str:
+        return self.say("This button is not yours to press, or it is too old.", "此按钮不是给你的，或已失效。")
+
     def may(self, command: "Command") -> bool:
         return command.is_open(self.setup, self.message)
 

@@ -265,7 +265,7 @@ async def export(context: CommandContext) -> str | Reply:
     zone = context.setup.config.server.zone
     markdown = "\n\n".join((f"# {context.agent}", *(line for turn in turns for line in _exported(turn, zone))))
     markdown = context.runtime.scrubber.scrub(markdown)
-    channel = context.setup.channels.get((context.message.channel, context.message.account))
+    channel = context.setup.channel(context.message)
     if channel is None or "media" not in channel.capabilities.directives:
         return markdown[:EXPORTED_CHARS_MAX]
     data = markdown.encode(errors="replace")[: context.setup.limits.file_bytes]

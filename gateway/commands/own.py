@@ -26,8 +26,8 @@ log = structlog.get_logger()
 async def tell(context: CommandContext) -> Reply:
     """A notice: with buttons if the channel has them, otherwise with the line to type."""
     notice = notice_json.validate_json(context.arguments)
-    text, channel = context.say(notice.en, notice.zh), context.setup.channel(context.message)
-    if channel is not None and channel.capabilities.buttons:
+    text = context.say(notice.en, notice.zh)
+    if context.has_buttons:
         return Reply(text=text, buttons=buttons(notice.choices, zh=context.language == "zh"))
     return Reply(text=f"{text} `{notice.typed}`" if notice.typed else text)
 
@@ -174,7 +174,7 @@ async def press(context: CommandContext, token: str) -> Reply | str:
         return Reply(text=text, replaces=context.message.press.message_id if context.is_owner else None)
     body = await context.runtime.store.owners.message(int(number)) if number.isdecimal() else None
     if not context.is_owner or body is None or context.message.press is None:
-        return context.say("This button is not yours to press, or it is too old.", "此按钮不是给你的，或已失效。")
+        return context.not_your_button
     about, replaces = inbound_of(body).context, context.message.press.message_id
     match act:
         case "in" | "refuse":

@@ -25,7 +25,7 @@ from gateway.turns.history import TURNS_MAX, turns_of
 
 def plan_of(context: CommandContext, work: Work) -> TurnPlan | None:
     """The plan of the next request; None if no agent could answer it."""
-    channel = context.setup.channels.get((context.message.channel, context.message.account))
+    channel = context.setup.channel(context.message)
     if context.runner is None or channel is None:
         return None
     turn = Turn(
