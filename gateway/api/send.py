@@ -8,7 +8,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from channels.message import File
 from channels.place import Place
 from gateway.api.call import ApiError
-from gateway.config.channels import ChannelsConfig, place_in
+from gateway.config.channels import ChannelsConfig
+from gateway.config.places import place_in
 from gateway.outbox.sends import file_of
 from gateway.store.sends import SendOutcome
 from gateway.turns.attachments import FILES_MAX

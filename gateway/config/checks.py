@@ -15,8 +15,9 @@ from agents.providers.config import IMPLIED, api_of
 from channels.access import ANYBODY, AccessConfig, is_blank, is_http
 from channels.moment import zone_of
 from channels.tools import ToolLists
-from gateway.config.channels import Account, ChannelsConfig, account_names, configured, named_accounts, place_in
+from gateway.config.channels import Account, ChannelsConfig, account_names, configured, named_accounts
 from gateway.config.commands import OWNER_ONLY, WORDS
+from gateway.config.places import place_in
 from gateway.config.problems import Findings, Key, quoted, suggestion
 from gateway.config.root import Config
 from gateway.config.timing import timing_of

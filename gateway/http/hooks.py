@@ -27,8 +27,8 @@ from channels.place import Place
 from channels.plain import Where, plain
 from gateway.config.bindings import route
 from gateway.config.budgets import Rate
-from gateway.config.channels import kind_of, place_in
 from gateway.config.hooks import HookConfig
+from gateway.config.places import kind_of, place_in
 from gateway.config.template import Event, Template
 from gateway.http.bodies import Bodies, Unreadable
 from gateway.http.request import ACCEPT_SECONDS, Guesses, Unserved, answer_json, catch_errors, problem

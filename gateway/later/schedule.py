@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from channels.message import MessageContext, Origin
 from channels.moment import timestamp, zone_of
-from gateway.config.channels import place_in
+from gateway.config.places import place_in
 from gateway.config.root import Config
 from gateway.config.schedules import Missed, ScheduleConfig
 from gateway.config.timing import Times, timing_of

@@ -17,7 +17,7 @@ from channels.access import NOT_PAIRED, refusal
 from channels.message import Chat, MessageContext
 from channels.place import Place
 from gateway.approvals.surfaces import direct_with
-from gateway.config.channels import place_in
+from gateway.config.places import place_in
 from gateway.later import ends
 from gateway.later.schedule import KIND, Schedule, configured_rows, keeps_times, message_of, schedule_of
 from gateway.records.inbound import SAY, Inbound

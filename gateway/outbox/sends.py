@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from channels.message import UNKNOWN_TYPE, Chat, File, Origin, StoredFile
 from channels.place import Place
 from gateway.config.bindings import route
-from gateway.config.channels import kind_of
+from gateway.config.places import kind_of
 from gateway.config.root import Config
 from gateway.records.inbound import SAY, Inbound
 from gateway.records.sessions import control_session, message_in, session_key

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.channels import place_in
 from gateway.config.load import load
+from gateway.config.places import place_in
 from gateway.outbox.sends import sending
 from gateway.store.opening import offline
 from gateway.store.sends import DatabaseSends

@@ -2,7 +2,8 @@
 
 import pytest
 
-from gateway.config.channels import ChannelsConfig, place_in
+from gateway.config.channels import ChannelsConfig
+from gateway.config.places import place_in
 
 CHANNELS = ChannelsConfig.model_validate(
     {

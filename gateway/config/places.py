@@ -1,0 +1,44 @@
+"""The places of a config: a chat of a configured account, as it is named outside a chat."""
+
+from channels.access import ANYBODY, AccessConfig
+from channels.message import ChatKind
+from channels.place import Place, place_of
+from gateway.config.channels import Account, ChannelsConfig, configured
+
+
+def place_in(channels: ChannelsConfig, text: str) -> Place:
+    """The place of a configured account that is written. Raises ValueError with what to write."""
+    found = list(configured(channels))
+    accounts: dict[str, list[str]] = {}
+    for it in found:
+        accounts.setdefault(it.kind.name, []).append(it.name)
+    place = place_of(text, accounts)
+    account = next(it for it in found if (it.kind.name, it.name) == (place.channel, place.account))
+    if isinstance(account.config, AccessConfig) and (problem := _chat_problem(account, place.chat)):
+        raise ValueError(f"{place.chat!r} is no chat of {place.channel}: {problem}")
+    return place
+
+
+def kind_of(channels: ChannelsConfig, place: Place) -> ChatKind:
+    """The kind of chat that a place's id can be: a group if it may be either, which is the stricter."""
+    at = (place.channel, place.account)
+    account = next((it for it in configured(channels) if (it.kind.name, it.name) == at), None)
+    if account is None or not isinstance(account.config, AccessConfig):
+        return "direct"
+    return "group" if _problems(account, "allow_from", "allowFrom", place.chat) else "direct"
+
+
+def _chat_problem(account: Account, chat: str) -> str:
+    """A chat's id is that of a person or of a group. Empty if it can be either."""
+    of_person = _problems(account, "allow_from", "allowFrom", chat)
+    of_group = _problems(account, "group_allow_from", "groupAllowFrom", chat)
+    if chat != ANYBODY and not (of_person and of_group):
+        return ""
+    expected = [sentence.removeprefix("must be ") for sentence in (*of_person, *of_group)]
+    return f"expected {', or '.join(expected) or 'one chat'}"
+
+
+def _problems(account: Account, field: str, key: str, id_: str) -> list[str]:
+    """The reasons why an id cannot stand in that list of ids."""
+    only = account.config.model_copy(update={field: (id_,)})
+    return [sentence for name, sentence in account.kind.problems(only) if name.startswith(key)]
