@@ -8,6 +8,8 @@ from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, number_of, p
 from gateway.fault import OperatorError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gateway.config.root import Config
     from gateway.store.layers import DatabaseLayers
 
@@ -31,12 +33,13 @@ def list_turns(
     import asyncio
 
     from gateway.operate.turn_list import turn_list
+    from gateway.operate.turns import scrubbed
 
     loaded = load(config).config
     only = {"agent": agent, "channel": channel, "person": person, "outcome": outcome}
     zone, days = loaded.server.zone, loaded.console.keep_days
     found = asyncio.run(turn_list(_layers(loaded), before=before or None, only=only, zone=zone, keep_days=days))
-    turns = [_scrub(loaded, it.model_dump(by_alias=True)) for it in reversed(found.turns)]
+    turns = scrubbed(found, _scrub(loaded))["turns"][::-1]
 
     def line(it: dict[str, Any]) -> str:
         took = "" if it["seconds"] is None else f"  {it['seconds']:.1f} s"
@@ -58,13 +61,13 @@ def show_turn(
     import json
 
     from gateway.operate.turn_lines import lines
-    from gateway.operate.turns import turn_layers
+    from gateway.operate.turns import scrubbed, turn_layers
 
     loaded = load(config).config
     found = asyncio.run(turn_layers(_layers(loaded), number, loaded.server.zone))
     if found is None:
         raise OperatorError(f"no turn: {number} — `turns list` shows them")
-    shown = _scrub(loaded, found.model_dump(by_alias=True))
+    shown = scrubbed(found, _scrub(loaded))
     if as_json:
         typer.echo(json.dumps(shown, ensure_ascii=False, indent=2))
         return
@@ -80,9 +83,7 @@ def _layers(config: "Config") -> "DatabaseLayers":
     return DatabaseLayers(read=run, write=run)
 
 
-def _scrub(config: "Config", shown: dict[str, Any]) -> dict[str, Any]:
+def _scrub(config: "Config") -> "Callable[[str], str]":
     from gateway.observe.secrets import Scrubber, secrets_of
-    from gateway.operate.turns import cleaned
 
-    found: dict[str, Any] = cleaned(shown, Scrubber(secrets_of(config)).scrub)
-    return found
+    return Scrubber(secrets_of(config)).scrub
