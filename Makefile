@@ -5,16 +5,12 @@ BIN    := .venv/bin
 CACHED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=
 QUICK  := tests/agents tests/channels tests/gateway tests/skills tests/tools tests/test_house.py tests/stories/test_walkthrough.py
 
-# $(1): how many at once, $(2): which, $(3): more options. What fails in the crowd is run once more, alone, and by name: a
-# race of a test is seen then, and what is broken stays red.
-pool = $(CACHED) $(BIN)/python -m pytest -rs -n $(1) --maxprocesses 8 --dist worksteal -m "$(2)" $(3) || { \
+# $(1): which, $(2): more options. A test waits longer than it computes: six share two cores. What fails in the crowd is run
+# once more, alone, and by name: a race of a test is seen then, and what is broken stays red.
+PROCESSES ?= 6
+tested = $(CACHED) $(BIN)/python -m pytest -rs -n $(PROCESSES) --dist worksteal -m "$(1)" $(2) || { \
 	echo "These failed among the others. Once more, alone:"; \
-	$(CACHED) $(BIN)/python -m pytest -v --show-capture=no --last-failed --last-failed-no-failures=none -m "$(2)" $(3); }
-# Six processes read only the files in which something waits.
-WAITING := grep -rl --include='test_*.py' mark.waits tests
-# $(1): which tests, $(2): more options. What computes has a process a core, then what mostly waits has six; both are run.
-both = code=0; $(call pool,auto,not waits$(1),$(2)) || code=$$?; \
-	$(call pool,6,waits$(1),$(2) $$($(WAITING))) || code=$$?; exit $$code
+	$(CACHED) $(BIN)/python -m pytest -v --show-capture=no --last-failed --last-failed-no-failures=none -m "$(1)" $(2); }
 
 .PHONY: run demo test test-all quick check size bench chaos screenshots fix docs env browser lock clean
 
@@ -25,10 +21,10 @@ demo: .venv/.run           ## one message through the gateway, offline; ARGS='--
 	@$(BIN)/python -m tests.demo $(ARGS)
 
 test: .venv/.dev .venv/.judges .venv/.npm browser ## what a change must pass
-	@$(call both, and not long)
+	@$(call tested,not long)
 
 test-all: .venv/.dev .venv/.judges .venv/.npm browser ## the long ones too: every kill point, 200 examples a property, every wall
-	@$(call both,,--hypothesis-profile=long)
+	@$(call tested,,--hypothesis-profile=long)
 
 quick: .venv/.dev          ## what to run all day: no browser, kills, PostgreSQL, processes, properties, and of the stories the walkthrough
 	$(CACHED) $(BIN)/python -m pytest -m "not slow and not long and not hypothesis" -n auto --dist worksteal $(QUICK)

@@ -25,8 +25,6 @@ from tests.dripping import Part, dripping
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.waiting import PATIENCE_SECONDS
 
-pytestmark = pytest.mark.waits
-
 SOON = 0.6
 TOKEN = "/tenant_access_token/internal"
 TOKENS = {TOKEN: json.dumps({"code": 0, "tenant_access_token": "t", "expire": 7200}).encode()}

@@ -20,8 +20,6 @@ from tests.running import ALICE, ALICE_CHAT, SECRETS, client
 from tests.stories.at_work import results
 from tests.waiting import until
 
-pytestmark = pytest.mark.waits
-
 RUN = ("exec", {"command": "echo ran >> ran.txt"})
 POINTS = {
     "K17:1": "before the request is stored",

@@ -14,8 +14,6 @@ from tests.chaos.injuries import POINTS
 from tests.chaos.scene import scene
 from tests.waiting import until
 
-pytestmark = pytest.mark.waits
-
 STAGES = ("K2", "K8", "K9", "K12", "K14", "K20", "K23", "K26", "K30", "K31", "K33")
 """One for each stage of a turn, for a command, for an answer that grows, for what is due, for a task, for a hook and for
 `clawgate send`. K17 and K18 are in `test_approvals`."""

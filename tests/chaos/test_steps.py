@@ -23,8 +23,6 @@ from tests.running import ALICE, ALICE_CHAT, SECRETS, client
 from tests.stories.at_work import NEVER, results, users
 from tests.waiting import until
 
-pytestmark = pytest.mark.waits
-
 SMALL = "contextWindow: 12000\n      maxTokens: 1000\n      compaction: { keepTurns: 2 }"
 FILLER = "and then this happened, and that, and the other thing " * 30
 NOTICE = "I have summed up the older part"

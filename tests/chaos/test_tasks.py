@@ -19,8 +19,6 @@ from tests.emulators.models.server import Reply
 from tests.stories.at_work import results, text_of, users
 from tests.waiting import until
 
-pytestmark = pytest.mark.waits
-
 POINTS = {
     "K7": "before an answer or an end is journaled",
     "K8": "behind an answer",

@@ -16,8 +16,6 @@ from tests.emulators.models.server import Reply
 from tests.running import SECRETS
 from tests.waiting import until
 
-pytestmark = pytest.mark.waits
-
 Killed: TypeAlias = tuple[str, int, list[str]]
 STAGES: tuple[tuple[str, Killed | None, list[str]], ...] = (
     ("K1:1", None, []),  # before it is accepted

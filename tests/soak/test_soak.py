@@ -7,8 +7,6 @@ import pytest
 from tests.browser.chromium import MISSING, missing
 from tests.soak.__main__ import soak
 
-pytestmark = pytest.mark.waits
-
 
 @pytest.mark.slow
 async def test_some_seconds_of_mixed_traffic_lose_nothing(tmp_path: Path) -> None:

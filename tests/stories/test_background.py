@@ -20,8 +20,6 @@ from tests.stories.test_process import platforms, say, started
 from tests.stories.test_replicas import two
 from tests.waiting import until
 
-pytestmark = pytest.mark.waits
-
 WITH_PROCESS = AGENTS.replace("exec,", "exec, process,")
 GO = "echo begun; until [ -e go ]; do sleep 0.02; done; echo done"
 POLL_SECONDS = 20

@@ -17,7 +17,7 @@ from tests.stories.at_work import DONE, prompt, works
 from tests.stories.test_reload import edited
 from tests.stories.test_web_tools import FENCE
 
-pytestmark = [pytest.mark.slow, pytest.mark.waits]
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 JUDGES = ROOT / ".venv" / "judges" / "bin"

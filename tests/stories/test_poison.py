@@ -26,7 +26,7 @@ from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, SECRETS, client, con
 from tests.stories.at_work import users
 from tests.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.waits]  # it starts processes
+pytestmark = pytest.mark.slow  # it starts processes
 
 APOLOGY = str(gave_up("en"))
 FEW = ("draft", "first row", "model")

@@ -32,7 +32,7 @@ from tests.stories.test_telegram import PIXEL
 from tests.waiting import PATIENCE_SECONDS, until
 from tests.warm import Child
 
-pytestmark = [pytest.mark.slow, pytest.mark.waits]  # it starts processes
+pytestmark = pytest.mark.slow  # it starts processes
 
 ROOT = Path(__file__).resolve().parents[2]
 GATEWAY = "gateway.__main__"

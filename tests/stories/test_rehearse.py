@@ -27,7 +27,7 @@ from tests.stories.test_schedules import BEGIN, REPORT, settled
 from tests.stories.test_tasks import Model, start
 from tests.web_page import WEB, opened
 
-pytestmark = [pytest.mark.slow, pytest.mark.waits]  # it starts processes
+pytestmark = pytest.mark.slow  # it starts processes
 
 NOTE = ("write", {"file_path": "note.txt", "content": "milk"})
 LIST = ("ls", {"path": "."})

@@ -20,7 +20,7 @@ from tests.stories.at_work import NEVER
 from tests.stories.test_process import ask
 from tests.web_page import CHAT, WEB, opened
 
-pytestmark = [pytest.mark.slow, pytest.mark.waits]  # it starts processes
+pytestmark = pytest.mark.slow  # it starts processes
 
 CANARY = "canary-of-alice-91827"
 BOBS = "words-of-bob-91827"

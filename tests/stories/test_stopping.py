@@ -7,14 +7,10 @@ import re
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.running import SECRETS
 from tests.stories.at_work import NEVER
 from tests.stories.test_process import ROOT, Process, platforms, say
 from tests.waiting import PATIENCE_SECONDS, until
-
-pytestmark = pytest.mark.waits
 
 CTRL_C = b"\x03"
 

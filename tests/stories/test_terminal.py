@@ -21,7 +21,7 @@ from tests.stories.test_process import GATEWAY, platforms
 from tests.waiting import PATIENCE_SECONDS, until
 from tests.web_page import WEB, opened
 
-pytestmark = [pytest.mark.slow, pytest.mark.waits]  # it starts processes
+pytestmark = pytest.mark.slow  # it starts processes
 
 
 async def run(config: Path, *words: str, typed: str | None = None) -> tuple[int, str, str]:

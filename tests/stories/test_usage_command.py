@@ -14,7 +14,7 @@ from tests.emulators.models.script import calls, says
 from tests.running import ALICE, BOB, BOB_CHAT, SECRETS, running
 from tests.stories.test_process import ask
 
-pytestmark = [pytest.mark.slow, pytest.mark.waits]  # it starts processes
+pytestmark = pytest.mark.slow  # it starts processes
 
 TAKES = Usage(input=1000, cache_read=200, output=50)
 MORE = """

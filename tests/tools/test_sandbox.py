@@ -34,8 +34,6 @@ from tools.sandbox.confine import seccomp
 from tools.sandbox.launch import SCRATCH, Launch
 from tools.sandbox.sandbox import KINDS, Kind, Report, Sandbox, Wall
 
-pytestmark = pytest.mark.waits
-
 NAP = f"sleep {8_000_000 + os.getpid()}"
 SECRET = "CANARY-5471"
 UIDS = (0, 65534) if os.geteuid() == 0 else (os.geteuid(),)
