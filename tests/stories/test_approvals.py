@@ -287,6 +287,26 @@ async def test_what_was_allowed_for_good_runs_unasked_until_it_is_revoked(tmp_pa
         await asked(house)
 
 
+async def test_what_somebody_allowed_for_good_ends_with_their_right_to_approve(tmp_path: Path) -> None:
+    job = ("exec", {"command": "ls"})
+    async with running(tmp_path, script=[calls(job), says("it waits"), says("it ran")], more=ASKS) as house:
+        id_ = await asked(house)
+        await house.say(f"/approve {id_} allow-always")
+        await shows(house, "it ran")
+    script, others = [calls(job), says("it waits")], ASKS.replace(ALICE, BOB)
+    async with running(tmp_path, script=script, more=others, emulator=house.feishu) as house:
+        again = await asked(house)
+        assert (again != id_, await state(house, again)) == (True, "pending")
+
+
+async def test_what_cannot_be_pinned_down_is_not_allowed_for_good(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[calls(RUN), says("it waits")], more=ASKS) as house:
+        id_ = await asked(house)
+        await house.say(f"/approve {id_} allow-always")
+        await shows(house, f"{id_} can only be allowed once")
+        assert (ran(house), await state(house, id_)) == (0, "pending")
+
+
 async def test_what_was_allowed_for_good_is_asked_for_again_once_its_days_are_over(tmp_path: Path) -> None:
     job, clock, platform = ("exec", {"command": "ls"}), Clock(), feishu_emulator()
     platform.now, more = clock, ASKS.replace(" }", ", grantDays: 2 }")
