@@ -9,6 +9,7 @@ if none passes. Nothing is stored here: the caller marks a summary in the journa
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, takewhile
 from typing import Annotated, TypeAlias
 
 import structlog
@@ -292,10 +293,5 @@ class _Summariser:
 
 def _fitting(texts: Sequence[str], room: float) -> int:
     """The number of the first texts that take no more than `room` together; at least one."""
-    count = 0
-    for text in texts:
-        room -= estimate(text) + 1
-        if room < 0 and count:
-            break
-        count += 1
-    return count
+    sizes = accumulate(estimate(text) + 1 for text in texts)
+    return max(1, sum(1 for _ in takewhile(lambda size: size <= room, sizes)))

@@ -4,7 +4,6 @@ Each refusal that another form of the request may get past is handled here, once
 tools by prompt. Every attempt's usage is recorded, failed ones included.
 """
 
-import hashlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
@@ -17,7 +16,7 @@ from agents.compaction import Compactor, Save, opening
 from agents.config import AgentConfig
 from agents.context import ContextFitter, Fit, WindowLimits, window_limits
 from agents.messages import AssistantMessage, ErrorKind, Message, ModelError, UserMessage
-from agents.model import Model, Models
+from agents.model import Model, Models, conversation_of
 from agents.past import PastTurn, past
 from agents.providers import retry
 from agents.providers.draft import Draft
@@ -83,53 +82,49 @@ class ModelCalls:
             models = [model for model in self.models if fits[model.reference].fits]
             if not models and not self._refused and (failed := self._unfit(messages)):
                 return failed
-            requests = {it.reference: self._request(it, fits[it.reference], number) for it in models or self.models}
-            (provider, request), *fallbacks = [(it.provider, requests[it.reference]) for it in models or self.models]
-            held, summary = fits[f"{provider.name}/{request.model}"].held, bool(self.summary)
-            self.emit(
-                ModelCalled(
-                    round=number,
-                    provider=provider.name,
-                    request=request,
-                    held=held,
-                    own=len(messages),
-                    summary=summary,
-                )
-            )
-            priced: list[AssistantMessage] = []
-
-            def watch(
-                event: retry.Notice,
-                requests: Mapping[str, ModelRequest] = requests,
-                fits: Mapping[str, Fit] = fits,
-                priced: list[AssistantMessage] = priced,
-            ) -> None:
-                if isinstance(event, retry.Retrying):
-                    self.emit(ModelRetried(round=number, error=event.error, seconds=event.seconds))
-                    return
-                if isinstance(event, Done):
-                    reference = event.message.reference
-                    priced.append(self._counted(event.message, requests[reference], fits[reference]))
-                self.emit(ModelStreamed(round=number, event=event))
-
-            await retry.complete(
-                provider,
-                request,
-                deadline=self._deadline,
-                config=self.shared.retry,
-                fallbacks=fallbacks,
-                health=self.shared.health,
-                emit=watch,
-            )
-            answer = priced[-1]
-            fit = fits[answer.reference]
-            answer = replace(answer, reach=fit.back) if fit.back else answer
+            answer, fit = await self._answer(models or self.models, messages, fits, number)
             adapted = self._adapted(answer, number, fit, messages)
             if answer.error and answer.error.kind == "too_large" and not self._summary_tried:
                 adapted = await self._summarise(self._room(self.models[0]) // 4) or adapted
             if not adapted:
                 return answer
             fits = self._fits(messages)
+
+    async def _answer(
+        self, models: Sequence[Model], messages: Sequence[Message], fits: Mapping[str, Fit], number: int
+    ) -> tuple[AssistantMessage, Fit]:
+        """The answer of the first of these models that gives one, with every attempt counted, and what its request held."""
+        requests = {it.reference: self._request(it, fits[it.reference], number) for it in models}
+        (provider, request), *fallbacks = [(it.provider, requests[it.reference]) for it in models]
+        held, summary = fits[f"{provider.name}/{request.model}"].held, bool(self.summary)
+        self.emit(
+            ModelCalled(
+                round=number, provider=provider.name, request=request, held=held, own=len(messages), summary=summary
+            )
+        )
+        priced: list[AssistantMessage] = []
+
+        def watch(event: retry.Notice) -> None:
+            if isinstance(event, retry.Retrying):
+                self.emit(ModelRetried(round=number, error=event.error, seconds=event.seconds))
+                return
+            if isinstance(event, Done):
+                reference = event.message.reference
+                priced.append(self._counted(event.message, requests[reference], fits[reference]))
+            self.emit(ModelStreamed(round=number, event=event))
+
+        await retry.complete(
+            provider,
+            request,
+            deadline=self._deadline,
+            config=self.shared.retry,
+            fallbacks=fallbacks,
+            health=self.shared.health,
+            emit=watch,
+        )
+        answer = priced[-1]
+        fit = fits[answer.reference]
+        return (replace(answer, reach=fit.back) if fit.back else answer), fit
 
     def _fits(self, messages: Sequence[Message]) -> dict[str, Fit]:
         return {model.reference: self.fit(model, messages) for model in self.models}
@@ -300,8 +295,3 @@ class ModelCalls:
 
     def _model_of(self, answer: AssistantMessage) -> Model:
         return next(model for model in self.models if model.reference == answer.reference)
-
-
-def conversation_of(session: str) -> str:
-    """The session's name for providers."""
-    return hashlib.sha256(session.encode(errors="replace")).hexdigest()

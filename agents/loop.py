@@ -10,7 +10,7 @@ import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 import structlog
 
@@ -33,6 +33,7 @@ from agents.turn import (
     Budget,
     Declined,
     Emit,
+    Journal,
     LimitReached,
     ModelAnswered,
     ModelFailed,
@@ -55,20 +56,6 @@ CONTINUE = "Your answer was cut off at its length limit. Go on exactly where it 
 
 Complete: TypeAlias = Callable[[Sequence[Message], int], Awaitable[AssistantMessage]]
 """The model's answer to these messages, in this round; never raises for the model's trouble."""
-
-
-class Journal(Protocol):
-    async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
-        """Makes one step durable. An exception ends the loop: the turn goes on elsewhere, or later."""
-
-    async def steered(self) -> Sequence[UserMessage]:
-        """Messages that people wrote since, to be answered by this turn, durable already; mostly none."""
-
-    async def summarised(
-        self, text: str, turns: int, answers: tuple[AssistantMessage, ...], *, external: bool = False
-    ) -> None:
-        """Lets `text` stand for so many of the oldest turns of the history that this turn began with. `answers`: what
-        it took. `external`: text of strangers was in them."""
 
 
 @dataclass(kw_only=True)

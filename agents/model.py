@@ -4,6 +4,7 @@ Built once for the whole process. A model that turns out to take no tools is off
 models rest and how far estimates are off is shared here too, because that is the model's business, not an agent's.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -106,3 +107,8 @@ class Models:
             and api_of(provider, written) == "openai-chat"
             and for_model(vendor_for(provider, written.base_url, written.dialect), name).may_ignore_tools,
         )
+
+
+def conversation_of(session: str) -> str:
+    """The session's name for providers."""
+    return hashlib.sha256(session.encode(errors="replace")).hexdigest()

@@ -15,38 +15,37 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from agents.attachments import Received, Receiver
+from agents.attachments import Received
 from agents.compaction import INPUT_SHARE, Compacted, Compactor, Save
-from agents.completion import ModelCalls, conversation_of
+from agents.completion import ModelCalls
 from agents.config import AgentConfig
 from agents.language import Language
-from agents.loop import Journal, ToolLoop
+from agents.loop import ToolLoop
 from agents.messages import AssistantMessage, Message, Text, UserMessage, UserPart
-from agents.model import Model, Models
+from agents.model import Model, Models, conversation_of
 from agents.prompt.inbound import body, metadata_blocks
 from agents.prompt.system import Commands, PromptFacts, build_system
+from agents.session_files import SessionFiles
 from agents.truncate import result_limit_chars
-from agents.turn import Budget, Emit, LimitReached, Settings, Turn, TurnLimits, TurnResult, TurnStarted
+from agents.turn import Budget, Emit, Journal, LimitReached, Settings, Turn, TurnLimits, TurnResult, TurnStarted
 from agents.workspaces import Workspaces, is_template, read_workspace_files
-from channels.message import File, MessageContext
-from channels.tools import Names, ToolLists
+from channels.message import MessageContext
+from channels.tools import Names
 from skills.catalog import SkillCatalog, visible
 from tools.absent import is_absent
 from tools.approval import Gate
-from tools.attachment import attachment
 from tools.catalog import Catalog, Toolbox, ToolSource, offered, own_tools
 from tools.config import EXTERNAL_TOOLS, ToolsConfig, effective_approval, effective_exec, effective_files
 from tools.documents.document import Documents
 from tools.memory import Memory, Note
 from tools.message import Messenger
 from tools.paths import MEMORY
-from tools.policy import denied, layers_of, permitted, server_of
+from tools.policy import layers_of, permitted, server_of
 from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
 from tools.schedule import Schedules
 from tools.task import Delegate
-from tools.tool import Tool, ToolError, ToolSpec
-from tools.web.file import web_file
+from tools.tool import Tool, ToolSpec
 
 DOCS = "docs"
 """The folder in which an agent reads the documentation, unless its workspace has its own."""
@@ -119,13 +118,14 @@ class AgentRunner:
             result_chars=self._result_chars,
         )
         self._has_docs = DOCS_DIR.is_dir()
-
-    def offered(self, layers: tuple[ToolLists, ...]) -> tuple[str, ...]:
-        """The tools of a turn on which `layers` hold, too."""
-        return permitted(layers, self._names)
-
-    def _reads_files(self, layers: tuple[ToolLists, ...] = ()) -> bool:
-        return not {"read", "exec", "process"}.isdisjoint(self.offered(layers))
+        self.files = SessionFiles(
+            workspaces=self._workspaces,
+            fetcher=self._built_in.fetcher,
+            names=self._names,
+            layers=self._layers,
+            approval=self.approval,
+            native=any(model.facts.documents == "native" for model in self._models),
+        )
 
     def user_message(
         self,
@@ -146,29 +146,6 @@ class AgentRunner:
             metadata=metadata_blocks(*contexts, zone=self.zone, notes=notes, heard=heard),
             timestamp=self.now(),
         )
-
-    def receiver(self, context: MessageContext, session: str) -> Receiver:
-        """The receiver that stores a message's files. Blocking."""
-        workspace = self._workspaces.of(context, session)
-        native = any(model.facts.documents == "native" for model in self._models)
-        return Receiver(workspace=workspace, message_id=context.message_id, keeps=self._reads_files(), native=native)
-
-    def attachment(self, path: str, turn: Turn, *, bytes_max: int) -> File:
-        """A file that the agent wants to send, of its workspace or the session's. Raises ToolError. Blocking."""
-        if not self._reads_files(turn.layers):
-            raise ToolError("NOT_ALLOWED", "this agent has no tool that reads files")
-        workspace = self._workspaces.of(turn.context, turn.files_of or turn.session, sees_private=turn.sees_private)
-        return attachment(workspace, path, bytes_max=bytes_max)
-
-    async def web_attachment(self, url: str, turn: Turn, *, bytes_max: int) -> File:
-        """A file of the web that the agent wants to send. Raises ToolError: the right is that to send files, without one
-        who denies `web_fetch` or wants to approve it, for an answer waits for nobody."""
-        is_asked = any("web_fetch" in names for names in self.approval)
-        if is_asked or not self._reads_files(turn.layers) or denied((*self._layers, *turn.layers), "web_fetch"):
-            raise ToolError("NOT_ALLOWED", "this agent attaches nothing from the web here")
-        fetcher = self._built_in.fetcher
-        async with fetcher.slots:
-            return await web_file(fetcher.client, url, bytes_max=bytes_max)
 
     async def run(
         self,
@@ -279,12 +256,12 @@ class AgentRunner:
         skills = visible(self.catalog.scan(whole.root, partial(is_absent, whole.fd)), self.config.skills)
         # The workspace's own skills are read beneath its descriptor; only the others need a mount.
         mounts = {f"skills/{skill.name}": skill.directory for skill in skills if skill.source == "shared"}
-        names = self.offered(turn.layers)
+        names = permitted(turn.layers, self._names)
         if self._has_docs and "read" in names and not os.path.lexists(whole.root / DOCS):
             mounts[DOCS] = DOCS_DIR
         memory = (MEMORY,) if turn.with_owner or self._memory_is_own else ()
         workspace = whole.serving(uploads=whole.uploads, mounts=mounts, writable=memory)
-        abilities = {*turn.actions, *(turn.directives if self._reads_files(turn.layers) else ())}
+        abilities = {*turn.actions, *(turn.directives if self.files.reads(turn.layers) else ())}
         tools = [*self._built_in.tools(workspace, abilities), *self._own.tools]
         tools += [tool for source in self.sources for tool in source.tools(self.config.tools, workspace)]
         if stand_in is not None:

@@ -1,12 +1,12 @@
 """Sentences for the user if a turn does not end in the model's own words: short, calm, and in the user's language.
 
-Every sentence is here. Never a provider's text, a path or an internal name: the log has
-those.
+Every sentence is here, but those about budgets and rates (`agents.allowance`). Never a provider's text, a path or an
+internal name: the log has those.
 """
 
-import math
-from typing import Literal, assert_never
+from typing import assert_never
 
+from agents.allowance import over_budget
 from agents.attachments import Untaken
 from agents.language import Language
 from agents.messages import ErrorKind, ModelError
@@ -19,8 +19,6 @@ from agents.turn import (
     ModelFailed,
     Outcome,
     OverBudget,
-    Payer,
-    Period,
 )
 from channels.bilingual import Bilingual
 from tools.paths import called
@@ -59,27 +57,6 @@ def retrying(error: ModelError, seconds: float, language: Language) -> str:
     if seconds < PAUSE_SHOWN_SECONDS:
         return (_RETRYING if is_busy else _CONNECTING)(language)
     return (_RETRYING_IN if is_busy else _CONNECTING_IN)(language).format(seconds=round(seconds))
-
-
-def over_budget(spent: OverBudget, language: Language) -> str:
-    """The sentence instead of an answer; behind another sentence if something has been done."""
-    sentence = _OVER_BUDGET[spent.period](language).format(whose=_WHOSE[spent.whose](language), until=spent.until)
-    return sentence[:1].upper() + sentence[1:]
-
-
-def budget_warning(whose: Payer, period: Period, share: float, until: str, language: Language) -> str:
-    """The warning that is put beneath an answer."""
-    percent = min(100, int(share * 100))
-    return _BUDGET_WARNING[period](language).format(whose=_WHOSE[whose](language), percent=percent, until=until)
-
-
-def too_fast(whose: Literal["sender", "chat"], seconds: float, language: Language) -> str:
-    """The sentence instead of an answer to the first message beyond a rate; `seconds` until it goes on."""
-    amount, en, zh = math.ceil(max(1.0, seconds)), "s", "秒"
-    for size, *units in ((60, "min", "分钟"), (60, "h", "小时")):
-        if amount >= 2 * size:
-            amount, (en, zh) = math.ceil(amount / size), units
-    return (_TOO_FAST if whose == "sender" else _TOO_BUSY)(language).format(amount=amount, en=en, zh=zh)
 
 
 def not_attached(path: str, language: Language) -> str:
@@ -159,40 +136,7 @@ _NOT_FETCHED = {
     "MANY": Bilingual("an answer brings ten files at most", "一次回答最多附十个文件"),
     "NOT_ALLOWED": Bilingual("files of the web are not attached here", "这里不附加网上的文件"),
 }
-_WHOSE: dict[Payer, Bilingual] = {
-    "agent": Bilingual("this assistant's", "本助手"),
-    "chat": Bilingual("this chat's", "本聊天"),
-    "sender": Bilingual("your", "你"),
-}
 _PAUSED = Bilingual("I stopped here, and what is done is kept. ", "我先停在这里，已完成的部分会保留。")
-_OVER_BUDGET: dict[Period, Bilingual] = {
-    "day": Bilingual(
-        "{whose} budget for today is used up. It starts again at {until}; please write to me then.",
-        "{whose}今天的用量额度已经用完，{until} 恢复，请届时再发消息。",
-    ),
-    "month": Bilingual(
-        "{whose} budget for this month is used up. It starts again on {until}; please write to me then.",
-        "{whose}本月的用量额度已经用完，{until} 恢复，请届时再发消息。",
-    ),
-}
-_BUDGET_WARNING: dict[Period, Bilingual] = {
-    "day": Bilingual(
-        "({percent} % of {whose} budget for today is used; it starts again at {until}.)",
-        "（{whose}今天的用量额度已使用 {percent}%，{until} 恢复。）",
-    ),
-    "month": Bilingual(
-        "({percent} % of {whose} budget for this month is used; it starts again on {until}.)",
-        "（{whose}本月的用量额度已使用 {percent}%，{until} 恢复。）",
-    ),
-}
-_TOO_FAST = Bilingual(
-    "You write faster than I may answer. Please go on in {amount} {en}; what comes before that gets no answer.",
-    "你发得太快了，请 {amount} {zh}后继续；在此之前的消息不会得到回复。",
-)
-_TOO_BUSY = Bilingual(
-    "There is more in this chat than I may answer. Please go on in {amount} {en}; what comes before that gets no answer.",
-    "本聊天的消息太多了，请 {amount} {zh}后继续；在此之前的消息不会得到回复。",
-)
 _LATE = Bilingual(
     "(Sorry for the delay: this answers a message from {amount} {en} ago.)",
     "（抱歉回复迟了：这是对 {amount} {zh}前一条消息的回答。）",

@@ -264,3 +264,17 @@ Emit: TypeAlias = Callable[[TurnEvent], None]
 
 def silent(event: TurnEvent) -> None:
     """Drops every event."""
+
+
+class Journal(Protocol):
+    async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
+        """Makes one step durable. An exception ends the loop: the turn goes on elsewhere, or later."""
+
+    async def steered(self) -> Sequence[UserMessage]:
+        """Messages that people wrote since, to be answered by this turn, durable already; mostly none."""
+
+    async def summarised(
+        self, text: str, turns: int, answers: tuple[AssistantMessage, ...], *, external: bool = False
+    ) -> None:
+        """Lets `text` stand for so many of the oldest turns of the history that this turn began with. `answers`: what
+        it took. `external`: text of strangers was in them."""

@@ -2,46 +2,32 @@
 
 A repository is fetched bare and shallow, and never checked out: no hook, filter, link or submodule of it comes to life.
 Its files are read as objects, under names that are checked first. git itself runs without the caller's `GIT_…` variables,
-with few protocols, and with limits on time, memory and disk.
+with few protocols, and with limits on time, memory and disk (`skills.git`).
 """
 
 import os
 import re
-import resource
 import shutil
-import signal
-import subprocess
 import tempfile
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from skills.frontmatter import BadSkill, SkillHead, read_head
+from skills.git import LISTING_BYTES_MAX, REPOSITORY_BYTES_MAX, Git, TreeEntry
 from skills.lock import FILES_MAX, SKILL_BYTES_MAX, BadFolder, SkillFile, files_in
 from skills.root import DOCUMENT, DOCUMENT_BYTES_MAX, is_name
+from skills.strangers import BadSource, shown
 
-FETCH_SECONDS = 120
-REPOSITORY_BYTES_MAX = 256 * 1024 * 1024
-LISTING_BYTES_MAX = 16 * 1024 * 1024
-MEMORY_BYTES_MAX = 2 * 1024 * 1024 * 1024
 SKILLS_MAX = 100
 DEPTH_MAX = 6
 PATH_CHARS_MAX = 200
 _URL = re.compile(r"(?:https?|ssh|file)://[^\s\x00-\x1f\x7f]+")
 _SCP = re.compile(r"[A-Za-z0-9._]+@[A-Za-z0-9][A-Za-z0-9.-]*:[A-Za-z0-9._~/][^\s\x00-\x1f\x7f:]*")
 _REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+-]{0,200}")
-_KEPT = ("GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH")
-_SETTINGS = (
-    *("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.symlinks=false", "core.bigFileThreshold=16m"),
-    *("submodule.recurse=false", "fetch.recurseSubmodules=false", "gc.auto=0", "maintenance.auto=false"),
-)
 _FILES, _PROGRAMS = ("100644", "100664"), ("100755",)
-
-
-class BadSource(Exception):
-    """The source cannot be used; the message says why, and shows nothing that could move a terminal."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,16 +51,6 @@ class Source:
     unusable: Mapping[str, str]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Entry:
-    """An object in a repository's tree."""
-
-    mode: str
-    oid: str
-    size: int
-    path: str
-
-
 def read_source(address: str, env: Mapping[str, str], *, ref: str = "") -> Source:
     """Reads a source, of a repository the branch or tag `ref`, by default what it shows first. Raises BadSource."""
     folder = Path(address).expanduser()
@@ -86,12 +62,6 @@ def read_source(address: str, env: Mapping[str, str], *, ref: str = "") -> Sourc
             raise BadSource("this folder is no git repository, so it has no branches or tags")
         return _plain(folder)
     return _repository(_checked(address), env, ref, protocols="https:http:ssh:file")
-
-
-def shown(text: str, chars: int = 300) -> str:
-    """A text of strangers on one line, without what moves a terminal."""
-    safe = "".join(it if unicodedata.category(it)[0] not in "CZ" or it == " " else "�" for it in text)
-    return safe if len(safe) <= chars else safe[: chars - 1] + "…"
 
 
 def _checked(address: str) -> str:
@@ -187,7 +157,7 @@ def _repository(address: str, env: Mapping[str, str], ref: str, protocols: str) 
     if shutil.which("git", path=env.get("PATH")) is None:
         raise BadSource("git is not installed here; a plain folder can be added without it")
     with tempfile.TemporaryDirectory(prefix="clawgate-skills-") as folder:
-        git = _Git(Path(folder), env, protocols)
+        git = Git(Path(folder), env, protocols)
         words = ("clone", "--quiet", "--bare", "--no-local", "--depth=1", "--single-branch", "--no-tags", "--template=")
         git.run(
             *words, *((f"--branch={ref}",) if ref else ()), "--", address, "repository", bytes_max=REPOSITORY_BYTES_MAX
@@ -203,18 +173,18 @@ def _repository(address: str, env: Mapping[str, str], ref: str, protocols: str) 
     return _source(address, commit, skills, unusable)
 
 
-def _entries(listing: bytes) -> list[_Entry]:
+def _entries(listing: bytes) -> list[TreeEntry]:
     """Raises BadSource."""
     entries = []
     for line in filter(None, listing.split(b"\0")):
         facts, _, path = line.partition(b"\t")
         mode, kind, oid, size = facts.decode(errors="replace").split()
         number = int(size) if size.isdecimal() else 0 if kind == "commit" else SKILL_BYTES_MAX + 1
-        entries.append(_Entry(mode=mode, oid=oid, size=number, path=path.decode(errors="replace")))
+        entries.append(TreeEntry(mode=mode, oid=oid, size=number, path=path.decode(errors="replace")))
     return entries
 
 
-def _places(entries: Iterable[_Entry]) -> list[str]:
+def _places(entries: Iterable[TreeEntry]) -> list[str]:
     """The folders that have a document; what lies beneath one belongs to it."""
     found = (it.path.removesuffix(DOCUMENT).rstrip("/") for it in entries if f"/{it.path}".endswith(f"/{DOCUMENT}"))
     places: list[str] = []
@@ -225,16 +195,16 @@ def _places(entries: Iterable[_Entry]) -> list[str]:
     return places
 
 
-def _beneath(entries: Iterable[_Entry], place: str) -> list[_Entry]:
+def _beneath(entries: Iterable[TreeEntry], place: str) -> list[TreeEntry]:
     head = f"{place}/" if place else ""
     return [
-        _Entry(mode=it.mode, oid=it.oid, size=it.size, path=it.path.removeprefix(head))
+        TreeEntry(mode=it.mode, oid=it.oid, size=it.size, path=it.path.removeprefix(head))
         for it in entries
         if it.path.startswith(head)
     ]
 
 
-def _read(git: "_Git", place: str, called: str, entries: Sequence[_Entry]) -> FoundSkill:
+def _read(git: Git, place: str, called: str, entries: Sequence[TreeEntry]) -> FoundSkill:
     """Raises BadSkill, BadSource."""
     files = [it for it in entries if it.mode in (*_FILES, *_PROGRAMS)]
     others = [it.path for it in entries if it.mode not in (*_FILES, *_PROGRAMS)]
@@ -256,77 +226,3 @@ def _read(git: "_Git", place: str, called: str, entries: Sequence[_Entry]) -> Fo
         for it, content in zip(files, contents, strict=True)
     ]
     return _skill(place, called, read, others)
-
-
-class _Git:
-    """git in a folder of its own. Each run raises BadSource."""
-
-    def __init__(self, folder: Path, env: Mapping[str, str], protocols: str) -> None:
-        self._folder = folder
-        self._env = {name: value for name, value in env.items() if not name.startswith("GIT_") or name in _KEPT}
-        self._env |= {
-            "GIT_TERMINAL_PROMPT": "0",
-            "GIT_ALLOW_PROTOCOL": protocols,
-            "GIT_NO_LAZY_FETCH": "1",
-            "LC_ALL": "C",
-        }
-        self._words = ["git", *(word for it in _SETTINGS for word in ("-c", it))]
-
-    def inside(self, *words: str, bytes_max: int = LISTING_BYTES_MAX, given: bytes = b"") -> bytes:
-        return self.run("--git-dir=repository", *words, bytes_max=bytes_max, given=given)
-
-    def run(self, *words: str, bytes_max: int, given: bytes = b"") -> bytes:
-        """Returns what it writes. No file that it makes, its output included, may be larger than `bytes_max`."""
-
-        def limit() -> None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_max, bytes_max))
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
-            resource.setrlimit(resource.RLIMIT_CPU, (FETCH_SECONDS, FETCH_SECONDS))
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as feed:
-            feed.write(given)
-            feed.seek(0)
-            process = subprocess.Popen(
-                [*self._words, *words],
-                cwd=self._folder,
-                env=self._env,
-                stdin=feed,
-                stdout=output,
-                stderr=errors,
-                start_new_session=True,
-                preexec_fn=limit,
-            )
-            try:
-                code = process.wait(FETCH_SECONDS)
-            except BaseException as error:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-                if isinstance(error, subprocess.TimeoutExpired):
-                    raise BadSource(f"git did not end within {FETCH_SECONDS} s") from None
-                raise
-            output.seek(0)
-            errors.seek(0)
-            if code:
-                raise BadSource(_failure(code, errors.read(65_536).decode(errors="replace"), bytes_max))
-            return output.read()
-
-    def contents(self, entries: Sequence[_Entry]) -> Iterator[bytes]:
-        """The contents of files, in their order."""
-        asked = "".join(f"{it.oid}\n" for it in entries).encode()
-        data = self.inside("cat-file", "--batch", bytes_max=2 * SKILL_BYTES_MAX, given=asked)
-        at = 0
-        for entry in entries:
-            begin = data.index(b"\n", at) + 1
-            if data[at:begin].split()[1:] != [b"blob", str(entry.size).encode()]:
-                raise BadSource(f"git cannot read {shown(entry.path, 80)}")
-            yield data[begin : begin + entry.size]
-            at = begin + entry.size + 1
-
-
-def _failure(code: int, errors: str, bytes_max: int) -> str:
-    if -code == signal.SIGXFSZ or "File too large" in errors or "signal 25" in errors:
-        return f"the repository is larger than {bytes_max // 1024 // 1024} MiB"
-    lines = [it.removeprefix("fatal: ").removeprefix("error: ") for it in errors.splitlines() if it.strip()]
-    said = next((it for it in reversed(lines) if not it.startswith(("hint:", "Please make sure", "and the repo"))), "")
-    return f"git could not read it: {shown(said) or f'it ended with code {code}'}"

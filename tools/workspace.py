@@ -10,15 +10,15 @@ within a quota. Blocking; the tools run it off the event loop.
 import os
 import stat
 import sys
-import time
 import weakref
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tools.limits import ENTRY_BYTES, stored_bytes
+from tools.limits import ENTRY_BYTES
 from tools.paths import called, explained, is_private, not_found, open_beneath, open_in, protection, relative
+from tools.quota import FolderUse
 from tools.replacement import replace_file
 from tools.tool import ToolError
 from tools.uploads import UPLOADS, make_folder
@@ -26,34 +26,9 @@ from tools.uploads import UPLOADS, make_folder
 NOBODY = 65_534
 """The user and group that get a workspace if the gateway runs as root: commands never do."""
 
-COUNT_SECONDS = 60
-COUNT_PAUSES = 10
-"""The pause after a count, in multiples of the time it took."""
 _CODE = Path(__file__).resolve().parents[1]
 _READ = os.O_RDONLY | os.O_NONBLOCK
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
-
-
-class FolderUse:
-    """Bytes of a folder on the disk: counted now and then, as commands write there, too; tools add what they write."""
-
-    def __init__(self) -> None:
-        self._stored, self._counted, self._seconds = 0, float("-inf"), 0.0
-
-    def charge(self, folder: str, more: int, most: int) -> None:
-        """Raises ToolError."""
-        age = time.monotonic() - self._counted
-        is_doubtful = self._stored + more > most or age > COUNT_SECONDS
-        if is_doubtful and age > self._seconds * COUNT_PAUSES:
-            began = time.monotonic()
-            stored = stored_bytes((folder,), entries_max=most // ENTRY_BYTES)
-            self._stored = sys.maxsize if stored is None else stored
-            self._counted = time.monotonic()
-            self._seconds = self._counted - began
-        if more > 0 and self._stored + more > most:
-            what = f"the files here may take {most:,} bytes in all (tools.files.quotaBytes)"
-            raise ToolError("QUOTA_EXCEEDED", f"{what}; delete what is not needed, or tell the user")
-        self._stored = max(0, self._stored + more)
 
 
 @dataclass(kw_only=True)

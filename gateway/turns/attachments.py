@@ -45,7 +45,7 @@ class Attachments:
         attachments = context.attachments + (context.reply_to.attachments if context.reply_to else ())
         if not attachments or not can(channel, DownloadsFiles):
             return Received()
-        receiver = await asyncio.to_thread(runner.receiver, context, session)
+        receiver = await asyncio.to_thread(runner.files.receiver, context, session)
         untaken: list[Untaken] = []
         for number, attachment in enumerate(attachments[:FILES_MAX]):
             missed: Untaken | None
@@ -116,13 +116,13 @@ class Attachments:
         """Reads or fetches the file, and stores it. Raises ToolError, TimeoutError."""
         runtime, bytes_max = self._runtime, self._runtime.setup.limits.file_bytes
         if not _is_address(named):
-            file = await asyncio.to_thread(runner.attachment, named, turn, bytes_max=bytes_max)
+            file = await asyncio.to_thread(runner.files.attachment, named, turn, bytes_max=bytes_max)
             file = await asyncio.to_thread(runtime.scrubber.scrub_file, file)
             return await runtime.store.files.put(file, runtime.now())
         if runtime.scrubber.scrub(named) != named:
             raise ToolError("FETCH_BLOCKED", "the address holds a secret")
         async with runtime.memory.hold(bytes_max, FILES_AT_ONCE * bytes_max) as keep:
-            file = await runner.web_attachment(named, turn, bytes_max=bytes_max)
+            file = await runner.files.web_attachment(named, turn, bytes_max=bytes_max)
             keep(len(file.data))
             file = await asyncio.to_thread(runtime.scrubber.scrub_file, file)
             return await runtime.store.files.put(file, runtime.now())

@@ -183,7 +183,7 @@ async def test_a_change_of_a_file_is_in_force_without_a_restart(tmp_path: Path) 
             (where / "dice.py").unlink()
             folder(tmp_path, more=DICE)
             await house.until(
-                lambda: house.gateway.runtime.setup.runners["helper"].offered(()) == ("read", "roll", "who")
+                lambda: house.gateway.runtime.setup.runners["helper"].files.names == ("read", "roll", "who")
             )
             assert await works(house, ("roll", {"sides": 6})) == ["fair: 1 of 6"]
         finally:

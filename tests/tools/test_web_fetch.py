@@ -22,7 +22,8 @@ from tests.tools.hostile import Behaviour, Web, Write, certified, redirect, resp
 from tools.sandbox.confine import landlock_version
 from tools.tool import ToolError, ToolResult
 from tools.web import page
-from tools.web.client import WebClient, is_public
+from tools.web.addresses import is_public
+from tools.web.client import WebClient
 from tools.web.config import FetchConfig
 from tools.web.fetch import Fetcher, WebFetch
 

@@ -11,13 +11,14 @@ import ipaddress
 import re
 import socket
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tools.tool import ToolError
+from tools.web.addresses import Address, embedded, is_public
 from tools.web.config import FetchConfig, private
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     import httpx
 
-Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 
 URL_CHARS_MAX = 2048
@@ -47,41 +47,6 @@ _UNFIT = re.compile(
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._:-]{1,40})", re.IGNORECASE)
 _USER = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#]*@")
 _HOST = re.compile(r"[a-z0-9._-]{1,253}|[0-9a-f:.]{2,45}")
-
-_NETWORKS = "192.0.0.0/24 192.88.99.0/24 168.63.129.16/32 fec0::/10 5f00::/16 3fff::/20 64:ff9b:1::/48"
-_DENIED = tuple(map(ipaddress.ip_network, _NETWORKS.split()))
-"""Networks that some Python calls global: relays, protocol assignments, a cloud's metadata, the former site-local."""
-_EMBEDDED = tuple(
-    (ipaddress.IPv6Network(network), shift, mask)
-    for network, shift, mask in (
-        ("::/96", 0, 0),  # IPv4-compatible
-        ("::ffff:0:0/96", 0, 0),  # mapped
-        ("::ffff:0:0:0/96", 0, 0),  # SIIT
-        ("64:ff9b::/96", 0, 0),  # NAT64
-        ("2002::/16", 80, 0),  # 6to4
-        ("2001::/32", 64, 0),  # Teredo: its server
-        ("2001::/32", 0, 0xFFFFFFFF),  # and its client, inverted
-    )
-)
-_ISATAP = (0x00005EFE, 0x02005EFE)
-
-
-def is_public(address: Address) -> bool:
-    """True if everybody may reach it, and also every IPv4 address that hides in it."""
-    if not address.is_global or address.is_multicast or address.is_reserved or address.is_unspecified:
-        return False
-    return not any(address in network for network in _DENIED) and all(map(is_public, embedded(address)))
-
-
-def embedded(address: Address) -> Iterable[ipaddress.IPv4Address]:
-    """The IPv4 addresses that an IPv6 address carries."""
-    if isinstance(address, ipaddress.IPv6Address):
-        number = int(address)
-        for network, shift, mask in _EMBEDDED:
-            if address in network:
-                yield ipaddress.IPv4Address(((number >> shift) & 0xFFFFFFFF) ^ mask)
-        if (number >> 32) & 0xFFFFFFFF in _ISATAP:
-            yield ipaddress.IPv4Address(number & 0xFFFFFFFF)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
