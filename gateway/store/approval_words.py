@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection
 
+from gateway.store.statements import WAITS
 from gateway.store.writer import run
 
 _WORDLESS: Mapping[str, Any] = {"text": "", "attachments": [], "reply_to": None}
@@ -17,7 +18,7 @@ def forget_approvals(connection: Connection, turns: Sequence[int]) -> Mapping[st
     for row in found:
         names = {"notices": _notices(row)}
         run(connection, "DELETE FROM outbox WHERE turn IN (SELECT id FROM inbox WHERE dedupe IN :notices)", **names)
-        run(connection, "UPDATE inbox SET body = '' WHERE dedupe IN :notices AND status <> 0", **names)
+        run(connection, f"UPDATE inbox SET body = '' WHERE dedupe IN :notices AND NOT {WAITS}", **names)
         run(connection, "DELETE FROM approval_token WHERE approval = :id", id=row.id)
         run(connection, "DELETE FROM approval WHERE id = :id", id=row.id)
     return {"approval": len(found)} if found else {}

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from sqlalchemy import Connection
 
 from gateway.store.approval_records import ARROWS, Admission, Approval, Decider, Grant, State, Token
+from gateway.store.statements import OutboxStatus
 from gateway.store.writer import Database, lock, reads, run, writes
 
 ASKED_PER_MINUTE = 3
@@ -40,12 +41,13 @@ _LATELY = """
 SELECT surfaces FROM approval WHERE created > :since AND created <= :at
 AND state NOT IN ('approved', 'spawned', 'finished', 'interrupted')
 """
-_SENT = """
-SELECT o.ext_id FROM outbox o JOIN inbox i ON i.id = o.turn WHERE i.dedupe = :dedupe AND o.status = 2 ORDER BY o.part
+_SENT = f"""
+SELECT o.ext_id FROM outbox o JOIN inbox i ON i.id = o.turn
+WHERE i.dedupe = :dedupe AND o.status = {OutboxStatus.SENT:d} ORDER BY o.part
 """
-_GIVEN_UP = """
+_GIVEN_UP = f"""
 SELECT count(*) FROM inbox i WHERE i.dedupe IN :dedupes
-AND EXISTS (SELECT 1 FROM outbox o WHERE o.turn = i.id AND o.status = 3)
+AND EXISTS (SELECT 1 FROM outbox o WHERE o.turn = i.id AND o.status = {OutboxStatus.FAILED:d})
 """
 
 

@@ -23,7 +23,7 @@ from gateway.records.sessions import control_session, conversation, session_part
 from gateway.store import memory
 from gateway.store.approval_words import forget_words
 from gateway.store.records import SessionMark
-from gateway.store.statements import MARK, InboxStatus, OutboxStatus
+from gateway.store.statements import MARK, TO_SEND, WAITS, InboxStatus, OutboxStatus
 from gateway.store.writer import Database, run, writes
 
 State: TypeAlias = Literal["waiting", "running", "finished", "overheard"]
@@ -33,10 +33,10 @@ _WITHDRAW = "UPDATE spoken SET how = 'withdrawn', parts = 1 WHERE sid = :sid AND
 RECALLED = "recalled"
 NEVER = 2**62
 
-ROW = """
+ROW = f"""
 SELECT i.id, i.sid, i.body, i.status, COALESCE(i.turn, i.id) AS turn,
     EXISTS (SELECT 1 FROM transcript t WHERE t.turn = COALESCE(i.turn, i.id) AND t.kind = 'user') AS begun,
-    EXISTS (SELECT 1 FROM inbox o WHERE o.id = COALESCE(i.turn, i.id) AND o.status > 1) AS ended
+    EXISTS (SELECT 1 FROM inbox o WHERE o.id = COALESCE(i.turn, i.id) AND o.status > {InboxStatus.JOINED:d}) AS ended
 FROM inbox i WHERE """
 FOUND = f"{ROW} (i.dedupe = :name OR i.dedupe_text = :name) AND i.body <> ''"
 SPOKEN = "SELECT sid, seq, place, turn, how, parts FROM spoken WHERE message = :message ORDER BY sid, seq, place"
@@ -78,8 +78,8 @@ WHERE sid = :sid OR (parent = :sid AND turn = :turn)
 """A task's words come from those that asked for it."""
 _SENT = "SELECT id, status, payload FROM outbox WHERE turn = :turn"
 _BLANK = f"""
-UPDATE outbox SET payload = :payload, reason = CASE status WHEN 0 THEN '{RECALLED}' ELSE reason END,
-    status = CASE WHEN status = 0 AND NOT :replaces THEN {OutboxStatus.SENT:d} ELSE status END WHERE id = :id
+UPDATE outbox SET payload = :payload, reason = CASE status WHEN {OutboxStatus.QUEUED:d} THEN '{RECALLED}' ELSE reason END,
+    status = CASE WHEN {TO_SEND} AND NOT :replaces THEN {OutboxStatus.SENT:d} ELSE status END WHERE id = :id
 """
 """A part that takes the place of an unfinished answer is still sent: without words it takes that away."""
 _LAYERLESS = "UPDATE layer SET content = :content, prompt = '', tools = '', route = '' WHERE turn = :turn"
@@ -151,7 +151,7 @@ class DatabaseChanges(Database):
                 for row in shown:
                     withdraw(connection, row)
             forget_words(connection, turn)
-            if not run(connection, "SELECT 1 FROM inbox WHERE id = :turn AND status = 0", turn=turn).first():
+            if not run(connection, f"SELECT 1 FROM inbox WHERE id = :turn AND {WAITS}", turn=turn).first():
                 is_others_too = run(connection, _OTHERS, turn=turn).first() is not None
                 _wipe(connection, sid, turn, at, keeping=is_others_too)
         unanswered = [it for it in turns if run(connection, _UNANSWERED, turn=it[1]).scalar()]

@@ -22,7 +22,7 @@ from gateway.store.changes import COPIES, REVISE, withdraw
 from gateway.store.chatter import LANGUAGE, REACTION
 from gateway.store.errors import NOTIFY_CHANNEL
 from gateway.store.files import UNSENT
-from gateway.store.statements import InboxStatus
+from gateway.store.statements import WAITS, InboxStatus
 from gateway.store.tasks import children_of, forget_tasks
 from gateway.store.writer import is_shared, run
 
@@ -37,13 +37,13 @@ _FORGET = f"""
 UPDATE inbox SET body = '', sid = '', sender = NULL, person = NULL, turn = NULL, status = {InboxStatus.OVERFLOW:d}
 WHERE id IN :numbers
 """
-_STOP = """
-UPDATE session SET stopped = COALESCE((SELECT max(id) + 1 FROM inbox WHERE sid = session.id AND status = 0), stopped)
+_STOP = f"""
+UPDATE session SET stopped = COALESCE((SELECT max(id) + 1 FROM inbox WHERE sid = session.id AND {WAITS}), stopped)
 WHERE id IN :sids
 """
-_RECOUNT = """
+_RECOUNT = f"""
 UPDATE session SET owner = NULL,
-    pending = (SELECT count(*) FROM inbox WHERE inbox.sid = session.id AND inbox.status = 0)
+    pending = (SELECT count(*) FROM inbox WHERE inbox.sid = session.id AND inbox.{WAITS})
 WHERE id IN :sids
 """
 _BESIDE = "SELECT DISTINCT sid, seq, turn, 0 AS parts FROM spoken WHERE"
@@ -131,7 +131,7 @@ def claim(connection: Connection, portions: Sequence[Portion], *, served: bool) 
             for sid in whole:
                 run(connection, "SELECT pg_notify(:channel, :sid)", channel=NOTIFY_CHANNEL, sid=sid)
         return active
-    waiting = run(connection, "SELECT id FROM inbox WHERE sid IN :sids AND status = 0", sids=sids).scalars().all()
+    waiting = run(connection, f"SELECT id FROM inbox WHERE sid IN :sids AND {WAITS}", sids=sids).scalars().all()
     meant = {number for it in portions for number in it.numbers}
     run(connection, _FORGET, numbers=[it for it in waiting if it in meant])
     run(connection, _RECOUNT, sids=sids)
@@ -181,7 +181,7 @@ def forget_session(connection: Connection, portion: Portion) -> Counter[str]:
     """Removes what does not stay of a session once its turns are gone. If others' turns stay, those that a summary stood
     for are read again: it may have had the person's words."""
     removed: Counter[str] = Counter()
-    left = "SELECT 1 FROM transcript WHERE sid = :sid UNION ALL SELECT 1 FROM inbox WHERE sid = :sid AND status = 0"
+    left = f"SELECT 1 FROM transcript WHERE sid = :sid UNION ALL SELECT 1 FROM inbox WHERE sid = :sid AND {WAITS}"
     portion.whole = run(connection, f"{left} LIMIT 1", sid=portion.sid).first() is None
     after, until = portion.all_between or (min(portion.numbers, default=0) - 1, NEVER)
     names = {"sid": portion.sid, "after": after, "until": until, "all": [portion.sid, CHOICE + portion.sid]}
@@ -276,11 +276,11 @@ def _fill(connection: Connection, portion: Portion) -> None:
     portion.numbers.update(turns.scalars())
     spoken = f"SELECT message FROM spoken WHERE {_SPAN.format('turn')} AND how <> 'heard' AND parts > 0"
     portion.messages.update(run(connection, spoken, **names).scalars())
-    ended, waits = (f"SELECT id, body FROM inbox WHERE {_SPAN.format('id')} AND status {it} 0" for it in ("<>", "="))
+    ended, waits = (f"SELECT id, body FROM inbox WHERE {_SPAN.format('id')} AND {it} {WAITS}" for it in ("NOT", ""))
     for row in run(connection, f"{ended} UNION ALL {waits}", **names):
         portion.numbers.add(row.id)
         with suppress(orjson.JSONDecodeError):
             portion.messages.add(orjson.loads(row.body)["context"]["message_id"])
     kept = run(connection, "SELECT DISTINCT turn FROM transcript WHERE sid = :sid", sid=portion.sid).scalars()
-    waiting = run(connection, "SELECT id FROM inbox WHERE sid = :sid AND status = 0", sid=portion.sid).scalars()
+    waiting = run(connection, f"SELECT id FROM inbox WHERE sid = :sid AND {WAITS}", sid=portion.sid).scalars()
     portion.whole = {*kept, *waiting} <= portion.numbers

@@ -6,14 +6,23 @@ see a row that another transaction just added.
 
 from gateway.records.sessions import CONTROL
 from gateway.store.errors import NOTIFY_CHANNEL
-from gateway.store.statements import OTHERS_WAIT, PART_COLUMNS, RATES, RELEASE
+from gateway.store.statements import (
+    OTHERS_WAIT,
+    PART_COLUMNS,
+    RATES,
+    RELEASE,
+    TO_SEND,
+    WAITS,
+    InboxStatus,
+    OutboxStatus,
+)
 
 _ACCEPT = f"""
 WITH r AS ({{rates}}),
 f AS (SELECT
     COALESCE((SELECT pending FROM session WHERE id = :sid), 0) >= :pending_max AS chat_full,
     count(*) AS theirs, min(id) AS since, bool_or(starts_with(sid, '{CONTROL}')) AS noted
-    FROM inbox WHERE sender = :sender AND status = 0
+    FROM inbox WHERE sender = :sender AND {WAITS}
 ),
 g AS (SELECT f.*, theirs >= :sender_max * CASE WHEN :control = :sid THEN 2 ELSE 1 END AS sender_full FROM f),
 a AS (
@@ -21,7 +30,7 @@ a AS (
     CASE WHEN r.whose IS NOT NULL THEN r.noted ELSE (chat_full OR sender_full) AND (
         :control = :sid OR sender_full AND g.noted OR EXISTS (
             SELECT FROM inbox WHERE sid = :control AND id > CASE WHEN sender_full THEN since ELSE (
-                SELECT min(id) FROM inbox WHERE sid = :sid AND status = 0
+                SELECT min(id) FROM inbox WHERE sid = :sid AND {WAITS}
             ) END
         )
     ) END AS noted FROM g, r
@@ -40,7 +49,7 @@ n AS (
     INSERT INTO session AS t (id, owner, epoch, pending, stopped, begun)
     SELECT i.sid, :owner::text, 1, 1, CASE WHEN :interrupts AND NOT a.beyond AND NOT {OTHERS_WAIT} THEN i.id ELSE 0 END,
         CASE WHEN :begin THEN i.id ELSE 0 END
-    FROM i, a WHERE i.status = 0
+    FROM i, a WHERE i.{WAITS}
     ON CONFLICT (id) DO UPDATE SET
         begun = CASE WHEN t.owner IS NULL AND t.pending = 0 THEN excluded.begun ELSE t.begun END,
         pending = t.pending + 1,
@@ -60,7 +69,7 @@ LOCK_RATES = "SELECT pg_advisory_xact_lock(1, hashtext(:sender)), pg_advisory_xa
 """Held until the commit of the statement that follows, which sees what was accepted before: a rate is exact."""
 ACCEPT_RATED = _ACCEPT.format(rates=RATES)
 
-CLAIM = """
+CLAIM = f"""
 WITH dead AS MATERIALIZED (
     SELECT id FROM worker
     WHERE id <> :owner AND (expires < clock_timestamp() OR pg_try_advisory_xact_lock(lock_key))
@@ -68,19 +77,19 @@ WITH dead AS MATERIALIZED (
 c AS (
     SELECT s.id, s.owner, s.begun FROM session s
     WHERE s.owner IS NULL AND s.pending > 0
-       OR s.owner IS NULL AND s.id IN (SELECT sid FROM outbox WHERE status = 0)
+       OR s.owner IS NULL AND s.id IN (SELECT sid FROM outbox WHERE {TO_SEND})
        OR s.owner IN (SELECT id FROM dead)
        OR s.owner IS NOT NULL AND NOT EXISTS (SELECT FROM worker w WHERE w.id = s.owner)
     ORDER BY s.id LIMIT :limit FOR UPDATE OF s SKIP LOCKED
 ),
 a AS (
     UPDATE inbox i SET attempts = attempts + 1 FROM c
-    WHERE i.sid = c.id AND i.status = 0 AND c.owner IS NOT NULL AND i.id <= c.begun
+    WHERE i.sid = c.id AND i.{WAITS} AND c.owner IS NOT NULL AND i.id <= c.begun
 ),
 o AS (
     UPDATE outbox SET ambiguous = ambiguous + 1
     WHERE id IN (
-        SELECT min(p.id) FROM outbox p JOIN c ON c.id = p.sid AND c.owner IS NOT NULL WHERE p.status = 0 GROUP BY p.sid
+        SELECT min(p.id) FROM outbox p JOIN c ON c.id = p.sid AND c.owner IS NOT NULL WHERE p.{TO_SEND} GROUP BY p.sid
     )
 )
 UPDATE session s SET owner = :owner, epoch = s.epoch + 1, begun = 0 FROM c WHERE s.id = c.id RETURNING s.id AS sid, s.epoch
@@ -133,8 +142,8 @@ JOIN = [
     f"""
 WITH {_STEPS.format(owned=_LOCKED, spend=spend)},
 j AS (
-    UPDATE inbox SET status = 1, turn = :turn FROM s
-    WHERE inbox.id = ANY(:joined) AND inbox.sid = s.id AND inbox.status = 0 RETURNING inbox.id
+    UPDATE inbox SET status = {InboxStatus.JOINED:d}, turn = :turn FROM s
+    WHERE inbox.id = ANY(:joined) AND inbox.sid = s.id AND inbox.{WAITS} RETURNING inbox.id
 )
 UPDATE session SET pending = session.pending - (SELECT count(*) FROM j) FROM s WHERE session.id = s.id
 RETURNING session.pending, session.stopped, session.revision
@@ -143,7 +152,7 @@ RETURNING session.pending, session.stopped, session.revision
 ]
 FINISH = [
     f"""
-WITH w AS (SELECT id FROM inbox WHERE id = :turn AND status = 0),
+WITH w AS (SELECT id FROM inbox WHERE id = :turn AND {WAITS}),
 l AS ({_COUNTED_DOWN}),
 {_STEPS.format(owned="SELECT l.id FROM l, w", spend=spend)},
 i AS (UPDATE inbox SET status = :status FROM s WHERE inbox.id = :turn),
@@ -168,18 +177,18 @@ MARK = f"""
 WITH o AS (UPDATE outbox SET status = :status, ext_id = :ext_id, reason = :reason WHERE id = :part)
 {RELEASE}
 """
-STOP = """
+STOP = f"""
 WITH s AS (UPDATE session SET stopped = GREATEST(stopped, :before) WHERE id = :sid)
-SELECT count(*) AS concerned FROM inbox WHERE sid = :sid AND id < :before AND status = 0
+SELECT count(*) AS concerned FROM inbox WHERE sid = :sid AND id < :before AND {WAITS}
 """
 NOTIFY = f"SELECT pg_notify('{NOTIFY_CHANNEL}', :sid)"
-PRUNE = """
-WITH o AS (DELETE FROM outbox WHERE status = 2 AND created < :before),
+PRUNE = f"""
+WITH o AS (DELETE FROM outbox WHERE status = {OutboxStatus.SENT:d} AND created < :before),
 d AS (DELETE FROM mark WHERE kind = 'draft' AND at < :before),
 u AS (
     DELETE FROM usage
     WHERE day < to_char(to_timestamp(:before) AT TIME ZONE 'UTC' - INTERVAL '31 days', 'YYYY-MM-DD')
 )
-DELETE FROM inbox WHERE status IN (1, 2, 3) AND at < :before
+DELETE FROM inbox WHERE status IN ({InboxStatus.JOINED:d}, {InboxStatus.DONE:d}, {InboxStatus.OVERFLOW:d}) AND at < :before
 """
 PROBE = "UPDATE session SET pending = pending WHERE FALSE"

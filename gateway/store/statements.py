@@ -37,33 +37,37 @@ class OutboxStatus(IntEnum):
     """The platform will not take it, or did not for too long: a dead letter, kept for the operator to replay."""
 
 
+WAITS = f"status = {InboxStatus.WAITING:d}"
+"""A message waits in the inbox."""
+TO_SEND = f"status = {OutboxStatus.QUEUED:d}"
+"""A part waits in the outbox."""
 PART_COLUMNS = "id, turn, part, key, payload, attempts, ambiguous, next_at, created"
 _IS_OURS = "EXISTS (SELECT 1 FROM session WHERE id = :sid AND epoch = :epoch)"
 
-INSERT_MESSAGE = """
+INSERT_MESSAGE = f"""
 INSERT INTO inbox (dedupe, dedupe_text, sid, body, at, sender, person, again, chat, status, attempts)
-VALUES (:dedupe, :dedupe_text, :sid, :body, :at, :sender, :person, CAST(:again AS BIGINT), :chat, 0, 0)
+VALUES (:dedupe, :dedupe_text, :sid, :body, :at, :sender, :person, CAST(:again AS BIGINT), :chat, {InboxStatus.WAITING:d}, 0)
 ON CONFLICT DO NOTHING RETURNING id
 """
 COUNT_WAITING = "UPDATE session SET pending = pending + 1 WHERE id = :sid"
 LEASED = "SELECT id AS sid, epoch FROM session WHERE owner = :owner"
 QUEUED = f"""
-SELECT {PART_COLUMNS} FROM outbox WHERE sid = :sid AND status = 0
+SELECT {PART_COLUMNS} FROM outbox WHERE sid = :sid AND {TO_SEND}
 AND EXISTS (SELECT 1 FROM session WHERE id = :sid AND epoch = :epoch AND owner IS NOT NULL) ORDER BY id
 """
-IS_QUEUED = "SELECT 1 FROM outbox WHERE id = :part AND status = 0"
-WAITING = """
+IS_QUEUED = f"SELECT 1 FROM outbox WHERE id = :part AND {TO_SEND}"
+WAITING = f"""
 SELECT i.id AS turn, i.body, i.at, i.attempts, s.stopped, s.revision, s.begun,
     EXISTS (SELECT 1 FROM inbox n WHERE n.id = s.stopped AND n.sid = s.id) AS superseded,
     EXISTS (SELECT 1 FROM note WHERE sender = i.sender AND text <> '') AS has_notes
 FROM inbox i JOIN session s ON s.id = i.sid
-WHERE i.sid = :sid AND i.status = 0 AND s.epoch = :epoch AND s.owner IS NOT NULL ORDER BY i.id LIMIT :waiting_max
+WHERE i.sid = :sid AND i.{WAITS} AND s.epoch = :epoch AND s.owner IS NOT NULL ORDER BY i.id LIMIT :waiting_max
 """
-OTHERS_WAIT = "EXISTS (SELECT 1 FROM inbox WHERE sid = :sid AND status = 0 AND COALESCE(sender, '') <> :sender)"
+OTHERS_WAIT = f"EXISTS (SELECT 1 FROM inbox WHERE sid = :sid AND {WAITS} AND COALESCE(sender, '') <> :sender)"
 """A message stops no work for another person, nor what an approver has allowed."""
-WAITING_BEFORE = """
+WAITING_BEFORE = f"""
 SELECT i.id AS turn, i.body, i.at, i.attempts FROM inbox i
-WHERE i.sid = :sid AND i.status = 0 AND i.id < :before ORDER BY i.id LIMIT :waiting_max
+WHERE i.sid = :sid AND i.{WAITS} AND i.id < :before ORDER BY i.id LIMIT :waiting_max
 """
 BODIES = """
 SELECT id, body FROM inbox WHERE sid = :sid AND (id = :turn OR turn = :turn) AND body <> ''
@@ -130,7 +134,7 @@ SELECT turn, kind, content FROM (
 """
 
 
-HISTORY = _history("(SELECT min(id) FROM inbox WHERE sid = :sid AND status = 0)", continues=True)
+HISTORY = _history(f"(SELECT min(id) FROM inbox WHERE sid = :sid AND {WAITS})", continues=True)
 HISTORY_BEFORE = _history(":before", continues=False)
 _NEW_TURN = "COALESCE((SELECT max(turn) FROM mark WHERE sid = :sid AND kind = 'new'{}), 0)"
 _NEW_ON_BRANCH = _NEW_TURN.format(f" AND {_is_on_branch('mark.turn', _NEWEST)}")
@@ -144,7 +148,7 @@ SELECT COALESCE(
 """
 _BEGUN = "EXISTS (SELECT 1 FROM transcript u WHERE u.sid = i.sid AND u.turn = i.id AND u.kind = 'user') AS begun"
 CONCERNED = f"""
-SELECT i.id AS turn, i.body, {_BEGUN} FROM inbox i WHERE i.sid = :sid AND i.status = 0 AND i.id < :before
+SELECT i.id AS turn, i.body, {_BEGUN} FROM inbox i WHERE i.sid = :sid AND i.{WAITS} AND i.id < :before
 UNION ALL
 SELECT i.id AS turn, i.body, {_BEGUN} FROM transcript t JOIN inbox i ON i.id = t.turn AND i.sid = t.sid
 WHERE t.sid = :sid AND t.kind = 'final' AND t.turn < :before AND t.content LIKE :by ORDER BY turn
@@ -167,9 +171,9 @@ ON CONFLICT (sid, kind, turn) DO UPDATE SET content = excluded.content WHERE mar
 STATE = "SELECT pending, stopped, revision FROM session WHERE id = :sid AND epoch = :epoch"
 REVISION = "SELECT COALESCE(max(revision), 0) AS revision FROM session WHERE id = :sid"
 RENEW = "UPDATE session SET epoch = epoch + 1 WHERE id = :sid AND epoch = :epoch RETURNING epoch"
-RELEASE = """
+RELEASE = f"""
 UPDATE session SET owner = NULL WHERE id = :sid AND epoch = :epoch AND pending = 0
-AND NOT EXISTS (SELECT 1 FROM outbox WHERE sid = :sid AND status = 0 AND id <> :part) RETURNING id
+AND NOT EXISTS (SELECT 1 FROM outbox WHERE sid = :sid AND {TO_SEND} AND id <> :part) RETURNING id
 """
 BEGUN = "UPDATE session SET begun = :turn WHERE id = :sid AND epoch = :epoch RETURNING id"
 RELEASE_FOR_TAKEOVER = "UPDATE session SET owner = NULL, begun = 0 WHERE id = :sid AND epoch = :epoch"
@@ -192,7 +196,7 @@ KEEP_SENT = f"""
 INSERT INTO outbox (sid, turn, part, key, payload, status, ext_id, attempts, ambiguous, next_at, created)
 SELECT :sid, t.turn, (SELECT COALESCE(min(part), 0) FROM outbox WHERE turn = t.turn AND part < 0) - 1, :key, :payload,
     {OutboxStatus.SENT:d}, :ext_id, 0, 0, 0, CAST(:at AS DOUBLE PRECISION)
-FROM (SELECT COALESCE(min(id), 0) AS turn FROM inbox WHERE sid = :sid AND status = 0) AS t
+FROM (SELECT COALESCE(min(id), 0) AS turn FROM inbox WHERE sid = :sid AND {WAITS}) AS t
 WHERE NOT EXISTS (SELECT 1 FROM outbox o WHERE o.key = :key AND {_LATELY}) RETURNING id
 """
 """Messages that a tool sends during a turn have parts below zero: the reply's begin there."""
@@ -247,10 +251,10 @@ KEPT_OUT = """
 SELECT at FROM inbox WHERE {0} = (SELECT {0} FROM inbox WHERE id = :turn)
 AND chat IS NOT NULL AND beyond IS NULL AND id < :turn ORDER BY at DESC, id DESC LIMIT 1 OFFSET :skip
 """
-BACKLOG = """
+BACKLOG = f"""
 SELECT sum(messages) AS messages, sum(parts) AS parts, min(oldest) AS oldest FROM (
-    SELECT count(*) AS messages, 0 AS parts, min(at) AS oldest FROM inbox WHERE status = 0
-    UNION ALL SELECT 0, count(*), min(created) FROM outbox WHERE status = 0
+    SELECT count(*) AS messages, 0 AS parts, min(at) AS oldest FROM inbox WHERE {WAITS}
+    UNION ALL SELECT 0, count(*), min(created) FROM outbox WHERE {TO_SEND}
 ) AS waiting
 """
 

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from gateway.store.arrivals import put
 from gateway.store.records import Delivery
+from gateway.store.statements import WAITS
 from gateway.store.writer import Database, reads, run, writes
 
 TaskState: TypeAlias = Literal["running", "ended", "failed", "stopped", "recalled"]
@@ -39,8 +40,8 @@ WHERE id = :id AND ended IS NULL RETURNING id
 _KNOWN = """
 SELECT content FROM transcript WHERE sid = :sid AND turn >= :turn AND kind = 'toolResult' AND content LIKE :named
 """
-_GOES_ON = """
-SELECT EXISTS (SELECT 1 FROM inbox WHERE sid = :sid AND status = 0 AND id <> :turn) OR EXISTS (
+_GOES_ON = f"""
+SELECT EXISTS (SELECT 1 FROM inbox WHERE sid = :sid AND {WAITS} AND id <> :turn) OR EXISTS (
     SELECT 1 FROM approval a WHERE a.sid = :sid AND (a.state = 'pending' OR (
         a.announced = 0 AND NOT (a.state = 'cancelled' AND COALESCE(a.decision, '') LIKE 'message %')
         AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.dedupe = 'gateway:approval:' || a.id || :decided)
