@@ -78,8 +78,8 @@ async def direct_with(runtime: Runtime, person: str, account: str = "") -> Messa
             written = inbound_of(body).context
             if written.chat.kind == "direct" and written.press is None:
                 return replace(written, message_id="", attachments=(), reply_to=None, more=False)
-    platform_knows = (name == "telegram" and not id_.startswith("-")) or (name == "feishu" and id_.startswith("ou_"))
-    if not accounts or not platform_knows:
+    kind = runtime.setup.config.channels.kinds.get(name)
+    if not accounts or kind is None or not kind.can_write_first(id_):
         return None
     message = message_in(name, accounts[0], Chat(id=id_, kind="direct"), id_)
     return replace(message, sent_at=datetime.fromtimestamp(runtime.now(), tz=UTC))

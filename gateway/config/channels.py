@@ -68,6 +68,8 @@ class ChannelType:
     """The mistakes to mend in an account, as key and sentence."""
     warnings: Callable[[Any], Iterable[tuple[Bilingual, Bilingual]]] = lambda account: ()
     """The settings of an account that work but deserve a look, each with the fix."""
+    can_write_first: Callable[[str], bool] = lambda person: False
+    """True if the platform derives a person's direct chat from this id: the bot may write there before they have."""
     address: Callable[[Any], str] = lambda account: ""
     """The address at which its platform answers."""
     probe: Callable[[Any, str, Exposure, float], Awaitable[list[Finding]]] | None = None
@@ -221,6 +223,7 @@ CHANNEL_TYPES: dict[str, ChannelType] = {
         told=lambda account, public_url, menu: feishu.listens(account, public_url),
         keys=("appId", "appSecret"),
         bot=lambda account: str(account.app_id),
+        can_write_first=lambda person: person.startswith("ou_"),
         address=lambda account: str(account.base_url),
         probe=lambda account, name, exposure, now: feishu_doctor.probe(account, name, exposure.server.public_url),
         bot_key="appId",
@@ -236,6 +239,7 @@ CHANNEL_TYPES: dict[str, ChannelType] = {
         told=lambda account, public_url, menu: (account.mode == "webhook" and public_url, menu),
         keys=("botToken",),
         bot=telegram.bot_of,
+        can_write_first=lambda person: not person.startswith("-"),
         address=lambda account: str(account.api_root),
         probe=lambda account, name, exposure, now: telegram_doctor.probe(
             account, name, exposure.server.public_url, now

@@ -19,6 +19,7 @@ from channels.message import PICTURES, StoredFile
 from channels.web.admission import COOKIE, OPERATOR, SECURE_COOKIE, SESSION_SECONDS
 from channels.web.channel import WebChannel
 from channels.web.views import html
+from gateway.config.channels import configured
 from gateway.http.bodies import Bodies, Unreadable
 from gateway.http.request import (
     Guesses,
@@ -52,8 +53,6 @@ from gateway.web.uploads import Uploads
 DOWNLOAD_PIECE_BYTES = 1_048_576
 
 NO_SUCH_FILE = 404, "no-such-file", "There is no such file."
-CLAIMED_IN = frozenset({"feishu", "telegram"})
-"""The channels in which people write to the bot; on the page the operator is an owner anyway."""
 OPERATOR_ONLY = 403, "operator-only", "This is for the holder of server.adminToken alone."
 
 
@@ -193,10 +192,11 @@ class WebDoor:
         return response
 
     async def setup(self, request: Request, person: str) -> Response:
-        """The claim code as long as nobody owns the bot, and the channels to send it in."""
+        """The claim code as long as nobody owns the bot, and the channels to send it in: those with a bot. On the page the
+        operator is an owner anyway."""
         setup = self._runtime.setup
         code = await setup.owners.claim_code(self._runtime.now())
-        channels = sorted({name for name, _ in setup.channels if name in CLAIMED_IN})
+        channels = sorted({it.kind.name for it in configured(setup.config.channels) if it.kind.bot_key})
         return answer_json({"owned": bool(setup.owners), "claim": code, "channels": channels})
 
     async def sessions(self, request: Request, person: str) -> Response:
