@@ -16,7 +16,9 @@ from typer.testing import CliRunner
 
 from gateway.cli import app
 from gateway.config.load import load
+from gateway.config.root import BindingConfig, MatchConfig
 from gateway.operate.sessions import erase
+from gateway.state.runtime import ConfigState
 from tests.demo import story
 from tests.demo.platforms import FeishuStage
 from tests.demo.play import Layer, stage
@@ -310,3 +312,19 @@ async def test_an_erased_person_leaves_no_layer_and_no_text(tmp_path: Path) -> N
 def rows(folder: Path, table: str) -> list[Any]:
     with closing(sqlite3.connect(folder / "data" / "clawgate.db")) as database:
         return database.execute(f"SELECT * FROM {table}").fetchall()
+
+
+async def test_a_turn_after_an_edit_has_the_reasons_of_the_edited_config(tmp_path: Path) -> None:
+    async with housed(tmp_path) as (house, http):
+        house.anthropic.script = [says("One."), says("Two.")]
+        await house.say("one")
+        await house.idle()
+        binding = BindingConfig(agent="helper", match=MatchConfig(channel="feishu"))
+        edited = house.gateway.config.model_copy(update={"bindings": (binding,)})
+        edited.__dict__.pop("routes", None)  # it is worked out once a config
+        await house.gateway.apply(edited, {}, ConfigState(version="edited"))
+        await house.say("two")
+        await house.idle()
+        after, before = [(await opened(http, it["id"]))["route"]["agent"]["reason"] for it in await listed(http)]
+        assert "first of agents.list" in before
+        assert after == "the binding says so"
