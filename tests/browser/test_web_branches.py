@@ -77,3 +77,22 @@ async def test_an_older_answer_is_asked_for_again_with_what_came_before_it_alone
         assert said(home) == ["a", "One.", "b", "Two again.", "d"]
         await version(tab.page, 2, 2).get_by_role("button", name="Previous version").click()
         await tab.is_answered("One.", "Two.", "Three.")
+
+
+async def test_an_edit_stops_the_answer_that_is_under_way_and_keeps_what_it_said(visit: Visit) -> None:
+    plan = {"name": "plan.txt", "mimeType": "text/plain", "buffer": b"the plan"}
+    async with visit(says("One heron lands."), says("Other.")) as (home, tab):
+        await tab.attach(plan)
+        home.line.hold(after_pieces=1)
+        await tab.say("a")
+        await expect(tab.draft).to_contain_text("One")
+        home.line.hold(after_pieces=10**6)
+        await edit(tab, "a", "A")
+        await tab.is_answered("Other.")
+        await tab.has_said("A")
+        await expect(tab.own.get_by_text("plan.txt")).to_be_visible()
+        assert said(home)[-1] == "A" or "plan.txt" in str(home.last_sent())
+        assert "One" not in str(home.anthropic.requests[-1].body["messages"])
+        await version(tab.page, 2, 2).get_by_role("button", name="Previous version").click()
+        await expect(own(tab, "a")).to_be_visible()
+        await expect(tab.answers.first).to_contain_text("One")
