@@ -17,6 +17,7 @@ from gateway.http.request import Guesses, Peers
 from gateway.inbox.intake import Intake
 from gateway.state.runtime import Runtime
 from gateway.turns.tasks import Tasks
+from gateway.web.book import Book
 from gateway.web.console import Console
 from gateway.web.door import WebDoor
 from gateway.web.plans import Plans
@@ -78,5 +79,5 @@ class Doors:
 
     def _web_door(self, channel: WebChannel) -> WebDoor:
         console = Console(self._runtime, channel, self._approvals, self._readiness, self.bodies)
-        rooms = console, Plans(self._runtime, self._tasks, self.bodies)
+        rooms = console, Plans(self._runtime, self._tasks, self.bodies), Book(self._runtime)
         return WebDoor(self._runtime, channel, self.peers, self._guesses, self.bodies, rooms)

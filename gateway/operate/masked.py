@@ -12,9 +12,12 @@ import yaml
 
 from gateway.config.root import Config
 from gateway.observe.secrets import REDACTED, Scrubber, redacted
+from gateway.operate.clipped import brief
 
 _CREDENTIALS = re.compile(r"(://)[^/\s@]+@")
 _STARS = re.compile(r"\*{4,}")
+VALUE_CHARS, TEXT_CHARS = 2_000, 100_000
+"""Characters of one value, and of the whole; the file has the rest."""
 
 
 def config_view(config: Config, scrubber: Scrubber) -> dict[str, str]:
@@ -29,9 +32,9 @@ def _yaml(config: Config, scrubber: Scrubber, *, exclude_defaults: bool) -> str:
     tree: dict[str, Any] = config.model_dump(mode="json", by_alias=True, exclude_defaults=exclude_defaults)
     for provider in tree.get("providers", {}).values():
         _mask(provider.get("headers"))
-    text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=10_000)
+    text = yaml.safe_dump(brief(tree, VALUE_CHARS), sort_keys=False, allow_unicode=True, width=10_000)
     text = _CREDENTIALS.sub(rf"\1{REDACTED}@", _STARS.sub(REDACTED, text))
-    return redacted(scrubber.scrub(text))
+    return str(brief(redacted(scrubber.scrub(text)), TEXT_CHARS))
 
 
 def _mask(headers: Mapping[str, str] | None) -> None:

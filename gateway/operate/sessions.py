@@ -32,6 +32,7 @@ from gateway.store import conversations, erasure, layers, memory
 from gateway.store.chatter import REACTION
 from gateway.store.conversations import Session
 from gateway.store.erasure import Portion
+from gateway.store.names import Names, names
 from gateway.store.opening import connected
 from gateway.store.scrub import scrub
 from tools.uploads import folder_of, forget, processes_of
@@ -79,10 +80,10 @@ def listed(config: Config) -> list[Session]:
         return conversations.sessions(connection)
 
 
-def named(config: Config) -> Mapping[str, str]:
-    """Names the chats of all sessions as people do. Raises DatabaseUnusable."""
+def named(config: Config) -> Names:
+    """The names of people and chats, as people use them. Raises DatabaseUnusable."""
     with connected(config.database) as connection:
-        return conversations.names(connection)
+        return names(connection)
 
 
 def markdown(

@@ -50,6 +50,8 @@ class TurnSummary(Shape):
     """`channel:id`."""
     name: str = ""
     """The sender's name as the platform gives it."""
+    title: str = ""
+    """The chat's title: of a group, or of a chat of the page."""
     text: str = ""
     outcome: str
     reason: str = ""
@@ -67,10 +69,12 @@ class TurnSummary(Shape):
 
 class TurnList(Shape):
     """`GET /api/turns`: the newest first, at most 50; those that wait or run stand at the head of the first page. `before`
-    is the next page's parameter, null at the end."""
+    is the next page's parameter, null at the end. `searched` turns were read for it, if words were searched for: a page
+    ends after 5,000 of them."""
 
     turns: tuple[TurnSummary, ...]
     before: int | None
+    searched: int = 0
     keep_days: float
 
 
@@ -236,3 +240,6 @@ class TurnLayers(Shape):
     calls: tuple[CallLayer, ...] = ()
     reply: tuple[PartLayer, ...] = ()
     timeline: tuple[Stage, ...] = ()
+    clipped: dict[str, int] = {}
+    """The texts and lists that were cut, by their places as JSON pointers, each with its whole length. Only the answer
+    over HTTP is cut; `GET /api/turns/ID/text?at=PLACE` has the text."""

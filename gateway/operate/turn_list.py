@@ -1,6 +1,7 @@
 """The list of turns, for the operator: each as its row, the journal's last one and the inbox tell it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import tzinfo
 
 import orjson
@@ -12,19 +13,72 @@ from gateway.records.sessions import person_of, session_parts
 from gateway.store.layers import FILTERS, TURNS_MAX, DatabaseLayers, ListedTurn
 
 PREVIEW_CHARS = 200
+OPEN = ("waiting", "running")
+"""Outcomes of turns that have none yet."""
+AT_ONCE, SEARCHED_MAX = 500, 5_000
+"""Turns that a search reads at once, and in all for one page."""
 
 
 async def turn_list(
     layers: DatabaseLayers, *, before: int | None, only: Mapping[str, str], zone: tzinfo, keep_days: float
 ) -> TurnList:
-    """The newest turns below `before` that are as `only` says: agent, channel, person, outcome."""
-    only = {name: only[name] for name in FILTERS if only.get(name)}
-    is_open = only.get("outcome") in ("waiting", "running")
-    found = [] if is_open else await layers.listed(before=before, only=only)
-    unfinished = await layers.unfinished() if before is None and (is_open or "outcome" not in only) else []
-    turns = [it for it in (summary(it, zone) for it in unfinished) if _is_meant(it, only)]
-    turns += [summary(it, zone) for it in found]
-    return TurnList(turns=tuple(turns), before=found[-1].turn if len(found) == TURNS_MAX else None, keep_days=keep_days)
+    """The newest turns below `before` that are as `only` says: agent, channel, person (an id or a name), outcome, and
+    words that stand in the message, or in a name or title."""
+    exact, sought = {name: only[name] for name in FILTERS if only.get(name)}, _Sought.of(only)
+    if sought.name:
+        del exact["person"]
+    unfinished = await _unfinished(layers, exact, sought, zone) if before is None else []
+    found: list[TurnSummary] = []
+    searched, more, limit = 0, exact.get("outcome") not in OPEN, AT_ONCE if sought else TURNS_MAX
+    while more and len(found) < TURNS_MAX and searched < SEARCHED_MAX:
+        read = await layers.listed(before=before, only=exact, limit=limit)
+        more = len(read) == limit
+        for it in read:
+            before, searched = it.turn, searched + 1
+            if sought.is_in(it, shown := summary(it, zone)):
+                found.append(shown)
+            if len(found) == TURNS_MAX:
+                more = more or it is not read[-1]
+                break
+    return TurnList(
+        turns=(*unfinished, *found),
+        before=before if more else None,
+        keep_days=keep_days,
+        searched=searched if sought else 0,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Sought:
+    """A search that no index knows: words, and a person's name."""
+
+    words: Sequence[str]
+    name: str
+
+    @classmethod
+    def of(cls, only: Mapping[str, str]) -> "_Sought":
+        person = only.get("person", "")
+        return cls(words=only.get("words", "").casefold().split(), name="" if ":" in person else person.casefold())
+
+    def __bool__(self) -> bool:
+        return bool(self.words or self.name)
+
+    def is_in(self, turn: ListedTurn, shown: TurnSummary) -> bool:
+        if self.name not in shown.name.casefold():
+            return False
+        inbound = read_inbound(turn.body or "") if self.words else None
+        texts = (shown.name, shown.person, shown.title, shown.chat, inbound.context.text if inbound else "")
+        text = "\n".join(texts).casefold()
+        return all(it in text for it in self.words)
+
+
+async def _unfinished(
+    layers: DatabaseLayers, exact: Mapping[str, str], sought: _Sought, zone: tzinfo
+) -> Sequence[TurnSummary]:
+    if exact.get("outcome", "running") not in OPEN:
+        return []
+    turns = [(it, summary(it, zone)) for it in await layers.unfinished()]
+    return [shown for it, shown in turns if _is_meant(shown, exact) and sought.is_in(it, shown)]
 
 
 def _is_meant(turn: TurnSummary, only: Mapping[str, str]) -> bool:
@@ -47,6 +101,7 @@ def summary(turn: ListedTurn, zone: tzinfo) -> TurnSummary:
         thread=place.thread,
         person=turn.person or (person_of(inbound.context) if inbound and inbound.context.sender.id else ""),
         name=turn.name or (inbound.context.sender.name or "" if inbound else ""),
+        title=turn.title or (inbound.context.chat.title or "" if inbound else ""),
         text=inbound.context.text[:PREVIEW_CHARS] if inbound else "",
         outcome=turn.outcome or ("running" if turn.begun else "waiting"),
         reason=final.get("reason", ""),

@@ -108,6 +108,7 @@ class _Reading:
             person=self.layer.get("person", ""),
             outcome=self.layer.get("outcome") or (self.final or {}).get("outcome", ""),
             at=self.layer.get("at") or (self.final or {}).get("at"),
+            title=self.stored.title,
         )
         return summary(listed, self.zone).model_copy(update={"calls": calls})
 

@@ -18,8 +18,6 @@ from gateway.store.opening import connected
 By: TypeAlias = Literal["agent", "chat", "person", "model"]
 UNKNOWN = "(not recorded)"
 """The model of a turn before version 1.1; the person of a turn whose words were erased."""
-LISTED_MAX = 100
-"""Rows of one kind that the console shows."""
 _READ = ("input", "cache_read", "cache_write")
 
 
@@ -138,20 +136,19 @@ def facts(report: UsageReport, config: Config) -> dict[str, Any]:
     return {"since": since, "by": report.by, "rows": rows, "total": _facts(report.total), "prices": report.priced_on}
 
 
-def usage_view(config: Config, days: int, now: float) -> dict[str, Any]:
-    """The last `days` days for the console, today included: each day and, of all of them, each agent, chat, person and
-    model. Raises DatabaseUnusable."""
+def usage_view(config: Config, days: int, now: float, by: By) -> dict[str, Any]:
+    """The last `days` days for the console, today included: each day, and as `rows` all of them by one of four. Raises
+    DatabaseUnusable."""
     zone = config.server.zone
     since = beginning(f"{days - 1}d", config, now)
     today, first = local(now, zone).date(), local(since, zone).date()
     by_day = {(first + timedelta(days=it)).isoformat(): UsageRow(name="") for it in range((today - first).days + 1)}
-    rows: dict[By, dict[str, UsageRow]] = {by: {} for by in ("agent", "model", "person", "chat")}
-    total, models = _summed(config, since, rows, by_day)
+    rows: dict[str, UsageRow] = {}
+    total, models = _summed(config, since, {by: rows}, by_day)
     return {
         "days": [{"day": name} | _facts(it) for name, it in by_day.items()],
-        "by": {
-            by: [{"name": it.name} | _facts(it) for it in _sorted(found)[:LISTED_MAX]] for by, found in rows.items()
-        },
+        "rows": [{"name": it.name} | _facts(it) for it in _sorted(rows)],
+        "most": max((it.input + it.output for it in rows.values()), default=0),
         "total": _facts(total),
         "prices": config.price_days(models),
     }

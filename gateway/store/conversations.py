@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, text
 
-from gateway.records.sessions import CONTROL, session_parts
+from gateway.records.sessions import CONTROL
 
 _TAIL_CHARS = 80
 _TIME = re.compile(r'"timestamp":([0-9.e+]+),"role":"[A-Za-z]+"}$')
@@ -28,8 +28,6 @@ _BEGINNINGS = "SELECT sid, turn FROM mark WHERE kind = 'new' ORDER BY sid, turn"
 _BETWEEN = "sid = :sid AND turn > :after AND (turn <= :until OR :until < 0)"
 _ENTRIES = f"SELECT seq, turn, kind, content FROM transcript WHERE {_BETWEEN} ORDER BY seq"
 _NAMES = f"SELECT seq, name FROM spoken WHERE {_BETWEEN} AND parts > 0 ORDER BY seq, place"
-_PEOPLE = "SELECT DISTINCT sid, name FROM spoken WHERE how = 'said' AND name <> '' ORDER BY sid, name"
-_TITLES = "SELECT id, title FROM web_conversation"
 _BILLS = """
 SELECT t.sid, t.content, COALESCE((
     SELECT s.person FROM spoken s WHERE s.turn = t.turn AND s.how IN ('said', 'withdrawn') AND s.person <> ''
@@ -103,15 +101,6 @@ def sessions(connection: Connection) -> list[Session]:
         session = found.setdefault((row.sid, after), Session(sid=row.sid, after=after, until=until))
         _count(session, row.kind, row.content)
     return sorted((it for it in found.values() if it.turns), key=lambda it: (it.last, it.id))
-
-
-def names(connection: Connection) -> dict[str, str]:
-    """Names the chats of sessions as people do, by `sid`: a title in the web chat, elsewhere who spoke."""
-    titles: dict[str, str] = {row.id: row.title for row in connection.execute(text(_TITLES))}
-    people: dict[str, list[str]] = defaultdict(list)
-    for row in connection.execute(text(_PEOPLE)):
-        people[row.sid].append(row.name)
-    return {sid: titles.get(session_parts(sid).chat) or ", ".join(found) for sid, found in people.items()}
 
 
 def entries(connection: Connection, session: Session) -> list[dict[str, Any]]:

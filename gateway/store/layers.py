@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection
 
-from gateway.records.sessions import CHOICE, CONTROL
+from gateway.records.sessions import CHOICE, CONTROL, LOCAL_CHANNEL, session_parts
 from gateway.store.records import Entry, Work
 from gateway.store.statements import GAPS_OF, InboxStatus
 from gateway.store.writer import Database, reads, run, writes
@@ -40,6 +40,7 @@ _FINALS = "SELECT turn, content FROM transcript WHERE turn IN :turns AND kind = 
 _NAMES = (
     "SELECT turn, message, name, person FROM spoken WHERE turn IN :turns AND how = 'said' ORDER BY turn, seq, place"
 )
+_TITLES = "SELECT id, title FROM web_conversation WHERE id IN :chats"
 _LAYER = f"SELECT {_COLUMNS}, prompt, tools, route FROM layer WHERE turn = :turn"
 _ROWS = "SELECT sid, seq, kind, content FROM transcript WHERE turn = :turn ORDER BY seq"
 _MESSAGES = (
@@ -103,6 +104,7 @@ class ListedTurn:
     person: str = ""
     outcome: str = ""
     at: float | None = None
+    title: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,6 +120,7 @@ class StoredTurn:
     approvals: Sequence[Mapping[str, Any]]
     names: Mapping[str, str]
     """The senders' names by the ids of their messages."""
+    title: str = ""
     texts: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -142,6 +145,7 @@ class DatabaseLayers(Database):
         finals = {row.turn: row.content for row in run(connection, _FINALS, turns=numbers)}
         bodies = {row.turn: row for row in run(connection, _BODIES, turns=numbers)}
         names = {row.turn: row.name for row in run(connection, _NAMES, turns=numbers)}
+        titles = _titles(connection, [row.sid for row in found])
         return [
             ListedTurn(
                 turn=row.turn,
@@ -154,6 +158,7 @@ class DatabaseLayers(Database):
                 person=row.person,
                 outcome=row.outcome,
                 at=row.at,
+                title=titles.get(row.sid, ""),
             )
             for row in found
         ]
@@ -161,9 +166,18 @@ class DatabaseLayers(Database):
     @reads
     def unfinished(self, connection: Connection, limit: int = TURNS_MAX) -> Sequence[ListedTurn]:
         """The turns that wait or run, the newest first."""
+        found = run(connection, OPEN, limit=limit).all()
+        titles = _titles(connection, [row.sid for row in found])
         return [
-            ListedTurn(turn=row.turn, sid=row.sid, body=row.body, accepted=row.at, begun=bool(row.begun))
-            for row in run(connection, OPEN, limit=limit)
+            ListedTurn(
+                turn=row.turn,
+                sid=row.sid,
+                body=row.body,
+                accepted=row.at,
+                begun=bool(row.begun),
+                title=titles.get(row.sid, ""),
+            )
+            for row in found
         ]
 
     @reads
@@ -184,6 +198,7 @@ class DatabaseLayers(Database):
             parts=_rows(connection, _PARTS, turn),
             approvals=_rows(connection, _APPROVALS, turn),
             names={row.message: row.name for row in run(connection, _NAMES, turns=[turn])},
+            title=_titles(connection, [sid]).get(sid, ""),
             texts=_texts(connection, layer) if layer else {},
         )
 
@@ -244,6 +259,13 @@ def forget_texts(connection: Connection) -> int:
     for at in range(0, len(gone), PRUNED_AT_ONCE):
         run(connection, "DELETE FROM layer_text WHERE hash IN :gone", gone=gone[at : at + PRUNED_AT_ONCE])
     return len(gone)
+
+
+def _titles(connection: Connection, sids: Sequence[str]) -> dict[str, str]:
+    """The titles of those that are chats of the page."""
+    chats = {sid: place.chat for sid in sids if (place := session_parts(sid)).channel == LOCAL_CHANNEL}
+    found = {row.id: row.title for row in run(connection, _TITLES, chats=sorted({*chats.values()}))}
+    return {sid: found.get(chat, "") for sid, chat in chats.items()}
 
 
 def _rows(connection: Connection, statement: str, turn: int) -> Sequence[Mapping[str, Any]]:

@@ -6,10 +6,12 @@ in the name of the person at the page, so who may not approve in the chat may no
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from datetime import tzinfo
 from typing import Any, Literal, TypeAlias
 
+import orjson
 import structlog
 from fastapi import Request, Response
 from pydantic import BaseModel, Field
@@ -24,19 +26,26 @@ from gateway.http.bodies import Bodies
 from gateway.http.door import Readiness
 from gateway.http.request import PersonRoute, Unserved, answer_json, id_in_path, number_of, read_json
 from gateway.operate.agents import agents_view
+from gateway.operate.clipped import ANSWER_BYTES, brief
 from gateway.operate.contacts import facts as contact_facts
 from gateway.operate.masked import config_view
-from gateway.operate.usage import usage_view
+from gateway.operate.sessions import named
+from gateway.operate.usage import By, usage_view
 from gateway.records.sessions import LOCAL_PERSON, session_parts
 from gateway.state.runtime import Runtime
-from gateway.store.approval_records import Approval, Decider
+from gateway.store.approval_records import Approval, Decider, Grant
 from gateway.store.dead_letters import DeadLetter, dead_letters, replay
+from gateway.store.names import Names
 from gateway.store.statements import PAIRING_SECONDS
+from gateway.web.listing import page
 
 Decided: TypeAlias = Literal["allow-once", "allow-always", "deny"]
 SURFACE = "console"
 DAYS, DAYS_MAX = 30, 366
-PEOPLE_MAX = 1_000
+WAITING_MAX, GRANTS_MAX = 100, 100
+PROBLEM_CHARS = 2_000
+"""Characters of a mistake's sentence."""
+USAGE_BY: Sequence[By] = ("agent", "model", "person", "chat")
 
 NO_SUCH_APPROVAL = 404, "no-such-approval", "There is no such request."
 DECIDED = 409, "decided", "This request has been decided already, or has expired."
@@ -96,19 +105,41 @@ class Console:
         letters = await asyncio.to_thread(dead_letters, self._runtime.setup.config.database)
         view["waiting"] = {"approvals": len(waiting), "people": len(strangers), "deadLetters": len(letters)}
         view["signedIn"] = bool(await self._channel.admission.signed_in(request.headers.items()))
-        return answer_json(view)
+        return answer_json(brief(view))
 
     async def approvals(self, request: Request, person: str) -> Response:
+        """The requests that wait, the oldest first, each whole: as many as an answer holds, from the number `from`."""
         waiting, grants = await self._runtime.store.approvals.listed(self._runtime.now())
-        zone = self._runtime.setup.config.server.zone
-        shown = [
-            {"id": it.id, "agent": it.agent, "by": it.granted_by, "since": it.granted_at, "expires": it.expires}
-            | {"uses": it.uses}
-            for it in grants
-        ]
-        return answer_json({"waiting": [self._shown(it, zone) for it in waiting], "grants": shown})
+        names = await self._names()
+        begin = number_of(request.query_params.get("from", "")) or 0
+        shown = await asyncio.to_thread(lambda: [*self._fitting(waiting[begin:], names)])
+        return answer_json(
+            {
+                "waiting": shown,
+                "from": begin,
+                "count": len(waiting),
+                "grants": brief([self._grant(it, names) for it in grants[-GRANTS_MAX:]]),
+            }
+        )
 
-    def _shown(self, approval: Approval, zone: Any) -> dict[str, Any]:
+    async def _names(self) -> Names:
+        return await asyncio.to_thread(named, self._runtime.setup.config)
+
+    def _grant(self, it: Grant, names: Names) -> dict[str, Any]:
+        facts = {"id": it.id, "agent": it.agent, "by": it.granted_by, "byName": names.person(it.granted_by)}
+        return facts | {"since": it.granted_at, "expires": it.expires, "uses": it.uses}
+
+    def _fitting(self, waiting: Sequence[Approval], names: Names) -> Iterator[dict[str, Any]]:
+        """The first always, and those behind it that the answer still holds."""
+        zone, size = self._runtime.setup.config.server.zone, 0
+        for it in waiting:
+            shown = self._shown(it, zone, names)
+            size += len(orjson.dumps(shown))
+            if size > ANSWER_BYTES and shown["id"] != waiting[0].id:
+                return
+            yield shown
+
+    def _shown(self, approval: Approval, zone: tzinfo, names: Names) -> dict[str, Any]:
         """The request as an approver reads it in a chat, whole."""
         origin, approvers = message_of(approval), self._approvals.approvers(approval.agent)
         texts = {
@@ -120,6 +151,8 @@ class Console:
         }
         facts = {"id": approval.id, "agent": approval.agent, "created": approval.created, "expires": approval.expires}
         facts |= {"tainted": bool(approval.tainted), "answers": answers(approval), "approvers": approvers}
+        people = [{"id": it, "name": names.person(it)} for it in approval.requester.split(", ")]
+        facts |= brief({"people": people, "chat": names.chat(approval.sid)})
         return facts | {"mine": LOCAL_PERSON in approvers, "texts": texts}
 
     async def decide(self, request: Request, person: str) -> Response:
@@ -139,13 +172,16 @@ class Console:
         return answer_json({"id": after.id, "state": after.state})
 
     async def people(self, request: Request, person: str) -> Response:
-        """The strangers who wait, the oldest first, and the people who were let in, the newest first."""
-        config = self._runtime.setup.config
+        """The strangers who wait, the oldest first, and a page of the people who were let in, the newest first."""
+        config, names = self._runtime.setup.config, await self._names()
         found = await self._runtime.store.contacts.listed(self._runtime.now() - PAIRING_SECONDS)
-        shown = [contact_facts(it, config) | {"request": it.turn} for it in found]
+        shown = [
+            contact_facts(it, config) | {"request": it.turn, "byName": names.person(it.approved_by)} for it in found
+        ]
         waiting = [it for it in shown if it["approvedBy"] is None]
         known = [it for it in reversed(shown) if it["approvedBy"] is not None]
-        return answer_json({"waiting": waiting, "known": known[:PEOPLE_MAX], "count": len(known)})
+        listed = await asyncio.to_thread(page, known, request.query_params)
+        return answer_json({"waiting": brief(waiting[:WAITING_MAX]), "known": listed.pop("rows")} | listed)
 
     async def let_in(self, request: Request, person: str) -> Response:
         given = await read_json(request, _Admitted, self._bodies)
@@ -161,15 +197,19 @@ class Console:
         return answer_json({"name": contact.name})
 
     async def dead_letters(self, request: Request, person: str) -> Response:
-        config = self._runtime.setup.config
+        """A page of them, the newest first; `names` has those of all that are meant, to replay them at once."""
+        config, names = self._runtime.setup.config, await self._names()
         found = await asyncio.to_thread(dead_letters, config.database)
-        return answer_json({"letters": [self._letter(it) for it in reversed(found)]})
+        rows = [self._letter(it, names) for it in reversed(found)]
+        shown = await asyncio.to_thread(page, rows, request.query_params, marked="name")
+        return answer_json({"letters": shown.pop("rows")} | shown)
 
-    def _letter(self, letter: DeadLetter) -> dict[str, Any]:
+    def _letter(self, letter: DeadLetter, names: Names) -> dict[str, Any]:
         place = session_parts(letter.session)
         where = {"agent": place.agent, "channel": place.channel, "account": place.account, "chat": place.chat}
         reason = self._runtime.scrubber.scrub(letter.reason)
-        return {"name": letter.name} | asdict(letter) | where | {"reason": reason}
+        title = self._runtime.scrubber.scrub(names.chat(letter.session))
+        return {"name": letter.name} | asdict(letter) | where | {"reason": reason, "title": title}
 
     async def replay(self, request: Request, person: str) -> Response:
         """Queues them again; the next sweep takes them up."""
@@ -181,17 +221,27 @@ class Console:
         return answer_json({"replayed": replayed})
 
     async def usage(self, request: Request, person: str) -> Response:
-        days = min(number_of(request.query_params.get("days", "")) or DAYS, DAYS_MAX)
-        config, now = self._runtime.setup.config, self._runtime.now()
-        return answer_json(await asyncio.to_thread(usage_view, config, days, now))
+        """The last days, and a page of the agents, models, people or chats (`by`) in them."""
+        query, config, now = request.query_params, self._runtime.setup.config, self._runtime.now()
+        days = min(number_of(query.get("days", "")) or DAYS, DAYS_MAX)
+        by = next((it for it in USAGE_BY if it == query.get("by")), USAGE_BY[0])
+        names = await self._names()
+
+        def shown() -> dict[str, Any]:
+            view = usage_view(config, days, now, by)
+            called = {"person": names.people, "chat": names.chats}.get(by, {})
+            rows = [it | {"called": called.get(it["name"], "")} for it in view.pop("rows")]
+            return view | page(rows, query)
+
+        return answer_json(await asyncio.to_thread(shown))
 
     async def agents(self, request: Request, person: str) -> Response:
-        return answer_json({"agents": await asyncio.to_thread(agents_view, self._runtime.setup)})
+        return answer_json(brief({"agents": await asyncio.to_thread(agents_view, self._runtime.setup)}))
 
     async def config(self, request: Request, person: str) -> Response:
         """The config in force without its secrets, and what is wrong with the edit that is not."""
         state, config = self._runtime.config_state, self._runtime.setup.config
         shown = await asyncio.to_thread(config_view, config, self._runtime.scrubber)
         problems = [asdict(it) for it in state.problems]
-        facts = {"version": state.version, "restart": state.restart, "problems": problems}
+        facts = brief({"version": state.version, "restart": state.restart, "problems": problems}, PROBLEM_CHARS)
         return answer_json(facts | shown | {"since": iso(self._runtime.began, config.server.zone)})

@@ -4,10 +4,8 @@ Every answer says what a browser may do with it; every request but those for the
 `Admission` first. The conversations are in `gateway.web.chats`. What the routes take and give is in docs/http.md.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
-from typing import Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
@@ -18,7 +16,6 @@ from channels.channel import Rejected
 from channels.message import PICTURES, StoredFile
 from channels.web.admission import COOKIE, OPERATOR, SECURE_COOKIE, SESSION_SECONDS
 from channels.web.channel import WebChannel
-from channels.web.views import html
 from gateway.config.channels import configured
 from gateway.http.bodies import Bodies, Unreadable
 from gateway.http.request import (
@@ -35,13 +32,9 @@ from gateway.http.request import (
     read_json,
 )
 from gateway.operate.first_key import FirstKey
-from gateway.operate.sessions import found as found_session
-from gateway.operate.sessions import listed, markdown, named, summary
-from gateway.operate.turn_layers import TurnLayers, TurnList
-from gateway.operate.turn_list import turn_list
-from gateway.operate.turns import scrubbed, turn_layers
 from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
+from gateway.web.book import Book
 from gateway.web.chats import Chats
 from gateway.web.console import Console
 from gateway.web.notes import Notes
@@ -73,7 +66,7 @@ class WebDoor:
         peers: Peers,
         guesses: Guesses,
         bodies: Bodies,
-        rooms: Sequence[Console | Plans],
+        rooms: Sequence[Console | Plans | Book],
     ) -> None:
         self._runtime = runtime
         self._rooms = rooms
@@ -103,10 +96,6 @@ class WebDoor:
             ("GET", "/api/archived", self._judged(self._chats.archived)),
             ("GET", "/api/search", self._judged(self._chats.search)),
             ("GET", "/api/setup", self._operators(self.setup)),
-            ("GET", "/api/sessions", self._operators(self.sessions)),
-            ("GET", "/api/sessions/{session}", self._operators(self.session)),
-            ("GET", "/api/turns", self._operators(self.turns)),
-            ("GET", "/api/turns/{turn}", self._operators(self.turn)),
             ("GET", "/api/chats/{chat}", self._judged(self._chats.chat)),
             ("GET", "/api/chats/{chat}/choices", self._judged(self._chats.choices)),
             ("GET", "/api/agents/{agent}/choices", self._judged(self._chats.new_choices)),
@@ -198,41 +187,6 @@ class WebDoor:
         code = await setup.owners.claim_code(self._runtime.now())
         channels = sorted({it.kind.name for it in configured(setup.config.channels) if it.kind.bot_key})
         return answer_json({"owned": bool(setup.owners), "claim": code, "channels": channels})
-
-    async def sessions(self, request: Request, person: str) -> Response:
-        """The sessions of every channel, the last active first."""
-        found, names = await asyncio.to_thread(lambda: (listed(self._config), named(self._config)))
-        scrub, zone = self._runtime.scrubber.scrub, self._config.server.zone
-        views = [summary(it, zone) | {"name": scrub(names.get(it.sid, ""))} for it in reversed(found)]
-        return answer_json({"sessions": views})
-
-    async def session(self, request: Request, person: str) -> Response:
-        read = await asyncio.to_thread(self._read_session, id_in_path(request, "session"))
-        return answer_json(read) if read else problem(404, "no-such-session", "There is no such session.")
-
-    def _read_session(self, name: str) -> dict[str, Any] | None:
-        if (read := found_session(self._config, name)) is None:
-            return None
-        session, entries, marks = read
-        zone = self._config.server.zone
-        text = self._runtime.scrubber.scrub("\n".join(markdown(session, entries, marks, zone)))
-        return {"session": summary(session, zone), "html": html(text)}
-
-    async def turns(self, request: Request, person: str) -> Response:
-        """The newest turns of every channel, filtered."""
-        config, query = self._runtime.setup.config, request.query_params
-        zone, days = config.server.zone, config.console.keep_days
-        layers, before = self._runtime.store.layers, number_of(query.get("before", ""))
-        return await self._scrubbed(await turn_list(layers, before=before, only=dict(query), zone=zone, keep_days=days))
-
-    async def turn(self, request: Request, person: str) -> Response:
-        number = number_of(request.path_params["turn"])
-        zone = self._runtime.setup.config.server.zone
-        found = None if number is None else await turn_layers(self._runtime.store.layers, number, zone)
-        return await self._scrubbed(found) if found else problem(404, "no-such-turn", "There is no such turn.")
-
-    async def _scrubbed(self, shown: TurnLayers | TurnList) -> Response:
-        return answer_json(await asyncio.to_thread(scrubbed, shown, self._runtime.scrubber.scrub))
 
     async def take_key(self, request: Request, person: str) -> Response:
         """Takes the first key of a model from the operator."""

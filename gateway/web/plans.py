@@ -16,10 +16,13 @@ from gateway.fault import OperatorError
 from gateway.http.bodies import Bodies
 from gateway.http.request import PersonRoute, Unserved, answer_json, id_in_path, read_json
 from gateway.operate import schedules
+from gateway.operate.sessions import named
 from gateway.records.sessions import LOCAL_PERSON
 from gateway.state.runtime import Runtime
+from gateway.store.names import Names
 from gateway.store.tasks import Task
 from gateway.turns.tasks import Tasks
+from gateway.web.listing import page
 
 Act: TypeAlias = Literal["pause", "resume", "stop"]
 STATES: Mapping[Act, Sequence[str]] = {"pause": ("active",), "resume": ("paused",), "stop": ("active", "paused")}
@@ -57,8 +60,17 @@ class Plans:
         )
 
     async def schedules(self, request: Request, person: str) -> Response:
-        found = await asyncio.to_thread(schedules.listed, self._runtime.setup.config)
-        return answer_json({"schedules": found})
+        """A page of them; who asked for one and where it goes have their names as `ownerName` and `toName`."""
+        shown = await asyncio.to_thread(lambda: page(self._schedules(), request.query_params))
+        return answer_json({"schedules": shown.pop("rows")} | shown)
+
+    def _schedules(self) -> list[dict[str, Any]]:
+        config = self._runtime.setup.config
+        names = named(config)
+        return [
+            it | {"ownerName": names.person(it["owner"]), "toName": names.place(it["to"]) or names.person(it["to"])}
+            for it in schedules.listed(config)
+        ]
 
     async def change(self, request: Request, person: str) -> Response:
         """Pauses a schedule, lets it go on, or ends a person's for good."""
@@ -79,15 +91,19 @@ class Plans:
     async def tasks(self, request: Request, person: str) -> Response:
         """The newest tasks of all conversations; those that run come first."""
         found = await self._runtime.store.tasks.newest(TASKS_MAX)
-        return answer_json({"tasks": [self._view(it) for it in found]})
+        names = await asyncio.to_thread(named, self._runtime.setup.config)
+        shown = page([self._view(it, names) for it in found], request.query_params, begin="tasks")
+        return answer_json({"tasks": shown.pop("rows")} | shown)
 
-    def _view(self, task: Task) -> dict[str, Any]:
+    def _view(self, task: Task, names: Names) -> dict[str, Any]:
         seconds = (task.ended or self._runtime.now()) - task.started
         facts: dict[str, Any] = {
             "id": task.id,
             "agent": task.agent,
             "person": task.person,
+            "personName": names.person(task.person),
             "chat": task.chat,
+            "chatName": names.place(task.chat),
         }
         facts |= {"title": self._runtime.scrubber.scrub(task.title), "state": task.state, "started": task.started}
         return facts | {"seconds": round(max(0.0, seconds), 1)}

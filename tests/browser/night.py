@@ -4,7 +4,7 @@ The stranger's name is as hostile as a platform lets it be. The console's tests 
 """
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ from playwright.async_api import Browser
 
 from tests.browser.house import House, house
 from tests.browser.tab import Tab, visitor
-from tests.emulators.models.script import Turn, calls, says
+from tests.emulators.models.script import calls, says
+from tests.emulators.models.server import Script
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.loopback import serve_on_loopback
 
@@ -40,7 +41,8 @@ async def night(
     folder: Path,
     *,
     stranger: str = HOSTILE,
-    script: Sequence[Turn] = SCRIPT,
+    script: Script = SCRIPT,
+    agents: str = AGENTS,
     before: Callable[[Tab], Awaitable[None]] | None = None,
     now: Callable[[], float] = time.time,
     **options: Any,
@@ -51,7 +53,7 @@ async def night(
         bot = f'botToken: "{telegram.token}", apiRoot: "{url}", mode: polling, dmPolicy: pairing, streaming: off'
         channels = f", telegram: {{ {bot}, allowFrom: ['{FRIEND}'] }}"
         async with (
-            house(folder, script=script, agents=AGENTS, channels=channels, now=now) as home,
+            house(folder, script=script, agents=agents, channels=channels, now=now) as home,
             visitor(browser, home, **options) as tab,
         ):
             await home.until(lambda: bool(telegram.commands))

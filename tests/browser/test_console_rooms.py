@@ -15,7 +15,7 @@ from tests.browser.test_console_turns import opened
 from tests.browser.test_web_everybody import RULES
 from tests.emulators.models.script import calls
 
-ROOMS = ("now", "turns", "turns/1", "approvals", "people", "later", "letters", "usage", "agents", "config")
+ROOMS = ("now", "turns", "turns/1", "chats", "approvals", "people", "later", "letters", "usage", "agents", "config")
 TRYING = {"en-US": "Connection lost. Trying again…", "zh-CN": "连接已断开，正在重试…"}
 AGAIN = {"en-US": "Try again", "zh-CN": "重试"}
 REFUSED = {"en-US": "The database is not available.", "zh-CN": "数据库暂时不可用"}
@@ -93,3 +93,30 @@ async def test_a_hostile_command_is_read_whole_and_as_it_is(browser: Browser, tm
         body = await opened(tab.page, "Tool calls")
         await expect(body).to_contain_text(f"'<img src=x onerror=alert(1)>' \\u202e; {COMMAND}")
         assert "\u202e" not in await body.inner_text()
+
+
+async def test_people_have_their_names_and_chats_their_titles_in_every_room(browser: Browser, tmp_path: Path) -> None:
+    async with night(browser, tmp_path) as (home, tab, _):
+        page, view = tab.page, tab.page.locator("#view")
+        for room, names in {
+            "turns": ("Alice", "Build it anew"),
+            "turns/1": ("User", "Build it anew"),
+            "chats": ("Alice", "Build it anew"),
+            "approvals": ("User", "Build it anew"),
+            "letters": ("Alice",),
+            "usage/?by=person": ("Alice", "User"),
+            "usage/?by=chat": ("Alice", "Build it anew"),
+        }.items():
+            await page.goto(f"{home.url}/console#{room}")
+            await ready(page)
+            for name in names:
+                await expect(view).to_contain_text(name)
+        await page.goto(f"{home.url}/console#chats")
+        await page.get_by_label("Words or name").fill("alice")
+        await page.keyboard.press("Enter")
+        rows = page.get_by_role("row").filter(has=page.get_by_role("link"))
+        await expect(rows).to_have_count(1)
+        await rows.get_by_role("link", name="Alice").click()
+        await expect(view.locator(".prose")).to_contain_text("hello")
+        await view.get_by_role("link", name="1", exact=True).click()
+        await expect(page.get_by_role("link", name="hello")).to_be_visible()

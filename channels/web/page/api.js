@@ -50,8 +50,6 @@ export class Api {
   changeNote = (agent, number, text) => this.#ask("PUT", `${notesOf(agent)}/${number}`, { text });
   removeNote = (agent, number) => this.#ask("DELETE", `${notesOf(agent)}/${number}`);
   search = (words) => this.#ask("GET", `api/search?words=${encodeURIComponent(words)}`);
-  sessions = () => this.#ask("GET", "api/sessions");
-  session = (id) => this.#ask("GET", `api/sessions/${id}`);
   change = (id, change) => this.#ask("PATCH", `api/chats/${id}`, change);
   remove = (id) => this.#ask("DELETE", `api/chats/${id}`);
   /** What was uploaded and will not be sent. */

@@ -75,8 +75,6 @@ class App {
       search: (words) => this.#search(words),
       page: (of) => this.#listed(of),
       takeKey: (vendor, key) => this.#takeKey(vendor, key),
-      sessions: () => this.api.sessions(),
-      session: (id) => this.api.session(id),
       signIn: (token) => this.api.signIn(token),
       signedIn: () => this.#signedIn(),
       signOut: () => this.#signOut(),

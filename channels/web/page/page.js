@@ -14,7 +14,6 @@ import { FirstKey } from "./firstkey.js";
 import { currentLanguage, fillWords, inLanguage, sentence, speakLanguage, word } from "./language.js";
 import { Notices } from "./notify.js";
 import { Palette } from "./palette.js";
-import { Sessions } from "./sessions.js";
 import { Settings } from "./settings.js";
 import { Shortcuts } from "./shortcuts.js";
 import { Sidebar } from "./sidebar.js";
@@ -64,7 +63,6 @@ export class Page {
     this.choices = new Choices({ ask: acts.choices, set: acts.set, begin: acts.startWith, renewed: changed });
     this.signIn = new SignIn({ signIn: acts.signIn, done: acts.signedIn, closed: changed });
     this.firstKey = new FirstKey({ take: acts.takeKey });
-    this.sessions = new Sessions({ list: acts.sessions, read: acts.session });
     this.drawer = new Drawer();
     this.theme = new Theme(part("theme"));
     this.palette = new Palette({ entries: () => this.#entries(), search: (words) => store.next && acts.search(words) });

@@ -5,7 +5,8 @@
 import { element } from "../element.js";
 import { inLanguage, number, word } from "../language.js";
 import { blocksOf, showBlocks } from "../prose.js";
-import { badge, button, card, empty, folded, name, section, table, when } from "./draw.js";
+import { badge, button, card, empty, folded, name, section, table, when, who } from "./draw.js";
+import { asked, pager } from "./sift.js";
 
 const KINDS = { "allow-once": "act primary-act", "allow-always": "act", deny: "act danger-act" };
 
@@ -14,9 +15,10 @@ export const approvals = {
   icon: "shield",
   every: 5_000,
   count: (state) => state?.waiting.approvals ?? 0,
-  load: ({ ask }) => ask("GET", "api/console/approvals"),
-  draw: ({ waiting, grants }, context) => [
+  load: ({ ask, argument }) => ask("GET", `api/console/approvals?${asked(argument)}`),
+  draw: ({ waiting, from, count, grants }, context) => [
     waiting.length ? element("div", { class: "cards" }, ...waiting.map((it) => request(it, context))) : empty(word("noApprovals")),
+    pager("approvals", context, { from, count, shown: waiting.length }),
     grants.length > 0 && section(word("grants"), granted(grants)),
   ],
 };
@@ -25,6 +27,7 @@ function request(it, context) {
   const { question, details } = inLanguage(it.texts);
   return card(
     element("p", { class: "card-head" }, badge("warn", word("expires")), when(it.expires), it.tainted && badge("bad", word("tainted"))),
+    element("p", { class: "hint" }, ...it.people.flatMap((one, at) => [at ? ", " : "", name(one.name || one.id)]), it.chat ? " · " : "", it.chat ? name(it.chat) : "", " · ", when(it.created)),
     prose(question),
     folded(`details-${it.id}`, word("details"), prose(details)),
     it.mine ? answers(it, context) : element("p", { class: "hint" }, word("othersDecide", { names: it.approvers.join(", ") || word("nobody") })),
@@ -53,7 +56,7 @@ function granted(grants) {
   return table(word("grants"), columns, grants.map((it) => ({
     id: element("code", {}, it.id),
     agent: name(it.agent),
-    by: name(it.by),
+    by: who(it.by, it.byName),
     since: when(it.since),
     uses: number(it.uses),
   })));

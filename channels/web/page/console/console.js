@@ -94,6 +94,7 @@ class Console {
   /** The same list, sifted otherwise: it stays until the other one is there, and so does the focus. */
   #filtered() {
     this.#show();
+    part("scroller").scrollTop = 0;
     return this.#tick({ now: true });
   }
 

@@ -6,9 +6,8 @@
 import { element, icon } from "../element.js";
 import { moment, number, word } from "../language.js";
 
-const CHARS_MAX = 4_000;
-const MORE_CHARS = 100_000;
-const NAME_CHARS_MAX = 300;
+/** The server cuts names already, and says so behind them. */
+const NAME_CHARS_MAX = 400;
 /** Characters that show nothing, or turn what stands around them. */
 const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 /** Those of them that make a text read as another one, wherever its lines break. */
@@ -52,26 +51,49 @@ export function name(text, attributes = {}) {
   return element("bdi", { class: "name", ...attributes }, plain(text));
 }
 
-/** A text of any length; of a long one the beginning, with a button for the rest. */
-export function text(written, { key, code = false } = {}) {
-  const whole = named(written, TURNING);
-  const held = element("pre", { class: code ? "text mono" : "text", dir: "auto", tabindex: "0", role: "group", "aria-label": word("text") }, whole.slice(0, CHARS_MAX));
-  if (whole.length <= CHARS_MAX) return held;
-  let shown = CHARS_MAX;
-  const label = () => word("showMore", { count: number(whole.length - shown) });
-  const more = button(label(), (pressed) => {
-    held.append(whole.slice(shown, shown + MORE_CHARS));
-    shown += MORE_CHARS;
-    if (shown >= whole.length) pressed.remove();
-    else pressed.textContent = label();
-  }, { "data-key": key ?? null });
-  return element("div", { class: "long" }, held, more);
+/** A person by name, with the way to their turns; the id stands beneath, and where nobody has a name it stands alone. */
+export function who(id, called, { about = id } = {}) {
+  if (!id) return titled(called ? name(called, SHORT) : "–", about ?? "");
+  return titled(link(`#turns/?person=${encodeURIComponent(id)}`, name(called || id, SHORT)), called ? about : "");
 }
 
-/** A moment in seconds, as so long ago; the tooltip has it whole. */
+/** A chat by its title, its place beneath; the ids of the page's own chats say nothing to anybody. */
+export function chat({ title, channel, account, chat: id, thread }) {
+  const place = [channel, account === "default" ? "" : account, id].filter(Boolean).join(":") + (thread ? `#${thread}` : "");
+  return titled(name(title || place, SHORT), title ? (channel === "web" ? channel : place) : "");
+}
+
+const SHORT = { class: "name clipped short" };
+
+/** A name, and in small letters beneath it what tells it from another. */
+export function titled(shown, about) {
+  return element("span", { class: "named" }, shown, about ? element("span", { class: "hint" }, name(about, SHORT)) : "");
+}
+
+/**
+ * A text. Of one that the server has cut the beginning, with a button for more of it and a link to the whole: `rest` is
+ * {chars, href, load}, where `load(from, pressed)` gives the text behind a character.
+ */
+export function text(written, { key, code = false, rest = null } = {}) {
+  const held = element("pre", { class: code ? "text mono" : "text", dir: "auto", tabindex: "0", role: "group", "aria-label": word("text") }, named(written, TURNING));
+  if (!rest) return held;
+  let shown = [...written].length;
+  const label = () => word("showMore", { count: number(rest.chars - shown) });
+  const more = button(label(), async (pressed) => {
+    const piece = await rest.load(shown, pressed);
+    held.append(named(piece, TURNING));
+    shown += [...piece].length;
+    if (shown >= rest.chars) pressed.remove();
+    else pressed.textContent = label();
+  }, { "data-key": key });
+  return element("div", { class: "long" }, held, element("p", { class: "acts" }, more, element("a", { href: rest.href, download: "" }, word("downloadWhole"))));
+}
+
+/** A moment in seconds, with how long ago it is; the tooltip has it whole. */
 export function when(at) {
   const iso = new Date(at * 1000).toISOString();
-  return element("time", { datetime: iso, title: moment(at, { long: true }) }, ago(at));
+  const passed = ago(at);
+  return element("time", { datetime: iso, title: moment(at, { long: true }) }, moment(at), passed && element("span", { class: "hint" }, ` · ${passed}`));
 }
 
 const STEPS = [
@@ -83,7 +105,7 @@ const STEPS = [
 function ago(at) {
   const passed = Date.now() / 1000 - at;
   const step = STEPS.find(([under]) => Math.abs(passed) < under);
-  if (!step) return moment(at);
+  if (!step) return "";
   const relative = new Intl.RelativeTimeFormat(document.documentElement.lang, { numeric: "always", style: "short" });
   return relative.format(-Math.round(passed / step[2]), step[1]);
 }

@@ -5,7 +5,8 @@
 
 import { element } from "../element.js";
 import { number, word } from "../language.js";
-import { badge, button, empty, name, plain, seconds, section, table, when } from "./draw.js";
+import { badge, button, empty, name, plain, seconds, section, table, titled, when, who } from "./draw.js";
+import { asked, isSifted, pager, sieve } from "./sift.js";
 
 const SCHEDULES = { active: "good", paused: "warn" };
 const TASKS = { running: "warn", ended: "good", failed: "bad" };
@@ -15,22 +16,31 @@ export const later = {
   name: "later",
   icon: "clock",
   every: 5_000,
-  load: async ({ ask }) => {
-    const [{ schedules }, { tasks }] = await Promise.all([ask("GET", "api/console/schedules"), ask("GET", "api/console/tasks")]);
+  load: async ({ ask, argument }) => {
+    const [schedules, tasks] = await Promise.all(["schedules", "tasks"].map((it) => ask("GET", `api/console/${it}?${asked(argument)}`)));
     return { schedules, tasks };
   },
   draw: ({ schedules, tasks }, context) => [
-    section(word("schedules"), schedules.length ? planned(schedules, context) : empty(word("noSchedules"), "info")),
-    section(word("tasks"), tasks.length ? running(tasks, context) : empty(word("noTasks"), "info")),
+    (schedules.count + tasks.count > 0 || isSifted(context)) && sieve("later", context, ["words", "agent"]),
+    section(
+      word("schedules"),
+      schedules.count ? planned(schedules.schedules, context) : empty(word(isSifted(context) ? "nothingFound" : "noSchedules"), "info"),
+      pager("later", context, { ...schedules, shown: schedules.schedules.length }),
+    ),
+    section(
+      word("tasks"),
+      tasks.count ? running(tasks.tasks, context) : empty(word(isSifted(context) ? "nothingFound" : "noTasks"), "info"),
+      pager("later", context, { ...tasks, shown: tasks.tasks.length, begin: "tasks" }),
+    ),
   ],
 };
 
 function planned(found, context) {
   const columns = [["title", word("schedule"), "wide"], ["at", word("at")], ["to", word("to")], ["state", word("state")], ["due", word("due")], ["runs", word("runs"), "right"], ["act", word("change"), "end"]];
   return table(word("schedules"), columns, found.map((it) => ({
-    title: element("span", {}, name(it.title || it.id, { class: "name clipped short" }), element("span", { class: "hint" }, name(it.owner ?? word("ofConfig")), " · ", name(it.id))),
+    title: element("span", {}, name(it.title || it.id, { class: "name clipped short" }), element("span", { class: "hint" }, name(it.ownerName || it.owner || word("ofConfig")), " · ", name(it.id))),
     at: name(it.at),
-    to: name(it.to),
+    to: titled(name(it.toName || it.to), it.toName ? it.to : ""),
     state: badge(SCHEDULES[it.state] ?? "plain", word(`schedule_${it.state}`)),
     due: moment(it.due),
     runs: element("span", {}, number(it.runs), it.skips ? element("span", { class: "hint" }, ` (${word("skipped", { count: number(it.skips) })})`) : ""),
@@ -50,7 +60,7 @@ function running(found, context) {
   return table(word("tasks"), columns, found.map((it) => ({
     title: element("span", {}, name(it.title || it.id, { class: "name clipped short" }), element("span", { class: "hint" }, name(it.id), " · ", when(it.started))),
     agent: name(it.agent),
-    person: name(it.person || "–"),
+    person: who(it.person, it.personName, { about: it.chatName || it.chat }),
     state: badge(TASKS[it.state] ?? "plain", word(`task_is_${it.state}`)),
     took: seconds(it.seconds),
     act: it.state === "running" ? changeButton("stop", it, `tasks/${encodeURIComponent(it.id)}`, {}, context) : "",

@@ -4,21 +4,26 @@
 
 import { element } from "../element.js";
 import { number, word } from "../language.js";
-import { badge, button, empty, name, table, when } from "./draw.js";
+import { badge, button, chat, empty, name, table, when } from "./draw.js";
+import { asked, isSifted, pager, sieve } from "./sift.js";
 
 const AT_ONCE = 100;
-const SHOWN_MAX = 200;
 
 export const letters = {
   name: "letters",
   icon: "letter",
   every: 10_000,
   count: (state) => state?.waiting.deadLetters ?? 0,
-  load: ({ ask }) => ask("GET", "api/console/dead-letters"),
-  draw: ({ letters: found }, context) => {
-    if (!found.length) return [empty(word("noLetters"))];
-    const shown = found.slice(0, SHOWN_MAX);
-    return [head(found, context), list(shown, context), found.length > shown.length && element("p", { class: "hint" }, word("andMore", { count: number(found.length - shown.length) }))];
+  load: ({ ask, argument }) => ask("GET", `api/console/dead-letters?${asked(argument)}`),
+  draw: ({ letters: found, names, from, count }, context) => {
+    const sifted = isSifted(context);
+    if (!count && !sifted) return [empty(word("noLetters"))];
+    return [
+      head(names, context),
+      sieve("letters", context, ["words", "agent", "channel"]),
+      found.length ? list(found, context) : empty(word("nothingFound"), "info"),
+      pager("letters", context, { from, count, shown: found.length }),
+    ];
   },
 };
 
@@ -26,19 +31,20 @@ async function replay(ask, names) {
   for (let at = 0; at < names.length; at += AT_ONCE) await ask("POST", "api/console/dead-letters", { names: names.slice(at, at + AT_ONCE) });
 }
 
-function head(found, { act, ask, confirm }) {
-  const count = found.length;
-  const all = button(word("replayAll", { count: number(count) }), async (pressed) => {
-    if (await confirm("replayEvery", { count: number(count) })) act(pressed, () => replay(ask, found.map((it) => it.name)), word("replayed", { count: number(count) }));
+function head(names, { act, ask, confirm }) {
+  const count = number(names.length);
+  const all = button(word("replayAll", { count }), async (pressed) => {
+    if (await confirm("replayEvery", { count })) act(pressed, () => replay(ask, names), word("replayed", { count }));
   }, { "data-key": "all" });
-  return element("div", { class: "head" }, element("p", { class: "hint" }, word("lettersAbout")), all);
+  return element("div", { class: "head" }, element("p", { class: "hint" }, word("lettersAbout")), names.length > 0 && all);
 }
 
 function list(found, { act, ask }) {
-  const columns = [["what", word("letter")], ["where", word("conversation")], ["at", word("since")], ["reason", word("reason"), "wide"], ["act", word("replay"), "end"]];
+  const columns = [["what", word("letter")], ["where", word("conversation")], ["agent", word("agent")], ["at", word("since")], ["reason", word("reason"), "wide"], ["act", word("replay"), "end"]];
   return table(word("room_letters"), columns, found.map((it) => ({
     what: element("span", {}, badge("bad", word(`letter_${it.kind}`)), " ", element("code", {}, it.name)),
-    where: element("span", {}, name(`${it.channel}:${it.chat}`), " · ", name(it.agent)),
+    where: chat(it),
+    agent: name(it.agent),
     at: when(it.at),
     reason: element("span", { class: "clipped" }, name(it.reason || word("noReason")), it.ambiguous ? ` (${word("ambiguous", { count: it.ambiguous })})` : ""),
     act: button(word("replay"), (pressed) => act(pressed, () => replay(ask, [it.name]), word("replayed", { count: 1 })), { "data-key": it.name, "aria-label": word("replayName", { name: it.name }) }),

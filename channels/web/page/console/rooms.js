@@ -5,6 +5,7 @@
 
 import { agents } from "./agents.js";
 import { approvals } from "./approvals.js";
+import { chats } from "./chats.js";
 import { config } from "./config.js";
 import { later } from "./later.js";
 import { letters } from "./letters.js";
@@ -13,4 +14,4 @@ import { people } from "./people.js";
 import { turns } from "./turns.js";
 import { usage } from "./usage.js";
 
-export const ROOMS = [now, turns, approvals, people, later, letters, usage, agents, config];
+export const ROOMS = [now, turns, chats, approvals, people, later, letters, usage, agents, config];

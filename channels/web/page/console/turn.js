@@ -5,7 +5,7 @@
 
 import { element } from "../element.js";
 import { number, word } from "../language.js";
-import { badge, card, empty, facts, folded, link, money, name, seconds, section, table, text, when } from "./draw.js";
+import { badge, card, chat, empty, facts, folded, link, money, name, plain, seconds, section, table, text, when, who } from "./draw.js";
 import { span } from "./plot.js";
 
 const KINDS = { replied: "good", silent: "good", failed: "bad", "over-budget": "bad", running: "warn", waiting: "warn" };
@@ -17,28 +17,45 @@ const STAGES_MAX = 200;
 
 export function turn(data, context) {
   const { missing, events, contexts, route, prompt, tools, steps, requests, calls, reply, timeline } = data;
+  const shown = texts(data, context);
+  const layer = layers(data);
   return [
     element("p", { class: "hint" }, link("#turns", `← ${word("room_turns")}`)),
     head(data.turn),
     ...missing.map((it) => element("p", { class: "headline warn" }, word(`missing_${it}`))),
-    timeline.length > 0 && section(word("timeline"), drawing(timeline)),
+    timeline.length > 0 && section(word("timeline"), ...drawing(timeline)),
     section(
       word("layers"),
       element(
         "div",
         { class: "layers" },
-        layer("event", events.length, () => events.map((it, at) => json(`event-${at}`, it.body))),
-        layer("context", contexts.length, () => contexts.map((it, at) => json(`context-${at}`, it))),
-        layer("route", Object.keys(route).length, () => [reasons(route)]),
-        layer("prompt", prompt.length, () => sections(prompt)),
-        layer("offered", tools.length, () => [toolList(tools)]),
-        layer("steps", steps.length, () => steps.map((it) => step(it))),
-        layer("requests", requests.length, () => requests.map((it, at) => request(it, at))),
-        layer("calls", calls.length, () => calls.map((it, at) => call(it, at))),
-        layer("reply", reply.length, () => reply.map((it) => part(it))),
+        layer("event", "events", () => events.map((it, at) => shown(`/events/${at}/body`, it.body, { code: true }))),
+        layer("context", "contexts", () => contexts.map((it, at) => shown(`/contexts/${at}`, it, { code: true }))),
+        layer("route", "route", () => [reasons(route)]),
+        layer("prompt", "prompt", () => sections(prompt, shown)),
+        layer("offered", "tools", () => [toolList(tools)]),
+        layer("steps", "steps", () => steps.map((it, at) => step(it, `/steps/${at}`, shown))),
+        layer("requests", "requests", () => requests.map((it, at) => request(it, `/requests/${at}`, shown))),
+        layer("calls", "calls", () => calls.map((it, at) => call(it, `/calls/${at}`, shown))),
+        layer("reply", "reply", () => reply.map((it, at) => part(it, `/reply/${at}`, shown))),
       ),
     ),
   ];
+}
+
+/** Shows the text at a place of the answer, an object as JSON; of one that was cut the rest is asked for. */
+function texts({ turn: { id }, clipped }, { ask, act }) {
+  const path = (at) => `api/turns/${id}/text?at=${encodeURIComponent(at)}`;
+  const load = async (at, from, pressed) => {
+    let piece = "";
+    await act(pressed, async () => ({ text: piece } = await ask("GET", `${path(at)}&from=${from}`)), "");
+    return piece;
+  };
+  return (at, value, { code = false } = {}) => {
+    const written = typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? "null");
+    const rest = at in clipped ? { chars: clipped[at], href: path(at), load: (from, pressed) => load(at, from, pressed) } : null;
+    return text(written, { code, key: at, rest });
+  };
 }
 
 function head(it) {
@@ -48,8 +65,8 @@ function head(it) {
     element("p", { class: "asked-text", dir: "auto" }, name(it.text || word("noWords"))),
     it.reason && element("p", { class: "hint" }, name(it.reason)),
     facts([
-      [word("person"), element("span", {}, name(it.name || it.person || "–"), it.name ? element("span", { class: "hint" }, " ", name(it.person)) : "")],
-      [word("conversation"), name([it.channel, it.account === "default" ? "" : it.account, it.chat].filter(Boolean).join(":") + (it.thread ? `#${it.thread}` : ""))],
+      [word("person"), who(it.person, it.name)],
+      [word("conversation"), chat(it)],
       [word("agent"), name(it.agent)],
       [word("by_model"), it.model ? name(it.model) : "–"],
       [word("took"), it.seconds === null ? "–" : seconds(it.seconds)],
@@ -85,19 +102,24 @@ function drawing(stages) {
       element("span", { class: "stage-time" }, it.failed ? `✗ ${seconds(it.seconds)}` : seconds(it.seconds)),
     ),
   );
-  return element("ol", { class: "stages", "aria-label": word("timeline") }, ...rows);
+  const left = stages.length - rows.length;
+  return [element("ol", { class: "stages", "aria-label": word("timeline") }, ...rows), left > 0 && element("p", { class: "hint" }, word("andMore", { count: number(left) }))].filter(Boolean);
 }
 
-/** What is beneath is made when it is unfolded: a long turn has thousands of rows. */
-function layer(key, count, made) {
-  const details = folded(`layer-${key}`, element("span", {}, word(`layer_${key}`), element("span", { class: "hint" }, ` ${number(count)}`)));
-  if (!count) return element("p", { class: "layer none" }, word(`layer_${key}`), element("span", { class: "hint" }, ` ${word("notKept")}`));
-  details.classList.add("layer");
-  details.addEventListener("toggle", () => details.open && details.childElementCount === 1 && details.append(element("div", { class: "layer-body" }, ...made())));
-  return details;
+/** Draws a layer, folded. What is beneath is made when it is unfolded: a long turn has thousands of rows. */
+function layers(data) {
+  return (key, field, made) => {
+    const held = Object.keys(data[field]).length;
+    const count = data.clipped[`/${field}`] ?? held;
+    const title = word(`layer_${key}`);
+    if (!count) return element("p", { class: "layer none" }, title, element("span", { class: "hint" }, ` ${word("notKept")}`));
+    const details = folded(`layer-${key}`, element("span", {}, title, element("span", { class: "hint" }, ` ${number(count)}`)));
+    const left = () => count > held && element("p", { class: "hint" }, word("restByCommand", { count: number(count - held), id: data.turn.id }));
+    details.classList.add("layer");
+    details.addEventListener("toggle", () => details.open && details.childElementCount === 1 && details.append(element("div", { class: "layer-body" }, ...made(), left())));
+    return details;
+  };
 }
-
-const json = (key, value) => text(typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? "null"), { code: true, key });
 
 function reasons(route) {
   const columns = [["what", word("layer_route")], ["value", word("value")], ["why", word("why"), "wide"]];
@@ -105,10 +127,10 @@ function reasons(route) {
   return table(word("layer_route"), columns, Object.entries(route).map(([what, it]) => ({ what: word(`route_${what}`), value: name(shown(it.value) || "–"), why: element("span", { dir: "auto" }, it.reason) })));
 }
 
-function sections(prompt) {
+function sections(prompt, shown) {
   return prompt.map((it, at) => {
-    const title = [it.heading || word("whoItIs"), word("chars", { count: number(it.chars) }), word(it.stable ? "cacheable" : "changing")].join(" · ");
-    return it.text === null ? element("p", { class: "hint" }, `${title} · ${word("notKept")}`) : folded(`section-${at}`, title, text(it.text, { key: `section-text-${at}` }));
+    const title = [plain(it.heading) || word("whoItIs"), word("chars", { count: number(it.chars) }), word(it.stable ? "cacheable" : "changing")].join(" · ");
+    return it.text === null ? element("p", { class: "hint" }, `${title} · ${word("notKept")}`) : folded(`section-${at}`, title, shown(`/prompt/${at}/text`, it.text));
   });
 }
 
@@ -117,17 +139,17 @@ function toolList(tools) {
   return table(word("layer_offered"), columns, tools.map((it) => ({ name: element("code", {}, it.name), summary: name(it.summary) })));
 }
 
-function step(it) {
+function step(it, at, shown) {
   return element(
     "div",
     { class: "part" },
     element("p", { class: "card-head" }, badge("plain", word(`role_${it.role}`)), element("code", {}, `#${it.row}`), word("chars", { count: number(it.chars) }), it.images ? word("images", { count: it.images }) : ""),
-    it.metadata && text(it.metadata, { code: true, key: `metadata-${it.row}` }),
-    it.text && text(it.text, { key: `step-${it.row}` }),
+    it.metadata && shown(`${at}/metadata`, it.metadata, { code: true }),
+    it.text && shown(`${at}/text`, it.text),
   );
 }
 
-function request(it, at) {
+function request(it, at, shown) {
   const { response, history } = it;
   const held = history.turns ? word("heldTurns", { count: number(history.turns), first: history.first, last: history.last }) : "";
   return element(
@@ -146,31 +168,31 @@ function request(it, at) {
     ]),
     ...it.retries.map((failed) => element("p", { class: "hint" }, badge("bad", failed.error), " ", name(failed.words))),
     response?.error && element("p", {}, badge("bad", response.error), " ", name(response.words)),
-    response?.thinking && folded(`thinking-${at}`, word("thinking"), text(response.thinking, { key: `thinking-text-${at}` })),
-    response?.text && text(response.text, { key: `response-${at}` }),
+    response?.thinking && folded(`thinking-${at}`, word("thinking"), shown(`${at}/response/thinking`, response.thinking)),
+    response?.text && shown(`${at}/response/text`, response.text),
   );
 }
 
-function call(it, at) {
+function call(it, at, shown) {
   return element(
     "div",
     { class: "part" },
     element("p", { class: "card-head" }, badge(CALLS[it.state] ?? "plain", word(`tool_${it.state}`)), element("code", {}, it.tool), it.seconds === null ? "" : seconds(it.seconds), it.external && badge("warn", word("external"))),
     it.approval && element("p", { class: "hint" }, word("approvalOf", { id: it.approval.id, state: it.approval.state }), " ", name(it.approval.by)),
     element("h3", {}, word("toolArguments")),
-    json(`arguments-${at}`, it.arguments),
+    shown(`${at}/arguments`, it.arguments, { code: true }),
     element("h3", {}, word("toolResult"), element("span", { class: "hint" }, ` ${word("chars", { count: number(it.chars) })}${it.cut ? ` · ${word("cutForModel")}` : ""}`)),
-    it.result ? text(it.result, { code: true, key: `result-${at}` }) : empty(word("noResult"), "info"),
+    it.result ? shown(`${at}/result`, it.result, { code: true }) : empty(word("noResult"), "info"),
   );
 }
 
-function part(it) {
+function part(it, at, shown) {
   return element(
     "div",
     { class: "part" },
     element("p", { class: "card-head" }, badge(PARTS[it.state] ?? "plain", word(`part_${it.state}`)), it.tool && badge("plain", word("byTool")), it.platformId && name(it.platformId), it.attempts > 1 && word("attempts", { count: number(it.attempts) }), it.ambiguous ? badge("warn", word("ambiguous", { count: it.ambiguous })) : ""),
     it.reason && element("p", { class: "hint" }, name(it.reason)),
-    it.text && text(it.text, { key: `part-${it.key}` }),
+    it.text && shown(`${at}/text`, it.text),
     it.files.length > 0 && element("p", { class: "hint" }, word("attachments"), " ", name(it.files.join(", "))),
     it.buttons.length > 0 && element("p", { class: "hint" }, word("choices"), " ", name(it.buttons.join(", "))),
   );

@@ -4,18 +4,18 @@
 
 import { element } from "../element.js";
 import { number, word } from "../language.js";
-import { choice, empty, folded, money, name, section, table, tile } from "./draw.js";
+import { choice, empty, folded, money, name, section, table, tile, titled, who } from "./draw.js";
 import { dayBars, span } from "./plot.js";
+import { address, asked, pager, sieve } from "./sift.js";
 
 const DAYS = [7, 30, 90];
 const KINDS = ["agent", "model", "person", "chat"];
-const ROWS_MAX = 12;
 
 export const usage = {
   name: "usage",
   icon: "chart",
   every: 60_000,
-  load: ({ ask, memory }) => ask("GET", `api/console/usage?days=${memory.days ?? 30}`),
+  load: ({ ask, argument }) => ask("GET", `api/console/usage?${asked(argument)}`),
   draw: (data, context) => [
     head(data, context),
     data.total.turns ? element("div", { class: "plots" }, tokens(data), costs(data)) : empty(word("noUsage"), "info"),
@@ -24,11 +24,9 @@ export const usage = {
   ],
 };
 
-function head({ total }, { memory, reload, redraw }) {
+function head({ total }, { argument }) {
   const choose = (days) => {
-    memory.days = days;
-    redraw();
-    reload();
+    location.hash = address("usage", argument, { days });
   };
   const options = DAYS.map((days) => [days, word("lastDays", { count: days })]);
   return element(
@@ -42,7 +40,7 @@ function head({ total }, { memory, reload, redraw }) {
       tile(word("tokensOut"), short(total.output)),
       tile(word("cost"), money(total.cost)),
     ),
-    choice(word("period"), options, memory.days ?? 30, choose),
+    choice(word("period"), options, Number(asked(argument).get("days") ?? 30), choose),
   );
 }
 
@@ -74,22 +72,25 @@ function daysTable({ days }) {
   return folded("by-day", word("asTable"), table(word("tokensByDay"), columns, rows));
 }
 
-function by(data, { memory, redraw }) {
-  const kind = memory.by ?? "agent";
-  const rows = data.by[kind];
-  const most = Math.max(...rows.map((it) => it.input + it.output), 1);
+function by({ rows, most, from, count }, context) {
+  const kind = asked(context.argument).get("by") ?? "agent";
   const columns = [["name", word(`by_${kind}`), "wide"], ["share", word("share"), "bar"], ["turns", word("turns"), "right"], ["tokens", word("tokensBoth"), "right"], ["cost", word("cost"), "right"]];
-  const shown = rows.slice(0, ROWS_MAX).map((it) => ({
-    name: name(it.name),
-    share: span(0, (it.input + it.output) / most, "tokens-in"),
+  const shown = rows.map((it) => ({
+    name: kind === "person" && it.name.includes(":") ? who(it.name, it.called) : titled(name(it.called || it.name), it.called ? it.name : ""),
+    share: span(0, (it.input + it.output) / Math.max(most, 1), "tokens-in"),
     turns: number(it.turns),
     tokens: short(it.input + it.output),
     cost: money(it.cost),
   }));
   const choose = (value) => {
-    memory.by = value;
-    redraw();
+    location.hash = address("usage", context.argument, { by: value, words: "" });
   };
   const options = KINDS.map((it) => [it, word(`by_${it}`)]);
-  return element("div", {}, choice(word("by"), options, kind, choose), table(word("by"), columns, shown), rows.length > ROWS_MAX && element("p", { class: "hint" }, word("andMore", { count: number(rows.length - ROWS_MAX) })));
+  return element(
+    "div",
+    {},
+    sieve("usage", context, ["words"], choice(word("by"), options, kind, choose)),
+    shown.length ? table(word("by"), columns, shown) : empty(word("nothingFound"), "info"),
+    pager("usage", context, { from, count, shown: shown.length }) ?? "",
+  );
 }

@@ -1,0 +1,107 @@
+"""Texts of any length, cut for the console: a name or an argument of a megabyte shows its beginning and says so.
+
+No answer to the page grows beyond some hundred kilobytes. The text of a turn's layer is whole at an address of its own,
+and in `turns show --json`.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import orjson
+
+from gateway.operate.turns import cleaned
+
+Scrub: TypeAlias = Callable[[str], str]
+NAME_CHARS = 300
+"""Characters of one text in a list: a name, a title, a reason."""
+TEXT_CHARS = (4_000, 400, 40)
+"""Characters of one text of a turn; the later ones hold for a turn with so many texts that its answer would be too long."""
+PIECE_CHARS = 50_000
+"""Characters that the page takes at once of a text that was cut."""
+MARGIN_CHARS = 4_000
+"""Characters behind a cut that are looked through for secrets, too: one may begin before it."""
+ITEMS_MAX = 500
+ANSWER_BYTES = 300_000
+_JSON = re.compile(
+    r"/(?:events/\d+/body|contexts/\d+|route/[^/]+/value|tools/\d+/parameters|requests/\d+/options"
+    r"|calls/\d+/(?:arguments|details))"
+)
+"""The places of a turn whose value has any shape: one that is too long is shown as the beginning of its JSON."""
+
+
+def brief(value: Any, chars: int = NAME_CHARS) -> Any:
+    """Plain data with every text in it cut; a cut one ends with the count of the characters that are missing."""
+    if isinstance(value, str):
+        return value if len(value) <= chars else f"{value[:chars]}… (+{len(value) - chars:,})"
+    if isinstance(value, Mapping):
+        return {brief(name, chars): brief(it, chars) for name, it in value.items()}
+    return [brief(it, chars) for it in value[:ITEMS_MAX]] if isinstance(value, list | tuple) else value
+
+
+def clipped(turn: Mapping[str, Any], scrub: Scrub) -> dict[str, Any]:
+    """A turn's JSON with its texts cut, and without secrets. `clipped` has the place of each text that was cut, as a JSON
+    pointer, with its length; the length of a list is the count of its items."""
+    for chars in TEXT_CHARS:
+        cut = _Cut(chars, scrub)
+        shown: dict[str, Any] = cut.value(turn, "") | {"clipped": cut.lengths}
+        if len(orjson.dumps(shown)) <= ANSWER_BYTES:
+            break
+    return shown
+
+
+def text_at(turn: Mapping[str, Any], pointer: str, scrub: Scrub) -> str | None:
+    """The whole text at that place of a turn's JSON, without secrets; None if there is none."""
+    value: Any = turn
+    for step in pointer.split("/")[1:]:
+        if isinstance(value, Mapping):
+            value = value.get(step.replace("~1", "/").replace("~0", "~"))
+        elif isinstance(value, list | tuple) and step.isdecimal() and len(step) < 9:
+            value = next(iter(value[int(step) : int(step) + 1]), None)
+        else:
+            return None
+    if isinstance(value, str):
+        return scrub(value)
+    return _written(cleaned(value, scrub)) if value is not None and _JSON.fullmatch(pointer) else None
+
+
+class _Cut:
+    """Cuts before it scrubs: megabytes that nobody is shown would take seconds."""
+
+    def __init__(self, chars: int, scrub: Scrub) -> None:
+        self.lengths: dict[str, int] = {}
+        self._chars, self._scrub = chars, scrub
+
+    def value(self, value: Any, at: str) -> Any:
+        if isinstance(value, str):
+            return self._text(value, len(value), at)
+        if _JSON.fullmatch(at) and (length := len(_written(value))) > self._chars:
+            return self._text(_written(self._begun(value)), length, at)
+        if isinstance(value, Mapping):
+            return {name: self.value(it, f"{at}/{_step(name)}") for name, it in value.items()}
+        if not isinstance(value, list | tuple):
+            return value
+        if len(value) > ITEMS_MAX:
+            self.lengths[at] = len(value)
+        return [self.value(it, f"{at}/{number}") for number, it in enumerate(value[:ITEMS_MAX])]
+
+    def _text(self, text: str, length: int, at: str) -> str:
+        if length > self._chars:
+            self.lengths[at] = length
+        return self._scrub(text[: self._chars + MARGIN_CHARS])[: self._chars]
+
+    def _begun(self, value: Any) -> Any:
+        """The value with the beginnings of its texts, scrubbed one by one: JSON writes some characters otherwise."""
+        if isinstance(value, str):
+            return self._scrub(value[: self._chars + MARGIN_CHARS])
+        if isinstance(value, Mapping):
+            return {self._begun(name): self._begun(it) for name, it in value.items()}
+        return [self._begun(it) for it in value] if isinstance(value, list | tuple) else value
+
+
+def _step(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def _written(value: Any) -> str:
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()

@@ -1,0 +1,101 @@
+"""The console's routes to what was said and done: the sessions of all channels, and the turns, layer by layer."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import Request, Response
+
+from channels.web.views import html
+from gateway.http.request import PersonRoute, Unserved, answer_json, id_in_path, number_of
+from gateway.operate.clipped import PIECE_CHARS, brief, clipped, text_at
+from gateway.operate.sessions import found as found_session
+from gateway.operate.sessions import listed, markdown, named, summary
+from gateway.operate.turn_list import turn_list
+from gateway.operate.turns import scrubbed, turn_layers
+from gateway.state.runtime import Runtime
+from gateway.web.listing import page
+
+SHOWN_CHARS = 100_000
+"""Characters of a session that are shown, from its end: the newest is what an operator looks for."""
+NO_SUCH_SESSION = 404, "no-such-session", "There is no such session."
+NO_SUCH_TURN = 404, "no-such-turn", "There is no such turn."
+NO_SUCH_TEXT = 404, "no-such-text", "There is no such text in this turn."
+
+
+class Book:
+    """Routes of `gateway.web.door`; each gets the operator."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def routes(self) -> Sequence[tuple[str, str, PersonRoute]]:
+        return (
+            ("GET", "/api/sessions", self.sessions),
+            ("GET", "/api/sessions/{session}", self.session),
+            ("GET", "/api/turns", self.turns),
+            ("GET", "/api/turns/{turn}", self.turn),
+            ("GET", "/api/turns/{turn}/text", self.text),
+        )
+
+    async def sessions(self, request: Request, person: str) -> Response:
+        """The sessions of every channel, the last active first, a page of them."""
+        shown = await asyncio.to_thread(lambda: page(self._sessions(), request.query_params))
+        return answer_json({"sessions": shown.pop("rows")} | shown)
+
+    def _sessions(self) -> list[dict[str, Any]]:
+        config = self._runtime.setup.config
+        found, names, scrub = listed(config), named(config), self._runtime.scrubber.scrub
+        views = [(it, summary(it, config.server.zone)) for it in reversed(found)]
+        return [view | {"name": scrub(names.chat(it.sid)), "sid": it.sid} for it, view in views]
+
+    async def session(self, request: Request, person: str) -> Response:
+        read = await asyncio.to_thread(self._read, id_in_path(request, "session"))
+        if read is None:
+            raise Unserved(*NO_SUCH_SESSION)
+        return answer_json(read)
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        config = self._runtime.setup.config
+        if (read := found_session(config, name)) is None:
+            return None
+        session, entries, marks = read
+        zone = config.server.zone
+        text = self._runtime.scrubber.scrub("\n".join(markdown(session, entries, marks, zone)))
+        names = named(config)
+        facts = summary(session, zone) | {"name": self._runtime.scrubber.scrub(names.chat(session.sid))}
+        return {"session": brief(facts), "html": html(text[-SHOWN_CHARS:]), "missing": max(0, len(text) - SHOWN_CHARS)}
+
+    async def turns(self, request: Request, person: str) -> Response:
+        """The newest turns of every channel, filtered."""
+        config, query = self._runtime.setup.config, dict(request.query_params)
+        zone, days = config.server.zone, config.console.keep_days
+        layers, before = self._runtime.store.layers, number_of(query.get("before", ""))
+        found = await turn_list(layers, before=before, only=query, zone=zone, keep_days=days)
+        return answer_json(await asyncio.to_thread(lambda: brief(scrubbed(found, self._runtime.scrubber.scrub))))
+
+    async def turn(self, request: Request, person: str) -> Response:
+        whole = await self._whole(request)
+        return answer_json(await asyncio.to_thread(clipped, whole, self._runtime.scrubber.scrub))
+
+    async def text(self, request: Request, person: str) -> Response:
+        """A text of the turn's layers: whole as a file, or a piece from the character that `from` names."""
+        query = request.query_params
+        whole = await self._whole(request)
+        text = await asyncio.to_thread(text_at, whole, query.get("at", ""), self._runtime.scrubber.scrub)
+        if text is None:
+            raise Unserved(*NO_SUCH_TEXT)
+        if (begin := number_of(query.get("from", ""))) is not None:
+            return answer_json({"text": text[begin : begin + PIECE_CHARS], "chars": len(text)})
+        name = quote(f"turn-{request.path_params['turn']}{query['at'].replace('/', '-')}.txt", safe="")
+        headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}", "cache-control": "no-store"}
+        headers |= {"content-security-policy": "default-src 'none'; sandbox"}
+        return Response(text, headers=headers, media_type="text/plain")
+
+    async def _whole(self, request: Request) -> dict[str, Any]:
+        number, zone = number_of(request.path_params["turn"]), self._runtime.setup.config.server.zone
+        found = None if number is None else await turn_layers(self._runtime.store.layers, number, zone)
+        if found is None:
+            raise Unserved(*NO_SUCH_TURN)
+        return found.model_dump(by_alias=True)

@@ -1,0 +1,78 @@
+"""A megabyte in every text of every room of the console: a room stays small and quick, and says what it cut."""
+
+import time
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Response, expect
+
+from tests.browser.grown import MEGABYTE, grown
+from tests.browser.test_console import go
+from tests.browser.test_console_turns import LAYERS, layer, opened
+
+ROOMS = (
+    "now",
+    "turns",
+    "turns/1",
+    "chats",
+    "approvals",
+    "people",
+    "later",
+    "letters",
+    "usage/?by=person",
+    "agents",
+    "config",
+)
+ANSWER_BYTES_MAX = 400_000
+SECONDS_MAX = 5.0
+MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+HOSTILE = {
+    "a line without a space": "x" * MEGABYTE,
+    "what turns the text": "\u202eא" * (MEGABYTE // 2),
+    "markup": (MARKUP * MEGABYTE)[:MEGABYTE],
+}
+
+
+@pytest.mark.parametrize("text", [*HOSTILE.values()], ids=[*HOSTILE])
+async def test_no_room_is_large_or_slow_and_nothing_runs_or_sticks_out(
+    browser: Browser, tmp_path: Path, text: str
+) -> None:
+    async with grown(browser, tmp_path, text) as (home, tab):
+        page, sizes, slow = tab.page, dict[str, int](), dict[str, float]()
+
+        def weigh(answer: Response) -> None:
+            if "/api/" in answer.url:
+                sizes[answer.url.partition("/api/")[2]] = int(answer.headers["content-length"])
+
+        page.on("response", weigh)
+        for room in ROOMS:
+            began = time.perf_counter()
+            await go(tab, home, room)
+            for details in await page.locator("#view details").all():
+                await details.evaluate("(it) => (it.open = true)")
+            assert await page.locator("#view img, #view script").count() == 0, room
+            assert await tab.sticking_out() == [], room
+            slow |= {room: took} if (took := time.perf_counter() - began) > SECONDS_MAX else {}
+        assert len(sizes) > len(ROOMS)
+        assert {it: size for it, size in sizes.items() if size > ANSWER_BYTES_MAX} == {}
+        assert slow == {}
+
+
+async def test_what_was_cut_is_said_and_the_rest_is_there(browser: Browser, tmp_path: Path) -> None:
+    async with grown(browser, tmp_path, "x" * MEGABYTE) as (home, tab):
+        page = tab.page
+        await go(tab, home, "turns")
+        await expect(page.get_by_role("row").filter(has_text="Alice").first).to_contain_text("… (+999,705)")
+        await go(tab, home, "turns/1")
+        for title in LAYERS:
+            await opened(page, title)
+        calls = layer(page, "Tool calls").locator(".part").first
+        await expect(calls).to_contain_text("rm -rf build")
+        reply = layer(page, "Reply")
+        more = reply.get_by_role("button", name="Show more (")
+        before = len(await reply.locator("pre").inner_text())
+        await more.press("Enter")
+        await expect(reply.locator("pre")).to_have_text(f"It waits for you.{'x' * (before + 50_000 - 17)}")
+        async with page.expect_download() as saved:
+            await reply.get_by_role("link", name="Download it whole").click()
+        assert (await (await saved.value).path()).read_text() == f"It waits for you.{'x' * MEGABYTE}"
