@@ -96,3 +96,16 @@ async def test_an_edit_stops_the_answer_that_is_under_way_and_keeps_what_it_said
         await version(tab.page, 2, 2).get_by_role("button", name="Previous version").click()
         await expect(own(tab, "a")).to_be_visible()
         await expect(tab.answers.first).to_contain_text("One")
+
+
+async def test_what_is_found_on_another_branch_is_opened_there(visit: Visit) -> None:
+    async with visit(says("The heron lands."), says("Other.")) as (_, tab):
+        await tab.ask("a", "The heron lands.")
+        await edit(tab, "a", "A")
+        await tab.is_answered("Other.")
+        search = tab.page.get_by_role("searchbox", name="Search conversations")
+        await search.fill("heron")
+        await tab.page.locator("#conversations .hit").click()
+        await tab.is_answered("The heron lands.")
+        await expect(tab.log.locator(".sought")).to_contain_text("The heron lands.")
+        await expect(version(tab.page, 1, 2)).to_have_count(1)

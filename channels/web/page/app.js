@@ -201,24 +201,23 @@ class App {
 
   /** Shows the message that the address names, after asking for what lies between; one that is gone is let be. */
   async #seek() {
-    const { id, number } = this.#sought ?? {};
+    const { id, number, turned } = this.#sought ?? {};
     const conversation = this.store.conversations.get(id);
     if (id !== this.store.shown || !conversation?.loaded || this.#loadingOlder) return;
     const rows = [...conversation.rows.values()];
     if (rows.some((row) => row.id === number)) this.page.reveal(number);
     else if (conversation.more && Math.min(...rows.map((row) => row.id)) > number) return void this.#loadOlder(number);
     this.#sought = null;
-    if (conversation.branch && !rows.some((row) => row.id === number)) this.#turnToSought(id, number);
+    if (conversation.branch && !turned && !rows.some((row) => row.id === number)) this.#turnToSought(id, number);
   }
 
   /** What was found may be on another branch. */
   async #turnToSought(id, number) {
     const chat = await this.api.change(id, { branch: number }).catch(() => null);
     if (!chat || id !== this.store.shown) return;
-    this.#sought = { id, number };
+    this.#sought = { id, number, turned: true };
     this.store.takeChat(chat);
-    await this.#load(id, { anew: true });
-    this.#sought = null;
+    this.#turned(id, chat.branch);
   }
 
   /** It was not there: it has yet to be sent, it began while we asked, or it is gone. */
