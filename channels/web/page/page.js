@@ -6,12 +6,13 @@
 import { Attachments } from "./attachments.js";
 import { Choices } from "./choices.js";
 import { Composer } from "./composer.js";
+import { Connection } from "./connection.js";
 import { Conversation } from "./conversation.js";
 import { Drawer } from "./drawer.js";
-import { drawIcons, element, part } from "./element.js";
+import { drawIcons, part } from "./element.js";
 import { prepareViewer } from "./files.js";
 import { FirstKey } from "./firstkey.js";
-import { currentLanguage, fillWords, inLanguage, sentence, speakLanguage, word } from "./language.js";
+import { currentLanguage, fillWords, speakLanguage, word } from "./language.js";
 import { Notices } from "./notify.js";
 import { Palette } from "./palette.js";
 import { Settings } from "./settings.js";
@@ -21,20 +22,12 @@ import { SignIn } from "./signin.js";
 import { Theme } from "./theme.js";
 import { timeline } from "./timeline.js";
 import { Voice } from "./voice.js";
+import { Welcome } from "./welcome.js";
 
 const TITLE_CHARS = 60;
-const EXAMPLES = ["example1", "example2", "example3"];
 
 export class Page {
   #frame = 0;
-  #greeted = "";
-  /** "connecting", "open", "lost", "asleep", "signed-out" or "closed". */
-  connection = "connecting";
-  /** What whoever runs this bot is to mend. */
-  faults = { text: "", channels: [] };
-  /** Why it is closed. */
-  closedBy = null;
-
   constructor({ store, outbox, acts }) {
     Object.assign(this, { store, outbox, acts });
     const changed = () => this.soon();
@@ -63,6 +56,8 @@ export class Page {
     this.choices = new Choices({ ask: acts.choices, set: acts.set, begin: acts.startWith, renewed: changed });
     this.signIn = new SignIn({ signIn: acts.signIn, done: acts.signedIn, closed: changed });
     this.firstKey = new FirstKey({ take: acts.takeKey });
+    this.connection = new Connection({ signIn: this.signIn });
+    this.welcome = new Welcome({ send: acts.send });
     this.drawer = new Drawer();
     this.theme = new Theme(part("theme"));
     this.palette = new Palette({ entries: () => this.#entries(), search: (words) => store.next && acts.search(words) });
@@ -216,7 +211,7 @@ export class Page {
     drawIcons();
     part("language").textContent = word("otherLanguage");
     part("language").setAttribute("aria-label", `${word("language")}: ${word("otherLanguage")}`);
-    this.#greeted = "";
+    this.welcome.clear();
     this.theme.show();
     this.attachments.show();
     this.voice.cancel();
@@ -224,25 +219,6 @@ export class Page {
     this.choices.clear();
     this.conversation.clear();
     this.#show();
-  }
-
-  /** A new conversation begins with what its agent is for, and what one may write to it. */
-  #greet(agent) {
-    const greeted = JSON.stringify(agent ?? null);
-    if (greeted === this.#greeted) return;
-    this.#greeted = greeted;
-    const examples = agent?.examples.length ? agent.examples : EXAMPLES.map((key) => word(key));
-    part("welcome-name").textContent = agent?.description ? agent.name : "Clawgate";
-    part("welcome-sentence").textContent = agent?.description || word("welcome");
-    part("examples").replaceChildren(...examples.map((text) => this.#example(text)));
-  }
-
-  #example(text) {
-    return element(
-      "button",
-      { type: "button", class: "example", click: () => this.acts.send(text, [], part("agent").value) },
-      text,
-    );
   }
 
   /** Shows what has changed, in the next frame; a hidden tab has no frames. */
@@ -271,12 +247,8 @@ export class Page {
     if (store.after !== null) this.choices.show(this.#choosing());
     this.settings.refresh();
     this.#showHead(listed.find((chat) => chat.id === shown));
-    this.#showConnection();
-    this.#greet(store.agents.find((agent) => agent.id === this.composer.agent) ?? store.agents[0]);
-    part("welcome").hidden = shown !== null;
-    part("guide-note").hidden = !store.guide || store.keys.length > 0;
-    part("claim-note").hidden = store.claim === null;
-    part("claim-note").textContent = store.claim && word("claimNote", { code: store.claim });
+    this.connection.show();
+    this.welcome.show(store, this.composer.agent);
     this.firstKey.show(store.keys);
     this.voice.show(store.voice);
     part("signed-in").hidden = !store.signedIn;
@@ -314,26 +286,5 @@ export class Page {
     const title = chat ? chat.title || word("untitled") : "";
     part("title").textContent = title || word("newChat");
     document.title = `${this.store.unread.size ? "● " : ""}${title ? `${title} · ` : ""}Clawgate`;
-  }
-
-  /** What whoever runs this bot is to mend, in the page's language. */
-  #faults() {
-    const { text, channels } = this.faults;
-    const lines = channels.map(({ name, state, reason, fix }) =>
-      word("channelFault", { name, state: word(`channel_${state}`), reason: inLanguage(reason), fix: inLanguage(fix) }),
-    );
-    return [...(text ? [`${word("fault")} ${text}`] : []), ...lines].join("\n");
-  }
-
-  #showConnection() {
-    const bar = part("connection");
-    const state = this.connection === "signed-out" && this.signIn.open ? "signing-in" : this.connection;
-    const closed = this.closedBy ? sentence(this.closedBy) : "";
-    const open = this.#faults();
-    const shown = { lost: word("lost"), "signed-out": word("signedOut"), closed, open }[state] ?? "";
-    if (bar.firstChild?.textContent === shown || (!shown && !bar.firstChild)) return;
-    bar.replaceChildren(...(shown ? [element("span", {}, shown)] : []));
-    if (state === "signed-out")
-      bar.append(element("button", { type: "button", click: () => this.signIn.ask() }, word("signIn")));
   }
 }
