@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 from channels.web.archive import MessageBody
-from tests.emulators.models.script import says
+from tests.emulators.models.script import calls, says
 from tests.running import FEISHU, Running, running
 from tests.stories.test_web_erase import SECRET, erase, rows_with
 from tests.web_page import CHAT, WEB, Page, new_id, opened
@@ -19,6 +21,13 @@ async def instead(page: Page, text: str, of: str, *, message: str = "") -> tuple
 
 async def shown(page: Page) -> list[str]:
     return [it["text"] for it in (await page.conversation())["messages"]]
+
+
+def said(house: Running, request: int) -> list[str]:
+    """The words in a request to the model, without what the gateway puts before them."""
+    messages = house.anthropic.requests[request].body["messages"]
+    parts = [it["content"] if isinstance(it["content"], list) else [{"text": it["content"]}] for it in messages]
+    return [part["text"].rpartition("\n")[2].removeprefix("User: ") for it in parts for part in it if "text" in part]
 
 
 async def test_a_branch_that_a_crash_cut_off_before_its_message_was_accepted_is_answered_once(
@@ -90,3 +99,27 @@ async def test_a_deleted_conversation_is_gone_with_all_its_branches(house: Runni
     await erase(page)
     assert rows_with(house.folder, SECRET) == []
     assert rows_with(house.folder, CHAT) == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "asked"), [("collect", [["a", "one", "b"], ["A"]]), ("steer", [["a", "So", "b"], ["A"]])]
+)
+async def test_another_version_joins_no_turn_that_runs_or_waits(
+    tmp_path: Path, mode: str, asked: list[list[str]]
+) -> None:
+    first = says("one") if mode == "collect" else calls(("ls", {"path": "."}), before="So")
+    more = f"queue: {{ mode: {mode}, debounceSeconds: 0.01 }}"
+    async with (
+        running(tmp_path, script=[first, says("two"), says("other one")], more=more, feishu=WEB) as house,
+        opened(house.url) as page,
+    ):
+        house.line.hold()
+        await page.say("a", message="m_first_of_all")
+        await house.until(lambda: house.line.holding)
+        await page.say("b", message="m_second_one")
+        assert await instead(page, "A", "m_first_of_all") == (200, "")
+        house.line.release()
+        await page.answers(2 if mode == "steer" else 3)
+        await house.idle()
+        assert [said(house, it) for it in (1, 2)] == asked
+        assert await shown(page) == ["A", "other one"]
