@@ -20,6 +20,7 @@ from gateway.operate.folders import FREE_BYTES_LOW
 from gateway.store.inspect import health
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.opening import connected
+from tests.chaos.replica import free_port
 from tests.empty_database import open_store
 from tests.emulators.feishu.emulator import SCOPES, FeishuEmulator
 from tests.emulators.models.anthropic.emulator import AnthropicEmulator
@@ -247,11 +248,13 @@ agents: {{ list: [{{ id: a, model: anthropic/claude-sonnet-4-6 }}] }}
 NOWHERE = """
 agents: { list: [{ id: helper, model: [demo/guide, anthropic/claude-sonnet-4-6], workspaceDir: WORKSPACE }] }
 providers: { anthropic: { apiKey: "canary-right-key-91827", baseUrl: "http://127.0.0.1:1" } }
+server: { port: PORT }
 """
 
 
 async def test_what_this_machine_lacks_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = NOWHERE.replace("WORKSPACE", str(tmp_path / "w"))
+    nowhere = NOWHERE.replace("PORT", str(free_port()))  # a gateway of this machine may hold 8080
+    text = nowhere.replace("WORKSPACE", str(tmp_path / "w"))
     assert troubles(await examined(tmp_path, text, "")) == [
         (
             "config",
@@ -271,7 +274,7 @@ async def test_what_this_machine_lacks_is_found(tmp_path: Path, monkeypatch: pyt
         full = await examined(tmp_path, text, "disk", free=lambda path, free=free: free)
         assert {(it.status, it.fix.partition(":")[0]) for it in full} == {(status, "make room")}
     (tmp_path / "file").touch()
-    found = await examined(tmp_path, NOWHERE.replace("WORKSPACE", str(tmp_path / "file" / "w")), "workspaces")
+    found = await examined(tmp_path, nowhere.replace("WORKSPACE", str(tmp_path / "file" / "w")), "workspaces")
     (closed,) = [it for it in found if it.status == "error"]
     assert f"helper: {tmp_path}/file/w cannot be written" in closed.message
     runs = "{ id: helper, model: demo/guide, tools: { allow: [exec] } }"
