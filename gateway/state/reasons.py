@@ -8,6 +8,7 @@ from typing import Any
 
 from agents.config import AgentConfig
 from channels.access import NOT_PAIRED, AccessConfig, Switch, refusal
+from channels.bilingual import Bilingual
 from channels.message import MessageContext
 from gateway.config.bindings import holding, specificity
 from gateway.config.root import BindingConfig, Config
@@ -34,19 +35,26 @@ _STANDINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Because:
+    """A Chinese reason is kept where the reason has one: `/why` shows it in a chat."""
+
     value: Any
     reason: str
 
 
 def agent_reason(config: Config, context: MessageContext, agent: str, chosen: str) -> Because:
     if chosen == agent:
-        return Because(agent, "it was chosen for this chat with /agent")
-    gone = f"; {chosen} was chosen with /agent, but no longer exists" if chosen else ""
+        return Because(agent, Bilingual("it was chosen for this chat with /agent", "在此聊天中用 /agent 选定"))
+    more = Bilingual()
+    if chosen:
+        more = Bilingual(
+            f"; {chosen} was chosen with /agent, but no longer exists", f"；用 /agent 选定的 {chosen} 已不存在"
+        )
     if context.channel == LOCAL_CHANNEL:
-        gone += "; a page of the web chat may name another one"
+        more = Bilingual(f"{more.en}; a page of the web chat may name another one", f"{more.zh}；网页聊天可另选助手")
     if holding(config.routes, context):
-        return Because(agent, f"the binding says so{gone}")
-    return Because(agent, f"it is the first of agents.list, and no binding holds{gone}")
+        return Because(agent, Bilingual(f"the binding says so{more.en}", f"由绑定规则指定{more.zh}"))
+    first = "it is the first of agents.list, and no binding holds", "没有匹配的绑定规则，取 agents.list 的第一个"
+    return Because(agent, Bilingual(f"{first[0]}{more.en}", f"{first[1]}{more.zh}"))
 
 
 def binding_reason(config: Config, context: MessageContext) -> Because:

@@ -11,6 +11,7 @@ import structlog
 
 from agents.providers.provider import ModelRequest
 from agents.turn import Emit
+from channels.bilingual import Bilingual
 from channels.message import MessageContext
 from gateway.records.inbound import Inbound
 from gateway.records.sessions import is_control, person_of, session_parts
@@ -175,8 +176,13 @@ class Layers:
 def _written(reasons: Mapping[str, Because], scrub: Callable[[str], str]) -> str:
     """The session's key is left out: the turn has it, and so most chats share the text."""
     values = {name: None if name == "session" else it.value for name, it in reasons.items()}
-    shown = {name: {"value": values[name], "reason": scrub(it.reason)} for name, it in reasons.items()}
+    shown = {name: {"value": values[name]} | _reason(it.reason, scrub) for name, it in reasons.items()}
     return orjson.dumps(shown).decode()
+
+
+def _reason(reason: str | Bilingual, scrub: Callable[[str], str]) -> dict[str, str]:
+    """The reason in English, and in Chinese if it has one."""
+    return {"reason": scrub(str(reason))} | ({"zh": scrub(reason.zh)} if isinstance(reason, Bilingual) else {})
 
 
 def _prompt(above: Sequence[str], below: str, scrub: Callable[[str], str]) -> tuple[str, Mapping[str, str]]:

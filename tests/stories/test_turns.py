@@ -1,20 +1,24 @@
 """A turn opened layer by layer, through the real door: the reference case, and what must not be in a layer any more."""
 
 import json
+import re
 import sqlite3
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import pytest
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
+from agents.messages import ErrorKind
+from agents.turn import Limit, Payer
 from gateway.cli import app
+from gateway.commands.why import CHINESE
 from gateway.config.load import load
 from gateway.config.root import BindingConfig, MatchConfig
 from gateway.operate.sessions import erase
@@ -22,7 +26,7 @@ from gateway.state.runtime import ConfigState
 from tests.demo import story
 from tests.demo.platforms import FeishuStage
 from tests.demo.play import Layer, stage
-from tests.emulators.models.script import calls, says
+from tests.emulators.models.script import Fault, calls, says
 from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, SECRETS, Running, client, push, running
 
 TOKEN = "canary-admin-token-91827-canary-admin-token"
@@ -233,26 +237,100 @@ agents:
             assert piece not in stored, name
 
 
+WHY = f"""{CONSOLE["more"]}
+owners: ["feishu:{ALICE}"]
+approvals: {{ approvers: ["feishu:{ALICE}"] }}
+"""
+TWO_MODELS = """
+agents:
+  list: [{ id: helper, model: [anthropic/claude-sonnet-4-6, anthropic/claude-opus-4-6] }]
+"""
+HAN = re.compile("[一-鿿]")
+
+
+async def why(house: Running) -> tuple[list[str], list[str]]:
+    """The lines of the last turn, in English and in Chinese: each is in its own language, and both name the same turn."""
+    told = []
+    for command in ("/remember I would like to read English from now on", "/why", "/为什么"):
+        await house.idle()
+        before = len(house.feishu.messages)
+        await house.say(command)
+        told.append((await house.replies(before + 1))[-1].splitlines())
+    _, english, chinese = told
+    assert len(english) == len(chinese) == 5
+    assert english[-1] == chinese[-1]
+    assert not HAN.search("".join(english))
+    for it in chinese[:-1]:  # what is neither a name nor a unit is Chinese
+        assert not re.search(r"(?<![\w/.])[a-z]{2,}(?! ?[：:])", re.sub(r"`[^`]*`|token|agents\.list", "", it)), it
+    return english, chinese
+
+
 async def test_why_tells_an_owner_in_five_lines_and_nobody_else(tmp_path: Path) -> None:
-    more = f"{CONSOLE['more']}\nowners: ['feishu:{ALICE}']"
-    async with housed(tmp_path, more=more, script=[calls(("ls", {"path": "."})), says("done")]) as (house, http):
+    async with housed(tmp_path, more=WHY, script=[calls(("ls", {"path": "."})), says("done")]) as (house, http):
         await house.say("/why")
         assert (await house.replies(1))[-1] == "Nothing has been answered here yet."
         await house.say("look around here")
         await house.replies(2)
-        await house.say("/why")
-        told = (await house.replies(3))[-1]
+        english, chinese = await why(house)
         number = (await listed(http))[0]["id"]
-        turn, agent, requests, tools, link = told.splitlines()
+        turn, agent, requests, tools, link = english
         assert turn.startswith(f"- Turn {number}: replied after ")
         assert agent == "- Agent: `helper`: it is the first of agents.list, and no binding holds"
         assert requests.startswith("- Requests: 2 to `anthropic/claude-sonnet-4-6`; ")
-        assert tools.startswith("- Tools: `ls` ")
+        assert re.fullmatch(r"- Tools: `ls` \d\.\d s", tools)
         assert link.endswith(f"/console#turns/{number}")
-        await house.say("/为什么")
-        assert (await house.replies(4))[-1].splitlines()[3].startswith("- 工具：`ls`")
+        assert chinese[0].startswith(f"- 第 {number} 轮：已回答，用时 ")
+        assert chinese[1] == "- 助手：`helper`：没有匹配的绑定规则，取 agents.list 的第一个"
+        assert re.fullmatch(r"- 工具：`ls` \d\.\d 秒", chinese[3])
+        before = len(house.feishu.messages)
         await house.say("/why", sender=BOB, chat=BOB_CHAT)
-        assert "Only an owner of this bot" in (await house.replies(5))[-1]
+        assert "Only an owner of this bot" in (await house.replies(before + 1))[-1]
+
+
+async def test_why_names_the_fallback_model_and_the_reason_of_a_failure(tmp_path: Path) -> None:
+    gone = Fault(status=404)
+    async with housed(tmp_path, agents=TWO_MODELS, more=WHY, script=[gone, says("here")]) as (house, _):
+        await house.say("hello")
+        assert await house.replies(1) == ["here"]
+        english, chinese = await why(house)
+        assert "`anthropic/claude-opus-4-6`" in english[2]
+        assert "`anthropic/claude-opus-4-6`" in chinese[2]
+        house.anthropic.script = [gone, gone]
+        before = len(house.feishu.messages)
+        await house.say("and now?")
+        await house.replies(before + 1)
+        english, chinese = await why(house)
+        assert " failed (not_found) after " in english[0]
+        assert "：失败（模型不存在），用时 " in chinese[0]
+        assert (english[3], chinese[3]) == ("- Tools: none", "- 工具：无")
+
+
+@pytest.mark.parametrize(
+    ("decision", "en", "zh"),
+    [("allow-once", "allowed once by {}", "已由 {} 允许一次"), ("deny", "denied by {}", "已被 {} 拒绝")],
+)
+async def test_why_says_what_was_asked_and_who_decided_it(tmp_path: Path, decision: str, en: str, zh: str) -> None:
+    """In the turn that asks, and in the one that goes on with the decision."""
+    script = [calls(("exec", {"command": "echo hello; echo again"})), says("it waits")]
+    async with housed(tmp_path, more=WHY, script=script) as (house, _):
+        await house.say("run it")
+        (id_,) = {it for text in await house.replies(2) for it in re.findall(r"/approve (\S+) deny", text)}
+        english, chinese = await why(house)
+        assert english[3].endswith("; asked for `exec`: nobody has decided yet")
+        assert chinese[3].endswith("；已请求审批 `exec`：尚无人决定")
+        house.anthropic.script = [says("so be it")]
+        await house.say(f"/approve {id_} {decision}")
+        await house.until(lambda: any(it.text == "so be it" for it in house.feishu.messages))
+        english, chinese = await why(house)
+        by = f"`feishu:{ALICE}`"
+        assert english[3].endswith(f"; asked for `exec`: {en.format(by)}")
+        assert chinese[3].endswith(f"；已请求审批 `exec`：{zh.format(by)}")
+
+
+def test_every_reason_of_an_ending_has_its_chinese() -> None:
+    outcomes = ("replied", "silent", "failed", "declined", "stopped", "recalled", "over-budget", "stale")
+    missing = {*get_args(ErrorKind), *get_args(Limit), *get_args(Payer), *outcomes} - {*CHINESE}
+    assert not missing
 
 
 async def test_the_command_line_lists_and_shows_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
