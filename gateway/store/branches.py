@@ -7,7 +7,7 @@ turns those into gaps between a session's turns, which the statements that read 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -125,6 +125,30 @@ def place(connection: Connection, chat: str, key: str, instead: str | None, vers
 
 def begins_branch(connection: Connection, chat: str, key: str) -> bool:
     return run(connection, f"{_KNOWN} AND follows IS NOT NULL", chat=chat, key=key).first() is not None
+
+
+def close_over(connection: Connection, chat: str, gone: Collection[int]) -> None:
+    """Has what follows one of these messages follow what came before it, since they are about to be erased: a branch
+    that lost its beginning would else go on from whatever stands above it."""
+    tree = tree_of(connection, chat)
+    if not tree.forks:
+        return
+    before = {it.number: tree.before(it) for it in tree.own}
+
+    def kept(number: int) -> int:
+        while number in gone:
+            number = before.get(number, 0)
+        return number
+
+    above = 0
+    for it in (it for it in tree.own if it.number not in gone):
+        follows = kept(before[it.number])
+        if follows != (above if it.follows is None else it.follows):
+            moved = "UPDATE web_message SET follows = :follows WHERE number = :number"
+            run(connection, moved, follows=follows, number=it.number)
+        above = it.number
+    if (tip := tip_of(connection, chat)) in gone:
+        run(connection, "UPDATE web_conversation SET tip = :tip WHERE id = :chat", tip=kept(tip), chat=chat)
 
 
 class DatabaseBranches(Database):

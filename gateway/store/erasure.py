@@ -18,6 +18,7 @@ from sqlalchemy import Connection
 from gateway.records.sessions import CHOICE, control_session, conversation, is_of_person, session_parts, task_of
 from gateway.store import contacts, later, memory
 from gateway.store.approval_words import forget_approvals
+from gateway.store.branches import close_over
 from gateway.store.changes import COPIES, REVISE, withdraw
 from gateway.store.chatter import LANGUAGE, REACTION
 from gateway.store.errors import NOTIFY_CHANNEL
@@ -187,6 +188,8 @@ def forget_session(connection: Connection, portion: Portion) -> Counter[str]:
     names = {"sid": portion.sid, "after": after, "until": until, "all": [portion.sid, CHOICE + portion.sid]}
     kinds = "'summary', 'settings', 'undone'" if portion.all_between else "'summary'"
     gone = f"sid = :sid AND kind IN ({kinds}) AND turn > :after AND turn <= :until"
+    # a summary of another branch, made later, may stand for these turns too
+    gone += " OR sid = :sid AND kind = 'summary' AND turn > :after AND EXISTS (SELECT 1 FROM gap WHERE sid = :sid)"
     gone = "sid IN :all" if portion.whole else gone
     removed["mark"] += run(connection, f"DELETE FROM mark WHERE {gone}", **names).rowcount
     place = session_parts(portion.sid)
@@ -257,6 +260,7 @@ def forget_web(connection: Connection, portion: Portion) -> Counter[str]:
     for _, words in gone:
         files.update(it["id"] for it in words.get("files", ()))
     numbers = [row.number for row, _ in gone]
+    close_over(connection, chat, set(numbers))
     removed["web_message"] = run(
         connection, "DELETE FROM web_message WHERE number IN :numbers", numbers=numbers
     ).rowcount

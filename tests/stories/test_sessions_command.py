@@ -18,6 +18,7 @@ from tests.offers import offered
 from tests.running import ALICE, ALICE_CHAT, BOB, GROUP, SECRETS, Running, running
 from tests.stories.at_work import NEVER
 from tests.stories.test_process import ask
+from tests.stories.test_web_branches import instead, said, shown
 from tests.web_page import CHAT, WEB, opened
 
 pytestmark = pytest.mark.slow  # it starts processes
@@ -270,3 +271,67 @@ async def test_without_a_gateway_what_it_left_unfinished_is_erased_too(tmp_path:
     assert traces(house, CANARY) == []
     with connected(house.gateway.config.database) as connection:
         assert connection.exec_driver_sql("SELECT id FROM session").all() == []
+
+
+async def test_a_session_on_one_branch_is_erased_and_the_other_branches_are_read_as_before(
+    tmp_path: Path, database_url: str
+) -> None:
+    """The session that goes is the beginning of its branch: what follows on it does not move to another one."""
+    script = [says(it) for it in ("one", CANARY, "four", "five", "six")]
+    async with house_of(tmp_path, database_url, script=script, feishu=WEB) as house, opened(house.url) as page:
+        store, sid = house.gateway.runtime.store, f"agent:helper:web:default:{CHAT}"
+        await page.say("a", message="m_first_of_all")
+        await page.answers(1)
+        await page.say("/new")
+        await page.answers(2)
+        assert await instead(page, CANARY, "m_first_of_all") == (200, "")
+        await page.answers(3)
+        await page.say("/new")
+        await page.answers(4)
+        await page.say("d")
+        await page.answers(5)
+        await house.idle()
+        last = (await store.transcript(sid))[-1].turn
+        await store.mark(sid, SessionMark(turn=last, kind="summary", at=1.0, content=f'{{"text": "{CANARY}"}}'))
+        (erased,) = [it["id"] for it in await listed(house) if CANARY in (await sessions(house, "show", it["id"]))[1]]
+        code, output = await sessions(house, "erase", erased, "--yes")
+        assert code == 0, output
+        assert traces(house, CANARY) == []
+        assert await shown(page) == ["d", "four"]
+        await page.say("e")
+        await page.answers(6)
+        assert said(house, -1) == ["d", "four", "e"]
+        first = next(it["id"] for it in page.written("you") if it["text"] == "a")
+        assert (await page.http.patch(f"/api/chats/{CHAT}", json={"branch": first})).status_code == 200
+        assert (await shown(page))[:2] == ["a", "one"]
+        await page.say("f")
+        await page.answers(7)
+        assert said(house, -1) == ["f"]  # it stands behind `/new`
+
+
+async def test_whoever_is_erased_leaves_nothing_on_any_branch_and_nobody_else_loses_one(
+    tmp_path: Path, database_url: str
+) -> None:
+    people = f"server: {{ adminToken: {'o' * 40}, users: {{ ann: {'a' * 40}, bob: {'b' * 40} }} }}"
+    more, chats = f'database: {{ url: "{database_url}" }}\n{people}', {"ann": CHAT, "bob": "c_of_bob_alone"}
+    async with (
+        running(tmp_path, script=lambda body: says("yes"), more=more, feishu=WEB) as house,
+        opened(house.url, authorization=f"Bearer {'a' * 40}") as ann,
+        opened(house.url, authorization=f"Bearer {'b' * 40}") as bob,
+    ):
+        for who, page, word in (("ann", ann, CANARY), ("bob", bob, BOBS)):
+            await page.say(word, message=f"m_first_of_{who}", chat=chats[who])
+            await page.answers(1)
+            assert await instead(page, f"{word}!", f"m_first_of_{who}", chat=chats[who]) == (200, "")
+            await page.answers(2)
+        await house.idle()
+        code, output = await sessions(house, "erase", "--person", "web:ann", "--yes")
+        assert code == 0, output
+        assert traces(house, CANARY) == []
+        assert (await ann.http.get(f"/api/chats/{CHAT}")).status_code == 404
+        for number, text in enumerate(("more", "and more")):
+            await bob.say(text, chat=chats["bob"])
+            await bob.answers(3 + number)
+        assert said(house, -1) == [f"bob: {BOBS}!", "yes", "bob: more", "yes", "bob: and more"]
+        seen = await bob.conversation(chats["bob"])
+        assert [len(it) for it in seen["versions"].values()] == [2]

@@ -13,8 +13,8 @@ from tests.web_page import CHAT, WEB, Page, new_id, opened
 SERVER = f"server: {{ host: 0.0.0.0, adminToken: {'o' * 40}, users: {{ ann: {'a' * 40}, bob: {'b' * 40} }} }}"
 
 
-async def instead(page: Page, text: str, of: str, *, message: str = "") -> tuple[int, str]:
-    posted = {"id": message or new_id(), "chat": CHAT, "agent": "helper", "text": text, "instead": of}
+async def instead(page: Page, text: str, of: str, *, message: str = "", chat: str = CHAT) -> tuple[int, str]:
+    posted = {"id": message or new_id(), "chat": chat, "agent": "helper", "text": text, "instead": of}
     answer = await page.http.post("/webhooks/web/default", json=posted)
     return answer.status_code, "" if answer.status_code == 200 else answer.json()["code"]
 
