@@ -29,8 +29,10 @@ from tests.processes import processes_of
 from tests.running import ALICE, ALICE_CHAT, SECRETS, client, config_text, feishu_emulator, push
 from tests.stories.at_work import NEVER, RUNS
 from tests.stories.test_telegram import PIXEL
+from tests.stories.test_web_branches import instead, shown
 from tests.waiting import PATIENCE_SECONDS, until
 from tests.warm import Child
+from tests.web_page import opened
 
 pytestmark = pytest.mark.slow  # it starts processes
 
@@ -150,6 +152,30 @@ async def test_killed_in_the_middle_of_a_turn_it_goes_on_where_the_journal_ends(
         assert [message["role"] for message in again] == ["user", "assistant", "user"]
         assert "Wrote a.txt" in json.dumps(again)
         assert again == anthropic.requests[1].body["messages"]
+
+
+@pytest.mark.parametrize("asked", [1, 2])
+async def test_killed_once_another_version_was_taken_in_it_is_answered_once_on_its_branch(
+    tmp_path: Path, asked: int
+) -> None:
+    """Killed at once, or while the model answers; the page has not heard of it, and sends it again."""
+    async with platforms(tmp_path, channels="web: {}") as (_, anthropic, config):
+        anthropic.script = [says("one"), NEVER]
+        async with started(config) as run, opened(run.url) as page:
+            await page.say("a", message="m_first_of_all")
+            await page.answers(1)
+            assert await instead(page, "A", "m_first_of_all", message="m_second_one") == (200, "")
+            await until(lambda: len(anthropic.requests) >= asked)
+            assert await run.end(signal.SIGKILL) == -signal.SIGKILL
+        anthropic.script = [says("other one"), says("last")]
+        async with started(config) as run, opened(run.url) as page:
+            assert await instead(page, "A", "m_first_of_all", message="m_second_one") == (200, "")
+            await page.answers(2)
+            await page.say("b")
+            assert await page.answers(3) == ["one", "other one", "last"]
+            assert await shown(page) == ["A", "other one", "b", "last"]
+        roles = [[it["role"] for it in request.body["messages"]] for request in anthropic.requests[-2:]]
+        assert roles == [["user"], ["user", "assistant", "user"]]
 
 
 async def test_killed_while_a_command_runs_the_command_dies_too_and_is_not_run_again(tmp_path: Path) -> None:
