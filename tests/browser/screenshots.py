@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Browser, async_playwright, expect
+from playwright.async_api import Browser, ViewportSize, async_playwright, expect
 
 from tests.browser.chromium import FLAGS, MISSING, chromium, missing
 from tests.browser.house import House, house
@@ -31,7 +31,7 @@ FONTS_MISSING = "no Chinese font: the pictures need one. On Debian: apt-get inst
 DESK = {"width": 1120, "height": 940}
 SMALL = {"width": 1000, "height": 760}
 PHONE = {"width": 375, "height": 740}
-CONSOLE = {"width": 1200, "height": 780}
+CONSOLE: ViewportSize = {"width": 1200, "height": 780}
 ROOMS = {"now": "now", "turns/15": "turn"}
 """The rooms of the console that are shown, and the names of their pictures."""
 WORK_OF_DAYS = (20, 60, 45, 90, 130, 30, 10, 70, 110, 95, 150, 60, 40, 80)
@@ -172,7 +172,7 @@ async def take_phone(browser: Browser) -> None:
 
 
 async def take_console(browser: Browser) -> None:
-    """The console after a night, and two weeks of its usage on a phone in the dark."""
+    """The console after a night, and two weeks of its usage on a phone in the dark; in both languages."""
     behind = time.time() - MORNING
     days_ago = [float(len(WORK_OF_DAYS))]
 
@@ -190,15 +190,23 @@ async def take_console(browser: Browser) -> None:
         scene = night(browser, Path(folder), stranger="小红", script=script, before=work, now=now, viewport=CONSOLE)
         async with scene as (home, tab, _):
             await tab.page.clock.set_fixed_time(MORNING + 60)
-            for room, name in ROOMS.items():
-                await tab.page.goto(f"{home.url}/console#{room}")
-                await expect(tab.page.locator("#view")).to_have_attribute("aria-busy", "false")
-                await take(tab, f"console-{name}")
-            await tab.page.set_viewport_size({"width": 390, "height": 780})
-            await tab.page.emulate_media(color_scheme="dark")
-            await tab.page.goto(f"{home.url}/console#usage")
-            await expect(tab.page.locator(".plot").first).to_be_visible()
-            await take(tab, "console-phone")
+            for ending in ("", "-zh"):
+                await take_rooms(home, tab, ending)
+                await tab.page.set_viewport_size(CONSOLE)
+                await tab.page.locator("#language").click()
+
+
+async def take_rooms(home: House, tab: Tab, ending: str) -> None:
+    await tab.page.emulate_media(color_scheme="light")
+    for room, name in ROOMS.items():
+        await tab.page.goto(f"{home.url}/console#{room}")
+        await expect(tab.page.locator("#view")).to_have_attribute("aria-busy", "false")
+        await take(tab, f"console-{name}{ending}")
+    await tab.page.set_viewport_size({"width": 390, "height": 780})
+    await tab.page.emulate_media(color_scheme="dark")
+    await tab.page.goto(f"{home.url}/console#usage")
+    await expect(tab.page.locator(".plot").first).to_be_visible()
+    await take(tab, f"console-phone{ending}")
 
 
 def says_of(words: int) -> str:

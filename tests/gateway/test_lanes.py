@@ -49,6 +49,9 @@ class House:
     def is_away(self, work: Work) -> bool:
         return False
 
+    async def settles_branch(self, sid: str, work: Work) -> bool:
+        return False
+
     def is_awaited(self, sid: str) -> bool:
         return False
 
