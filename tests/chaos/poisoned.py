@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.runner import AgentRunner
+from agents.session_files import SessionFiles
 from channels.feishu.channel import FeishuChannel
 from gateway.app import gateway as app
 from gateway.app.gateway import Gateway
@@ -36,7 +37,7 @@ STAGES: dict[str, tuple[Any, str]] = {
     "enrich": (FeishuChannel, "enrich"),
     "fetch": (FeishuChannel, "fetch"),
     "transcribe": (attachments, "transcribe"),
-    "decode": (AgentRunner, "receiver"),
+    "decode": (SessionFiles, "receiver"),
     "compose": (AgentRunner, "user_message"),
     "first row": (TurnJournal, "begin"),
     "model": (AgentRunner, "run"),

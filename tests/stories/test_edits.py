@@ -125,7 +125,7 @@ KEYS: dict[str, dict[str, Any]] = {
         "drafts": True,
         "resendAmbiguous": True,
     },
-    "web": {"queue": {"mode": "followup"}, "tools": {"deny": ["write"]}},
+    "web": {"queue": {"mode": "followup"}, "tools": {"deny": ["write"]}, "versions": 5},
 }
 ANOTHER_BOT = {"appId", "appSecret", "baseUrl", "botToken", "apiRoot"}
 """These make it another bot, elsewhere. `enabled` and `accounts` have tests of their own."""

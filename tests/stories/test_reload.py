@@ -174,7 +174,7 @@ async def test_an_edit_that_cannot_be_put_in_force_changes_nothing_and_the_next_
     async with edited(tmp_path, script=[says("one"), says("two")]) as (house, editor):
         version = (await editor.state())["version"]
         with monkeypatch.context() as broken, capture_logs() as logs:
-            broken.setattr(house.gateway, "_build", build)
+            broken.setattr("gateway.app.gateway.build_setup", build)
             state = await editor.replace("id: helper", "id: helper\n      name: Robin")
         assert state["version"] == version
         assert "could not be put in force (RuntimeError)" in state["error"]
