@@ -186,7 +186,7 @@ export class Page {
     dialog.returnValue = "no";
     dialog.showModal();
     return new Promise((resolve) => {
-      dialog.onclose = () => resolve(dialog.returnValue === "yes");
+      dialog.onclose = () => dialog.open || resolve(dialog.returnValue === "yes"); // open: an earlier question's event
     });
   }
 

@@ -179,7 +179,11 @@ class Console {
     dialog.returnValue = "no";
     dialog.showModal();
     return new Promise((resolve) => {
-      dialog.onclose = () => resolve(dialog.returnValue === "yes");
+      dialog.onclose = () => {
+        if (dialog.open) return; // the event of an earlier question comes behind a quick second one
+        keepFocus();
+        resolve(dialog.returnValue === "yes");
+      };
     });
   }
 
@@ -255,16 +259,22 @@ const skeleton = () => element("div", { class: "skeleton", role: "status" }, ele
 function keep(view) {
   const open = [...view.querySelectorAll("details[data-key]")].map((it) => [it.dataset.key, it.open]);
   const focused = view.contains(document.activeElement) ? document.activeElement : null;
-  return { open: new Map(open), focus: focused?.dataset.key, typed: focused?.tagName === "INPUT" ? focused.value : null };
+  return { open: new Map(open), held: focused !== null, focus: focused?.dataset.key, typed: focused?.tagName === "INPUT" ? focused.value : null };
 }
 
-function restore(view, { open, focus, typed }) {
+function restore(view, { open, held, focus, typed }) {
   for (const details of view.querySelectorAll("details[data-key]")) {
     if (open.has(details.dataset.key)) details.open = open.get(details.dataset.key);
   }
   const again = focus === undefined ? null : view.querySelector(`[data-key="${CSS.escape(focus)}"]`);
   again?.focus({ preventScroll: true });
   if (again && typed !== null) again.value = typed;
+  if (held) keepFocus();
+}
+
+/** Whose control is gone goes on from the top of the room: a focus that is nowhere would begin at the page's top. */
+function keepFocus() {
+  if (document.activeElement === document.body) part("view").focus({ preventScroll: true });
 }
 
 new Console().begin();

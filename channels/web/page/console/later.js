@@ -72,5 +72,5 @@ function changeButton(act, { id, title }, path, body, { act: does, ask, confirm 
     if (act === "stop" && !(await confirm("stopIt", { name: plain(title || id) }))) return;
     does(pressed, () => ask("POST", `api/console/${path}`, body), word(`done_${act}`));
   };
-  return button(word(`do_${act}`), press, { class: act === "stop" ? "act danger-act" : "act", "data-key": `${act}-${id}`, "aria-label": word(`do_${act}_name`, { name: plain(title || id) }) });
+  return button(word(`do_${act}`), press, { class: act === "stop" ? "act danger-act" : "act", "data-key": `${act === "stop" ? "stop" : "turn"}-${id}`, "aria-label": word(`do_${act}_name`, { name: plain(title || id) }) });
 }
