@@ -1,5 +1,9 @@
 """MCP servers over time and side by side: away, back, on two replicas, without a wall, with a network."""
 
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +25,11 @@ from tests.stories.test_doctor import examined
 from tests.stories.test_mcp import HOSTILE, OWNED, agents, behave, evil, offered, program, ready, servers, troubled
 from tests.stories.test_process import ask
 from tests.stories.test_replicas import two
-from tools.mcp.server import pause_after
+from tests.waiting import PATIENCE_SECONDS
+from tools.mcp.config import McpServerConfig
+from tools.mcp.server import Environment, McpServer, pause_after
 from tools.sandbox.sandbox import Sandbox
+from tools.web.config import FetchConfig
 
 pytestmark = pytest.mark.slow
 SYSTEM_PYTHON = "/usr/bin/python3"
@@ -145,3 +152,28 @@ async def test_a_server_with_a_network_where_no_wall_has_a_door_says_so(
     assert found.status == "error"
     assert "none that opens the network" in str(found)
     assert "set network: false, or sandbox: off" in str(found)
+
+
+async def test_a_server_ends_though_its_library_swallows_the_cancellation(tmp_path: Path) -> None:
+    """As the SDK does whose tasks fail while they are cancelled: the gateway would never have stopped."""
+    tried = asyncio.Event()
+
+    class Swallows(McpServer):
+        @asynccontextmanager
+        async def connected(self) -> AsyncIterator[Any]:
+            tried.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise OSError("all connection attempts failed") from None
+            yield
+
+    async with running(tmp_path) as house:
+        store = house.gateway.runtime.store
+        sandbox, web = house.gateway.runtime.sandbox, FetchConfig()
+        environment = Environment(sandbox=sandbox, path="", web=web, reviews=store.reviews, version="", now=time.time)
+        server = Swallows("tracker", McpServerConfig(url="http://127.0.0.1:1/mcp"), environment)
+        server.start()
+        await tried.wait()
+        closed, _ = await asyncio.wait({asyncio.create_task(server.close())}, timeout=PATIENCE_SECONDS)
+        assert closed

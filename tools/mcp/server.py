@@ -184,6 +184,8 @@ class McpServer:
             finally:
                 self._connection = None
                 self._tried.set()
+            if self.is_closed:  # the SDK may swallow the cancellation, and `close` waits for this task
+                return
             pause = pause_after(pause, time.monotonic() - began)
             await asyncio.sleep(pause)
 
