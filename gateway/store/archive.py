@@ -8,10 +8,7 @@ answer must not outlive its conversation. The commit also wakes the other replic
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
-from typing import NamedTuple
 
-import orjson
 from sqlalchemy import Connection, text
 
 from channels.message import Button
@@ -53,20 +50,6 @@ _PLACE = re.compile(r"([01])~(\d{1,12}(?:\.\d{1,9})?)~([\w-]{1,80})", re.ASCII)
 def place_of(conversation: WebConversation) -> str:
     """The place of a conversation in its list."""
     return f"{int(conversation.pinned)}~{conversation.at!r}~{conversation.id}"
-
-
-def has_all(text: str, words: Sequence[str]) -> bool:
-    folded = text.casefold()
-    return all(it in folded for it in words)
-
-
-class WebHit(NamedTuple):
-    """A message in which what was looked for was found."""
-
-    number: int
-    author: str
-    at: float
-    text: str
 
 
 class DatabaseArchive(Database):
@@ -140,15 +123,6 @@ class DatabaseArchive(Database):
         return _number(
             connection, "SELECT count(*) FROM web_conversation WHERE owner = :owner AND archived = 1", owner=owner
         )
-
-    @reads
-    def hits(self, connection: Connection, chat: str, words: Sequence[str], *, limit: int) -> Sequence[WebHit]:
-        """The newest messages that have all of the casefolded `words`. Neither database compares capitals beyond ASCII."""
-        newest = "SELECT number, author, at, words FROM web_message WHERE chat = :chat ORDER BY number DESC"
-        spoken = text(newest).execution_options(yield_per=ROWS_AT_ONCE)
-        with connection.execute(spoken, {"chat": chat}) as rows:
-            read = (WebHit(it.number, it.author, it.at, str(orjson.loads(it.words)["text"])) for it in rows)
-            return list(islice((it for it in read if has_all(it.text, words)), limit))
 
     @reads
     def conversation(self, connection: Connection, chat: str) -> WebConversation | None:

@@ -2,8 +2,8 @@
 
 A person's message follows the one that was kept before it, unless its row names another in `follows`: then it begins a
 branch. Nothing is copied and nothing is taken away, so what is erased or recalled is gone from every branch at once. The
-tree is read from the rows of people's messages. What is not on a branch is a few gaps between their numbers; `settle`
-turns those into gaps between a session's turns, which the statements that read its history leave out.
+tree is read from the rows of people's messages. A few gaps between their numbers say what is not on a branch; `leave_out`
+turns those into gaps between a session's turns, and the statements that read its history pass over them.
 """
 
 from collections import defaultdict
@@ -176,7 +176,7 @@ class DatabaseBranches(Database):
         return True
 
     @writes
-    def settle(self, connection: Connection, sid: str, turn: int, context: MessageContext) -> bool:
+    def leave_out(self, connection: Connection, sid: str, turn: int, context: MessageContext) -> bool:
         """Writes which turns of the session are not on the branch of the person's message that is answered by `turn`,
         before that begins. An earlier message of the branch that was answered only together with one beside it is
         answered once more, with this one. False if nothing was to be written: what was loaded stands."""

@@ -37,6 +37,7 @@ from gateway.store.records import (
     View,
 )
 from gateway.store.reviews import DatabaseReviews
+from gateway.store.search import DatabaseSearch
 from gateway.store.sends import DatabaseSends
 from gateway.store.spending import ScopeUsage, month_of
 from gateway.store.tasks import DatabaseTasks, TaskEnd
@@ -62,6 +63,8 @@ class Store(Readings, Protocol):
     """Files of agents, programs and people; this and all that follows is in the same database."""
     archive: DatabaseArchive
     """The memory of the web chat."""
+    search: DatabaseSearch
+    """The search for words in it."""
     branches: DatabaseBranches
     """The branches of the web chat's conversations."""
     sessions: Sessions
@@ -93,6 +96,7 @@ class Store(Readings, Protocol):
         """Sets the parts with the same statements on both databases."""
         self.files = DatabaseFiles(read=read, write=write)
         self.archive = DatabaseArchive(read=read, write=write)
+        self.search = DatabaseSearch(read=read, write=write)
         self.branches = DatabaseBranches(read=read, write=write)
         self.sessions = DatabaseSessions(read=read, write=write)
         self.memory = DatabaseMemory(read=read, write=write)

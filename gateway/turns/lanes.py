@@ -198,11 +198,11 @@ class Lanes:
                 return True
             await self._store.session_state(lane.lease)  # more has come, unless it is another's by now, or erased
             return False
-        if await self._turns.settles_branch(lane.lease.sid, work):
+        if await self._turns.start.leaves_out_branches(lane.lease.sid, work):
             return False
         # What arrived during a turn is waited for to be complete; what arrived after it begins at once.
         during_turn = work.waiting[0].at <= lane.ended
-        if (wait := self._turns.wait_seconds(lane.lease, work, during_turn=during_turn)) > 0:
+        if (wait := self._turns.start.wait_seconds(lane.lease, work, during_turn=during_turn)) > 0:
             self._leave_queue(lane)
             await self._not_yet(lane, work)
             await self._control.pause(wait)
@@ -231,7 +231,7 @@ class Lanes:
             if self._control.draining:
                 raise Drained
             self._leave_queue(lane)
-            if self._turns.is_away(work):
+            if self._turns.start.is_away(work):
                 return []
             self._free -= taken
             try:

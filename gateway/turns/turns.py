@@ -19,7 +19,6 @@ from gateway.approvals import pairing
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.pairing import REMINDED, REQUESTED
 from gateway.config.commands import asks_model
-from gateway.outbox.outbox import AWAY_SECONDS
 from gateway.records.inbound import REPORT, SAY, Inbound, inbound_of, is_readable
 from gateway.records.sessions import conversation, is_control, task_of
 from gateway.state.ending import Ending
@@ -30,7 +29,7 @@ from gateway.store.errors import Fenced, Revised, StoreUnavailable
 from gateway.store.parts import OutboxPart
 from gateway.store.records import Lease, SessionMark, Work
 from gateway.turns.answering import AgentRun
-from gateway.turns.batch import Batch, answer_others, batch_of, has_recalled, of_one_person, stopped_of
+from gateway.turns.batch import Batch, answer_others, batch_of, has_recalled, stopped_of
 from gateway.turns.budgets import BudgetAccount, account_of
 from gateway.turns.drafts import TurnDraft, draft_of, task_status
 from gateway.turns.finish import Finish
@@ -38,6 +37,7 @@ from gateway.turns.journal import hand_over, stopped
 from gateway.turns.layers import Layers
 from gateway.turns.origins import labelled, say
 from gateway.turns.reports import report_command
+from gateway.turns.start import TurnStart
 from gateway.turns.tasks import Tasks
 from gateway.turns.watch import Watch
 
@@ -59,48 +59,11 @@ class Turns:
         self._layers = Layers(runtime)
         self._finish = Finish(runtime, self._layers, tasks)
         self._gate = StartGate()
-
-    def wait_seconds(self, lease: Lease, work: Work, *, during_turn: bool) -> float:
-        """Returns the seconds to wait for more messages. `during_turn`: these arrived while a turn ran; the chat must
-        then be quiet for a moment before they are answered. A part of something waits for the rest of it. A turn that has
-        begun does not wait, nor does a message wait for other people's."""
-        if self.is_away(work):
-            return AWAY_SECONDS
-        if (
-            work.so_far
-            or not all(is_readable(it.body) for it in work.waiting)
-            or of_one_person(work.waiting) != list(work.waiting)
-        ):
-            return 0.0
-        last = inbound_of(work.waiting[-1].body)
-        if not (during_turn or last.context.more):
-            return 0.0
-        queue, now = self._runtime.queue(lease.sid, last.agent, last.context), self._runtime.now()
-        hold = queue.hold(last.context, work.waiting, now)
-        return max(hold, queue.debounce(work.waiting, now)) if during_turn else hold
-
-    async def settles_branch(self, sid: str, work: Work) -> bool:
-        """Settles which turns the next one reads, if its conversation has branches. True if the work is to be loaded
-        again."""
-        first = work.waiting[0]
-        if work.so_far or not is_readable(first.body) or not (context := inbound_of(first.body).context).branch:
-            return False
-        if context.branch == "begins" and not is_control(
-            sid
-        ):  # what was asked for on another branch is not wanted here
-            await self._approvals.cancel(sid, first.turn)
-        return await self._store.branches.settle(conversation(sid), first.turn, context)
+        self.start = TurnStart(runtime, approvals)
 
     def is_awaited(self, sid: str) -> bool:
         """True if it is the conversation of a task for which a running turn waits."""
         return self._tasks.is_awaited(sid)
-
-    def is_away(self, work: Work) -> bool:
-        """True if the config has no such account now: an edit may have taken it away for a moment only."""
-        setup, first = self._runtime.setup, work.waiting[0]
-        if not is_readable(first.body) or setup.channel(inbound_of(first.body).context):
-            return False
-        return self._runtime.now() - first.at < setup.limits.delivery_seconds
 
     async def run(self, lease: Lease, work: Work) -> Sequence[OutboxPart]:
         """Finish the work's first turn. Raises Fenced, Drained, Stopped or StoreUnavailable if this run does not."""

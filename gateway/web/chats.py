@@ -27,8 +27,9 @@ from gateway.http.request import Unserved, answer_json, id_in_path, number_of, p
 from gateway.operate.first_key import FirstKey
 from gateway.records.sessions import chat_session, control_session
 from gateway.state.runtime import Runtime
-from gateway.store.archive import CONVERSATIONS_MAX, WebHit, has_all, place_of
+from gateway.store.archive import CONVERSATIONS_MAX, place_of
 from gateway.store.errors import StoreUnavailable
+from gateway.store.search import WebHit, has_all
 from gateway.web.found import found_line, words_of
 from gateway.web.offers import Offers
 from tools.uploads import forget
@@ -135,7 +136,7 @@ class Chats:
             return answer_json({"chats": found, "more": False})
         async with self._searching:
             async for it in self._all(person):
-                hits = await self._archive.hits(it.id, words, limit=HITS_MAX)
+                hits = await self._runtime.store.search.hits(it.id, words, limit=HITS_MAX)
                 if hits or has_all(it.title, words):
                     found.append(self._found(it, hits, words))
                 if len(found) > FOUND_MAX:

@@ -43,13 +43,17 @@ class House:
     async def say(self, chat: str, text: str, *, at: float = 1.0) -> None:
         await self.lanes.accept(Delivery(sid=chat, dedupe=(f"{chat}:{text}",), body=text, at=at))
 
+    @property
+    def start(self) -> "House":
+        return self
+
     def wait_seconds(self, lease: Lease, work: Work, *, during_turn: bool) -> float:
         return 0.0
 
     def is_away(self, work: Work) -> bool:
         return False
 
-    async def settles_branch(self, sid: str, work: Work) -> bool:
+    async def leaves_out_branches(self, sid: str, work: Work) -> bool:
         return False
 
     def is_awaited(self, sid: str) -> bool:

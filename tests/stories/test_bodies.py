@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,8 +140,34 @@ async def test_many_whole_bodies_at_once_all_pass(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("gateway.http.bodies.YOUNG_SECONDS", PATIENCE_SECONDS)
     monkeypatch.setattr("gateway.http.door.ACCEPT_SECONDS", PATIENCE_SECONDS)
     async with running(tmp_path, more=LIMITED, script=[says("here")] * 40) as house:
-        answers = await asyncio.gather(*(house.say("long " * 40_000 + str(it)) for it in range(12)))
-        assert {it.status_code for it in answers} == {200}
+        together = asyncio.Event()
+
+        async def halting(body: bytes) -> AsyncIterator[bytes]:
+            yield body[:-1]
+            await together.wait()
+            yield body[-1:]
+
+        async def say(number: int) -> int:
+            text = "long " * 40_000 + str(number)
+            headers, body = house.feishu.encode(house.feishu.text_event(text, sender=ALICE, chat=ALICE_CHAT))
+            headers = {**headers, "content-length": str(len(body))}
+            async with client(house.url) as http:
+                answer = await http.post("/webhooks/feishu/default", content=halting(body), headers=headers)
+            return answer.status_code
+
+        bodies = house.gateway.doors.bodies
+
+        def holds(at_least: int) -> bool:
+            return bodies.held > at_least
+
+        answers: list[asyncio.Task[int]] = []
+        async with asyncio.TaskGroup() as group:
+            for number in range(12):  # each but for its last byte, until there is no room for the next one
+                answers.append(group.create_task(say(number)))
+                at_least = min((number + 1) * 200_000, bodies.bytes_max)
+                await house.until(partial(holds, at_least))
+            together.set()
+        assert {it.result() for it in answers} == {200}
 
 
 def refused_by_headers() -> Iterator[tuple[str, str, bytes, int]]:

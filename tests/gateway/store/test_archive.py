@@ -191,14 +191,15 @@ async def test_what_is_one_persons_is_nobody_elses_in_lists_search_files_and_new
         assert len(await store.files.find([plan.id], owner)) == seen
 
 
-async def test_what_is_looked_for_is_found_whatever_its_capitals_and_signs(archive: DatabaseArchive) -> None:
+async def test_what_is_looked_for_is_found_whatever_its_capitals_and_signs(store: Store) -> None:
+    archive, search = store.archive, store.search
     await archive.keep(CHAT, "m_1", words("Ärger"), 1.0)
     await archive.answer(CHAT, "k_1", words("no 100% _doubt_"), 2.0)
     for looked_for, hits in {"ärger": 1, "100% _": 1, "mine": 0, "%%": 0, "": 2}.items():
-        assert len(await archive.hits(CHAT, [looked_for], limit=9)) == hits, looked_for
-    assert await archive.hits(CHAT, ["doubt", "100%"], limit=9)
-    assert not await archive.hits(CHAT, ["doubt", "ärger"], limit=9)
-    assert [it.text for it in await archive.hits(CHAT, [""], limit=1)] == ["no 100% _doubt_"]
+        assert len(await search.hits(CHAT, [looked_for], limit=9)) == hits, looked_for
+    assert await search.hits(CHAT, ["doubt", "100%"], limit=9)
+    assert not await search.hits(CHAT, ["doubt", "ärger"], limit=9)
+    assert [it.text for it in await search.hits(CHAT, [""], limit=1)] == ["no 100% _doubt_"]
 
 
 async def test_pinned_conversations_come_first_and_archived_ones_wait_until_something_is_written_there(

@@ -45,7 +45,7 @@ class Talk:
 
     async def answer(self, turn: int, *texts: str) -> list[str]:
         last = texts[0]
-        await self.store.branches.settle(SID, turn, context(last))
+        await self.store.branches.leave_out(SID, turn, context(last))
         assert self._lease is not None
         work = (await self.store.load(self._lease, history_turns=50, waiting_max=20)).work
         assert work is not None
