@@ -50,7 +50,7 @@ from tools.tool import Tool, ToolSpec
 DOCS = "docs"
 """The folder in which an agent reads the documentation, unless its workspace has its own."""
 DOCS_DIR = next((it for it in Path(__file__).resolve().parent.glob(DOCS)), Path(__file__).resolve().parents[1] / DOCS)
-"""Within the installed package, else beside the packages of a checkout."""
+"""The folder within the installed package, or the one beside the packages of a checkout."""
 StandIn: TypeAlias = Callable[[Sequence[Tool]], Sequence[Tool]]
 """Gives the tools that stand in for those of a turn."""
 

@@ -262,7 +262,7 @@ class _Part:
         return "\n" + mended if self._texts else mended
 
     def _ends_well(self, line: _Line) -> bool:
-        """Before this line: a paragraph has ended, and what it says does not lead on to the next."""
+        """True if a paragraph has ended before this line, and does not lead on to the next."""
         if self.state.fence or line.goes_on or not line.text.strip():
             return False
         before = next((text for text in reversed(self._texts) if text.strip()), "").strip("\n")

@@ -56,7 +56,7 @@ class Skill:
         return f"./skills/{self.name}/SKILL.md"
 
 
-_Document: TypeAlias = tuple[tuple[int, int, int] | None, Skill | None]
+_CachedSkill: TypeAlias = tuple[tuple[int, int, int] | None, Skill | None]
 """A SKILL.md as it was read, under the name that is written in it; None for one that cannot be used. Its stamp is when
 it was changed, its size and its inode; None if the file may change without another one."""
 
@@ -70,7 +70,7 @@ class SkillRoot:
     source: Source
     now_ns: Callable[[], int]
     lock: SkillLock | None = None
-    _known: dict[str, _Document] = field(default_factory=dict)
+    _known: dict[str, _CachedSkill] = field(default_factory=dict)
     _logged: set[str] = field(default_factory=set)
 
     def skills(self) -> list[Skill]:
@@ -97,7 +97,7 @@ class SkillRoot:
             self._log_once("skill_refused", folder=str(self.path / name), reason=reason, fix="`doctor` says what to do")
         return [name for name in names[:FOLDERS_MAX] if name not in refusals]
 
-    def _current(self, root: int, folder: str) -> _Document | None:
+    def _current(self, root: int, folder: str) -> _CachedSkill | None:
         try:
             status = os.stat(f"{folder}/{DOCUMENT}", dir_fd=root)
         except OSError:

@@ -68,7 +68,7 @@ class Written:
     """Watches what the command adds to the workspace, which is the working folder, and to its own temporary one."""
 
     def __init__(self, folders: tuple[str, ...], bytes_max: int) -> None:
-        """Before the command begins; of a large workspace the first look is the first of `watch`."""
+        """Runs before the command begins; a large workspace is first looked at by `watch`."""
         self._folders = folders
         self._bytes_max = bytes_max
         self._seconds = 0.0

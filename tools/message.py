@@ -156,7 +156,7 @@ class MessageTool:
         )
 
     def _destination(self, arguments: MessageArguments, call: Call) -> tuple[Place, bool]:
-        """And whether it is the current chat. Raises ToolError."""
+        """The place, and True if it is the current chat. Raises ToolError."""
         here = call.message
         channel, chat = arguments.channel or here.channel, arguments.target or here.chat.id
         if (channel, chat) == (here.channel, here.chat.id):

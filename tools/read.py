@@ -54,7 +54,7 @@ class ReadArguments(Arguments):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Document:
+class _OpenDocument:
     """An open document; whoever gets it closes the descriptor."""
 
     fd: int
@@ -91,7 +91,7 @@ class Read:
         finally:
             os.close(found.fd)
 
-    def _read(self, arguments: ReadArguments) -> ToolResult | _Document:
+    def _read(self, arguments: ReadArguments) -> ToolResult | _OpenDocument:
         path, offset = arguments.file_path, 1 if arguments.offset is None else arguments.offset
         lines = Lines(offset=offset, byte=arguments.byte, limit=arguments.limit, chars_max=self.page_chars)
         with self.workspace.reading(path) as fd:
@@ -105,7 +105,7 @@ class Read:
                     raise ToolError(
                         "TOO_LARGE", f"{called(path)!r} has {size:,} bytes; documents are read up to {BYTES_MAX:,}"
                     )
-                return _Document(fd=os.dup(fd), kind=kind, size=size)
+                return _OpenDocument(fd=os.dup(fd), kind=kind, size=size)
             if arguments.page or arguments.sheet:
                 raise ToolError("INVALID_ARGUMENT", f"{called(path)!r} is no document with pages; use 'offset'")
             if b"\0" in head:
@@ -118,7 +118,7 @@ class Read:
         asked = arguments.page or arguments.sheet
         return bool(asked) or (self.workspace.was_sent(arguments.file_path) and not arguments.by_lines)
 
-    async def _pages(self, document: _Document, arguments: ReadArguments) -> ToolResult:
+    async def _pages(self, document: _OpenDocument, arguments: ReadArguments) -> ToolResult:
         first, last = _range(arguments.page)
         chars_max = max(1, self.page_chars - NOTE_CHARS)
         wanted = Wanted(first=first, last=last, sheet=arguments.sheet or "", chars_max=chars_max)

@@ -47,7 +47,7 @@ class RetryConfig(Section):
 
 
 RESTS_SECONDS = (30.0, 60.0, 300.0)
-"""After the first failure, the second, and every one behind it."""
+"""Seconds after the first failure, the second, and each one after it."""
 
 
 class _Failures(NamedTuple):

@@ -81,4 +81,4 @@ class ApiChannel:
         return key
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """No-op: nothing to close."""

@@ -55,7 +55,7 @@ ACCOUNT_RATE, CHAT_RATE = 50.0, 5.0
 """Sends a second for one app and to one chat, as documented."""
 SLOW_SECONDS = 1.0
 CARD_SECONDS = 0.3
-"""Between two states of a growing answer; Feishu takes ten a second of one card."""
+"""Seconds between two states of a growing answer; Feishu takes ten a second of one card."""
 log = structlog.get_logger()
 
 

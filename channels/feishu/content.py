@@ -140,7 +140,7 @@ def _node_attachments(node: Mapping[str, Any]) -> list[Attachment]:
             return []
 
 
-def _attached(kind: AttachmentKind, key: str, words: Callable[[Mapping[str, Any]], str]) -> "_Reader":
+def _attached(kind: AttachmentKind, key: str, words: Callable[[Mapping[str, Any]], str]) -> "_ContentReader":
     def read_attached(content: Mapping[str, Any], names: Names, zone: tzinfo) -> Content:
         handle, name = text_of(content, key), text_of(content, "file_name") or None
         attachments = (Attachment(kind=kind, key=handle, name=name),) if handle else ()
@@ -176,7 +176,7 @@ def _card_texts(node: object, depth: int) -> Iterator[str]:
         yield from _card_texts(inner, depth + 1)
 
 
-def _words(template: str, *keys: str) -> "_Reader":
+def _words(template: str, *keys: str) -> "_ContentReader":
     def words(content: Mapping[str, Any], names: Names, zone: tzinfo) -> Content:
         found = template.format(*(text_of(content, key) for key in keys)).rstrip(": ")
         return Content(text=f"[{found}{_when(content, zone)}]")
@@ -219,8 +219,8 @@ def _word(kind: str) -> str:
     return kind if re.fullmatch(r"[a-z0-9_]{1,40}", kind) else "unknown"
 
 
-_Reader = Callable[[Mapping[str, Any], Names, tzinfo], Content]
-_READERS: dict[str, _Reader] = {
+_ContentReader = Callable[[Mapping[str, Any], Names, tzinfo], Content]
+_READERS: dict[str, _ContentReader] = {
     "text": lambda content, names, zone: Content(text=resolve(text_of(content, "text"), names)),
     "post": _post,
     "image": _attached("image", "image_key", lambda content: "image"),

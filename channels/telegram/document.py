@@ -37,7 +37,7 @@ def read(markdown: str) -> list[TextRun]:
     if any(token.level + token.nesting >= NESTING_MAX for token in tokens):
         page.write(markdown)
     else:
-        _Document(page, lines).write(tokens)
+        _PageWriter(page, lines).write(tokens)
     return page.runs()
 
 
@@ -50,7 +50,9 @@ def _parser(*, tables: bool) -> MarkdownIt:
     return parser
 
 
-class _Document:
+class _PageWriter:
+    """Writes Markdown tokens onto a page, block by block."""
+
     def __init__(self, page: StyledText, lines: Sequence[str]) -> None:
         self._page = page
         self._lines = lines

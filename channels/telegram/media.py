@@ -38,11 +38,11 @@ def _media(message: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return sizes[-1] if sizes else mapping(message, key)
 
 
-def _named(kind: str) -> "_Reader":
+def _named(kind: str) -> "_MediaWords":
     return lambda media: ": ".join(filter(None, (kind, text(media, "file_name") or text(media, "title"))))
 
 
-def _lasting(kind: str) -> "_Reader":
+def _lasting(kind: str) -> "_MediaWords":
     return lambda media: f"{kind}, {seconds} s" if (seconds := number(media, "duration")) else kind
 
 
@@ -67,11 +67,11 @@ def _contact(contact: Mapping[str, Any]) -> str:
     return "contact: " + ", ".join(filter(None, (name, text(contact, "phone_number"))))
 
 
-def _list(kind: str, title: str, entries: str) -> "_Reader":
+def _list(kind: str, title: str, entries: str) -> "_MediaWords":
     return lambda it: f"{kind}: {text(it, title)} — {' / '.join(text(one, 'text') for one in mappings(it, entries))}"
 
 
-_Reader: TypeAlias = Callable[[Mapping[str, Any]], str]
+_MediaWords: TypeAlias = Callable[[Mapping[str, Any]], str]
 _ATTACHED: dict[str, AttachmentKind] = {
     "photo": "image",
     "document": "file",
@@ -82,7 +82,7 @@ _ATTACHED: dict[str, AttachmentKind] = {
     "audio": "audio",
     "sticker": "sticker",
 }
-_WORDS: dict[str, _Reader] = {
+_WORDS: dict[str, _MediaWords] = {
     "animation": lambda media: "animation",
     "live_photo": lambda media: "image",
     "photo": lambda media: "image",

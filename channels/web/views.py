@@ -124,7 +124,7 @@ _MATH = re.compile(
     r"\$\$(?:[^$\\]|\\.)+\$\$|\$(?![\s$])(?:[^$\\]|\\.)+(?<!\s)\$(?!\d)"
     r"|\\\((?:.|\n){1,1000}?\\\)|\\\[(?:.|\n){1,1000}?\\\]"
 )
-"""Between dollars no further dollar, so that prices stay prices; or between TeX's own brackets."""
+"""TeX's own brackets, or dollars without a further dollar between them: prices stay prices."""
 _ALIGN = re.compile(r"text-align:(left|center|right)")
 _SAFE_LINK = re.compile(r"(?:https?://|mailto:|#)", re.IGNORECASE)
 

@@ -139,7 +139,7 @@ async def join(context: CommandContext) -> str | None:
 
 
 def _joined(context: CommandContext, there: MessageContext, refused: str | None) -> Notice:
-    """By an owner each group is a cause of its own; by others, one an hour for each of them."""
+    """A notice to the owners. Each group that an owner adds is a cause of its own; other people are one cause each."""
     group, by = f"`{there.channel}:{there.chat.id}`", f"{there.channel}:{there.sender.id}"
     title = f"{value(there.chat.title)} ({group})" if there.chat.title else group
     who = f"{value(there.sender.name)} (`{by}`)" if there.sender.name else f"`{by}`"

@@ -61,7 +61,7 @@ class Gatekeeper:
         return await self._of_stranger(receipt, agent) if reason == NOT_PAIRED else reason
 
     async def _of_owner(self, receipt: Arrived, agent: str, reason: str, command: str) -> str | None:
-        """In a group that the bot does not listen in: the commands that switch it on pass, a mention gets a line."""
+        """Lets the commands that switch listening on pass, in a group without it; a mention there gets a line."""
         if command in LISTENING and reason in (GROUP_NOT_ALLOWED, GROUP_DISABLED, NOT_MENTIONED):
             return None
         context, default = receipt.context, self._runtime.setup.config.language

@@ -93,7 +93,7 @@ class DueWatch:
                 await self._store.release_for_takeover(lease)
 
     async def _sleep(self) -> None:
-        """Until the next due time by the clock on the wall, at most for a moment."""
+        """Sleeps until the next due time by the clock on the wall, at most for a moment."""
         next_due, loop = await self._store.later.next_due(), asyncio.get_running_loop()
         until = loop.time() + LOOK_SECONDS
         while not self._wanted.is_set() and (left := until - loop.time()) > 0:

@@ -41,7 +41,7 @@ SOMEBODY = "somebody"
 
 
 class NoSuchPlace(OperatorError):
-    """There is no such account, or the chat or the sender is missing."""
+    """No such account exists, or the chat or the sender is missing."""
 
 
 def message_to(

@@ -37,7 +37,7 @@ _SEE_LOG = Bilingual("see its log", "请查看它的日志")
 
 
 async def status(loaded: Loaded) -> list[Finding]:
-    """About six findings: address, config, database, channels, model and queue. One alone if no gateway serves."""
+    """Reports address, config, database, channels, model and queue; one finding alone if no gateway serves."""
     server = loaded.config.server
     answer = await readiness_at(server.address, operator_proof(loaded.config))
     if answer is None:

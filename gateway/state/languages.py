@@ -56,7 +56,7 @@ class Languages:
             self._remembered.popitem(last=False)
 
     def _keep(self, key: tuple[str, str], language: str) -> None:
-        """Beside the message's own commit, which does not wait for it: a language that is lost is found again."""
+        """Stores it without making the message's own commit wait: a language that is lost is found again."""
         self._remember(key, language)
         task = asyncio.create_task(self._write(key, language))
         self._keeping.add(task)

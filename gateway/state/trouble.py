@@ -13,7 +13,7 @@ REFUSALS: frozenset[ErrorKind] = frozenset(("auth", "billing", "not_found", "unc
 
 @dataclass(eq=False, slots=True)
 class ModelTrouble:
-    """In memory: a process that starts learns of a refusal by the next turn that it ends."""
+    """Refusals of models, in memory only: a new process learns of one by the next turn that it ends."""
 
     _since: dict[str, tuple[float, str]] = field(default_factory=dict)
 

@@ -35,7 +35,7 @@ SELECT :channel, :account, :person, :turn, :code, :at, CAST(:name AS TEXT) WHERE
 ON CONFLICT (channel, account, person) DO UPDATE SET code = excluded.code, name = COALESCE(excluded.name, contact.name)
 WHERE contact.turn = excluded.turn AND contact.code IS NOT NULL RETURNING turn
 """
-"""Once for each request, and again for the same one."""
+"""Counts once for each request; the same one counts again."""
 _REMIND = """
 UPDATE contact SET reminded = :turn WHERE channel = :channel AND account = :account AND person = :person
 AND approved_by IS NULL AND code IS NOT NULL AND COALESCE(reminded, :turn) = :turn RETURNING COALESCE(told, 0) AS told

@@ -34,7 +34,7 @@ class DatabaseReviews(Database):
 
     @reads
     def of(self, connection: Connection, server: str) -> Mapping[str, Review]:
-        """By the tool's name on the server."""
+        """The server's reviews, keyed by the tool's name there."""
         return reviewed(connection, server)
 
     @writes

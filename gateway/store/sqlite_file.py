@@ -16,7 +16,7 @@ class DatabaseInUse(DatabaseUnusable):
 
 
 def make_private(path: Path) -> None:
-    """Before anything is in it: SQLite gives the files beside it the mode of the database."""
+    """Creates the file before SQLite does, which gives the files beside it the mode of the database."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     for file in (path, *(Path(f"{path.resolve()}{ending}") for ending in ("-wal", "-shm", ".lock"))):
         with contextlib.suppress(FileNotFoundError):

@@ -67,7 +67,7 @@ def _strings(package: Package) -> list[str]:
 
 
 def _text(item: Any) -> str:
-    """Without phonetic readings."""
+    """Leaves phonetic readings out."""
     reading = f"{_MAIN}rPh"
     return "".join(it.text or "" for it in item.iter(f"{_MAIN}t") if it.getparent().tag != reading)
 

@@ -11,7 +11,7 @@ from tools.tool import Effect
 from tools.web.config import private
 
 ServerName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(?:[-_][a-z0-9]+)*$", max_length=24)]
-"""Without two underscores in a row: `NAME__tool` has one meaning."""
+"""Names without two underscores in a row: `NAME__tool` has one meaning."""
 EnvironmentName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 HeaderName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9-]+$")]
 

@@ -81,7 +81,7 @@ class Definition:
     @cached_property
     def schema(self) -> Schema:
         whole = json.loads(self.text)["inputSchema"]
-        return {"type": "object", **_object(whole, _Reader(whole), 0)}
+        return {"type": "object", **_object(whole, _References(whole), 0)}
 
     def spec(self, effect: Effect, harmless: Callable[[str], str]) -> ToolSpec:
         """`harmless` makes a stranger's text safe to stand in a prompt."""
@@ -132,7 +132,7 @@ def _sentence(error: Any) -> str:
             return f"breaks {error.validator} {error.validator_value}"[:300]
 
 
-class _Reader:
+class _References:
     """Follows references within one schema, which may lead in circles: so many steps, and what is left is anything."""
 
     def __init__(self, whole: Any) -> None:
@@ -159,14 +159,14 @@ class _Reader:
         return found
 
 
-def _object(schema: Any, reader: _Reader, depth: int) -> dict[str, Any]:
-    schema = reader.resolved(schema)
+def _object(schema: Any, references: _References, depth: int) -> dict[str, Any]:
+    schema = references.resolved(schema)
     members = schema.get("properties")
     members = dict(list(members.items())[:MEMBERS_MAX]) if isinstance(members, Mapping) else {}
     required = schema.get("required")
     required = [it for it in required if it in members] if isinstance(required, Sequence) else []
     return {
-        "properties": {name: _member(it, reader, depth + 1) for name, it in members.items() if _is_name(name)},
+        "properties": {name: _member(it, references, depth + 1) for name, it in members.items() if _is_name(name)},
         "required": [it for it in required if _is_name(it)],
         "additionalProperties": bool(depth and schema.get("additionalProperties", not members)),
     }
@@ -176,9 +176,9 @@ def _is_name(name: str) -> bool:
     return 0 < len(name) <= NAME_CHARS_MAX and name.isprintable()
 
 
-def _member(schema: Any, reader: _Reader, depth: int) -> dict[str, Any]:
+def _member(schema: Any, references: _References, depth: int) -> dict[str, Any]:
     """One member in the house form; of a union its only sound branch, else anything."""
-    schema = reader.resolved(schema)
+    schema = references.resolved(schema)
     found: dict[str, Any] = {}
     described = schema.get("description") or schema.get("title")
     if isinstance(described, str):
@@ -187,9 +187,9 @@ def _member(schema: Any, reader: _Reader, depth: int) -> dict[str, Any]:
         return found
     for union in ("anyOf", "oneOf", "allOf"):
         if isinstance(branches := schema.get(union), Sequence) and not isinstance(branches, str):
-            kept = [it for it in map(reader.resolved, branches) if it.get("type") != "null"]
+            kept = [it for it in map(references.resolved, branches) if it.get("type") != "null"]
             schema = {**kept[0], **schema} if len(kept) == 1 else {}
-            return {**_member({**schema, union: None}, reader, depth + 1), **found} if schema else found
+            return {**_member({**schema, union: None}, references, depth + 1), **found} if schema else found
     kind, values = schema.get("type"), schema.get("enum")
     if "const" in schema:
         values = [schema["const"]]
@@ -202,7 +202,7 @@ def _member(schema: Any, reader: _Reader, depth: int) -> dict[str, Any]:
         found |= {"type": "string", "enum": [str(it)[:DESCRIPTION_CHARS_MAX] for it in values[:ENUM_MAX]]}
     found |= {it: schema[it] for it in _BOUNDS if isinstance(schema.get(it), int | float)}
     if kind == "array":
-        found["items"] = _member(schema.get("items"), reader, depth + 1)
+        found["items"] = _member(schema.get("items"), references, depth + 1)
     elif kind == "object":
-        found |= _object(schema, reader, depth)
+        found |= _object(schema, references, depth)
     return found

@@ -34,7 +34,7 @@ REVIEW_SECONDS = 2.0
 CALLS_MAX = 8
 """Calls of one server at the same time; more wait."""
 TIMEOUTS_MAX = 3
-"""After so many calls in a row without an answer the server is started again."""
+"""Calls in a row without an answer, after which the server is started again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,7 +49,7 @@ class Reviews(Protocol):
     """The memory of what owners have seen."""
 
     async def of(self, server: str) -> Mapping[str, Review]:
-        """By the tool's name on the server."""
+        """The server's reviews, keyed by the tool's name there."""
 
     async def record(self, server: str, listed: Mapping[str, str], at: float) -> Mapping[str, Review]:
         """Keeps what a server lists, and returns what is known then."""

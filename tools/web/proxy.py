@@ -126,7 +126,7 @@ class Proxy:
 
 
 async def _relay(near: Stream, far: Stream) -> None:
-    """Both ways, until the other side is at its end or nothing passes any more."""
+    """Passes bytes both ways until one side ends or nothing passes any more."""
     async with asyncio.timeout(IDLE_SECONDS) as idle:
         sending = asyncio.create_task(_copy(near[0], far[1], idle))
         try:

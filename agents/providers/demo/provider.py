@@ -47,10 +47,10 @@ class DemoProvider:
         yield Done(message=replace(message, usage=Usage(input=read, output=tokens(message), estimated=True)))
 
     async def warm_up(self) -> None:
-        """There is nothing to warm."""
+        """No-op: nothing to warm."""
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """No-op: nothing to close."""
 
 
 def _events(draft: Draft, step: ToolCall | str) -> Iterator[ModelEvent]:
