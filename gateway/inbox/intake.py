@@ -243,8 +243,8 @@ class Intake:
             event="" if command else event,
         )
         acceptance = await self._lanes.accept(self._delivery(inbound, dedupe))
-        if acceptance.beyond:
-            self._runtime.metrics.refusals.labels(f"{acceptance.beyond}-rate").inc()
+        if acceptance.rate_limited_by:
+            self._runtime.metrics.refusals.labels(f"{acceptance.rate_limited_by}-rate").inc()
         return acceptance
 
     def _delivery(self, inbound: Inbound, dedupe: Sequence[str]) -> Delivery:

@@ -92,10 +92,10 @@ class Outbox:
             queued = False
             match await self._attempted(lease, part):
                 case RecordStart():
-                    mark = -now()
-                    if not (queued := await self._store.begin(lease, part, mark)):
+                    started_at = now()
+                    if not (queued := await self._store.begin(lease, part, started_at)):
                         return False
-                    part = replace(part, next_at=mark, begun=True)
+                    part = replace(part, attempt_started_at=started_at, begun=True)
                 case Away():
                     if not away:
                         log.warning("part_waits_for_its_account", session=lease.sid, turn=part.turn, part=part.part)
@@ -109,8 +109,8 @@ class Outbox:
                 case Postponed(seconds=seconds, ambiguous=ambiguous):
                     due, asked = now() + seconds, seconds
                     await self._store.postpone(lease, part, due, ambiguous=ambiguous)
-                    counted = part.ambiguous + ambiguous
-                    part = replace(part, attempts=part.attempts + 1, ambiguous=counted, next_at=due, begun=False)
+                    part = replace(part, attempts=part.attempts + 1, ambiguous=part.ambiguous + ambiguous)
+                    part = replace(part, next_at=due, attempt_started_at=None, begun=False)
 
     async def _attempted(self, lease: Lease, part: OutboxPart) -> Report:
         """Makes one attempt. A send that our own end cuts off may have arrived: the next owner of the session must know."""
@@ -118,7 +118,7 @@ class Outbox:
             return await self._attempt(part)
         except asyncio.CancelledError:
             with suppress(Fenced, StoreUnavailable):
-                await self._store.postpone(lease, part, min(part.next_at, self._runtime.now()), ambiguous=True)
+                await self._store.cut_off(lease, part)
             raise
 
 
@@ -159,7 +159,7 @@ class Attempts:
         if channel is None or repeatable:
             return None
         recognised = channel.capabilities.repeat_seconds > 0
-        in_doubt = part.ambiguous > 0 if recognised else part.next_at < 0 and not part.begun
+        in_doubt = part.ambiguous > 0 if recognised else part.attempt_started_at is not None and not part.begun
         if in_doubt and (not recognised or not part.attempts):
             self._runtime.metrics.ambiguous.labels(channel.name).inc()
         if in_doubt and not may_repeat(channel, self._runtime.now() - part.created):

@@ -36,7 +36,8 @@ SELECT 'part' AS kind, id AS number, sid AS session, created AS at, attempts, am
 FROM outbox WHERE status = {OutboxStatus.FAILED:d} ORDER BY id DESC LIMIT {LISTED_MAX}
 """
 _QUEUE_PART = f"""
-UPDATE outbox SET status = {OutboxStatus.QUEUED:d}, attempts = 0, next_at = 0, created = :at, reason = NULL
+UPDATE outbox SET status = {OutboxStatus.QUEUED:d}, attempts = 0, next_at = 0, attempt_started_at = NULL, created = :at,
+    reason = NULL
 WHERE id = :number AND status = {OutboxStatus.FAILED:d}
 """
 _CLOSE_MESSAGE = f"""

@@ -14,7 +14,7 @@ from gateway.guard import VERSION
 
 log = structlog.get_logger()
 
-HEAD = "0022"
+HEAD = "0023"
 OVERWRITES = 13
 """The `user_version` of a SQLite file in which every row that was ever deleted was overwritten."""
 FIRST = "0001"

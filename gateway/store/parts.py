@@ -14,9 +14,8 @@ class NewPart:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutboxPart:
-    """One row of the outbox. `ambiguous` counts the attempts that may have arrived. `next_at` is below zero while an
-    attempt is under way: from `begin` until its outcome is recorded. `begun`: this process recorded the start and has not
-    sent yet."""
+    """One row of the outbox. `ambiguous` counts the attempts that may have arrived. `attempt_started_at` is set from
+    `begin` until the outcome is recorded. `begun`: this process recorded the start and has not sent yet."""
 
     id: int
     turn: int
@@ -27,6 +26,7 @@ class OutboxPart:
     attempts: int = 0
     ambiguous: int = 0
     next_at: float = 0.0
+    attempt_started_at: float | None = None
     begun: bool = False
 
 

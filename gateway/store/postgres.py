@@ -120,7 +120,7 @@ class PostgresStore(Store):
         if row is None:
             return Acceptance(turn=None)
         lease = Lease(sid=row["sid"], epoch=row["epoch"]) if row["owner"] == self.worker else None
-        return Acceptance(turn=row["turn"], lease=lease, overflow=row["beyond"], beyond=row["whose"])
+        return Acceptance(turn=row["turn"], lease=lease, overflow=row["overflow"], rate_limited_by=row["rate"])
 
     async def _accept_rated(self, message: Mapping[str, Any]) -> DictRow | None:
         """One message of a sender, and of a chat, after the other, whichever replica has it; in one round trip."""

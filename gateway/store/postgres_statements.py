@@ -26,8 +26,8 @@ f AS (SELECT
 ),
 g AS (SELECT f.*, theirs >= :sender_max * CASE WHEN :control = :sid THEN 2 ELSE 1 END AS sender_full FROM f),
 a AS (
-    SELECT r.whose, r.whose IS NOT NULL OR chat_full OR sender_full AS beyond,
-    CASE WHEN r.whose IS NOT NULL THEN r.noted ELSE (chat_full OR sender_full) AND (
+    SELECT r.rate, r.rate IS NOT NULL OR chat_full OR sender_full AS overflow,
+    CASE WHEN r.rate IS NOT NULL THEN r.noted ELSE (chat_full OR sender_full) AND (
         :control = :sid OR sender_full AND g.noted OR EXISTS (
             SELECT FROM inbox WHERE sid = :control AND id > CASE WHEN sender_full THEN since ELSE (
                 SELECT min(id) FROM inbox WHERE sid = :sid AND {WAITS}
@@ -37,17 +37,17 @@ a AS (
 ),
 i AS (
     INSERT INTO inbox (dedupe, dedupe_text, sid, body, at, sender, person, again, chat, beyond, status, attempts)
-    SELECT CASE WHEN a.beyond AND :repeatable THEN :dedupe || ':' || gen_random_uuid() ELSE :dedupe END,
-        :dedupe_text, CASE WHEN a.beyond THEN :control ELSE :sid END,
+    SELECT CASE WHEN a.overflow AND :repeatable THEN :dedupe || ':' || gen_random_uuid() ELSE :dedupe END,
+        :dedupe_text, CASE WHEN a.overflow THEN :control ELSE :sid END,
         CASE WHEN a.noted THEN '' ELSE :body END, :at, :sender, :person, CAST(:again AS BIGINT),
-        CASE WHEN a.noted OR a.beyond AND a.whose IS NULL THEN NULL ELSE :chat::text END,
-        CASE WHEN a.noted THEN NULL ELSE a.whose END, CASE WHEN a.noted THEN 3 ELSE 0 END, 0 FROM a
+        CASE WHEN a.noted OR a.overflow AND a.rate IS NULL THEN NULL ELSE :chat::text END,
+        CASE WHEN a.noted THEN NULL ELSE a.rate END, CASE WHEN a.noted THEN 3 ELSE 0 END, 0 FROM a
     WHERE NOT :repeatable OR NOT EXISTS (SELECT FROM inbox WHERE dedupe = :dedupe)
     ON CONFLICT DO NOTHING RETURNING id, sid, status
 ),
 n AS (
     INSERT INTO session AS t (id, owner, epoch, pending, stopped, begun)
-    SELECT i.sid, :owner::text, 1, 1, CASE WHEN :interrupts AND NOT a.beyond AND NOT {OTHERS_WAIT} THEN i.id ELSE 0 END,
+    SELECT i.sid, :owner::text, 1, 1, CASE WHEN :interrupts AND NOT a.overflow AND NOT {OTHERS_WAIT} THEN i.id ELSE 0 END,
         CASE WHEN :begin THEN i.id ELSE 0 END
     FROM i, a WHERE i.{WAITS}
     ON CONFLICT (id) DO UPDATE SET
@@ -58,9 +58,9 @@ n AS (
         stopped = GREATEST(t.stopped, excluded.stopped)
     RETURNING owner, epoch
 )
-SELECT i.id AS turn, i.sid, a.beyond, a.whose, n.owner, n.epoch FROM i CROSS JOIN a LEFT JOIN n ON TRUE
+SELECT i.id AS turn, i.sid, a.overflow, a.rate, n.owner, n.epoch FROM i CROSS JOIN a LEFT JOIN n ON TRUE
 """
-ACCEPT = _ACCEPT.format(rates="SELECT FALSE AS noted, NULL::text AS whose")
+ACCEPT = _ACCEPT.format(rates="SELECT FALSE AS noted, NULL::text AS rate")
 """The statement sees as it begins if the chat is full or the sender has had enough: what is accepted at the same
 moment may exceed a limit, by one a replica in a chat and by one a connection for a sender; but a message is in one place
 from its first moment on."""

@@ -103,12 +103,12 @@ class Lease:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Acceptance:
     """`turn` is None for a redelivery. `lease` is set if this worker owns the chat: a lane is started for a new epoch.
-    `beyond` is the rate that the message exceeds."""
+    `rate_limited_by` is the rate that the message exceeds."""
 
     turn: int | None
     lease: Lease | None = None
     overflow: bool = False
-    beyond: Rated | None = None
+    rate_limited_by: Rated | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

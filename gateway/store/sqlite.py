@@ -16,6 +16,7 @@ from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
+from gateway.config.budgets import Rated
 from gateway.records.sessions import CONTROL
 from gateway.store import sqlite_statements as sql
 from gateway.store import statements as shared
@@ -88,9 +89,9 @@ class SqliteStore(Database, Store):
         if turn is None:
             return Acceptance(turn=None)
         if delivery.rates:
-            noted, beyond = _rows(connection, shared.RATES, **delivery.row, **limits_of(delivery.rates))[0]
-            if beyond is not None:
-                return _refuse(connection, delivery, turn, owner, noted=bool(noted), beyond=beyond)
+            noted, rate = _rows(connection, shared.RATES, **delivery.row, **limits_of(delivery.rates))[0]
+            if rate is not None:
+                return _refuse(connection, delivery, turn, owner, noted=bool(noted), rate=rate)
         is_command = delivery.sid == delivery.control
         by_sender = {"sender": delivery.sender, "control_sids": CONTROL + "%"}
         theirs, since, notes = _rows(connection, sql.OF_SENDER, **by_sender)[0]
@@ -103,7 +104,7 @@ class SqliteStore(Database, Store):
             _rows(connection, sql.COUNT_DOWN, sid=delivery.sid, by=1)
             since, notes = _value(connection, sql.OLDEST_WAITING, sid=delivery.sid), 0
         noted = is_command or notes or _value(connection, sql.NOTED, control=delivery.control, since=since)
-        return _refuse(connection, delivery, turn, owner, noted=bool(noted), beyond=None)
+        return _refuse(connection, delivery, turn, owner, noted=bool(noted), rate=None)
 
     @writes
     def claim(self, connection: Connection, limit: int) -> Sequence[Lease]:
@@ -236,17 +237,17 @@ def _count(connection: Connection, sid: str, owner: str | None, stopped: int, be
 
 
 def _refuse(
-    connection: Connection, delivery: Delivery, turn: int, owner: str | None, *, noted: bool, beyond: Any
+    connection: Connection, delivery: Delivery, turn: int, owner: str | None, *, noted: bool, rate: Rated | None
 ) -> Acceptance:
     """The message is beyond a limit: it is answered with a note, unless its burst has had one."""
     if delivery.repeatable:
         _rows(connection, sql.FREE_KEY, turn=turn)
     if noted:
         _rows(connection, sql.REFUSE_MESSAGE, turn=turn)
-        return Acceptance(turn=turn, overflow=True, beyond=beyond)
-    _rows(connection, sql.MOVE_MESSAGE, turn=turn, sid=delivery.control, beyond=beyond)
+        return Acceptance(turn=turn, overflow=True, rate_limited_by=rate)
+    _rows(connection, sql.MOVE_MESSAGE, turn=turn, sid=delivery.control, rate=rate)
     lease, _ = _count(connection, delivery.control, owner, 0, 0)
-    return Acceptance(turn=turn, lease=lease, overflow=True, beyond=beyond)
+    return Acceptance(turn=turn, lease=lease, overflow=True, rate_limited_by=rate)
 
 
 def _append(connection: Connection, lease: Lease, entries: Sequence[Entry], revision: int | None) -> SessionState:

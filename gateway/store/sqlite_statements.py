@@ -22,7 +22,7 @@ OLDEST_WAITING = f"SELECT min(id) FROM inbox WHERE sid = :sid AND {WAITS}"
 NOTED = "SELECT EXISTS (SELECT 1 FROM inbox WHERE sid = :control AND id > :since)"
 """True if the chat has had a note since a message came."""
 MOVE_MESSAGE = """
-UPDATE inbox SET sid = :sid, beyond = :beyond, chat = CASE WHEN :beyond IS NULL THEN NULL ELSE chat END WHERE id = :turn
+UPDATE inbox SET sid = :sid, beyond = :rate, chat = CASE WHEN :rate IS NULL THEN NULL ELSE chat END WHERE id = :turn
 """
 FREE_KEY = "UPDATE inbox SET dedupe = dedupe || ':' || id WHERE id = :turn"
 REFUSE_MESSAGE = f"UPDATE inbox SET status = {InboxStatus.OVERFLOW:d}, body = '', chat = NULL WHERE id = :turn"

@@ -41,7 +41,11 @@ WAITS = f"status = {InboxStatus.WAITING:d}"
 """A message waits in the inbox."""
 TO_SEND = f"status = {OutboxStatus.QUEUED:d}"
 """A part waits in the outbox."""
-PART_COLUMNS = "id, turn, part, key, payload, attempts, ambiguous, next_at, created"
+_STARTED_AT = "COALESCE(attempt_started_at, CASE WHEN next_at < 0 THEN -next_at END)"
+"""During an update a replica of the older version may still record a start as a `next_at` below zero."""
+PART_COLUMNS = (
+    f"id, turn, part, key, payload, attempts, ambiguous, next_at, {_STARTED_AT} AS attempt_started_at, created"
+)
 _IS_OURS = "EXISTS (SELECT 1 FROM session WHERE id = :sid AND epoch = :epoch)"
 
 INSERT_MESSAGE = f"""
@@ -178,13 +182,17 @@ AND NOT EXISTS (SELECT 1 FROM outbox WHERE sid = :sid AND {TO_SEND} AND id <> :p
 BEGUN = "UPDATE session SET begun = :turn WHERE id = :sid AND epoch = :epoch RETURNING id"
 RELEASE_FOR_TAKEOVER = "UPDATE session SET owner = NULL, begun = 0 WHERE id = :sid AND epoch = :epoch"
 BEGIN = f"""
-UPDATE outbox SET next_at = :next_at, ambiguous = CASE WHEN next_at = 0 THEN 0 ELSE ambiguous END
+UPDATE outbox SET attempt_started_at = CAST(:at AS DOUBLE PRECISION), next_at = -CAST(:at AS DOUBLE PRECISION),
+    ambiguous = CASE WHEN attempts = 0 AND {_STARTED_AT} IS NULL THEN 0 ELSE ambiguous END
 WHERE id = :part AND {_IS_OURS} RETURNING status
 """
+"""`next_at` tells the start to a replica of the older version, which may take over during an update."""
 POSTPONE = f"""
-UPDATE outbox SET attempts = attempts + 1, ambiguous = ambiguous + :ambiguous, next_at = :next_at
+UPDATE outbox SET attempts = attempts + 1, ambiguous = ambiguous + :ambiguous, next_at = :next_at,
+    attempt_started_at = NULL
 WHERE id = :part AND {_IS_OURS}
 """
+CUT_OFF = f"UPDATE outbox SET attempts = attempts + 1, ambiguous = ambiguous + 1 WHERE id = :part AND {_IS_OURS}"
 _LATELY = "o.id > (SELECT COALESCE(max(id), 0) FROM outbox) - 20000"
 """Searches only the newest 20,000 rows; an index would slow every send."""
 SENT_PARTS = f"""
@@ -239,14 +247,14 @@ _NOTED = """(
     ORDER BY at DESC, id DESC LIMIT 1
 )"""
 RATES = f"""
-SELECT CASE r.whose WHEN 'sender' THEN {_NOTED.format("sender")} WHEN 'chat' THEN {_NOTED.format("chat")} END AS noted,
-    r.whose
+SELECT CASE r.rate WHEN 'sender' THEN {_NOTED.format("sender")} WHEN 'chat' THEN {_NOTED.format("chat")} END AS noted,
+    r.rate
 FROM (
-    SELECT CASE WHEN {_EXCEEDED.format("sender")} THEN 'sender' WHEN {_EXCEEDED.format("chat")} THEN 'chat' END AS whose
+    SELECT CASE WHEN {_EXCEEDED.format("sender")} THEN 'sender' WHEN {_EXCEEDED.format("chat")} THEN 'chat' END AS rate
 ) AS r
 """
 """The rate that a message exceeds, and if a note was given since the newest accepted message; only accepted ones count."""
-BEYOND = "SELECT beyond FROM inbox WHERE id = :turn"
+RATE_LIMITED_BY = "SELECT beyond AS rate FROM inbox WHERE id = :turn"
 KEPT_OUT = """
 SELECT at FROM inbox WHERE {0} = (SELECT {0} FROM inbox WHERE id = :turn)
 AND chat IS NOT NULL AND beyond IS NULL AND id < :turn ORDER BY at DESC, id DESC LIMIT 1 OFFSET :skip

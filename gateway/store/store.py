@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from channels.web.admission import Sessions
-from gateway.config.budgets import Rated
+from gateway.config.budgets import Rate, Rated
 from gateway.store import statements as sql
 from gateway.store.approvals import DatabaseApprovals
 from gateway.store.archive import DatabaseArchive
@@ -180,15 +180,14 @@ class Store(Readings, Protocol):
         idempotent per turn."""
         return await self._one(sql.CLAIM_WARNING, {"scope": scope, "day": period, "turn": turn}) is not None
 
-    async def beyond(self, turn: int, counts: Mapping[Rated, int]) -> tuple[Rated, float] | None:
-        """Returns the rate, of `counts` messages, that a message exceeded, and the time of the oldest message that kept
-        it out."""
-        row = await self._one(sql.BEYOND, {"turn": turn})
-        whose: Rated | None = row["beyond"] if row else None
-        if whose is None or whose not in counts:
+    async def rate_limit(self, turn: int, rates: Mapping[Rated, Rate]) -> tuple[Rated, float] | None:
+        """Returns which of the rates a message exceeded, and the time of the oldest message that kept it out."""
+        row = await self._one(sql.RATE_LIMITED_BY, {"turn": turn})
+        rate: Rated | None = row["rate"] if row else None
+        if rate is None or rate not in rates:
             return None
-        oldest = await self._one(sql.KEPT_OUT.format(whose), {"turn": turn, "skip": counts[whose] - 1})
-        return (whose, oldest["at"]) if oldest else None
+        oldest = await self._one(sql.KEPT_OUT.format(rate), {"turn": turn, "skip": rates[rate].count - 1})
+        return (rate, oldest["at"]) if oldest else None
 
     async def sent(self, lease: Lease, part: OutboxPart, ext_id: str) -> bool:
         """Marks a part as sent; True if that was the last work of the chat, which is then released."""
@@ -229,16 +228,20 @@ class Store(Readings, Protocol):
         """The outcome of the message with that dedupe key, which the inbox has or had; None while it waits."""
         return sql.answer_of(await self._rows(sql.ANSWER, {"dedupe": dedupe}))
 
-    async def begin(self, lease: Lease, part: OutboxPart, next_at: float) -> bool:
-        """Records the start of a send with a `next_at` below zero, so that a crash leaves it ambiguous, and clears older
-        doubt if no attempt was ever begun. Returns False if the part is not queued any more. Raises Fenced."""
-        row = await self._ours(sql.BEGIN, lease.row | {"part": part.id, "next_at": next_at})
+    async def begin(self, lease: Lease, part: OutboxPart, at: float) -> bool:
+        """Records the start of an attempt, so that a crash leaves it ambiguous, and clears older doubt if no attempt was
+        ever begun. Returns False if the part is not queued any more. Raises Fenced."""
+        row = await self._ours(sql.BEGIN, lease.row | {"part": part.id, "at": at})
         return bool(row["status"] == sql.OutboxStatus.QUEUED)
 
     async def postpone(self, lease: Lease, part: OutboxPart, next_at: float, *, ambiguous: bool) -> None:
-        """Count an attempt; record when the next one is due and whether this one may have arrived."""
+        """Counts an attempt that has ended; records when the next one is due and whether this one may have arrived."""
         names = {"part": part.id, "next_at": next_at, "ambiguous": int(ambiguous)}
         await self._rows(sql.POSTPONE, lease.row | names)
+
+    async def cut_off(self, lease: Lease, part: OutboxPart) -> None:
+        """Counts an attempt whose end this process does not see: it may have arrived, and stays started."""
+        await self._rows(sql.CUT_OFF, lease.row | {"part": part.id})
 
     async def release(self, lease: Lease) -> bool:
         """Releases the chat unless more work has come; True if it is released."""

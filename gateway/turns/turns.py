@@ -266,10 +266,10 @@ class Turns:
     async def _note(self, batch: Batch) -> Ending | None:
         """The note for a message over a limit: too many wait, or come too fast. None for a command within the rates."""
         language, rates = language_for(batch.inbound.context), batch.setup.config.rates.by_whom
-        beyond = await self._store.beyond(batch.turn, {it: rate.count for it, rate in rates.items()}) if rates else None
-        if beyond is None:
+        limit = await self._store.rate_limit(batch.turn, rates) if rates else None
+        if limit is None:
             too_many = Ending(outcome="too-many", text=sentences.too_many(language))
             return None if batch.inbound.command else too_many
-        whose, oldest = beyond
+        whose, oldest = limit
         seconds = min(oldest - self._runtime.now(), 0.0) + rates[whose].seconds
         return Ending(outcome="too-fast", reason=whose, text=allowance.too_fast(whose, seconds, language))

@@ -174,7 +174,7 @@ async def test_a_send_that_the_end_of_the_process_cuts_off_is_in_doubt_for_the_n
     async with house(tmp_path) as h:
         (lease,) = await h.store.claim(1)
         (part,) = (await h.store.load(lease, history_turns=1, waiting_max=1)).parts
-        assert (part.attempts, part.ambiguous, part.next_at < 0) == (1, 1, not recognised)
+        assert (part.attempts, part.ambiguous, part.attempt_started_at) == (1, 1, None if recognised else 5.0)
 
 
 async def test_a_stop_that_is_noticed_by_the_journal_ends_the_turn_too(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ PART = OutboxPart(
     payload=PAYLOAD,
     attempts=0,
     ambiguous=0,
-    next_at=-1_000.0,
+    attempt_started_at=1_000.0,
     created=1_000.0,
     begun=True,
 )
@@ -90,10 +90,10 @@ REPLACING = replace(
     payload=payload_json.dump_json(OutboxPayload(channel="x", account="default", part=_REPLACING)).decode(),
 )
 COUNTED = 'clawgate_send_ambiguous_total{channel="x"} 1.0'
-UNSENT = replace(PART, next_at=0.0, begun=False)
+UNSENT = replace(PART, attempt_started_at=None, begun=False)
 CLAIMED = replace(UNSENT, ambiguous=1)
 """Of a process that died: whether it had begun is on record only where the platform recognises no repetition."""
-BEGUN = replace(CLAIMED, next_at=-1_000.0)
+BEGUN = replace(CLAIMED, attempt_started_at=1_000.0)
 HOURS_LATER = 1_000.0 + 7_200
 GIVEN_UP_AFTER = 1_000.0 + 10_001
 

@@ -87,12 +87,12 @@ def rated(number: int, at: float, rates: Mapping[Rated, Rate], *, chat: str = "c
 
 async def judged(store: Store, delivery: Delivery) -> str:
     acceptance = await store.accept(delivery, pending_max=5_000, sender_max=5_000, claim=False)
-    if acceptance.beyond is None:
+    if acceptance.rate_limited_by is None:
         return "duplicate" if acceptance.turn is None else "overflow" if acceptance.overflow else "accepted"
     assert acceptance.turn is not None
-    found = await store.beyond(acceptance.turn, {whose: rate.count for whose, rate in delivery.rates.items()})
+    found = await store.rate_limit(acceptance.turn, delivery.rates)
     return (
-        f"silent: {acceptance.beyond}"
+        f"silent: {acceptance.rate_limited_by}"
         if found is None
         else f"{found[0]} until {found[1] + delivery.rates[found[0]].seconds:g}"
     )

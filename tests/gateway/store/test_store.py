@@ -116,22 +116,38 @@ async def test_an_attempt_is_on_record_from_its_beginning_and_clears_a_doubt_tha
 ) -> None:
     lease = await leased(store)
     (part,) = await finish(store, lease, "one")
-    assert await store.begin(lease, part, -5.0)
+    await store._rows("UPDATE outbox SET ambiguous = 1", {})  # a claim suspects a part that nobody had begun to send
+    assert await store.begin(lease, part, 5.0)
     (part,) = (await look(store, lease)).parts
-    assert (part.next_at, part.ambiguous, part.attempts, part.begun) == (-5.0, 0, 0, False)
+    assert (part.attempt_started_at, part.ambiguous, part.attempts, part.begun) == (5.0, 0, 0, False)
+    await store._rows("UPDATE outbox SET ambiguous = 1", {})
+    await store.begin(lease, part, 6.0)
+    (part,) = (await look(store, lease)).parts
+    assert (part.attempt_started_at, part.ambiguous) == (6.0, 1)
     await store.postpone(lease, part, next_at=7.0, ambiguous=True)
     (part,) = (await look(store, lease)).parts
-    assert (part.next_at, part.ambiguous, part.attempts) == (7.0, 1, 1)
-    await store.begin(lease, part, -8.0)
+    assert (part.next_at, part.attempt_started_at, part.ambiguous, part.attempts) == (7.0, None, 2, 1)
+    await store.begin(lease, part, 8.0)
+    await store.cut_off(lease, part)
     (part,) = (await look(store, lease)).parts
-    assert (part.next_at, part.ambiguous) == (-8.0, 1)
-    await store.postpone(lease, part, next_at=0.0, ambiguous=True)
-    await store.begin(lease, part, -9.0)
-    (part,) = (await look(store, lease)).parts
-    assert (part.next_at, part.ambiguous) == (-9.0, 0)
+    assert (part.attempt_started_at, part.ambiguous, part.attempts) == (8.0, 3, 2)
     assert await store.failed(lease, part, "refused")
     assert (await look(store, lease)).parts == []
-    assert not await store.begin(lease, part, -10.0)
+    assert not await store.begin(lease, part, 10.0)
+
+
+async def test_during_an_update_the_start_of_an_attempt_is_known_to_the_older_version_and_from_it(store: Store) -> None:
+    """Replicas are updated one after the other. The older version knows a start by a `next_at` below zero."""
+    lease = await leased(store)
+    (part,) = await finish(store, lease, "one")
+    await store.begin(lease, part, 5.0)
+    assert [row["next_at"] for row in await store._rows("SELECT next_at FROM outbox", {})] == [-5.0]
+    await store._rows("UPDATE outbox SET next_at = -6, attempt_started_at = NULL, ambiguous = 1", {})
+    (part,) = (await look(store, lease)).parts
+    assert part.attempt_started_at == 6.0
+    await store.begin(lease, part, 7.0)
+    (part,) = (await look(store, lease)).parts
+    assert (part.attempt_started_at, part.ambiguous) == (7.0, 1)
 
 
 async def test_whoever_lost_the_chat_can_write_nothing_and_sees_nothing(store: Store) -> None:
