@@ -17,7 +17,7 @@ from tools.exec import Exec, ExecArguments
 from tools.lines import text_page
 from tools.ls import shown
 from tools.output import Output
-from tools.processes import Processes, Record, polled, untold
+from tools.processes import Processes, Record, Running, untold
 from tools.tool import Arguments, Call, Subject, ToolError, ToolResult
 from tools.uploads import processes_of
 
@@ -105,7 +105,7 @@ class Process:
             case "kill":
                 record = await self._named(arguments)
                 if record.state in ("running", "elsewhere"):
-                    await self.processes.kill(self._folder, record)
+                    await record.kill()
                     record = await asyncio.to_thread(self._record, record.id)
                 return await self._poll(record, 0)
 
@@ -138,8 +138,8 @@ class Process:
 
     async def _named(self, arguments: ProcessArguments) -> Record:
         record = await asyncio.to_thread(self._record, _given(arguments.id, "id", arguments.action))
-        if running := self.processes.running(self._folder, record.id):
-            running.touched = self.processes.now()
+        if isinstance(record, Running):
+            record.touched = self.processes.now()
         return record
 
     def _record(self, id_: str) -> Record:
@@ -152,6 +152,7 @@ class Process:
         command = _given(arguments.command, "command", "start")
         seconds = self._seconds(arguments)
         record = Record(
+            folder=self._folder,
             command=command,
             workspace=str(self.shell.workspace.root),
             where=node(),
@@ -171,15 +172,15 @@ class Process:
         if notify:
             if self.processes.reports is None:
                 raise ToolError("UNSUPPORTED", "nobody can be told of its end here; start it without notify, and poll")
-            report = await self.processes.reports.expect(self._folder, record, call)
+            report = await self.processes.reports.expect(record, call)
         try:
-            await self.processes.start(self._folder, record, self.shell, seconds, call.held, report)
+            await self.processes.start(record, self.shell, seconds, call.held, report)
         except (OSError, ToolError) as error:
             await report()
             raise self.shell.not_started(error) if isinstance(error, OSError) else error from error
 
     async def _poll(self, record: Record, wait_seconds: float) -> ToolResult:
-        running = self.processes.running(self._folder, record.id)
+        running = record if isinstance(record, Running) else None
         for _ in range(int(wait_seconds / LOOK_SECONDS)):
             if running is None or running.task.done() or record.output.total > record.polled:
                 break
@@ -190,7 +191,7 @@ class Process:
         text = await asyncio.to_thread(new.shown, self.shell.result_chars - len(note) - 1)
         record.polled += new.total
         if record.state in ("ended", "interrupted") and new.total:
-            await asyncio.to_thread(polled, self._folder, record)
+            await asyncio.to_thread(record.keep_polled)
         return ToolResult(content=(f"{text.rstrip(chr(10))}\n{note}".lstrip("\n"),), details=details_of(record))
 
     async def _log(self, record: Record, arguments: ProcessArguments) -> ToolResult:
@@ -204,17 +205,16 @@ class Process:
 
     async def _write(self, record: Record, arguments: ProcessArguments) -> ToolResult:
         data = _input(arguments, record).encode(errors="replace")
-        running = self.processes.running(self._folder, record.id)
-        if running is None:
+        if not isinstance(record, Running):
             state = state_of(record, self.processes.now())
             raise ToolError("NOT_RUNNING", f"process {record.id} takes no input here: {state}")
         if record.terminal and any(len(line) > LINE_BYTES_MAX for line in data.splitlines()):
             raise ToolError("INVALID_ARGUMENT", f"a terminal takes no line longer than {LINE_BYTES_MAX} bytes")
         ends = not record.terminal and arguments.key == "ctrl-d"
         try:
-            taken = running.supervised.write(data) if data else 0
+            taken = record.supervised.write(data) if data else 0
             if ends and taken == len(data):
-                running.supervised.end_input()
+                record.supervised.end_input()
         except OSError:
             raise ToolError("NOT_RUNNING", f"process {record.id} reads no input any more") from None
         if taken < len(data):

@@ -12,7 +12,7 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
@@ -32,7 +32,6 @@ KILLS_LOOKED_FOR = 40
 RECORDS_MAX = 20
 """Ended processes that a session's list still shows."""
 _ID = re.compile(r"[0-9a-f]{6}")
-_KILL = ".kill"
 
 State: TypeAlias = Literal["running", "elsewhere", "ended", "interrupted"]
 
@@ -43,6 +42,7 @@ log = structlog.get_logger()
 class Record:
     """`where` is the host that runs it; `note` says how it ended; polls have shown `polled` bytes; `state` is as found."""
 
+    folder: Path
     id: str = field(default_factory=lambda: secrets.token_hex(3))
     command: str
     workspace: str
@@ -56,39 +56,94 @@ class Record:
     output: Output
     state: State = "running"
 
-    def dump(self) -> bytes:
-        return json.dumps({**vars(self), "output": self.output.dump()}).encode()
+    @property
+    def path(self) -> Path:
+        return self.folder / self.id
 
-    @classmethod
-    def load(cls, data: bytes) -> "Record":
-        members = json.loads(data)
-        return cls(**{**members, "output": Output.load(*members["output"])})
+    @property
+    def kill_path(self) -> Path:
+        """The path of a file by which another gateway asks for its end."""
+        return self.path.with_suffix(".kill")
+
+    def write(self, output: Output) -> int:
+        """Replaces the file; returns its descriptor, which holds a lock. Raises OSError."""
+        members = {it.name: getattr(self, it.name) for it in fields(Record) if it.name != "folder"}
+        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with replacing(folder, self.id) as fd:
+                with open(fd, "wb", closefd=False) as file:
+                    file.write(json.dumps({**members, "output": output.dump()}).encode())
+                os.fsync(fd)
+        finally:
+            os.close(folder)
+        return fd
+
+    def keep_polled(self) -> None:
+        """Stores how much was shown of an ended process. Blocking."""
+        with suppress(OSError):
+            if self.path.exists():
+                os.close(self.write(self.output))
+
+    def ask_to_end(self) -> None:
+        """Has it end soon, wherever it runs."""
+        self.kill_path.touch()
+
+    async def kill(self) -> None:
+        """Asks for its end, and returns when it has ended or will not soon."""
+        self.ask_to_end()
+        for _ in range(KILLS_LOOKED_FOR):
+            found = await asyncio.to_thread(read_record, self.folder, self.id)
+            if found is None or found.state != "elsewhere":
+                return
+            await asyncio.sleep(KEEP_SECONDS / 4)
+
+    def remove(self) -> None:
+        for path in (self.path, self.kill_path):
+            path.unlink(missing_ok=True)
+
+
+@dataclass(kw_only=True)
+class Running(Record):
+    """A process of this gateway. `file` is the descriptor that holds the lock on its record; `report` is called once it
+    has ended."""
+
+    supervised: Supervised
+    file: int
+    touched: float
+    report: Callable[[], Awaitable[None]]
+    task: "asyncio.Task[None]" = field(init=False)
+
+    def save(self, output: Output) -> None:
+        """Replaces the record's file by its new state. An erased record is not written again."""
+        if os.fstat(self.file).st_nlink:
+            with suppress(OSError):  # no space: the old state stays
+                new = self.write(output)
+                os.close(self.file)
+                self.file = new
+
+    def ask_to_end(self) -> None:
+        self.supervised.stop("killed")
+
+    async def kill(self) -> None:
+        self.ask_to_end()
+        await asyncio.wait([self.task])
+
+    def finish(self) -> None:
+        self.save(self.output)
+        os.close(self.file)
+        self.kill_path.unlink(missing_ok=True)
 
 
 class EndReports(Protocol):
     """The port by which the end of a command reaches the conversation that started it; the gateway supplies it."""
 
-    async def expect(self, folder: Path, record: Record, call: Call) -> Callable[[], Awaitable[None]]:
+    async def expect(self, record: Record, call: Call) -> Callable[[], Awaitable[None]]:
         """Keeps durably that the end of this command is to be reported, before it starts. The result has its record looked
         at, now; it raises nothing. Raises ToolError."""
 
 
 async def untold() -> None:
     """Reports nothing."""
-
-
-@dataclass(eq=False)
-class Running:
-    """A process of this gateway. `file` is the descriptor that holds the lock on its record; `report` is called once it
-    has ended."""
-
-    folder: Path
-    record: Record
-    supervised: Supervised
-    file: int
-    touched: float
-    report: Callable[[], Awaitable[None]] = untold
-    task: "asyncio.Task[None]" = field(init=False)
 
 
 @dataclass
@@ -99,39 +154,30 @@ class Processes:
     config: ProcessConfig
     now: Callable[[], float]
     reports: EndReports | None = None
-    _running: dict[str, Running] = field(default_factory=dict)
+    _running: dict[Path, Running] = field(default_factory=dict)
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def start(
-        self,
-        folder: Path,
-        record: Record,
-        shell: Exec,
-        seconds: float,
-        held: Held | None,
-        report: Callable[[], Awaitable[None]] = untold,
+        self, record: Record, shell: Exec, seconds: float, held: Held | None, report: Callable[[], Awaitable[None]]
     ) -> None:
         """Runs a command in the background; the caller shields it, as it must not be cut short. Raises ToolError and
         OSError; then nothing runs."""
         size = (self.config.terminal_rows, self.config.terminal_columns)
         async with self._starting:
-            own = sum(it.folder == folder for it in self._running.values())
+            own = sum(it.folder == record.folder for it in self._running.values())
             if own >= self.config.parallel or len(self._running) >= self.config.parallel_total:
                 raise ToolError("PROCESS_BUSY", "too many background processes run already; kill one", retryable=True)
             # The record first: if the gateway is killed from here on, the process is known.
-            file = await asyncio.to_thread(_begin, folder, record)
+            file = await asyncio.to_thread(_begin, record)
             try:
                 supervised = await shell.begin(record.command, seconds, size if record.terminal else "pipe", held)
             except BaseException:
-                _remove(folder, record.id)
+                record.remove()
                 os.close(file)
                 raise
-            running = self._running[record.id] = Running(folder, record, supervised, file, self.now(), report)
+            running = Running(**vars(record), supervised=supervised, file=file, touched=self.now(), report=report)
+            self._running[record.path] = running
             running.task = asyncio.create_task(self._attend(running, shell, seconds))
-
-    def running(self, folder: Path, id_: str) -> Running | None:
-        found = self._running.get(id_)
-        return found if found is not None and found.folder == folder else None
 
     def records(self, folder: Path, workspace: str | None = None) -> list[Record]:
         """All of a session's, in that workspace if it is given, oldest first. Blocking."""
@@ -141,29 +187,8 @@ class Processes:
 
     def record(self, folder: Path, workspace: str | None, id_: str) -> Record | None:
         """The record as it is now: from memory if the process runs here. Blocking."""
-        running = self.running(folder, id_)
-        record = running.record if running else read_record(folder, id_)
+        record = self._running.get(folder / id_) or read_record(folder, id_)
         return record if record is not None and workspace in (None, record.workspace) else None
-
-    def ask_to_end(self, folder: Path, record: Record) -> None:
-        """Has it end soon, wherever it runs."""
-        if running := self.running(folder, record.id):
-            running.supervised.stop("killed")
-        else:
-            (folder / record.id).with_suffix(_KILL).touch()
-
-    async def kill(self, folder: Path, record: Record) -> None:
-        """Ask for its end, wherever it runs, and return when it has ended or will not soon."""
-        running = self.running(folder, record.id)
-        self.ask_to_end(folder, record)
-        if running:
-            await asyncio.wait([running.task])
-            return
-        for _ in range(KILLS_LOOKED_FOR):
-            found = await asyncio.to_thread(read_record, folder, record.id)
-            if found is None or found.state != "elsewhere":
-                return
-            await asyncio.sleep(KEEP_SECONDS / 4)
 
     async def close(self) -> None:
         """Ends all processes; their records say that the gateway ended."""
@@ -175,87 +200,49 @@ class Processes:
     async def _attend(self, it: Running, shell: Exec, seconds: float) -> None:
         keeping = asyncio.create_task(self._keep(it))
         try:
-            finished = await it.supervised.attend(it.record.output, seconds)
-            it.record.code, it.record.note = finished.code, shell.note(finished, seconds)
-            it.record.ended, it.record.state = self.now(), "ended"
+            finished = await it.supervised.attend(it.output, seconds)
+            it.code, it.note = finished.code, shell.note(finished, seconds)
+            it.ended, it.state = self.now(), "ended"
         except OSError as error:
             failure = shell.not_started(error)
-            it.record.note = f"[{failure.code}: {failure.message}]"
-            it.record.ended, it.record.state = self.now(), "ended"
+            it.note = f"[{failure.code}: {failure.message}]"
+            it.ended, it.state = self.now(), "ended"
         finally:
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
             await it.supervised.leave()
-            await asyncio.shield(asyncio.to_thread(_finish, it))
-            del self._running[it.record.id]
+            await asyncio.shield(asyncio.to_thread(it.finish))
+            del self._running[it.path]
         await it.report()
 
     async def _keep(self, it: Running) -> None:
         """The record up to date, and the process within its idle time and its session."""
-        saved = active = it.record.output.total
+        saved = active = it.output.total
         while True:
             await asyncio.sleep(KEEP_SECONDS)
-            if active != (active := it.record.output.total):
+            if active != (active := it.output.total):
                 it.touched = self.now()
             if it.report is untold and self.now() - it.touched > self.config.idle_seconds:
                 it.supervised.stop("idle")
-            if not os.fstat(it.file).st_nlink or it.folder.joinpath(it.record.id).with_suffix(_KILL).exists():
+            if not os.fstat(it.file).st_nlink or it.kill_path.exists():
                 it.supervised.stop("killed")
-            elif saved != it.record.output.total:
-                saved = it.record.output.total
-                snapshot = replace(it.record, output=it.record.output.since(0))
-                saving = asyncio.ensure_future(asyncio.to_thread(_save, it, snapshot))
+            elif saved != it.output.total:
+                saved = it.output.total
+                saving = asyncio.ensure_future(asyncio.to_thread(it.save, it.output.since(0)))
                 try:
                     await asyncio.shield(saving)
                 finally:
-                    await saving  # it replaces the descriptor that `_finish` writes by
+                    await saving  # it replaces the descriptor that `finish` writes by
 
 
-def polled(folder: Path, record: Record) -> None:
-    """Stores how much was shown of an ended process. Blocking."""
-    with suppress(OSError):
-        if folder.joinpath(record.id).exists():
-            os.close(_written(folder, record))
-
-
-def _begin(folder: Path, record: Record) -> int:
-    """A descriptor of the new record, locked. The oldest that have ended go. Raises OSError."""
-    os.close(make_folder(folder))
-    ended = [
-        it
-        for path in folder.iterdir()
-        if (it := read_record(folder, path.name)) is not None and it.state != "elsewhere"
-    ]
-    for old in sorted(ended, key=lambda it: it.started)[: -RECORDS_MAX + 1]:
-        _remove(folder, old.id)
-    return _written(folder, record)
-
-
-def _written(folder: Path, record: Record) -> int:
-    parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with replacing(parent, record.id) as fd:
-            with open(fd, "wb", closefd=False) as file:
-                file.write(record.dump())
-            os.fsync(fd)
-    finally:
-        os.close(parent)
-    return fd
-
-
-def _save(it: Running, record: Record) -> None:
-    """Replaces the record's file by its new state. An erased record is not written again."""
-    if os.fstat(it.file).st_nlink:
-        with suppress(OSError):  # no space: the old state stays
-            new = _written(it.folder, record)
-            os.close(it.file)
-            it.file = new
-
-
-def _finish(it: Running) -> None:
-    _save(it, it.record)
-    os.close(it.file)
-    it.folder.joinpath(it.record.id).with_suffix(_KILL).unlink(missing_ok=True)
+def _begin(record: Record) -> int:
+    """Writes a new record, as `write`. The oldest that have ended go. Raises OSError."""
+    os.close(make_folder(record.folder))
+    known = (read_record(record.folder, path.name) for path in record.folder.iterdir())
+    ended = sorted((it for it in known if it and it.state != "elsewhere"), key=lambda it: it.started)
+    for old in ended[: -RECORDS_MAX + 1]:
+        old.remove()
+    return record.write(record.output)
 
 
 def read_record(folder: Path, id_: str) -> Record | None:
@@ -265,7 +252,8 @@ def read_record(folder: Path, id_: str) -> Record | None:
     try:
         with folder.joinpath(id_).open("rb") as file:
             locked = is_locked(file.fileno())
-            record = Record.load(file.read())
+            members = json.loads(file.read())
+        record = Record(**{**members, "folder": folder, "output": Output.load(*members["output"])})
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -274,8 +262,3 @@ def read_record(folder: Path, id_: str) -> Record | None:
     if record.state == "running":
         record.state = "elsewhere" if locked else "interrupted"
     return record
-
-
-def _remove(folder: Path, id_: str) -> None:
-    for path in (folder / id_, (folder / id_).with_suffix(_KILL)):
-        path.unlink(missing_ok=True)

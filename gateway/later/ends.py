@@ -61,7 +61,7 @@ class CommandEnds:
     def serve(self, runtime: Runtime, wake: Callable[[], None]) -> None:
         self._runtime, self._wake, self._store = runtime, wake, runtime.store.later
 
-    async def expect(self, folder: Path, record: Record, call: Call) -> Callable[[], Awaitable[None]]:
+    async def expect(self, record: Record, call: Call) -> Callable[[], Awaitable[None]]:
         context, now = call.message, self._runtime.now()
         if task_of(call.session) or context.channel == ApiChannel.name:
             where = "a task ends before it could be told" if task_of(call.session) else "a program asks here"
@@ -70,7 +70,7 @@ class CommandEnds:
         expected = Expected(
             session=call.session,
             turn=lane.number if lane else 0,
-            folder=str(folder),
+            folder=str(record.folder),
             id=record.id,
             context=wordless(context),
         )
@@ -103,12 +103,12 @@ class CommandEnds:
     async def halt(self, session: str, by: Path) -> Sequence[Record]:
         """Ends the commands of a conversation whose end would be reported, without a report; returns them. `by` holds the
         uploads of all. Raises StoreUnavailable."""
-        processes, folder = self._runtime.setup.processes, processes_of(folder_of(by, session))
-        found = await asyncio.to_thread(processes.records, folder)
+        processes = self._runtime.setup.processes
+        found = await asyncio.to_thread(processes.records, processes_of(folder_of(by, session)))
         running = [it for it in found if it.state in ("running", "elsewhere")]
         ended = [it for it in running if await self._store.end(_row_id(session, it), "cancelled")]
         for record in ended:
-            processes.ask_to_end(folder, record)
+            record.ask_to_end()
         return ended
 
     async def step(self, row: Later, expected: Expected, now: float) -> Step:

@@ -172,7 +172,7 @@ async def test_a_limit_that_ends_it_is_reported_and_who_may_not_write_any_more_i
         await house.gateway.apply(load(file, SECRETS).config, SECRETS, house.gateway.runtime.config_state)
         processes = house.gateway.runtime.setup.processes
         for it in list(processes._running.values()):
-            processes.ask_to_end(it.folder, it.record)
+            it.ask_to_end()
         await house.until(lambda: _settled(house))
         await house.idle()
         assert len(reports(house)) == 1
