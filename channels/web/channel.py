@@ -19,17 +19,7 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError
 from channels.abilities import Progress
 from channels.access import AccessConfig
 from channels.channel import Arrived, Capabilities, Gone, Rejected, WebhookRequest, stored_file
-from channels.message import (
-    BUTTON_TOKEN,
-    Attachment,
-    Chat,
-    File,
-    MessageContext,
-    Outbound,
-    Press,
-    Sender,
-    Target,
-)
+from channels.message import BUTTON_TOKEN, Attachment, Chat, File, MessageContext, Outbound, Press, Sender, Target
 from channels.web.admission import OPERATOR, Admission, Headers
 from channels.web.archive import ChatHistory, Files, Kept, MessageBody, Unkept, WebConversation, attachment_of
 from channels.web.config import WebConfig
