@@ -12,6 +12,8 @@ import uvicorn
 LINGER_SECONDS = 1.0
 """How long an answer under way may take when the server goes down."""
 POLL_SECONDS = 0.002
+KEEP_ALIVE_SECONDS = 60
+"""Longer than any client keeps a connection: one that is asked at the moment in which it ends would be lost."""
 
 
 class _Server(uvicorn.Server):
@@ -56,7 +58,14 @@ async def serve_on_loopback(app: Any, *, port: int = 0, http: Any = "auto") -> A
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited; without it a reply can wait 40 ms
     ws: Any = "websockets-sansio" if http == "auto" else "none"  # the gateway, which brings its own, has no WebSockets
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="off", http=http, ws=ws, proxy_headers=False
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        http=http,
+        ws=ws,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
     )
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))

@@ -1,12 +1,22 @@
-"""The gateway that most stories of the web chat begin with, and one page of it."""
+"""What stories share: the gateway that most of the web chat begin with, one page of it, and a platform with patience."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from gateway.http import door
 from tests.running import Running, running
+from tests.waiting import PATIENCE_SECONDS
 from tests.web_page import WEB, Page, opened
+
+
+@pytest.fixture(scope="session", autouse=True)
+def a_patient_platform() -> Iterator[None]:
+    """A busy machine takes longer than Feishu waits. Feishu would deliver the message again, and a test does not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(door, "ACCEPT_SECONDS", PATIENCE_SECONDS)
+        yield
 
 
 @pytest.fixture

@@ -138,7 +138,6 @@ async def test_many_whole_bodies_at_once_all_pass(tmp_path: Path, monkeypatch: p
     """A burst of genuine deliveries, larger than the budget in all, loses none."""
     # A busy machine takes seconds over it, and then the oldest body were no longer young.
     monkeypatch.setattr("gateway.http.bodies.YOUNG_SECONDS", PATIENCE_SECONDS)
-    monkeypatch.setattr("gateway.http.door.ACCEPT_SECONDS", PATIENCE_SECONDS)
     async with running(tmp_path, more=LIMITED, script=[says("here")] * 40) as house:
         together = asyncio.Event()
 

@@ -27,7 +27,7 @@ from tests.line import Line
 from tests.loopback import serve_on_loopback
 from tests.running import ALICE, ALICE_CHAT, APP_ID, SECRETS, client, feishu_emulator, started
 from tests.running import push as push_to_feishu
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 from tests.web_page import CHAT, Page, opened
 
 LONG = "first words " + "and more " * 30 + "the end"
@@ -250,6 +250,7 @@ async def house(
                     "encryptKey": "${FEISHU_ENCRYPT_KEY}",
                     "verificationToken": "${FEISHU_VERIFICATION_TOKEN}",
                     "mode": "websocket" if way == "feishu websocket" else "webhook",
+                    "timeoutSeconds": PATIENCE_SECONDS,  # a send is held as long as all the edits take
                     "dmPolicy": "open",
                     "reaction": "",
                     "streaming": streaming,
@@ -258,6 +259,7 @@ async def house(
                     "botToken": telegram.token,
                     "apiRoot": telegram_url,
                     "mode": "polling" if way == "telegram polling" else "webhook",
+                    "timeoutSeconds": PATIENCE_SECONDS,
                     "webhookSecret": SECRET,
                     "dmPolicy": "open",
                     "streaming": streaming,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.http import door, request
 from tests.emulators.models.anthropic.script import Turn
 from tests.emulators.models.script import HTML_200, Fault, calls, says
 from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, GROUP, client, running
@@ -148,8 +149,9 @@ async def test_a_reply_survives_an_outage_of_the_platform_and_is_seen_once(tmp_p
 
 
 async def test_while_the_database_takes_nothing_the_platform_is_told_to_come_again_and_nothing_is_lost(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(door, "ACCEPT_SECONDS", request.ACCEPT_SECONDS)
     async with running(tmp_path) as house, client() as http:
         event = house.feishu.text_event("hello", sender=ALICE, chat=ALICE_CHAT)
         with closing(sqlite3.connect(tmp_path / "data" / "clawgate.db", isolation_level=None)) as foreign:

@@ -44,7 +44,7 @@ class Chat:
 
     async def turn(self, *wanted: Any, text: str = "go on", **where: Any) -> None:
         self._wanted = list(wanted)
-        await self.house.say(text, **where)
+        assert (await self.house.say(text, **where)).status_code == 200
         await self.house.idle()
 
     async def is_asked_for(self, tool: str, **where: Any) -> bool:

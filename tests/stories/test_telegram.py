@@ -1,6 +1,7 @@
 """Telegram through the whole gateway: polled or by webhook, what people notice of it is the same."""
 
 import base64
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from channels.channel import Arrived
 from channels.telegram.channel import TelegramChannel
 from channels.telegram.timing import Timing
 from gateway.inbox.intake import Intake
+from gateway.state.queues import MORE_SECONDS
 from gateway.store.dead_letters import dead_letters, replay
 from gateway.store.errors import StoreUnavailable
 from tests.agents.providers.requests import PIXEL as ENCODED_PIXEL
@@ -27,6 +29,7 @@ from tests.stories.at_work import shown, users
 PUBLIC = "server: { publicUrl: https://bot.example.com }"
 PIXEL = base64.b64decode(ENCODED_PIXEL)
 SECRET = "a-long-random-word_0123456789"
+HEARD = 'clawgate_webhook_deliveries_total{channel="telegram",outcome="accepted"}'
 MODES = pytest.mark.parametrize("mode", ["polling", "webhook"])
 
 
@@ -112,13 +115,18 @@ async def test_an_update_that_comes_again_is_one_turn_and_a_pressed_button_stops
 async def test_an_album_and_a_paste_that_telegram_cut_are_one_message_each(
     tmp_path: Path, mode: str, queue: str
 ) -> None:
-    script = [says("three pictures"), says("a long text")]
-    async with bot(tmp_path, mode, script=script, more=f"{PUBLIC}\nqueue: {{ mode: {queue} }}") as it:
+    script, clock = [says("three pictures"), says("a long text")], [time.time()]
+    more = f"{PUBLIC}\nqueue: {{ mode: {queue} }}"
+    async with bot(tmp_path, mode, script=script, more=more, now=lambda: clock[0]) as it:
         alice = it.telegram.private()
         await it.happens(*it.telegram.album_updates([PIXEL] * 3, chat=alice, caption="what is this?"))
+        await it.house.until(lambda: it.house.counted(f"{HEARD} 3.0"))
+        clock[0] += MORE_SECONDS
         await it.replies(1)
         assert shown(it.house)[1] == ["image/png"] * 3
         await it.happens(*(it.telegram.text_update(f"{part} {part * 4000}", chat=alice) for part in "abc"))
+        await it.house.until(lambda: it.house.counted(f"{HEARD} 6.0"))
+        clock[0] += MORE_SECONDS
         await it.replies(2)
         await it.house.idle()
         assert [sent.text for sent in it.telegram.messages] == ["three pictures", "a long text"]

@@ -12,6 +12,7 @@ from channels.message import Chat, MessageContext, Sender
 from channels.place import Place
 from gateway.turns.tasks import Tasks
 from tests.sandboxes import shared
+from tests.waiting import PATIENCE_SECONDS
 from tools.catalog import NAMES, Catalog, Toolbox
 from tools.config import AgentToolsConfig, ExecConfig, ProcessConfig, ToolsConfig
 from tools.documents.document import Documents
@@ -162,7 +163,7 @@ def bench(
         schedules=NoSchedules(),
         result_chars=result_chars,
         sandbox=sandbox or shared(),
-        documents=Documents(20),
+        documents=Documents(PATIENCE_SECONDS),
     )
     if network is not None:
         catalog.network = network
