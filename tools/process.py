@@ -117,20 +117,22 @@ class Supervised:
         """`errors` gets the error output, if it is apart. Raises OSError if the command could not be started."""
         loop = asyncio.get_running_loop()
         exited, ended, stopped, gone = asyncio.Event(), asyncio.Event(), asyncio.Event(), asyncio.Event()
-        pipe, status, report = self._output, self._status, bytearray()
+        pipes = {self._output: output} | ({self._errors: errors} if self._errors and errors else {})
+        status, report = self._status, bytearray()
 
-        def read() -> None:
+        def read(pipe: int, into: Output) -> None:
             try:
                 data = os.read(pipe, 65_536)
             except BlockingIOError:
                 return
             except OSError:  # the other side of a terminal is closed
                 data = b""
-            output.feed(data)
+            into.feed(data)
             if not data:
                 loop.remove_reader(pipe)
+            if into is output and not data:
                 ended.set()
-            elif output.total > OUTPUT_BYTES_MAX:
+            elif into is output and output.total > OUTPUT_BYTES_MAX:
                 self._limit = self._limit or "output"
                 stopped.set()
 
@@ -146,26 +148,15 @@ class Supervised:
                 loop.remove_reader(status)
                 gone.set()
 
-        def read_errors() -> None:
-            assert self._errors is not None
-            data = os.read(self._errors, 65_536)
-            if errors is not None:
-                errors.feed(data)
-            if not data:
-                loop.remove_reader(self._errors)
-
         loop.add_reader(status, listen)
-        loop.add_reader(pipe, read)
-        if self._errors is not None:
-            loop.add_reader(self._errors, read_errors)
+        for pipe, into in pipes.items():
+            loop.add_reader(pipe, read, pipe, into)
         try:
             await self._until_over(timeout_seconds, exited, ended, stopped)
             await _first(GONE_SECONDS_MAX, gone)
         finally:
-            loop.remove_reader(status)
-            loop.remove_reader(pipe)
-            if self._errors is not None:
-                loop.remove_reader(self._errors)
+            for fd in (status, *pipes):
+                loop.remove_reader(fd)
         if b"!" in report and self._limit is None:
             raise OSError(
                 output.shown(500).strip() or "it could not become the workspace's owner, or there is no shell"

@@ -13,7 +13,7 @@ from typing import IO, Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, ValidationError
 
-from tools.sandbox.launch import program
+from tools.sandbox.launch import output_of, program
 from tools.tool import ToolError
 
 Kind: TypeAlias = Literal["pdf", "office", "epub", "html", "csv", "ole"]
@@ -77,13 +77,10 @@ class Answer(BaseModel, extra="forbid", strict=True, frozen=True):
     @property
     def sheet_names(self) -> str:
         """The names with their numbers; of a name only what cannot pose as words of ours."""
-        shown = [f'{n} "{_plain(it)}"' for n, it in enumerate(self.sheets[:SHEETS_SHOWN], start=1)]
+        names = (re.sub(r"[^\w .+&-]+", "_", it)[:40] for it in self.sheets[:SHEETS_SHOWN])
+        shown = [f'{n} "{it}"' for n, it in enumerate(names, start=1)]
         more = len(self.sheets) - SHEETS_SHOWN
         return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^\w .+&-]+", "_", name)[:40]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,8 +125,12 @@ class Documents:
             "wanted_sheet": wanted.sheet,
         }
         request = {"kind": kind, "seconds": seconds, "bytes": MEMORY_BYTES, "pages": pages}
+        words = (*program("tools.documents.child", "-I"), json.dumps(request))
         async with self._slots:
-            output = await _output(file, json.dumps(request), seconds)
+            try:
+                output = await output_of(words, file, seconds=seconds, bytes_max=OUTPUT_BYTES_MAX)
+            except (TimeoutError, ValueError) as error:
+                raise _refusal("time" if isinstance(error, TimeoutError) else "output") from None
         try:
             answer = Answer.model_validate_json(output)
         except ValidationError:
@@ -156,34 +157,6 @@ class Documents:
         except OSError:
             return Glance()
         return Glance(words=answer.title(kind), pages=answer.total if kind == "pdf" else 0)
-
-
-async def _output(file: IO[bytes] | int, request: str, seconds: float) -> bytes:
-    """The child's output; nothing good if it broke down. Raises ToolError if it takes too long or says too much."""
-    process = await asyncio.create_subprocess_exec(
-        *(*program("tools.documents.child", "-I"), request),
-        stdin=file,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env={},
-        cwd="/",
-    )
-    try:
-        assert process.stdout is not None
-        output = bytearray()
-        async with asyncio.timeout(seconds):
-            while piece := await process.stdout.read(1 << 18):
-                output += piece
-                if len(output) > OUTPUT_BYTES_MAX:
-                    raise _refusal("output")
-            await process.wait()
-        return bytes(output)
-    except TimeoutError:
-        raise _refusal("time") from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
 
 
 _SENTENCES: dict[str, tuple[str, str]] = {

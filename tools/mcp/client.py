@@ -22,8 +22,7 @@ from pydantic import ValidationError
 from tools.mcp.definition import Definition, ProgramEnd, ServerGone
 from tools.mcp.http import guarded_client
 from tools.mcp.result import refusal_of, result_of
-from tools.mcp.stdio import MESSAGE_BYTES_MAX, pipes
-from tools.process import Supervised
+from tools.mcp.stdio import MESSAGE_BYTES_MAX
 from tools.tool import ToolError, ToolResult
 from tools.web.client import WebClient
 
@@ -33,10 +32,6 @@ READ_SECONDS = 900.0
 """Seconds that a server may be silent in the middle of an answer: calls have their own, shorter time."""
 _GONE = ("Session terminated", "Server returned an error response")
 """The SDK's words for a session that the server no longer knows, and for a server that answers with an error."""
-
-
-def stdio(supervised: Supervised, ended: ProgramEnd) -> Transport:
-    return pipes(supervised, ended)
 
 
 def http(url: str, headers: Mapping[str, str], web: WebClient) -> Transport:

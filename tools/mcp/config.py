@@ -8,7 +8,7 @@ from pydantic import Field, SecretStr, StringConstraints, field_validator, model
 from channels.section import Section
 from channels.tools import Listed, Names
 from tools.tool import Effect
-from tools.web.config import private
+from tools.web.config import PrivatePlaces
 
 ServerName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(?:[-_][a-z0-9]+)*$", max_length=24)]
 """Names without two underscores in a row: `NAME__tool` has one meaning."""
@@ -36,7 +36,7 @@ class McpServerConfig(Section):
     """The address of a server that speaks streamable HTTP, such as https://mcp.example.com/mcp."""
     headers: dict[HeaderName, SecretStr] = {}
     """Headers of every request to `url`, such as `Authorization: Bearer ${TOKEN}`."""
-    allow_private: Annotated[tuple[str, ...], Listed] = ()
+    allow_private: PrivatePlaces = ()
     """Addresses behind `url` that may be asked although they are not public, as in `tools.web.fetch.allowPrivate`."""
     allow: Names | None = None
     """The tools that are taken from the server, by its own names; `*` at an end stands for anything. All if unset."""
@@ -51,13 +51,6 @@ class McpServerConfig(Section):
     def takes(self, tool: str) -> bool:
         """True if `allow` names the tool, by the server's own name for it."""
         return self.allow is None or any(fnmatchcase(tool, it) for it in self.allow)
-
-    @field_validator("allow_private")
-    @classmethod
-    def _hosts_or_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for entry in value:
-            private(entry)
-        return value
 
     @field_validator("url")
     @classmethod

@@ -107,8 +107,8 @@ class McpServer:
     def offered(self) -> list[Definition]:
         """The tools that an owner has seen as they are, by name."""
         if self.listed is None:
-            found = [Definition(self.name, tool, it.accepted) for tool, it in self.known.items() if it.accepted]
-            return sorted(filter(self._is_taken, found), key=lambda it: it.name)
+            seen = {tool: it.accepted for tool, it in self.known.items() if it.accepted and self.config.takes(tool)}
+            return sorted((Definition(self.name, *it) for it in seen.items()), key=lambda it: it.name)
         return [it for it in self.listed if self._is_accepted(it)]
 
     @property
@@ -118,9 +118,6 @@ class McpServer:
     def _is_accepted(self, tool: Definition) -> bool:
         review = self.known.get(tool.tool)
         return review is not None and review.accepted == tool.text
-
-    def _is_taken(self, tool: Definition) -> bool:
-        return self.config.takes(tool.tool)
 
     async def call(self, tool: Definition, arguments: Mapping[str, Any], call: Call) -> ToolResult:
         """Raises ToolError."""
@@ -248,7 +245,7 @@ class McpServer:
             raise innermost(error) from error  # the SDK's tasks wrap what is raised among them
 
     async def _transport(self, ended: ProgramEnd) -> AbstractAsyncContextManager[Any]:
-        from tools.mcp import client, program
+        from tools.mcp import client, program, stdio
 
         config, web = self.config, self.environment.web
         if config.url:
@@ -257,11 +254,11 @@ class McpServer:
             return client.http(config.url, headers, judged)
         network = WebClient(web) if config.network else None
         supervised = await program.start(config, self.environment.sandbox, self.environment.path, network)
-        return client.stdio(supervised, ended)
+        return stdio.pipes(supervised, ended)
 
     async def listed_by(self, connection: "McpSession") -> list[Definition]:
         """The tools that the config takes, by name, each once; `known` is then what owners have seen of them."""
-        found = {it.name: it for it in filter(self._is_taken, await connection.listed())}
+        found = {it.name: it for it in await connection.listed() if self.config.takes(it.tool)}
         texts = {it.tool: it.text for it in found.values()}
         self.known = await self.environment.reviews.record(self.name, texts, self.environment.now())
         return [found[name] for name in sorted(found)]

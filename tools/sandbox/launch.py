@@ -4,6 +4,7 @@ What a command sees is opened here, by descriptors, and nothing of it is looked 
 folder meanwhile changes nothing.
 """
 
+import asyncio
 import marshal
 import os
 import stat
@@ -12,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tools.held import allowed
 from tools.limits import above
@@ -26,6 +27,7 @@ SCRATCH = "@TMPDIR@"
 SKILLS = "skills"
 SHOWN_MAX = 150
 """Descriptors of one command: each is a mount, and a process may hold 256."""
+_PIECE_BYTES = 1 << 18
 _ROOT = str(Path(__file__).parents[2])
 
 
@@ -77,6 +79,28 @@ def program(module: str, *options: str) -> tuple[str, ...]:
     As a module it is compiled once, and not at each start."""
     start = f"import sys; sys.path.append({_ROOT!r}); from {module} import main; main(sys.argv[1:])"
     return sys.executable, *options, "-c", start
+
+
+async def output_of(words: Sequence[str], given: IO[bytes] | int, *, seconds: float, bytes_max: int) -> bytes:
+    """The output of a program that reads an open file; nothing good if it broke down. The program ends with the turn.
+    Raises TimeoutError, and ValueError if it writes more than `bytes_max`."""
+    process = await asyncio.create_subprocess_exec(
+        *words, stdin=given, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, env={}, cwd="/"
+    )
+    try:
+        assert process.stdout is not None
+        output = bytearray()
+        async with asyncio.timeout(seconds):
+            while piece := await process.stdout.read(_PIECE_BYTES):
+                output += piece
+                if len(output) > bytes_max:  # it is no longer our program that writes
+                    raise ValueError
+            await process.wait()
+        return bytes(output)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 def owner_of(workspace: Workspace) -> tuple[int, int] | None:

@@ -3,7 +3,7 @@
 import ipaddress
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import AfterValidator, Field, SecretStr
 
 from channels.section import Section
 from channels.tools import Listed
@@ -14,10 +14,19 @@ Private: TypeAlias = tuple[str, int | None] | Network
 """A host, with its own port if one is named, or a network."""
 
 
+def _sound(entries: tuple[str, ...]) -> tuple[str, ...]:
+    for entry in entries:
+        private(entry)
+    return entries
+
+
+PrivatePlaces = Annotated[tuple[str, ...], Listed, AfterValidator(_sound)]
+
+
 class FetchConfig(Section):
     """Limits of `web_fetch`. Addresses that are not public are refused, however they are written or reached."""
 
-    allow_private: Annotated[tuple[str, ...], Listed] = ()
+    allow_private: PrivatePlaces = ()
     """Addresses that may be fetched although they are not public: hosts (`wiki.internal`), hosts with their own port
     (`wiki.internal:8080`) and networks (`10.1.0.0/16`). Everybody who writes to the agent can have it read what is
     there."""
@@ -29,13 +38,6 @@ class FetchConfig(Section):
     """Seconds that one fetch may take, redirects included."""
     redirects: Annotated[int, Field(ge=0, le=10)] = 3
     """The number of redirects that are followed; each is judged like the first address."""
-
-    @field_validator("allow_private")
-    @classmethod
-    def _hosts_or_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for entry in value:
-            private(entry)
-        return value
 
 
 def private(entry: str) -> Private:

@@ -3,13 +3,14 @@
 import asyncio
 import codecs
 import json
+import os
 import re
 
 from pydantic import Field
 
-from tools.sandbox.launch import program
+from tools.sandbox.launch import output_of, program
 from tools.tool import Arguments, Call, ToolError, ToolResult
-from tools.web.client import PIECE_BYTES, Resolve, WebClient, WebPage
+from tools.web.client import Resolve, WebClient, WebPage
 from tools.web.config import FetchConfig
 
 PARALLEL = 4
@@ -119,31 +120,12 @@ def _charset(name: str) -> str:
 
 async def _extracted(html: str, url: str) -> tuple[str, str, str]:
     """Extracts in a separate process, which ends with the turn or when its time is up."""
-    process = await asyncio.create_subprocess_exec(
-        *(*program("tools.web.page", "-I"), url),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env={},
-        cwd="/",
-    )
     try:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(html.encode(errors="replace"))
-        process.stdin.close()
-        output = bytearray()
-        async with asyncio.timeout(EXTRACT_SECONDS):
-            while piece := await process.stdout.read(PIECE_BYTES):
-                output += piece
-                if len(output) > EXTRACT_BYTES_MAX:  # it is no longer our program that writes
-                    raise ValueError
-            await process.wait()
-        read = json.loads(output)
+        with os.fdopen(os.memfd_create("page", os.MFD_CLOEXEC), "wb+") as file:
+            file.write(html.encode(errors="replace"))
+            file.seek(0)
+            words = (*program("tools.web.page", "-I"), url)
+            read = json.loads(await output_of(words, file, seconds=EXTRACT_SECONDS, bytes_max=EXTRACT_BYTES_MAX))
     except (TimeoutError, ValueError):
         raise ToolError("FETCH_FAILED", "the page is too entangled to be read") from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
     return read["title"], read["markdown"], read["part"]
