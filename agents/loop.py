@@ -218,9 +218,11 @@ class ToolLoop:
             message = f"this turn's {self.limits.tool_calls} tool calls are used up; answer with what you have"
             return failed(ToolError("TOOL_CALLS_EXHAUSTED", message))
         self.emit(ToolStarted(call=call))
+        # It is the same when the call is run again, and another if a model gives the same id to a second one.
+        earlier = sum(isinstance(it, ToolResultMessage) and it.call_id == call.id for it in self._messages)
         circumstances = Call(
             id=call.id,
-            key=self._key(call),
+            key=f"{self.turn}:{call.id}:{earlier}" if earlier else f"{self.turn}:{call.id}",
             message=self.context,
             session=self.session,
             begun_at=begun_at,
@@ -230,11 +232,6 @@ class ToolLoop:
         result = await self.toolbox.call(call.name, call.arguments, call.arguments_raw, circumstances)
         self.emit(ToolReturned(call=call))
         return result
-
-    def _key(self, call: ToolCall) -> str:
-        """The call's key: the same when it is run again, another if a model gives the same id to a second call."""
-        earlier = sum(isinstance(it, ToolResultMessage) and it.call_id == call.id for it in self._messages)
-        return f"{self.turn}:{call.id}:{earlier}" if earlier else f"{self.turn}:{call.id}"
 
     async def _answer(self, call: ToolCall, result: ToolResult) -> None:
         message = ToolResultMessage(

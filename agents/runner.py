@@ -45,7 +45,7 @@ from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
 from tools.schedule import Schedules
 from tools.task import Delegate
-from tools.tool import Tool, ToolSpec
+from tools.tool import Tool
 
 DOCS = "docs"
 """The folder in which an agent reads the documentation, unless its workspace has its own."""
@@ -272,6 +272,7 @@ class AgentRunner:
         if config.tool_choice not in ("auto", "none", "required", *(it.name for it in toolbox.specs)):
             config = config.model_copy(update={"tool_choice": "auto"})  # the policy took that tool away
         always, tainted = self.approval
+        external = any(it.name in EXTERNAL_TOOLS or server_of(it.name) for it in toolbox.specs)
         facts = PromptFacts(
             agent=config,
             tools=toolbox.specs,
@@ -286,13 +287,8 @@ class AgentRunner:
             session=turn.session,
             exec_mode=self.exec_config.mode,
             caller=turn.caller,
-            approval=always + (tainted if any(map(_is_external, toolbox.specs)) else ()),
+            approval=always + (tainted if external else ()),
             commands=self.commands(turn.context),
             reasoning=turn.settings.reasoning,
         )
         return toolbox, facts
-
-
-def _is_external(tool: ToolSpec) -> bool:
-    """True if its results hold text of strangers."""
-    return tool.name in EXTERNAL_TOOLS or bool(server_of(tool.name))

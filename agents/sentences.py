@@ -10,16 +10,7 @@ from agents.allowance import over_budget
 from agents.attachments import Untaken
 from agents.language import Language
 from agents.messages import ErrorKind, ModelError
-from agents.turn import (
-    Answered,
-    Compaction,
-    Declined,
-    Limit,
-    LimitReached,
-    ModelFailed,
-    Outcome,
-    OverBudget,
-)
+from agents.turn import Answered, Compaction, Declined, Limit, LimitReached, ModelFailed, Outcome, OverBudget
 from channels.bilingual import Bilingual
 from tools.paths import called
 

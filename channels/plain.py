@@ -31,12 +31,9 @@ def plain(text: str, where: Where = "text") -> str:
         case "block of code":
             return text.replace("`", "'").replace("~~", "~\u200b~")
         case "text":
-            text = _INLINE.sub(_entity, _CALLS.sub(lambda found: f"{found[0]}\u200b", text))
+            text = _CALLS.sub(lambda found: f"{found[0]}\u200b", text)
+            text = _INLINE.sub(lambda found: f"&#{ord(found[0])};", text)
             return _BLOCK.sub(_block, text)
-
-
-def _entity(found: re.Match[str]) -> str:
-    return f"&#{ord(found[0])};"
 
 
 def _block(found: re.Match[str]) -> str:

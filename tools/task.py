@@ -96,7 +96,9 @@ class TaskTool:
                 title = title if len(title) <= TITLE_CHARS_MAX else title[: TITLE_CHARS_MAX - 1] + "…"
                 order = Order(prompt=prompt, title=title, agent=arguments.agent, waits=arguments.wait)
                 begun = await self.delegate.start(order, call)
-                return _result(begun, _started(begun, waits=arguments.wait))
+                more = "It still runs. Its" if arguments.wait else "Its"
+                note = f"Started task {begun.id} ({begun.title}). {more} result is sent to the chat by itself when it ends."
+                return _result(begun, note if begun.state == "running" else "")
             case "list" if arguments.id is not None:
                 found = next((it for it in await self.delegate.tasks(call) if it.id == arguments.id), None)
                 if found is None:
@@ -117,13 +119,6 @@ def _result(task: Delegated, line: str) -> ToolResult:
     text = task.result if task.state != "running" and task.result else line or _line(task)
     details = {"id": task.id, "state": task.state, **({"url": f"task {task.id}"} if task.external else {})}
     return ToolResult(content=(text,), details=details, external=task.external and text == task.result)
-
-
-def _started(task: Delegated, *, waits: bool) -> str:
-    if task.state != "running":
-        return _line(task)
-    more = "It still runs. Its" if waits else "Its"
-    return f"Started task {task.id} ({task.title}). {more} result is sent to the chat by itself when it ends."
 
 
 def _line(task: Delegated) -> str:

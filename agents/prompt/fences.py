@@ -212,10 +212,7 @@ _BOUNDARY = re.compile(rf"<<{_BLANK}*cache({_GAP}{{0,3}})boundary{_BLANK}*>>")
 _RULES = (
     _BOUNDARY,
     # ## Safety, also as `> **## Safety:**`; not "## Safety measures"
-    re.compile(
-        rf"{_LEAD}#(#)(?:[^\w\\\n#]|_)*(?:{_PRINTED})(?={_BLANK}*(?:$|[^\w\s]|_))",
-        re.MULTILINE,
-    ),
+    re.compile(rf"{_LEAD}#(#)(?:[^\w\\\n#]|_)*(?:{_PRINTED})(?={_BLANK}*(?:$|[^\w\s]|_))", re.MULTILINE),
     re.compile(rf"<<{_GAP}{{0,8}}(?:end{_GAP}{{0,3}})?external({_GAP}{{0,3}})content"),
     re.compile(rf"[(\[{{<]{_GAP}{{0,8}}(?:un)?trusted([^\w\\\n]{{0,3}})metadata"),
     re.compile(rf"\[{_GAP}{{0,3}}message({_GAP}{{0,3}})id{_BLANK}*[:=]"),

@@ -16,7 +16,7 @@ from agents.messages import Message, ToolResultMessage, UserMessage, texts
 from agents.prompt.fences import INBOUND, SILENT, harmless, speaker, unseen, weak_points
 from agents.prompt.texts import wording
 from channels.marks import NOTE, OWN_TURN
-from channels.message import Attachment, MessageContext, Origin, OriginKind, Sender
+from channels.message import MessageContext, Origin, OriginKind, Sender
 from channels.moment import day, timestamp
 from tools.memory import Note
 
@@ -79,7 +79,8 @@ def body(context: MessageContext, message_chars: int, note: str = "", spoken: st
     mark = context.mark if context.mark and text.startswith(context.mark) else ""
     name = speaker(capped(_name(context.sender), NAME_CHARS_MAX)) or speaker(context.sender.id) or "unknown"
     words = mark + harmless(text[len(mark) :])
-    silence = "" if spoken else _wordless(context.attachments)
+    kinds = ", ".join(it.kind for it in context.attachments[:ATTACHMENTS_MAX])  # later turns know by it what there was
+    silence = "" if spoken else f"(no text; attached: {kinds})" if kinds else "(no text)"
     shown = f"{name}: {words if text.strip() else silence}{more[: message_chars - len(text)]}"
     shown = harmless(shown, marks=False)
     if (cut := len(context.text) + len(more) - message_chars) > 0:
@@ -220,12 +221,6 @@ def _notes(notes: Sequence[Note], zone: tzinfo) -> str:
 def _name(sender: Sender) -> str:
     """The name to call the sender by: the id if there is no name that anybody could read."""
     return sender.name if sender.name and speaker(sender.name) else sender.id
-
-
-def _wordless(attachments: tuple[Attachment, ...]) -> str:
-    """The text of a message that has none, so that later turns know what there was."""
-    kinds = ", ".join(attachment.kind for attachment in attachments[:ATTACHMENTS_MAX])
-    return f"(no text; attached: {kinds})" if kinds else "(no text)"
 
 
 def json_block(label: str, values: "Value | Members") -> str:

@@ -36,12 +36,7 @@ def instructions(chat: str, focus: str = "") -> str:
 
 
 def request_text(
-    earlier: str,
-    source: str,
-    names: Sequence[str],
-    lacking: Sequence[str],
-    *,
-    closing: str = "Write the summary now.",
+    earlier: str, source: str, names: Sequence[str], lacking: Sequence[str], *, closing: str = "Write the summary now."
 ) -> str:
     """The user message: what is to be summed up, and which identifiers must stand in the summary."""
     quoted_earlier = "\n".join(f"| {line}" for line in earlier.splitlines())

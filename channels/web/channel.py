@@ -148,13 +148,7 @@ class WebChannel:
             raise Rejected("unknown file", status=400, sentence="A file is no longer there. Attach it again.")
         words = MessageBody(text=context.text, agent=agent, files=tuple(files), instead=context.instead)
         kept = await self.archive.keep(
-            chat,
-            context.message_id,
-            words,
-            self._now(),
-            owner=person,
-            names=names,
-            versions_max=self._versions_max,
+            chat, context.message_id, words, self._now(), owner=person, names=names, versions_max=self._versions_max
         )
         if not isinstance(kept, Kept):
             raise self._refusal(kept)

@@ -19,7 +19,6 @@ from markdown_it.rules_block import StateBlock
 from markdown_it.rules_inline import StateInline, linkify
 from markdown_it.token import Token
 
-from channels.message import Folded
 from channels.web.archive import ChatHistory, Sized, WebConversation, WebMessage
 
 PAGE_BYTES_MAX = 524_288
@@ -43,6 +42,7 @@ ALIVE = event("alive", {})
 
 def _rendered(message: WebMessage) -> "Rendered":
     words, yours, folded = message.words, message.author == "you", message.words.folded
+    aside = f"<details><summary>{escapeHtml(folded.title)}</summary>{html(folded.text)}</details>" if folded else ""
     view = {
         "id": message.number,
         "chat": message.chat,
@@ -51,7 +51,7 @@ def _rendered(message: WebMessage) -> "Rendered":
         "reply_to": words.reply_to,
         "agent": words.agent or None,
         "text": f"{words.text}\n\n{folded.text}" if folded else words.text,
-        "html": None if yours else html(words.text) + _folded(folded),
+        "html": None if yours else html(words.text) + aside,
         "files": words.files,
         "tools": words.tools,
         "dropped": words.dropped,
@@ -63,10 +63,6 @@ def _rendered(message: WebMessage) -> "Rendered":
     }
     # A copy: what orjson returns holds as much memory as it had to write into, 8 kB for a line.
     return Rendered(number=message.number, chat=message.chat, json=bytes(memoryview(orjson.dumps(view))))
-
-
-def _folded(it: Folded | None) -> str:
-    return f"<details><summary>{escapeHtml(it.title)}</summary>{html(it.text)}</details>" if it else ""
 
 
 def conversation_view(conversation: WebConversation, *, running: bool) -> dict[str, Any]:

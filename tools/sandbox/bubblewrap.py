@@ -66,13 +66,7 @@ def _is_roots(path: Path) -> bool:
 
 
 def fenced(
-    binary: str,
-    command: str,
-    workspace: Workspace,
-    *,
-    has_proc: bool,
-    has_network: bool,
-    readable: Sequence[Path] = (),
+    binary: str, command: str, workspace: Workspace, *, has_proc: bool, has_network: bool, readable: Sequence[Path] = ()
 ) -> tuple[list[str], list[int]]:
     """The command line, and the descriptors it names; `readable` lies outside of the workspace. Raises OSError."""
     files, folders = hidden(workspace)

@@ -87,7 +87,9 @@ def _messages(messages: Sequence[Message], vendor: Vendor) -> list[Object]:
     for message in shared.with_pictures_behind(messages):
         match message:
             case ToolResultMessage():
-                wire.append(_result(message, vendor))
+                content = _json_result(message) if vendor.json_results else shared.result_text(message)
+                id_ = shared.wire_id(message.call_id, pattern=vendor.ids)
+                wire.append({"role": "tool", "tool_call_id": id_, "content": content})
             case UserMessage():
                 _append_user(wire, [_user_part(part) for part in message.sent_parts])
             case AssistantMessage():
@@ -132,11 +134,6 @@ def _arguments(call: ToolCall, vendor: Vendor) -> str:
     if call.arguments_raw.strip():
         return call.arguments_raw
     return json.dumps(call.arguments or {}, ensure_ascii=False)
-
-
-def _result(message: ToolResultMessage, vendor: Vendor) -> Object:
-    content = _json_result(message) if vendor.json_results else shared.result_text(message)
-    return {"role": "tool", "tool_call_id": shared.wire_id(message.call_id, pattern=vendor.ids), "content": content}
 
 
 def _json_result(message: ToolResultMessage) -> str:

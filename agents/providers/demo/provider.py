@@ -163,14 +163,9 @@ def _plan(
 
 def _written(done: Sequence[Made]) -> str | None:
     """The file that this turn has made. Another model may have made the calls: then its name may be anything."""
-    paths = [
-        (call.arguments or {}).get("file_path") for call, result in done if call.name == "write" and not _failed(result)
-    ]
+    writes = (call for call, result in done if call.name == "write" and result and not result.is_error)
+    paths = ((call.arguments or {}).get("file_path") for call in writes)
     return next((path for path in paths if isinstance(path, str) and re.fullmatch(r"\S.*", path)), None)
-
-
-def _failed(result: ToolResultMessage | None) -> bool:
-    return result is None or result.is_error
 
 
 def _forced(request: ModelRequest) -> str:
