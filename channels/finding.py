@@ -26,6 +26,10 @@ class Finding:
         dash = "——" if language == "zh" else " — "
         return self.message(language) + (dash + self.fix(language) if self.fix else "")
 
+    def labelled(self, label: str, language: Literal["en", "zh"]) -> str:
+        """It stands behind a label, in this language."""
+        return f"{label}{'：' if language == 'zh' else ': '}{self(language)}"
+
     def cleaned(self, clean: Callable[[str], str]) -> "Finding":
         """Passes each of its texts through `clean`."""
         return Finding(clean(self.check), self.status, self.message.each(clean), self.fix.each(clean))

@@ -43,9 +43,9 @@ PRICE_SECONDS = 2.0
 """Seconds that a finished answer of Chat waits for what may come behind it: its price, and the end of the body."""
 
 
-def needs_key(name: str, config: ProviderConfig) -> bool:
-    """True if the provider can answer nothing without a key. Raises ValueError if its api is not known."""
-    return api_of(name, config) != "demo" and not wire_of(name, config).keyless
+def lacks_key(name: str, config: ProviderConfig) -> bool:
+    """True if the provider can answer nothing for want of a key. Raises ValueError if its api is not known."""
+    return not config.keys and api_of(name, config) != "demo" and not wire_of(name, config).keyless
 
 
 def build_provider(name: str, config: ProviderConfig, *, now: Callable[[], float] = time.time) -> Provider:

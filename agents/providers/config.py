@@ -188,11 +188,11 @@ def api_of(name: str, config: ProviderConfig) -> Api:
     the address of a server that has none of its own."""
     api = config.api or IMPLIED.get(name)
     if api is None:
-        raise ValueError(f'providers.{name}: add "api:", one of {", ".join(APIS)}')
+        raise ValueError(f'add "api:", one of {", ".join(APIS)}')
     if config.documents == "native" and api not in NATIVE_DOCUMENTS:
-        raise ValueError(f'providers.{name}: "documents: native" is for the wires {" and ".join(NATIVE_DOCUMENTS)}')
+        raise ValueError(f'"documents: native" is for the wires {" and ".join(NATIVE_DOCUMENTS)}')
     if api == "openai-chat" and not (config.base_url or vendor_for(name, None, config.dialect).base_url):
-        raise ValueError(f'providers.{name}: add "baseUrl:", such as https://models.example.com/v1')
+        raise ValueError('add "baseUrl:", such as https://models.example.com/v1')
     return api
 
 

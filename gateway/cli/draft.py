@@ -88,8 +88,7 @@ class ConfigDraft:
         try:
             self.load()
         except ConfigErrors as errors:
-            found = (it for it in errors.problems if any(name in it.message + it.fix for name in names))
-            return next((f"{it.path} {it.message}".partition(" (the value comes from")[0] for it in found), "")
+            return next((f"{it.path} {it.message}" for it in errors.problems if {*names} & {*it.names}), "")
         return ""
 
     def try_model(self, reference: str, key: str) -> ModelError | list[str]:

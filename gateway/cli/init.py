@@ -1,7 +1,6 @@
 """`init`: asks a few questions and writes a commented config file, and `.env` beside it for the secrets. The program alone,
 without a command, asks none: from an empty folder to a page that answers."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -116,13 +115,11 @@ def _wanted(draft: "ConfigDraft", channels: list[Platform], provider: str | None
 
 def _example(name: str) -> str:
     """The text of an example, for any folder. Raises OperatorError."""
-    import difflib
+    from gateway.config.problems import quoted, suggestion
 
     found = examples()
     if name not in found:
-        near = next(iter(difflib.get_close_matches(name, found, n=1)), None)
-        meant = f"did you mean {near}? " if near else ""
-        raise OperatorError(f"--from: there is no example {json.dumps(name)} — {meant}There are: {', '.join(found)}")
+        raise OperatorError(f"--from: there is no example {quoted(name)}{suggestion(name, found)}")
     lines = found[name].read_text(encoding="utf-8").splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith(_SCHEMA))
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, load
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, print_json
 from gateway.fault import OperatorError
 
 mcp_app = typer.Typer(
@@ -18,13 +18,12 @@ SHOWN_CHARS = 100
 def list_servers(as_json: AsJson = False, config: ConfigOption = CONFIG) -> None:
     """Start each server and list its tools: who has them, and what an owner has not seen as it is now."""
     import asyncio
-    import json
 
     from gateway.operate.mcp import listed
 
     found = asyncio.run(listed(load(config)))
     if as_json:
-        typer.echo(json.dumps(found, ensure_ascii=False, indent=2))
+        print_json(found)
         return
     for server in found:
         typer.echo(f"{server['server']}: {_line(server['fault']) or str(len(server['tools'])) + ' tools'}")

@@ -71,14 +71,18 @@ def print_list(
     found: Sequence[dict[str, Any]], line: Callable[[dict[str, Any]], str], total: str, *, as_json: bool
 ) -> None:
     """Prints a list, as JSON or line by line; the `total` goes to standard error."""
-    import json
-
     if as_json:
-        typer.echo(json.dumps(found, ensure_ascii=False, indent=2))
+        print_json(found)
         return
     for it in found:
         typer.echo(line(it))
     typer.echo(total, err=True)
+
+
+def print_json(value: object) -> None:
+    import json
+
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 def number_of(found: Sequence[object], what: str) -> str:

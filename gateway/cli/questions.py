@@ -51,8 +51,8 @@ WORDS: dict[str, tuple[str, str]] = {
     ),
     "half": ("{0} has to wait until all of them are set.", "{0} 要等全部填好后才能启用。"),
     "mistake": ("✗ That cannot be used: {0}", "✗ 无法使用：{0}"),
-    "bot_ok": ("✓ {0} {1}", "✓ {0} {1}"),
-    "bot_bad": ("✗ {0}", "✗ {0}"),
+    "platform_ok": ("✓ {0}", "✓ {0}"),
+    "platform_error": ("✗ {0}", "✗ {0}"),
     "agent": ("Id of the agent", "智能体 id"),
     "no_agent": (
         "An id has small letters, digits, - and _, such as helper.",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, language, load
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, language, load, print_json
 from gateway.fault import OperatorError
 
 if TYPE_CHECKING:
@@ -107,9 +107,7 @@ async def _rehearsed(
 
 
 def _print_json(picked: "Picked", found: "list[Rehearsed]", scrubber: "Scrubber") -> None:
-    import json
-
     from gateway.operate.turns import cleaned
     from gateway.rehearse.report import as_json
 
-    typer.echo(json.dumps(cleaned(as_json(picked, found), scrubber.scrub), ensure_ascii=False, indent=2))
+    print_json(cleaned(as_json(picked, found), scrubber.scrub))

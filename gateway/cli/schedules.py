@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, number_of, print_list
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, number_of, print_json, print_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,6 @@ def _change(
     change: "Callable[[Config, str], dict[str, Any]]", name: str, words: str, as_json: bool, config: ConfigOption
 ) -> None:
     import asyncio
-    import json
 
     loaded = load(config).config
     after = change(loaded, name)
@@ -65,6 +64,7 @@ def _change(
 
         asyncio.run(wake_at(loaded.server.address, operator_proof(loaded)))
     due = f", due {after['due']}" if after["due"] else ""
-    typer.echo(
-        json.dumps(after, ensure_ascii=False, indent=2) if as_json else f"{name}: {words or after['state'] + due}"
-    )
+    if as_json:
+        print_json(after)
+    else:
+        typer.echo(f"{name}: {words or after['state'] + due}")

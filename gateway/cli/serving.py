@@ -4,12 +4,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, Exposed, environment, language, load
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, Exposed, environment, language, load, print_json
 from gateway.fault import OperatorError
 
 if TYPE_CHECKING:
@@ -122,14 +123,13 @@ def status(config: ConfigOption = CONFIG, as_json: AsJson = False) -> None:
     import asyncio
 
     from gateway.observe.secrets import redacted
-    from gateway.operate.doctor import as_json as json_of
     from gateway.operate.status import MARKS
     from gateway.operate.status import status as asked
 
     spoken = language(config)
     findings = [it.cleaned(redacted) for it in asyncio.run(asked(load(config)))]
     if as_json:
-        typer.echo(json_of(findings))
+        print_json([asdict(it) for it in findings])
     for it in () if as_json else findings:
         typer.echo(f"{_coloured(it.status, MARKS[it.status])} {it.check:<9} {it(spoken)}")
     if any(it.status != "ok" for it in findings):
@@ -160,11 +160,11 @@ def _examine(path: Path, wanted: Callable[[str], bool], *, as_json: bool) -> Non
         scrubber.learn(secrets_of(loaded.config))
         findings = asyncio.run(doctor.examine(loaded, wanted=wanted))
     if as_json:
-        typer.echo(doctor.as_json(findings))
+        print_json([asdict(it) for it in findings])
     else:
         spoken = language(path)
         for it in doctor.by_severity(findings):
-            typer.echo(_coloured(it.status, doctor.WORDS[it.status](spoken)) + doctor.checked(it, spoken))
+            typer.echo(_coloured(it.status, doctor.WORDS[it.status](spoken)) + it.labelled(it.check, spoken))
         typer.echo(doctor.summary(findings, spoken))
     if any(it.status == "error" for it in findings):
         raise typer.Exit(1)
@@ -194,7 +194,6 @@ def explain_route(
     as_json: AsJson = False,
 ) -> None:
     """Show how a message would be handled: agent, session, binding, access, model, tools and skills, and why."""
-    import json
     import time
 
     from gateway.operate import routes
@@ -202,5 +201,7 @@ def explain_route(
     loaded = load(config)
     context = routes.message_to(loaded.config, channel, account, chat, chat_type, thread, sender)
     found = routes.explained(loaded, context, time.time())
-    for line in [json.dumps(routes.as_json(found), ensure_ascii=False, indent=2)] if as_json else routes.lines(found):
-        typer.echo(line)
+    if as_json:
+        print_json(routes.as_json(found))
+    else:
+        typer.echo("\n".join(routes.lines(found)))

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, number_of, print_list
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, number_of, print_json, print_list
 from gateway.fault import OperatorError
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ def show_turn(
 ) -> None:
     """Print one turn, layer by layer; --json has every text whole."""
     import asyncio
-    import json
 
     from gateway.operate.turn_lines import lines
     from gateway.operate.turns import scrubbed, turn_layers
@@ -69,10 +68,9 @@ def show_turn(
         raise OperatorError(f"no turn: {number} — `turns list` shows them")
     shown = scrubbed(found, _scrub(loaded))
     if as_json:
-        typer.echo(json.dumps(shown, ensure_ascii=False, indent=2))
-        return
-    for line in lines(shown):
-        typer.echo(line)
+        print_json(shown)
+    else:
+        typer.echo("\n".join(lines(shown)))
 
 
 def _layers(config: "Config") -> "DatabaseLayers":

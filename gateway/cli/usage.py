@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, load
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, print_json
 from gateway.fault import OperatorError
 
 
@@ -19,7 +19,6 @@ def usage(
     config: ConfigOption = CONFIG,
 ) -> None:
     """Show tokens and cost by agent, chat, person or model, also while the gateway serves."""
-    import json
     import time
 
     from gateway.operate.usage import beginning, facts, table
@@ -32,7 +31,6 @@ def usage(
         raise OperatorError(f"--since {since}: expected 30d, 12h or a day such as 2026-11-01") from None
     report = report_of(loaded, by, begin)
     if as_json:
-        typer.echo(json.dumps(facts(report, loaded), ensure_ascii=False, indent=2))
-        return
-    for line in table(report, loaded):
-        typer.echo(line)
+        print_json(facts(report, loaded))
+    else:
+        typer.echo("\n".join(table(report, loaded)))

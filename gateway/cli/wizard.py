@@ -16,7 +16,7 @@ from agents.config import AgentId
 from agents.language import Language
 from agents.messages import ModelError
 from agents.providers.chat.vendors import VENDORS, WellKnown
-from agents.providers.config import WELL_KNOWN, ProviderConfig
+from agents.providers.config import WELL_KNOWN, ProviderConfig, well_known
 from gateway.cli.draft import ConfigDraft
 from gateway.cli.options import SECRETS, Platform
 from gateway.cli.questions import WORDS
@@ -24,13 +24,10 @@ from gateway.config.dotenv import SECRET
 from gateway.config.problems import ConfigErrors
 
 MODELS_SHOWN = 8
-
-
 LATER = "auto"
 OWN = "own"
 
 _PLATFORMS = {Platform.FEISHU: ("Feishu", "飞书"), Platform.TELEGRAM: ("Telegram", " Telegram")}
-_BOTS = {Platform.FEISHU: ("app", "应用"), Platform.TELEGRAM: ("bot", "机器人")}
 _YES, _NO = {"y", "yes", "是", "好"}, {"n", "no", "否", "不"}
 
 
@@ -52,7 +49,7 @@ class Wizard:
         self._say("hello")
         if model:
             self._draft.model = model
-            vendor = self._vendor(model.partition("/")[0])
+            vendor = well_known(model.partition("/")[0])
             if vendor:
                 self._key(vendor, model)
         else:
@@ -101,7 +98,7 @@ class Wizard:
 
     def _choose_model(self, provider: str | None) -> None:
         name = provider or self._choice()
-        vendor = self._vendor(name)
+        vendor = well_known(name)
         if name == "ollama":
             self._server("ollama", "http://127.0.0.1:11434/v1", "qwen3:8b")
         elif name == OWN:
@@ -128,9 +125,6 @@ class Wizard:
             return word.lower() in by_word or self._wrong("no_choice", word, len(self._menu))
 
         return by_word[self._until(lambda: self._prompt("number", default=shown), known).lower()]
-
-    def _vendor(self, name: str) -> WellKnown | None:
-        return next((it for it in WELL_KNOWN if name in it.names), None)
 
     def _key(self, vendor: WellKnown, reference: str) -> list[str]:
         """Asks for the vendor's key and tries it; gives the models that it opens."""
@@ -220,10 +214,8 @@ class Wizard:
         except ConfigErrors:
             return True  # something else of the file is wrong: `check` says what
         for it in findings:
-            if it.status == "ok" and " is " in it.message and it.check.endswith("credentials"):
-                self._say("bot_ok", _BOTS[platform][self._zh], it.message.rpartition(" is ")[2])
-            elif it.status == "error":
-                self._say("bot_bad", it("zh" if self._zh else "en"))
+            if it.status == "error" or (it.status == "ok" and it.check.endswith("credentials")):
+                self._say(f"platform_{it.status}", it("zh" if self._zh else "en"))
         wrong = any(it.status == "error" and not it.check.endswith(("scopes", "events", "updates")) for it in findings)
         return not wrong or self.yes(self._word("keep"), default=False)
 

@@ -234,7 +234,7 @@ def _providers(config: Config, findings: Findings) -> None:
                 raise ValueError("a provider's name is the part before the slash of provider/model and has no slash")
             api_of(name, provider)
         except ValueError as error:
-            findings.add(key, str(error).removeprefix(f"providers.{name}: "), on="key")
+            findings.add(key, str(error), on="key")
 
 
 def _bindings(config: Config, findings: Findings) -> None:

@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 from agents.config import AgentId, ModelName
 from gateway.config.faults import colon_slip
-from gateway.config.problems import suggestion
+from gateway.config.problems import did_you_mean
 
 _PATTERNS = {
     get_args(AgentId)[1].pattern: "expected lower-case letters, digits, - and _, at most 64, a letter or digit first",
@@ -62,8 +62,10 @@ def not_a_mapping(value: object, otherwise: str) -> str:
 
 def _one_of(value: object, expected: str) -> str:
     names = [name.strip("' ") for name in expected.replace(" or ", ", ").split(",")]
-    near = suggestion(value, names) if isinstance(value, str) else f", got {_kind(value)}"
-    return f"expected {' or '.join(names)}{'' if 'known here' in near else near}"
+    sentence = f"expected {' or '.join(names)}"
+    if not isinstance(value, str):
+        return f"{sentence}, got {_kind(value)}"
+    return f"{sentence} — {near}" if (near := did_you_mean(value, names)) else sentence
 
 
 def _kind(value: object) -> str:

@@ -5,18 +5,13 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, SecretStr, StringConstraints
 
 from channels.section import Section
-from gateway.config.budgets import Rate, rate_of
+from gateway.config.budgets import Rate, RateText, rate_of
 from gateway.config.server import Token
 from gateway.config.template import template
 
 Verify = Literal["hmac", "github", "token"]
 HookName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Filled = Annotated[str, StringConstraints(max_length=8_000), AfterValidator(template)]
-
-
-def _rate(text: str) -> str:
-    rate_of(text)
-    return text
 
 
 class HookConfig(Section):
@@ -37,7 +32,7 @@ class HookConfig(Section):
     """Instead of `say`: what the agent is to do, in a turn of its own in that chat. Values are fenced as a stranger's."""
     agent: str | None = None
     """The agent that does the `task`; by default the one that answers in that chat."""
-    rate: Annotated[str, AfterValidator(_rate)] = "60/1m"
+    rate: RateText = "60/1m"
     """Events that are taken in a time, at each replica; beyond it the answer is 429."""
 
     @property

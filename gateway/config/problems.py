@@ -8,7 +8,7 @@ do not look like one, and so are lists of what would have been right. The other 
 import difflib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -64,6 +64,8 @@ class Problem:
     path: str
     message: str
     fix: str = ""
+    names: tuple[str, ...] = ()
+    """The names in the environment that the value comes from."""
 
     def __str__(self) -> str:
         return str(self.finding)
@@ -71,7 +73,8 @@ class Problem:
     @property
     def finding(self) -> Finding:
         place = f"{self.file}:{self.line}:{self.column}: {f'{self.path}: ' if self.path else ''}"
-        return Finding("config", "error", Bilingual(place + self.message), Bilingual(self.fix))
+        origin = f" (the value comes from {' and '.join(self.names)} in the environment)" if self.names else ""
+        return Finding("config", "error", Bilingual(place + self.message + origin), Bilingual(self.fix))
 
 
 class ConfigErrors(OperatorError):
@@ -122,12 +125,12 @@ class Findings:
         key = self.origin(key)
         return not any(key[:length] in self._broken for length in range(len(key) + 1))
 
-    def at(self, position: Position, key: Key, text: str) -> None:
+    def at(self, position: Position, key: Key, text: str, names: tuple[str, ...] = ()) -> None:
         """Adds a problem at a place. A validator can raise one text only, so the fix is what follows its first dash."""
         for value in self._hidden:
             text = text.replace(value, REDACTED)
         message, _, fix = redacted(" ".join(text.split())).partition(" — ")
-        self._found.add(Problem(self._file, position.line, position.column, shown(key), message, fix))
+        self._found.add(Problem(self._file, position.line, position.column, shown(key), message, fix, names))
 
     def add(self, key: Key, message: str, *, on: Literal["key", "value"] = "value", name: str | None = None) -> None:
         """A problem of this key: with its value, or with the key itself. A key that is not there belongs to the
@@ -142,15 +145,13 @@ class Findings:
         if there is None:
             self.at(Position(1, 1), path, message)
             return
-        if on == "value" and key in self._names:
-            message += f" (the value comes from {' and '.join(self._names[key])} in the environment)"
         mark = self._marks[there]
         place = mark.key if on == "key" and there == key and mark.key is not None else mark.value
         if there == key:
             if (place, message) in self._blamed:
                 return  # the same words, used again through an alias
             self._blamed.add((place, message))
-        self.at(place, path, message)
+        self.at(place, path, message, self._names.get(key, ()) if on == "value" else ())
 
     def hide(self, value: str) -> None:
         """This came from outside the file: strike it out of messages, wherever a section might quote it."""
@@ -197,14 +198,17 @@ def quoted(name: str) -> str:
     return json.dumps(short, ensure_ascii=not short.isprintable())
 
 
-def suggestion(wrong: str, known: Iterable[str]) -> Bilingual:
+def suggestion(wrong: str, known: Iterable[str]) -> str:
     """` — did you mean "name"?`, or the known names if they are few, or nothing."""
     names = list(known)
+    listed = f" — known here: {', '.join(names)}" if 0 < len(names) <= 24 else ""
+    return f" — {meant}" if (meant := did_you_mean(wrong, names)) else listed
+
+
+def did_you_mean(wrong: str, names: Sequence[str]) -> Bilingual:
+    """The question for the name that is nearest; empty if none is near."""
     bare = {re.sub(r"[_\- ]", "", name).casefold(): name for name in names}
     near = bare.get(re.sub(r"[_\- ]", "", wrong).casefold())
     if near is None:
         near = next(iter(difflib.get_close_matches(wrong, names, n=1)), None)
-    if near is not None:
-        return Bilingual(f" — did you mean {quoted(near)}?", f"——是否想写 {quoted(near)}？")
-    few = 0 < len(names) <= 24
-    return Bilingual(f" — known here: {', '.join(names)}", f"——可用的有：{'、'.join(names)}。") if few else NO_WORDS
+    return NO_WORDS if near is None else Bilingual(f"did you mean {quoted(near)}?", f"是否想写 {quoted(near)}？")

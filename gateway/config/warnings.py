@@ -3,13 +3,17 @@
 Each is a message that names its key, and the step to take; none holds a value that could be a secret.
 """
 
+import grp
+import os
+import pwd
+import stat
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from operator import add
 from pathlib import Path
 
 from agents.config import AgentConfig
-from agents.providers.catalog import needs_key
+from agents.providers.catalog import lacks_key
 from agents.providers.config import known_models, serves_own_models
 from agents.providers.models import facts_of
 from channels.bilingual import Bilingual
@@ -19,10 +23,10 @@ from gateway.config.bindings import specificity
 from gateway.config.channels import configured
 from gateway.config.exposure import exec_mode
 from gateway.config.keys import DEMO, Auto, Resolved
-from gateway.config.permissions import inline_secrets, open_folders, writable
-from gateway.config.problems import Findings, Key, Warned, keyed, quoted, shown, suggestion
+from gateway.config.problems import Findings, Key, Warned, did_you_mean, keyed, quoted, shown
 from gateway.config.root import Config
 from gateway.config.skill_warnings import NO_FOLDER, skill_warnings
+from gateway.observe.secrets import secrets_in
 from tools.catalog import own_tools
 
 
@@ -69,9 +73,9 @@ def _all(resolved: Resolved, file: Path, origin: Callable[[Key], Key]) -> Warned
     yield from _own_tools(config)
     yield from _bindings(config)
     yield from _server(config)
-    yield from inline_secrets(config, file, names)
-    yield from writable(file.resolve())
-    yield from open_folders(config)
+    yield from _inline_secrets(config, file, names)
+    yield from _writable(file.resolve())
+    yield from _open_folders(config)
 
 
 def _channels(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Warned:
@@ -100,9 +104,8 @@ def _providers(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Warned:
         for model in agent.named_models.values():
             users.setdefault(model.partition("/")[0], {})[agent.id] = None
     for name, agents in sorted(users.items()):
-        provider, key = config.provider(name), ("providers", name, "apiKey")
-        if not provider.keys and needs_key(name, provider):
-            who = ", ".join(agents)
+        if lacks_key(name, config.provider(name)):
+            key, who = ("providers", name, "apiKey"), ", ".join(agents)
             message = Bilingual(f"is empty, so {who} cannot answer with {name}", f"为空，因此 {who} 无法用 {name} 回答")
             yield key, keyed(key, message), advice(key, names)
 
@@ -115,7 +118,6 @@ def _models(config: Config, origin: Callable[[Key], Key]) -> Warned:
             if facts_of(name).known or {model, name} & config.models.keys():
                 continue
             if serves_own_models(provider, config.provider(provider).base_url):
-                near = suggestion(name, known_models())
                 step = Bilingual(
                     "a line under models: makes it known (docs/providers.md)",
                     "在 models: 下加一行即可（docs/providers.md）",
@@ -123,8 +125,7 @@ def _models(config: Config, origin: Callable[[Key], Key]) -> Warned:
                 key = (*(part for part in place if isinstance(part, str)),)
                 written = origin(("agents", "list", index, *key))
                 message = Bilingual(f"unknown model {quoted(name)}", f"未知的模型 {quoted(name)}")
-                if near:
-                    meant = near.each(lambda it: it.lstrip(" —"))
+                if meant := did_you_mean(name, known_models()):
                     step = Bilingual(f"{meant} Otherwise {step}", f"{meant.zh}否则{step.zh}")
                 yield written, keyed(written, message), step
 
@@ -227,6 +228,51 @@ def _server(config: Config) -> Warned:
             "server.allowedHosts：接受任何主机名，包括陌生人指向这里的",
         )
         yield ("server", "allowedHosts"), message, Bilingual("name your hosts", "请写明你的主机名")
+
+
+def _inline_secrets(config: Config, file: Path, names: Mapping[Key, tuple[str, ...]]) -> Warned:
+    """Warns of secrets written in a file that others can read."""
+    if file.stat().st_mode & 0o077:
+        for key, secret in secrets_in(config):
+            # A token alone stands for the mapping that it is a key of.
+            if secret.strip() and not {key, key[:-1]} & names.keys():
+                message = Bilingual("a secret in a file that others can read", "密钥写在他人可以读取的文件中")
+                fix = Bilingual("use ${NAME}, or chmod 600 the file", "请改用 ${NAME}，或对文件执行 chmod 600")
+                yield key, keyed(key, message), fix
+
+
+def _writable(file: Path) -> Warned:
+    """Warns if others may write the config, its folder or its `.env`: an edit is in force two seconds later."""
+    for path in (file, file.parent / ".env", file.parent):
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        by_group = status.st_mode & stat.S_IWGRP and not _own_group(status)
+        if status.st_mode & stat.S_IWOTH or by_group:
+            message = Bilingual(
+                f"{path}: others on this machine can write it, and so decide what runs here",
+                f"{path}：本机的其他用户可以写入，从而决定这里运行什么",
+            )
+            yield (), message, Bilingual("chmod go-w it", "请执行 chmod go-w")
+
+
+def _own_group(status: os.stat_result) -> bool:
+    """True if its group is the owner's alone, as many systems make one for each user."""
+    try:
+        return pwd.getpwuid(status.st_uid).pw_name == grp.getgrgid(status.st_gid).gr_name
+    except KeyError:
+        return status.st_uid == status.st_gid
+
+
+def _open_folders(config: Config) -> Warned:
+    """Folders with people's data that others on this machine can read or change. Folders that we make are private."""
+    database = [Path(config.database.path).parent] if config.database.path else []
+    kept = (*database, Path(config.tools.files.uploads_dir), *(Path(it.workspace_dir) for it in config.agents.list))
+    for folder in dict.fromkeys(kept):
+        if folder.is_dir() and folder.stat().st_mode & 0o066:
+            message = Bilingual(f"{folder}: can be read by others on this machine", f"{folder}：可被本机的其他用户读取")
+            yield (), message, Bilingual("chmod 700 it", "请执行 chmod 700")
 
 
 def advice(key: Key, names: Mapping[Key, tuple[str, ...]]) -> Bilingual:

@@ -5,13 +5,11 @@ findings of `check` are there as well.
 """
 
 import asyncio
-import json
 import os
 import shutil
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from email.utils import parsedate_to_datetime
 from functools import partial
 from importlib.metadata import version
@@ -75,11 +73,6 @@ async def examine(
     return [it.cleaned(shown) for findings in found for it in findings]
 
 
-def checked(finding: Finding, language: Language) -> str:
-    """The finding behind the name of its check, which is the same in both languages."""
-    return f"{finding.check}{'：' if language == 'zh' else ': '}{finding(language)}"
-
-
 def by_severity(findings: Sequence[Finding]) -> list[Finding]:
     """The errors first, then the warnings."""
     return sorted(findings, key=lambda it: ("error", "warning", "ok").index(it.status))
@@ -93,10 +86,6 @@ def summary(findings: Sequence[Finding], language: Language) -> str:
         f"{count} {name}{'' if count == 1 else 's'}" for count, name in ((errors, "error"), (warnings, "warning"))
     ]
     return f"{', '.join(counted)}, {well} ok"
-
-
-def as_json(findings: Sequence[Finding]) -> str:
-    return json.dumps([asdict(it) for it in findings], ensure_ascii=False, indent=2)
 
 
 async def _bounded(check: str, probe: Probe, seconds: float) -> Sequence[Finding]:
@@ -152,18 +141,13 @@ def _probes(loaded: Loaded, now: Callable[[], float], free: Callable[[Path], int
     for name in config.mcp.servers:
         yield f"mcp {name}", partial(probe_server, loaded, name)
     for name in _providers(loaded):
-        yield f"provider {name}", _of_provider(name, loaded)
+        models = [it.partition("/")[2] for it in _models(config) if it.partition("/")[0] == name]
+        asked = partial(provider_doctor.probe, name, config.provider(name), models, seconds=CALL_SECONDS)
+        yield f"provider {name}", partial(asked, key_fix=advice(("providers", name, "apiKey"), loaded.names))
     if (speech := config.transcription).model:
         server = ProviderConfig(api="openai-chat", baseUrl=speech.base_url, apiKey=speech.api_key)
         tried = partial(provider_doctor.probe, "transcription", server, [speech.model])
         yield "transcription", partial(tried, seconds=CALL_SECONDS, key_fix=advice(("transcription", "apiKey"), {}))
-
-
-def _of_provider(name: str, loaded: Loaded) -> Probe:
-    models = [it.partition("/")[2] for it in _models(loaded.config) if it.partition("/")[0] == name]
-    key_fix = advice(("providers", name, "apiKey"), loaded.names)
-    provider = loaded.config.provider(name)
-    return lambda: provider_doctor.probe(name, provider, models, seconds=CALL_SECONDS, key_fix=key_fix)
 
 
 def _providers(loaded: Loaded) -> list[str]:

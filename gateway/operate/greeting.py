@@ -41,7 +41,7 @@ def greeting(loaded: Loaded, *, link: str | None = None, language: Language = "e
     labelled += ((label, text.each(redacted)) for label, text in _greeted_agents(loaded))
     labelled.append((Bilingual("stop", "停止"), Bilingual("Ctrl-C")))
     lines = [f"  {_padded(label(language))} {text(language)}" for label, text in labelled]
-    return [head(language), *lines, *(WARNING(language) + it(language) for it in loaded.warnings)]
+    return [head(language), *lines, *(it.labelled(WARNING(language), language) for it in loaded.warnings)]
 
 
 def _greeted_channels(loaded: Loaded) -> Iterator[tuple[Bilingual, Bilingual]]:

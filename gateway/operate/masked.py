@@ -5,7 +5,6 @@ scrubber strikes out whatever else of a configured secret is left. Headers of pr
 """
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -31,12 +30,8 @@ def config_view(config: Config, scrubber: Scrubber) -> dict[str, str]:
 def _yaml(config: Config, scrubber: Scrubber, *, exclude_defaults: bool) -> str:
     tree: dict[str, Any] = config.model_dump(mode="json", by_alias=True, exclude_defaults=exclude_defaults)
     for provider in tree.get("providers", {}).values():
-        _mask(provider.get("headers"))
+        if headers := provider.get("headers"):
+            headers.update(dict.fromkeys(headers, REDACTED))
     text = yaml.safe_dump(brief(tree, VALUE_CHARS), sort_keys=False, allow_unicode=True, width=10_000)
     text = _CREDENTIALS.sub(rf"\1{REDACTED}@", _STARS.sub(REDACTED, text))
     return str(brief(redacted(scrubber.scrub(text)), TEXT_CHARS))
-
-
-def _mask(headers: Mapping[str, str] | None) -> None:
-    if isinstance(headers, dict):
-        headers.update(dict.fromkeys(headers, REDACTED))

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from agents.config import AgentConfig
 from agents.language import Language
-from agents.providers.catalog import needs_key
-from channels.access import AccessConfig, who_may_talk
+from agents.providers.catalog import lacks_key
+from channels.access import ANYBODY, AccessConfig, who_may_talk
 from channels.bilingual import NO_WORDS, Bilingual
 from channels.finding import Finding
 from gateway.config.channels import Account, ChannelType, configured
@@ -30,7 +30,7 @@ from tools.catalog import offered, own_tools
 
 DATABASE_SECONDS = 2.0
 """The patience with a database that is asked for the tools of MCP servers."""
-WARNING = Bilingual("warning: ", "警告：")
+WARNING = Bilingual("warning", "警告")
 
 
 def report(loaded: Loaded) -> list[Finding]:
@@ -54,8 +54,7 @@ def report(loaded: Loaded) -> list[Finding]:
 
 def lines(findings: Iterable[Finding], language: Language = "en") -> Iterator[str]:
     for it in findings:
-        label = WARNING if it.status == "warning" else Bilingual(f"{it.check}: ", f"{it.check}：")
-        yield label(language) + it(language)
+        yield it.labelled(WARNING(language) if it.status == "warning" else it.check, language)
 
 
 def _server(config: Config) -> Finding:
@@ -108,7 +107,7 @@ def channels_of(loaded: Loaded) -> Iterator[tuple[ChannelType, Account | None]]:
 
 def access_of(access: AccessConfig) -> Bilingual:
     text, command = who_may_talk(access), f"{program()} pairing approve CODE"
-    if "approve" not in text:
+    if access.dm_policy != "pairing" or ANYBODY in access.allow_from:
         return text
     return Bilingual(f"{text} — a stranger gets a code: {command}", f"{text.zh}——陌生人会收到配对码：{command}")
 
@@ -116,14 +115,13 @@ def access_of(access: AccessConfig) -> Bilingual:
 def _providers(loaded: Loaded) -> Iterator[Finding]:
     config = loaded.config
     used = {model.partition("/")[0] for agent in config.agents.list for model in agent.model}
-    unused = {name: block for name, block in config.providers.items() if name not in used}
-    idle = sorted(name for name, block in unused.items() if not block.keys and needs_key(name, block))
+    idle = sorted(name for name, it in config.providers.items() if name not in used and lacks_key(name, it))
     for name in sorted({*config.providers, *used} - {*idle}):
         provider = config.provider(name)
         if (provider.api or name) == "demo":
             continue
         state, fix = _key_state(name, loaded), NO_WORDS
-        if not provider.keys and needs_key(name, provider):
+        if lacks_key(name, provider):
             fix = advice(("providers", name, "apiKey"), loaded.names)
         if name not in used:
             state = Bilingual(f"{state} (no agent uses it)", f"{state.zh}（没有智能体使用它）")
@@ -141,7 +139,7 @@ def _key_state(name: str, loaded: Loaded) -> Bilingual:
         return Bilingual(f"key set ({variable})", f"已设置密钥（{variable}）")
     if count:
         return Bilingual("key set", "已设置密钥")
-    if needs_key(name, provider):
+    if lacks_key(name, provider):
         return Bilingual("no key", "没有密钥")
     url = provider.base_url
     return Bilingual(f"needs no key, at {url or 'its usual address'}", f"无需密钥，地址 {url or '为默认值'}")

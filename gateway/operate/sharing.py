@@ -6,7 +6,7 @@ The web chat is the operator's own and does not count; one person and one group 
 from collections.abc import Iterator
 
 from agents.workspaces import is_template
-from channels.access import AccessConfig, refusal
+from channels.access import ANYBODY, AccessConfig, refusal
 from channels.bilingual import Bilingual
 from channels.finding import Finding
 from channels.message import Chat, MessageContext
@@ -16,8 +16,6 @@ from gateway.config.exposure import exec_mode
 from gateway.config.root import Config
 from gateway.records.sessions import message_in
 from tools.catalog import offered
-
-ANYBODY = "*"
 
 
 def shared_workspaces(config: Config) -> Iterator[Finding]:

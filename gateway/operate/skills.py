@@ -75,17 +75,13 @@ class AddedSkills:
         needs = skill.head.requires
         if any((needs.bins, needs.env, needs.os)):
             yield f"  needs {', '.join((*needs.bins, *(f'${it}' for it in needs.env), *needs.os))}"
-        if skill.name in self._others():
+        seen = (it for skills in self._loaded.skills.values() for it in skills if it.name == skill.name)
+        if any(it.source == "shared" and not it.directory.is_relative_to(self.folder) for it in seen):
             yield f"  takes the place of the skill {skill.name} that is there"
         for file in sorted(skill.files, key=lambda it: it.path):
             yield f"  {len(file.content):>9,} B  {file.path}{'  (a program)' if is_program(file) else ''}"
         for path in skill.left_out:
             yield f"  left out, a link or a submodule: {shown(path)}"
-
-    def _others(self) -> set[str]:
-        """The names that skills have from elsewhere than here."""
-        seen = (it for skills in self._loaded.skills.values() for it in skills if it.source == "shared")
-        return {it.name for it in seen if not it.directory.is_relative_to(self.folder)}
 
     def add(self, skill: FoundSkill, source: Source, ref: str) -> None:
         pin = Pin(source=source.address, place=skill.place, ref=ref, commit=source.commit, hash=hash_of(skill.files))

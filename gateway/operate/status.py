@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from agents.language import Language
-from agents.providers.catalog import needs_key
+from agents.providers.catalog import lacks_key
 from agents.providers.config import look_at
 from channels.bilingual import NO_WORDS, Bilingual
 from channels.condition import ChannelState
@@ -66,13 +66,9 @@ def start_lines(states: Mapping[tuple[str, str], ChannelState], language: Langua
         label = channel if account == "default" else f"{channel} {account}"
         if state.is_bad:
             finding = Finding(label, "error", state.reason, state.fix)
-            yield f"  {label:<10} ✗ {_labelled(STATES[state.state], finding, language)}"
+            yield f"  {label:<10} ✗ {finding.labelled(STATES[state.state](language), language)}"
         else:
             yield f"  {label:<10} {(_IN_TOUCH if state.state == 'ok' else _CONNECTING)(language)}"
-
-
-def _labelled(label: Bilingual, finding: Finding, language: Language) -> str:
-    return f"{label(language)}{'：' if language == 'zh' else ': '}{finding(language)}"
 
 
 async def beside(loaded: Loaded) -> list[Finding]:
@@ -169,8 +165,7 @@ def _models(answer: Mapping[str, Any], loaded: Loaded) -> Iterator[Finding]:
 def _keyless(models: Sequence[str], loaded: Loaded) -> Iterator[Finding]:
     for model in models:
         name = model.partition("/")[0]
-        provider = loaded.config.provider(name)
-        if not provider.keys and needs_key(name, provider):
+        if lacks_key(name, loaded.config.provider(name)):
             step = advice(("providers", name, "apiKey"), loaded.names)
             yield Finding("model", "error", Bilingual(f"{model}: no key", f"{model}：没有密钥"), step)
 

@@ -30,7 +30,6 @@ from gateway.operate.turn_layers import (
 )
 from gateway.operate.turn_list import read_inbound, summary
 from gateway.operate.turn_rows import images_of, json_of, part_of, response_noted, response_of, text_of
-from gateway.operate.turn_timeline import timeline
 from gateway.store.layers import DatabaseLayers, ListedTurn, StoredTurn, hashes_in
 from gateway.turns.layers import heading_of
 
@@ -113,18 +112,21 @@ class _Reading:
         return summary(listed, self.zone).model_copy(update={"calls": calls})
 
     def _timeline(self, requests: Sequence[RequestLayer], calls: Sequence[CallLayer]) -> tuple[Stage, ...]:
-        """Empty if the turn's row does not say when it began."""
+        """The stages by their begin; empty if the turn's row does not say when it began."""
         if self.began is None:
             return ()
-        at = self.layer.get("at")
-        return timeline(
-            requests,
-            calls,
-            waited=max(0.0, self.began) if self.own else 0.0,
-            begun=self._offset(0),
-            ready=self._offset(self.kept.get("ready") or 0.0),
-            ended=at - self.accepted if at else None,
-        )
+        stages, begun, at = [], self._offset(0), self.layer.get("at")
+        if self.own and self.began > 0:
+            stages.append(Stage(kind="waited", label="waited", begin=0.0, seconds=round(self.began, 4)))
+        ready = next((it.begin for it in requests if it.begin is not None), self._offset(self.kept.get("ready") or 0.0))
+        stages.append(Stage(kind="prepared", label="prepared", begin=begun, seconds=round(ready - begun, 4)))
+        timed = [*_stages_of_requests(requests), *_stages_of_calls(calls)]
+        stages += timed
+        if at and timed:
+            last = max(it.begin + it.seconds for it in timed)
+            seconds = round(max(0.0, at - self.accepted - last), 4)
+            stages.append(Stage(kind="reply", label="reply", begin=last, seconds=seconds))
+        return tuple(sorted(stages, key=lambda it: it.begin))
 
     def _missing(self, requests: Sequence[RequestLayer]) -> Iterator[Missing]:
         if self.final is None:
@@ -275,3 +277,19 @@ class _Reading:
                 decided = iso(it["decided_at"], self.zone) if it["decided_at"] else None
                 return ApprovalLayer(id=it["id"], state=it["state"], by=it["decided_by"] or "", at=decided)
         return None
+
+
+def _stages_of_requests(requests: Sequence[RequestLayer]) -> Iterator[Stage]:
+    for it in requests:
+        if it.begin is not None:
+            label, seconds, failed = f"{it.provider}/{it.model}", it.seconds or 0.0, it.state == "failed"
+            yield Stage(kind="request", label=label, begin=it.begin, seconds=seconds, failed=failed)
+            for one in it.retries:
+                yield Stage(kind="retry", label=one.error, begin=one.at, seconds=0.0, failed=True)
+
+
+def _stages_of_calls(calls: Sequence[CallLayer]) -> Iterator[Stage]:
+    for it in calls:
+        if it.begin is not None:
+            failed = it.state == "failed"
+            yield Stage(kind="call", label=it.tool, begin=it.begin, seconds=it.seconds or 0.0, failed=failed)

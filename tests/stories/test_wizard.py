@@ -119,9 +119,9 @@ async def test_each_wrong_answer_is_asked_again_and_each_secret_says_whose_it_is
         "✓ key of Anthropic (Claude)",
         "Type y or n.",
         "it begins with cli_",
-        "✓ app Helper Bot",
+        "✓ the app id and secret are right; the bot is Helper Bot",
         "✗ That cannot be used: channels.telegram.botToken is no bot token",
-        f"✓ bot @{BOT['username']}",
+        f"✓ the token is right; the bot is @{BOT['username']}",
         "An id has small letters",
         "Start now?",
     ):
@@ -150,7 +150,7 @@ async def test_it_speaks_the_terminals_language(terminal: Terminal) -> None:
         "「99」不在列表中，请输入 1 到 12 的编号。",
         "✓ Anthropic (Claude) 的密钥有效",
         "请输入 y（是）或 n（否）。",
-        f"✓ 机器人 @{BOT['username']}",
+        f"✓ 令牌正确；机器人是 @{BOT['username']}",
         "id 只能用小写字母",
         "现在启动吗？",
         "config.yaml：已写入",
@@ -197,7 +197,7 @@ async def test_what_is_set_already_is_tried_and_not_asked_for(terminal: Terminal
     code, output = await terminal.init("", "n", "y", "", "n")
     assert code == 0, output
     assert "✓ key of Anthropic" in output
-    assert f"✓ bot @{BOT['username']}" in output
+    assert f"✓ the token is right; the bot is @{BOT['username']}" in output
     assert not terminal.dotenv.exists()
 
 
@@ -227,11 +227,11 @@ async def test_a_server_that_does_not_answer_keeps_nobody_from_going_on(terminal
 
 async def test_an_example_asks_for_what_it_needs_and_an_unknown_one_is_named(terminal: Terminal) -> None:
     code, output = await terminal.init(words=("--from", "family-telegran"))
-    assert (code, "did you mean family-telegram?" in output) == (1, True)
+    assert (code, 'did you mean "family-telegram"?' in output) == (1, True)
     words = ("--from", "family-telegram")
     code, output = await terminal.init("1", KEY, "sk-deep", terminal.telegram.token, "", "n", words=words)
     assert code == 0, output
-    assert f"✓ bot @{BOT['username']}" in output
+    assert f"✓ the token is right; the bot is @{BOT['username']}" in output
     written = terminal.config.read_text()
     assert "yaml-language-server" not in written
     assert "CLAWGATE_ADMIN_TOKEN: made, and kept in .env" in output

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from agents.providers.catalog import needs_key
+from agents.providers.catalog import lacks_key
 from agents.providers.chat.vendors import VENDORS, for_model, vendor_for
 from agents.providers.config import ProviderConfig
 from tests.emulators.models.chat.habits import HABITS
@@ -63,6 +63,6 @@ def configured(vendor: str, base_url: str | None) -> ProviderConfig:
 def test_only_local_servers_and_those_without_accounts_need_no_key() -> None:
     gpu = "https://gpu.example/v1"
     for vendor, base_url in (("openai", None), ("generic", gpu)):
-        assert needs_key("x", configured(vendor, base_url))
+        assert lacks_key("x", configured(vendor, base_url))
     for vendor, base_url in (("openai", "http://127.0.0.1:1/v1"), ("ollama", None), ("ollama", gpu)):
-        assert not needs_key("x", configured(vendor, base_url))
+        assert not lacks_key("x", configured(vendor, base_url))

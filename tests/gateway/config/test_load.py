@@ -253,7 +253,7 @@ def test_what_decides_what_runs_and_can_be_written_by_others_is_a_warning(
     tmp_path.chmod(0o700)
     path.chmod(mode | 0o500 if path.is_dir() else mode)
     for own_group in (True, False):
-        monkeypatch.setattr("gateway.config.permissions._own_group", lambda status, own=own_group: own)
+        monkeypatch.setattr("gateway.config.warnings._own_group", lambda status, own=own_group: own)
         every = map(str, loaded(tmp_path, QUIET + AGENT, EVERY_KEY).warnings)
         found = [it for it in every if "can write" in it]
         expected = bool(mode & 0o002 or (mode & 0o020 and not own_group))
