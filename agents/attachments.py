@@ -109,7 +109,7 @@ class Receiver:
 
 
 def _is_small(document: Glance, data: bytes) -> bool:
-    """Vendors refuse a PDF with rights of its own, also one that opens without a password."""
+    """Vendors refuse a PDF with restricted rights, even if it opens without a password."""
     return 0 < document.pages <= NATIVE_PAGES_MAX and len(data) <= NATIVE_BYTES_MAX and b"/Encrypt" not in data
 
 

@@ -2,7 +2,7 @@
 
 Whole turns only, so no call is cut from its result. What is summarised is quoted line by line and is data to the model
 that reads it; the summary is data, too, and is made harmless. A summary must hold every exact identifier
-(`agents.identifiers`) and be smaller than what it stands for; otherwise a smaller cut is tried, and the history stays
+(`agents.identifiers`) and be smaller than what it replaces; otherwise a smaller cut is tried, and the history stays
 if none passes. Nothing is stored here: the caller marks a summary in the journal, and until then nothing happened.
 """
 
@@ -40,7 +40,7 @@ INPUT_SHARE = 0.9
 REST_SHARE = 0.25
 """The share of a request below which turns are not worth another stage: they stay as they are."""
 SHRUNK_SHARE = 0.9
-"""The share of what it stands for that a summary may take, at most."""
+"""The largest share that a summary may take of what it replaces."""
 REQUESTS_MAX = 8
 """The requests of one compaction, second tries and stages included."""
 NOTE_ROUNDS_MAX = 3
@@ -84,7 +84,7 @@ class CompactionConfig(Section):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Compacted:
-    """`content` stands for the `turns` oldest turns, and for the earlier summary. No turns: it was tried, and no summary
+    """`content` replaces the `turns` oldest turns, and the earlier summary. No turns: it was tried, and no summary
     could be used. `answers`: what it took, for the bill, without the words."""
 
     content: str = ""
@@ -95,7 +95,7 @@ class Compacted:
 
 
 def opening(summary: str) -> list[Message]:
-    """The message that a history begins with, which stands for what was before it; none without a summary."""
+    """The message that a history begins with: the summary of what was before it, if there is one."""
     if not summary:
         return []
     return [

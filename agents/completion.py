@@ -39,7 +39,7 @@ log = structlog.get_logger()
 @dataclass(kw_only=True)
 class ModelCalls:
     """`answers` has every answer of the turn that was good, or failed at a price, in order. `summarised` makes it durable
-    that a summary stands for so many of the oldest turns of `history`; `compaction` says whether that happened."""
+    that a summary replaces some of the oldest turns of `history`; `compaction` says if that happened."""
 
     models: Sequence[Model]
     shared: Models
@@ -144,7 +144,7 @@ class ModelCalls:
         return room // 2 if fills and self.compactor.may_try(self._conversation, size) else None
 
     async def _summarise(self, keep_tokens: int) -> bool:
-        """Lets a summary stand for the older turns, once a turn; False if there is none."""
+        """Replaces the older turns by a summary, once a turn; False without one."""
         self._summary_tried = True
         compacted = await self.compactor.compact(
             self._past.turns,

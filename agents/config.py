@@ -32,13 +32,13 @@ class SessionConfig(Section):
     its own session."""
 
     scope: SessionScope = "chat"
-    """`chat`: the people of a group share a session. `sender`: each person in a group has one of their own, in its
+    """`chat`: the people of a group share a session. `sender`: each person in a group has a separate one, in its
     topics, too, and nothing of it is shown to the others' turns."""
     reset_daily: str | None = None
     """A time of day by `server.timezone`, such as `"04:00"`: the first message after it begins a new session. If unset,
     none does."""
     reset_idle_minutes: Annotated[int, Field(ge=0)] = 0
-    """A message after so many minutes of silence begins a new session; 0: however long it was."""
+    """A message after this number of minutes of silence begins a new session; 0: none does."""
 
     @field_validator("reset_daily")
     @classmethod
@@ -116,6 +116,6 @@ class AgentConfig(AgentDefaults):
     name: str = ""
     """The name that the assistant calls itself; the id if it is empty."""
     description: str = ""
-    """One line on what it is good at, beside its name where people choose an agent."""
+    """One line on what it is good at, shown beside its name when people choose an agent."""
     examples: Annotated[tuple[str, ...], Field(max_length=6)] = ()
     """Messages that one may write to it first; a new conversation in the web chat offers them."""

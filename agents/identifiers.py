@@ -19,7 +19,7 @@ _WIDE_NAME = rf"[^\x00-\x7f][^\s/\\:*?\"'`<>|()\[\]{{}},;、。“”‘’《�
 _KINDS = (
     re.compile(r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{1,15}://[!#-&*-;=?-Z_a-z~]+"),
     re.compile(r"(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}"),
-    # From a root on; where its last name is in other letters, up to the end of the extension.
+    # From a root on; if its last name is in other letters, up to the end of the extension.
     re.compile(rf"(?<![{_PART}/\\])(?:[A-Za-z]:\\|\\\\|~?/|\.{{1,2}}/)[{_PART}/\\]*(?:{_WIDE_NAME})?"),
     # Three names or an extension: no and/or, no km/h.
     re.compile(rf"(?<![{_PART}/\\])(?:[{_PART}]+/){{2,64}}[{_PART}]*"),
@@ -46,7 +46,7 @@ def identifiers(text: str) -> list[str]:
 
 
 def demanded(turns: Sequence[Sequence[Message]], earlier: str, tokens_max: int) -> list[str]:
-    """The identifiers that a summary must hold of these turns and of the earlier summary whose place it takes; the
+    """The identifiers that a summary must hold of these turns and of the earlier summary that it replaces; the
     newest if all would take more than `tokens_max`."""
     messages = [message for turn in turns for message in turn]
     results = _plain(
@@ -67,7 +67,7 @@ def demanded(turns: Sequence[Sequence[Message]], earlier: str, tokens_max: int) 
 
 
 def missing(names: Sequence[str], summary: str) -> list[str]:
-    """The names that do not stand in the summary as they are, each as its own word, or a number."""
+    """The names that the summary does not hold as they are, each as its own word, or a number."""
     plain = _plain(summary)
     kinds = {name: "0-9" if name.isdigit() else "A-Za-z0-9" for name in names}
     return [

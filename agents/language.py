@@ -1,4 +1,4 @@
-"""The language in which the gateway speaks to somebody: English or Chinese, decided by their own words first."""
+"""The language in which the gateway speaks to a person: English or Chinese, decided by their own words first."""
 
 import re
 from typing import Literal, TypeAlias
@@ -15,7 +15,7 @@ _KANA_OR_HANGUL = re.compile("[ぁ-ゖァ-ヺㇰ-ㇿｦ-ﾝᄀ-ᇿ㄰-㆏가-힣
 
 
 def language_of(text: str) -> Language:
-    """Chinese where it is written in Chinese characters and in no letters of Japanese or Korean; else English."""
+    """Chinese if it is written in Chinese characters and in no letters of Japanese or Korean; otherwise English."""
     return "zh" if _HAN.search(text) and not _KANA_OR_HANGUL.search(text) else "en"
 
 

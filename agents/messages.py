@@ -127,7 +127,7 @@ class ModelError:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UserMessage:
-    """A person's message. `metadata` holds the inbound blocks; they stand before the content while the message's
+    """A person's message. `metadata` holds the inbound blocks; they are before the content while the message's
     turn runs and are dropped from every later request (`agents.past`)."""
 
     content: tuple[UserPart, ...]

@@ -47,7 +47,7 @@ class Model:
         return True
 
     def cost(self, usage: Usage) -> float | None:
-        """The cost of this usage at the configured prices; None if there are none."""
+        """The cost of this usage at the configured prices, or None without any."""
         if (prices := self.facts.prices) is None:
             return None
         cached = usage.cache_read * prices.cache_read + usage.cache_write * prices.cache_write

@@ -52,7 +52,7 @@ DOCS = "docs"
 DOCS_DIR = next((it for it in Path(__file__).resolve().parent.glob(DOCS)), Path(__file__).resolve().parents[1] / DOCS)
 """The folder within the installed package, or the one beside the packages of a checkout."""
 StandIn: TypeAlias = Callable[[Sequence[Tool]], Sequence[Tool]]
-"""Gives the tools that stand in for those of a turn."""
+"""Gives the tools that replace those of a turn."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -62,7 +62,7 @@ def not_fetched(code: str, bytes_max: int, language: Language) -> str:
 
 
 def not_taken(it: Untaken, language: Language) -> str:
-    """The line beneath an answer to a message with a file that could not be taken, or a recording that nobody can hear."""
+    """The line beneath an answer to a message with a file that could not be taken, or a recording that cannot be heard."""
     if it.name:
         what = f"`{' '.join(it.name.replace('`', '').split())[-80:]}`"
     else:

@@ -46,7 +46,7 @@ _RARE_HAN = re.compile(
 _MARKS = re.compile(r"[–-‧\u3000-〟！-／：-＠［-｠]{1,4}")
 _HAN_WEIGHT, _RARE_HAN_EXTRA, _MARKS_WEIGHT = 0.74, 1.0, 1.1
 _SCRIPTS = (
-    (re.compile(r"[ß-ɏḀ-ỿ]+"), 0.5),  # on top of the word they stand in
+    (re.compile(r"[ß-ɏḀ-ỿ]+"), 0.5),  # on top of their word
     (re.compile(r"[Ͱ-Ͽ]+"), 0.45),  # Greek
     (re.compile(r"[Ѐ-ԯ]+"), 0.33),  # Cyrillic
     (re.compile(r"[֐-ࣿ]+"), 0.4),  # Hebrew, Arabic

@@ -50,7 +50,7 @@ class Transcript:
 
     @property
     def failed(self) -> bool:
-        """True if nobody knows what is said in it; silence is known to be silence."""
+        """True if its words are unknown; silence is known to be silence."""
         return bool(self.problem) and self.problem != _SILENT
 
 

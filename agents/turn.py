@@ -59,7 +59,7 @@ settings_json: TypeAdapter[Settings] = TypeAdapter(Settings)
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
     """`history` are the finished turns, oldest first; `so_far` is what is journaled of this one behind its user message.
-    `summary` is the content of the one that stands for what was before `history`, empty for none. `capabilities` and
+    `summary` is the content of the one before `history`, empty without any. `capabilities` and
     `directives` are what the prompt says of the channel, `actions` what the `message` tool can do there. `layers` take
     tools away from it (`tools.policy`). `interrupted`: a process died while it worked on it. `with_owner`: it is a direct
     chat with an owner of the bot; `sees_private`: all who read along may read the workspace's private files."""
@@ -79,11 +79,11 @@ class Turn:
     settings: Settings = Settings()
     summary: str = ""
     summary_external: bool = False
-    """True if it stands for text of strangers."""
+    """True if it sums up text of strangers."""
     again: tuple[str, ...] = ()
     """The marks that tell it from an earlier turn about the same message; nothing the first time."""
     summarised: tuple[AssistantMessage, ...] | None = None
-    """The answers of the summary that it made before its process died; None if there is none."""
+    """The answers of the summary that it made before its process died; None without any."""
     tainted: bool = False
     """True if it continues a turn that had read text of strangers, or begins with some."""
     caller: str = ""
@@ -234,7 +234,7 @@ class ToolAdvanced:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolReturned:
-    """The call has run. Its result is journaled later where others run beside it."""
+    """The call has run. Its result is journaled later if others run beside it."""
 
     call: ToolCall
 
@@ -276,5 +276,5 @@ class Journal(Protocol):
     async def summarised(
         self, text: str, turns: int, answers: tuple[AssistantMessage, ...], *, external: bool = False
     ) -> None:
-        """Lets `text` stand for so many of the oldest turns of the history that this turn began with. `answers`: what
+        """Replaces the `turns` oldest turns of the history that this turn began with by `text`. `answers`: what
         it took. `external`: text of strangers was in them."""

@@ -1,6 +1,6 @@
 """The folders that an agent works in: one for all its chats, or one for each chat or each person.
 
-`{chat}` and `{sender}` in `workspaceDir` stand for a folder that is made at its first use. Ids become names such that
+`{chat}` and `{sender}` in `workspaceDir` name a folder that is made at its first use. Ids become names such that
 no two share one, on any file system. A folder that is made here begins with the few short files of `seeds/`, for the
 operator to write on: all of them are in the prompt.
 """
@@ -27,7 +27,7 @@ from tools.workspace import Workspace
 
 PLACEHOLDERS = ("{chat}", "{sender}")
 OPEN_MAX = 64
-"""Workspaces of one agent that are kept open; one that is needed again is opened again."""
+"""Workspaces of one agent that are kept open; any other is opened again when it is needed."""
 NAME_CHARS_MAX = 200
 SEEDS = Path(__file__).parent / "seeds"
 """The folders of seeds, by language."""

@@ -45,7 +45,7 @@ class Listens(Channel, Protocol):
 
 @runtime_checkable
 class HasCondition(Channel, Protocol):
-    """A channel that depends on a platform elsewhere, and knows how it stands with it."""
+    """A channel that depends on a platform elsewhere, and knows its state there."""
 
     condition: Condition
 
@@ -109,7 +109,7 @@ class ToolUse:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
     """The state of the answer to `context`. `text` is what it says so far; it may still be taken back, until the reply is
-    sent. `note` is a sentence on what keeps the turn waiting, empty while it goes on. `outcome` is None while the turn
+    sent. `note` is a sentence on what keeps the turn waiting, empty if nothing does. `outcome` is None while the turn
     runs; it may say `interrupted` first and `stopped` then: only then there will be no other answer."""
 
     context: MessageContext

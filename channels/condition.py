@@ -59,7 +59,7 @@ class Condition:
         self._now = now
         self._reports: dict[str, ChannelState] = {}
         self._failing: dict[str, str] = {}
-        """The causes that parts have reported and that still stand."""
+        """The causes that parts have reported and that are not over."""
         self._rejections = 0
         self._heard = False
         self.awaits_deliveries = False
@@ -70,7 +70,7 @@ class Condition:
         self._report(part, "ok")
 
     def starting(self, part: str) -> None:
-        """The part begins, or begins anew after a loss that is usual."""
+        """The part begins, or begins again after a usual loss."""
         self._report(part, "starting")
 
     def fails(self, part: str, cause: str, detail: str = "", code: str = "") -> None:
@@ -81,7 +81,7 @@ class Condition:
         self._failing[part] = cause
 
     def ends(self, part: str, cause: str) -> None:
-        """The cause is gone; another one of the part stands."""
+        """The cause is gone; the part has another one."""
         if self._failing.get(part) == cause:
             self.ok(part)
 

@@ -11,7 +11,7 @@ Status: TypeAlias = Literal["ok", "warning", "error"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`fix` is the next step, empty if there is none to take. No text holds a secret."""
+    """`fix` is the next step, empty if nothing can be done. No text holds a secret."""
 
     check: str
     status: Status

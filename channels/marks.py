@@ -1,7 +1,7 @@
 """The gateway's own words, as they begin in what an agent reads as a person's message. Code that writes such words
 builds them with these names; `agents.prompt.fences` breaks each of them in a person's text.
 
-What stands for something that is no text (`[image]`, `[sticker]`, `(no text)`) is not here: a person can send that.
+What replaces something that is no text (`[image]`, `[sticker]`, `(no text)`) is not here: a person can send that.
 """
 
 NOTE = "(The gateway"

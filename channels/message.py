@@ -70,7 +70,7 @@ class File:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredFile:
-    """A file that is kept under `id`: what stands for it in messages. `size` is in bytes."""
+    """A file that is kept under `id`: its record in messages. `size` is in bytes."""
 
     id: str
     name: str
@@ -246,5 +246,5 @@ class Outbound:
 
     @property
     def whole(self) -> str:
-        """The text with what is folded, for where nothing can be."""
+        """The text with its folded part, for places that cannot fold."""
         return f"{self.text}\n\n{self.folded.text}" if self.folded else self.text

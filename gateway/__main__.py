@@ -8,7 +8,7 @@ from os import path
 
 
 def main():  # type: () -> None
-    if sys.version_info < (3, 11):  # noqa: UP036 - somebody else's python3 comes here, too
+    if sys.version_info < (3, 11):  # noqa: UP036 - a foreign python3 arrives here, too
         stop("Clawgate needs Python 3.11 or newer, and this is " + sys.version.split()[0] + what_to_type())
     from importlib import import_module
     from pathlib import Path
@@ -41,12 +41,12 @@ def is_checkout():  # type: () -> bool
 def way_out(root):  # type: (object) -> str
     if is_checkout():
         return "Start Clawgate from its own folder: cd " + str(root) + " && make run"
-    return "Start it as clawgate, without PYTHONPATH; it wants an environment of its own, as uv tool and pipx make one"
+    return "Start it as clawgate, without PYTHONPATH; it needs a separate environment, as uv tool and pipx make one"
 
 
 def what_to_type():  # type: () -> str
     if not is_checkout():
-        return ": install Clawgate anew, with uv tool or pipx"
+        return ": install Clawgate again, with uv tool or pipx"
     return (": type make run, or .venv/bin/python -m gateway " + " ".join(sys.argv[1:])).rstrip()
 
 

@@ -1,7 +1,7 @@
 """The start-up guard: our five package names are common words, and other distributions install some of them.
 
 All five must come from one folder, a checkout's or an environment's, and hold our code. If Python would take `agents` or
-`tools` from elsewhere, or another distribution has written over one, we would run somebody else's code: say so and stop.
+`tools` from elsewhere, or another distribution has written over one, we would run foreign code: say so and stop.
 """
 
 from importlib.util import find_spec

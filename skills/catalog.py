@@ -48,7 +48,7 @@ WORKSPACES_MAX = 256
 
 @dataclass
 class SkillCatalog:
-    """All skills, for any agent. Of `roots` later ones win; `added` is the one that has a lock; `platform` is as in
+    """All skills, for any agent. Of `roots` later ones win; `added` is the one with a lock; `platform` is as in
     `sys.platform`. Blocking; thread-safe."""
 
     roots: InitVar[Sequence[Path]]

@@ -1,4 +1,4 @@
-"""The head of a SKILL.md: its front matter, or if there is none its heading and first sentence.
+"""The head of a SKILL.md: its front matter, or without one its heading and first sentence.
 
 The YAML is read as plain text, lists and mappings: no aliases, anchors, tags or duplicate keys, little depth. Keys that
 mean nothing here are passed over, so that skills written for other gateways work.

@@ -35,7 +35,7 @@ class TreeEntry:
 
 
 class Git:
-    """git in a folder of its own. Each run raises BadSource."""
+    """git in a separate folder. Each run raises BadSource."""
 
     def __init__(self, folder: Path, env: Mapping[str, str], protocols: str) -> None:
         self._folder = folder

@@ -56,7 +56,7 @@ class BadFolder(Exception):
 
 
 def hash_of(files: Iterable[SkillFile]) -> str:
-    """Hashes the files, in whatever order they are given."""
+    """Hashes the files, in any order."""
     whole = hashlib.sha256()
     for file in sorted(files, key=lambda it: it.path):
         content = hashlib.sha256(file.content).hexdigest()

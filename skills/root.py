@@ -57,7 +57,7 @@ class Skill:
 
 
 _CachedSkill: TypeAlias = tuple[tuple[int, int, int] | None, Skill | None]
-"""A SKILL.md as it was read, under the name that is written in it; None for one that cannot be used. Its stamp is when
+"""A SKILL.md as it was read, under the name that is written in it; None if it cannot be used. Its stamp is when
 it was changed, its size and its inode; None if the file may change without another one."""
 
 

@@ -48,15 +48,13 @@ class ProcessArguments(Arguments):
     action: Literal["start", "list", "poll", "log", "write", "kill"] = Field(description="What to do.")
     id: str | None = Field(default=None, description="Which process: as `start` and `list` say. Not for these two.")
     command: str | None = Field(default=None, min_length=1, description="For `start`: the command, as for `exec`.")
-    timeout_seconds: float | None = Field(default=None, gt=0, description="For `start`: stop it after so many seconds.")
-    pty: bool | None = Field(
-        default=None, description="For `start`: give it a terminal; only where a program needs one."
-    )
+    timeout_seconds: float | None = Field(default=None, gt=0, description="For `start`: seconds it may run.")
+    pty: bool | None = Field(default=None, description="For `start`: give it a terminal; only if a program needs one.")
     notify: bool | None = Field(
-        default=None, description="For `start`: have its end sent to the chat, for what somebody waits for."
+        default=None, description="For `start`: have its end sent to the chat, if a person waits for it."
     )
     wait_seconds: float | None = Field(
-        default=None, ge=0, le=WAIT_SECONDS_MAX, description="For `poll`: wait so long for new output or its end."
+        default=None, ge=0, le=WAIT_SECONDS_MAX, description="For `poll`: seconds to wait for new output or its end."
     )
     offset: int | None = Field(default=None, description="For `log`: the first line, from 1; negative: from the end.")
     limit: int | None = Field(default=None, ge=1, description="For `log`: how many lines.")

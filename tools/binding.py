@@ -98,7 +98,7 @@ class _File:
 
 
 def _file(place: str, folder: int) -> _File | None:
-    """An ordinary file, with its content if the gateway's user could change it; None if there is none. Raises ToolError
+    """An ordinary file, with its content if the gateway's user could change it; None without any. Raises ToolError
     if it is too large to be held."""
     top = str(Path(f"/proc/self/fd/{folder}").readlink())
     try:

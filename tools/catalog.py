@@ -96,7 +96,7 @@ NAMES: tuple[str, ...] = tuple(_BUILDERS)
 
 
 class ToolSource(Protocol):
-    """Tools that are not built in, whose names and schemas others decide, and may change while they are in use."""
+    """Tools that are not built in. Others decide their names and schemas, and may change them while they are in use."""
 
     def start(self) -> None:
         """Begins to keep the tools ready, beside everything else; returns at once."""

@@ -37,7 +37,7 @@ class ExecConfig(Section):
     one, counts 4 KiB more than its content."""
     free_bytes: Annotated[int, Field(ge=0)] = 536_870_912
     """Bytes that a command must leave free on the workspace's disk, so that the database can still grow. A command that goes
-    below is stopped, and one that begins below can delete files and write none."""
+    below is stopped. A command that begins below can delete files and write none."""
     parallel: Annotated[int, Field(ge=1)] = 4
     """Commands of one agent that run at the same time; one more must wait."""
 
@@ -73,8 +73,8 @@ class ProcessConfig(Section):
     timeout_seconds: Annotated[float, Field(gt=0, le=7 * 86_400)] = 3_600
     """Seconds that a background command may run; the model can ask for less."""
     idle_seconds: Annotated[float, Field(gt=0)] = 1_800
-    """A background command that writes nothing, that the agent does not ask for and whose end nobody waits for, for so long,
-    is stopped."""
+    """Seconds after which a background command is stopped if it writes nothing, the agent does not ask for it, and
+    nobody waits for its end."""
     terminal_rows: Annotated[int, Field(ge=1, le=1_000)] = 24
     """The height of the terminal of a command that has one (`pty`)."""
     terminal_columns: Annotated[int, Field(ge=1, le=1_000)] = 80

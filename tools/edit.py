@@ -18,7 +18,7 @@ _ENDING = re.compile(r"(?:\r\n|(?<!\r)\n)")
 
 class EditArguments(Arguments):
     file_path: str = Field(description="The file, relative to the workspace.")
-    old_text: str = Field(description="The passage to replace, exactly as it stands; it must occur exactly once.")
+    old_text: str = Field(description="The passage to replace, exactly as it is; it must occur exactly once.")
     new_text: str = Field(description="What takes its place; empty to delete the passage.")
 
 

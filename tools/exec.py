@@ -43,7 +43,7 @@ STOPPED: Mapping[Limit, str] = {
 
 class ExecArguments(Arguments):
     command: str = Field(description="The command, as for `sh -c`. It runs in the workspace.", min_length=1)
-    timeout_seconds: float | None = Field(default=None, gt=0, description="Stop it after so many seconds, at most 600.")
+    timeout_seconds: float | None = Field(default=None, gt=0, description="Seconds it may run, at most 600.")
 
 
 @dataclass

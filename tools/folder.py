@@ -68,7 +68,7 @@ class FolderTools:
     tools: tuple[Tool, ...] = ()
     faults: tuple[Fault, ...] = ()
     files: frozenset[Path] = frozenset()
-    """The files and folders: whoever watches them sees a change."""
+    """The files and folders to watch for changes."""
     lost: frozenset[str] = frozenset()
     """Words of the files with faults: a config may name a tool that is among them."""
     digest: str = ""
@@ -194,7 +194,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _made(path: Path, module: ModuleType) -> Iterator[tuple[Tool | Fault, int]]:
-    """Each tool of a module, or the reason that it is none, with its line."""
+    """Each tool of a module, or the reason against it, with its line."""
     for it in _offered(module):
         line = it.__code__.co_firstlineno if inspect.isfunction(it) else 0
         try:

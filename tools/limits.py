@@ -96,7 +96,7 @@ class Written:
 
 
 def stored_bytes(folders: tuple[str, ...], *, entries_max: int) -> int | None:
-    """Bytes of all below these folders on the disk; None beyond so many entries. A file of several names counts once."""
+    """Bytes on the disk below these folders; None beyond `entries_max`. A file of several names counts once."""
     total, entries_left, pending = 0, entries_max, list(folders)
     while pending:
         if entries_left < 0:

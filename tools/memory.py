@@ -1,6 +1,6 @@
 """`memory_search` and `memory_get`: what the agent could know and is not shown.
 
-Three things, and nothing of anybody else: the memory files of its workspace (MEMORY.md and `memory/*.md`), the notes that
+Three things, and nothing of other people: the memory files of its workspace (MEMORY.md and `memory/*.md`), the notes that
 the person had taken, and the past turns of the running session. Files and notes are for direct chats; in a group others
 read along, and its workspace hides the files. The scope is the running turn's own (`Call`): no argument widens it.
 """
@@ -55,7 +55,7 @@ def terms(text: str) -> list[str]:
 
 
 def wanted_terms(query: str) -> list[str]:
-    """The terms of a query: a single character only if it stands alone."""
+    """The terms of a query: a single character only if it is alone."""
     found: dict[str, None] = {}
     for unspaced, word in _RUNS.findall(_folded(query)):
         found |= dict.fromkeys(_pairs(unspaced) or unspaced or [word[:TERM_CHARS_MAX]])

@@ -27,7 +27,7 @@ class MessageArguments(Arguments):
     action: Action = Field(description="What to do.")
     message: str = Field(default="", description="The text, in Markdown; of a poll its question.")
     target: str | None = Field(default=None, description="The chat's id; the current chat if left out.")
-    channel: str | None = Field(default=None, description="The channel, only where it is not the current one.")
+    channel: str | None = Field(default=None, description="The channel, only if it is not the current one.")
     media: list[str] = Field(default=[], max_length=FILES_MAX, description="Paths of workspace files to send along.")
     voice: bool = Field(default=False, description="Send the audio among `media` as a voice message.")
     reply_to: str | None = Field(default=None, description="The id of the message to reply to.")
@@ -43,7 +43,7 @@ class MessageArguments(Arguments):
 
 _MEMBERS = {"media": "media", "voice": "voice", "reply_to": "reply", "emoji": "react", "buttons": "buttons"}
 _MEMBERS |= {"options": "poll"}
-"""The ability of the chat that a member needs; one that is not here needs nothing."""
+"""The ability of the chat that a member needs; other members need none."""
 _REQUIRED: Mapping[Action, tuple[str, ...]] = {
     "edit": ("message_id", "message"),
     "delete": ("message_id",),

@@ -38,7 +38,7 @@ class Output:
             del self._tail[: -self._half]
 
     def since(self, position: int) -> "Output":
-        """A copy of the output after so many bytes."""
+        """A copy of the output after this number of bytes."""
         later = Output(2 * self._half)
         tail = self._tail[-self._half :]
         later._head = self._head[position:]
@@ -75,7 +75,7 @@ class Output:
 
 
 def _printed(raw: bytes, chars: int, *, keep: Literal["beginning", "end"]) -> tuple[str, int]:
-    """The part of it that fits into so many characters as printed, and the number of its bytes."""
+    """The part of it that fits into `chars` characters as printed, and the number of its bytes."""
     step = 1 if keep == "beginning" else -1
     text = (raw[: 4 * chars] if step > 0 else raw[-4 * chars :]).decode("utf-8", errors="surrogateescape")
     text = text[:chars] if step > 0 else text[-chars:]

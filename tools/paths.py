@@ -81,7 +81,8 @@ def protection(path: str, writable: Collection[str] = ()) -> str | None:
     if MEMORY not in writable and is_memory(parts):
         return (
             f"{path!r} is the memory that all who talk to this agent share: it is written in a direct chat with an owner of "
-            "the bot (`owners` in the config). Say so to the user; what he wants kept for himself he sends as /remember TEXT"
+            "the bot (`owners` in the config). Say so to the user; what they want to keep for themselves "
+            "they send as /remember TEXT"
         )
     if parts[:1] == ["skills"] or any(it in (".git", *_RUN_BY_OTHERS) or it.startswith(".env") for it in parts):
         return f"{path!r} is protected: tools do not write there"

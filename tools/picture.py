@@ -51,7 +51,7 @@ def image_type(head: bytes) -> str | None:
 
 
 def fitted(data: bytes) -> Picture | None:
-    """The picture for a model; None if it is none, or can neither be shown as it is nor be scaled."""
+    """The picture for a model; None if it is no picture, or can neither be shown as it is nor be scaled."""
     kind = image_type(data[:16])
     if kind is None and not data.startswith(_CONVERTED):
         return None

@@ -27,7 +27,7 @@ PROFILES: dict[Profile, tuple[str, ...]] = {
     "full": ("*",),
 }
 SEPARATOR = "__"
-"""Stands between the name of an MCP server and that of its tool."""
+"""The separator between the name of an MCP server and that of its tool."""
 SERVERS = "mcp:"
 """Begins the name of a group: `mcp:NAME`, all tools of that server, or `mcp:*`, those of all servers."""
 DEFAULT_PROFILE: Profile = "minimal"
@@ -59,7 +59,7 @@ def names_server(lists: ToolLists, server: str) -> bool:
 
 
 def server_of(name: str) -> str:
-    """The server of a tool that is not built in; empty for one that is."""
+    """The server of a tool that is not built in; empty for a built-in one."""
     server, separator, _ = name.partition(SEPARATOR)
     return server if separator else ""
 
@@ -89,7 +89,7 @@ def _bare(lists: ToolLists) -> ToolLists:
 
 
 def owners_layer(everybody: ToolsConfig, *, has_owners: bool) -> ToolLists | None:
-    """The layer that takes the owners' tools from everybody else; None if they have none of their own."""
+    """The layer that takes the owners' tools from everybody else; None if they have no such tools."""
     listed = everybody.owner_only
     if listed is None:
         listed = OWNER_ONLY if has_owners else ()

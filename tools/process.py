@@ -3,7 +3,7 @@
 A supervisor (`tools.supervisor`) stands between the gateway and the command: it sets the limits and reaps all that the
 command starts, so that detached processes are found and killed, and no others. Here are the clock and the pipes; the
 wall around the command is the launch's (`tools.sandbox`). `exec` and `process` run the same commands, the one without
-input, the other with a pipe or a terminal. Where gateway and command share a uid, the gateway at least hides its own
+input, the other with a pipe or a terminal. If gateway and command share a uid, the gateway at least hides its own
 environment and memory from it.
 """
 
@@ -34,7 +34,7 @@ _CODE = re.compile(rb"-?\d+|!")
 
 Limit: TypeAlias = Literal["time", "output", "written", "free", "memory", "processes", "idle", "killed"]
 Input: TypeAlias = Literal["none", "pipe"] | tuple[int, int]
-"""The input of a command: nothing, what is written to it, or a terminal of so many rows and columns."""
+"""The input of a command: nothing, what is written to it, or a terminal with these rows and columns."""
 Errors: TypeAlias = Literal["with output", "apart"]
 _LIMITS: dict[str, Limit] = {"W": "written", "F": "free", "M": "memory", "N": "processes"}
 
@@ -237,7 +237,7 @@ class Supervised:
         if self._control is not None:
             os.close(self._control)
             self._control = None
-            self._process.send_signal(signal.SIGCONT)  # where a command could stop it, it did not end it
+            self._process.send_signal(signal.SIGCONT)  # if a command could stop it, it did not end it
 
 
 def _pipe(theirs: contextlib.ExitStack, ours: contextlib.ExitStack, *, reads: bool = False) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 They end with the gateway, even if it is killed. A record is a file beside the session's uploads, which the process's
 own gateway keeps locked: a free lock on a record without an end says that the gateway is gone, and the process with it.
-So a restart and every replica know what became of it, and a session that is erased takes its processes along.
+So a restart and every replica know its outcome, and a session that is erased takes its processes along.
 """
 
 import asyncio
@@ -246,7 +246,7 @@ def _begin(record: Record) -> int:
 
 
 def read_record(folder: Path, id_: str) -> Record | None:
-    """The record with its state as of now: what runs counts as `elsewhere`. None if there is none. Blocking."""
+    """The record with its state as of now: what runs counts as `elsewhere`. None without any. Blocking."""
     if not _ID.fullmatch(id_):
         return None
     try:

@@ -41,7 +41,7 @@ class ReadArguments(Arguments):
     )
     limit: int | None = Field(default=None, ge=1, description="How many lines to read.")
     byte: int | None = Field(
-        default=None, ge=0, description="Where to begin within that line: only where a line was cut, as its mark says."
+        default=None, ge=0, description="Where to begin within that line: only if a line was cut, as its mark says."
     )
     page: Words | None = Field(default=None, description="Of a document: the page, counted from 1, or a range: 3-5.")
     sheet: Words | None = Field(
@@ -55,7 +55,7 @@ class ReadArguments(Arguments):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _OpenDocument:
-    """An open document; whoever gets it closes the descriptor."""
+    """An open document; its receiver closes the descriptor."""
 
     fd: int
     kind: Kind

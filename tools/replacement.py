@@ -22,7 +22,7 @@ PREFIX = ".clawgate-"
 def replace_file(
     folder: int, name: str, data: bytes, *, path: str, expected: os.stat_result | None, give: Callable[[int], None]
 ) -> None:
-    """Make `data` what `name` holds; `path` is what a model calls it, and `give` says whose the new file is. With
+    """Make `data` what `name` holds; `path` is what a model calls it, and `give` says who owns the new file. With
     `expected` only if the file is still what it was then. Raises ToolError and OSError."""
     mode = _mode(folder, name, path)
     with replacing(folder, name) as fd:

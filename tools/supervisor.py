@@ -17,7 +17,7 @@ no process is left. PLAN is what the sandbox wants done around ARGV, each member
 
     landlock  what `confine.prepare` takes: the command is confined by the kernel, in its own process
     stage     descriptors that root mounts for bubblewrap
-    wrappers  so many processes stand between us and the command; they are not asked to end
+    wrappers  processes between us and the command; they are not asked to end
     started   ARGV writes to descriptor 9 as soon as the command's own process runs: what ends before was never started
     counted   the limit of processes is set by ARGV
     links     of the temporary folder's `skills`, to where

@@ -1,7 +1,7 @@
 """`task`: hand a piece of work to another run of an agent, which works by itself and reports back.
 
 The work outlives the turn that asked: its result comes as a reply to the message that asked for it, or is given to this
-turn if it waits. It has the rights of whoever asked and never more tools than this agent; a task hands nothing on.
+turn if it waits. It has the rights of the person who asked and never more tools than this agent; a task hands nothing on.
 """
 
 from collections.abc import Sequence

@@ -31,7 +31,7 @@ class Image:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NativeDocument:
-    """A PDF for a model that takes it as it is. `data` is base64; `text` stands for it everywhere else."""
+    """A PDF for a model that takes it as it is. `data` is base64; `text` replaces it everywhere else."""
 
     data: str
     name: str

@@ -45,7 +45,7 @@ class Workspace:
     quota_bytes: int = sys.maxsize
     fd: int = field(default=-1, repr=False)
     _owner: "Workspace | None" = field(default=None, repr=False)
-    """The workspace that opened the descriptor: it stays open for as long as anybody uses it."""
+    """The workspace that opened the descriptor: it stays open as long as it is used."""
     _used: FolderUse = field(default_factory=FolderUse, repr=False)
     _sent: FolderUse = field(default_factory=FolderUse, repr=False)
 

@@ -25,7 +25,7 @@ SILENT = "__SILENT__"
 INBOUND = "Inbound Context (trusted metadata)"
 """The heading over the one block of a user message that the gateway vouches for."""
 SUMMARY = "Earlier Conversation (summary)"
-"""The heading over what stands for the messages that a conversation has no room for any more."""
+"""The heading over the summary of messages that a conversation has no more room for."""
 EXTERNAL = "EXTERNAL_CONTENT"
 """The word of the two lines, with the same random number, around what strangers wrote."""
 CALLER = "Caller Instructions"
@@ -53,7 +53,7 @@ HEADINGS = (
     "Runtime",
     TOOL_CALLS,
 )
-"""The sections of the system prompt, in their order; the last stands there only if tools are offered by prompt."""
+"""The sections of the system prompt, in their order; the last is there only if tools are offered by prompt."""
 
 FILE_HEADINGS = (*INSTRUCTION_FILES, MEMORY)
 """The workspace files in the prompt, each under its name."""
@@ -91,7 +91,7 @@ _JOINER = "\u200d"
 
 
 def harmless(text: str, *, marks: bool = True) -> str:
-    """A person's text, safe to stand in a prompt. Idempotent; ordinary text comes back unchanged. Without `marks`, the
+    """A person's text, made safe for a prompt. Idempotent; ordinary text comes back unchanged. Without `marks`, the
     gateway's own words of `channels.marks` stay as they are: the text was made harmless before they were put in."""
     text = _clean(text)
     return _broken(text, sorted(set(weak_points(text, marks=marks))))
@@ -120,7 +120,7 @@ def one_line(text: str) -> str:
 
 
 def speaker(name: str) -> str:
-    """A person's name as it stands before `: `: one line, no colon, nothing invisible; empty if nothing is left."""
+    """A person's name as it is written before `: `: one line, no colon, nothing invisible; empty if nothing is left."""
     if name.isascii() and name.isalnum():
         return name
     kept = (" " if ":" in _folded(char) or char in _NEWLINES else char for char in _clean(name))
@@ -130,7 +130,7 @@ def speaker(name: str) -> str:
 
 
 def weak_points(text: str, *, marks: bool = True) -> Iterator[int]:
-    """Positions in `text` where something must go in between, lest it read as ours; in no order, repeated."""
+    """Positions in `text` where something must be inserted, or it would read as ours; in no order, repeated."""
     folded, origins = _fold(text)
     for rule in (*_RULES, _MARKED) if marks else _RULES:
         for found in rule.finditer(folded):
@@ -138,7 +138,7 @@ def weak_points(text: str, *, marks: bool = True) -> Iterator[int]:
 
 
 def unseen(char: str) -> bool:
-    """True if a character shows nothing of its own, or cannot be shown: controls, bidi, zero-width, unassigned."""
+    """True if a character shows nothing itself, or cannot be shown: controls, bidi, zero-width, unassigned."""
     return unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") or char in _BLANK_LETTERS
 
 

@@ -1,6 +1,6 @@
 """One message as the model gets it: blocks of metadata for the running turn, and the body that stays in the history.
 
-The trusted block holds what the gateway knows by itself. Everything people can influence stands beneath it in blocks
+The trusted block holds what the gateway knows by itself. Everything people can influence is beneath it in blocks
 that say so, or in the body, which is made harmless. Nothing here reads the clock, and nothing is fetched.
 
 A block is a label and one line of JSON between two fences, from which no value can break out: whatever could end a line or
@@ -109,7 +109,7 @@ def cut_here(chars: int) -> str:
 
 
 def written(body: str) -> str:
-    """The words that the person wrote, of a body as it stands in the history."""
+    """The words that the person wrote, of a body as the history has it."""
     return body.partition("\n")[2].partition(": ")[2]
 
 
@@ -173,7 +173,7 @@ def _untrusted(context: MessageContext, zone: tzinfo) -> Iterator[str]:
 
 
 def _cause(context: MessageContext, origin: Origin, zone: tzinfo) -> Members:
-    """No person wrote just now: on whose behalf the turn runs."""
+    """The person on whose behalf the turn runs, if nobody wrote just now."""
     person = None if origin.by_operator else capped(context.sender.id, ID_CHARS_MAX)
     return {
         "kind": origin.kind,
@@ -219,7 +219,7 @@ def _notes(notes: Sequence[Note], zone: tzinfo) -> str:
 
 
 def _name(sender: Sender) -> str:
-    """The name to call the sender by: the id if there is no name that anybody could read."""
+    """The name to call the sender by: the id if there is no readable name."""
     return sender.name if sender.name and speaker(sender.name) else sender.id
 
 
@@ -233,7 +233,7 @@ T = TypeVar("T", str, str | None)
 
 
 def capped(text: T, chars_max: int) -> T:
-    """The text, at most so many characters of it; an ellipsis is the last if something was cut."""
+    """The text, at most this number of its characters; an ellipsis is the last if something was cut."""
     return text if text is None or len(text) <= chars_max else text[: chars_max - 1] + "…"
 
 

@@ -101,7 +101,7 @@ def _used(text: str) -> Iterator[str]:
 
 
 def _is_talk(text: str, found: re.Match[str], talked: Collection[str]) -> bool:
-    """True if a tag of calls stands among words: no call begins with a word, and what closes such a tag is talk, too."""
+    """True if a tag of calls is among words: no call begins with a word, and what closes such a tag is talk, too."""
     if found["name"].lower() in _THOUGHTS.split("|"):
         return False
     if found["end"]:
@@ -121,7 +121,7 @@ def _code_end(text: str, found: re.Match[str]) -> int:
 
 
 def _element_end(text: str, found: re.Match[str]) -> int:
-    """The place behind the closing tag; the end of the text if there is none."""
+    """The place behind the closing tag; the end of the text without one."""
     if found[0].endswith("/>"):
         return found.end()
     depth, name = 1, re.escape(found["name"])

@@ -82,7 +82,7 @@ def _sent_lines(text: str) -> Iterator[str]:
 
 
 def _fenced(text: str) -> Iterator[tuple[str, bool]]:
-    """Each line, and whether it stands outside of code fences."""
+    """Each line, and True if it is outside of code fences."""
     fence = ""
     for line in text.split("\n"):
         opening = _FENCE.fullmatch(line)

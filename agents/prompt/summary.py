@@ -21,9 +21,9 @@ HEADINGS = {
 """A summary's headings, in this order, by the language of the chat; one in any other language has the English ones."""
 FOCUS_CHARS_MAX = 800
 RESULT_CHARS = 2_000
-"""The characters of a tool's result or a call's arguments in the source: what mattered stands in the answer behind it."""
+"""The characters of a tool's result or a call's arguments in the source: what mattered is in the answer after it."""
 SPARSE = 20
-"""A chat with one Chinese character in so many is Chinese."""
+"""A chat with one Chinese character in this number is Chinese."""
 
 
 def instructions(chat: str, focus: str = "") -> str:
@@ -38,7 +38,7 @@ def instructions(chat: str, focus: str = "") -> str:
 def request_text(
     earlier: str, source: str, names: Sequence[str], lacking: Sequence[str], *, closing: str = "Write the summary now."
 ) -> str:
-    """The user message: what is to be summed up, and which identifiers must stand in the summary."""
+    """The user message: what is to be summed up, and which identifiers the summary must hold."""
     quoted_earlier = "\n".join(f"| {line}" for line in earlier.splitlines())
     parts = [f"The summary of what was before:\n{quoted_earlier}"] if earlier else []
     parts.append(f"The chat:\n{source}")

@@ -1,6 +1,6 @@
 """The system prompt of a turn: the sections that apply, in order, cut where the provider's cache may end.
 
-The same facts give the same bytes. Nothing about a message goes in here: what the gateway knows of one stands in the
+The same facts give the same bytes. Nothing about a message goes in here: what the gateway knows of one is in the
 user message (`agents.prompt.inbound`).
 """
 

@@ -152,7 +152,7 @@ def _gemini(name: str, config: ProviderConfig) -> WireSpec:
 
 
 def gemini_url(config: ProviderConfig) -> str:
-    """The address of Gemini's API, with its version: the one that is configured, else `v1beta`."""
+    """The address of Gemini's API, with its version: the configured one, or `v1beta`."""
     url = (config.base_url or GEMINI_URL).rstrip("/")
     return url if re.search(r"/v\d+(?:alpha|beta)?\d*$", url) else f"{url}/v1beta"
 

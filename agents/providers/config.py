@@ -78,7 +78,7 @@ class ModelConfig(Section):
     max_output: Annotated[int, Field(ge=16)] | None = None
     """The longest answer it gives, in tokens."""
     vision: bool | None = None
-    """True if it takes pictures; one that does not gets a line of text in their place."""
+    """True if it takes pictures; otherwise it gets a line of text in their place."""
     thinking: tuple[Level, ...] | None = None
     """The levels of thinking it may be asked for; none, and nothing is ever sent."""
     thinking_style: ThinkingStyle | None = None
@@ -100,10 +100,10 @@ class ProviderConfig(Section):
 
     api_key: SecretStr = SecretStr("")
     """The key, best as `${NAME}` or `${file:path}`. If neither this nor `apiKeys` is written, a well-known provider
-    takes its usual variable, such as ANTHROPIC_API_KEY (docs/providers.md); if this is empty, there is none. A provider
+    takes its usual variable, such as ANTHROPIC_API_KEY (docs/providers.md); an empty one means no key. A provider
     that needs a key answers nothing without."""
     api_keys: tuple[SecretStr, ...] = ()
-    """Further keys: chats are spread over all of them, and one that is refused rests while the others work."""
+    """Further keys: chats are spread over all of them, and a refused one rests while the others work."""
     api: Api | None = None
     """The wire it speaks: `anthropic-messages`, `openai-responses`, `openai-chat`, `google-gemini`, `mistral` or
     `demo`. Known provider names imply theirs (docs/providers.md)."""
@@ -185,7 +185,7 @@ def can_be_sent(key: str) -> bool:
 
 def api_of(name: str, config: ProviderConfig) -> Api:
     """The wire of the provider called `name`. Raises ValueError, with the fix, if neither says it, or if nothing says
-    the address of a server that has none of its own."""
+    the address of a server without one."""
     api = config.api or IMPLIED.get(name)
     if api is None:
         raise ValueError(f'add "api:", one of {", ".join(APIS)}')
@@ -197,7 +197,7 @@ def api_of(name: str, config: ProviderConfig) -> Api:
 
 
 def well_known(name: str) -> WellKnown | None:
-    """The vendor that a provider of this name stands for."""
+    """The vendor that a provider of this name means."""
     return next((vendor for vendor in WELL_KNOWN if name in vendor.names), None)
 
 
@@ -208,7 +208,7 @@ def known_models() -> list[str]:
 
 def serves_own_models(name: str, base_url: str | None) -> bool:
     """True if a provider is a vendor's own service, whose models `models.yaml` should know: by its address if it has
-    one, else by its name. A vendor without a default model has no models of its own."""
+    one, else by its name. A vendor without a default model has no models."""
     if base_url is None:
         vendor = well_known(name)
     else:

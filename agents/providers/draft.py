@@ -91,7 +91,7 @@ class Draft:
         *,
         index: int | None = None,
     ) -> Block:
-        """A new block, at the end unless the wire says where. Raises BadStream if `key` has one."""
+        """A new block, at the end unless the wire gives a place. Raises BadStream if `key` has one."""
         if key in self.blocks:
             raise BadStream("a block was opened twice")
         block = self.blocks[key] = Block(len(self.blocks) if index is None else index, kind, payload)

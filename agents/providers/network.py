@@ -43,7 +43,7 @@ def bearer(key: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WireSpec:
-    """One vendor's protocol. `keyless`: it needs no key. `tail_seconds`: so long a complete answer waits for its price."""
+    """One vendor's protocol. `keyless`: it needs no key. `tail_seconds`: how long a complete answer waits for its price."""
 
     api: str
     build: Callable[[], Client]

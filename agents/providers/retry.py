@@ -59,7 +59,7 @@ class _Failures(NamedTuple):
 
 
 class Health:
-    """The models that rest: one that could not answer is passed over for a while, as long as another one can be asked.
+    """The models that rest: a model that could not answer is passed over for a while, if another can be asked.
     Shared by all agents, as it is the model that is down. One that fails again at once rests longer, until it answers."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -219,7 +219,7 @@ def _answer(response: HttpResponse | httpx.Response, path: str) -> dict[str, Any
 
 
 def _error(code: str, response: HttpResponse | httpx.Response) -> DeliveryError:
-    """The error that `code` stands for. Its text is ours: Feishu's may quote what was sent."""
+    """The error that `code` means. Its text is ours: Feishu's may quote what was sent."""
     if code in RATE_CODES or response.status_code == 429:
         reset = response.headers.get("x-ogw-ratelimit-reset") or response.headers.get("retry-after") or ""
         seconds = min(float(reset), 3600.0) if reset.isdecimal() else None

@@ -1,7 +1,7 @@
 """A text as an interactive card, in its second generation, which refuses what it does not know. Pure.
 
 With buttons a fenced block is a separate plain text: nothing in it is markup then, and a command is shown as it is. The
-buttons stand below the text, each with nothing but its token, and what is folded in a panel below them.
+buttons are below the text, each with nothing but its token, and what is folded in a panel below them.
 """
 
 import re

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PING_SECONDS = 120.0
 PONG_SECONDS_MAX = 30.0
-"""A ping that brings nothing for so long has found the connection dead."""
+"""Seconds after which a ping without an answer means that the connection is dead."""
 RECONNECT_SECONDS = 120.0
 OPEN_SECONDS_MAX = 10.0
 FRAME_BYTES_MAX = 4 * 1024 * 1024
@@ -60,7 +60,7 @@ class Rhythm:
         self.nonce = _seconds(config, "ReconnectNonce", self.nonce, least=0)
 
     def wait(self, failures: int) -> float:
-        """The seconds to wait after so many failures: little after a loss, and later and later until the interval."""
+        """The seconds to wait after this number of failures: few after a loss, then more, up to the interval."""
         spread = random.random()
         if not failures:
             return spread * self.nonce

@@ -95,7 +95,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """The varint that stands there, and where it ends."""
+    """The varint there, and the place where it ends."""
     number = 0
     for place, byte in enumerate(data[at : at + VARINT_BYTES_MAX]):
         number |= (byte & 0x7F) << 7 * place

@@ -115,7 +115,7 @@ class People:
         return value
 
     async def _get(self, path: str, params: dict[str, str] | None = None) -> Mapping[str, Any]:
-        """The `data` of the answer; empty if there is none."""
+        """The `data` of the answer; empty without any."""
         try:
             return mapping(await self._api.call(path, params, timeout_seconds=LOOKUP_SECONDS), "data")
         except DeliveryError as error:

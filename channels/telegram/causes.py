@@ -1,4 +1,4 @@
-"""The causes for which a Telegram bot hears nothing, each with its next step, and the one that an error means."""
+"""The causes for which a Telegram bot receives nothing, each with its next step, and the one that an error means."""
 
 from collections.abc import Mapping
 

@@ -164,7 +164,7 @@ class TelegramOutgoing:
         return body
 
     def _otherwise(self, part: Outbound, body: dict[str, Any], error: MethodError) -> dict[str, Any] | None:
-        """Another way to say it; None if there is none. A group's topic that is gone takes the reply with it: without
+        """Another way to say it, or None. A group's topic that is gone takes the reply with it: without
         the topic everybody would see it in General."""
         if error.bad_entities and "entities" in body:
             return _without(body, "entities") | {"text": _rendered(part).plain}

@@ -68,7 +68,7 @@ class StyledText:
         return runs
 
     def break_lines(self, count: int) -> None:
-        """Puts at least so many line ends before the next text: 2 leave a blank line."""
+        """Puts at least this number of line ends before the next text: 2 leave a blank line."""
         self._gap = max(self._gap, count)
 
     def new_line(self) -> None:

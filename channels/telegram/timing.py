@@ -120,7 +120,7 @@ class Activity:
                 task.cancel()
 
     def rest(self, seconds: float | None) -> None:
-        """Send nothing for so long: Telegram has asked to slow down."""
+        """Send nothing for this long: Telegram has asked to slow down."""
         until = self.timing.clock() + (SLOW_SECONDS if seconds is None else seconds)
         self._rests_until = max(self._rests_until, until)
 

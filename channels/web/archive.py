@@ -122,7 +122,7 @@ class ChatHistory(Protocol):
         """The messages that there are, in order."""
 
     async def last(self) -> int:
-        """The number of the newest message, 0 if there is none."""
+        """The number of the newest message, or 0."""
 
 
 class Files(Protocol):

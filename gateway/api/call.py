@@ -1,8 +1,8 @@
 """One call as a program makes it, in either of OpenAI's two shapes, and what it is refused with.
 
-A parameter that an answer depends on is refused by name. One that tunes a model or offers tools is ignored, since the
-agent has its own settings and tools; the answer's header names it. Pictures come inside the call, as
-data URLs: the gateway fetches nothing that a program names.
+A parameter that an answer depends on is refused by name. A parameter that tunes a model or offers tools is ignored,
+since the agent has its own settings and tools; the answer's header names it. Pictures come inside the call, as data
+URLs: the gateway fetches nothing that a program names.
 """
 
 import base64
@@ -37,7 +37,7 @@ IGNORED_MAX = 30
 _TEXTS = ("text", "input_text", "output_text")
 _PICTURES = ("image_url", "input_image")
 _EARLIER = "[image]"
-"""Stands for a picture of an earlier message: only those of the last one are shown."""
+"""Replaces a picture of an earlier message: only those of the last one are shown."""
 _DATA = re.compile(r"data:([a-z0-9.+/-]{1,80})?(?:;[a-z0-9=.-]{1,80}){0,3};base64,", re.IGNORECASE)
 _SYSTEM = ("system", "developer")
 

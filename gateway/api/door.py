@@ -140,7 +140,7 @@ class ApiDoor:
         return answer_json(content, status)
 
     async def _sent(self, body: bytes, id_: str) -> tuple[int, dict[str, object]]:
-        """Status and content of the answer to whoever sends. Raises ApiError."""
+        """Status and content of the answer to the sender. Raises ApiError."""
         setup = self.runtime.setup
         place, text, given = parse_send(body, setup.config.channels, setup.limits.file_bytes)
         kept = [await self.runtime.store.files.put(it, self.runtime.now()) for it in given]

@@ -22,7 +22,7 @@ from gateway.records.inbound import Caller
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26")
 """The versions that are spoken, the newest first."""
 SILENT_PIECES = 10
-"""A stream says that it lives after so many pieces without words, each of which is a second."""
+"""Pieces without words, each of a second, after which a stream says that it is alive."""
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
 _STREAM = "text/event-stream"
 Ask: TypeAlias = Callable[[ApiCall], Awaitable[Answering]]
@@ -69,7 +69,7 @@ def tools(agents: Sequence[str], *, sends: bool) -> list[dict[str, Any]]:
             "session": {
                 "type": "string",
                 "description": "A name of yours for the conversation: the agent remembers what was said in it. Without "
-                "one, each message is a conversation of its own.",
+                "one, each message is a separate conversation.",
             },
         },
         "required": ["agent", "message"],

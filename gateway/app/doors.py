@@ -1,4 +1,4 @@
-"""The doors of one gateway: all its routes behind one edge, built anew with each config."""
+"""The doors of one gateway: all its routes behind one edge, built again with each config."""
 
 from collections.abc import Callable
 
@@ -48,7 +48,7 @@ class Doors:
         self.build()
 
     def adopt(self, config: ServerConfig) -> None:
-        """Begins to count anew what the server's config limits."""
+        """Restarts the counters of what the server's config limits."""
         self.peers = Peers(config.trusted_proxies)
         self.bodies = Bodies(config.max_unverified_bytes)
         self._guesses = Guesses(self.peers, per_minute=config.wrong_tokens_per_minute, now=self._runtime.now)

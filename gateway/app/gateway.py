@@ -133,7 +133,7 @@ class Gateway:
         channels, agents = self.runtime.setup.channels, self.runtime.setup.runners
         log.info("gateway_started", chats_taken_up=taken_up, channels=len(channels), agents=len(agents))
         await self._links.begin(self.runtime.setup)
-        # A claimed owner has a menu of their own.
+        # A claimed owner has a separate menu.
         self.runtime.setup.owners.claimed.changed = lambda: self.spawn(self._links.begin(self.runtime.setup))
         upkeep = Upkeep(self.runtime, self.tell_owners)
         self.spawn(self.health.run())
@@ -269,7 +269,7 @@ class Gateway:
         return self.doors.web.admission.offer_link() if self.doors.web else None
 
     async def claim_code(self) -> str | None:
-        """The code with which somebody becomes the owner; None if there is one, or if the database does not say."""
+        """The code with which a person becomes the owner; None if there is one, or if the database does not say."""
         with suppress(StoreUnavailable):
             return await self.runtime.setup.owners.claim_code(self.runtime.now())
         return None

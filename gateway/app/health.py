@@ -23,12 +23,12 @@ from gateway.state.runtime import Runtime
 
 LOOK_SECONDS = 1.0
 LASTING_SECONDS = 60.0
-"""Owners hear of a channel that has not been ok for so long."""
+"""Seconds after which owners hear of a channel that is not ok."""
 AGAIN_SECONDS = 3600.0
 FIRST_REACH_SECONDS, REACH_SECONDS = 10.0, 300.0
 """The first try of the public address, and the time between two. A proxy may notice a start only by its own checks."""
 KNOWN_SECONDS = 5.0
-"""The start waits for the states of its channels so long, before it says that they still connect."""
+"""Seconds for which the start waits for the states of its channels, before it says that they still connect."""
 
 States: TypeAlias = Mapping[tuple[str, str], ChannelState]
 log = structlog.get_logger()
@@ -132,6 +132,6 @@ def _log(key: tuple[str, str], state: ChannelState, before: ChannelState | None)
 def _broken(name: str, state: ChannelState) -> Notice:
     return Notice(
         cause=f"channel {name} {state.state}",
-        en=f"{name} is {state.state} and hears nobody: {value(state.reason.en)}. {state.fix.en}",
+        en=f"{name} is {state.state} and receives nothing: {value(state.reason.en)}. {state.fix.en}",
         zh=f"{name} 出现故障，收不到消息：{value(state.reason.zh)}。{state.fix.zh}",
     )

@@ -13,7 +13,7 @@ from tools.mcp.server import McpServer, Review
 
 LOOK_SECONDS = 2.0
 LASTING_SECONDS = 60.0
-"""Owners hear of a server that could not be reached for so long."""
+"""Seconds after which owners hear of a server that cannot be reached."""
 SHOWN_MAX = 3
 SHOWN_CHARS = 300
 

@@ -1,6 +1,6 @@
-"""Reloads the config while the gateway serves: when its file, or one that it names, has changed, or on SIGHUP.
+"""Reloads the config while the gateway serves: when its file, or a file that it names, has changed, or on SIGHUP.
 
-A valid one is swapped in between two steps of the event loop; one that cannot be used changes nothing, and says where it
+A valid one is swapped in between two steps of the event loop; an invalid one changes nothing, and says where it
 is wrong, in the log, at `/readyz` and in the metrics. Files are looked at, not watched: a mounted one, a link that is
 swapped and an editor's renaming look the same that way, and a look costs microseconds.
 """

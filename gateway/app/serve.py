@@ -32,7 +32,7 @@ from gateway.observe.secrets import redacted
 from gateway.operate.status import start_lines
 
 UNREAD_SECONDS = 60
-"""The kernel disconnects a peer that reads nothing of what it is sent for so long."""
+"""Seconds after which the kernel disconnects a peer that reads nothing of what it is sent."""
 SAME_SIGNAL_SECONDS = 1.0
 """A supervisor that signals `make` and us means it once."""
 BACKLOG = 2048
@@ -119,7 +119,7 @@ async def serve(gateway: Gateway, listener: socket.socket, reload: Reload | None
 
 
 async def _say_states(gateway: Gateway, language: Language) -> None:
-    """Ends the block of the start with what became of each channel; nothing waits for it."""
+    """Ends the block of the start with the state of each channel; nothing waits for it."""
     lines = [f"{redacted(line)}\n" for line in start_lines(await gateway.health.known(), language)]
     sys.stderr.write("".join(lines))
     sys.stderr.flush()

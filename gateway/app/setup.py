@@ -146,7 +146,7 @@ def _runners(
 
 
 def adopt(setup: Setup, before: Setup) -> None:
-    """Points the providers that turns hold at the new config; one that it no longer has loses its key."""
+    """Points the providers that turns hold at the new config; a removed one loses its key."""
     setup.processes.config = setup.config.tools.process
     for name, provider in before.providers.items():
         if not isinstance(provider, NetworkProvider):

@@ -1,4 +1,4 @@
-"""The upkeep of a gateway, each part so often: it prunes the database, measures the loop, and watches the models."""
+"""The upkeep of a gateway, each part at its interval: it prunes the database, measures the loop, and watches the models."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -117,10 +117,10 @@ class Approvals:
         now, config = self._runtime.now(), self._runtime.setup.config.approvals
         text = request.subject.text
         if len(visible(text)[0]) > SHOWN_CHARS_MAX:
-            message = "it is too long to be shown whole to whoever approves it; put it into a file, and call that"
+            message = "it is too long to be shown whole to an approver; put it into a file, and call that"
             raise ToolError("EXEC_DENIED", message)
         if self._runtime.scrubber.scrub(text) != text:
-            message = "it holds a secret of this gateway, so it cannot be shown to whoever approves it"
+            message = "it holds a secret of this gateway, so it cannot be shown to an approver"
             raise ToolError("EXEC_DENIED", message)
         surfaces = await find_surfaces(self._runtime, origin, self.approvers(agent))
         new = Approval(

@@ -139,7 +139,7 @@ def _question(approval: Approval, facts: Mapping[str, object], origin: MessageCo
 
 
 def request_details(approval: Approval, origin: MessageContext, lang: Language, zone: tzinfo) -> Folded:
-    """The facts of the call, and the lines for whoever has no buttons."""
+    """The facts of the call, and the lines for people without buttons."""
     request, zh = json.loads(approval.request), lang == "zh"
     title, agent, tool, chat, size, expires, answer = _WORDS[lang]
     data = request["text"].encode(errors="surrogatepass")

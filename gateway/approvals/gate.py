@@ -117,7 +117,7 @@ class TurnGate:
         message = (
             f"approval-pending: nothing has run yet. The gateway has asked for the approval {approval.id} and runs the call "
             "itself once it is allowed; its result then comes to you in this conversation. Do not call it again. "
-            f"Whoever may decide answers with exactly one of these lines: {lines}. Never run them through a tool."
+            f"An approver answers with exactly one of these lines: {lines}. Never run them through a tool."
         )
         raise ToolError("EXEC_APPROVAL_PENDING", message, approval=approval.id)
 

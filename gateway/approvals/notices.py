@@ -1,7 +1,7 @@
-"""Notices to the owners: what whoever runs the bot should know, one line in each owner's direct chat.
+"""Notices to the owners: what the operator should know, one line in each owner's direct chat.
 
-A notice is an internal message of the inbox, so it is stored once whoever asks for it, on any replica and after a kill,
-and goes out by the outbox like a reply. Of one cause the owners hear once an hour. Whoever calls `tell` after a crash
+A notice is an internal message of the inbox, so it is stored once, whichever replica asks for it, also after a kill,
+and goes out by the outbox like a reply. Of one cause the owners hear once an hour. A caller of `tell` after a crash
 calls it again with the same cause, and nothing is said twice.
 """
 
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice:
-    """A button under a notice. Its token says what to do and to what; that the presser is an owner is judged anew."""
+    """A button under a notice. Its token says what to do and to what; that the presser is an owner is judged again."""
 
     token: str
     en: str
@@ -40,7 +40,7 @@ class Choice:
 class Notice:
     """One line in both languages, in Markdown: `approvals.display.value` makes foreign words harmless in it. `cause` is what
     it is about, such as `config` or `channel feishu:default`; `once` names the single event that it tells of, if it does.
-    `typed` is added where a channel has no buttons."""
+    `typed` is added if a channel has no buttons."""
 
     cause: str
     en: str
@@ -59,7 +59,7 @@ class Notices:
         self._runtime = runtime
 
     async def tell(self, notice: Notice) -> bool:
-        """Tells every owner whose direct chat is known; True if there is one who has it, now or since within the hour.
+        """Tells every owner whose direct chat is known; True if one of them has it, now or within the last hour.
         Raises StoreUnavailable."""
         runtime, now = self._runtime, self._runtime.now()
         if not runtime.setup.config.notify_owners:

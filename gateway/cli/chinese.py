@@ -1,4 +1,4 @@
-"""The help in Chinese: each text of the commands and their options, as it stands there in English.
+"""The help in Chinese: each text of the commands and their options, as it is there in English.
 
 It is plain text: in the boxes of the English help, a long Chinese text would be cut for want of spaces. The errors of a
 command line are typer's own, and English.
@@ -11,7 +11,7 @@ import typer
 from typer._click.formatting import HelpFormatter
 
 FILLER = "\0"
-"""Stands before a Chinese character while lines are made, since that takes the place of two letters."""
+"""A mark before each Chinese character while lines are made, since it is two letters wide."""
 _LOST = re.compile("\n( +)([，。；：、）？！”]+)(\n?)")
 """A line that would begin with the end of a sentence."""
 _WIDE = re.compile("[⺀-鿿豈-﫿︰-﹏！-｠]")

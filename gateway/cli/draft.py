@@ -84,7 +84,7 @@ class ConfigDraft:
             return load(file, {**self.there, **stand_ins, **self.given})
 
     def mistake(self, names: Iterable[str]) -> str:
-        """The sentence of `check` about the values of these variables; empty if there is none."""
+        """The sentence of `check` about the values of these variables; empty without any."""
         try:
             self.load()
         except ConfigErrors as errors:

@@ -1,8 +1,8 @@
-"""The texts of the wizard, each in English and in Chinese. A variable without a text of its own is asked for by its name."""
+"""The texts of the wizard, each in English and in Chinese. A variable without a text is asked for by its name."""
 
 WORDS: dict[str, tuple[str, str]] = {
     "hello": (
-        "A few questions. Enter takes what stands in brackets; Ctrl-C leaves, and nothing is written.",
+        "A few questions. Enter takes what is in brackets; Ctrl-C leaves, and nothing is written.",
         "下面有几个问题。直接回车采用方括号中的内容；Ctrl-C 退出，不会写入任何文件。",
     ),
     "whose": ("Whose model answers?", "使用哪家的模型？"),

@@ -113,7 +113,7 @@ def _sent(
 async def _by_itself(
     loaded: "Loaded", scrubber: "Scrubber", store: "Store", message: "Callable[..., Said]", files: "list[File]"
 ) -> "SendOutcome":
-    """Sends as a gateway of its own, which does nothing else."""
+    """Sends as a separate gateway, which does nothing else."""
     from gateway.app.gateway import Gateway
     from gateway.outbox.sends import Sends
 

@@ -1,7 +1,7 @@
 """`service`: Clawgate as a service of the person's own systemd, which starts it again and after a login.
 
 The unit names this program and this config by their whole paths. It knows nothing of a shell's environment: what is
-secret has to stand in `.env` beside the config. A service of the whole system is an example in docs/deploy.md.
+secret has to be in `.env` beside the config. A service of the whole system is an example in docs/deploy.md.
 """
 
 import shutil

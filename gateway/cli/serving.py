@@ -75,7 +75,7 @@ def run_gateway(
 
 
 def serve_shown(config: Path) -> None:
-    """Serves until a signal ends it, and opens the page where a person sees it."""
+    """Serves until a signal ends it, and opens the page if a person can see it."""
     os.umask(umask := os.umask(0))  # as it is before the gateway makes its own strict: the browser is no part of it
     run_gateway(config, shown=lambda address: _browse(address, umask) if has_display(environment()) else None)
 
@@ -88,7 +88,7 @@ def has_display(env: Mapping[str, str]) -> bool:
 
 
 def _browse(address: str, umask: int) -> None:
-    """Starts a process of its own: some browsers hold whoever calls them for seconds, and Ctrl-C is not for them."""
+    """Starts a separate process: some browsers hold their caller for seconds, and Ctrl-C is not for them."""
     command = [sys.executable, "-I", "-m", "webbrowser", address]
     null = subprocess.DEVNULL
     subprocess.Popen(command, stdin=null, stdout=null, stderr=null, start_new_session=True, umask=umask)
@@ -171,7 +171,7 @@ def _examine(path: Path, wanted: Callable[[str], bool], *, as_json: bool) -> Non
 
 
 def _coloured(status: "Status", text: str) -> str:
-    """The text in the colour of its status; typer leaves colours out where there is no terminal."""
+    """The text in the colour of its status; typer leaves colours out without a terminal."""
     return typer.style(text, fg={"ok": "green", "warning": "yellow", "error": "red"}[status])
 
 

@@ -158,7 +158,7 @@ class Wizard:
         self._say(kinds.get(error.kind, "untried"), title, error.summary)
 
     def _server(self, name: str, address: str, example: str) -> None:
-        """Asks for a server of one's own: its address, a key where it is no Ollama, and one of its models."""
+        """Asks for the operator's server: its address, a key if it is no Ollama, and one of its models."""
         url = self._until(
             lambda: self._prompt("address", default=address), lambda it: _is_address(it) or self._wrong("no_address")
         )

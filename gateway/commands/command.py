@@ -112,7 +112,7 @@ ANY = sys.maxsize
 @dataclass(frozen=True, slots=True)
 class Command:
     """`form` is its name and its arguments; `en` and `zh` say what it does. What has more words than it `takes`
-    is no command but meant for the agent. `owner_in_groups`: there it changes what everybody gets. `owner_only`: no config
+    is no command but meant for the agent. `owner_in_groups`: there it changes everybody's chat. `owner_only`: no config
     opens it further."""
 
     form: str

@@ -60,7 +60,7 @@ async def stop(context: CommandContext) -> str:
 
 
 async def _stop_task(context: CommandContext, id_: str) -> str:
-    """Stops one task, whatever else runs."""
+    """Stops one task and nothing else."""
     tasks = [it for it in await context.tasks.of(context.session) if it.id == id_.strip("`").lower()]
     if not tasks:
         return context.say(
@@ -94,7 +94,7 @@ def _state(context: CommandContext, task: Task, now: float) -> str:
 
 
 async def _stop(context: CommandContext) -> tuple[Sequence[Concerned], str]:
-    """Stops the turns, the tasks, and the background commands that somebody waits for; returns what was stopped, and for
+    """Stops the turns, the tasks, and the background commands whose end is to be reported; returns what was stopped, and for
     people which messages of it will not be answered and what else ends. It looks after the stop: an answer that was
     finished just before it was not stopped."""
     by, runtime = stopped_by(context.turn), context.runtime

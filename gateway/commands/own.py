@@ -69,7 +69,7 @@ def _no_such_code(context: CommandContext) -> str:
 
 def _yours(context: CommandContext) -> str:
     text = context.say(
-        "This bot is yours now: you are its owner. I will write to you here when somebody waits or something breaks.",
+        "This bot is yours now: you are its owner. I will write to you here when a person waits or something breaks.",
         "这个机器人现在归你所有。有人等待批准或出现故障时，我会在这里通知你。",
     )
     if context.person == LOCAL_PERSON or ("web", "default") not in context.setup.channels:
@@ -128,7 +128,7 @@ async def unheard(context: CommandContext) -> str:
 
 
 async def join(context: CommandContext) -> str | None:
-    """The bot was added to a group: the owners hear of it, and where it listens it introduces itself."""
+    """The bot was added to a group: the owners hear of it, and if it listens there it introduces itself."""
     message, channel = context.message, context.setup.channel(context.message)
     if channel is None:
         return None
@@ -139,7 +139,7 @@ async def join(context: CommandContext) -> str | None:
 
 
 def _joined(context: CommandContext, there: MessageContext, refused: str | None) -> Notice:
-    """A notice to the owners. Each group that an owner adds is a cause of its own; other people are one cause each."""
+    """A notice to the owners. Each group that an owner adds is a separate cause; any other person is one cause."""
     group, by = f"`{there.channel}:{there.chat.id}`", f"{there.channel}:{there.sender.id}"
     title = f"{value(there.chat.title)} ({group})" if there.chat.title else group
     who = f"{value(there.sender.name)} (`{by}`)" if there.sender.name else f"`{by}`"
@@ -166,7 +166,7 @@ _GROUP_CHOICES = {
 
 
 async def press(context: CommandContext, token: str) -> Reply | str:
-    """A button under a notice; the notice is replaced by what became of it."""
+    """A button under a notice; the notice is replaced by the outcome."""
     act, _, number = token.removeprefix(OWN).partition(":")
     if act == TOOLS and context.message.press is not None:
         server, _, digest = number.partition(":")

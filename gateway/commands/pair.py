@@ -1,6 +1,6 @@
 """`/pair CODE`: an owner lets in the person who was given the code; alone, it lists who waits.
 
-Nothing tells a wrong code from one that is unknown, too old or the owner's own, and after ten of them in an hour nothing is
+Nothing tells a wrong code from an unknown, an old or the owner's own one, and after ten of them in an hour nothing is
 said at all: they are counted in the database, for all replicas and over restarts.
 """
 

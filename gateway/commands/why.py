@@ -126,7 +126,7 @@ def _route(context: CommandContext, stored: StoredTurn) -> str:
 
 
 async def _approvals(context: CommandContext, stored: StoredTurn) -> str:
-    """Each call of the turn that a person was asked for, and the one whose decision the turn goes on with."""
+    """Each call of the turn that a person was asked for, and the one whose decision the turn continues with."""
     own = next((it["body"] for it in stored.messages if it["id"] == stored.turn), "")
     id_ = inbound_of(own).approval if own and is_readable(own) else ""
     ids = [it for it in dict.fromkeys([id_, *(it["id"] for it in stored.approvals)]) if it]

@@ -2,7 +2,7 @@
 
 uvicorn's protocol keeps every header that it is sent and waits for it for ever. `Connection` counts while the bytes
 arrive: a field, the fields, the whole header and the address have a cap each, and trailers are refused, before any of it
-is kept. A connection that waits for its peer costs a file and nothing else, so it is what makes room. One whose request
+is kept. A connection that waits for its peer costs a file and nothing else, so it makes room first. One whose request
 is being answered is never cut: its body and its answer have their own deadlines. A trusted proxy's connections carry
 everybody's requests; those are counted by the address that each is from, while it is answered.
 """

@@ -244,7 +244,7 @@ class Door:
 
 
 class Webhooks:
-    """`/webhooks/{channel}/{account}`, answered ahead of the router, whose way to a route costs more than storing
+    """`/webhooks/{channel}/{account}`, answered ahead of the router, which costs more than storing
     the message. Everything else is passed to `app`."""
 
     def __init__(self, app: ASGIApp, door: Door) -> None:

@@ -93,7 +93,7 @@ class Hooks:
             return problem(429, "too-often", sentence, retry_seconds=math.ceil(wait))
         id_ = idempotency_key("hook", name, key or signature) if key or signature else str(uuid4())
         delivery = self._delivery(name, hook, Event(body=_parsed(request, body), headers=dict(request.headers)), id_)
-        if signature:  # of whoever repeats what they have overheard, the key may be another
+        if signature:  # a person who repeats what they have overheard may use another key
             delivery = replace(delivery, dedupe=(*delivery.dedupe, f"hook:{name}:{signature}"))
         try:
             async with asyncio.timeout(ACCEPT_SECONDS):

@@ -43,7 +43,7 @@ async def unreachable_at(public_url: str, version: str) -> Bilingual:
         status, answer = await _get(public_url, "/readyz", {})
         if found := mapping(answer, "config").get("version"):
             return NO_WORDS if found == version else _ANOTHER
-        # A proxy may let the webhooks alone through: there a gateway answers a GET with 405, whoever asks.
+        # A proxy may let the webhooks alone through: there a gateway answers every GET with 405.
         webhooks, _ = await _get(public_url, "/webhooks/-/-", {})
     except httpx.HTTPError as error:
         name = type(error).__name__

@@ -1,7 +1,7 @@
 """The judgement on a message before it is stored: why it starts no turn, and what its sender gets instead.
 
-A stranger gets a code, and one more line while they wait. An owner gets past what only an owner may: a claim, while nobody
-owns the bot, and the commands that switch a group on. Everybody else gets nothing.
+A stranger gets a code, and one more line while they wait. Some things only a future or present owner may: a claim,
+while nobody owns the bot, and the commands that switch a group on. Other people get nothing.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,7 +23,7 @@ from gateway.store.records import Acceptance
 
 CLAIM, LISTENING = "claim", ("listen", "unlisten")
 Keep: TypeAlias = Callable[[Inbound, Sequence[str]], Awaitable[Acceptance]]
-"""Stores a message of the gateway's own making under the names of the one that it answers."""
+"""Stores one of the gateway's own messages under the names of the message that it answers."""
 
 
 def is_claim(context: MessageContext) -> bool:

@@ -210,7 +210,7 @@ class Intake:
             return receipt.agent
         if chosen in setup.runners:
             return chosen
-        named = receipt.agent  # by the page: anybody can write anything there
+        named = receipt.agent  # by the page: its sender can write anything there
         if named and is_open(setup.config, setup.owners, named, receipt.context):
             return named
         return route(setup.config.routes, setup.config.agents, receipt.context)

@@ -1,8 +1,8 @@
 """The ends of background commands: `tools.processes.EndReports` over the table of what is due.
 
-A command that somebody waits for has a row, kept before it starts. The row is due at the command's end, and every few
-seconds before: the gateway that runs it may be gone, and the command with it. Whoever takes the row reads the record and
-puts the report into the inbox of the conversation, in the same commit: once, whichever replica is first.
+A command whose end is to be reported has a row, kept before it starts. The row is due at the command's end, and every
+few seconds before: the gateway that runs it may be gone, and the command with it. The worker that takes the row reads
+the record and puts the report into the inbox of the conversation, in the same commit: once, whichever replica is first.
 """
 
 import asyncio

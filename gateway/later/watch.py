@@ -1,9 +1,9 @@
 """The watch over what is due: it sleeps until the next due time, and begins what has come.
 
 It asks the database for the one next time, by its index: when it has slept enough, when this process or another made
-something due (by a notice of PostgreSQL, or `POST /wake`), and every few seconds in case nobody could say so. In between
+something due (by a notice of PostgreSQL, or `POST /wake`), and every few seconds in case the notice was lost. In between
 it looks at the clock alone, so a clock that is set forward wakes it. A row is begun by taking it (`gateway.store.later`):
-once, whoever else tries.
+once, even if other workers try.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from gateway.turns.lanes import Lanes
 from gateway.turns.origins import origin_delivery
 
 MISSED_SECONDS = 60.0
-"""A row that is found so long after its due time was missed: the gateway was not there."""
+"""Seconds after its due time at which a row counts as missed: the gateway was not there."""
 BATCH_MAX = 50
 """Rows that one transaction takes: what arrives meanwhile waits for one commit only."""
 LOOK_SECONDS = 5.0

@@ -36,10 +36,10 @@ class Metrics:
 
     def _make_counters(self, counter: Callable[..., Counter]) -> None:
         self.deliveries = counter(
-            "clawgate_webhook_deliveries", "Webhook deliveries by what became of them.", ["channel", "outcome"]
+            "clawgate_webhook_deliveries", "Webhook deliveries by outcome.", ["channel", "outcome"]
         )
         """`accepted`, `duplicate`, `answered`, `unavailable`, or `ignored: …`, `rejected: …` with the reason."""
-        self.hooks = counter("clawgate_hook_events", "Events of hooks by what became of them.", ["hook", "outcome"])
+        self.hooks = counter("clawgate_hook_events", "Events of hooks by outcome.", ["hook", "outcome"])
         """`accepted`, `rejected` (no or a wrong proof), `refused` (the request), `too-often`, `unavailable`."""
         why = "Connections ended for what they sent, did not send, or for their number."
         self.refused = counter("clawgate_connections_refused", why, ["reason"])
@@ -61,7 +61,7 @@ class Metrics:
         """`message` or `part`."""
         self.fenced = counter("clawgate_fenced", "Lanes that lost their chat to another.")
         self.taken_over = counter("clawgate_chats_taken_over", "Chats taken up by a sweep.")
-        due = "What became due without a message, and what became of it."
+        due = "Runs of what was due without a message, by outcome."
         self.due = counter("clawgate_due_total", due, ["kind", "outcome"])
 
     def _make_gauges(self, gauge: Callable[..., Gauge]) -> None:

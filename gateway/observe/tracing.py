@@ -27,7 +27,7 @@ class TracingConfig(Section):
     """Traces for OpenTelemetry; see docs/operate.md. A change holds from the next start on."""
 
     endpoint: str | None = None
-    """An OTLP collector's URL for traces over HTTP, such as `http://localhost:4318/v1/traces`; unset, there are none."""
+    """An OTLP collector's URL for traces over HTTP, such as `http://localhost:4318/v1/traces`. Unset: no traces."""
     headers: dict[str, SecretStr] = {}
     """Sent along, such as a token of the collector."""
 

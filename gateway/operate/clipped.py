@@ -1,6 +1,6 @@
 """Texts of any length, cut for the console: a name or an argument of a megabyte shows its beginning and says so.
 
-No answer to the page grows beyond some hundred kilobytes. The text of a turn's layer is whole at an address of its own,
+No answer to the page grows beyond some hundred kilobytes. The text of a turn's layer is whole at a separate address,
 and in `turns show --json`.
 """
 
@@ -27,7 +27,7 @@ _JSON = re.compile(
     r"/(?:events/\d+/body|contexts/\d+|route/[^/]+/value|tools/\d+/parameters|requests/\d+/options"
     r"|calls/\d+/(?:arguments|details))"
 )
-"""The places of a turn whose value has any shape: one that is too long is shown as the beginning of its JSON."""
+"""The places of a turn whose value has any shape: a long one is shown as the beginning of its JSON."""
 
 
 def brief(value: Any, chars: int = NAME_CHARS) -> Any:
@@ -51,7 +51,7 @@ def clipped(turn: Mapping[str, Any], scrub: Scrub) -> dict[str, Any]:
 
 
 def text_at(turn: Mapping[str, Any], pointer: str, scrub: Scrub) -> str | None:
-    """The whole text at that place of a turn's JSON, without secrets; None if there is none."""
+    """The whole text at that place of a turn's JSON, without secrets; None without any."""
     value: Any = turn
     for step in pointer.split("/")[1:]:
         if isinstance(value, Mapping):

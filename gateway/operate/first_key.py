@@ -1,6 +1,6 @@
 """Takes the first key of a model from the operator's page: tries it, writes it into `.env`, and sees it in force.
 
-It is offered while the first agent has no model that could answer, and only if the config is read anew when `.env`
+It is offered while the first agent has no model that could answer, and only if the config is read again when `.env`
 changes. Nothing here logs or repeats a key.
 """
 
@@ -48,7 +48,7 @@ class FirstKey:
     _busy: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def offered(self, person: str) -> Sequence[WellKnown]:
-        """The vendors of whom this person may give a key; none where one is there, or where they are not an owner."""
+        """The vendors of whom this person may give a key; none if a key is there, or if they are no owner."""
         setup = self.runtime.setup
         is_owner = person == OPERATOR and (not setup.owners or LOCAL_PERSON in setup.owners)
         return _wanted(setup.config) if is_owner and self.runtime.config_file else ()

@@ -61,7 +61,7 @@ def writable(loaded: Loaded) -> list[Finding]:
 
 
 def _closed(agent: str, folder: Path) -> list[Finding]:
-    """Names what the commands of a root gateway cannot read: they run as the workspace's owner, or as nobody for root's."""
+    """Names what a root gateway's commands cannot read: they run as the workspace's owner, or as `nobody` for root's."""
     status = folder.stat()
     uid, gid = status.st_uid or NOBODY, status.st_gid or NOBODY
     statuses = {it.name: it.stat(follow_symlinks=False) for it in os.scandir(folder)}

@@ -1,7 +1,7 @@
 """The config in force as YAML without its secrets, for the operator's console.
 
-Three nets, one behind the other: secrets are masked by their type, addresses lose what stands before their host, and the
-scrubber strikes out whatever else of a configured secret is left. Headers of providers are masked whole.
+Three nets, one behind the other: secrets are masked by their type, addresses lose what is before their host, and the
+scrubber strikes out what else of a configured secret is left. Headers of providers are masked whole.
 """
 
 import re

@@ -1,6 +1,6 @@
 """`python -m gateway sessions`: what is kept of conversations, for people and for programs, and its removal.
 
-All of it works beside a running gateway. Erasing takes the sessions out of everybody's hands, deletes files first and rows
+All of it works beside a running gateway. Erasing takes the sessions from their workers, deletes files first and rows
 last, in short steps: an interrupted one is repeated, and ends the same.
 """
 

@@ -19,7 +19,7 @@ from tools.catalog import offered
 
 
 def shared_workspaces(config: Config) -> Iterator[Finding]:
-    """Warns of each agent whose workspace several people share: one can have it leave there what it reads for another."""
+    """Warns of each agent whose workspace several people share: it may leave there for one what it reads for another."""
     for agent in config.agents.list:
         runs = exec_mode(config, agent) == "allow"
         names = {"write", "edit"} | ({"exec", "process"} if runs else set())

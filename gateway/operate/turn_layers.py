@@ -68,7 +68,7 @@ class TurnSummary(Shape):
 
 
 class TurnList(Shape):
-    """`GET /api/turns`: the newest first, at most 50; those that wait or run stand at the head of the first page. `before`
+    """`GET /api/turns`: the newest first, at most 50; those that wait or run are at the head of the first page. `before`
     is the next page's parameter, null at the end. `searched` turns were read for it, if words were searched for: a page
     ends after 5,000 of them."""
 
@@ -79,7 +79,7 @@ class TurnList(Shape):
 
 
 class SectionLayer(Shape):
-    """A section of the system prompt. `stable`: it stands above the cache boundary. `text` is null if it was not kept."""
+    """A section of the system prompt. `stable`: it is above the cache boundary. `text` is null if it was not kept."""
 
     heading: str
     """Empty for the first one, which says who the assistant is."""
@@ -98,7 +98,7 @@ class StepLayer(Shape):
     chars: int
     text: str
     metadata: str = ""
-    """The blocks that stand before a person's message while the turn runs."""
+    """The blocks before a person's message while the turn runs."""
     images: int = 0
 
 
@@ -109,7 +109,7 @@ class HeldTurns(Shape):
     first: int | None = None
     last: int | None = None
     summary: bool = False
-    """True if a summary stands for what was before them."""
+    """True if a summary replaces what was before them."""
 
 
 class ResponseLayer(Shape):
@@ -174,7 +174,7 @@ class CallLayer(Shape):
     tool: str
     state: CallState
     arguments: Any
-    """An object, or the raw text where the model wrote no JSON object."""
+    """An object, or the raw text if the model wrote no JSON object."""
     begin: float | None = None
     seconds: float | None = None
     row: int | None = None

@@ -23,7 +23,7 @@ async def turn_list(
     layers: DatabaseLayers, *, before: int | None, only: Mapping[str, str], zone: tzinfo, keep_days: float
 ) -> TurnList:
     """The newest turns below `before` that are as `only` says: agent, channel, person (an id or a name), outcome, and
-    words that stand in the message, or in a name or title."""
+    words of the message, or of a name or title."""
     exact, sought = {name: only[name] for name in FILTERS if only.get(name)}, _Sought.of(only)
     if sought.name:
         del exact["person"]

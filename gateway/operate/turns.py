@@ -38,7 +38,7 @@ context_json: TypeAdapter[MessageContext] = TypeAdapter(MessageContext)
 
 
 async def turn_layers(layers: DatabaseLayers, turn: int, zone: tzinfo) -> TurnLayers | None:
-    """One turn; None if there is none with this number."""
+    """One turn; None if the number is unknown."""
     stored = await layers.get(turn)
     return _Reading(stored, zone).layers() if stored else None
 

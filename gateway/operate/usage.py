@@ -49,7 +49,7 @@ class UsageRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UsageReport:
-    """`total` counts each turn once, also where it used two models."""
+    """`total` counts each turn once, even if it used two models."""
 
     by: By
     since: float

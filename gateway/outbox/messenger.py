@@ -172,7 +172,7 @@ class ChannelMessenger:
         for sent in await self.store.sent_parts(ext_id=message_id) if message_id else ():
             if _is_in(sent, at) and session in ("", sent.sid):
                 return
-        raise ToolError("NOT_FOUND", "that is none of your own messages in this chat; nothing was changed")
+        raise ToolError("NOT_FOUND", "that is not one of your own messages in this chat; nothing was changed")
 
     async def _check_is_here(self, at: Place, message_id: str, call: Call) -> None:
         """Raises ToolError if the id belongs to another chat, in which a reply would then appear."""

@@ -57,7 +57,7 @@ class Postponed:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecordStart:
     """Records the start of an attempt first, on a platform that does not recognise a repetition: a process that dies
-    during the attempt leaves the part in doubt, and one that died before does not."""
+    during the attempt leaves the part in doubt; one that died before does not."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -198,7 +198,7 @@ class Attempts:
 
 
 def may_repeat(channel: Channel, age_seconds: float) -> bool:
-    """True if a send that may have arrived, so long ago, is made again under the same key."""
+    """True if a send that may have arrived, `age_seconds` ago, is made again under the same key."""
     return channel.resend_ambiguous or age_seconds < channel.capabilities.repeat_seconds
 
 

@@ -18,7 +18,7 @@ def written(letters: list[str]) -> str:
 
 
 def hashed(code: str) -> str | None:
-    """The hash that is kept of a code, in whatever way somebody has typed it; None if it cannot be one."""
+    """The hash that is kept of a code, however a person has typed it; None if it cannot be one."""
     plain = code.strip().upper().replace("-", "", 1)
     if len(plain) != 2 * HALF_CHARS or set(plain) - set(ALPHABET):
         return None

@@ -44,7 +44,7 @@ def sender_of(message: MessageContext) -> str:
 
 
 def sender_behind(context: MessageContext) -> str | None:
-    """The sender as the database names them; None for the operator's own turns, which nobody sent."""
+    """The sender as the database names them; None for the operator's own turns, which have no sender."""
     return sender_of(context) if context.sender.id else None
 
 
@@ -94,7 +94,7 @@ class SessionParts:
 
 
 def session_parts(session: str) -> SessionParts:
-    """Parses a conversation's key. Raises ValueError if it is none."""
+    """Parses a conversation's key. Raises ValueError for any other text."""
     parts = [part.replace("%3A", ":").replace("%25", "%") for part in session.split(":")]
     _, agent, channel, account, chat, *more = parts
     return SessionParts(
@@ -109,7 +109,7 @@ def task_session(agent: str, parent: str, task: str) -> str:
 
 
 def task_of(session: str) -> str | None:
-    """The id of the task whose conversation it is; None if it is none's."""
+    """The id of the task whose conversation it is, or None."""
     return session_parts(session).task if ":task:" in session and not is_control(session) else None
 
 
@@ -141,7 +141,7 @@ def is_open(config: Config, owners: Collection[str], agent: str, context: Messag
 
 
 def is_with_owner(owners: Collection[str], context: MessageContext) -> bool:
-    """True if it is a direct chat with one of them; the operator's own turn may be in a chat with anybody."""
+    """True if it is a direct chat with one of them; the operator's own turn may be in any chat."""
     is_by_operator = context.origin is not None and context.origin.by_operator
     return not is_by_operator and is_owner(owners, context) and context.chat.kind == "direct"
 

@@ -51,7 +51,7 @@ class KeptAnswers:
         return cls(kept=kept)
 
     def answer(self, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
-        """Raises ToolError if there is none."""
+        """Raises ToolError without any."""
         wanted = canonical(dict(arguments))
         own = [it for it in self.kept if it.tool == tool]
         exact, unused = [it for it in own if it.arguments == wanted], [it for it in own if not it.used]

@@ -16,7 +16,7 @@ Verdict: TypeAlias = Literal["same", "different", "failed", "not-asked"]
 """`failed`: the model could not be asked, or broke off. `not-asked`: `--max-cost` was reached before its end."""
 COUNTING: Sequence[Layer] = ("access", "agent", "calls", "outcome")
 SIMILAR_CHARS = 5_000
-"""The part of a reply whose likeness is measured: that takes the square of it."""
+"""The characters of a reply that are compared: the time grows with their square."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

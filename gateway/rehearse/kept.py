@@ -33,7 +33,7 @@ class NotRehearsed(OperatorError):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunFacts:
     """The facts of a turn that can be compared, as it was or as it is rehearsed. `calls` are tools with their arguments,
-    `sections` those of the prompt by their headings, scrubbed; whoever shows the other texts scrubs them."""
+    `sections` those of the prompt by their headings, scrubbed; the other texts are scrubbed where they are shown."""
 
     agent: str
     model: str = ""
@@ -98,7 +98,7 @@ async def picked(layers: DatabaseLayers, *, last: int, agent: str = "", numbers:
 
 
 async def kept_turn(layers: DatabaseLayers, number: int) -> KeptTurn | Skip | None:
-    """The turn, or why it is skipped; None if there is none with this number."""
+    """The turn, or why it is skipped; None if the number is unknown."""
     stored = await layers.get(number)
     if stored is None:
         return None

@@ -1,7 +1,7 @@
 """Kept turns run again under another config: the agents, prompts, models and policies of the new one, the messages and the
 history of the old, and tools that answer what they answered then.
 
-The models are asked for real. Nothing else is touched: the database lets nobody write, no tool and no MCP server runs, no
+The models are asked for real. Nothing else is touched: the database refuses writes, no tool and no MCP server runs, no
 platform is connected, and a workspace that is not there yet is an empty folder that goes away again.
 """
 
@@ -104,7 +104,7 @@ class RehearsalJournal:
     async def summarised(
         self, text: str, turns: int, answers: tuple[AssistantMessage, ...], *, external: bool = False
     ) -> None:
-        """Drops it: the summary stands in this turn alone."""
+        """Drops it: the summary is for this turn alone."""
 
     def follow(self, event: TurnEvent) -> None:
         """Notes what the model is told besides the messages."""
@@ -243,7 +243,7 @@ class Rehearsal:
         return route(config.routes, config.agents, context)
 
     async def _access(self, kept: KeptTurn, channel: Channel) -> str:
-        """`allowed`, or why the new config would not answer the sender. Whoever had been let in by pairing still is."""
+        """`allowed`, or why the new config would not answer the sender. A person who was let in by pairing still is."""
         inbound, context = kept.inbound, kept.inbound.context
         if inbound.approval or context.origin or context.press:
             return "allowed"

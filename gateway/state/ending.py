@@ -10,7 +10,7 @@ from channels.message import Button, Folded, StoredFile, TurnFacts
 from gateway.store.spending import Spent
 
 UNFINISHED = {("replied", "cut"), ("failed", "rounds"), ("failed", "turn-time")}
-"""Outcomes and reasons whose sentence says that "continue" goes on."""
+"""Outcomes and reasons whose sentence says that "continue" is possible."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

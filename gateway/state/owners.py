@@ -1,8 +1,8 @@
 """The owners of the bot: the people whom `owners` in the config names, and those whom a claim code made owners.
 
-This is the one place that knows both. The claimed ones are few, so every worker has them in memory; whoever makes one
-notifies the other workers. A revocation on the command line notifies nobody, so a claimed owner is looked up anew before
-an owner's right is used.
+This is the one place that knows both. The claimed ones are few, so every worker has them in memory; the worker that
+makes one notifies the other workers. A revocation on the command line notifies nobody, so a claimed owner is looked up
+again before an owner's right is used.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -35,12 +35,12 @@ class Claimed:
             self.changed()
 
     async def verify(self, context: MessageContext) -> None:
-        """Reads them anew if the sender counts as one. Raises StoreUnavailable."""
+        """Reads them again if the sender counts as one. Raises StoreUnavailable."""
         if f"{context.channel}:{context.sender.id}" in self.people:
             await self.load()
 
     async def code(self, at: float) -> str | None:
-        """A code that still makes somebody an owner; None if somebody has claimed the bot. Raises StoreUnavailable."""
+        """A code that still makes a person an owner; None if the bot is claimed. Raises StoreUnavailable."""
         if self._code and await self.stored.is_offered(hashed(self._code) or "", at):
             return self._code
         self._code = new_code()
@@ -64,11 +64,11 @@ class Owners(Collection[str]):
         return sum(1 for _ in self)
 
     async def claim_code(self, at: float) -> str | None:
-        """The code with which somebody becomes the owner; None if there is one. Raises StoreUnavailable."""
+        """The code with which a person becomes the owner; None if there is one. Raises StoreUnavailable."""
         await self.claimed.load()
         return None if self else await self.claimed.code(at)
 
     @property
     def reachable(self) -> Sequence[str]:
-        """The people who hear of what an owner should know; without an owner, whoever sits at this machine."""
+        """The people who hear of what an owner should know; without an owner, the person at this machine."""
         return [*iter(self)] or [LOCAL_PERSON]

@@ -35,7 +35,7 @@ _STANDINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Because:
-    """A Chinese reason is kept where the reason has one: `/why` shows it in a chat."""
+    """A Chinese reason is kept if the reason has one: `/why` shows it in a chat."""
 
     value: Any
     reason: str
@@ -110,7 +110,7 @@ def access_reason(
     switch: Switch | None,
     standing: Callable[[], str],
 ) -> Because:
-    """`switch` is an owner's word on the group; `standing` looks up how a stranger stands with pairing."""
+    """`switch` is an owner's word on the group; `standing` looks up a stranger's state of pairing."""
     owner = is_owner(owners, context)
     if not isinstance(access, AccessConfig):
         return Because("allowed", "everybody who is signed in to the web chat may write")

@@ -129,7 +129,7 @@ class Setup:
     processes: Processes
     """It outlives the setups, each of which has this one."""
     mcp: McpServers
-    """A server whose config stays as it is goes on in the next setup."""
+    """A server whose config stays as it is continues in the next setup."""
 
     @property
     def limits(self) -> LimitsConfig:
@@ -197,7 +197,7 @@ class Runtime:
     setup: Setup
     config_state: ConfigState
     config_file: ConfigFile | None = None
-    """The file that the config is read from anew; None if it never is."""
+    """The file that the config is read from again; None if it never is."""
     uses: Counter[Setup] = field(default_factory=Counter)
     store: Store
     sandbox: Sandbox

@@ -8,7 +8,7 @@ from agents.turn import ModelFailed, Outcome
 
 LASTING_SECONDS = 60.0
 REFUSALS: frozenset[ErrorKind] = frozenset(("auth", "billing", "not_found", "unconfigured"))
-"""The failures that end by somebody's act alone."""
+"""The failures that only a person can end."""
 
 
 @dataclass(eq=False, slots=True)
@@ -26,7 +26,7 @@ class ModelTrouble:
         self._since.pop(model, None)
 
     def lasting(self, at: float) -> Iterator[tuple[str, str]]:
-        """Each model that has refused for a minute, with its words, once until it is refused anew."""
+        """Each model that has refused for a minute, with its words, once until it is refused again."""
         for model, (since, fault) in [*self._since.items()]:
             if at - since >= LASTING_SECONDS:
                 del self._since[model]

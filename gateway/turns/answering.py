@@ -197,7 +197,7 @@ def turn_of(
     journaled: Sequence[Message],
     decided: Approval | None = None,
 ) -> Turn:
-    """The turn that an agent runs: it answers `context`, and stands where `journaled` says. `earlier` is what a program
+    """The turn that an agent runs: it answers `context`, and continues after `journaled`. `earlier` is what a program
     says of the conversation; `decided` is the approval that it continues with."""
     work, inbound = batch.work, batch.inbound
     user, *so_far = journaled

@@ -66,7 +66,7 @@ def title_of(context: MessageContext) -> str:
 
 
 def task_status(progress: Progress) -> Progress:
-    """Shows a task's turn to a channel that shows turns beside the messages: in a place of its own, without its text, and
+    """Shows a task's turn to a channel that shows turns beside the messages: in a separate place, without its text, and
     gone once it has ended."""
     context = progress.context
     own = replace(context, message_id=f"task:{context.origin.id if context.origin else ''}")

@@ -1,6 +1,6 @@
 """`agents.loop.Journal` on the store: a step is durable, and then it is seen whether the turn may go on.
 
-Every write returns the state of the session, so a stop, a drain and messages to steer by cost no query of their own.
+Every write returns the state of the session, so a stop, a drain and messages to steer by cost no further query.
 `gateway.turns.history` reads it back.
 """
 

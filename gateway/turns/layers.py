@@ -186,7 +186,7 @@ def _reason(reason: str | Bilingual, scrub: Callable[[str], str]) -> dict[str, s
 
 
 def _prompt(above: Sequence[str], below: str, scrub: Callable[[str], str]) -> tuple[str, Mapping[str, str]]:
-    """The list of the sections that many chats share, and each section; `below` stands beneath the cache boundary."""
+    """The list of the sections that many chats share, and each section; `below` is beneath the cache boundary."""
     texts: dict[str, str] = {}
     listed: list[dict[str, Any]] = []
     for number, text in enumerate(map(scrub, (*above, below))):

@@ -1,6 +1,6 @@
 """Tasks: `tools.task.Delegate` over the store, and the way of a result back into the conversation that asked.
 
-A task is a message in a conversation of its own, so it runs, waits for approvals and survives a kill like any turn. The
+A task is a message in a separate conversation, so it runs, waits for approvals and survives a kill like any turn. The
 commit of its last turn puts its report into the inbox of the conversation that asked. There the report waits for its
 place in the lane, and is sent unless a turn has had the result already: that conversation's transcript says so.
 """
@@ -143,7 +143,7 @@ class Tasks:
         return stopped
 
     async def end_of(self, sid: str, turn: int, ending: Ending) -> TaskEnd | None:
-        """The end of the task whose conversation it is, to be committed with its turn; None if it is none's, or if more
+        """The end of the task whose conversation it is, to be committed with its turn; None if it has no task, or if more
         comes: a decision, or another message. Raises StoreUnavailable."""
         if (id_ := task_of(sid)) is None or await self._store.goes_on(sid, turn):
             return None
@@ -162,7 +162,7 @@ class Tasks:
         )
 
     def committed(self, end: TaskEnd) -> None:
-        """Wakes whoever waits for the task, and the conversation that it reports to."""
+        """Wakes the turn that waits for the task, and the conversation that it reports to."""
         self._tell(end.id)
         if end.report:
             self._runtime.expect(end.report.sid)
@@ -268,7 +268,7 @@ def wordless(context: MessageContext) -> MessageContext:
 
 
 def _origin(asked: MessageContext, kind: OriginKind, id_: str, title: str) -> Origin:
-    """The origin of a message on behalf of whoever the asking turn ran for."""
+    """The origin of a message on behalf of the person for whom the asking turn ran."""
     before = asked.origin
     by_operator, is_external = (before.by_operator, before.external) if before else (False, False)
     return Origin(kind=kind, id=id_, title=title, by_operator=by_operator, external=is_external)

@@ -89,7 +89,7 @@ class TurnRecord:
         self.requests.append(noted)
 
     def _done(self, message: AssistantMessage) -> None:
-        """Notes the end of an attempt; one that failed before stays as such."""
+        """Notes the end of an attempt; a failed one stays as such."""
         if not self.requests:
             return
         noted, usage = self.requests[-1], message.usage

@@ -129,7 +129,7 @@ class Turns:
         return (await self._ended(lease, now) if (now := await self._begun(lease)) else None) or []
 
     async def _ended(self, lease: Lease, work: Work) -> Sequence[OutboxPart] | None:
-        """Ends stopped and recalled messages before they run; None if there are none."""
+        """Ends stopped and recalled messages before they run; None without any."""
         begun, first = work if work.so_far else None, work.waiting[0]
         recalled = begun is not None and await has_recalled(self._runtime, lease.sid, first.turn)
         if concerned := stopped_of(work):

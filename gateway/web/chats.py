@@ -1,6 +1,6 @@
 """The conversations of the web chat, as its page asks for them: listed, searched, read, exported, renamed, moved and erased.
 
-Each is one person's: to everybody else there is no such conversation. What the routes take and give is in docs/http.md.
+Each is one person's: to other people there is no such conversation. What the routes take and give is in docs/http.md.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from tools.uploads import forget
 
 PAGE_MESSAGES = 50
 UNTIL_MESSAGES = 500
-"""The most messages of a page that goes back to one that was found."""
+"""The most messages of a page that goes back to a message that was found."""
 FOUND_MAX = 100
 """The most conversations that a search answers."""
 HITS_MAX = 3

@@ -159,7 +159,7 @@ class WebDoor:
         return self._with_cookie(request, await admission.sign_in(given.token, headers), SESSION_SECONDS)
 
     async def session_person(self, request: Request) -> Response:
-        """The person whose session this browser has: asked before another one takes its place."""
+        """The person whose session this browser has, before another session replaces it."""
         try:
             return answer_json({"person": await self._judge(request)})
         except Rejected as rejected:

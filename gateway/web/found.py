@@ -1,7 +1,7 @@
-"""The line of a text in which words were looked for, with the places where they stand.
+"""The line of a text in which words were looked for, with the places of the words.
 
 A line is cut into pieces, of which every second one was found: a page marks those without knowing how we compare, and no
-HTML is made of anybody's text.
+HTML is made of a person's text.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ BEFORE_CHARS = 40
 
 
 def words_of(query: str) -> list[str]:
-    """The words of a search, casefolded, the longest first: a part of another word marks nothing of its own."""
+    """The words of a search, casefolded, the longest first: a part of another word marks nothing itself."""
     return sorted(set(query.casefold().split()[:WORDS_MAX]), key=len, reverse=True)
 
 

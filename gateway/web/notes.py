@@ -1,6 +1,6 @@
 """A person's notes with an agent, for the settings of the web chat: listed, taken, changed and deleted.
 
-They are the notes of `/remember`, which reaches them from every channel; where the config closes that command to the
+They are the notes of `/remember`, which reaches them from every channel; if the config closes that command to the
 person, these routes are closed as well. A note that the page sends twice is taken once: its turn comes from the page's id.
 """
 
@@ -98,5 +98,5 @@ class Notes:
 
 
 def _turn(sender: str, name: str) -> int:
-    """The number that stands for a message where there is none: below zero, which no message has."""
+    """The number used without a message: below zero, which no message has."""
     return -1 - int.from_bytes(sha256(f"{sender} {name}".encode()).digest()[:7])

@@ -1,7 +1,7 @@
 """The choices that a person has for one conversation of the web chat: the agent, its model, and how much that thinks.
 
-It only tells. What is chosen is set by `/agent`, `/model` and `/think`, so that whoever may not write these commands is
-offered nothing here, and everything that is set stands in the conversation.
+It only tells. What is chosen is set by `/agent`, `/model` and `/think`, so that a person who may not write these commands is
+offered nothing here, and everything that is set is a line of the conversation.
 """
 
 import sys
@@ -18,7 +18,7 @@ from gateway.records.sessions import is_open, message_in, session_key
 from gateway.state.runtime import Runtime
 
 _NEW = "c_new"
-"""Stands for the conversation that has yet to begin."""
+"""The id of a conversation that has yet to begin."""
 
 
 class Offers:

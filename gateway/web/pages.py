@@ -102,7 +102,7 @@ def page_files() -> PageFiles:
 
 
 def bundled(modules: Mapping[str, str], entry: str) -> str:
-    """The module `entry` behind all that it imports, as one module: each has a scope of its own, and what it exports is an
+    """The module `entry` behind all that it imports, as one module: each has its own scope, and what it exports is an
     object. It knows the form of import and export that the page's modules have, and no other."""
     parts: dict[str, str] = {}
     _add(modules, entry, parts)

@@ -29,7 +29,7 @@ STATES: Mapping[Act, Sequence[str]] = {"pause": ("active",), "resume": ("paused"
 """The states of a schedule in which an act is possible."""
 TASKS_MAX = 200
 NO_MESSAGE = 0
-"""The number of the command that stops a task, for one that no message gave."""
+"""The number of a command that stops a task without a message."""
 NOT_CHANGED = 409, "not-changed", "It has changed meanwhile, and was left as it is."
 
 log = structlog.get_logger()
@@ -60,7 +60,7 @@ class Plans:
         )
 
     async def schedules(self, request: Request, person: str) -> Response:
-        """A page of them; who asked for one and where it goes have their names as `ownerName` and `toName`."""
+        """A page of them; the person who asked for one and its place have their names as `ownerName` and `toName`."""
         shown = await asyncio.to_thread(lambda: page(self._schedules(), request.query_params))
         return answer_json({"schedules": shown.pop("rows")} | shown)
 

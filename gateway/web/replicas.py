@@ -1,6 +1,6 @@
 """The web chat's running turns on the pages of other replicas, over the notices of the database that they share.
 
-A replica with pages asks for them every few seconds; one that runs turns sends each as it grows, for as long as it is
+A replica with pages asks for them every few seconds; a replica that runs turns sends each as it grows, for as long as it is
 asked. Nothing of it lasts, and what gets lost comes with the next answer. A single replica only asks.
 """
 

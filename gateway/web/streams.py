@@ -18,7 +18,7 @@ from gateway.http.request import problem
 from gateway.store.errors import StoreUnavailable
 
 PIECE_BYTES = 65_536
-"""The piece that a connection gets at once: a page that does not read is owed two, the rest waits with everybody's."""
+"""The piece that a connection gets at once: a page that does not read is owed two, the rest waits with those of others."""
 RETRY_SECONDS = 10
 
 log = structlog.get_logger()

@@ -189,7 +189,7 @@ async def test_owners_hear_of_what_lasts_a_minute_once_an_hour_and_of_its_end(tm
             assert house.feishu.messages == []
             clock.now += 1
             (first,) = await house.replies(1)
-            assert first.startswith("telegram:default is refused and hears nobody: ")
+            assert first.startswith("telegram:default is refused and receives nothing: ")
             assert "take channels.telegram.botToken from @BotFather" in first
             clock.now += 3_600
             assert len(await house.replies(2)) == 2

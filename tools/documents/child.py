@@ -1,6 +1,6 @@
 """The process that reads one document, with bounds on time and memory and without rights.
 
-Parsers meet whatever a stranger wrote, so what reads is no part of the gateway: before the first byte of the document it
+Parsers meet what a stranger wrote, so the reader is no part of the gateway: before the first byte of the document it
 gives up files, network and other processes as far as the kernel allows, and can open nothing any more. The document is
 its standard input; it writes JSON, and nothing else.
 """
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _limit(seconds: float, memory_bytes: int) -> None:
-    """The clock ends it also where the gateway is gone."""
+    """The clock ends it even if the gateway is gone."""
     signal.setitimer(signal.ITIMER_REAL, seconds + 1)
     cpu = int(seconds) + 1
     for what, value in (

@@ -97,7 +97,7 @@ def _rows(lines: Sequence[Sequence[PlacedText]]) -> list[list[str]]:
 
 
 def _joined(rows: list[list[str]]) -> list[list[str]]:
-    """Neighbours that no row fills both are one column: its head stands at the left, and its numbers at the right."""
+    """Neighbours that no row fills both are one column: its head is at the left, and its numbers at the right."""
     at = 1
     while at < len(rows[0]):
         if any(row[at - 1] and row[at] for row in rows):

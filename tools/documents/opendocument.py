@@ -10,7 +10,7 @@ from tools.documents.sheets import COLUMNS_MAX, chosen
 
 MIMETYPE = b"application/vnd.oasis.opendocument."
 REPEATED_MAX = 1_000
-"""The rows that one row of the file may stand for."""
+"""The most rows that one row of the file may repeat."""
 _NAMES = "{urn:oasis:names:tc:opendocument:xmlns:%s:1.0}"
 _OFFICE, _TEXT, _TABLE, _DRAW = (_NAMES % it for it in ("office", "text", "table", "drawing"))
 _STYLE, _SHOW, _FO = (_NAMES % it for it in ("style", "presentation", "xsl-fo-compatible"))

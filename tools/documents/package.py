@@ -1,7 +1,7 @@
-"""A zip file of XML, as Office and e-books are: its members within bounds, whatever their headers promise.
+"""A zip file of XML, as Office and e-books are: its members within bounds, even if their headers lie.
 
-Nothing is unpacked to the disk. XML is read without entities, without a DTD and without the network, and one that
-brings a DTD of its own is refused: no program writes such Office files.
+Nothing is unpacked to the disk. XML is read without entities, without a DTD and without the network, and a file
+with its own DTD is refused: no program writes such Office files.
 """
 
 import io

@@ -1,6 +1,6 @@
 """The pages of a document as its readers make them: those that are wanted are kept, all are counted.
 
-Part of the child that reads documents (`tools.documents.child`). Some kinds have no pages of their own: their text is
+Part of the child that reads documents (`tools.documents.child`). Some kinds have no pages: their text is
 laid into pages of about one printed page, their rows into pages of fifty. The numbers stay the same from call to call.
 """
 
@@ -14,7 +14,7 @@ PAGE_CHARS = 6_000
 ROWS = 50
 CELL_CHARS_MAX = 2_000
 MARK_CHARS = 120
-"""The room for what stands beside a page: its number, and what it is if it is a scan."""
+"""The room for what is beside a page: its number, and what it is if it is a scan."""
 
 
 class UnreadableDocument(Exception):
@@ -63,7 +63,7 @@ class Pages:
 
 @dataclass
 class Flow:
-    """Lays text without pages of its own into pages."""
+    """Lays text without pages out as pages."""
 
     pages: Pages
     _blocks: list[str] = field(default_factory=list)
@@ -101,7 +101,7 @@ _ITEM = re.compile(r"\s*(?:[-*]|\d+[.)])\s")
 
 
 def _joined(blocks: Sequence[str]) -> str:
-    """Items of one list stand close."""
+    """Items of one list are close together."""
     text = blocks[0]
     for before, block in pairwise(blocks):
         text += ("\n" if _ITEM.match(before) and _ITEM.match(block) else "\n\n") + block
@@ -163,7 +163,7 @@ def decoded(data: bytes) -> str:
     for mark, name in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
         if data.startswith(mark):
             return data.decode(name, "replace")
-    # Two bytes are a Chinese character; one that stands alone is a letter with an accent.
+    # Two bytes are a Chinese character; a single one is a letter with an accent.
     alone = sum(len(it) == 1 for it in _HIGH.findall(data[:65_536]))
     for name in ("utf-8", "gb18030") if 2 * alone < len(_HIGH.findall(data[:65_536])) else ("utf-8",):
         try:

@@ -1,4 +1,4 @@
-"""One connection to an MCP server, by the protocol's own SDK. Nothing else imports it, so that it is loaded only where a
+"""One connection to an MCP server, by the protocol's own SDK. Nothing else imports it, so that it is loaded only if a
 server is configured.
 
 The server is not believed: what it lists has an end, its schemas of results are not compiled here, and it may ask us for
@@ -106,7 +106,7 @@ class McpSession:
 async def connected(
     server: str, transport: Transport, *, version: str, seconds: float, ended: ProgramEnd
 ) -> AsyncIterator[McpSession]:
-    """`seconds` are those of a request about the server's tools. Raises whatever the transport raises if the server does
+    """`seconds` are those of a request about the server's tools. Raises what the transport raises if the server does
     not answer."""
     changed = asyncio.Event()
 

@@ -39,7 +39,7 @@ class McpServerConfig(Section):
     allow_private: PrivatePlaces = ()
     """Addresses behind `url` that may be asked although they are not public, as in `tools.web.fetch.allowPrivate`."""
     allow: Names | None = None
-    """The tools that are taken from the server, by its own names; `*` at an end stands for anything. All if unset."""
+    """The tools that are taken from the server, by its own names; `*` at an end means anything. All if unset."""
     effect: Effect = "once"
     """The effect of a second run, for all tools of the server: `safe` only reads, `keyed` repeats harmlessly, `once` is
     never run again after a crash."""

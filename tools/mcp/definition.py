@@ -84,7 +84,7 @@ class Definition:
         return {"type": "object", **_object(whole, _References(whole), 0)}
 
     def spec(self, effect: Effect, harmless: Callable[[str], str]) -> ToolSpec:
-        """`harmless` makes a stranger's text safe to stand in a prompt."""
+        """`harmless` makes a stranger's text safe for a prompt."""
         return ToolSpec(
             name=self.name,
             summary=f"a tool of the MCP server {self.server}",
@@ -133,7 +133,7 @@ def _sentence(error: Any) -> str:
 
 
 class _References:
-    """Follows references within one schema, which may lead in circles: so many steps, and what is left is anything."""
+    """Follows references within one schema, which may lead in circles: after a number of steps the rest is anything."""
 
     def __init__(self, whole: Any) -> None:
         self._whole = whole

@@ -1,4 +1,4 @@
-"""The start of a server's program: found by the gateway's PATH, in the sandbox of commands, with a folder of its own.
+"""The start of a server's program: found by the gateway's PATH, in the sandbox of commands, with its own folder.
 
 A program is seldom one file: a link leads to a script, whose first line names an interpreter, which is a link in a Python
 environment. All of it is read here, and bound in the sandbox under each name that leads there.

@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 PAUSE_FIRST_SECONDS, PAUSE_MAX_SECONDS = 1.0, 60.0
 STEADY_SECONDS = 60.0
-"""A server that ran for so long is started again soon."""
+"""Seconds that a server must have run to be started again soon."""
 LIST_PAUSE_SECONDS = 0.5
 REVIEW_SECONDS = 2.0
 CALLS_MAX = 8

@@ -34,7 +34,7 @@ class McpTool:
 
 class McpServers:
     """A `ToolSource`. Of the one `before` it takes the servers whose config is as it was. `harmless` makes a stranger's
-    text safe to stand in a prompt."""
+    text safe for a prompt."""
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ _BEGIN = (
     "if [ -t 0 ] && env --default-signal=INT,QUIT true 2>/dev/null; then "
     'exec env --default-signal=INT,QUIT /bin/sh -c -- "$0"; else exec /bin/sh -c -- "$0"; fi'
 )
-"""Inside, where only the command's own processes count; the byte says that the sandbox is up. The keys of a terminal
+"""Inside, only the command's own processes count; the byte says that the sandbox is up. The keys of a terminal
 are signals that the wrappers have to ignore, and the command has not."""
 
 

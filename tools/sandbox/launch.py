@@ -183,7 +183,7 @@ def forbidden_names(workspace: Workspace) -> list[str]:
 
 
 def own_skills(workspace: Workspace) -> list[SandboxPath]:
-    """Raises OSError if there are none."""
+    """Raises OSError without any."""
     names = names_in(workspace.fd, SKILLS)[:SHOWN_MAX]
     return [
         SandboxPath(path=f"{workspace.root}/{SKILLS}/{it}", fd=_opened(workspace, f"{SKILLS}/{it}")) for it in names

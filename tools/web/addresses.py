@@ -1,4 +1,4 @@
-"""Addresses that everybody may reach, and the IPv4 addresses that hide in others."""
+"""Public addresses, and the IPv4 addresses that hide in others."""
 
 import ipaddress
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 def is_public(address: Address) -> bool:
-    """True if everybody may reach it, and also every IPv4 address that hides in it."""
+    """True if it is public, and also every IPv4 address that hides in it."""
     if not address.is_global or address.is_multicast or address.is_reserved or address.is_unspecified:
         return False
     return not any(address in network for network in _DENIED) and all(map(is_public, embedded(address)))

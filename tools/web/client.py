@@ -252,7 +252,7 @@ class _Gunzip:
         self._begun = 1
 
     def unpack(self, packed: bytes, most: int) -> bytearray:
-        """Unpacks at most so many bytes. Raises zlib.error."""
+        """Unpacks at most this number of bytes. Raises zlib.error."""
         data = bytearray()
         while packed and len(data) < most:
             if self.member.eof:

@@ -1,8 +1,8 @@
 """A page of HTML as Markdown: what a reader reads of it, its title and its links; nothing that runs, hides or embeds.
 
 Run as its own program, with bounds on time and memory and without rights: parsers meet whatever a stranger wrote, a
-page that is made to be slow must not hold up a chat, and one that is made to break a parser finds no file, no socket
-and no other process. It prints JSON: `title`, `markdown`, and `part`, which is `article` where only the main part of
+page that is made to be slow must not hold up a chat, and one made to break a parser finds no file, no socket
+and no other process. It prints JSON: `title`, `markdown`, and `part`, which is `article` if only the main part of
 the page is shown.
 """
 
@@ -104,7 +104,7 @@ def clean(root: Any, url: str) -> None:
 
 
 def article(root: Any) -> tuple[str, str] | None:
-    """The main part of a page, as HTML and as words; None if there is none."""
+    """The main part of a page, as HTML and as words; None without any."""
     import logging
 
     from lxml import etree

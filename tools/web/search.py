@@ -86,7 +86,7 @@ class WebSearch:
         "web_search",
         summary="search the web",
         description=(
-            "Search the web: a title, an address and a snippet for each result. `web_fetch`, where there is one, reads on."
+            "Search the web: a title, an address and a snippet for each result. `web_fetch`, if there is one, reads on."
         ),
         effect="safe",
     )

@@ -31,7 +31,7 @@ _STOP_REASONS: dict[str, StopReason] = {
 
 
 class ChatAssembly:
-    """One answer in the making. The wire has no order of parts: they stand in the order in which they began."""
+    """One answer in the making. The wire has no order of parts: they have the order in which they began."""
 
     def __init__(self, draft: Draft, vendor: Vendor) -> None:
         self.draft = draft

@@ -175,7 +175,7 @@ def _forced(request: ModelRequest) -> str:
 
 
 def _skill_for(prompt: str, text: str, *, wants_script: bool) -> str | None:
-    """The location of the skill whose name or description shares most with the request; None if none does."""
+    """The location of the skill whose name or description shares most with the request; None without any."""
     best: tuple[int, str] | None = None
     for skill in _SKILL.findall(prompt):
         found = (re.search(rf"<{it}>(.*?)</{it}>", skill, re.DOTALL) for it in ("name", "description", "location"))

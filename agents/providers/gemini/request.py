@@ -1,7 +1,7 @@
 """Our request as Gemini's body. Pure: nothing is sent here, and the history is taken as repaired.
 
-Roles alternate: the results of one answer all stand in the user content behind it, in call order, and what a person
-said next follows in the same content. A signature stands on the part it came with, and a part that had to be changed
+Roles alternate: the results of one answer are all in the user content after it, in call order, and what a person
+said next follows in the same content. A signature stays on its part, and a part that had to be changed
 goes without, for it would be refused.
 """
 
@@ -106,7 +106,7 @@ def _model_parts(message: AssistantMessage, *, signed: bool) -> list[Part]:
                 if signature:  # a mere summary is for people
                     parts.append({"text": part.text, "thought": True} | signature)
             case ToolCall():
-                # Any signature would do behind the first; the placeholder is for where one is demanded.
+                # Any signature would do behind the first; the placeholder is for the one that is demanded.
                 if signed and first_call and not signature:
                     signature = {"thoughtSignature": PLACEHOLDER_SIGNATURE}
                 first_call = False

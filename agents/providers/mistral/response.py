@@ -1,6 +1,6 @@
 """Mistral's chunks, translated into a `Draft`. Pure: dicts in, our events out.
 
-Calls stand beside the content in this protocol, not in it: text that goes on after a call goes on in its own block. A
+Calls are beside the content in this protocol, not in it: text that goes on after a call goes on in its own block. A
 `finish_reason` is the only proof of an end. Unknown members and chunks are passed over; what a server of the same
 shape is known to do otherwise (arguments as an object, calls in pieces, an id "null" or none) is understood.
 """

@@ -178,7 +178,7 @@ class ResponsesAssembly:
             yield from self._extend(place, kind, part, whole[len(before) :])
 
     def _place(self, event: dict[str, Any]) -> int:
-        """The place of this event's item. Raises BadStream if there is none."""
+        """The place of this event's item. Raises BadStream without one."""
         place = index_of(event, "output_index")
         place = self._places.get(text_of(event, "item_id")) if place is None else place
         if place not in self._items:

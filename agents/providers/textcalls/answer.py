@@ -197,7 +197,7 @@ class _Preview:
 
 
 def read(message: AssistantMessage, request: ModelRequest, style: Style) -> AssistantMessage:
-    """The finished answer: the very object if nothing is taken out of its text. Texts that stand together are one; a
+    """The finished answer: the very object if nothing is taken out of its text. Adjacent texts are one; a
     text that lost something loses its `wire`, too, for that belongs to the whole."""
     if not any(map(_MARKS.search, texts(message))):
         return message

@@ -46,7 +46,7 @@ class Form:
 
 
 def _json(text: str, at: int) -> tuple[Any, int | None]:
-    """The value there and the place behind it; None for both if there is none."""
+    """The value there and the place behind it; None for both without one."""
     try:
         return DECODER.raw_decode(text, at)
     except (ValueError, RecursionError):
@@ -152,7 +152,7 @@ def _with_header(opening: str, header: str, closer: str = "", *, must_close: boo
 
 
 def _bare(text: str, head: re.Match[str], tools: Tools) -> Found | None:
-    """JSON that stands alone is a call only if it is nothing else: exactly a name and arguments."""
+    """JSON that is alone is a call only if it is nothing else: exactly a name and arguments."""
     value, end = _json(text, head.start())
     members = value if isinstance(value, list) else [value]
     exact = ({"name", "arguments"}, {"name", "parameters"})

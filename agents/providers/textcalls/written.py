@@ -12,7 +12,7 @@ from functools import cache
 from agents.providers.textcalls.forms import ALONE, Form, Tools, WrittenCall
 
 OPENINGS_MAX = 1_000
-"""A model that has got stuck repeats itself: behind so many openings an answer is words."""
+"""A model that has got stuck repeats itself: after this number of openings an answer is words."""
 SPAN_CHARS_MAX = 1_000
 """A code span begins and ends so near to the call that it quotes, or its backtick is a lone one."""
 
@@ -79,7 +79,7 @@ _SPAN = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)")
 
 
 def _fence(text: str, start: int, end: int, fence: str) -> str:
-    """The Markdown fence that is open at `end`, from the one that was at `start`; empty if none is."""
+    """The Markdown fence that is open at `end`, from the one that was at `start`; empty without one."""
     line_end = text.find("\n", end, end + SPAN_CHARS_MAX)
     for line in _FENCE.finditer(text, start, line_end if line_end >= 0 else end + SPAN_CHARS_MAX):
         if not fence:
