@@ -218,7 +218,7 @@ class ToolLoop:
             message = f"this turn's {self.limits.tool_calls} tool calls are used up; answer with what you have"
             return failed(ToolError("TOOL_CALLS_EXHAUSTED", message))
         self.emit(ToolStarted(call=call))
-        # It is the same when the call is run again, and another if a model gives the same id to a second one.
+        # The key is the same when the call is run again, and another if a model gives the same id to a second call.
         earlier = sum(isinstance(it, ToolResultMessage) and it.call_id == call.id for it in self._messages)
         circumstances = Call(
             id=call.id,

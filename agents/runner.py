@@ -34,17 +34,12 @@ from channels.tools import Names
 from skills.catalog import SkillCatalog, visible
 from tools.absent import is_absent
 from tools.approval import Gate
-from tools.catalog import Catalog, Toolbox, ToolSource, offered, own_tools
+from tools.catalog import Catalog, Toolbox, ToolPorts, ToolSource, offered, own_tools
 from tools.config import EXTERNAL_TOOLS, ToolsConfig, effective_approval, effective_exec, effective_files
 from tools.documents.document import Documents
-from tools.memory import Memory, Note
-from tools.message import Messenger
+from tools.memory import Note
 from tools.paths import MEMORY
 from tools.policy import layers_of, permitted, server_of
-from tools.processes import Processes
-from tools.sandbox.sandbox import Sandbox
-from tools.schedule import Schedules
-from tools.task import Delegate
 from tools.tool import Tool
 
 DOCS = "docs"
@@ -73,12 +68,7 @@ class AgentRunner:
     models: Models
     catalog: SkillCatalog
     tools_config: ToolsConfig
-    messenger: Messenger
-    memory: Memory
-    processes: Processes
-    delegate: Delegate
-    schedules: Schedules
-    sandbox: Sandbox
+    ports: ToolPorts
     language: Language
     limits: TurnLimits
     now: Callable[[], float]
@@ -108,12 +98,7 @@ class AgentRunner:
             config.tools,
             exec_config=self.exec_config,
             web=tools_config.web,
-            messenger=self.messenger,
-            memory=self.memory,
-            processes=self.processes,
-            delegate=self.delegate,
-            schedules=self.schedules,
-            sandbox=self.sandbox,
+            ports=self.ports,
             documents=self.documents,
             result_chars=self._result_chars,
         )

@@ -41,6 +41,18 @@ from tools.write import Write
 log = structlog.get_logger()
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolPorts:
+    """The gateway as the built-in tools of all agents see it."""
+
+    messenger: Messenger
+    memory: Memory
+    processes: Processes
+    delegate: Delegate
+    schedules: Schedules
+    sandbox: Sandbox
+
+
 @dataclass
 class Catalog:
     """The built-in tools among `names`, in catalogue order. `exec_config` is the effective one; `result_chars` is how
@@ -50,13 +62,8 @@ class Catalog:
     config: AgentToolsConfig
     exec_config: ExecConfig
     web: WebToolsConfig
-    messenger: Messenger
-    memory: Memory
-    processes: Processes
-    delegate: Delegate
-    schedules: Schedules
+    ports: ToolPorts
     result_chars: int
-    sandbox: Sandbox
     documents: Documents
 
     def __post_init__(self) -> None:
@@ -72,7 +79,7 @@ class Catalog:
         return [replace(it, abilities=frozenset(abilities)) if isinstance(it, MessageTool) else it for it in built]
 
     def shell(self, workspace: Workspace) -> Exec:
-        return Exec(workspace, self.exec_config, self.exec_slots, self.sandbox, self.result_chars, self.network)
+        return Exec(workspace, self.exec_config, self.exec_slots, self.ports.sandbox, self.result_chars, self.network)
 
 
 _BUILDERS: dict[str, Callable[[Catalog, Workspace], Tool]] = {
@@ -81,16 +88,16 @@ _BUILDERS: dict[str, Callable[[Catalog, Workspace], Tool]] = {
     "edit": lambda _, workspace: Edit(workspace),
     "ls": lambda _, workspace: Ls(workspace),
     "exec": lambda catalog, workspace: catalog.shell(workspace),
-    "message": lambda catalog, workspace: MessageTool(catalog.messenger, catalog.config.message, workspace),
-    "memory_search": lambda catalog, workspace: MemorySearch(workspace, catalog.memory),
-    "memory_get": lambda catalog, workspace: MemoryGet(workspace, catalog.memory, catalog.result_chars),
+    "message": lambda catalog, workspace: MessageTool(catalog.ports.messenger, catalog.config.message, workspace),
+    "memory_search": lambda catalog, workspace: MemorySearch(workspace, catalog.ports.memory),
+    "memory_get": lambda catalog, workspace: MemoryGet(workspace, catalog.ports.memory, catalog.result_chars),
     "grep": lambda catalog, workspace: Grep(workspace, catalog.result_chars),
     "find": lambda catalog, workspace: Find(workspace, catalog.result_chars),
-    "process": lambda catalog, workspace: Process(catalog.shell(workspace), catalog.processes),
+    "process": lambda catalog, workspace: Process(catalog.shell(workspace), catalog.ports.processes),
     "web_fetch": lambda catalog, _: WebFetch(catalog.fetcher, catalog.result_chars),
     "web_search": lambda catalog, _: WebSearch(catalog.web.search),
-    "task": lambda catalog, _: TaskTool(catalog.delegate),
-    "schedule": lambda catalog, _: ScheduleTool(catalog.schedules),
+    "task": lambda catalog, _: TaskTool(catalog.ports.delegate),
+    "schedule": lambda catalog, _: ScheduleTool(catalog.ports.schedules),
 }
 NAMES: tuple[str, ...] = tuple(_BUILDERS)
 

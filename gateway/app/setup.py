@@ -39,7 +39,7 @@ from gateway.state.runtime import Setup
 from gateway.store.store import Store
 from gateway.turns.memory import StoredMemory
 from gateway.turns.tasks import Tasks
-from tools.catalog import NAMES, own_tools
+from tools.catalog import NAMES, ToolPorts, own_tools
 from tools.mcp.server import Environment
 from tools.mcp.servers import McpServers
 from tools.processes import Processes
@@ -112,27 +112,29 @@ def _runners(
     processes: Processes,
     mcp: McpServers,
 ) -> dict[str, AgentRunner]:
-    """The agents share their models, the skill catalogue and the messenger."""
+    """The agents share their models, the skill catalogue and the ports of their tools."""
     store, scrubber, now, zone = lasting.store, lasting.scrubber, lasting.now, config.server.zone
-    messenger = ChannelMessenger(
-        channels=channels,
-        scrubber=scrubber,
-        store=store,
-        metrics=lasting.metrics,
-        file_bytes=config.limits.file_bytes,
-        now=now,
+    ports = ToolPorts(
+        messenger=ChannelMessenger(
+            channels=channels,
+            scrubber=scrubber,
+            store=store,
+            metrics=lasting.metrics,
+            file_bytes=config.limits.file_bytes,
+            now=now,
+        ),
+        memory=StoredMemory(store, zone),
+        processes=processes,
+        delegate=lasting.tasks,
+        schedules=StoredSchedules(store=store, config=config, now=now, wake=lasting.wake),
+        sandbox=lasting.sandbox,
     )
     build_runner = partial(
         AgentRunner,
         models=models,
         catalog=skill_catalog(config, environment),
         tools_config=config.tools,
-        messenger=messenger,
-        memory=StoredMemory(store, zone),
-        processes=processes,
-        delegate=lasting.tasks,
-        schedules=StoredSchedules(store=store, config=config, now=now, wake=lasting.wake),
-        sandbox=lasting.sandbox,
+        ports=ports,
         language=config.language,
         limits=config.limits,
         scrub=scrubber.scrub,

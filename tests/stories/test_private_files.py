@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -273,7 +274,7 @@ async def test_no_command_finds_them_in_a_group(tmp_path: Path, chat: str, kind:
         for name in HARD:
             (house.workspace() / name).unlink()
         (runner,) = house.gateway.runtime.setup.runners.values()
-        runner._built_in.sandbox = wall(kind)
+        runner._built_in.ports = replace(runner._built_in.ports, sandbox=wall(kind))
         started = [("process", {"action": "start", "command": it}) for it in COMMANDS[:2]]
         answers = await works(
             house, *started, *(("exec", {"command": it}) for it in COMMANDS[: 2 if sees else None]), **who

@@ -13,7 +13,7 @@ from channels.place import Place
 from gateway.turns.tasks import Tasks
 from tests.sandboxes import shared
 from tests.waiting import PATIENCE_SECONDS
-from tools.catalog import NAMES, Catalog, Toolbox
+from tools.catalog import NAMES, Catalog, Toolbox, ToolPorts
 from tools.config import AgentToolsConfig, ExecConfig, ProcessConfig, ToolsConfig
 from tools.documents.document import Documents
 from tools.memory import Passage
@@ -156,13 +156,15 @@ def bench(
         config,
         exec_config=exec_config,
         web=WebToolsConfig(),
-        messenger=outbox,
-        memory=Nothing(),
-        processes=processes,
-        delegate=Tasks(),
-        schedules=NoSchedules(),
+        ports=ToolPorts(
+            messenger=outbox,
+            memory=Nothing(),
+            processes=processes,
+            delegate=Tasks(),
+            schedules=NoSchedules(),
+            sandbox=sandbox or shared(),
+        ),
         result_chars=result_chars,
-        sandbox=sandbox or shared(),
         documents=Documents(PATIENCE_SECONDS),
     )
     if network is not None:
