@@ -126,7 +126,7 @@ def group_refusal(access: AccessConfig, chat: str, switch: Switch | None = None)
     """The reason why the bot does not listen in a group; None if it does."""
     if switch and access.group_policy != "disabled":
         return GROUP_NOT_ALLOWED if switch == "off" else None
-    return _judge("group", access.group_policy, chat, access.group_allow_from)
+    return _policy_refusal("group", access.group_policy, chat, access.group_allow_from)
 
 
 def refusal(
@@ -139,7 +139,7 @@ def refusal(
         return "bot"
     if context.chat.kind == "direct":
         passes = is_owner and access.dm_policy != "disabled"
-        return None if passes else _judge("dm", access.dm_policy, context.sender.id, access.allow_from)
+        return None if passes else _policy_refusal("dm", access.dm_policy, context.sender.id, access.allow_from)
     if reason := group_refusal(access, context.chat.id, switch):
         return reason
     return _refusal_within(access, context, is_owner=is_owner, owners_alone=switch == "owners")
@@ -157,7 +157,7 @@ def _refusal_within(access: AccessConfig, context: MessageContext, *, is_owner: 
     return NOT_MENTIONED if required and not addressed and not access.mentions(context.text) else None
 
 
-def _judge(where: Literal["dm", "group"], policy: Policy, subject: str, listed: tuple[str, ...]) -> str | None:
+def _policy_refusal(where: Literal["dm", "group"], policy: Policy, subject: str, listed: tuple[str, ...]) -> str | None:
     match policy:
         case "open":
             return None

@@ -104,5 +104,5 @@ def _failure(code: int, errors: str, bytes_max: int) -> str:
     if -code == signal.SIGXFSZ or "File too large" in errors or "signal 25" in errors:
         return f"the repository is larger than {bytes_max // 1024 // 1024} MiB"
     lines = [it.removeprefix("fatal: ").removeprefix("error: ") for it in errors.splitlines() if it.strip()]
-    said = next((it for it in reversed(lines) if not it.startswith(("hint:", "Please make sure", "and the repo"))), "")
-    return f"git could not read it: {shown(said) or f'it ended with code {code}'}"
+    line = next((it for it in reversed(lines) if not it.startswith(("hint:", "Please make sure", "and the repo"))), "")
+    return f"git could not read it: {shown(line) or f'it ended with code {code}'}"

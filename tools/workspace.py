@@ -106,7 +106,7 @@ class Workspace:
         except OSError as error:
             raise explained(error, path) from None
         try:
-            _judge(fd, path, device)
+            _check_file(fd, path, device)
             yield fd
         finally:
             os.close(fd)
@@ -272,7 +272,7 @@ class Workspace:
                 os.chown(name, owner.st_uid, owner.st_gid, dir_fd=parent, follow_symlinks=False)
 
 
-def _judge(fd: int, path: str, device: int) -> None:
+def _check_file(fd: int, path: str, device: int) -> None:
     """Refuses all but an ordinary file under one name: a pipe, a second name for something outside, another file system."""
     status = os.fstat(fd)
     if stat.S_ISDIR(status.st_mode):

@@ -74,12 +74,12 @@ class Admission:
         self._signers = self._tokens | ({OPERATOR: self.token.encode()} if self.way == "link" else {})
         """The keys that sessions are signed with: a person who came by the link has no token."""
 
-    async def judge(self, headers: Headers, *, changes: bool) -> str:
+    async def identify(self, headers: Headers, *, changes: bool) -> str:
         """The sender of a request. `changes`: it is not a mere GET. Raises Rejected with what the person is to do."""
         if changes:
-            self.judge_origin(headers)
+            self.check_origin(headers)
         else:
-            self._judge_site(headers)
+            self._check_site(headers)
         if self.way == "open" and _is_here(headers):
             return OPERATOR
         if self.way in ("open", "closed"):
@@ -98,13 +98,13 @@ class Admission:
             sentence = "Open the sign-in link that the gateway printed at its start, or sign in with server.adminToken."
         raise Rejected("not signed in", status=401, sentence=sentence)
 
-    def judge_origin(self, headers: Headers) -> None:
+    def check_origin(self, headers: Headers) -> None:
         """A request that changes something comes from our own page. Raises Rejected."""
-        self._judge_site(headers)
+        self._check_site(headers)
         if _one(headers, PAGE_HEADER) is None:
             raise Rejected("page header missing", status=403, sentence=f"The header {PAGE_HEADER}: 1 is missing.")
 
-    def _judge_site(self, headers: Headers) -> None:
+    def _check_site(self, headers: Headers) -> None:
         """No page of another site asks for anything, as far as its browser says who asks: the answer would be kept from
         it, the work would not be. Raises Rejected."""
         host, origin = _bare(_one(headers, "host") or ""), _one(headers, "origin")

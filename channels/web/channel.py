@@ -97,7 +97,7 @@ class WebChannel:
         self._now = now
 
     async def admit(self, headers: Headers) -> str:
-        return await self.admission.judge(headers, changes=True)
+        return await self.admission.identify(headers, changes=True)
 
     def receive(self, request: WebhookRequest, now: datetime) -> Arrived:
         """Raises Rejected. Who sends has been admitted."""

@@ -70,7 +70,7 @@ class Answering:
             while True:
                 leaving = control.draining and session not in control.lanes
                 if look and (answer := await self._answer(key)) is not None:
-                    self._take(answer)
+                    self._finish(answer)
                     yield shown.end(self.text)
                     return
                 if leaving:
@@ -99,7 +99,7 @@ class Answering:
             log.error("answer_unavailable", error=repr(error))
             return None
 
-    def _take(self, answer: StoredAnswer) -> None:
+    def _finish(self, answer: StoredAnswer) -> None:
         self.final = json.loads(answer.final)
         self.text = "".join(payload_json.validate_json(it).part.text for it in answer.payloads)
         if self.channel.account not in self.runtime.setup.config.server.api.open:

@@ -58,10 +58,10 @@ class ApiDoor:
             ("POST", "/v1/responses", self._answers(responses)),
             ("POST", "/v1/send", self.send),
         ):
-            router.add_api_route(path, self._judged(route), methods=[method])
-        router.add_api_route("/mcp", self._judged(self.mcp), methods=["GET", "POST", "DELETE"])
+            router.add_api_route(path, self._authorised(route), methods=[method])
+        router.add_api_route("/mcp", self._authorised(self.mcp), methods=["GET", "POST", "DELETE"])
         every = ["GET", "POST", "PUT", "PATCH", "DELETE"]
-        router.add_api_route("/v1/{rest:path}", self._judged(self.unknown), methods=every)
+        router.add_api_route("/v1/{rest:path}", self._authorised(self.unknown), methods=every)
         return router
 
     async def models(self, request: Request, name: str) -> Response:
@@ -73,8 +73,8 @@ class ApiDoor:
     async def unknown(self, request: Request, name: str) -> Response:
         raise ApiError(404, f"There is no {request.method} {request.url.path[:100]} here.", code="unknown_url")
 
-    def _judged(self, route: Route) -> Callable[[Request], Awaitable[Response]]:
-        async def judged(request: Request) -> Response:
+    def _authorised(self, route: Route) -> Callable[[Request], Awaitable[Response]]:
+        async def authorised(request: Request) -> Response:
             try:
                 return await route(request, self._admit(request))
             except ApiError as error:
@@ -86,7 +86,7 @@ class ApiDoor:
                 sentence = "The database is not available. Try again in a moment."
                 return _refusal(ApiError(503, sentence, type_="server_error", code="unavailable", retry_seconds=5))
 
-        return judged
+        return authorised
 
     def _admit(self, request: Request) -> str:
         """The name of the token. All are compared, so that the time says nothing of which one is nearly right."""

@@ -85,11 +85,11 @@ async def ending(runtime: Runtime, turn: int, inbound: Inbound) -> Ending:
 
 async def _reminder(runtime: Runtime, turn: int, inbound: Inbound, language: Language) -> Ending:
     """One more line to a person who waits; then silence for the hour."""
-    told = await runtime.store.contacts.remind(*place_of(inbound.context), turn=turn)
-    if told is None:
+    reminded = await runtime.store.contacts.remind(*place_of(inbound.context), turn=turn)
+    if reminded is None:
         return Ending(outcome="pairing", reason="known", text=None)
-    at = clock(told, runtime.setup.config.server.zone)
-    return Ending(outcome="pairing", text=_STILL_WAITING[language].format(at) if told else _NOT_TOLD[language])
+    at = clock(reminded, runtime.setup.config.server.zone)
+    return Ending(outcome="pairing", text=_STILL_WAITING[language].format(at) if reminded else _NOT_TOLD[language])
 
 
 def _notice(turn: int, context: MessageContext) -> Notice:

@@ -219,7 +219,7 @@ RUNS: Mapping[str, Run] = {**NOTICE_RUNS, MISSPELT: suggest}
 """The answers that no person asks for by name."""
 
 
-def offered(audiences: Mapping[str, Audience]) -> list[Command]:
+def switched_on(audiences: Mapping[str, Audience]) -> list[Command]:
     return [it for name, it in COMMANDS.items() if audiences.get(name) != "off"]
 
 
@@ -233,4 +233,4 @@ def commands_in(config: Config, message: MessageContext) -> Commands:
 
 def menu(audiences: Mapping[str, Audience]) -> tuple[MenuEntry, ...]:
     whose: Mapping[str, Audience] = {**audiences, **dict.fromkeys(OWNER_ONLY, "owner")}
-    return tuple(it.entry(whose.get(it.name, "everyone")) for it in offered(audiences))
+    return tuple(it.entry(whose.get(it.name, "everyone")) for it in switched_on(audiences))

@@ -152,7 +152,7 @@ class Door:
             if request.method == "GET":
                 receipt: Receipt = self._answering[channel, account].answer_get(delivery, self._clock())
             else:
-                receipt = await self._judge(target, delivery)
+                receipt = await self._receipt(target, delivery)
             if can(target, HasCondition):
                 target.condition.genuine()
             async with asyncio.timeout(ACCEPT_SECONDS):
@@ -188,7 +188,7 @@ class Door:
             limit = min(limit, checking.check_headers(delivery, self._clock()) or limit)
         return replace(delivery, body=await self._bodies.read(request, bytes_max=limit, seconds=seconds))
 
-    async def _judge(self, channel: Channel, request: WebhookRequest) -> Receipt:
+    async def _receipt(self, channel: Channel, request: WebhookRequest) -> Receipt:
         now = self._clock()
         try:
             return channel.receive(request, now)

@@ -56,8 +56,10 @@ class Edge:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 given = list(message["headers"])
-                said = {name.lower() for name, _ in given}  # what an answer says itself holds
-                message["headers"] = given + [it for it in (_RAW + _TLS_ONLY if secure else _RAW) if it[0] not in said]
+                own_headers = {name.lower() for name, _ in given}  # what an answer says itself holds
+                message["headers"] = given + [
+                    it for it in (_RAW + _TLS_ONLY if secure else _RAW) if it[0] not in own_headers
+                ]
             await send(message)
 
         if self._is_ours([value for name, value in scope["headers"] if name == b"host"]):

@@ -47,17 +47,17 @@ class FirstKey:
     runtime: Runtime
     _busy: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def offered(self, person: str) -> Sequence[WellKnown]:
+    def vendors_for(self, person: str) -> Sequence[WellKnown]:
         """The vendors of whom this person may give a key; none if a key is there, or if they are no owner."""
         setup = self.runtime.setup
         is_owner = person == OPERATOR and (not setup.owners or LOCAL_PERSON in setup.owners)
         return _wanted(setup.config) if is_owner and self.runtime.config_file else ()
 
-    async def take(self, person: str, name: str, key: str) -> str:
+    async def store_key(self, person: str, name: str, key: str) -> str:
         """The model that answers with this key from now on. Raises Unserved."""
         async with self._busy:
             origin = self.runtime.config_file
-            vendor = next((it for it in self.offered(person) if it.names[0] == name), None)
+            vendor = next((it for it in self.vendors_for(person) if it.names[0] == name), None)
             if vendor is None or origin is None:
                 raise Unserved(*_NOT_WANTED)
             if not SECRET.fullmatch(key):

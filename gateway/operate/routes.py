@@ -111,11 +111,11 @@ def _access(
     listening = CHOICE + listen_key(context.channel, context.account, context.chat.id)
     switch = switch_of(settings(database, listening)) if database else None
 
-    def standing() -> str:
+    def pairing_state() -> str:
         place = context.channel, context.account, context.sender.id
         return contact_state(database, *place, at) if database else "new"
 
-    return access_reason(account.config, owners, context, switch=switch, standing=standing)
+    return access_reason(account.config, owners, context, switch=switch, pairing_state=pairing_state)
 
 
 def _model(loaded: Loaded, agent: AgentConfig, session: str, database: Connection | None) -> Because:

@@ -99,12 +99,12 @@ class StandInTool:
 
 
 def stand_ins(
-    tools: Sequence[Tool], answers: KeptAnswers, told: Sequence[Mapping[str, Any]], lists: ToolLists, mcp: McpConfig
+    tools: Sequence[Tool], answers: KeptAnswers, listed: Sequence[Mapping[str, Any]], lists: ToolLists, mcp: McpConfig
 ) -> list[Tool]:
-    """The stand-ins of a turn's tools, and of those of MCP servers that the turn was `told` of, as far as the agent's
+    """The stand-ins of a turn's tools, and of those of MCP servers that `listed` in the turn, as far as the agent's
     `lists` name them now: no server is started to ask."""
     found: list[Tool] = [StandInTool(spec=it.spec, answers=answers, checks=it) for it in tools]
-    there = {it["name"]: it for it in told if server_of(it["name"]) in mcp.servers}
+    there = {it["name"]: it for it in listed if server_of(it["name"]) in mcp.servers}
     for name in foreign(lists, tuple(there)):
         it, effect = there[name], mcp.servers[server_of(name)].effect
         spec = ToolSpec(

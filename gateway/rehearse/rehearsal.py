@@ -202,7 +202,7 @@ class Rehearsal:
         turn = turn_of(batch, channel, context, earlier, kept.begun)
         journal, answers = RehearsalJournal(steps=kept.steps), KeptAnswers.of(kept.steps)
         lists, mcp = runner.config.tools, self.setup.config.mcp
-        stand_in = partial(stand_ins, answers=answers, told=kept.tools, lists=lists, mcp=mcp)
+        stand_in = partial(stand_ins, answers=answers, listed=kept.tools, lists=lists, mcp=mcp)
         runner = self._with_workspace(runner, context)
         result = await runner.run(turn, journal=journal, emit=journal.follow, budget=purse, stand_in=stand_in)
         self.spent = purse.spent
@@ -250,7 +250,7 @@ class Rehearsal:
         first = session_parts(kept.sid).chat
         switch = switch_of(await self.layers.chosen(listen_key(context.channel, context.account, first), kept.began))
         access, owners = getattr(channel, "access", None), self.setup.owners
-        found = access_reason(access, owners, context, switch=switch, standing=lambda: "paired")
+        found = access_reason(access, owners, context, switch=switch, pairing_state=lambda: "paired")
         return "allowed" if found.value == "allowed" else found.reason
 
     def _with_workspace(self, runner: AgentRunner, context: MessageContext) -> AgentRunner:

@@ -24,7 +24,7 @@ _REFUSED = {
     "group-not-allowed": "groupPolicy is allowlist, and groupAllowFrom does not have the chat (or an owner sent /unlisten)",
     "sender-not-allowed": "neither groupSenders, the chat's senders nor owners has the sender",
 }
-_STANDINGS = {
+_PAIRING = {
     "paired": "the sender was let in (pairing)",
     "waiting": "the sender waits with a code: pairing list",
     "silent": "the sender waits with a code and was reminded, or was turned away: pairing list",
@@ -108,16 +108,16 @@ def access_reason(
     context: MessageContext,
     *,
     switch: Switch | None,
-    standing: Callable[[], str],
+    pairing_state: Callable[[], str],
 ) -> Because:
-    """`switch` is an owner's word on the group; `standing` looks up a stranger's state of pairing."""
+    """`switch` is an owner's word on the group; `pairing_state` looks up a stranger's state of pairing."""
     owner = is_owner(owners, context)
     if not isinstance(access, AccessConfig):
         return Because("allowed", "everybody who is signed in to the web chat may write")
     refused = refusal(access, context, is_owner=owner, switch=switch)
     if refused == NOT_PAIRED:
-        known = standing()
-        return Because("allowed" if known == "paired" else refused, _STANDINGS[known])
+        known = pairing_state()
+        return Because("allowed" if known == "paired" else refused, _PAIRING[known])
     if refused is not None:
         return Because(refused, _REFUSED.get(refused, refused))
     if refusal(access, replace(context, mentioned=False), is_owner=owner, switch=switch) == "not-mentioned":

@@ -43,11 +43,11 @@ class Finish:
     ) -> Sequence[OutboxPart]:
         """`replaces`: the handle of the unfinished answer. `revision`: the conversation's that the answer was made of."""
         seconds, aside = self._runtime.now() - began, is_control(lease.sid)
-        said, task = ending, None
+        shown, task = ending, None
         if task_of(lease.sid):  # its words go into a report, or wait for a decision
             task = await self._tasks.end_of(lease.sid, turn, ending)
-            said = replace(ending, text=None, notes=(), files=(), answers_to=None)
-        parts = await reply(self._runtime, inbound, said, turn=turn, aside=aside, seconds=seconds, replaces=replaces)
+            shown = replace(ending, text=None, notes=(), files=(), answers_to=None)
+        parts = await reply(self._runtime, inbound, shown, turn=turn, aside=aside, seconds=seconds, replaces=replaces)
         at = self._runtime.now()
         final = Entry(turn=turn, kind="final", content=ending.record(len(parts), at), spent=ending.spent)
         entries = [entry(turn, ending.message), final] if ending.message else [final]

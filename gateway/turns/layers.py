@@ -157,7 +157,7 @@ class Layers:
                 "agent": agent_reason(config, context, agent, chosen),
                 "binding": binding_reason(config, context),
                 "session": session_reason(runner.config, context),
-                "access": access_reason(access, owners, context, switch=switch, standing=lambda: "paired"),
+                "access": access_reason(access, owners, context, switch=switch, pairing_state=lambda: "paired"),
                 "model": model_reason(runner.config, model),
                 "tools": tools_reason(config, owners, runner.config, context, names),
             }

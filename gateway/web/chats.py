@@ -21,7 +21,7 @@ from channels.web.admission import OPERATOR
 from channels.web.archive import WebConversation
 from channels.web.channel import FILES_MAX, WebChannel
 from channels.web.views import PAGE_BYTES_MAX, conversation_view, event, fitting
-from gateway.commands.catalog import offered
+from gateway.commands.catalog import switched_on
 from gateway.http.bodies import Bodies
 from gateway.http.request import Unserved, answer_json, id_in_path, number_of, problem, read_json
 from gateway.operate.first_key import FirstKey
@@ -108,12 +108,12 @@ class Chats:
                 "signed_in": bool(await self._channel.admission.signed_in(request.headers.items())),
                 "commands": [
                     {"name": it.name, "hint": it.form.partition(" ")[2], "en": it.en, "zh": it.zh}
-                    for it in offered(self._config.commands)
+                    for it in switched_on(self._config.commands)
                 ],
                 "limits": {"file_bytes": limits.file_bytes, "files": FILES_MAX, "message_chars": limits.message_chars},
                 "keys": [
                     {"vendor": it.names[0], "title": it.title, "made_at": it.made_at}
-                    for it in self._first_key.offered(person)
+                    for it in self._first_key.vendors_for(person)
                 ],
                 "guide": self._config.agents.list[0].model[0].partition("/")[0] == "demo",
             }

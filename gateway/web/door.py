@@ -91,50 +91,50 @@ class WebDoor:
             ("GET", "/web/{name:path}", self.page),
             ("POST", "/api/session", self.sign_in),
             ("GET", "/api/session", self.session_person),
-            ("DELETE", "/api/session", self._judged(self.sign_out)),
-            ("GET", "/api/chats", self._judged(self._chats.chats)),
-            ("GET", "/api/archived", self._judged(self._chats.archived)),
-            ("GET", "/api/search", self._judged(self._chats.search)),
+            ("DELETE", "/api/session", self._identified(self.sign_out)),
+            ("GET", "/api/chats", self._identified(self._chats.chats)),
+            ("GET", "/api/archived", self._identified(self._chats.archived)),
+            ("GET", "/api/search", self._identified(self._chats.search)),
             ("GET", "/api/setup", self._operators(self.setup)),
-            ("GET", "/api/chats/{chat}", self._judged(self._chats.chat)),
-            ("GET", "/api/chats/{chat}/choices", self._judged(self._chats.choices)),
-            ("GET", "/api/agents/{agent}/choices", self._judged(self._chats.new_choices)),
-            ("GET", "/api/chats/{chat}/export", self._judged(self._chats.export)),
-            ("PATCH", "/api/chats/{chat}", self._judged(self._chats.change)),
-            ("DELETE", "/api/chats/{chat}", self._judged(self._chats.erase)),
+            ("GET", "/api/chats/{chat}", self._identified(self._chats.chat)),
+            ("GET", "/api/chats/{chat}/choices", self._identified(self._chats.choices)),
+            ("GET", "/api/agents/{agent}/choices", self._identified(self._chats.new_choices)),
+            ("GET", "/api/chats/{chat}/export", self._identified(self._chats.export)),
+            ("PATCH", "/api/chats/{chat}", self._identified(self._chats.change)),
+            ("DELETE", "/api/chats/{chat}", self._identified(self._chats.erase)),
             ("POST", "/api/setup/key", self._operators(self.take_key)),
-            ("POST", "/api/files", self._judged(self.upload)),
-            ("GET", "/api/files/{key}", self._judged(self.download)),
-            ("DELETE", "/api/files/{key}", self._judged(self.discard)),
-            ("GET", "/api/events", self._judged(self.events)),
-            *((method, path, self._judged(route)) for method, path, route in self._notes.routes()),
+            ("POST", "/api/files", self._identified(self.upload)),
+            ("GET", "/api/files/{key}", self._identified(self.download)),
+            ("DELETE", "/api/files/{key}", self._identified(self.discard)),
+            ("GET", "/api/events", self._identified(self.events)),
+            *((method, path, self._identified(route)) for method, path, route in self._notes.routes()),
             *((method, path, self._operators(route)) for it in self._rooms for method, path, route in it.routes()),
         ):
             router.add_api_route(path, catch_errors(route, self._guesses), methods=[method])
         return router
 
-    def _judged(self, route: PersonRoute) -> Route:
-        async def judged(request: Request) -> Response:
-            return await route(request, await self._judge(request))
+    def _identified(self, route: PersonRoute) -> Route:
+        async def identified(request: Request) -> Response:
+            return await route(request, await self._person(request))
 
-        return judged
+        return identified
 
     def _operators(self, route: PersonRoute) -> Route:
         """The route for the operator alone."""
 
-        async def judged(request: Request) -> Response:
-            if (person := await self._judge(request)) != OPERATOR:
+        async def identified(request: Request) -> Response:
+            if (person := await self._person(request)) != OPERATOR:
                 raise Unserved(*OPERATOR_ONLY)
             return await route(request, person)
 
-        return judged
+        return identified
 
     async def start(self, request: Request) -> Response:
         """The start page; who is signed in has their list asked for in its head. A token is not looked at: a guess of one
         would be told here, and not be counted."""
         headers = [it for it in request.headers.items() if it[0] != "authorization"]
         try:
-            await self._channel.admission.judge(headers, changes=False)
+            await self._channel.admission.identify(headers, changes=False)
         except (Rejected, StoreUnavailable):
             return self._file(request, START)
         return self._file(request, START_SIGNED_IN)
@@ -155,13 +155,13 @@ class WebDoor:
         """Exchanges the token or a link's code for a session. Demands the page's header, so no other site signs in."""
         admission, headers = self._channel.admission, request.headers.items()
         given = await read_json(request, _Token, self._bodies)
-        admission.judge_origin(headers)
+        admission.check_origin(headers)
         return self._with_cookie(request, await admission.sign_in(given.token, headers), SESSION_SECONDS)
 
     async def session_person(self, request: Request) -> Response:
         """The person whose session this browser has, before another session replaces it."""
         try:
-            return answer_json({"person": await self._judge(request)})
+            return answer_json({"person": await self._person(request)})
         except Rejected as rejected:
             if rejected.guess or rejected.status != 401:
                 raise
@@ -191,7 +191,7 @@ class WebDoor:
     async def take_key(self, request: Request, person: str) -> Response:
         """Takes the first key of a model from the operator."""
         given = await read_json(request, _Key, self._bodies)
-        return answer_json({"model": await self._first_key.take(person, given.vendor, given.key.strip())})
+        return answer_json({"model": await self._first_key.store_key(person, given.vendor, given.key.strip())})
 
     async def upload(self, request: Request, person: str) -> Response:
         try:
@@ -232,16 +232,16 @@ class WebDoor:
             person=person,
             after=number_of(after) or 0,
             pages_max=self._limits.event_streams,
-            judge=lambda: self._judge_again(request),
+            person_now=lambda: self._person_again(request),
             now=self._runtime.now,
             plain="plain" in request.query_params,
         )
 
-    async def _judge_again(self, request: Request) -> str:
+    async def _person_again(self, request: Request) -> str:
         if self._runtime.setup.channels.get((self._channel.name, self._channel.account)) is not self._channel:
             raise Rejected("the config has changed")  # the page reconnects, and a newer door judges it
-        return await self._judge(request)
+        return await self._person(request)
 
-    async def _judge(self, request: Request) -> str:
+    async def _person(self, request: Request) -> str:
         changes = request.method not in ("GET", "HEAD")
-        return await self._channel.admission.judge(request.headers.items(), changes=changes)
+        return await self._channel.admission.identify(request.headers.items(), changes=changes)

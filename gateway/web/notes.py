@@ -51,7 +51,7 @@ class Notes:
     def routes(self) -> Sequence[tuple[str, str, PersonRoute]]:
         return (
             ("GET", "/api/agents/{agent}/notes", self.listed),
-            ("POST", "/api/agents/{agent}/notes", self.take),
+            ("POST", "/api/agents/{agent}/notes", self.add),
             ("PUT", "/api/agents/{agent}/notes/{note}", self.change),
             ("DELETE", "/api/agents/{agent}/notes/{note}", self.delete),
         )
@@ -62,7 +62,7 @@ class Notes:
         notes = [asdict(it) for it in await self._memory.notes(sender, agent)]
         return answer_json({"notes": notes, "notes_max": NOTES_MAX, "chars_max": NOTE_CHARS_MAX})
 
-    async def take(self, request: Request, person: str) -> Response:
+    async def add(self, request: Request, person: str) -> Response:
         sender, agent = self._whose(request, person)
         given, now = await read_json(request, _Taken, self._bodies), self._runtime.now()
         turn = _turn(sender, given.id)

@@ -34,13 +34,13 @@ class Offers:
 
     def in_new(self, agent: str, person: str) -> dict[str, Any]:
         """Tells what would be in force in a new conversation with the agent, and what may be chosen."""
-        return self._offered(agent, self.message(person), Settings())
+        return self._choices(agent, self.message(person), Settings())
 
     async def in_chat(self, found: WebConversation) -> dict[str, Any]:
         """Tells what is in force in a conversation, and what its owner may choose."""
         message = self.message(found.owner, found.id)
         agent = self._runtime.choices.agent(message) or found.agent
-        return self._offered(agent, message, await self._settings(agent, message))
+        return self._choices(agent, message, await self._settings(agent, message))
 
     def message(self, person: str, chat: str = _NEW) -> MessageContext:
         """A message as the person would write it there."""
@@ -51,7 +51,7 @@ class Offers:
         work = await self._runtime.store.conversation(session, before=sys.maxsize, history_turns=1, waiting_max=1)
         return settings_json.validate_json(work.settings)
 
-    def _offered(self, agent: str, message: MessageContext, settings: Settings) -> dict[str, Any]:
+    def _choices(self, agent: str, message: MessageContext, settings: Settings) -> dict[str, Any]:
         setup = self._runtime.setup
         runner = setup.runners.get(agent)
         if runner is None:  # it is no longer configured

@@ -27,13 +27,13 @@ log = structlog.get_logger()
 @dataclass(eq=False, kw_only=True)
 class EventStream(StreamingResponse):
     """The events of one page from message `after` on; a refusal if `pages_max` are connected already.
-    `judge` raises Rejected once the page's session has ended."""
+    `person_now` raises Rejected once the page's session has ended."""
 
     channel: WebChannel
     person: str
     after: int
     pages_max: int
-    judge: Callable[[], Awaitable[str]]
+    person_now: Callable[[], Awaitable[str]]
     now: Callable[[], float]
     plain: bool = False
     """Drafts are sent as text."""
@@ -69,13 +69,13 @@ class EventStream(StreamingResponse):
 
     async def _pieces(self, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Yields the stream until the page's session ends or it cannot be read on; the page reconnects, or signs in."""
-        judged = self.now()
+        checked = self.now()
         try:
             async for event in events:
-                if self.now() - judged >= ALIVE_SECONDS:
-                    if await self.judge() != self.person:
+                if self.now() - checked >= ALIVE_SECONDS:
+                    if await self.person_now() != self.person:
                         return
-                    judged = self.now()
+                    checked = self.now()
                 for at in range(0, len(event), PIECE_BYTES):
                     yield event[at : at + PIECE_BYTES]
         except (Rejected, StoreUnavailable) as error:

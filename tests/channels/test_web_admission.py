@@ -44,7 +44,7 @@ def admission(way: Way = "token", token: str = TOKEN, public: str | None = None,
 async def status(door: Admission, *headers: tuple[str, str], changes: bool = False) -> int:
     """What a request is answered with, 200 where it comes in."""
     try:
-        await door.judge(headers, changes=changes)
+        await door.identify(headers, changes=changes)
     except Rejected as refusal:
         is_told = refusal.sentence and TOKEN not in f"{refusal.sentence}{refusal.reason}"
         return refusal.status if is_told else 500
@@ -209,7 +209,7 @@ async def test_no_text_that_somebody_makes_up_is_a_session_or_breaks_the_judgeme
 
 async def test_a_password_that_a_proxy_asks_for_is_no_guess_at_our_token() -> None:
     with pytest.raises(Rejected, match="not signed in") as refusal:
-        await admission().judge([AWAY, BASIC], changes=False)
+        await admission().identify([AWAY, BASIC], changes=False)
     assert not refusal.value.guess
 
 

@@ -76,8 +76,8 @@ class _Body:
 
     def slide(self, page: Any) -> Iterator[str]:
         yield from self._shapes(page)
-        if said := "\n".join(text for it in page.iterfind(f"{_SHOW}notes") for text in self._shapes(it)):
-            yield f"Notes: {said}"
+        if notes := "\n".join(text for it in page.iterfind(f"{_SHOW}notes") for text in self._shapes(it)):
+            yield f"Notes: {notes}"
 
     def _shapes(self, element: Any) -> Iterator[str]:
         for it in element:

@@ -25,9 +25,9 @@ def _slide(package: Package, name: str) -> Iterator[str]:
     for kind, notes in package.related(name).values():
         if kind == "notesSlide" and notes in package.names:
             shapes = package.tree(notes).iter(f"{_P}sp")
-            said = "\n".join(filter(None, (_points(it) for it in shapes if _placeholder(it) in ("body", ""))))
-            if said:
-                yield f"Notes: {said}"
+            notes = "\n".join(filter(None, (_points(it) for it in shapes if _placeholder(it) in ("body", ""))))
+            if notes:
+                yield f"Notes: {notes}"
 
 
 def _shape(shape: Any) -> str:

@@ -53,8 +53,8 @@ class Definition:
     @classmethod
     def of(cls, server: str, tool: str, description: str, schema: Schema) -> "Definition | None":
         """None if it is too long to be looked at, or has no name that could be."""
-        said = {"description": description, "inputSchema": dict(schema)}
-        text = json.dumps(said, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        definition = {"description": description, "inputSchema": dict(schema)}
+        text = json.dumps(definition, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
         data = text.encode(errors="replace")
         if len(data) > DEFINITION_BYTES_MAX or not 0 < len(tool) <= TOOL_CHARS_MAX or not tool.isprintable():
             return None

@@ -47,11 +47,11 @@ class MessageLines(Output):
         for line in lines:
             whole = bytes(self._begun) + line if self._begun else line
             self._begun.clear()
-            self._take(whole)
+            self._receive(whole)
         self._begun += rest
         self.total = max(self.total, len(self._begun)) if self.total > MESSAGE_BYTES_MAX else len(self._begun)
 
-    def _take(self, line: bytes) -> None:
+    def _receive(self, line: bytes) -> None:
         if not line.lstrip().startswith(b"{"):
             return
         try:
@@ -74,10 +74,10 @@ async def pipes(supervised: Supervised, ended: ProgramEnd) -> AsyncIterator[Stre
     async def read() -> None:
         with to_session:
             finished = await supervised.attend(MessageLines(to_session), LIFE_SECONDS, errors)
-            said = errors.shown(ERRORS_BYTES)
-            ended.reason = reason_of_end(finished, said)
+            error_output = errors.shown(ERRORS_BYTES)
+            ended.reason = reason_of_end(finished, error_output)
             ended.set()
-            log.info("mcp_server_ended", code=finished.code, limit=finished.limit, errors=said)
+            log.info("mcp_server_ended", code=finished.code, limit=finished.limit, errors=error_output)
 
     async def write() -> None:
         with from_session:

@@ -213,25 +213,25 @@ def _text(message: UserMessage | ToolResultMessage | None) -> str:
 
 def closing(done: Sequence[Made], language: Language, *, attached: str | None) -> str:
     """The final words of a turn. `attached` is a file to send along."""
-    said = _SAID[language]
-    lines = [said["opening"]]
+    phrases = _SAID[language]
+    lines = [phrases["opening"]]
     if done:
-        lines += [said["tools"], "\n".join(_report(call, result, said) for call, result in done)]
+        lines += [phrases["tools"], "\n".join(_report(call, result, phrases) for call, result in done)]
     else:
-        lines.append(said["invitation"])
-    lines.append(said["real"])
+        lines.append(phrases["invitation"])
+    lines.append(phrases["real"])
     if attached is not None:
         lines.append(f"MEDIA:{attached}")
     return "\n\n".join(lines)
 
 
-def _report(call: ToolCall, result: ToolResultMessage | None, said: Mapping[str, str]) -> str:
+def _report(call: ToolCall, result: ToolResultMessage | None, phrases: Mapping[str, str]) -> str:
     target = one_line(str(next(iter((call.arguments or {}).values()), "")), RESULT_CHARS_MAX)
     if result is None or result.is_error:
-        return f"- `{call.name}` {target}: {said['failed']}{tour.reason(result) if result else said['nothing']}"
+        return f"- `{call.name}` {target}: {phrases['failed']}{tour.reason(result) if result else phrases['nothing']}"
     text = _text(result)
-    shown = said["read"].format(len(text)) if call.name == "read" else one_line(text, RESULT_CHARS_MAX)
-    return f"- `{call.name}` {target}: {shown or said['nothing']}"
+    shown = phrases["read"].format(len(text)) if call.name == "read" else one_line(text, RESULT_CHARS_MAX)
+    return f"- `{call.name}` {target}: {shown or phrases['nothing']}"
 
 
 def script_source(name: str, *, chinese: bool) -> str:

@@ -202,14 +202,14 @@ def read(message: AssistantMessage, request: ModelRequest, style: Style) -> Assi
     if not any(map(_MARKS.search, texts(message))):
         return message
     runs = [list(run) for _, run in groupby(message.content, lambda part: isinstance(part, Text))]
-    told = [run for run in runs if isinstance(run[0], Text)]
-    may_call = len(told) == 1 and not message.calls and message.stop_reason in DONE_WELL
+    text_runs = [run for run in runs if isinstance(run[0], Text)]
+    may_call = len(text_runs) == 1 and not message.calls and message.stop_reason in DONE_WELL
     ids = new_ids(request, message)
     content: list[AssistantPart] = []
     changed = False
     for run in runs:
         text = "".join(part.text for part in run if isinstance(part, Text))
-        thoughts = _THOUGHTS.match(text) if told and run is told[0] else None
+        thoughts = _THOUGHTS.match(text) if text_runs and run is text_runs[0] else None
         words = text[thoughts.end() :] if thoughts else text
         cuts = style.cuts(words, may_call)
         if thoughts or cuts:
