@@ -33,7 +33,7 @@ class SessionConfig(Section):
 
     scope: SessionScope = "chat"
     """`chat`: the people of a group share a session. `sender`: each person in a group has a separate one, in its
-    topics, too, and nothing of it is shown to the others' turns."""
+    topics, too. Nothing of it is shown to the others' turns."""
     reset_daily: str | None = None
     """A time of day by `server.timezone`, such as `"04:00"`: the first message after it begins a new session. If unset,
     none does."""

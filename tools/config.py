@@ -22,8 +22,8 @@ class ExecConfig(Section):
     mode: ExecMode = "ask"
     """`deny` runs nothing; `ask` runs what a person has approved (docs/approvals.md); `allow` runs."""
     sandbox: Literal["auto", "off"] = "auto"
-    """`auto` confines every command to its workspace, and runs none if this machine offers no way to do so; `off` runs
-    commands as the gateway's user, or, if that is root, as the workspace's owner, without a wall."""
+    """`auto` confines every command to its workspace, and runs none if this machine offers no way to do so. `off` runs
+    commands without a wall, as the gateway's user, or as the workspace's owner if that is root."""
     network: bool = False
     """True if commands in a sandbox reach what `web_fetch` may (`tools.web.fetch`: public addresses, its ports), through an
     HTTP proxy; never this machine's own services. It needs bubblewrap: with Landlock alone such a command is refused."""
@@ -92,8 +92,8 @@ class FilesConfig(Section):
     """Settings of the file tools, for every agent that does not say otherwise."""
 
     writable: Annotated[tuple[InstructionFile, ...], Listed] = ()
-    """Instruction files that `write` and `edit` may change, such as `AGENTS.md`: everybody who may talk to the agent
-    can then change the system prompt of all. `MEMORY.md` and `memory/*.md` are written in direct chats with an owner
+    """Instruction files that `write` and `edit` may change, such as `AGENTS.md`. Then everybody who may talk to the
+    agent can change the system prompt of all. `MEMORY.md` and `memory/*.md` are written in direct chats with an owner
     (`owners`), and in any direct chat if the workspace is that chat's or person's own."""
     uploads_dir: str = "./data/uploads"
     """The place of the files that people send: a folder for each session, outside of every workspace. Agents see their
@@ -101,7 +101,7 @@ class FilesConfig(Section):
 
     quota_bytes: Annotated[int, Field(ge=1_048_576)] = 1_073_741_824
     """Bytes that a workspace may hold before `write` and `edit` refuse. A file or folder, even an empty one, counts 4 KiB
-    more than its content, so that their number has an end, too. Files that people send count apart: so much per session."""
+    more than its content, which also limits their number. Files that people send count apart: so much per session."""
 
 
 class AgentFilesConfig(Section):
@@ -120,8 +120,8 @@ class ToolsConfig(ToolLists):
     """Folders of Python files with tools of your own (docs/add-a-tool.md): code that runs inside the gateway, with its
     rights. Relative to the config file's folder. An agent has those that its lists allow."""
     owner_only: Names | None = None
-    """Tools or groups that are there for `owners` alone. If unset: `exec` and `process`, once `owners` names anybody,
-    and in any case for people who were let in by pairing; everybody else has them as their agent does."""
+    """Tools or groups that are there for `owners` alone. If unset: `exec` and `process`, once `owners` names a
+    person, and always for people who were let in by pairing. Other people have them as their agent does."""
     senders: dict[PersonId, ToolLists] = Field(default={})
     """The tools that are left for one person, by `channel:id` as in `owners`, in every chat."""
     exec: ExecConfig = ExecConfig()
@@ -131,8 +131,8 @@ class ToolsConfig(ToolLists):
     approval: Names = ()
     """Tools of which every call needs an approval, in any case."""
     taint: Names = ("exec", "process", "message")
-    """Tools whose calls need one as well as long as the conversation holds text of strangers, such as a web page, or a
-    summary of it: what is done from there on may be their doing. `[]` for none."""
+    """Tools whose calls need one as well, as long as the conversation holds text of strangers, such as a web page, or a
+    summary of it. Later calls may be the strangers' doing. `[]` for none."""
 
 
 class AgentToolsConfig(ToolLists):

@@ -100,7 +100,7 @@ class ProviderConfig(Section):
 
     api_key: SecretStr = SecretStr("")
     """The key, best as `${NAME}` or `${file:path}`. If neither this nor `apiKeys` is written, a well-known provider
-    takes its usual variable, such as ANTHROPIC_API_KEY (docs/providers.md); an empty one means no key. A provider
+    takes its usual variable, such as ANTHROPIC_API_KEY (docs/providers.md). An empty one means no key. A provider
     that needs a key answers nothing without."""
     api_keys: tuple[SecretStr, ...] = ()
     """Further keys: chats are spread over all of them, and a refused one rests while the others work."""
@@ -108,8 +108,8 @@ class ProviderConfig(Section):
     """The wire it speaks: `anthropic-messages`, `openai-responses`, `openai-chat`, `google-gemini`, `mistral` or
     `demo`. Known provider names imply theirs (docs/providers.md)."""
     dialect: str | None = None
-    """The vendor whose quirks an `openai-chat` server has, such as `deepseek`; if unset, the provider's name says it, else
-    the host of `baseUrl`, else `generic` (docs/providers.md)."""
+    """The vendor whose quirks an `openai-chat` server has, such as `deepseek` (docs/providers.md). If unset, the
+    provider's name says it, then the host of `baseUrl`; otherwise it is `generic`."""
     base_url: str | None = None
     """Its address, http or https. With `/v1` for openai-*, without it for anthropic and mistral; the vendor's own
     address if unset."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from channels.place import Place
     from gateway.config.load import Loaded
     from gateway.observe.secrets import Scrubber
-    from gateway.outbox.sends import SendOrder
+    from gateway.outbox.sends import Saying
     from gateway.store.sends import SendOutcome
     from gateway.store.store import Store
 
@@ -111,7 +111,7 @@ def _sent(
 
 
 async def _by_itself(
-    loaded: "Loaded", scrubber: "Scrubber", store: "Store", message: "Callable[..., SendOrder]", files: "list[File]"
+    loaded: "Loaded", scrubber: "Scrubber", store: "Store", message: "Callable[..., Saying]", files: "list[File]"
 ) -> "SendOutcome":
     """Sends as a separate gateway, which does nothing else."""
     from gateway.app.gateway import Gateway
@@ -127,7 +127,7 @@ async def _by_itself(
         await gateway.close()
 
 
-async def _beside(loaded: "Loaded", message: "Callable[..., SendOrder]", files: "list[File]") -> "SendOutcome":
+async def _beside(loaded: "Loaded", message: "Callable[..., Saying]", files: "list[File]") -> "SendOutcome":
     """Leaves it to the gateway that serves, which is woken for it."""
     from gateway.config.exposure import operator_proof
     from gateway.http.reach import wake_at

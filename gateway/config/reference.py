@@ -26,8 +26,8 @@ Made from the code by `python -m gateway.config.reference docs`; do not edit. æœ
 Keys are camelCase; a key that is not listed here is an error. `clawgate check` reports every mistake with its
 line, its column and the fix. Editors that know JSON Schema can use [config.schema.json](config.schema.json).
 
-In a value, `${NAME}` is the environment's NAME, `${NAME:-default}` has a default if it is unset or empty, and
-`${file:path}` is the content of a file (64 KiB at most, no symbolic link, without the newline at its end); `$${` is a
+In a value, `${NAME}` is the environment's NAME, and `${NAME:-default}` has a default if it is unset or empty.
+`${file:path}` is the content of a file: 64 KiB at most, no symbolic link, without the newline at its end. `$${` is a
 literal `${`. Keys are never expanded, and a filled-in text is not expanded again. Relative paths count from the folder of
 the config file.
 

@@ -73,8 +73,8 @@ class DatabaseConfig(Section):
     """The place where the inbox, the transcripts and the outbox are kept."""
 
     url: str = Field(default="sqlite:///./data/clawgate.db", repr=False)
-    """`sqlite:///` and the file, relative to the config file's folder (a fourth slash begins an absolute path), for one
-    process; or `postgresql://user:password@host/name`, for any number of replicas."""
+    """`sqlite:///` and the file, for one process; the path is relative to the config file's folder, or absolute after
+    a fourth slash. Or `postgresql://user:password@host/name`, for any number of replicas."""
     connections: Annotated[int, Field(ge=2, le=100)] = 8
     """PostgreSQL: connections of one replica at most, besides the one that keeps it alive."""
     lease_seconds: Annotated[float, Field(ge=1, le=300)] = 15
@@ -174,8 +174,8 @@ class ApprovalsConfig(Section):
     approvers: tuple[PersonId, ...] | None = None
     """People as `channel:id`: `/whoami` prints it. By default the `owners`; no one if it is `[]`."""
     surfaces: tuple[Surface, ...] = ("dm",)
-    """The chats where people are asked: the direct chat of the request, if it is with an approver; a group
-    that is listed here as `channel:chat`; else, with `dm`, the direct chat with each approver."""
+    """The chats where people are asked. The direct chat of the request is first, if it is with an approver,
+    then a group that is listed here as `channel:chat`. Otherwise, with `dm`, it is the direct chat with each approver."""
     expiry_seconds: Annotated[float, Field(ge=30, le=3600)] = 600
     """Seconds that a request waits for its decision."""
     grant_days: Annotated[float, Field(gt=0, le=365)] = 30
@@ -207,8 +207,8 @@ class Config(Section):
     """The people who run this bot, as `channel:id`, such as `feishu:ou_…` or `telegram:123`: `/whoami` prints yours. Without
     any, the person at this machine is the only owner, in the web chat."""
     notify_owners: bool = True
-    """True if owners hear in their direct chats of what they should know: somebody waits to be let in, the bot was added to
-    a group, a channel or a model is refused, an edit of this file is. At most one line an hour for the same cause."""
+    """True if owners hear in their direct chats, once an hour for one cause, that a person waits to be let in, that the
+    bot was added to a group, or that a channel, a model or an edit of this file is refused."""
     commands: dict[str, Audience] = {}
     """The people who may use a chat command, by its name without the slash: `everyone`, `owner`, or no one (`off`)."""
     language: Literal["en", "zh"] = "en"

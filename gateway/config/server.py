@@ -115,9 +115,9 @@ class ServerConfig(Section):
     public_url: str | None = None
     """The server's address for the platforms, such as `https://bot.example.com`: shown with each webhook's path."""
     admin_token: Token = SecretStr("")
-    """A token of at least 16 characters, 32 if `host` is not loopback, for the web chat and `/metrics`. While it is empty,
-    the web chat is open at this machine, unless an agent can run commands there, and closed beyond it; `/metrics` does not
-    exist."""
+    """A token of at least 16 characters, 32 if `host` is not loopback, for the web chat and `/metrics`. While it is
+    empty, the web chat is closed beyond this machine, and open at it unless an agent can run commands there. `/metrics`
+    does not exist then."""
     users: Annotated[Tokens, AfterValidator(_no_operator)] = {}
     """More people in the web chat: a token for each, by a name of yours, as long as `adminToken`. Each has their own
     conversations and files, and is the person `web:NAME` in `owners`, `approvers` and `tools.senders`. The holder of
@@ -129,8 +129,8 @@ class ServerConfig(Section):
     max_body_bytes: Annotated[int, Field(ge=1024)] = 1_048_576
     """The largest request body that is read."""
     max_unverified_bytes: Annotated[int, Field(ge=65_536)] = 33_554_432
-    """The memory for bodies that are still arriving, of all senders together. While it is full, further pieces wait, and the
-    body that has been arriving for longest, and for more than a second, is cut off with a 503."""
+    """The memory for bodies that are still arriving, of all senders together. While it is full, further pieces wait.
+    The body that has been arriving for longest, and for more than a second, is cut off with a 503."""
     body_timeout_seconds: Annotated[float, Field(gt=0)] = 10
     """Seconds that a request body may take to arrive."""
     max_url_bytes: Annotated[int, Field(ge=256, le=65_535)] = 8_192
@@ -142,14 +142,14 @@ class ServerConfig(Section):
     max_header_fields: Annotated[int, Field(ge=10)] = 100
     """The number of header fields of a request."""
     connection_timeout_seconds: Annotated[float, Field(gt=0)] = 20
-    """Seconds that a connection may keep the server waiting, from its beginning or its last answer on: for the whole header
-    of a request, for the rest of a body that is no longer read, or for taking something of an answer."""
+    """Seconds that a connection may keep the server waiting, from its beginning or its last answer on. It may wait for
+    the whole header of a request, for the rest of an unread body, or for the peer to read some of an answer."""
     max_connections: Annotated[int, Field(ge=10)] = 1_000
     """Open connections in all; fewer if the system allows the process fewer files. Beyond that the connection that has
-    waited longest for a request makes room; if all are being answered, the new one gets a 503."""
+    waited longest for a request makes room. If all are being answered, the new one gets a 503."""
     max_connections_per_address: Annotated[int, Field(ge=1)] = 200
-    """Open connections of one address, of one /64 network in IPv6; those of `trustedProxies` are counted by the address
-    that each request is from, while it is answered."""
+    """Open connections of one address, or of one /64 network in IPv6. Those of `trustedProxies` are counted by the
+    address that each request is from, while it is answered."""
     allowed_hosts: tuple[str, ...] = ()
     """Host names the server answers to, without port, besides that of `publicUrl`; `*.example.com` for all below one, `*`
     for any. Empty: the names of this machine, for the web chat and its API; webhooks of platforms answer to any."""

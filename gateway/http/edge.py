@@ -56,10 +56,8 @@ class Edge:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 given = list(message["headers"])
-                own_headers = {name.lower() for name, _ in given}  # what an answer says itself holds
-                message["headers"] = given + [
-                    it for it in (_RAW + _TLS_ONLY if secure else _RAW) if it[0] not in own_headers
-                ]
+                own = {name.lower() for name, _ in given}  # what an answer says itself holds
+                message["headers"] = given + [it for it in (_RAW + _TLS_ONLY if secure else _RAW) if it[0] not in own]
             await send(message)
 
         if self._is_ours([value for name, value in scope["headers"] if name == b"host"]):

@@ -33,7 +33,7 @@ from gateway.config.template import Event, Template
 from gateway.http.bodies import Bodies, Unreadable
 from gateway.http.request import ACCEPT_SECONDS, Guesses, Unserved, answer_json, catch_errors, problem
 from gateway.outbox.outbox import idempotency_key
-from gateway.outbox.sends import SendOrder
+from gateway.outbox.sends import Saying
 from gateway.records.inbound import Inbound
 from gateway.records.sessions import message_in
 from gateway.state.runtime import Runtime
@@ -107,8 +107,8 @@ class Hooks:
         place = place_in(self._config.channels, hook.to)
         origin = Origin(kind="hook", id=name, run=id_, by_operator=True, external=True)
         if hook.say is not None:
-            order = SendOrder(place=place, text=Template(hook.say).filled(event, plain), origin=origin)
-            return order.delivery(self._config, self._runtime.now())
+            saying = Saying(place=place, text=Template(hook.say).filled(event, plain), origin=origin)
+            return saying.delivery(self._config, self._runtime.now())
         return self._task(hook, place, event, origin)
 
     def _task(self, hook: HookConfig, place: Place, event: Event, origin: Origin) -> Delivery:

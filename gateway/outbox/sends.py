@@ -27,7 +27,7 @@ FIRST_PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.02, 0.5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SendOrder:
+class Saying:
     """Text for a place, in Markdown, with its files. `origin` is its cause; its key is that of the message."""
 
     place: Place
@@ -52,11 +52,9 @@ class SendOrder:
         return Delivery.own(inbound, self.origin.key, sid=sid, at=at)
 
 
-def sending(
-    place: Place, text: str, key: str, files: Sequence[StoredFile] = (), reply_to: str | None = None
-) -> SendOrder:
+def sending(place: Place, text: str, key: str, files: Sequence[StoredFile] = (), reply_to: str | None = None) -> Saying:
     """Makes the message of `clawgate send` or of a program. The same key is the same message."""
-    return SendOrder(
+    return Saying(
         place=place, text=text, origin=Origin(kind="send", id=key, by_operator=True), files=(*files,), reply_to=reply_to
     )
 
@@ -71,10 +69,10 @@ class Sends:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    async def send(self, order: SendOrder) -> SendOutcome:
+    async def send(self, saying: Saying) -> SendOutcome:
         """Stores it, and waits a while for the platform's answer. Raises StoreUnavailable if it is not stored."""
-        await self._runtime.accept(order.delivery(self._runtime.setup.config, self._runtime.now()))
-        return await outcome(lambda: self._runtime.store.sends.outcome(order.origin.key))
+        await self._runtime.accept(saying.delivery(self._runtime.setup.config, self._runtime.now()))
+        return await outcome(lambda: self._runtime.store.sends.outcome(saying.origin.key))
 
 
 async def outcome(look: Callable[[], Awaitable[SendOutcome]]) -> SendOutcome:

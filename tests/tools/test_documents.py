@@ -179,13 +179,13 @@ async def test_an_opendocument_is_read_as_its_twin_of_office_is(at: Bench) -> No
 
 
 async def test_notes_and_reviews_of_an_opendocument_are_where_a_person_sees_them(at: Bench) -> None:
-    note = "<text:note-citation>1</text:note-citation><text:note-body><text:p>SendOrder so.</text:p></text:note-body>"
+    note = "<text:note-citation>1</text:note-citation><text:note-body><text:p>Order so.</text:p></text:note-body>"
     body = f"""<office:text><text:tracked-changes><text:p>struck out</text:p></text:tracked-changes>
         <text:p>He<text:s text:c="3"/>said<text:note>{note}</text:note> <office:annotation><text:p>a remark</text:p>
         </office:annotation>it\ntwice.</text:p><text:p>A<text:tab/>B<text:line-break/>C</text:p></office:text>"""
     opendocument("text", body)(sent(at, "notes.odt"))
     text = await at.text("read", file_path="uploads/notes.odt")
-    assert text == "[page 1 of 1]\n\nHe   said[^1] it twice.\n\nA\tB\nC\n\n[^1]: SendOrder so."
+    assert text == "[page 1 of 1]\n\nHe   said[^1] it twice.\n\nA\tB\nC\n\n[^1]: Order so."
 
 
 async def test_what_libraries_write_is_read_as_well(at: Bench) -> None:
