@@ -102,7 +102,7 @@ def test_a_number_can_come_from_the_environment_where_it_is_not_quoted(tmp_path:
 
 
 @pytest.mark.parametrize(
-    "secret", ["12345678901234567890", "9" * 400, "1e5000000000000001", "true", "null", "~", "0.10000000000000", "-1"]
+    "secret", ["12345678901234567890", "9" * 400, "1e5000000000000001", "true", "null", "0.10000000000000"]
 )
 def test_a_secret_that_looks_like_something_else_stays_the_text_it_is(tmp_path: Path, secret: str) -> None:
     config = loaded(tmp_path, f"providers: {{ anthropic: {{ apiKey: ${{KEY}} }} }}\n{AGENTS}", {"KEY": secret}).config

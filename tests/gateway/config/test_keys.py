@@ -40,7 +40,6 @@ def chosen(config: Config) -> tuple[str, str]:
         ("openai: { apiKey: k }", {"OPENAI_API_KEY": "no"}, "openai/gpt-5.5", "providers.openai has a key"),
         # an empty key says that there is none, whatever the environment has
         ("openai: { apiKeys: [] }", {"OPENAI_API_KEY": "no"}, "demo/guide", "no key is set"),
-        ("gemini: { apiKey: '' }", {"GEMINI_API_KEY": "no"}, "demo/guide", "no key is set"),
         ("openai: { apiKey: '' }", {"OPENAI_API_KEY": "no", "ZHIPUAI_API_KEY": "k"},
          "zhipu/glm-4.7", "ZHIPUAI_API_KEY is set"),
         # names of one's own have no model that anybody but you knows; ollama needs no key, and has none

@@ -23,8 +23,6 @@ WORDS = {
 }
 
 ONE_MISTAKE = """
-agents: { list: [ { id: a, workspace_dir: x } ] }
-> 1:28: agents.list[0].workspace_dir: unknown key — did you mean "workspaceDir"?
 logging: { colour: blue }
 > 2:12: logging.colour: unknown key — known here: level, format, content
 agents: { defaults: { modle: x/y }, list: [ { id: a }, { id: b } ] }

@@ -71,9 +71,7 @@ def test_colons_inside_text_and_names_are_nobodys_slip(tmp_path: Path, text: str
     ("text", "expected"),
     [
         ("server:\n  host 127.0.0.1 # mine: here\n\n  # port\n  port: 1\n", "2:3: a colon is missing behind the key"),
-        ("server: {}\nagents：\n    - id: a\n", "2:1: a full-width colon (：) — write a plain one"),
         ("agents：  # bots\n  list:\n    - id: a\n", "1:1: a full-width colon (：) — write a plain one"),
-        ("server:\n  host：127.0.0.1\n  port: 1\n", "2:3: a full-width colon (：) — write a plain one"),
         ("server:\n  host: a b: c\n", "2:12: a colon is not expected here"),
         ('server:\n  host: "127.0.0.1\n  port: 1\nx:\n  y: "z"\n', "2:9: a quotation mark opens here and never closes"),
         ("list:\n  - id: a\n   name: b\n    model: c\n", "3:4: this does not fit the lines above"),
@@ -83,7 +81,6 @@ def test_colons_inside_text_and_names_are_nobodys_slip(tmp_path: Path, text: str
         ("list:\n  - id: a\n  -id: b\n", "3:3: a space is missing behind the dash"),
         ("a: { b: x， c: y }\n", "1:10: full-width punctuation — write ， as it is in English"),
         ("a: { b: “x: y” }\n", "1:9: full-width punctuation — write “ as it is in English"),
-        ("a:\n  b\n  c: 1\n", "3:4: a colon is not expected here"),
         ("a:\n  b: 1\n  c\n  d: 1\n", "3:3: a colon is missing behind the key"),
     ],
 )
