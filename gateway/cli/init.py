@@ -53,14 +53,12 @@ def init(
 ) -> None:
     """Write a commented config file, and .env beside it for the secrets that you give; each is tried on the spot. A config
     that is there is never changed, and in .env nothing but what it lacks."""
-    from dotenv import dotenv_values
-
     from gateway.cli.draft import ConfigDraft
-    from gateway.config.dotenv import DOTENV
+    from gateway.config.dotenv import DOTENV, over_file
 
     if config.exists() or config.is_symlink():
         raise OperatorError(f"{config}: is there already, and stays as it is — choose another file with --config")
-    there = {**dotenv_values(config.parent / DOTENV, interpolate=False), **environment()}
+    there = over_file(config.parent / DOTENV, environment())
     base = _template() if example is None else _example(example)
     draft = ConfigDraft(base=base, there={name: value for name, value in there.items() if value})
     chosen = _chosen(provider, model)

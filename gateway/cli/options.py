@@ -20,6 +20,7 @@ CONFIG = Path("config.yaml")
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="The config file.", show_default=True)]
 _LANGUAGE = re.compile(r"""^language:[ ]*["']?(en|zh)\b""", re.MULTILINE)
 AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 class Platform(StrEnum):

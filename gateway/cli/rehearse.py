@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, language, load, print_json
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, Yes, language, load, print_json
 from gateway.fault import OperatorError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def rehearse(
     max_cost: Annotated[
         float | None, typer.Option(help="Ask no more once that has been spent, in the unit of the prices.", min=0.0)
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Run past turns again under another config, and show what differs: the models are asked, and cost; tools answer

@@ -163,7 +163,7 @@ def _examine(path: Path, wanted: Callable[[str], bool], *, as_json: bool) -> Non
         print_json([asdict(it) for it in findings])
     else:
         spoken = language(path)
-        for it in doctor.by_severity(findings):
+        for it in sorted(findings, key=lambda it: ("error", "warning", "ok").index(it.status)):
             typer.echo(_coloured(it.status, doctor.WORDS[it.status](spoken)) + it.labelled(it.check, spoken))
         typer.echo(doctor.summary(findings, spoken))
     if any(it.status == "error" for it in findings):

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, number_of, print_list
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, Yes, load, number_of, print_list
 from gateway.fault import OperatorError
 
 sessions_app = typer.Typer(
@@ -69,7 +69,7 @@ def erase_sessions(
     person: Annotated[
         str | None, typer.Option(metavar="CHANNEL:ID", help="All of a person, such as feishu:ou_…: /whoami prints it.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
     config: ConfigOption = CONFIG,
 ) -> None:
     """Remove a session, or all that is kept of a person, for good: messages, answers, files. Nothing brings it back."""

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, number_of, print_list
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, Yes, load, number_of, print_list
 from gateway.fault import OperatorError
 
 if TYPE_CHECKING:
@@ -14,7 +14,6 @@ skills_app = typer.Typer(
     no_args_is_help=True,
     help="Skills from elsewhere: looked at, pinned in skills.lock, and used only as long as they stay as they were.",
 )
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 @skills_app.command("add")

@@ -124,11 +124,10 @@ def _own(loaded: Loaded, store: Store, scrubber: Scrubber) -> Iterator[tuple[str
 
 
 def _for_one(config: Config, token: str) -> Config:
-    private = {"host": "127.0.0.1", "public_url": None, "admin_token": SecretStr(token), "api": ApiConfig()}
-    server = config.server.model_copy(update={**private, "trusted_proxies": (), "allowed_hosts": ()})
-    web = (config.channels.web or WebConfig()).model_copy(update={"enabled": True})
-    channels = config.channels.model_copy(update={"web": web})
-    return config.model_copy(update={"server": server, "channels": channels})
+    server = config.server.but(host="127.0.0.1", public_url=None, admin_token=SecretStr(token), api=ApiConfig())
+    server = server.but(trusted_proxies=(), allowed_hosts=())
+    web = (config.channels.web or WebConfig()).but(enabled=True)
+    return config.but(server=server, channels=config.channels.but(web=web))
 
 
 class Conversation:

@@ -1,4 +1,4 @@
-"""The file `.env` beside the config, as far as Clawgate writes it: secrets that a person gave are put at its end.
+"""The file `.env` beside the config: what it adds to the environment, and the secrets that a person gave, put at its end.
 
 Nothing that is there is changed. Of a name that stands there twice the last value counts, as docker compose has it.
 """
@@ -11,6 +11,21 @@ from pathlib import Path
 DOTENV = ".env"
 SECRET = re.compile(r"[\x21-\x26\x28-\x5b\x5d-\x7e]{1,1000}")
 """A value that means itself between single quotes: ASCII without blanks, quotes and backslashes."""
+
+
+def over_file(path: Path, env: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment over what the file sets; one that cannot be read sets nothing. A name without a value is ignored, and
+    so is an empty variable, as docker compose hands it on, of which the file has a value."""
+    if not path.is_file():
+        return env
+    from dotenv import dotenv_values
+
+    try:
+        written = dotenv_values(path, interpolate=False)
+    except (OSError, UnicodeDecodeError):
+        return env
+    named = {name: value for name, value in written.items() if value is not None}
+    return {**named, **{name: value for name, value in env.items() if value or not named.get(name)}}
 
 
 def append(path: Path, values: Mapping[str, str]) -> None:

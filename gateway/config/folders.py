@@ -78,7 +78,7 @@ def check_tool_folders(config: Config, findings: Findings) -> Config:
             findings.add(("tools", "directories", index), why)
         else:
             kept.append(directory)
-    return config.model_copy(update={"tools": config.tools.model_copy(update={"directories": tuple(kept)})})
+    return config.but(tools=config.tools.but(directories=tuple(kept)))
 
 
 def _literal(folder: str) -> str:

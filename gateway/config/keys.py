@@ -59,7 +59,7 @@ def resolve_models(
         if AUTO in agent.model and len(agent.model) > 1:
             findings.add(("agents", "list", number, "model", agent.model.index(AUTO)), _ALONE)
     defaults, *agents = (
-        agent.model_copy(update={"model": tuple(auto.model if name == AUTO else name for name in agent.model)})
+        agent.but(model=tuple(auto.model if name == AUTO else name for name in agent.model))
         for agent in (config.agents.defaults, *config.agents.list)
     )
     for number, resolved in enumerate(agents):
@@ -67,11 +67,8 @@ def resolve_models(
             name = model.partition("/")[0]
             block = blocks.get(name) or keys.with_key(name, ProviderConfig(), ("agents", "list", number, *place))
             blocks |= {name: block} if block.keys else {}
-    changes = {
-        "agents": config.agents.model_copy(update={"defaults": defaults, "list": tuple(agents)}),
-        "providers": blocks,
-    }
-    return Resolved(config=config.model_copy(update=changes), auto=auto, variables=keys.variables, names=keys.names)
+    config = config.but(agents=config.agents.but(defaults=defaults, list=tuple(agents)), providers=blocks)
+    return Resolved(config=config, auto=auto, variables=keys.variables, names=keys.names)
 
 
 @dataclass(slots=True)
@@ -96,7 +93,7 @@ class _Keys:
             self.findings.add(place, f"{variable} in the environment: {NOT_A_KEY}")
             return block
         self.variables[name] = variable
-        return block.model_copy(update={"api_key": SecretStr(key)})
+        return block.but(api_key=SecretStr(key))
 
 
 def _auto(config: Config, blocks: Mapping[str, ProviderConfig], keys: _Keys) -> Auto:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from channels.finding import Finding
 from gateway.config.checks import check
-from gateway.config.dotenv import DOTENV
+from gateway.config.dotenv import DOTENV, over_file
 from gateway.config.expand import Expansion
 from gateway.config.explain import not_a_mapping
 from gateway.config.folders import check_folders, check_tool_folders
@@ -53,8 +53,7 @@ class Loaded(Resolved):
 
     def listening(self, host: str, port: int) -> "Loaded":
         """Puts in the address that is listened on: the command line may say otherwise, and port 0 takes a free one."""
-        server = self.config.server.model_copy(update={"host": host, "port": port})
-        return replace(self, config=self.config.model_copy(update={"server": server}))
+        return replace(self, config=self.config.but(server=self.config.server.but(host=host, port=port)))
 
 
 def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> Loaded:
@@ -63,7 +62,7 @@ def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> 
     findings = Findings(str(path))
     folder = path.parent.resolve()  # of the link, if the file is one: mounted configs often are
     home = env.get("HOME", "")
-    env = _over_file(folder / DOTENV, env)
+    env = over_file(folder / DOTENV, env)
     expansion = Expansion(folder, env, findings)
     expansion.note(folder / DOTENV)
     document = _read(path, findings, expansion)
@@ -101,21 +100,6 @@ def skill_catalog(config: Config, env: Mapping[str, str]) -> SkillCatalog:
     roots = [SHIPPED_SKILLS, added, *map(Path, config.skills.directories)]
     which = partial(shutil.which, path=env.get("PATH"))
     return SkillCatalog(roots=roots, env=env, which=which, platform=sys.platform, added=added)
-
-
-def _over_file(path: Path, env: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment over what the file sets; one that cannot be read sets nothing. A name without a value is ignored, and
-    so is an empty variable, as docker compose hands it on, of which the file has a value."""
-    if not path.is_file():
-        return env
-    from dotenv import dotenv_values
-
-    try:
-        written = dotenv_values(path, interpolate=False)
-    except (OSError, UnicodeDecodeError):
-        return env
-    named = {name: value for name, value in written.items() if value is not None}
-    return {**named, **{name: value for name, value in env.items() if value or not named.get(name)}}
 
 
 def _read(path: Path, findings: Findings, expansion: Expansion) -> Document | None:

@@ -1,5 +1,7 @@
 """The places of a config: a chat of a configured account, as it is named outside a chat."""
 
+from pydantic.alias_generators import to_camel
+
 from channels.access import ANYBODY, AccessConfig
 from channels.message import ChatKind
 from channels.place import Place, place_of
@@ -25,20 +27,19 @@ def kind_of(channels: ChannelsConfig, place: Place) -> ChatKind:
     account = next((it for it in configured(channels) if (it.kind.name, it.name) == at), None)
     if account is None or not isinstance(account.config, AccessConfig):
         return "direct"
-    return "group" if _problems(account, "allow_from", "allowFrom", place.chat) else "direct"
+    return "group" if id_problems(account, "allow_from", place.chat) else "direct"
 
 
 def _chat_problem(account: Account, chat: str) -> str:
     """A chat's id is that of a person or of a group. Empty if it can be either."""
-    of_person = _problems(account, "allow_from", "allowFrom", chat)
-    of_group = _problems(account, "group_allow_from", "groupAllowFrom", chat)
+    of_person, of_group = (id_problems(account, it, chat) for it in ("allow_from", "group_allow_from"))
     if chat != ANYBODY and not (of_person and of_group):
         return ""
     expected = [sentence.removeprefix("must be ") for sentence in (*of_person, *of_group)]
     return f"expected {', or '.join(expected) or 'one chat'}"
 
 
-def _problems(account: Account, field: str, key: str, id_: str) -> list[str]:
+def id_problems(account: Account, field: str, id_: str) -> list[str]:
     """The reasons why an id cannot stand in that list of ids."""
-    only = account.config.model_copy(update={field: (id_,)})
-    return [sentence for name, sentence in account.kind.problems(only) if name.startswith(key)]
+    found = account.kind.problems(account.config.but(**{field: (id_,)}))
+    return [sentence for name, sentence in found if name.startswith(to_camel(field))]

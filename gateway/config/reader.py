@@ -92,30 +92,20 @@ def with_absolute_paths(config: Root, folder: Path, home: str) -> Root:
             path = home + path[1:]
         return os.path.realpath(folder / path)
 
-    file = config.database.path
-    database = {} if file is None else {"url": f"sqlite:///{resolve(file)}"}
-    files = config.tools.files.model_copy(update={"uploads_dir": resolve(config.tools.files.uploads_dir)})
-    agents = (
-        agent.model_copy(update={"workspace_dir": resolve(agent.workspace_dir.replace("{agent}", agent.id))})
-        for agent in config.agents.list
-    )
-    directories, added = tuple(map(resolve, config.skills.directories)), resolve(config.skills.added_dir)
+    database, skills, tools = config.database, config.skills, config.tools
+    agents = (it.but(workspace_dir=resolve(it.workspace_dir.replace("{agent}", it.id))) for it in config.agents.list)
     servers = {
-        name: it.model_copy(
-            update={"cwd": resolve(it.cwd or f"./data/mcp/{name}"), "readable": tuple(map(resolve, it.readable))}
-        )
+        name: it.but(cwd=resolve(it.cwd or f"./data/mcp/{name}"), readable=tuple(map(resolve, it.readable)))
         for name, it in config.mcp.servers.items()
     }
-    changes = {
-        "database": config.database.model_copy(update=database),
-        "mcp": config.mcp.model_copy(update={"servers": servers}),
-        "skills": config.skills.model_copy(update={"directories": directories, "added_dir": added}),
-        "tools": config.tools.model_copy(
-            update={"files": files, "directories": tuple(map(resolve, config.tools.directories))}
-        ),
-        "agents": config.agents.model_copy(update={"list": tuple(agents)}),
-    }
-    return config.model_copy(update=changes)
+    files = tools.files.but(uploads_dir=resolve(tools.files.uploads_dir))
+    return config.but(
+        database=database.but(url=f"sqlite:///{resolve(database.path)}") if database.path else database,
+        mcp=config.mcp.but(servers=servers),
+        skills=skills.but(directories=tuple(map(resolve, skills.directories)), added_dir=resolve(skills.added_dir)),
+        tools=tools.but(files=files, directories=tuple(map(resolve, tools.directories))),
+        agents=config.agents.but(list=tuple(agents)),
+    )
 
 
 def _faults(error: ValidationError, data: Any) -> list[tuple[Key, Fault]]:

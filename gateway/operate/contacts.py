@@ -12,6 +12,7 @@ from channels.access import ANYBODY, AccessConfig
 from channels.moment import iso
 from gateway.approvals.display import visible
 from gateway.config.channels import Account, configured
+from gateway.config.places import id_problems
 from gateway.config.root import Config
 from gateway.fault import OperatorError
 from gateway.program import program
@@ -96,10 +97,8 @@ def _place(config: Config, who: str) -> tuple[str, str, list[str]]:
         raise OperatorError(
             f"{who}: expected a code, or one person as channel:id or channel:account:id, of a configured account ({known})"
         )
-    only = accounts[0].config.model_copy(update={"allow_from": (person,)})
-    for key, problem in accounts[0].kind.problems(only):
-        if key.startswith("allowFrom"):
-            raise OperatorError(f"{who}: {problem}")
+    for problem in id_problems(accounts[0], "allow_from", person):
+        raise OperatorError(f"{who}: {problem}")
     return channel, person, [it.name for it in accounts]
 
 

@@ -73,11 +73,6 @@ async def examine(
     return [it.cleaned(shown) for findings in found for it in findings]
 
 
-def by_severity(findings: Sequence[Finding]) -> list[Finding]:
-    """The errors first, then the warnings."""
-    return sorted(findings, key=lambda it: ("error", "warning", "ok").index(it.status))
-
-
 def summary(findings: Sequence[Finding], language: Language) -> str:
     errors, warnings, well = (sum(it.status == status for it in findings) for status in ("error", "warning", "ok"))
     if language == "zh":

@@ -38,8 +38,8 @@ def report(loaded: Loaded) -> list[Finding]:
     findings = [
         _server(loaded.config),
         *_reported_channels(loaded),
-        *(_fact("api", it) for it in api_line(loaded)),
-        *(_fact(f"hook {name}", it) for name, it in _hooks(loaded)),
+        *(Finding("api", "ok", it) for it in api_line(loaded)),
+        *_hooks(loaded),
         *_providers(loaded),
         *(_agent(agent, loaded) for agent in loaded.config.agents.list),
         *_own_tools(loaded.config),
@@ -62,7 +62,7 @@ def _server(config: Config) -> Finding:
     address = f"http://{bracketed(server.host)}:{server.port}"
     public = Bilingual(server.public_url) if server.public_url else Bilingual("no publicUrl", "没有 publicUrl")
     message = Bilingual(f"{address}, {public}, database {database}", f"{address}，{public.zh}，数据库 {database}")
-    return _fact("server", message)
+    return Finding("server", "ok", message)
 
 
 def api_line(loaded: Loaded) -> Iterator[Bilingual]:
@@ -72,29 +72,21 @@ def api_line(loaded: Loaded) -> Iterator[Bilingual]:
         yield Bilingual(f"{url}, with the token of {', '.join(names)}", f"{url}，使用 {'、'.join(names)} 的令牌")
 
 
-def _hooks(loaded: Loaded) -> Iterator[tuple[str, Bilingual]]:
+def _hooks(loaded: Loaded) -> Iterator[Finding]:
     server = loaded.config.server
     for name, hook in loaded.config.hooks.items():
         url, act = f"{server.public_url or server.address}/hooks/{name}", "say" if hook.say is not None else "task"
-        yield (
-            name,
-            Bilingual(
-                f"POST {url} ({hook.verify}), {act} to {hook.to}", f"POST {url}（{hook.verify}），{act} 至 {hook.to}"
-            ),
-        )
-
-
-def _fact(check: str, message: Bilingual, fix: Bilingual = NO_WORDS) -> Finding:
-    return Finding(check, "ok", message, fix)
+        en, zh = f"POST {url} ({hook.verify}), {act} to {hook.to}", f"POST {url}（{hook.verify}），{act} 至 {hook.to}"
+        yield Finding(f"hook {name}", "ok", Bilingual(en, zh))
 
 
 def _reported_channels(loaded: Loaded) -> Iterator[Finding]:
     for kind, account in channels_of(loaded):
         if account is not None:
             check = f"{kind.name} {account.name}"
-            yield _fact(check, *kind.arrives(account.config, account.name, exposure(loaded.config)))
+            yield Finding(check, "ok", *kind.arrives(account.config, account.name, exposure(loaded.config)))
             if isinstance(account.config, AccessConfig):
-                yield _fact(f"{check}, who may talk", access_of(account.config))
+                yield Finding(f"{check}, who may talk", "ok", access_of(account.config))
 
 
 def channels_of(loaded: Loaded) -> Iterator[tuple[ChannelType, Account | None]]:
@@ -125,10 +117,10 @@ def _providers(loaded: Loaded) -> Iterator[Finding]:
             fix = advice(("providers", name, "apiKey"), loaded.names)
         if name not in used:
             state = Bilingual(f"{state} (no agent uses it)", f"{state.zh}（没有智能体使用它）")
-        yield _fact(f"provider {name}", state, fix)
+        yield Finding(f"provider {name}", "ok", state, fix)
     if idle:
         message = Bilingual("no key, and no agent uses them", "没有密钥，也没有智能体使用")
-        yield _fact(f"providers {', '.join(idle)}", message)
+        yield Finding(f"providers {', '.join(idle)}", "ok", message)
 
 
 def _key_state(name: str, loaded: Loaded) -> Bilingual:
@@ -153,7 +145,7 @@ def _agent(agent: AgentConfig, loaded: Loaded) -> Finding:
         f"{answering}; tools {tools or 'none'}; skills {skills or 'none'}; workspace {workspace}",
         f"{answering.zh}；工具 {tools or '无'}；技能 {skills or '无'}；工作目录 {workspace}",
     )
-    return _fact(f"agent {agent.id}", message)
+    return Finding(f"agent {agent.id}", "ok", message)
 
 
 def models_of(agent: AgentConfig, loaded: Loaded) -> Bilingual:
@@ -168,7 +160,7 @@ def models_of(agent: AgentConfig, loaded: Loaded) -> Bilingual:
 def _own_tools(config: Config) -> Iterator[Finding]:
     for directory in config.tools.directories:
         names = " ".join(name for name, path in own_tools(config.tools).places.items() if str(path.parent) == directory)
-        yield _fact(f"tools {_short(directory)}", Bilingual(names or "none", names or "无"))
+        yield Finding(f"tools {_short(directory)}", "ok", Bilingual(names or "none", names or "无"))
 
 
 def _servers(config: Config) -> Iterator[Finding]:
@@ -181,14 +173,14 @@ def _servers(config: Config) -> Iterator[Finding]:
     for name in config.mcp.servers:
         names = " ".join(seen.get(name, ()))
         unknown = Bilingual("its tools are known once it was reached", "连接成功后才能列出工具")
-        yield _fact(f"mcp {name}", Bilingual(names or "none", names or "无") if name in seen else unknown)
+        yield Finding(f"mcp {name}", "ok", Bilingual(names or "none", names or "无") if name in seen else unknown)
 
 
 def _hidden_skills(loaded: Loaded) -> Iterator[Finding]:
     hidden = {skill.name: skill for skills in loaded.hidden_skills.values() for skill in skills}
     for name, skill in sorted(hidden.items()):
         fix = Bilingual(f"it needs {' and '.join(skill.missing)}", f"它需要 {' 和 '.join(skill.missing)}")
-        yield _fact(f"skill {name}", Bilingual("hidden", "已隐藏"), fix)
+        yield Finding(f"skill {name}", "ok", Bilingual("hidden", "已隐藏"), fix)
 
 
 def _demo(loaded: Loaded) -> Iterator[Finding]:
@@ -196,7 +188,7 @@ def _demo(loaded: Loaded) -> Iterator[Finding]:
     if guided:
         names = ", ".join(agent.id for agent in guided)
         answers = Bilingual(f"a script, not a model, answers as {names}", f"以 {names} 回答的是脚本，不是模型")
-        yield _fact(f"model {DEMO}", answers, real_model(guided[0], loaded))
+        yield Finding(f"model {DEMO}", "ok", answers, real_model(guided[0], loaded))
 
 
 def real_model(agent: AgentConfig, loaded: Loaded) -> Bilingual:

@@ -78,11 +78,8 @@ async def _unfinished(
     if exact.get("outcome", "running") not in OPEN:
         return []
     turns = [(it, summary(it, zone)) for it in await layers.unfinished()]
-    return [shown for it, shown in turns if _is_meant(shown, exact) and sought.is_in(it, shown)]
-
-
-def _is_meant(turn: TurnSummary, only: Mapping[str, str]) -> bool:
-    return all(getattr(turn, name) == wanted for name, wanted in only.items())
+    meant = (it for it in turns if all(getattr(it[1], name) == wanted for name, wanted in exact.items()))
+    return [shown for it, shown in meant if sought.is_in(it, shown)]
 
 
 def summary(turn: ListedTurn, zone: tzinfo) -> TurnSummary:

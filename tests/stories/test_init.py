@@ -56,15 +56,10 @@ def test_what_somebody_made_of_his_own_config_is_in_no_new_one(tmp_path: Path, m
         assert load(config, {}).config.agents.list[0].id == "assistant"
 
 
-def test_a_new_config_says_what_the_shipped_one_says(tmp_path: Path) -> None:
+def test_a_new_config_says_what_the_shipped_one_says() -> None:
     """The words differ where the place does: the shipped one names the schema of its checkout."""
     shipped, new = (path.read_text(encoding="utf-8") for path in (ROOT / "config.yaml", TEMPLATE))
     assert shipped == f"# yaml-language-server: $schema=docs/config.schema.json\n{new}"
-    copy = tmp_path / "config.yaml"
-    copy.write_text(new, encoding="utf-8")
-    for path in (copy, ROOT / "config.yaml"):
-        checked = CliRunner().invoke(app, ["check", "--config", str(path)])
-        assert checked.exit_code == 0, checked.output
 
 
 def test_nothing_that_is_there_is_overwritten(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.operate.status import start_lines
 from tests.channels.contexts import Clock
 from tests.emulators.models.script import says
 from tests.emulators.telegram.emulator import TelegramEmulator
@@ -221,7 +220,3 @@ async def test_the_start_says_which_channels_are_in_touch(tmp_path: Path) -> Non
             await run.wrote("telegram   ✗ refused: Telegram refused it (401)")
             await run.wrote("feishu     ✓ in touch")
             assert not any(right in line for line in run.output)
-
-
-def test_a_start_without_platforms_says_nothing_more() -> None:
-    assert [*start_lines({})] == []

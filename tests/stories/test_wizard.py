@@ -184,6 +184,7 @@ async def test_who_leaves_before_the_end_has_written_nothing(terminal: Terminal)
 async def test_secrets_are_added_behind_what_the_env_file_has(terminal: Terminal) -> None:
     terminal.folder.mkdir()
     terminal.dotenv.write_text(f"ANTHROPIC_API_KEY={KEY}\nMINE=1")
+    terminal.environment |= {"ANTHROPIC_API_KEY": ""}  # as docker compose hands on what is not set
     code, output = await terminal.init("", "n", "y", terminal.telegram.token, "", "n")
     assert code == 0, output
     assert "✓ key of Anthropic (Claude)" in output
