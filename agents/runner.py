@@ -224,7 +224,7 @@ class AgentRunner:
         one is not answered by another. A model that the config no longer names is not used."""
         config, models = self.config, self._models
         if settings.thinking is not None:
-            config = config.model_copy(update={"thinking": settings.thinking})
+            config = config.but(thinking=settings.thinking)
         if settings.model in self.choosable:
             models = [self.models.get(settings.model)]
         return config, models
@@ -255,7 +255,7 @@ class AgentRunner:
         limit = self.limits.tool_argument_bytes
         toolbox = Toolbox(tools, layers=layers, argument_bytes_max=limit, scrub=self.scrub, gate=gate)
         if config.tool_choice not in ("auto", "none", "required", *(it.name for it in toolbox.specs)):
-            config = config.model_copy(update={"tool_choice": "auto"})  # the policy took that tool away
+            config = config.but(tool_choice="auto")  # the policy took that tool away
         always, tainted = self.approval
         external = any(it.name in EXTERNAL_TOOLS or server_of(it.name) for it in toolbox.specs)
         facts = PromptFacts(

@@ -150,11 +150,11 @@ class AgentToolsConfig(ToolLists):
 
 def effective_exec(everybody: ExecConfig, agent: AgentToolsConfig) -> ExecConfig:
     """The agent's own settings over those for everybody."""
-    return everybody.model_copy(update=agent.exec.model_dump(exclude_none=True))
+    return everybody.but(**agent.exec.model_dump(exclude_none=True))
 
 
 def effective_files(everybody: FilesConfig, agent: AgentToolsConfig) -> FilesConfig:
-    return everybody.model_copy(update=agent.files.model_dump(exclude_none=True))
+    return everybody.but(**agent.files.model_dump(exclude_none=True))
 
 
 def effective_approval(everybody: ToolsConfig, agent: AgentToolsConfig) -> tuple[Names, Names]:

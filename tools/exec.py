@@ -112,7 +112,7 @@ class Exec:
         if "\0" in command:
             raise ToolError("INVALID_ARGUMENT", "'command' holds a NUL character")
         environment = self._environment() | ({"TERM": "xterm"} if isinstance(stdin, tuple) else {})
-        bounds = self.config.model_copy(update={"timeout_seconds": seconds})
+        bounds = self.config.but(timeout_seconds=seconds)
         try:
             launch = await self.sandbox.launch(
                 held.command if held else command,

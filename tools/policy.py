@@ -80,7 +80,7 @@ def holds(listed: Sequence[str], name: str) -> bool:
 def layers_of(everybody: ToolsConfig, agent: AgentToolsConfig) -> tuple[ToolLists, ...]:
     """The layers that hold for an agent in every chat."""
     implied = DEFAULT_PROFILE if agent.allow is None else None
-    own = agent if agent.profile else agent.model_copy(update={"profile": implied})
+    own = agent if agent.profile else agent.but(profile=implied)
     return _bare(everybody), _bare(own)
 
 

@@ -53,7 +53,7 @@ async def listed(name: str, config: ProviderConfig, key: str, *, seconds: float)
     """The provider's models, as it lists them to this key, or why it does not."""
     import httpx
 
-    wire, config = wire_of(name, config), config.model_copy(update={"timeout_seconds": seconds})
+    wire, config = wire_of(name, config), config.but(timeout_seconds=seconds)
     headers = {**wire.models_headers, **config.headers, **dict([wire.key_header(key)] if key else [])}
     try:
         async with (

@@ -43,7 +43,7 @@ _NICETIES: Mapping[tuple[str, ...], Bilingual] = {
 
 async def probe(account: FeishuAccount, name: str, public_url: str | None) -> list[Finding]:
     check = f"feishu {name}"
-    api = FeishuApi(account.model_copy(update={"timeout_seconds": min(account.timeout_seconds, CALL_SECONDS)}))
+    api = FeishuApi(account.but(timeout_seconds=min(account.timeout_seconds, CALL_SECONDS)))
     try:
         try:
             answer = await api.call("/open-apis/bot/v3/info")

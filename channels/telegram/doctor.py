@@ -19,7 +19,7 @@ ERROR_RECENT_SECONDS = 3600.0
 
 
 async def probe(account: TelegramAccount, name: str, public_url: str | None, now: float) -> list[Finding]:
-    api = TelegramApi(account.model_copy(update={"timeout_seconds": min(account.timeout_seconds, CALL_SECONDS)}))
+    api = TelegramApi(account.but(timeout_seconds=min(account.timeout_seconds, CALL_SECONDS)))
     check = f"telegram {name}"
     try:
         me, info = await asyncio.gather(api.call("getMe"), api.call("getWebhookInfo"))

@@ -192,7 +192,7 @@ def _made_of(config: Config) -> dict[tuple[str, str], tuple[Account, Any, Any]]:
     their own."""
     shown, found = exposure(config), {}
     for it in configured(config.channels):
-        own = it.config.model_copy(update={"accounts": {}}) if named_accounts(it.config) else it.config
+        own = it.config.but(accounts={}) if named_accounts(it.config) else it.config
         found[it.kind.name, it.name] = it, own, it.kind.facts(shown)
     return found
 
@@ -203,8 +203,8 @@ def restart_keys(config: Config, started_with: Config) -> tuple[str, ...]:
 
 def loaded_over(config: Config, running: Config) -> Config:
     """The config with what cannot change as it is."""
-    server = config.server.model_copy(update={"host": running.server.host, "port": running.server.port})
-    return config.model_copy(update={"server": server, "database": running.database, "tracing": running.tracing})
+    server = config.server.but(host=running.server.host, port=running.server.port)
+    return config.but(server=server, database=running.database, tracing=running.tracing)
 
 
 def _at(config: Config, key: str) -> Any:

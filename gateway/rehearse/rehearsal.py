@@ -122,10 +122,10 @@ class RehearsalJournal:
 async def opened(loaded: Loaded, present: Config, scrubber: Scrubber, most: float | None) -> AsyncIterator["Rehearsal"]:
     """A rehearsal of the config `loaded` on the database of the `present` one, which spends `most` and what one request
     more may cost. Raises DatabaseUnusable and NotRehearsed."""
-    config = loaded.config.model_copy(update={"database": present.database})
+    config = loaded.config.but(database=present.database)
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
         agents = tuple(_in_folder(it, folder) if _is_new(it.workspace_dir) else it for it in config.agents.list)
-        config = config.model_copy(update={"agents": config.agents.model_copy(update={"list": agents})})
+        config = config.but(agents=config.agents.but(list=agents))
         store = ReadOnlyStore(config.database)
         lasting = Lasting(store=store, scrubber=scrubber, sandbox=Sandbox(), now=time.time, wake=lambda: None)
         setup = build_setup(config, loaded.environment, lasting)
@@ -155,7 +155,7 @@ def _is_new(workspace: str) -> bool:
 
 
 def _in_folder(agent: AgentConfig, folder: str) -> AgentConfig:
-    return agent.model_copy(update={"workspace_dir": f"{folder}/{agent.id}"})
+    return agent.but(workspace_dir=f"{folder}/{agent.id}")
 
 
 def _unpriced(setup: Setup) -> list[str]:

@@ -51,7 +51,7 @@ async def start(config: McpServerConfig, sandbox: Sandbox, path: str, network: W
         readable=[*map(Path, config.readable), *parts],
     )
     try:
-        bounds = ExecConfig().model_copy(update={"timeout_seconds": LIFE_SECONDS})
+        bounds = ExecConfig().but(timeout_seconds=LIFE_SECONDS)
         return Supervised(launch, workspace.fd, bounds, "pipe", errors="apart")
     finally:
         workspace.close()

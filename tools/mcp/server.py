@@ -249,7 +249,7 @@ class McpServer:
 
         config, web = self.config, self.environment.web
         if config.url:
-            judged = WebClient(web.model_copy(update={"allow_private": config.allow_private}))
+            judged = WebClient(web.but(allow_private=config.allow_private))
             headers = {name: value.get_secret_value() for name, value in config.headers.items()}
             return client.http(config.url, headers, judged)
         network = WebClient(web) if config.network else None
