@@ -31,9 +31,9 @@ from gateway.records.sessions import message_in, session_parts
 from gateway.store import conversations, erasure, layers, memory
 from gateway.store.chatter import REACTION
 from gateway.store.conversations import Session
-from gateway.store.erasure import Portion
 from gateway.store.names import Names, names
 from gateway.store.opening import connected
+from gateway.store.portions import Portion, portions_of, spans_of
 from gateway.store.scrub import scrub
 from tools.uploads import folder_of, forget, processes_of
 
@@ -138,8 +138,8 @@ def portions(config: Config, *, session: Session | None, person: tuple[str, str]
     """The portions that erasing would remove. Raises DatabaseUnusable."""
     with connected(config.database) as connection:
         if session is not None:
-            return erasure.spans_of(connection, session.sid, session.after, session.until)
-        return erasure.portions_of(connection, *person) if person else []
+            return spans_of(connection, session.sid, session.after, session.until)
+        return portions_of(connection, *person) if person else []
 
 
 def erase(config: Config, *, session: Session | None = None, person: tuple[str, str] | None = None) -> Erased:
@@ -178,13 +178,14 @@ def _claim(config: Config, meant: Sequence[Portion]) -> None:
 
 
 def _erase_rows(config: Config, portion: Portion, removed: Counter[str]) -> None:
-    """Erases in transactions as short as the gateway's own."""
+    """Erases in transactions as short as the gateway's own. The last turns go first: an interrupted erasure still finds by
+    the earlier ones what answers them once more."""
 
     def step(operation: Callable[[Connection], T]) -> T:
         with connected(config.database) as connection:
             return operation(connection)
 
-    for numbers in _chunks(sorted(portion.numbers), erasure.TURNS_AT_ONCE):
+    for numbers in _chunks(sorted(portion.numbers, reverse=True), erasure.TURNS_AT_ONCE):
         removed.update(step(partial(erasure.forget_turns, portion=portion, numbers=numbers)))
     while portion.whole and step(lambda connection: memory.forget(connection, portion.sid)):
         pass

@@ -1,7 +1,7 @@
 """The branches of a conversation of the web chat: which messages stand on one, and which turns its next turn reads.
 
 A person's message follows the one that was kept before it, unless its row names another in `follows`: then it begins a
-branch. Nothing is copied and nothing is taken away, so what is erased or recalled is gone from every branch at once. The
+branch. No turn is copied and none is taken away, so what is erased or recalled is gone from every branch at once. The
 tree is read from the rows of people's messages. A few gaps between their numbers say what is not on a branch; `leave_out`
 turns those into gaps between a session's turns, and the statements that read its history pass over them.
 """

@@ -1,21 +1,18 @@
-"""The data that erasing removes, on either engine: the rows of turns, found by their numbers and their speakers.
+"""The data that erasing removes, on either engine: the rows of turns, and a person's beside them.
 
-A number is the inbox's and is never reused, so it names a turn in every table. An inbox row keeps its keys until they
-expire, but not its sender: a redelivery is still recognised. Erasing reads first, then claims the sessions, then deletes
-in many short transactions beside a running gateway. Deleted data is overwritten; `gateway.store.scrub` empties SQLite's
-log.
+An inbox row keeps its keys until they expire, but not its sender: a redelivery is still recognised. Erasing finds its
+`gateway.store.portions` first, then claims the sessions, then deletes in many short transactions beside a running gateway.
+Deleted data is overwritten; `gateway.store.scrub` empties SQLite's log.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
 from sqlalchemy import Connection
 
-from gateway.records.sessions import CHOICE, control_session, conversation, is_of_person, session_parts, task_of
+from gateway.records.sessions import CHOICE, is_of_person, session_parts, task_of
 from gateway.store import contacts, later, memory
 from gateway.store.approval_words import forget_approvals
 from gateway.store.branches import close_over
@@ -23,17 +20,13 @@ from gateway.store.changes import COPIES, REVISE, withdraw
 from gateway.store.chatter import LANGUAGE, REACTION
 from gateway.store.errors import NOTIFY_CHANNEL
 from gateway.store.files import UNSENT
+from gateway.store.portions import NEVER, Portion
 from gateway.store.statements import WAITS, InboxStatus
-from gateway.store.tasks import children_of, forget_tasks
+from gateway.store.tasks import forget_tasks
 from gateway.store.writer import is_shared, run
 
-NEVER = 2**62
 TURNS_AT_ONCE = 50
 ROWS_AT_ONCE = 500
-_SPAN = "sid IN :sids AND {0} > :after AND {0} <= :until"
-_SAID = "SELECT sid, turn, message, direct FROM spoken WHERE person = :person AND how <> 'heard'"
-_SENT = "SELECT id, sid, turn, body FROM inbox WHERE person = :person"
-_COPIES = "SELECT id, sid, turn, body FROM inbox WHERE sid IN :sids AND again IS NOT NULL AND body LIKE :named"
 _FORGET = f"""
 UPDATE inbox SET body = '', sid = '', sender = NULL, person = NULL, turn = NULL, status = {InboxStatus.OVERFLOW:d}
 WHERE id IN :numbers
@@ -47,71 +40,13 @@ UPDATE session SET owner = NULL,
     pending = (SELECT count(*) FROM inbox WHERE inbox.sid = session.id AND inbox.{WAITS})
 WHERE id IN :sids
 """
+_CLOSE_GAPS = """
+DELETE FROM gap WHERE sid IN :sids AND NOT EXISTS (SELECT 1 FROM web_message WHERE chat = :chat AND follows IS NOT NULL)
+"""
+"""The last branch of a conversation needs none: its messages say nothing of branches, so no turn would correct them."""
 _BESIDE = "SELECT DISTINCT sid, seq, turn, 0 AS parts FROM spoken WHERE"
 _QUOTED = f"{_BESIDE} message IN :messages AND sid = :sid AND how = 'quoted'"
 _HEARD = f"{_BESIDE} how = 'heard' AND person IN :people"
-
-
-@dataclass(kw_only=True, slots=True)
-class Portion:
-    """The part of a session to erase: turns by number and messages by id. `all_between`: every turn above one and up to
-    another, with settings and summaries; None for one person's messages in a group. `direct`: only that person speaks
-    there. `whole`: nothing is left there afterwards."""
-
-    sid: str
-    numbers: set[int] = field(default_factory=set)
-    messages: set[str] = field(default_factory=set)
-    all_between: tuple[int, int] | None = None
-    direct: bool = False
-    whole: bool = False
-
-    @property
-    def sids(self) -> list[str]:
-        return [self.sid, control_session(self.sid)]
-
-
-def spans_of(connection: Connection, sid: str, after: int, until: int | None) -> list[Portion]:
-    """All of a session between two turns, and of the tasks that it asked for there."""
-    last = NEVER if until is None else until
-    asked = [Portion(sid=it, all_between=(-1, NEVER)) for it in children_of(connection, sid, after, last)]
-    portions = [Portion(sid=sid, all_between=(after, last)), *asked]
-    for portion in portions:
-        _fill(connection, portion)
-    return portions
-
-
-def portions_of(connection: Connection, channel: str, person: str) -> list[Portion]:
-    """Finds everything of a person: their own sessions, and the turns in groups that answer them."""
-    portions: dict[str, Portion] = {}
-    named, who = f'%"id":{orjson.dumps(person).decode()}%', f"{channel}:{person}"
-
-    def found(row: Any, numbers: Iterable[int], message: str, direct: bool) -> None:
-        sid = conversation(row.sid)
-        portion = portions.setdefault(sid, Portion(sid=sid))
-        portion.numbers.update(numbers)
-        portion.messages |= {message} - {""}
-        portion.direct = portion.direct or direct
-
-    for row in run(connection, _SAID, person=who):
-        found(row, [row.turn], row.message, bool(row.direct))
-    sent = run(connection, _SENT, person=who).all()
-    sids = {*portions, *(row.sid for row in sent)}
-    sids |= {control_session(conversation(it)) for it in sids}
-    for row in (*sent, *run(connection, _COPIES, sids=sorted(sids), named=named)):
-        body = orjson.loads(row.body) if row.body else {"context": {"chat": {}}}
-        context = body["context"]
-        if row in sent or person in [it["sender"]["id"] for it in (context, *body.get("together", ()))]:
-            found(
-                row,
-                {row.id, row.turn or row.id},
-                context.get("message_id", ""),
-                context["chat"].get("kind") == "direct",
-            )
-    for portion in portions.values():
-        if portion.direct or session_parts(portion.sid).sender == person:
-            portion.all_between = (-1, NEVER)
-        _fill(connection, portion)
-    return list(portions.values())
 
 
 def claim(connection: Connection, portions: Sequence[Portion], *, served: bool) -> list[str]:
@@ -186,15 +121,17 @@ def forget_session(connection: Connection, portion: Portion) -> Counter[str]:
     portion.whole = run(connection, f"{left} LIMIT 1", sid=portion.sid).first() is None
     after, until = portion.all_between or (min(portion.numbers, default=0) - 1, NEVER)
     names = {"sid": portion.sid, "after": after, "until": until, "all": [portion.sid, CHOICE + portion.sid]}
+    names["again"] = len(portion.again)
     kinds = "'summary', 'settings', 'undone'" if portion.all_between else "'summary'"
     gone = f"sid = :sid AND kind IN ({kinds}) AND turn > :after AND turn <= :until"
-    # a summary of another branch, made later, may stand for these turns too
-    gone += " OR sid = :sid AND kind = 'summary' AND turn > :after AND EXISTS (SELECT 1 FROM gap WHERE sid = :sid)"
+    # a summary made later may stand for these turns too
+    later = ":again > 0 OR EXISTS (SELECT 1 FROM gap WHERE sid = :sid)"
+    gone += f" OR sid = :sid AND kind = 'summary' AND turn > :after AND ({later})"
     gone = "sid IN :all" if portion.whole else gone
     removed["mark"] += run(connection, f"DELETE FROM mark WHERE {gone}", **names).rowcount
     place = session_parts(portion.sid)
-    if portion.all_between:
-        removed["task"] += forget_tasks(connection, [portion.sid], after=after, until=until)
+    for first, last in portion.spans:
+        removed["task"] += forget_tasks(connection, [portion.sid], after=first, until=last)
     if portion.whole:
         run(connection, "DELETE FROM gap WHERE sid = :sid", sid=portion.sid)
     if portion.whole and portion.all_between:
@@ -264,6 +201,7 @@ def forget_web(connection: Connection, portion: Portion) -> Counter[str]:
     removed["web_message"] = run(
         connection, "DELETE FROM web_message WHERE number IN :numbers", numbers=numbers
     ).rowcount
+    run(connection, _CLOSE_GAPS, sids=sids, chat=chat)
     removed["file"] = run(connection, "DELETE FROM file WHERE id IN :files", files=sorted(files)).rowcount
     if empty and len(gone) < ROWS_AT_ONCE:
         run(connection, "DELETE FROM web_conversation WHERE id = :chat", chat=chat)
@@ -271,20 +209,3 @@ def forget_web(connection: Connection, portion: Portion) -> Counter[str]:
     elif gone:  # its title are the first words
         run(connection, "UPDATE web_conversation SET title = '…' WHERE id = :chat", chat=chat)
     return +removed
-
-
-def _fill(connection: Connection, portion: Portion) -> None:
-    after, until = portion.all_between or (0, 0)
-    names = {"sids": portion.sids, "after": after, "until": until}
-    turns = run(connection, f"SELECT DISTINCT turn FROM transcript WHERE {_SPAN.format('turn')}", **names)
-    portion.numbers.update(turns.scalars())
-    spoken = f"SELECT message FROM spoken WHERE {_SPAN.format('turn')} AND how <> 'heard' AND parts > 0"
-    portion.messages.update(run(connection, spoken, **names).scalars())
-    ended, waits = (f"SELECT id, body FROM inbox WHERE {_SPAN.format('id')} AND {it} {WAITS}" for it in ("NOT", ""))
-    for row in run(connection, f"{ended} UNION ALL {waits}", **names):
-        portion.numbers.add(row.id)
-        with suppress(orjson.JSONDecodeError):
-            portion.messages.add(orjson.loads(row.body)["context"]["message_id"])
-    kept = run(connection, "SELECT DISTINCT turn FROM transcript WHERE sid = :sid", sid=portion.sid).scalars()
-    waiting = run(connection, f"SELECT id FROM inbox WHERE sid = :sid AND {WAITS}", sid=portion.sid).scalars()
-    portion.whole = {*kept, *waiting} <= portion.numbers

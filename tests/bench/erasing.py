@@ -20,6 +20,7 @@ from agents.messages import Text, UserMessage, message_json
 from channels.message import Chat, MessageContext, Sender
 from gateway.records.inbound import Inbound, inbound_json
 from gateway.store import erasure, memory
+from gateway.store.portions import portions_of
 from gateway.store.sqlite import SqliteStore
 from tools.memory import terms
 
@@ -84,7 +85,7 @@ async def main(count: int) -> None:
 
         await timed("recall", *(recall(chance) for chance in Random(2).sample(range(1, count), 20)))
         began = time.perf_counter()
-        portions = await store.read(lambda connection: erasure.portions_of(connection, "feishu", "ou_7"))
+        portions = await store.read(lambda connection: portions_of(connection, "feishu", "ou_7"))
         sys.stdout.write(f"collecting a person's, beside the writer: {(time.perf_counter() - began) * 1000:.1f} ms\n")
 
         def write(operation: Any) -> Any:

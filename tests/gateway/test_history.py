@@ -13,6 +13,7 @@ from agents.tokens import tokens
 from gateway.config.root import DatabaseConfig
 from gateway.store import erasure
 from gateway.store.opening import connected
+from gateway.store.portions import spans_of
 from gateway.store.records import Entry, Known, Lease, SessionMark, View
 from gateway.store.store import Store
 from gateway.turns.history import Histories
@@ -123,7 +124,7 @@ async def test_what_is_kept_is_what_the_database_has(database_url: str, seed: in
                 last = None if change != "erase" else first + chance.randint(1, 3)
                 assert await store.release(lease)
                 with connected(DatabaseConfig(url=database_url)) as connection:
-                    (portion,) = erasure.spans_of(connection, SID, first, last)
+                    (portion,) = spans_of(connection, SID, first, last)
                     assert erasure.claim(connection, [portion], served=False) == []
                     erasure.forget_turns(connection, portion, sorted(portion.numbers))
                     erasure.forget_session(connection, portion)

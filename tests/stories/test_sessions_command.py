@@ -309,6 +309,41 @@ async def test_a_session_on_one_branch_is_erased_and_the_other_branches_are_read
         assert said(house, -1) == ["f"]  # it stands behind `/new`
 
 
+@pytest.mark.parametrize("which", [0, 1], ids=["its session", "the later one"])
+async def test_a_message_that_was_answered_once_more_behind_a_new_leaves_with_its_session_alone(
+    tmp_path: Path, database_url: str, which: int
+) -> None:
+    """What was answered together with an edited message is answered again with its new version, here in another session."""
+    queue = "queue: { mode: collect, debounceSeconds: 0.01 }"
+    more, first = f'database: {{ url: "{database_url}" }}\n{queue}', says("one")
+    script = [first, *(says(f"about {CANARY}") for _ in range(2)), says("five"), says("six")]
+    async with running(tmp_path, script=script, more=more, feishu=WEB) as house, opened(house.url) as page:
+        house.line.hold()
+        await page.say("a", message="m_first_of_all")
+        await house.until(lambda: house.line.holding)
+        await page.say(CANARY, message="m_second_one")
+        await page.say("b", message="m_third_one")
+        house.line.release()
+        await page.answers(2)
+        await page.say("/new")
+        await page.answers(3)
+        assert await instead(page, "B", "m_third_one") == (200, "")
+        await page.answers(4)
+        await house.idle()
+        assert said(house, -1) == ["a", "one", CANARY, "B"]
+        await page.say("d")
+        await page.answers(5)
+        await house.idle()
+        code, output = await sessions(house, "erase", (await listed(house))[which]["id"], "--yes")
+        assert code == 0, output
+        assert (traces(house, CANARY) == []) is (which == 0)
+        seen = await shown(page)
+        assert (seen[:2], f"about {CANARY}" in seen) == [(["d", "five"], False), (["a", CANARY], True)][which]
+        await page.say("c")
+        await page.answers(6)
+        assert said(house, -1) == [["d", "five", "c"], ["c"]][which]
+
+
 async def test_whoever_is_erased_leaves_nothing_on_any_branch_and_nobody_else_loses_one(
     tmp_path: Path, database_url: str
 ) -> None:

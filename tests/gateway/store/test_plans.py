@@ -12,6 +12,7 @@ from sqlalchemy import Connection, event
 from channels.web.archive import MessageBody
 from gateway.store import erasure, memory
 from gateway.store.layers import FILTERS, LAST_FINISHED, LISTED, OPEN
+from gateway.store.portions import portions_of, spans_of
 from gateway.store.records import Entry, SessionMark, Spoken
 from gateway.store.sqlite import SqliteStore
 from gateway.store.statements import BODIES, HISTORY, USAGE, WAITING
@@ -58,7 +59,8 @@ async def test_a_recall(tmp_path: Path) -> None:
 
 async def test_erasing_a_person(tmp_path: Path) -> None:
     def operation(connection: Connection) -> None:
-        portions = erasure.portions_of(connection, "feishu", "ou_1")
+        assert len(spans_of(connection, SID, 0, 1)) == 1
+        portions = portions_of(connection, "feishu", "ou_1")
         assert {it.sid for it in portions} == {SID, WEB}
         assert erasure.claim(connection, portions, served=False) == []
         for portion in portions:
