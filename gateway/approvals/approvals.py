@@ -195,7 +195,7 @@ class Approvals:
             )
         won, found = await self._store.approvals.decide(approval.id, decision, by, at=now, grant=grant)
         approval = found or approval
-        if won or not approval.announced:
+        if not approval.announced:
             await self.announce(approval)
         return won, approval
 
@@ -209,8 +209,7 @@ class Approvals:
         """Continues the conversation and informs every chat that was asked. May be repeated. Raises StoreUnavailable."""
         if approval.state == "pending":
             return
-        silent = approval.state == "cancelled" and (approval.decision or "").startswith("message ")
-        if not silent:
+        if not (approval.decision or "").startswith("message "):  # whoever ends the conversation asks for no answer
             origin = replace(message_of(approval), attachments=(), reply_to=None, press=None, more=False)
             await self._accept(approval, origin, "decided", command=None)
         for number, surface in enumerate(surfaces_of(approval)):

@@ -33,9 +33,8 @@ class ChannelLinks:
         self._runtime = runtime
         self._intake = intake
         self._spawn = spawn
-        self._tasks: dict[Channel, list[asyncio.Task[None]]] = {}
-        self._facts: dict[Channel, Any] = {}
-        """The facts that each connection began with."""
+        self._begun: dict[Channel, tuple[Any, list[asyncio.Task[None]]]] = {}
+        """The facts that each channel began with, and its tasks."""
 
     async def begin(self, setup: Setup) -> None:
         """Starts the channels that are not started. A connection begins again if its facts have changed."""
@@ -43,17 +42,17 @@ class ChannelLinks:
         for account in configured(setup.config.channels):
             channel = setup.channels[account.kind.name, account.name]
             facts = account.kind.told(account.config, public_url, (entries, self._owners(channel)))
-            if isinstance(channel, Listens) and self._facts.get(channel, facts) != facts:
+            if isinstance(channel, Listens) and channel in self._begun and self._begun[channel][0] != facts:
                 await self.end([channel])
-            if channel not in self._tasks:
-                self._facts[channel] = facts
-                self._tasks[channel] = [self._spawn(self._learn_identity(channel))]
+            if channel not in self._begun:
+                tasks = [self._spawn(self._learn_identity(channel))]
                 if isinstance(channel, Listens):
-                    self._tasks[channel].append(self._spawn(self._keep_connected(channel)))
+                    tasks.append(self._spawn(self._keep_connected(channel)))
+                self._begun[channel] = facts, tasks
 
     async def end(self, channels: Iterable[Channel]) -> None:
-        leaving = [task for channel in channels for task in self._tasks.pop(channel, ())]
-        self._facts = {channel: facts for channel, facts in self._facts.items() if channel in self._tasks}
+        begun = [self._begun.pop(channel) for channel in channels if channel in self._begun]
+        leaving = [task for _, tasks in begun for task in tasks]
         for task in leaving:
             task.cancel()
         await asyncio.gather(*leaving, return_exceptions=True)

@@ -105,7 +105,7 @@ class Lanes:
                 await self._store.release_for_takeover(acceptance.lease)
         elif shared and self._control.draining and acceptance.turn is not None:
             await self._store.notify(None)
-        if delivery.interrupts and acceptance.turn is not None:
+        if delivery.interrupts:
             await self._control.apply_stop(delivery.sid)
         return acceptance
 

@@ -112,6 +112,7 @@ GIVEN_UP_AFTER = 1_000.0 + 10_001
         (PART, MAYBE, {"resend": False, "repeat": 3_600}, Postponed, 1, True),
         (CLAIMED, None, {"repeat": 3_600}, Delivered, 1, True),
         (CLAIMED, None, {"repeat": 3_600, "now": HOURS_LATER}, Delivered, 1, True),
+        (replace(CLAIMED, attempts=1), None, {"repeat": 3_600}, Delivered, 1, False),  # counted by its attempt
         (CLAIMED, None, {"repeat": 3_600, "now": HOURS_LATER, "resend": False}, GivenUp, 0, True),
         # where the platform does not recognise a repetition
         (UNSENT, None, {}, RecordStart, 0, False),

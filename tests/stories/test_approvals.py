@@ -683,6 +683,38 @@ async def test_a_request_that_no_chat_received_whole_can_only_be_denied(tmp_path
         assert (ran(house), await state(house, id_)) == (0, "denied")
 
 
+async def test_a_decision_is_a_turn_of_its_own_before_what_waits_behind_it(tmp_path: Path) -> None:
+    script = [calls(RUN), says("it waits"), says("first"), says("it ran"), says("second")]
+    async with running(tmp_path, script=script, more=ASKS) as house:
+        id_ = await asked(house)
+        house.line.hold()
+        await house.say("one")
+        await house.requested(3)
+        await house.say(f"/approve {id_} allow-once")
+        await shows_at_once(house, "Allowed once")
+        await house.say("two")
+        house.line.release()
+        await shows(house, "it ran", "second")
+        assert ran(house) == 1
+
+
+async def test_a_request_that_one_chat_lost_can_be_allowed_in_another(tmp_path: Path) -> None:
+    more = f'approvals: {{ approvers: ["feishu:{ALICE}", "feishu:{BOB}"] }}'
+    async with running(tmp_path, script=[calls(RUN), says("it waits"), says("it ran")], more=more) as house:
+        house.feishu.fail_next("/im/v1/messages", times=1, status=400, code=230006)
+        await house.say("run it", sender="ou_ca401000000000000000000000000000", **IN_GROUP)
+        await shows(house, "it waits", chat=GROUP)
+        (card,) = (it for it in house.feishu.messages if it.text != "it waits")
+        (who,) = (it for it, chat in house.feishu.direct.items() if chat == card.chat_id)
+        await house.push(
+            house.feishu.press_event(
+                card.message_id, next(iter(house.feishu.card(card.message_id).buttons)), sender=who
+            )
+        )
+        await shows(house, "it ran", chat=GROUP)
+        assert ran(house) == 1
+
+
 def marked(kind: str, line: str) -> list[dict[str, Any]]:
     return [{"type": kind, "offset": 0, "length": len(line)}]
 

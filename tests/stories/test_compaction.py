@@ -16,7 +16,7 @@ from tests.emulators.models.script import Fault, calls, says
 from tests.emulators.models.server import Reply, Script
 from tests.long_chat import APIS, LongModel, play
 from tests.running import AGENTS, Running, running
-from tests.stories.at_work import NEVER
+from tests.stories.at_work import NEVER, results
 
 WINDOW = 12_000
 SMALL = AGENTS.replace(
@@ -162,11 +162,16 @@ async def test_an_overflow_becomes_a_summary_and_its_cost_is_on_the_bill(tmp_pat
         assert json.loads(rows[-1][0])["requests"] == 1 + len(summaries(house))
 
 
-async def test_a_stop_before_the_next_step_leaves_what_the_summary_took_on_the_bill(tmp_path: Path) -> None:
+@pytest.mark.parametrize("steps", [0, 1])
+async def test_a_stop_behind_a_summary_leaves_on_the_bill_what_it_took_and_once(tmp_path: Path, steps: int) -> None:
+    """The journal's next row has counted it: a stop behind that counts nothing more."""
+
     def holding(body: dict[str, Any]) -> Reply:
         if summed(body):
             return says(GOOD)
-        return NEVER if marks(house) else says("All right.")
+        if not marks(house):
+            return says("All right.")
+        return NEVER if len(results(body)) == steps else calls(("ls", {}))
 
     async def says_until_summed() -> int:
         """What the budget has counted before the turn with the summary."""
@@ -180,15 +185,17 @@ async def test_a_stop_before_the_next_step_leaves_what_the_summary_took_on_the_b
         raise AssertionError("no summary was asked for")
 
     budget = "budgets: { chat: { tokensPerDay: 1000000 } }"
-    async with running(tmp_path, script=holding, agents=SMALL, more=budget) as house:
+    async with running(tmp_path, script=holding, agents=SMALL.replace("[]", "[ls]"), more=budget) as house:
         before = await says_until_summed()
-        await house.until(lambda: not summed(house.anthropic.requests[-1].body))
+        await house.until(lambda: holding(house.anthropic.requests[-1].body) is NEVER)
+        spent = counted(house)
         assert (await talk(house, "/stop"))[-1] == "Stopped."
         with sqlite3.connect(house.folder / "data" / "clawgate.db") as database:
             finals = database.execute("SELECT content FROM transcript WHERE kind = 'final'").fetchall()
         (ended,) = (it for (content,) in finals if (it := json.loads(content))["outcome"] == "stopped")
         assert ended["requests"] == len(summaries(house))
-        assert counted(house) == before + sum(ended["tokens"][name] for name in ("input", "output"))
+        took = sum(ended["tokens"][name] for name in ("input", "output"))
+        assert counted(house) == (spent if steps else before + took)
 
 
 async def test_the_model_for_summaries_may_be_another(tmp_path: Path) -> None:

@@ -327,6 +327,7 @@ async def test_behind_a_trusted_proxy_requests_are_counted_by_the_address_they_a
             return (await proxy[2].answer())[0]
 
         assert [await ask(same), await ask(other), await ask("")] == [503, 200, 200]
+        assert house.counted('clawgate_connections_refused_total{reason="too many connections of one address"} 1.0')
         await proxy[0].send(b"{}")
         assert (await proxy[0].answer())[0] == 400
         assert await ask(same) == 200

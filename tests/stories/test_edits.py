@@ -503,9 +503,9 @@ async def test_only_a_connection_that_depends_on_an_edited_key_begins_anew(
 ) -> None:
     async with house(tmp_path, way) as it:
         channel = it.gateway.runtime.setup.channels[way.split()[0], "default"]
-        tasks = it.gateway._links._tasks[channel]
+        _, tasks = it.gateway._links._begun[channel]
         assert await it.apply(lambda text: text.update(edit)) <= {WEB}
-        assert (it.gateway._links._tasks[channel] is not tasks) is again
+        assert (it.gateway._links._begun[channel][1] is not tasks) is again
         if way == "telegram webhook":
             await until(lambda: it.telegram.webhook.url.startswith("https://bot.example.com/"))
         elif again:

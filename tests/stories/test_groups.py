@@ -11,7 +11,9 @@ from gateway.operate.sessions import erase
 from tests.emulators.models.script import Turn, says
 from tests.running import ALICE, ALICE_CHAT, BOB, FEISHU, GROUP, Running, running
 from tests.stories.at_work import users
+from tests.stories.test_web_erase import rows_with
 
+OTHER = "oc_960000000000000000000000000001"
 HISTORY = re.compile(r"^Chat history since your last reply \(untrusted metadata\):\n```json\n(.*)\n```$", re.MULTILINE)
 
 
@@ -60,11 +62,15 @@ async def test_a_group_that_opts_in_has_the_bot_know_what_was_said_since_its_las
 
 
 async def test_a_group_that_does_not_keeps_nothing_and_strangers_never_are_heard(tmp_path: Path) -> None:
-    feishu = f"{FEISHU}\n    history: 5\n    chats: {{ {GROUP}: {{ senders: [{ALICE}] }} }}\n"
+    feishu = (
+        f"{FEISHU}\n    history: 5\n    chats: {{ {GROUP}: {{ senders: [{ALICE}] }}, {OTHER}: {{ history: 0 }} }}\n"
+    )
     async with running(tmp_path, feishu=feishu, script=[says("one")]) as house:
+        await house.say("kept nowhere", chat=OTHER, chat_type="group")
         await chats(house, "not listed", sender=BOB)
         await chats(house, "listed", sender=ALICE)
         assert [it["text"] for it in await asked(house, "hello", sender=ALICE)] == ["listed"]
+        assert rows_with(tmp_path, "kept nowhere") == []
 
 
 async def test_a_message_that_is_taken_back_is_not_answered_and_not_remembered(

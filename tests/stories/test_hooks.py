@@ -141,8 +141,8 @@ async def test_only_the_proof_that_is_asked_for_counts(tmp_path: Path, verify: s
 
 async def test_other_doors_answers_no_such_hook_too_large_too_often_not_json_and_guessing(tmp_path: Path) -> None:
     more = hooks(verify="token", rate="2/1m") + "\nserver: { maxBodyBytes: 2048, wrongTokensPerMinute: 3 }"
-    right = {"authorization": f"Bearer {SECRET}"}
-    async with running(tmp_path, more=more) as house, client(house.url) as http:
+    right, clock = {"authorization": f"Bearer {SECRET}"}, [time.time()]
+    async with running(tmp_path, more=more, now=lambda: clock[0]) as house, client(house.url) as http:
         assert (await call(house, RAW, right, name="other")).status_code == 404
         assert (await http.get("/hooks/ci", headers=right)).status_code == 405
         assert (await call(house, b"x" * 3000, right)).status_code == 413
@@ -155,9 +155,14 @@ async def test_other_doors_answers_no_such_hook_too_large_too_often_not_json_and
         wrong = [(await call(house, RAW, {"authorization": f"Bearer {WRONG}"})).status_code for _ in range(5)]
         assert wrong == [401, 401, 401, 429, 429]
         assert (await call(house, RAW, right)).status_code == 429  # its rate, and not the guesses: it is looked at
-        await house.replies(1)
+        clock[0] += int(late.headers["retry-after"])
+        assert [(await call(house, RAW, right)).status_code for _ in range(3)] == [202, 202, 429]
+        await house.replies(3)
+        clock[0] -= 3600  # a clock that is set back closes no hook
+        assert (await call(house, RAW, right)).status_code == 202
+        await house.replies(4)
         await house.idle()
-        assert len(house.feishu.messages) == 1
+        assert len(house.feishu.messages) == 4
 
 
 HOSTILE = (

@@ -133,11 +133,12 @@ async def test_money_is_counted_at_the_shipped_prices_unless_the_config_has_othe
 ) -> None:
     script = [says("done", usage=Usage(input=1000, cache_read=2000, output=100))]
     async with running(tmp_path, script=script, more=prices) as house:
-        for count, text in enumerate(("look", "/usage"), start=1):
+        costs = [("look", 0), ("/usage", 2), ("/new", 0), ("/usage", 1)]  # of this conversation, and of today
+        for count, (text, places) in enumerate(costs, start=1):
             await house.say(text)
             (*_, answer) = await house.replies(count)
             await house.idle()
-        assert answer.count(f", cost {cost:.4f}") == 2  # of this conversation, and of today
+            assert answer.count(f", cost {cost:.4f}") == places, text
         assert [it["cost"] for it in finals(house) if "cost" in it] == [pytest.approx(cost)]
 
 

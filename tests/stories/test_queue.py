@@ -114,6 +114,25 @@ async def test_a_stop_does_not_wait_and_what_it_stops_is_over(tmp_path: Path) ->
         assert (await house.replies(4))[3].startswith("Stopped.")
 
 
+async def test_a_stop_leaves_what_is_written_after_it(tmp_path: Path) -> None:
+    clock = [time.time()]
+    script = [says("first"), says("third")]
+    async with running(tmp_path, script=script, now=lambda: clock[0]) as house:
+        house.line.hold()
+        await house.say("one")
+        await house.requested(1)
+        await house.say("two")
+        house.line.release()
+        await house.replies(1)
+        await house.say("/stop")
+        assert "“two”" in (await house.replies(2))[1]
+        await house.say("three")
+        clock[0] += 1  # the chat has been quiet for long enough
+        assert (await house.replies(3))[2] == "third"
+        words = users(house.anthropic.requests[1].body)[-1]
+        assert ("two" in words, "three" in words) == (False, True)
+
+
 HOURS_AGO = str(int((time.time() - 7200) * 1000))
 STALE = [
     ("", HOURS_AGO, ["(Sorry for the delay"], 1),

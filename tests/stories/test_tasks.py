@@ -12,7 +12,7 @@ from gateway.store.tasks import Task
 from tests.emulators.models.script import calls, says
 from tests.emulators.models.server import Reply
 from tests.running import AGENTS, ALICE, ALICE_CHAT, BOB, GROUP, SECRETS, Running, running
-from tests.stories.at_work import results, text_of, users
+from tests.stories.at_work import NEVER, results, text_of, users
 from tests.stories.test_approvals import ASKS
 from tests.stories.test_taint import ALLOWED
 from tests.tools.hostile import response, web
@@ -88,6 +88,32 @@ async def test_a_turn_that_waits_has_the_result_itself_and_nothing_is_reported(t
         await house.say("and now?")
         assert (await house.replies(2))[1] == "echo and now?"
         assert sum("there are three" in it for it in results(model.bodies[-1])) == 1
+
+
+async def test_a_stop_keeps_back_no_report_of_a_task_that_has_ended(tmp_path: Path) -> None:
+    def model(body: dict[str, Any]) -> Reply:
+        if "This is the task" in users(body)[-1]:
+            return says("there are three")
+        return NEVER if results(body) else calls(start("list all"))
+
+    async with running(tmp_path, agents=WITH_TASKS, script=model) as house:
+        house.line.hold()
+        await house.say("count")
+        task = await task_of(house)
+        await house.say("and more")
+        await house.requested(3)
+        house.line.release()
+
+        async def has_ended() -> bool:
+            return (await task_of(house)).state == "ended"
+
+        await house.until(has_ended)
+        await house.say("/stop")
+        said = sorted(await house.replies(2))
+        assert "“and more”" in said[0]
+        assert said[1] == f"Task {task.id}, `LIST ALL`, has ended:\n\nthere are three"
+        await house.idle()
+        assert (len(house.feishu.messages), len(house.anthropic.requests)) == (2, 3)
 
 
 async def test_a_turn_waits_only_so_long_and_then_the_task_reports_by_itself(tmp_path: Path) -> None:
