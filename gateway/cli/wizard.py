@@ -8,6 +8,7 @@ import re
 import secrets
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import typer
 from pydantic import TypeAdapter, ValidationError
@@ -59,7 +60,7 @@ class Wizard:
             if self.yes(self._word("platform", name), default=platform in channels):
                 self._platform(platform, SECRETS[platform])
         self._draft.agent = self._until(
-            lambda: self._prompt("agent", default=agent), lambda it: _is_agent(it) or self._wrong("no_agent")
+            lambda: self._prompt("agent", default=agent), lambda it: _fits(AgentId, it) or self._wrong("no_agent")
         )
 
     def fill(self) -> None:
@@ -160,7 +161,8 @@ class Wizard:
     def _server(self, name: str, address: str, example: str) -> None:
         """Asks for the operator's server: its address, a key if it is no Ollama, and one of its models."""
         url = self._until(
-            lambda: self._prompt("address", default=address), lambda it: _is_address(it) or self._wrong("no_address")
+            lambda: self._prompt("address", default=address),
+            lambda it: bool(it and _fits(ProviderConfig, {"baseUrl": it})) or self._wrong("no_address"),
         )
         key = ""
         if name == OWN and (key := self._secret("key", url, "")):
@@ -273,17 +275,9 @@ class Wizard:
         typer.echo(self._word(word, *values), err=True)
 
 
-def _is_agent(text: str) -> bool:
+def _fits(kind: Any, value: object) -> bool:
     try:
-        TypeAdapter(AgentId).validate_python(text)
+        TypeAdapter(kind).validate_python(value)
     except ValidationError:
         return False
     return True
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ProviderConfig.model_validate({"baseUrl": text})
-    except ValidationError:
-        return False
-    return bool(text)

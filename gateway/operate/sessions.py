@@ -117,7 +117,7 @@ def _message(message: Mapping[str, Any], agent: str, names: str, zone: tzinfo) -
     texts = [it.get("text", "") for it in parts if it.get("type") == "text"]
     pictures = sum(it.get("type") == "image" for it in parts)
     if message.get("role") == "toolResult":
-        yield f"- `{_shown(message.get('tool', ''))}` gave: {_short(' '.join(texts))}"
+        yield f"- `{_shown(message.get('tool', ''))}` gave: {_code(' '.join(texts))}"
         return
     at = timestamp(message.get("timestamp", 0.0), zone)
     yield from ("", f"**{at} · {_shown(names) if message.get('role') == 'user' else agent}**", "")
@@ -125,7 +125,7 @@ def _message(message: Mapping[str, Any], agent: str, names: str, zone: tzinfo) -
     yield from (f"> {line}".rstrip() for line in _shown(words).splitlines())
     yield from ["> *(a picture)*"] * pictures
     for call in (it for it in parts if it.get("type") == "toolCall"):
-        yield f"- `{_shown(call.get('name', ''))}` {_short(call.get('arguments_raw', ''))}"
+        yield f"- `{_shown(call.get('name', ''))}` {_code(call.get('arguments_raw', ''))}"
 
 
 def exported(session: Session, entries: Sequence[Any], marks: Sequence[Any], zone: tzinfo) -> str:
@@ -249,7 +249,12 @@ def _shown(text: str) -> str:
     return UNSEEN.sub("�", text)
 
 
-def _short(text: str) -> str:
-    """The text on one line, as code."""
-    line = " ".join(_shown(text).replace("`", "'").split())
-    return f"`{line if len(line) <= SHORT_CHARS else line[:SHORT_CHARS] + '…'}`" if line else "nothing"
+def _code(text: str) -> str:
+    line = short(text.replace("`", "'"))
+    return f"`{line}`" if line else "nothing"
+
+
+def short(text: str) -> str:
+    """The text on one line, or its beginning."""
+    line = " ".join(_shown(text).split())
+    return line if len(line) <= SHORT_CHARS else f"{line[:SHORT_CHARS]}…"

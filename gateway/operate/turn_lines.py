@@ -4,9 +4,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gateway.operate.sessions import UNSEEN
+from gateway.operate.sessions import short
 
-SHORT_CHARS = 160
 _MISSING = {
     "running": "it has not ended yet",
     "not-kept": "its layers were not kept; this is what the journal has",
@@ -79,8 +78,3 @@ def _stage(it: Mapping[str, Any]) -> str:
 
 def _value(value: Any) -> str:
     return " ".join(value) if isinstance(value, list) else str(value or "none")
-
-
-def short(text: str) -> str:
-    line = " ".join(UNSEEN.sub("�", text).split())
-    return line if len(line) <= SHORT_CHARS else f"{line[:SHORT_CHARS]}…"

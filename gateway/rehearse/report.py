@@ -5,7 +5,7 @@ from typing import Any
 
 from agents.language import Language
 from channels.bilingual import Bilingual
-from gateway.operate.turn_lines import short
+from gateway.operate.sessions import short
 from gateway.rehearse.compared import Difference, Layer, Verdict
 from gateway.rehearse.kept import Picked, RunFacts, Skip
 from gateway.rehearse.rehearsal import Rehearsed
