@@ -144,6 +144,18 @@ agents: { list: [ { id: a, tools: { allow: [exec] } }, { id: b, tools: { allow: 
 tools: { exec: { mode: allow } }
 agents: { list: [ { id: a, tools: { allow: ['*'] } } ] }
 > agent a: exec runs every command unasked — tools.exec.mode: ask has people approve them
+agents: { list: [ { id: a, tools: { allow: [web_search] } } ] }
+> agent a: web_search is off — name a provider in tools.web.search, or take it out of tools.allow
+mcp: { servers: { files: { command: [x], sandbox: off } } }
+> MCP server files: its program runs without a sandbox, and can read what the gateway can read — leave sandbox out, and
+> name what it needs in readable
+logging: { content: true }
+> logging.content: messages and answers are logged — set it to false when you are done
+server: { allowedHosts: ['*'] }
+> server.allowedHosts: any host name is accepted, also one that a stranger points here — name your hosts
+channels: { telegram: { botToken: '7000000001:AAExampleExampleExampleExampleExamp1', allowFrom: ['1'] } }
+database: { url: 'postgresql://a@b/c' }
+> channels.telegram: polling needs a single replica — run one, or set mode: webhook
 server: { host: 0.0.0.0 }
 > server.host: open to the network — put a proxy that ends TLS in front, and name your host in server.allowedHosts
 channels: { feishu: { appSecret: s } }
@@ -239,6 +251,17 @@ def test_a_secret_in_a_file_that_others_can_read_is_a_warning(tmp_path: Path) ->
         found = loaded(tmp_path, text, {"K": "k"}).warnings
         step = ": a secret in a file that others can read — use ${NAME}, or chmod 600 the file"
         assert [*map(unplaced, found)] == [key + step for key in expected]
+
+
+def test_a_folder_with_data_of_people_that_others_can_read_is_a_warning(tmp_path: Path) -> None:
+    for name in ("w", "data", "sent"):
+        (tmp_path / name).mkdir(mode=0o700)
+    text = "tools: { files: { uploadsDir: sent } }\nagents: { list: [ { id: a, workspaceDir: w } ] }\n"
+    for name in ("w", "data", "sent"):
+        (tmp_path / name).chmod(0o740)
+        found = [str(it) for it in loaded(tmp_path, text).warnings if "others on this machine" in it.message]
+        (tmp_path / name).chmod(0o700)
+        assert found == [f"{tmp_path}/{name}: can be read by others on this machine — chmod 700 it"]
 
 
 @pytest.mark.parametrize("name", ["config.yaml", ".env", "."])

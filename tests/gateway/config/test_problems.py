@@ -52,6 +52,18 @@ commands: { undo: off, modle: owner }
 > 2:24: commands.modle: unknown command "modle" — did you mean "model"?
 commands: { model: nobody }
 > 2:20: commands.model: expected everyone or owner or off
+commands: { pair: everyone }
+> 2:19: commands.pair: is never for everyone — expected owner or off
+transcription: { language: en }
+> 2:16: transcription.model: missing: such as whisper-1, or remove the section
+channels: { web: {} }
+schedules: [ { id: x, at: every 1h, to: 'web:c', say: hi }, { id: x, at: every 1h, to: 'web:c', say: hi } ]
+> 3:67: schedules[1].id: two schedules have the id "x" — each needs its own
+channels: { web: {} }
+schedules: [ { id: x, at: every 1h, to: 'web:c', say: hi, timezone: Mars } ]
+> 3:69: schedules[0].timezone: is no time zone — expected a name such as Europe/Berlin
+owners: [ 'telegram:*' ]
+> 2:11: owners[0]: owners are named one by one, as channel:id
 owners: [ 'web:local', 'telegrom:1' ]
 > 2:24: owners[1]: unknown channel "telegrom" — did you mean "telegram"?
 bindings: x
@@ -119,6 +131,18 @@ database: { url: 'sqlite:///:memory:' }
 > 2:18: database.url: the database must be a plain file, or nothing accepted would survive a restart
 server: { adminToken: hunter2 }
 > 2:23: server.adminToken: too short: at least 16 characters, or empty
+server: { adminToken: sixteen characters }
+> 2:23: server.adminToken: only plain ASCII characters without spaces can be sent in a header
+server: { adminToken: 0123456789abcdef, users: { ann: 0123456789abcdef } }
+> 2:9: server: adminToken is the token of one of users: the operator needs their own
+server: { users: { ann: 0123456789abcdef, ben: 0123456789abcdef } }
+> 2:18: server.users: two of them have the same token: each needs its own
+server: { users: { local: 0123456789abcdef } }
+> 2:18: server.users: local is the person with server.adminToken; choose another name
+server: { trustedProxies: [proxy.example] }
+> 2:27: server.trustedProxies: each is an IP address or a network, such as 127.0.0.1 or 10.0.0.0/8
+server: { timezone: Mars }
+> 2:21: server.timezone: is no time zone; expected a name such as Asia/Shanghai or UTC
 server: { publicUrl: bot.example.com }
 > 2:22: server.publicUrl: expected an http:// or https:// address, such as https://bot.example.com
 server: { allowedHosts: ['localhost:8080'] }
