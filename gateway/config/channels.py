@@ -90,7 +90,7 @@ class ChannelDeps:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Account:
-    """A configured account, and the place where it is written."""
+    """A configured account, and its place in the file."""
 
     kind: ChannelType
     name: str

@@ -1,6 +1,6 @@
 """The file `.env` beside the config: what it adds to the environment, and the secrets that a person gave, put at its end.
 
-Nothing that is there is changed. Of a name that stands there twice the last value counts, as docker compose has it.
+Nothing that is there is changed. If a name is there twice, the last value counts, as docker compose has it.
 """
 
 import os

@@ -2,7 +2,7 @@
 
 Only values are expanded, never keys, and a filled-in text is not expanded again. `$${` is a literal `${`. A text written
 without quotes gets its meaning after the expansion (in `yaml`), so that `port: ${PORT:-8080}` is a number; the text itself
-is kept beside it, for fields that want text, where a secret of nothing but digits must stay one.
+is kept beside it, for fields that want text: a secret of nothing but digits must stay one.
 """
 
 import os

@@ -48,7 +48,7 @@ def exec_mode(config: Config, agent: AgentConfig) -> ExecMode | None:
 
 
 def operator_proof(config: Config) -> str:
-    """The proof that whoever asks has read the config's secrets, and so runs this gateway: the command line shows it beside
+    """The proof that the caller has read the config's secrets, and so runs this gateway: the command line shows it beside
     a gateway, and no secret with it. Empty if there are too few secrets to prove anything."""
     found = sorted((repr(key), secret) for key, secret in secrets_in(config) if secret.strip() and key[0] != "database")
     if sum(len(secret) for _, secret in found) < PROOF_CHARS_MIN:

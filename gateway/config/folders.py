@@ -2,7 +2,7 @@
 
 The file tools reach everything beneath a workspace. So it must not hold the config, the database or what people send,
 belong to the system, or be shared: two agents must not see each other's files (see `tools.workspace`). And no agent may
-write where the operator's own tools lie.
+write to the folder of the operator's own tools.
 """
 
 import re

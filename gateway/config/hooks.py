@@ -29,9 +29,9 @@ class HookConfig(Section):
     """Text that is sent, without a model: Markdown, with `{{ body.a.b }}` and `{{ headers.x-y }}`, whose values are shown
     as plain text."""
     task: Filled | None = None
-    """Instead of `say`: what the agent is to do, in a turn of its own in that chat. Values are fenced as a stranger's."""
+    """Instead of `say`: what the agent is to do, in a separate turn in that chat. Values are fenced as a stranger's."""
     agent: str | None = None
-    """The agent that does the `task`; by default the one that answers in that chat."""
+    """The agent that does the `task`; by default that chat's."""
     rate: RateText = "60/1m"
     """Events that are taken in a time, at each replica; beyond it the answer is 429."""
 

@@ -111,7 +111,7 @@ class Findings:
         return default if inherits and key[:end] not in self._marks and default[: end - 1] in self._marks else key
 
     def place_of(self, key: Key) -> str:
-        """The place of a key, or of what should hold it, to stand before a sentence; empty if the file has neither."""
+        """The place of a key, or of what should hold it, to put before a sentence; empty if the file has neither."""
         key = self.origin(key)
         marks = (self._marks.get(key[:length]) for length in range(len(key), 0, -1))
         mark = next(filter(None, marks), None)

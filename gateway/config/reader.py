@@ -1,6 +1,6 @@
 """Reads a file's data into its config, without stopping at the first mistake.
 
-A value that the root model refuses is reported and taken out, or replaced where it cannot be missing, and the rest is read
+A value that the root model refuses is reported and taken out, or replaced if it cannot be missing, and the rest is read
 again: so every mistake is found in one run, and what is sound can still be checked against the rest. `agents.defaults` are
 merged into each agent before, and every mistake is still reported where it was written. Data goes in as JSON, because
 strict models take a list for a tuple only there.

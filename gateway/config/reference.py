@@ -46,7 +46,7 @@ def markdown() -> str:
 
 
 def documentation(model: type[BaseModel]) -> dict[str, str]:
-    """The sentence of each field, by the name used in the file. A section's may stand on its model; a field that has
+    """The sentence of each field, by the name used in the file. A section's may be its model's; a field that has
     none is missing here."""
     found: dict[str, str] = {}
     for owner in reversed(model.__mro__):
@@ -83,7 +83,7 @@ def _docstrings(model: type[BaseModel]) -> dict[str, str]:
 
 
 def _sections() -> Iterator[str]:
-    """Every mapping of the file, top down; one whose keys were listed before refers to where."""
+    """Every mapping of the file, top down; if its keys were listed before, it refers to them."""
     listed: dict[type[BaseModel], str] = {}
     pending: list[tuple[str, type[BaseModel], str]] = [("", Config, "")]
     while pending:

@@ -78,7 +78,7 @@ class ApiToken(Section):
 
 
 class _OrText:
-    """Tells the schema that the text of its token stands for a whole mapping."""
+    """Tells the schema that the text of its token means a whole mapping."""
 
     def __get_pydantic_json_schema__(self, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return {"anyOf": [{"type": "string", "format": "password"}, handler(core)]}
@@ -165,7 +165,7 @@ class ServerConfig(Section):
     @property
     def is_open_here(self) -> bool:
         """True if only people at this machine can reach it, as far as the config says: what has a public address has a
-        proxy or a tunnel that hands on requests of everybody."""
+        proxy or a tunnel that hands on everybody's requests."""
         return is_loopback(self.host) and (
             self.public_url is None or is_loopback(urlsplit(self.public_url).hostname or "")
         )

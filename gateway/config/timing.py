@@ -38,7 +38,7 @@ class Times:
     """The pause of `every`; of a single time that time."""
 
     def next(self, after: float, since: float) -> float | None:
-        """The first time behind `after`; None if there is none. `every` counts from `since`."""
+        """The first time after `after`, or None. `every` counts from `since`."""
         if self.form == "once":
             return self.seconds if self.seconds > after else None
         if self.form == "every":

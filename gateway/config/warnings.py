@@ -33,7 +33,7 @@ from tools.catalog import own_tools
 def warnings(
     resolved: Resolved, file: Path, findings: Findings, read: Iterable[tuple[Key, Bilingual, Bilingual]]
 ) -> list[Finding]:
-    """Lists them all, with those of reading the file first. `findings` knows where each key stands."""
+    """Lists them all, with those of reading the file first. `findings` knows the place of each key."""
     found = (*read, *_all(resolved, file, findings.origin))
     placed = ((message.each(partial(add, findings.place_of(key))), fix) for key, message, fix in found)
     return [Finding("config", "warning", message, fix) for message, fix in placed]
@@ -234,7 +234,7 @@ def _inline_secrets(config: Config, file: Path, names: Mapping[Key, tuple[str, .
     """Warns of secrets written in a file that others can read."""
     if file.stat().st_mode & 0o077:
         for key, secret in secrets_in(config):
-            # A token alone stands for the mapping that it is a key of.
+            # A token alone means the mapping that it is a key of.
             if secret.strip() and not {key, key[:-1]} & names.keys():
                 message = Bilingual("a secret in a file that others can read", "密钥写在他人可以读取的文件中")
                 fix = Bilingual("use ${NAME}, or chmod 600 the file", "请改用 ${NAME}，或对文件执行 chmod 600")

@@ -21,7 +21,7 @@ ASKED_PER_MINUTE = 3
 WRONG_IDS_MAX = 10
 WRONG_IDS_SECONDS = 3600.0
 LOST_SECONDS = 3600.0
-"""No call lasts this long: one that was spawned earlier is closed as interrupted."""
+"""No call lasts this long: a call that was spawned earlier is closed as interrupted."""
 _LOCK_KEY = 7_305_843_001_231
 
 _GRANTED = """

@@ -161,7 +161,7 @@ class DatabaseArchive(Database):
 
     async def erase(self, chat: str, sessions: Sequence[str]) -> bool:
         """Forgets a conversation with its messages and files, and the transcripts, replies and finished messages of its
-        `sessions`. Returns False if there is none.
+        `sessions`. Returns False without one.
 
         It goes in short steps, so that no other writer waits long; the last one removes the conversation itself. A
         message that a running turn still needs goes with the dedupe horizon.

@@ -1,4 +1,4 @@
-"""The branches of a conversation of the web chat: which messages stand on one, and which turns its next turn reads.
+"""The branches of a conversation of the web chat: which messages are on one, and which turns its next turn reads.
 
 A person's message follows the one that was kept before it, unless its row names another in `follows`: then it begins a
 branch. No turn is copied and none is taken away, so what is erased or recalled is gone from every branch at once. The
@@ -54,7 +54,7 @@ def is_in(number: int, gaps: Iterable[Gap]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """A person's message. `follows` is None if it is the one before it."""
+    """A person's message. `follows` is None for the message before it."""
 
     number: int
     key: str
@@ -129,7 +129,7 @@ def begins_branch(connection: Connection, chat: str, key: str) -> bool:
 
 def close_over(connection: Connection, chat: str, gone: Collection[int]) -> None:
     """Has what follows one of these messages follow what came before it, since they are about to be erased: a branch
-    that lost its beginning would else go on from whatever stands above it."""
+    that lost its beginning would otherwise continue from what is above it."""
     tree = tree_of(connection, chat)
     if not tree.forks:
         return
@@ -164,7 +164,7 @@ class DatabaseBranches(Database):
 
     @writes
     def turn(self, connection: Connection, chat: str, number: int) -> bool:
-        """Shows the newest branch that has the message `number`, or the one that it answers. False if there is none."""
+        """Shows the newest branch that has the message `number`, or the one that it answers. False without one."""
         found = "SELECT COALESCE(under, number) FROM web_message WHERE chat = :chat AND number = :number"
         own = run(connection, found, chat=chat, number=number).scalar()
         tree = tree_of(connection, chat)
@@ -179,7 +179,7 @@ class DatabaseBranches(Database):
     def leave_out(self, connection: Connection, sid: str, turn: int, context: MessageContext) -> bool:
         """Writes which turns of the session are not on the branch of the person's message that is answered by `turn`,
         before that begins. An earlier message of the branch that was answered only together with one beside it is
-        answered once more, with this one. False if nothing was to be written: what was loaded stands."""
+        answered once more, with this one. False if nothing had to be written: what was loaded is right."""
         tree = tree_of(connection, context.chat.id)
         own = next((it for it in tree.own if it.key == context.message_id), None)
         if own is None or not tree.forks:
@@ -205,8 +205,8 @@ def _of_turns(tree: BranchTree, own: Own, turn: int, turns: Mapping[str, Sequenc
 
 
 def _write(connection: Connection, sid: str, turn: int, gaps: Sequence[Gap]) -> bool:
-    """Each turn begins with the gaps of the one before it, so only other ones are written; one that is empty says that
-    there are none."""
+    """Each turn begins with the gaps of the one before it, so only other ones are written; an empty one says that it
+    has no gaps."""
     known = [tuple(row) for row in run(connection, f"{GAPS_OF.format(':turn')} ORDER BY first", sid=sid, turn=turn)]
     if known == (gaps := list(gaps) or [(0, 0)]) or (not known and gaps == [(0, 0)]):
         return False

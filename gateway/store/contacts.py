@@ -82,7 +82,7 @@ class Contact:
     called: str | None
     """The person's name on the platform when they asked: shown, never compared."""
     owner: int
-    """1 for somebody whom a claim code made an owner."""
+    """1 for a person whom a claim code made an owner."""
 
     @property
     def name(self) -> str:
@@ -177,7 +177,7 @@ class DatabaseContacts(Database):
 
 
 def is_muted(connection: Connection, by: str, *, turn: int, at: float) -> bool:
-    """True if somebody has given too many wrong codes in a while, not counting that of message `turn`."""
+    """True if a person has given too many wrong codes in a while, not counting that of message `turn`."""
     run(connection, "DELETE FROM wrong_code WHERE at <= :since", since=at - TRIES_SECONDS)
     tried = "SELECT count(*) FROM wrong_code WHERE sender = :by AND turn <> :turn"
     return (run(connection, tried, by=by, turn=turn).scalar() or 0) >= TRIES_MAX
@@ -206,7 +206,7 @@ def approve_code(connection: Connection, code: str, *, at: float) -> list[Contac
 def approve_person(
     connection: Connection, channel: str, person: str, accounts: Sequence[str], *, at: float
 ) -> list[Contact]:
-    """Approves a person at the accounts where they wait, else at the first one; empty if they may write there already."""
+    """Approves a person at the accounts where they wait, or at the first one; empty if they may write there already."""
     names = {"channel": channel, "person": person, "by": COMMAND_LINE, "at": at}
     rows = run(connection, _APPROVE_WAITING, **names, turn=None, accounts=list(accounts)).mappings().all()
     if not rows:

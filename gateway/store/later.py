@@ -1,6 +1,6 @@
 """The table of what is due: rows that begin a turn at their time, each once.
 
-A row is taken by its due time: whoever moves it to the next one, in the same transaction puts its message into the inbox.
+A row is taken by its due time: one transaction moves it to the next one and puts its message into the inbox.
 Of two replicas, or two rounds, only one finds the time that it has read.
 """
 
@@ -64,7 +64,7 @@ class Later:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """The next state of a row that is due: its message, if it runs, and its next time. `waits`: the message stands in line
+    """The next state of a row that is due: its message, if it runs, and its next time. `waits`: the message waits in line
     with the conversation's; else it goes beside a turn that runs."""
 
     later: Later
@@ -143,7 +143,7 @@ class DatabaseLater(Database):
 
     @writes
     def end(self, connection: Connection, id_: str, state: LaterState, *, owner: str | None = None) -> Later | None:
-        """Ends or pauses a row, of `owner` if that is given; None if there is none. May be repeated."""
+        """Ends or pauses a row, of `owner` if that is given; None without one. May be repeated."""
         return end(connection, id_, state, owner=owner)
 
     @writes
@@ -198,7 +198,7 @@ def resume(connection: Connection, id_: str, due: float | None) -> None:
 
 
 def run_now(connection: Connection, id_: str, now: float) -> Later | None:
-    """Makes a row due at once; its regular time stays. None if there is none."""
+    """Makes a row due at once; its regular time stays. None without one."""
     if not (found := _rows(connection, _ONE, id=id_)):
         return None
     resumes = "CASE WHEN by_hand = 1 THEN resumes ELSE due END"

@@ -210,7 +210,7 @@ class DatabaseLayers(Database):
 
     @reads
     def stood(self, connection: Connection, sid: str, turn: int, *, until: float, history_turns: int) -> Work:
-        """The conversation as a turn that began at `until` found it: what a later summary replaced or somebody undid later
+        """The conversation as a turn that began at `until` found it: what a later summary replaced or a person undid later
         is there, and later settings are not."""
         gaps = [tuple(it) for it in run(connection, GAPS_OF.format(":turn"), sid=sid, turn=turn)]
 

@@ -114,7 +114,7 @@ class DatabaseMemory(Database):
     def change_note(
         self, connection: Connection, sender: str, agent: str, number: int, words: str, *, at: float
     ) -> bool:
-        """Lets a note say something else. False if there is none."""
+        """Changes a note. False without one."""
         row = {"sender": sender, "agent": agent, "number": number, "text": storable(words), "at": at}
         return run(connection, _CHANGE_NOTE, **row).first() is not None
 

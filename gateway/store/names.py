@@ -33,7 +33,7 @@ class Names:
         return self.people.get(id_ or "", "")
 
     def chat(self, sid: str) -> str:
-        """The title of a conversation's chat; empty if there is none."""
+        """The title of a conversation's chat; empty without one."""
         return self.place(session_parts(conversation(sid)).place)
 
     def place(self, place: str) -> str:

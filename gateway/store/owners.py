@@ -1,4 +1,4 @@
-"""The owners that a claim code made, the codes that nobody has used yet, and when the owners last heard of something."""
+"""The owners that a claim code made, the unused codes, and when the owners last heard of something."""
 
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
@@ -13,7 +13,7 @@ NOTICE_SECONDS = 3600.0
 CLAIM_SECONDS = 86_400.0
 """Seconds that a claim code is good for."""
 BY_CLAIM = "claim code"
-"""The approver of somebody whom a claim code made an owner."""
+"""The approver of a person whom a claim code made an owner."""
 Claim: TypeAlias = Literal["claimed", "wrong", "muted"]
 _OFFER = """
 INSERT INTO claim (code, at) SELECT CAST(:code AS TEXT), CAST(:at AS DOUBLE PRECISION)
@@ -42,7 +42,7 @@ class DatabaseOwners(Database):
 
     @writes
     def offer(self, connection: Connection, code: str, at: float) -> bool:
-        """Keeps the hash of a new claim code; False if somebody has claimed the bot."""
+        """Keeps the hash of a new claim code; False if the bot is claimed."""
         run(connection, "DELETE FROM claim WHERE at <= :since", since=at - CLAIM_SECONDS)
         return run(connection, _OFFER, code=code, at=at).first() is not None
 
@@ -82,7 +82,7 @@ class DatabaseOwners(Database):
 
     @writes
     def occasion(self, connection: Connection, cause: str, at: float) -> float:
-        """The time at which the cause is one that the owners hear of: the same for all who ask within the hour."""
+        """The time at which the owners hear of the cause: the same for all who ask within the hour."""
         since = at - NOTICE_SECONDS
         run(connection, "DELETE FROM notice WHERE at <= :since AND cause <> :cause", since=since, cause=cause)
         if (begun := run(connection, _OCCASION, cause=cause, at=at, since=since).scalar()) is None:

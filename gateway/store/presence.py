@@ -2,7 +2,7 @@
 
 It has a connection and a thread to itself: on the event loop a blocking tool would starve it, and a healthy worker would
 be taken for dead. A process that dies drops its lock with its connection, and its chats are taken over within a second;
-one that freezes is taken over when its row expires, by the database's clock. A broken connection is opened again: a chat
+a frozen one is taken over when its row expires, by the database's clock. A broken connection is opened again: a chat
 that was taken meanwhile has a higher epoch, so nothing can be written twice.
 """
 

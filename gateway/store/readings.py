@@ -58,7 +58,7 @@ class Readings(Protocol):
         return next(iter(await self._rows(statement, names)), None)
 
     async def _ours(self, statement: str, names: Mapping[str, Any]) -> Any:
-        """Returns the first row. Raises Fenced if there is none: another worker owns the chat."""
+        """Returns the first row. Raises Fenced without one: another worker owns the chat."""
         if (row := await self._one(statement, names)) is None:
             raise Fenced
         return row

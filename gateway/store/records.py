@@ -209,7 +209,7 @@ class Known:
 class Work:
     """The work of a chat: its oldest waiting messages, the first one's turn as journaled so far, and the finished turns
     before it. Turns below `stopped` do not run; `superseded`: a message of this chat stopped them. `settings` is JSON;
-    `summary` replaces what was before `history`, its text is empty if there is none."""
+    `summary` replaces what was before `history`, its text is empty without one."""
 
     waiting: Sequence[WaitingMessage]
     history: Sequence[Entry]

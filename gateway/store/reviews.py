@@ -1,4 +1,4 @@
-"""Tools of MCP servers as owners have seen them: the definition that was accepted, and the one that waits.
+"""Tools of MCP servers as owners have seen them: the definition that was accepted, and the waiting one.
 
 What a server lists first is taken as seen: the operator has just named it. Later, what is new or differs waits. A tool that
 is gone keeps its row, so that it cannot come back as another one.
@@ -56,7 +56,7 @@ class DatabaseReviews(Database):
 
     @writes
     def accept(self, connection: Connection, server: str, *, by: str, at: float, digest: str | None) -> list[str]:
-        """Accepts what waits, if it is still what `digest` names, or whatever it is without one; returns the
+        """Accepts what waits, if it is still what `digest` names, or in any case without one; returns the
         tools."""
         known = reviewed(connection, server)
         if digest is not None and digest != digest_of(known):

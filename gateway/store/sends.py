@@ -1,4 +1,4 @@
-"""Messages that the gateway is told to send: one put into the inbox from the command line, and what became of one."""
+"""Messages that the gateway is told to send: one put into the inbox from the command line, and the outcome of one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

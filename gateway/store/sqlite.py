@@ -1,6 +1,6 @@
 """The store on SQLite: one file, one process, zero services.
 
-Every write goes through the one `Writer`; reads have a connection of their own. A lock on the file beside the database
+Every write goes through the one `Writer`; reads have a separate connection. A lock on the file beside the database
 keeps a second gateway out. `synchronous=FULL`: what was acknowledged is on the disk.
 """
 

@@ -1,6 +1,6 @@
 """Tasks: runs of an agent that a conversation has asked for, and how each of them ended.
 
-A row is ended once, by whoever is first: its own last step, a stop, or the next process after a crash. The message that
+A row is ended once, by the first of these: its own last step, a stop, or the next process after a crash. The message that
 reports the end goes into the inbox of the conversation that asked, in the same commit.
 """
 
@@ -17,7 +17,7 @@ from gateway.store.writer import Database, reads, run, writes
 
 TaskState: TypeAlias = Literal["running", "ended", "failed", "stopped", "recalled"]
 ORPHAN_SECONDS = 60.0
-"""Seconds after which a task without its message is one whose process died between the two."""
+"""Seconds after which the process of a task without its message must have died between the two."""
 ALL_TURNS = 2**62
 BEGUN = "gateway:task:"
 """The dedupe key of a task's own message begins with it; the id follows."""
@@ -89,7 +89,7 @@ class DatabaseTasks(Database):
     @writes
     def begin(self, connection: Connection, key: str, tries: Sequence[Task], most: int) -> Task | None:
         """Keeps a task, under the first of its names in `tries` that is free, once for each `key`; None if `most` run in
-        that chat. One whose process died before its message was stored does not count."""
+        that chat. A task whose process died before its message was stored does not count."""
         new = tries[0]
         orphans = f"ended IS NULL AND started < :before AND NOT {_KEPT}"
         run(
