@@ -185,7 +185,7 @@ class TurnStarted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelCalled:
-    """`held` counts the earlier turns in the request, `own` the turn's own messages so far; `summary`: one stands before
+    """`held` counts the earlier turns in the request, `own` the turn's own messages so far; `summary`: one is before
     them."""
 
     round: int

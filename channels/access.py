@@ -114,7 +114,7 @@ class AccessConfig(Section):
 @cache
 def _compiled(pattern: str) -> Any:
     """A plain word matches as a whole word only."""
-    import re2  # loaded only where there is a pattern
+    import re2  # loaded only if there is a pattern
 
     options = re2.Options()
     options.case_sensitive = options.log_errors = False

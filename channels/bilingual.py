@@ -5,7 +5,7 @@ from typing import Literal
 
 
 class Bilingual(str):
-    """It is its English text, for whatever wants a text: logs, JSON and comparisons know nothing of the Chinese. Called with
+    """It is its English text, for all that want a text: logs, JSON and comparisons know nothing of the Chinese. Called with
     a language, it is the text in it. What is joined or formatted is English alone, so both texts are written out."""
 
     __slots__ = ("zh",)

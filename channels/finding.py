@@ -27,7 +27,7 @@ class Finding:
         return self.message(language) + (dash + self.fix(language) if self.fix else "")
 
     def labelled(self, label: str, language: Literal["en", "zh"]) -> str:
-        """It stands behind a label, in this language."""
+        """The text after a label, in this language."""
         return f"{label}{'：' if language == 'zh' else ': '}{self(language)}"
 
     def cleaned(self, clean: Callable[[str], str]) -> "Finding":

@@ -1,7 +1,7 @@
 """`skills.lock`: the skills that were added from elsewhere, each with its source, its commit and the hash of its files.
 
 The lock lies beside the folder that it speaks of. A skill of that folder is used only as long as its files are those that
-somebody looked at: the hash covers every path, content and right to run, not the document alone.
+a person looked at: the hash covers every path, content and right to run, not the document alone.
 """
 
 import hashlib

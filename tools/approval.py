@@ -47,7 +47,7 @@ class Permit(Protocol):
 
 class Gate(Protocol):
     def demands(self, tool: str, call: Call) -> bool:
-        """True if this call needs an approval, whatever its tool says."""
+        """True if this call needs an approval, even if its tool says otherwise."""
 
     async def admit(self, request: Request, call: Call) -> Permit:
         """Raises ToolError if it may not run, or not yet."""

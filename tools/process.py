@@ -1,6 +1,6 @@
 """Run one shell command under bounds: time, output, processes, files; and leave nothing of it behind.
 
-A supervisor (`tools.supervisor`) stands between the gateway and the command: it sets the limits and reaps all that the
+A supervisor (`tools.supervisor`) is between the gateway and the command: it sets the limits and reaps all that the
 command starts, so that detached processes are found and killed, and no others. Here are the clock and the pipes; the
 wall around the command is the launch's (`tools.sandbox`). `exec` and `process` run the same commands, the one without
 input, the other with a pipe or a terminal. If gateway and command share a uid, the gateway at least hides its own

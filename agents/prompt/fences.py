@@ -187,7 +187,7 @@ def _place(origins: range | list[int], at: int) -> int:
 
 
 # The rules, on folded text, where "\n" alone ends a line. Group 1 begins where the backslash goes, and no rule lets one
-# stand there: what was broken once is not broken again. `_GAP` is one character that is neither letter, digit, backslash
+# be there: what was broken once is not broken again. `_GAP` is one character that is neither letter, digit, backslash
 # nor newline; `_BLANK` a space of any kind. No two neighbouring repetitions can share a character, so a match is linear.
 _GAP = r"(?:[^\w\\\n]|_)"
 _BLANK = r"[^\S\n]"
@@ -218,7 +218,7 @@ _RULES = (
     re.compile(rf"\[{_GAP}{{0,3}}message({_GAP}{{0,3}})id{_BLANK}*[:=]"),
     re.compile(rf"{_LEAD}__(silent)__{_GAP}*$", re.MULTILINE),
     re.compile(rf"{_LEAD}{_ROLE}{_EMPHASIS}(?:{_ASIDE}{_EMPHASIS})?(:)", re.MULTILINE),
-    # [System Message], and "System]", whose opening bracket may stand in a name before it
+    # [System Message], and "System]", whose opening bracket may be in a name before it
     re.compile(rf"{_LEAD}{_ROLE}{_EMPHASIS}(\])(?!\()", re.MULTILINE),
     re.compile(r"<(\|)[^\s|<>]{1,64}\|>"),
     re.compile(r"<(<)/?sys>>"),

@@ -3,7 +3,7 @@
 The trusted block holds what the gateway knows by itself. Everything people can influence is beneath it in blocks
 that say so, or in the body, which is made harmless. Nothing here reads the clock, and nothing is fetched.
 
-A block is a label and one line of JSON between two fences, from which no value can break out: whatever could end a line or
+A block is a label and one line of JSON between two fences, from which no value can break out: what could end a line or
 a fence, hide, or read as one of the gateway's own words is a \\uXXXX escape, so reading the JSON gives the value back.
 """
 

@@ -18,7 +18,7 @@ VERSIONS_MAX = 50
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WebConversation:
-    """`at` is when something was last said in it; `owner` is the person who sees it. A `pinned` one stands above the
+    """`at` is when something was last said in it; `owner` is the person who sees it. A `pinned` one is above the
     others; an `archived` one is not listed with them. `branch` is another number as soon as another branch of it is shown;
     0: it has none."""
 

@@ -53,7 +53,7 @@ def environment() -> Mapping[str, str]:
 
 
 def terminal_language() -> "Language":
-    """Chinese where the terminal's locale is."""
+    """Chinese if the terminal's locale is."""
     env = environment()
     locale = next(filter(None, map(env.get, ("LC_ALL", "LC_MESSAGES", "LANG"))), "")
     return "zh" if locale.lower().startswith("zh") else "en"

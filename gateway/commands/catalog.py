@@ -1,5 +1,5 @@
 """The commands: which there are, which one a message is, and how one is run: may this person, in which language, and what
-becomes of it. The table feeds the dispatch, `/help`, the platforms' menus, the web chat's completion and docs/commands.md.
+happens with it. The table feeds the dispatch, `/help`, the platforms' menus, the web chat's completion and docs/commands.md.
 """
 
 import re

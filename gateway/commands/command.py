@@ -1,6 +1,6 @@
 """One command as a record, and what it is run with.
 
-A command may run twice, when its process dies before its reply is stored: its `turn` is the same then, and whatever it
+A command may run twice, when its process dies before its reply is stored: its `turn` is the same then, and what it
 does goes by that number, so that the second run changes nothing more.
 """
 

@@ -1,7 +1,7 @@
 """Hooks: another system's event becomes a message to a chat, or a turn of an agent (`POST /hooks/NAME`, docs/hooks.md).
 
 The proof is checked in constant time before anything of the body is read as more than bytes. An event is answered with
-202 once it is committed as a row of the inbox; the same event again, on any replica, is that row. Whatever the event holds
+202 once it is committed as a row of the inbox; the same event again, on any replica, is that row. What the event holds
 was written by strangers: in a message it is plain text, in a turn it is fenced.
 """
 

@@ -1,7 +1,7 @@
 """Messages that a program, a person at the command line or an event has the gateway send.
 
 Each is a row of the inbox beside its chat's conversation, as a notice to an owner is: stored once under its own key,
-whoever asks, and sent by the outbox like a reply. It is in no history, so no model takes it for its own words; whoever
+and sent by the outbox like a reply. It is in no history, so no model takes it for its own words. A person who
 answers it by quoting shows it to the agent.
 """
 

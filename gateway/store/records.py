@@ -68,7 +68,7 @@ class Delivery:
 
     @classmethod
     def own(cls, inbound: Inbound, *names: str, sid: str, at: float, sender: str | None = None) -> "Delivery":
-        """Puts a message of the gateway's own into a session. `names` are its dedupe keys, whatever the account."""
+        """Puts a message of the gateway's own into a session. `names` are its dedupe keys, for any account."""
         body = inbound_json.dump_json(inbound).decode()
         return cls(sid=sid, dedupe=names, body=body, at=at, sender=sender, internal=True)
 

@@ -1,8 +1,8 @@
 """The files of the web chat's pages as a browser gets them: read once, so that a page is never of two versions.
 
 A page is there after two round trips. Its scripts are one file: the module that the page names, behind all that it imports.
-So are its style sheets. The page names each file with its tag, so that a browser that has it does not ask again. Whoever
-is signed in finds the list of their chats asked for in the page's head, while the scripts are still on their way. There is
+So are its style sheets. The page names each file with its tag, so that a browser that has it does not ask again. A signed-in
+browser finds the list of chats asked for in the page's head, while the scripts are still on their way. There is
 no build: the folder holds what people write, and a browser could load it as it is.
 """
 

@@ -1,4 +1,4 @@
-"""Word documents: headings, numbered lists, tables and footnotes as Markdown, page by page where Word left its breaks."""
+"""Word documents: headings, numbered lists, tables and footnotes as Markdown, page by page if Word left its breaks."""
 
 import re
 from collections import Counter

@@ -1,6 +1,6 @@
 """A page of HTML as Markdown: what a reader reads of it, its title and its links; nothing that runs, hides or embeds.
 
-Run as its own program, with bounds on time and memory and without rights: parsers meet whatever a stranger wrote, a
+Run as its own program, with bounds on time and memory and without rights: parsers meet what a stranger wrote, a
 page that is made to be slow must not hold up a chat, and one made to break a parser finds no file, no socket
 and no other process. It prints JSON: `title`, `markdown`, and `part`, which is `article` if only the main part of
 the page is shown.

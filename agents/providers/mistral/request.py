@@ -1,6 +1,6 @@
 """Our request as the body of Mistral's chat completions. Pure: nothing is sent here, the history is taken as repaired.
 
-Neighbours of one role become one message, whatever repair left apart, because models differ in what they take. A user's
+Neighbours of one role become one message, also what repair left apart, because models differ in what they take. A user's
 message may follow results directly, if a turn was broken off or a tool returned a picture: today's models accept
 it, and to put invented words of the assistant between them would teach the model a lie. No thinking level is sent;
 which models think is their own affair.

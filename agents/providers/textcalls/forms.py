@@ -131,7 +131,7 @@ def _typed(value: str, schema: object) -> object:
 
 
 def _with_header(opening: str, header: str, closer: str = "", *, must_close: bool = False) -> Form:
-    """JSON behind a header, which may name the tool; then the JSON is its arguments. The closer, in which NAME stands for
+    """JSON behind a header, which may name the tool; then the JSON is its arguments. The closer, in which NAME means
     that name, may be missing, unless it is what makes this a call of a tool. Broken JSON ends with its brackets, or never.
     """
 
