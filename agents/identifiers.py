@@ -52,7 +52,7 @@ def demanded(turns: Sequence[Sequence[Message]], earlier: str, tokens_max: int) 
     results = _plain(
         "\n".join(it for message in messages if isinstance(message, ToolResultMessage) for it in texts(message))
     )
-    found = dict.fromkeys(identifiers(earlier))
+    names = dict.fromkeys(identifiers(earlier))
     for message in messages:
         if isinstance(message, UserMessage):
             of_message = [name for text in texts(message) for name in identifiers(_ENVELOPE.sub("", text))]
@@ -61,9 +61,9 @@ def demanded(turns: Sequence[Sequence[Message]], earlier: str, tokens_max: int) 
         else:
             continue
         for name in of_message:
-            found.pop(name, None)
-            found[name] = None
-    return list(_newest(list(found), tokens_max))[::-1]
+            names.pop(name, None)
+            names[name] = None
+    return list(_newest(list(names), tokens_max))[::-1]
 
 
 def missing(names: Sequence[str], summary: str) -> list[str]:

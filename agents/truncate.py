@@ -50,10 +50,10 @@ def shortened(text: str, limit_chars: int) -> str:
     counts neither as its tail nor as what matters."""
     if len(text) <= limit_chars:
         return text
-    found = _OWN_NOTE.search(text, max(0, len(text) - STUB_CHARS))
-    if found is None or len(found[0]) >= limit_chars:
+    match = _OWN_NOTE.search(text, max(0, len(text) - STUB_CHARS))
+    if match is None or len(match[0]) >= limit_chars:
         return truncate_result(text, limit_chars)
-    return truncate_result(text[: found.start()], limit_chars - len(found[0])) + found[0]
+    return truncate_result(text[: match.start()], limit_chars - len(match[0])) + match[0]
 
 
 def _closing(cut: int, total: int) -> str:

@@ -102,7 +102,7 @@ def sender_name(context: MessageContext) -> str:
 
 def safe_name(*ids: str) -> str:
     """A folder's name: what is neither lower case, digit, `_` nor `-` is written as `=` and two hex digits a byte."""
-    raw = b".".join(_ODD.sub(lambda found: b"=%02x" % found[0][0], it.encode(errors="surrogatepass")) for it in ids)
+    raw = b".".join(_ODD.sub(lambda match: b"=%02x" % match[0][0], it.encode(errors="surrogatepass")) for it in ids)
     name = raw.decode()
     if len(name) <= NAME_CHARS_MAX:
         return name

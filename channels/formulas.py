@@ -32,15 +32,15 @@ def shielded(markdown: str) -> str:
     return _PIECES.sub(_piece, markdown)
 
 
-def _piece(found: re.Match[str]) -> str:
-    formula = found["formula"]
+def _piece(match: re.Match[str]) -> str:
+    formula = match["formula"]
     if formula is None or not formula[1:-1].strip() or not _MARKUP.search(formula):
-        return found[0]
+        return match[0]
     longest = max((len(run) for run in re.findall("`+", formula)), default=0)
-    before = found.string[found.string.rfind("\n", 0, found.start()) + 1 : found.start()]
+    before = match.string[match.string.rfind("\n", 0, match.start()) + 1 : match.start()]
     if "\n" in formula and not before.strip(" >"):
         fence = "`" * max(3, longest + 1)
-        alone = found.string[found.end() : found.end() + 1] in ("", "\n")
+        alone = match.string[match.end() : match.end() + 1] in ("", "\n")
         return f"{fence}\n{before}{formula}\n{before}{fence}" + ("" if alone else f"\n{before}")
     ticks = "`" * (longest + 1)
     blank = " " if longest else ""

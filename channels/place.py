@@ -31,10 +31,10 @@ class Place:
 
 def place_of(text: str, accounts: Mapping[str, Collection[str]]) -> Place:
     """The place that is written. `accounts` has the accounts of each channel. Raises ValueError with what to write."""
-    found = _FORM.fullmatch(text)
-    if found is None or not text.isprintable():
+    match = _FORM.fullmatch(text)
+    if match is None or not text.isprintable():
         raise ValueError(EXPECTED)
-    channel, account, chat, thread = found.groups()
+    channel, account, chat, thread = match.groups()
     known = accounts.get(channel, ())
     if not known:
         raise ValueError(f"no channel {channel!r} is configured; there is: {_listed(accounts) or 'none'}")

@@ -31,14 +31,14 @@ def plain(text: str, where: Where = "text") -> str:
         case "block of code":
             return text.replace("`", "'").replace("~~", "~\u200b~")
         case "text":
-            text = _CALLS.sub(lambda found: f"{found[0]}\u200b", text)
-            text = _INLINE.sub(lambda found: f"&#{ord(found[0])};", text)
+            text = _CALLS.sub(lambda match: f"{match[0]}\u200b", text)
+            text = _INLINE.sub(lambda match: f"&#{ord(match[0])};", text)
             return _BLOCK.sub(_block, text)
 
 
-def _block(found: re.Match[str]) -> str:
+def _block(match: re.Match[str]) -> str:
     """The first character of a heading, a list or a line beneath one; an indentation in spaces that are no code."""
-    mark = found[0]
+    mark = match[0]
     if mark.isspace():
         return "\u00a0" * len(mark.expandtabs(4))
     return f"&#{ord(mark[0])};{mark[1:]}"

@@ -70,15 +70,15 @@ class _Line:
 
 def _lines(text: str, limits: Sequence[Limit], tidy: bool) -> list[_Line]:
     """The lines, each short enough to fit a part together with a fence around it."""
-    found: list[_Line] = []
+    lines: list[_Line] = []
     for line in text.split("\n"):
         goes_on = False
         while not _fits(line, limits, share=2):
             at = _cut(line, limits, _TIDY_PLACES if tidy else _PLACES)
-            found.append(_Line(text=line[:at], goes_on=goes_on))
+            lines.append(_Line(text=line[:at], goes_on=goes_on))
             line, goes_on = line[at:], tidy
-        found.append(_Line(text=line, goes_on=goes_on))
-    return found
+        lines.append(_Line(text=line, goes_on=goes_on))
+    return lines
 
 
 def _cut(line: str, limits: Sequence[Limit], places: tuple[tuple[str, ...], ...]) -> int:
@@ -110,8 +110,8 @@ class _Fence:
             return line.lstrip(" ").startswith(">")
         return not line.strip() or _indent(line) >= self.floor
 
-    def closed_by(self, found: re.Match[str]) -> bool:
-        prefix, mark, rest = found.groups()
+    def closed_by(self, match: re.Match[str]) -> bool:
+        prefix, mark, rest = match.groups()
         inside = len(self.prefix) if ">" in self.prefix else self.floor
         near = prefix.strip(" >") == "" and len(prefix) <= inside + 3
         return near and mark.startswith(self.mark) and not rest.strip()
@@ -130,10 +130,10 @@ class _State:
     def after(self, line: str) -> "_State":
         fence = self.fence if self.fence and self.fence.holds(line) else None
         indent = self.indent if fence else _item_indent(line, self.indent)
-        if found := _FENCE.match(line):
+        if match := _FENCE.match(line):
             if fence is None:
-                fence = _opened(found, indent)
-            elif fence.closed_by(found):
+                fence = _opened(match, indent)
+            elif fence.closed_by(match):
                 fence = None
         table = (*self.table, line)[:3] if fence is None and "|" in line else ()
         return _State(fence=fence, table=table, indent=indent)
@@ -149,8 +149,8 @@ def _item_indent(line: str, indent: int) -> int:
     return min(indent, _indent(line)) if line.strip() else indent
 
 
-def _opened(found: re.Match[str], indent: int) -> _Fence | None:
-    prefix, mark, info = found.groups()
+def _opened(match: re.Match[str], indent: int) -> _Fence | None:
+    prefix, mark, info = match.groups()
     if mark[0] == "`" and "`" in info:
         return None
     if ">" in prefix:

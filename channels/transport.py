@@ -57,8 +57,8 @@ def proxy_for(url: str) -> str | None:
     parts = urlsplit(url)
     if is_local(url) or urllib.request.proxy_bypass(parts.hostname or ""):
         return None
-    found = urllib.request.getproxies()
-    proxy = found.get(parts.scheme) or found.get("all")
+    proxies = urllib.request.getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
     return f"http://{proxy}" if proxy and "://" not in proxy else proxy
 
 

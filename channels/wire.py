@@ -27,12 +27,12 @@ def loads(raw: bytes | str) -> object:
         raise ValueError("nested too deeply") from None
 
 
-def fits(raw: bytes, found: Mapping[str, Any]) -> bool:
+def fits(raw: bytes, data: Mapping[str, Any]) -> bool:
     """True if it is nested no deeper, and has no more keys and no longer texts, than a delivery may. `raw` is what it was
     read from: of most the brackets in it say enough."""
     if len(raw) <= 4 * KEYS_MAX and raw.count(b"{") + raw.count(b"[") <= DEPTH_MAX:
         return True
-    level: list[Any] = [found]
+    level: list[Any] = [data]
     keys = 0
     for _ in range(DEPTH_MAX):
         keys += sum(len(it) for it in level if isinstance(it, dict))

@@ -14,12 +14,12 @@ PACKAGES = ("gateway", "agents", "tools", "skills", "channels")
 
 def foreign_packages(root: Path) -> list[str]:
     """One sentence for each of our packages that Python would take from outside `root`, or that is not ours there."""
-    found = []
+    wrong = []
     for name in PACKAGES:
         spec = find_spec(name)
         origin = Path(spec.origin).resolve() if spec is not None and spec.origin else None
         if origin != (root / name / "__init__.py").resolve():
-            found.append(f"the package {name!r} would come from {origin or 'nowhere'}, not from {root}")
+            wrong.append(f"the package {name!r} would come from {origin or 'nowhere'}, not from {root}")
         elif origin.stat().st_size:  # ours are empty: pip lets another distribution write over a file without a word
-            found.append(f"the package {name!r} is another distribution's: {origin} is not the file that we installed")
-    return found
+            wrong.append(f"the package {name!r} is another distribution's: {origin} is not the file that we installed")
+    return wrong

@@ -83,8 +83,8 @@ class SkillCatalog:
             roots = [*self._shared, *([self._of_workspace(workspace)] if workspace else [])]
             there = [skill for root in roots for skill in root.skills()]
         own = (it for it in there if is_hidden is None or it.source == "shared" or not is_hidden(f"skills/{it.name}"))
-        found = {skill.name: skill for skill in own}
-        return [self._judged(found[name]) for name in sorted(found)]
+        skills = {skill.name: skill for skill in own}
+        return [self._judged(skills[name]) for name in sorted(skills)]
 
     def _judged(self, skill: Skill) -> Skill:
         """The skill with what it lacks today; the same object if it lacks nothing."""

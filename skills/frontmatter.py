@@ -70,13 +70,13 @@ def _split(text: str) -> tuple[str, str]:
     """Front matter without its fences, and what follows it."""
     if not re.match(r"---[ \t]*\n", text):
         return "", text
-    found = _FRONT_MATTER.match(text)
-    if found is None:
+    match = _FRONT_MATTER.match(text)
+    if match is None:
         raise BadSkill("the front matter has no closing ---")
-    front = found[1] or ""
+    front = match[1] or ""
     if len(front) > FRONT_MATTER_CHARS_MAX:
         raise BadSkill(f"the front matter is longer than {FRONT_MATTER_CHARS_MAX:,} characters")
-    return front, text[found.end() :]
+    return front, text[match.end() :]
 
 
 def _mapping(front: str) -> dict[str, Plain]:

@@ -147,15 +147,15 @@ class SkillLock:
         except BadLock:
             return {LOCK: "unreadable", **dict.fromkeys(folders, "unreadable")}
         there = set(folders)
-        found: dict[str, Refusal] = {}
+        refusals_by_name: dict[str, Refusal] = {}
         for name in sorted(there | pins.keys()):
             if name not in pins:
-                found[name] = "unlisted"
+                refusals_by_name[name] = "unlisted"
             elif name not in there:
-                found[name] = "missing"
+                refusals_by_name[name] = "missing"
             elif self._hash(name) != pins[name].hash:
-                found[name] = "changed"
-        return found
+                refusals_by_name[name] = "changed"
+        return refusals_by_name
 
     def _hash(self, name: str) -> str:
         """The hash of a folder as it is; empty if it cannot be a skill's."""

@@ -77,8 +77,8 @@ def replaced(text: str, old: str, new: str) -> tuple[str, int, int]:
     places = _places(text, old)
     if not places:
         raise ToolError("NO_MATCH", "'old_text' does not occur in the file; read it again and copy the passage exactly")
-    if (found := len(places)) > 1:
-        raise ToolError("MANY_MATCHES", f"'old_text' occurs {found} times; give more of its surroundings", found=found)
+    if (count := len(places)) > 1:
+        raise ToolError("MANY_MATCHES", f"'old_text' occurs {count} times; give more of its surroundings", found=count)
     ((start, end),) = places
     if "\r\n" in text:
         new = _ending_as(text, start, end, new)
@@ -90,9 +90,9 @@ def _places(text: str, old: str) -> list[tuple[int, int]]:
     """Every place, overlapping ones too. In a file with CRLF all line ends are alike, but an exact match comes first."""
     if "\n" in old and "\r\n" in text:
         lines = map(re.escape, _ENDING.split(old))
-        found = [it.span(1) for it in re.finditer(f"(?=({_ENDING.pattern.join(lines)}))", text)]
-        exact = [it for it in found if text[slice(*it)] == old]
-        return exact if len(exact) == 1 else found
+        spans = [it.span(1) for it in re.finditer(f"(?=({_ENDING.pattern.join(lines)}))", text)]
+        exact = [it for it in spans if text[slice(*it)] == old]
+        return exact if len(exact) == 1 else spans
     places, at = list[tuple[int, int]](), text.find(old)
     while at >= 0:
         places.append((at, at + len(old)))

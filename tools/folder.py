@@ -93,18 +93,18 @@ def folder_tools(directories: Sequence[str], taken: Sequence[str]) -> FolderTool
         files.add(path)
         loaded = _loaded(path)
         whole.update(repr((loaded.key, [it.spec for it in loaded.tools], [it.reason for it in loaded.faults])).encode())
-        found = [*loaded.faults]
+        all_faults = [*loaded.faults]
         for it in loaded.tools:
             name = it.spec.name
             if name in taken or name in kept:
                 owner = str(kept[name][1]) if name in kept else "a built-in one"
-                found.append(
+                all_faults.append(
                     Fault(path=path, line=loaded.lines.get(name, 0), reason=f"the name {name} is taken: {owner}")
                 )
             else:
                 kept[name] = it, path
-        faults += found
-        if found:
+        faults += all_faults
+        if all_faults:
             lost |= loaded.words
     return FolderTools(
         tools=tuple(it for it, _ in kept.values()),
@@ -117,14 +117,14 @@ def folder_tools(directories: Sequence[str], taken: Sequence[str]) -> FolderTool
 
 
 def _files(directories: Sequence[str]) -> list[Path]:
-    found: list[Path] = []
+    paths: list[Path] = []
     for directory in dict.fromkeys(directories):
         try:
             names = sorted(it.name for it in Path(directory).iterdir() if it.suffix == ".py" and it.name[0] not in "._")
         except OSError:
             continue  # `check` says that there is no such folder
-        found += [Path(directory, name) for name in names[:FILES_MAX]]
-    return found
+        paths += [Path(directory, name) for name in names[:FILES_MAX]]
+    return paths
 
 
 @dataclass(frozen=True, kw_only=True)

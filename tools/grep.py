@@ -82,8 +82,8 @@ class Grep:
 def _lines(pattern: "re2._Regexp[bytes]", data: bytes) -> Iterator[tuple[int, int, int, int]]:
     """The number, the beginning and the end of each line that matches, and where in it."""
     line, start = 1, 0
-    while start < len(data) and (found := pattern.search(data, start)):
-        at = found.start()
+    while start < len(data) and (match := pattern.search(data, start)):
+        at = match.start()
         if at == len(data) and data[-1:] == b"\n":  # no line begins there
             return
         line += data.count(b"\n", start, at)

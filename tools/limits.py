@@ -149,16 +149,16 @@ def free_bytes() -> int:
 
 
 def descendants(pid: int) -> list[int]:
-    found = children(pid)
-    for child in found:  # which grows meanwhile
-        found += children(child)
-    return found
+    pids = children(pid)
+    for child in pids:  # which grows meanwhile
+        pids += children(child)
+    return pids
 
 
 def children(pid: int) -> list[int]:
-    found: list[int] = []
+    pids: list[int] = []
     with suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - as above
             with suppress(OSError), open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file:  # noqa: PTH123
-                found += map(int, file.read().split())
-    return found
+                pids += map(int, file.read().split())
+    return pids

@@ -86,12 +86,12 @@ def _line_start(fd: int, size: int, line: int) -> int:
         if position >= SEEK_BYTES_MAX:
             raise ToolError("TOO_LARGE", f"line {line} lies too far into the file; look for it another way")
         block = os.pread(fd, BLOCK_BYTES, position)
-        if (found := block.count(b"\n")) >= missing:
+        if (breaks := block.count(b"\n")) >= missing:
             at = -1
             for _ in range(missing):
                 at = block.index(b"\n", at + 1)
             return position + at + 1
-        missing -= found
+        missing -= breaks
         position += BLOCK_BYTES
     return min(position, size)
 
@@ -116,12 +116,12 @@ def _tail_start(fd: int, size: int, count: int) -> int:
             raise ToolError("TOO_LARGE", f"the last {count} lines are longer than {SEEK_BYTES_MAX} bytes; read fewer")
         begin = max(0, position - BLOCK_BYTES)
         block = os.pread(fd, position - begin, begin)
-        if (found := block.count(b"\n")) >= missing:
+        if (breaks := block.count(b"\n")) >= missing:
             at = len(block)
             for _ in range(missing):
                 at = block.rindex(b"\n", 0, at)
             return begin + at + 1
-        missing -= found
+        missing -= breaks
         position = begin
     return 0
 

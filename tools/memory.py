@@ -46,12 +46,12 @@ _RUNS = re.compile(rf"([{_UNSPACED}]+)|([^\W_{_UNSPACED}]+)")
 
 def terms(text: str) -> list[str]:
     """The terms that find a text, each once: its words, and in languages without spaces each character and each pair."""
-    found: dict[str, None] = {}
+    terms_seen: dict[str, None] = {}
     for unspaced, word in _RUNS.findall(_folded(text)):
-        found |= (
+        terms_seen |= (
             dict.fromkeys(unspaced) | dict.fromkeys(_pairs(unspaced)) if unspaced else {word[:TERM_CHARS_MAX]: None}
         )
-    return list(found)
+    return list(terms_seen)
 
 
 def wanted_terms(query: str) -> list[str]:
@@ -155,9 +155,9 @@ class MemorySearch:
         if not (wanted := wanted_terms(arguments.query)):
             raise ToolError("INVALID_ARGUMENT", "'query' has no word to look for")
         limit = arguments.limit or RESULTS
-        found = [*await self.memory.passages(wanted, limit, call)]
-        found += await asyncio.to_thread(_in_files, self.workspace, wanted)
-        scored = [(it.score(wanted), it.at, it) for it in found]
+        passages = [*await self.memory.passages(wanted, limit, call)]
+        passages += await asyncio.to_thread(_in_files, self.workspace, wanted)
+        scored = [(it.score(wanted), it.at, it) for it in passages]
         best = sorted((it for it in scored if it[0]), key=lambda it: it[:2], reverse=True)[:limit]
         lines = [f"{it.path} ({day(it.at, self.memory.zone)})\n  {it.snippet(wanted)}" for _, _, it in best]
         text = "\n".join(lines) or "(nothing found; try other words, or fewer)"
@@ -166,7 +166,7 @@ class MemorySearch:
 
 def _in_files(workspace: Workspace, wanted: Sequence[str]) -> list[Passage]:
     """The lines of the memory files that fit best, with the line after each."""
-    found: list[Passage] = []
+    passages: list[Passage] = []
     for path in _memory_files(workspace):
         with suppress(ToolError, OSError), workspace.reading(path) as fd:
             at = os.fstat(fd).st_mtime
@@ -176,8 +176,8 @@ def _in_files(workspace: Workspace, wanted: Sequence[str]) -> list[Passage]:
                 for number, line in enumerate(lines, 1)
                 if (folded := _folded(line)) and any(it in folded for it in wanted)
             )
-            found += sorted(places, key=lambda it: it.score(wanted), reverse=True)[:LINES_OF_A_FILE]
-    return found
+            passages += sorted(places, key=lambda it: it.score(wanted), reverse=True)[:LINES_OF_A_FILE]
+    return passages
 
 
 def _memory_files(workspace: Workspace) -> Iterator[str]:

@@ -139,8 +139,8 @@ class Read:
         """The lines of one page that is longer than a result."""
         head = f"{_head(answer, page, page)}\n"
         room = max(1, self.page_chars - len(head))
-        found = text_page(answer.texts[0], arguments.offset or 1, arguments.limit, room, byte=arguments.byte)
-        (text,) = found.content
+        page_read = text_page(answer.texts[0], arguments.offset or 1, arguments.limit, room, byte=arguments.byte)
+        (text,) = page_read.content
         return ToolResult(content=(f"{head}{text}",), details=details)
 
 
@@ -148,8 +148,8 @@ def _range(page: str | None) -> tuple[int, int]:
     """The first and the last page; 0 for as many as fit. Raises ToolError."""
     if page is None:
         return 1, 0
-    found = _RANGE.fullmatch(page.strip())
-    first, last = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    match = _RANGE.fullmatch(page.strip())
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 0 < first <= last:
         raise ToolError("INVALID_ARGUMENT", "'page' must be a page, counted from 1, or a range such as 3-5")
     return first, last

@@ -100,10 +100,10 @@ class TaskTool:
                 note = f"Started task {begun.id} ({begun.title}). {more} result is sent to the chat by itself when it ends."
                 return _result(begun, note if begun.state == "running" else "")
             case "list" if arguments.id is not None:
-                found = next((it for it in await self.delegate.tasks(call) if it.id == arguments.id), None)
-                if found is None:
+                task = next((it for it in await self.delegate.tasks(call) if it.id == arguments.id), None)
+                if task is None:
                     raise ToolError("NOT_FOUND", f"this conversation has no task {arguments.id[:64]!r}")
-                return _result(found, _line(found))
+                return _result(task, _line(task))
             case "list":
                 tasks = await self.delegate.tasks(call)
                 states = {it.id: it.state for it in tasks}

@@ -134,19 +134,19 @@ class Workspace:
                     pending += self._inner(name, f"{below}/", name)
 
     def _inner(self, name: str, below: str, path: str) -> list[tuple[str, str, bool]]:
-        found = sorted(self._entries(name, path).items(), reverse=True)
-        return [(it if name == "." else f"{name}/{it}", below + it, is_folder) for it, is_folder in found]
+        entries = sorted(self._entries(name, path).items(), reverse=True)
+        return [(it if name == "." else f"{name}/{it}", below + it, is_folder) for it, is_folder in entries]
 
     def _entries(self, name: str, path: str) -> dict[str, bool]:
-        found = dict.fromkeys(self._elsewhere(name), True)
+        names = dict.fromkeys(self._elsewhere(name), True)
         try:
             fd, device = self._open(name, _FOLDER)
         except NotADirectoryError:
             raise ToolError("NOT_A_FOLDER", f"{called(path)!r} is not a folder; `read` reads files") from None
         except OSError as error:
-            if not found:
+            if not names:
                 raise explained(error, path) from None
-            return found
+            return names
         try:
             status = os.fstat(fd)
             if status.st_dev != device:
@@ -159,7 +159,7 @@ class Workspace:
         finally:
             os.close(fd)
         hidden = UPLOADS if name == "." and self.uploads is not None else None
-        return {it: is_folder for it, is_folder in own.items() if it.casefold() != hidden} | found
+        return {it: is_folder for it, is_folder in own.items() if it.casefold() != hidden} | names
 
     def write(self, path: str, data: bytes, *, expected: os.stat_result | None = None) -> str:
         """Put `data` there, atomically, and make the folders on the way; the name relative to the workspace. With

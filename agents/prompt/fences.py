@@ -106,7 +106,7 @@ def external(text: str, source: str, boundary: str) -> str:
 def without_boundary(text: str) -> str:
     """The operator's own text, changed only if it would read as a second cache boundary."""
     folded, origins = _fold(text)
-    points = {_place(origins, found.start(1)) for found in _BOUNDARY.finditer(folded)}
+    points = {_place(origins, match.start(1)) for match in _BOUNDARY.finditer(folded)}
     return _broken(text, sorted(points))
 
 
@@ -133,8 +133,8 @@ def weak_points(text: str, *, marks: bool = True) -> Iterator[int]:
     """Positions in `text` where something must be inserted, or it would read as ours; in no order, repeated."""
     folded, origins = _fold(text)
     for rule in (*_RULES, _MARKED) if marks else _RULES:
-        for found in rule.finditer(folded):
-            yield _place(origins, found.start(1))
+        for match in rule.finditer(folded):
+            yield _place(origins, match.start(1))
 
 
 def unseen(char: str) -> bool:
@@ -147,7 +147,7 @@ def _clean(text: str) -> str:
         return text
     text = _EXOTIC_NEWLINE.sub("\n", text)
     text = _UNFIT.sub("\ufffd", text)
-    text = _TAGS.sub(lambda found: found[1] or "\ufffd", text)
+    text = _TAGS.sub(lambda match: match[1] or "\ufffd", text)
     return _SELECTORS.sub("\ufffd", text)
 
 

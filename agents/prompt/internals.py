@@ -78,55 +78,55 @@ def _begins(end: str, starts: Sequence[str]) -> bool:
 def _used(text: str) -> Iterator[str]:
     """The pieces around thoughts, calls and template tokens that are not quoted as code."""
     at, shown, talked = 0, list[str](), set[str]()
-    while found := _SCAN.search(text, at):
-        if found["fence"] or found["ticks"]:
-            end = _code_end(text, found)
+    while match := _SCAN.search(text, at):
+        if match["fence"] or match["ticks"]:
+            end = _code_end(text, match)
             shown.append(text[at:end])
-        elif found["token"]:
-            shown.append(text[at : found.start()])
-            end = found.end()
-        elif _is_talk(text, found, talked):
-            talked.add(found["name"].lower())
-            shown.append(text[at : found.end()])
-            end = found.end()
-        elif found["end"]:
-            end = found.end()
-            leads = found["name"].lower() in _THOUGHTS.split("|") and text[end : end + 1] in "\n" and text[end:].strip()
-            shown = [] if leads else [*shown, text[at : found.start()]]  # a template had opened it
+        elif match["token"]:
+            shown.append(text[at : match.start()])
+            end = match.end()
+        elif _is_talk(text, match, talked):
+            talked.add(match["name"].lower())
+            shown.append(text[at : match.end()])
+            end = match.end()
+        elif match["end"]:
+            end = match.end()
+            leads = match["name"].lower() in _THOUGHTS.split("|") and text[end : end + 1] in "\n" and text[end:].strip()
+            shown = [] if leads else [*shown, text[at : match.start()]]  # a template had opened it
         else:
-            shown.append(text[at : found.start()])
-            end = _element_end(text, found)
+            shown.append(text[at : match.start()])
+            end = _element_end(text, match)
         at = end
     yield from (*shown, text[at:])
 
 
-def _is_talk(text: str, found: re.Match[str], talked: Collection[str]) -> bool:
+def _is_talk(text: str, match: re.Match[str], talked: Collection[str]) -> bool:
     """True if a tag of calls is among words: no call begins with a word, and what closes such a tag is talk, too."""
-    if found["name"].lower() in _THOUGHTS.split("|"):
+    if match["name"].lower() in _THOUGHTS.split("|"):
         return False
-    if found["end"]:
-        return found["name"].lower() in talked
-    follows = text[found.end() :].lstrip()[:1]
-    return not {" ", "="} & {*found[0]} and bool(follows) and follows not in "{[<"
+    if match["end"]:
+        return match["name"].lower() in talked
+    follows = text[match.end() :].lstrip()[:1]
+    return not {" ", "="} & {*match[0]} and bool(follows) and follows not in "{[<"
 
 
-def _code_end(text: str, found: re.Match[str]) -> int:
-    if not found["fence"]:
-        return found.end()
-    if found["fence"][0] == "`" and "`" in found["info"]:  # code within a line
-        return found.start("info")
-    close = re.compile(rf"^ {{0,3}}{found['fence']}{found['fence'][0]}*[ \t]*$", re.MULTILINE)
-    end = close.search(text, found.end())
+def _code_end(text: str, match: re.Match[str]) -> int:
+    if not match["fence"]:
+        return match.end()
+    if match["fence"][0] == "`" and "`" in match["info"]:  # code within a line
+        return match.start("info")
+    close = re.compile(rf"^ {{0,3}}{match['fence']}{match['fence'][0]}*[ \t]*$", re.MULTILINE)
+    end = close.search(text, match.end())
     return end.end() if end else len(text)
 
 
-def _element_end(text: str, found: re.Match[str]) -> int:
+def _element_end(text: str, match: re.Match[str]) -> int:
     """The place behind the closing tag; the end of the text without one."""
-    if found[0].endswith("/>"):
-        return found.end()
-    depth, name = 1, re.escape(found["name"])
+    if match[0].endswith("/>"):
+        return match.end()
+    depth, name = 1, re.escape(match["name"])
     for tag in re.compile(rf"<(/?)(?:antml:)?{name}(?=[\s>/=])[^<>]{{0,500}}>", re.IGNORECASE).finditer(
-        text, found.end()
+        text, match.end()
     ):
         depth += -1 if tag[1] else 1
         if not depth:

@@ -47,8 +47,8 @@ def draft(text: str) -> str:
 def media(text: str) -> list[str]:
     """The files that the answer names to be attached: paths or addresses, in order, each once."""
     lines = (_without_token(line) for line, is_open in _fenced(text) if is_open)
-    found = [line.strip().removeprefix("MEDIA:").strip() for line in lines if _MEDIA.fullmatch(line)]
-    return list(dict.fromkeys(found))
+    paths = [line.strip().removeprefix("MEDIA:").strip() for line in lines if _MEDIA.fullmatch(line)]
+    return list(dict.fromkeys(paths))
 
 
 def is_voice(text: str) -> bool:
@@ -58,8 +58,8 @@ def is_voice(text: str) -> bool:
 
 def answered(text: str) -> str | None:
     """The id of the message that it is to be a reply to, as the model has it; None if that is the current one."""
-    found = (_REPLY.match(line) for line, is_open in _fenced(text) if is_open)
-    first = next(filter(None, found), None)
+    matches = (_REPLY.match(line) for line, is_open in _fenced(text) if is_open)
+    first = next(filter(None, matches), None)
     return first[1] or None if first else None
 
 

@@ -36,17 +36,17 @@ async def probe(
         return [Finding(f"provider {name}", "error", message, key_fix)]
     numbered = [(f" key {number}" if len(keys) > 1 else "", key) for number, key in enumerate(keys or ("",), start=1)]
     answers = await asyncio.gather(*(listed(name, config, key, seconds=seconds) for _, key in numbered))
-    found = []
+    findings = []
     for (label, _), answer in zip(numbered, answers, strict=True):
         check = f"provider {name}{label}"
         if isinstance(answer, ModelError):
-            found.append(_refused(check, answer, wire, key_fix))
+            findings.append(_refused(check, answer, wire, key_fix))
         else:
             right = Bilingual("the key is right", "密钥正确") if keys else Bilingual("answers", "有应答")
             count = len(answer)
-            found.append(Finding(check, "ok", Bilingual(f"{right}; {count} models", f"{right.zh}；{count} 个模型")))
+            findings.append(Finding(check, "ok", Bilingual(f"{right}; {count} models", f"{right.zh}；{count} 个模型")))
     offered = {it for answer in answers if not isinstance(answer, ModelError) for it in answer}
-    return [*found, *_unknown(name, models, offered)] if offered else found
+    return [*findings, *_unknown(name, models, offered)] if offered else findings
 
 
 async def listed(name: str, config: ProviderConfig, key: str, *, seconds: float) -> ModelError | list[str]:

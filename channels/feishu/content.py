@@ -64,11 +64,11 @@ BUNDLES = "merge_forward"
 def resolve(text: str, names: Names) -> str:
     """Placeholders are whole tokens: `@_user_1` does not begin `@_user_10`. The bot's own takes its space with it."""
 
-    def replaced(found: re.Match[str]) -> str:
-        if found[1] == "@_all":
-            return "@all" + found[2]
-        name = names.get(found[1], found[1])
-        return name + found[2] if name else ""
+    def replaced(match: re.Match[str]) -> str:
+        if match[1] == "@_all":
+            return "@all" + match[2]
+        name = names.get(match[1], match[1])
+        return name + match[2] if name else ""
 
     return _PLACEHOLDER.sub(replaced, text)
 
@@ -186,11 +186,11 @@ def _words(template: str, *keys: str) -> "_ContentReader":
 
 def _when(content: Mapping[str, Any], zone: tzinfo) -> str:
     """Beginning, end and due date, as far as it has them: milliseconds as text."""
-    found = []
+    times = []
     for word, key in (("from", "start_time"), ("to", "end_time"), ("due", "due_time")):
         if re.fullmatch(r"[0-9]{10,14}", value := text_of(content, key)):
-            found.append(f", {word} {timestamp(int(value) / (1 if len(value) == 10 else 1000), zone)}")
-    return "".join(found)
+            times.append(f", {word} {timestamp(int(value) / (1 if len(value) == 10 else 1000), zone)}")
+    return "".join(times)
 
 
 def _file(content: Mapping[str, Any]) -> str:

@@ -49,12 +49,12 @@ async def probe(account: FeishuAccount, name: str, public_url: str | None) -> li
             answer = await api.call("/open-apis/bot/v3/info")
         except DeliveryError as error:
             return [_failed(f"{check} credentials", error)]
-        found = await asyncio.gather(
+        results = await asyncio.gather(
             _scopes(api, account, check),
             _events(api, account, name, public_url),
             _connection(api, account, check, public_url),
         )
-        return [_bot(answer, check), *(it for findings in found for it in findings)]
+        return [_bot(answer, check), *(it for findings in results for it in findings)]
     finally:
         await api.close()
 

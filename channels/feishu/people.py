@@ -69,11 +69,11 @@ class People:
 
     async def quoted(self, quote_: Quote) -> Quote:
         items = await self._items(quote_.message_id)
-        found = await self._read(quote_.message_id, items)
+        read = await self._read(quote_.message_id, items)
         sender = mapping(items[0], "sender") if items else {}
-        files = found.attachments if text(sender, "sender_type") != "app" else ()  # no other app may fetch an app's
+        files = read.attachments if text(sender, "sender_type") != "app" else ()  # no other app may fetch an app's
         by = text(sender, "id") or None
-        return Quote(message_id=quote_.message_id, text=found.text or None, sender=by, attachments=files)
+        return Quote(message_id=quote_.message_id, text=read.text or None, sender=by, attachments=files)
 
     async def forwarded(self, message_id: str) -> content.Content:
         """A bundle of forwarded messages; without text if it cannot be had."""
@@ -83,8 +83,8 @@ class People:
     async def _items(self, message_id: str) -> list[Mapping[str, Any]]:
         """A message, and behind it what it bundles; nothing of what was taken back. Of cards the whole is asked for."""
         path = f"/open-apis/im/v1/messages/{quote(message_id, safe='')}"
-        found = mappings(await self._get(path, {"card_msg_content_type": "user_card_content"}), "items")
-        return [it for it in found if it.get("deleted") is not True]
+        items = mappings(await self._get(path, {"card_msg_content_type": "user_card_content"}), "items")
+        return [it for it in items if it.get("deleted") is not True]
 
     async def _read(self, message_id: str, items: Sequence[Mapping[str, Any]]) -> content.Content:
         """A bundle's messages, with who wrote each; a long one's beginning. Bundles within it stay closed."""

@@ -83,12 +83,12 @@ class Polling:
         timing, began = self.timing, self.timing.clock()
         body = {"timeout": seconds, "limit": LIMIT, "allowed_updates": list(ALLOWED_UPDATES)}
         body |= {} if self._offset is None else {"offset": self._offset}
-        found = await self.api.call("getUpdates", body, timeout_seconds=timing.poll_seconds + timing.margin_seconds)
-        if not isinstance(found, list):
+        updates = await self.api.call("getUpdates", body, timeout_seconds=timing.poll_seconds + timing.margin_seconds)
+        if not isinstance(updates, list):
             raise Unreachable("Telegram's answer to a poll has no updates")
-        if not found and timing.clock() - began < BUSY_SECONDS:
+        if not updates and timing.clock() - began < BUSY_SECONDS:
             await timing.sleep(BUSY_SECONDS)
-        return found
+        return updates
 
     async def _hand_over(self, updates: list[object]) -> bool:
         """False if one could not be stored: it and those behind it will come again."""

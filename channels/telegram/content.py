@@ -245,11 +245,11 @@ def _item(item: Mapping[str, Any], mentions: Mentions, depth: int) -> list[str]:
 
 
 def _table(rows: object, mentions: Mentions, depth: int) -> list[str]:
-    found = []
+    lines = []
     for row in rows if isinstance(rows, list) else ():
         cells = [cell for cell in (row if isinstance(row, list) else ()) if isinstance(cell, dict)]
-        found.append("| " + " | ".join(_text(cell.get("text"), mentions, depth) for cell in cells) + " |")
-    return found
+        lines.append("| " + " | ".join(_text(cell.get("text"), mentions, depth) for cell in cells) + " |")
+    return lines
 
 
 def _text(node: object, mentions: Mentions, depth: int) -> str:

@@ -150,8 +150,8 @@ class _PageWriter:
         end = next(index for index in range(at, len(tokens)) if tokens[index].type == "tr_close")
         cells = [list(token.children or []) for token in tokens[at:end] if token.type == "inline"]
         if tokens[at + 1].type == "td_open" and row.map:
-            found = escapedSplit(self._lines[row.map[0]].lstrip(" \t>").rstrip())
-            extra = [cell.strip() for cell in found[1 if found[0] == "" else 0 :][len(cells) :] if cell.strip()]
+            texts = escapedSplit(self._lines[row.map[0]].lstrip(" \t>").rstrip())
+            extra = [cell.strip() for cell in texts[1 if texts[0] == "" else 0 :][len(cells) :] if cell.strip()]
             if extra:
                 cells[-1].append(Token(type="text", tag="", nesting=0, content=" | " + " | ".join(extra)))
         return cells

@@ -11,7 +11,7 @@ from channels.wire import clean, mapping, mappings, number, text
 
 
 def attachments(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
-    found = []
+    files = []
     for key, kind in _ATTACHED.items():
         if key == "document" and "animation" in message:  # an animation is a document as well
             continue
@@ -20,8 +20,8 @@ def attachments(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
             name = clean(text(media, "file_name") or text(media, "title")).strip() or None
             mime_type = text(media, "mime_type")
             media_type = mime_type if MEDIA_TYPE.fullmatch(mime_type) else None
-            found.append(Attachment(kind=kind, key=clean(handle), name=name, type=media_type))
-    return tuple(found)
+            files.append(Attachment(kind=kind, key=clean(handle), name=name, type=media_type))
+    return tuple(files)
 
 
 def words(message: Mapping[str, Any]) -> str:

@@ -282,16 +282,16 @@ def is_clickable(address: str) -> bool:
 
 def _spoilers(tokens: Sequence[Token]) -> dict[int, list[int]]:
     """The `||` that open or close a spoiler, by token. A word before it, or a blank behind it, and it opens none."""
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for index, token in enumerate(tokens):
         text = token.content if token.type == "text" else ""
         for mark in re.finditer(r"\|\|", text):
             before, after = text[: mark.start()][-1:], text[mark.end() :][:1]
             opens = not before.isalnum() and not after.isspace()
             closes = not before.isspace() and not after.isalnum()
-            if closes if len(found) % 2 else opens:
-                found.append((index, mark.start()))
+            if closes if len(spans) % 2 else opens:
+                spans.append((index, mark.start()))
     marks: dict[int, list[int]] = {}
-    for index, at in found[: len(found) // 2 * 2]:
+    for index, at in spans[: len(spans) // 2 * 2]:
         marks.setdefault(index, []).append(at)
     return marks

@@ -42,10 +42,10 @@ class RenderedText:
 def rendered(markdown: str) -> RenderedText:
     """The text, empty only for blanks: Markdown that would show nothing, such as a lone `#`, is shown as it is written."""
     markdown = shielded(clean(markdown))
-    found = read(markdown)
-    runs = found or [TextRun(text=markdown.strip())]
+    text_runs = read(markdown)
+    runs = text_runs or [TextRun(text=markdown.strip())]
     text, entities = _written(runs, ENTITIES_MAX)
-    return RenderedText(text=text, entities=entities, plain=_written(runs, 0)[0], shows=bool(found))
+    return RenderedText(text=text, entities=entities, plain=_written(runs, 0)[0], shows=bool(text_runs))
 
 
 def folding(markdown: str, folded: Folded) -> RenderedText:
@@ -105,14 +105,14 @@ def units(text: str) -> int:
 
 
 def _parts(text: str, most: int) -> list[str]:
-    found: list[str] = []
+    parts: list[str] = []
     for part in cut(text, (Limit(measure=units, most=most),), tidy=True):
         made = rendered(part)
         if not _fits(made) and most > _UNITS_MIN:
-            found += _parts(part, most // 2)
+            parts += _parts(part, most // 2)
         elif made.shows:
-            found.append(part)
-    return found
+            parts.append(part)
+    return parts
 
 
 def _fits(made: RenderedText) -> bool:

@@ -96,10 +96,10 @@ class Renderings:
                 fresh = await asyncio.to_thread(lambda: [_rendered(it) for it in messages])
                 self._kept |= {it.number: it for it in fresh}
                 self._bytes += sum(len(it.json) for it in fresh)
-            found = [self._kept[number] for number in numbers if number in self._kept]
+            views = [self._kept[number] for number in numbers if number in self._kept]
             while self._bytes > RENDERED_BYTES_MAX:
                 self._bytes -= len(self._kept.pop(next(iter(self._kept))).json)
-            return found
+            return views
 
 
 def fitting(sized: Sequence[Sized]) -> list[int]:
@@ -167,12 +167,12 @@ def _linkify(state: StateInline, silent: bool) -> bool:
 
 
 def _inline_math(state: StateInline, silent: bool) -> bool:
-    found = _MATH.match(state.src, state.pos, state.posMax) if state.src[state.pos] in "$\\" else None
-    if found is None:
+    match = _MATH.match(state.src, state.pos, state.posMax) if state.src[state.pos] in "$\\" else None
+    if match is None:
         return False
     if not silent:
-        state.push("math_inline", "span", 0).content = found[0]
-    state.pos = found.end()
+        state.push("math_inline", "span", 0).content = match[0]
+    state.pos = match.end()
     return True
 
 

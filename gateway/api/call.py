@@ -194,10 +194,10 @@ def _text(message: Message, place: str, instead: str) -> str:
 
 def _pictures(message: Message, place: str) -> tuple[File, ...]:
     parts = message.content if isinstance(message.content, list) else []
-    found = [(at, part) for at, part in enumerate(parts) if part.type in _PICTURES]
+    pictures = [(at, part) for at, part in enumerate(parts) if part.type in _PICTURES]
     return tuple(
         _picture(part.image_url, number, f"{place}.content[{at}].image_url")
-        for number, (at, part) in enumerate(found, 1)
+        for number, (at, part) in enumerate(pictures, 1)
     )
 
 

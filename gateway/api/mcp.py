@@ -78,7 +78,7 @@ def tools(agents: Sequence[str], *, sends: bool) -> list[dict[str, Any]]:
     description = (
         "Send a message to an agent of this gateway and get its answer. It may take minutes: it uses its own tools."
     )
-    found = [{"name": "ask_agent", "description": description, "inputSchema": asking}]
+    tools_listed = [{"name": "ask_agent", "description": description, "inputSchema": asking}]
     if sends:
         place = (
             "The chat, as channel[:account]:chat[#thread], such as feishu:oc_0123456789abcdef or telegram:123456789."
@@ -94,8 +94,8 @@ def tools(agents: Sequence[str], *, sends: bool) -> list[dict[str, Any]]:
             "additionalProperties": False,
         }
         words = "Send a message to a chat, as it is and without an agent."
-        found.append({"name": "send", "description": words, "inputSchema": sending})
-    return found
+        tools_listed.append({"name": "send", "description": words, "inputSchema": sending})
+    return tools_listed
 
 
 async def answered(request: Request, body: bytes, agents: Sequence[str], ask: Ask, send: Send | None) -> Response:

@@ -226,14 +226,14 @@ def version_of(config: Config) -> str:
 
 def changes(new: Config, old: Config) -> list[str]:
     """The differences, by key; agents by their ids and channels by their names."""
-    found = []
+    keys = []
     for name, it in type(new).model_fields.items():
         if name not in ("agents", "channels") and getattr(new, name) != getattr(old, name):
-            found.append(it.alias or name)
+            keys.append(it.alias or name)
     before, after = ({agent.id: agent for agent in config.agents.list} for config in (old, new))
-    found += [f"agents.{name}" for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name)]
+    keys += [f"agents.{name}" for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name)]
     if [*before] != [*after] and sorted(before) == sorted(after):
-        found.append("agents")
+        keys.append("agents")
     kinds = type(new.channels).kinds
-    found += [f"channels.{kind}" for kind in kinds if getattr(new.channels, kind) != getattr(old.channels, kind)]
-    return found
+    keys += [f"channels.{kind}" for kind in kinds if getattr(new.channels, kind) != getattr(old.channels, kind)]
+    return keys

@@ -26,9 +26,9 @@ def list_contacts(as_json: AsJson = False, config: ConfigOption = CONFIG) -> Non
     """List the people who wait with a code, and those who may write."""
     from gateway.operate.contacts import line, listed
 
-    found = listed(load(config).config)
-    waiting = sum(it["approvedBy"] is None for it in found)
-    print_list(found, line, f"{waiting} waiting, {len(found) - waiting} approved", as_json=as_json)
+    contacts = listed(load(config).config)
+    waiting = sum(it["approvedBy"] is None for it in contacts)
+    print_list(contacts, line, f"{waiting} waiting, {len(contacts) - waiting} approved", as_json=as_json)
 
 
 @pairing_app.command("approve")
@@ -70,8 +70,8 @@ def list_approvals(as_json: AsJson = False, config: ConfigOption = CONFIG) -> No
 
     loaded = load(config).config
     waiting, grants = asyncio.run(_approvals(loaded).listed(time.time()))
-    found = [facts(it, loaded.server.zone) for it in waiting] + [facts(it, loaded.server.zone) for it in grants]
-    print_list(found, line, f"{len(waiting)} waiting, {len(grants)} allowed for good", as_json=as_json)
+    rows = [facts(it, loaded.server.zone) for it in waiting] + [facts(it, loaded.server.zone) for it in grants]
+    print_list(rows, line, f"{len(waiting)} waiting, {len(grants)} allowed for good", as_json=as_json)
 
 
 @approvals_app.command("revoke")

@@ -236,14 +236,14 @@ class Screen:
 
 def _attached(line: str) -> tuple[list[Path], str]:
     """`@PATH …`: the files at the beginning of a line, and the text after them; a path that is no file is text."""
-    found = []
+    paths = []
     while line.startswith("@"):
         name, _, rest = line[1:].partition(" ")
         if not (path := Path(name).expanduser()).is_file():
             break
-        found.append(path)
+        paths.append(path)
         line = rest.lstrip()
-    return found, line
+    return paths, line
 
 
 def _shown(text: str) -> str:

@@ -21,7 +21,7 @@ def list_dead_letters(as_json: AsJson = False, config: ConfigOption = CONFIG) ->
     from gateway.store.dead_letters import dead_letters
 
     loaded = load(config).config
-    found = [
+    letters = [
         {"name": it.name} | asdict(it) | {"at": iso(it.at, loaded.server.zone)} for it in dead_letters(loaded.database)
     ]
 
@@ -29,7 +29,7 @@ def list_dead_letters(as_json: AsJson = False, config: ConfigOption = CONFIG) ->
         doubt = f", {it['ambiguous']} of them may have arrived" if it["ambiguous"] else ""
         return f"{it['name']}  {it['at']}  {it['session']}  attempts {it['attempts']}{doubt}  {it['reason']}".rstrip()
 
-    print_list(found, line, number_of(found, "dead letter"), as_json=as_json)
+    print_list(letters, line, number_of(letters, "dead letter"), as_json=as_json)
 
 
 @dead_letters_app.command("replay")

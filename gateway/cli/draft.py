@@ -107,12 +107,12 @@ class ConfigDraft:
         accounts = [it for it in configured(config.channels) if it.kind.name == kind]
 
         async def probed() -> list[Finding]:
-            found: list[Finding] = []
+            findings: list[Finding] = []
             for it in accounts:
                 if it.kind.probe:
                     async with asyncio.timeout(2 * TRY_SECONDS):
-                        found += await it.kind.probe(it.config, it.name, exposure(config), time.time())
-            return found
+                        findings += await it.kind.probe(it.config, it.name, exposure(config), time.time())
+            return findings
 
         try:
             return asyncio.run(probed())

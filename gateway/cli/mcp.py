@@ -21,11 +21,11 @@ def list_servers(as_json: AsJson = False, config: ConfigOption = CONFIG) -> None
 
     from gateway.operate.mcp import listed
 
-    found = asyncio.run(listed(load(config)))
+    servers = asyncio.run(listed(load(config)))
     if as_json:
-        print_json(found)
+        print_json(servers)
         return
-    for server in found:
+    for server in servers:
         typer.echo(f"{server['server']}: {_line(server['fault']) or str(len(server['tools'])) + ' tools'}")
         for tool in server["tools"]:
             typer.echo(f"  {tool['name']}  {tool['state']}  {', '.join(tool['agents']) or '-'}  {_said(tool)}")

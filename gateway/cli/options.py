@@ -69,13 +69,13 @@ def language(config: Path = CONFIG) -> "Language":
 
 
 def print_list(
-    found: Sequence[dict[str, Any]], line: Callable[[dict[str, Any]], str], total: str, *, as_json: bool
+    rows: Sequence[dict[str, Any]], line: Callable[[dict[str, Any]], str], total: str, *, as_json: bool
 ) -> None:
     """Prints a list, as JSON or line by line; the `total` goes to standard error."""
     if as_json:
-        print_json(found)
+        print_json(rows)
         return
-    for it in found:
+    for it in rows:
         typer.echo(line(it))
     typer.echo(total, err=True)
 
@@ -86,5 +86,5 @@ def print_json(value: object) -> None:
     typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
-def number_of(found: Sequence[object], what: str) -> str:
-    return f"{len(found)} {what}{'' if len(found) == 1 else 's'}"
+def number_of(rows: Sequence[object], what: str) -> str:
+    return f"{len(rows)} {what}{'' if len(rows) == 1 else 's'}"

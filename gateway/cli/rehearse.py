@@ -53,15 +53,15 @@ def rehearse(
         layers = DatabaseLayers(read=read, write=read)
         chosen = asyncio.run(picked(layers, last=last, agent=agent, numbers=turn or ()))
         _agree(chosen, loaded.config, language(config), yes=yes)
-        found = asyncio.run(
+        results = asyncio.run(
             _rehearsed(chosen, loaded, present, scrubber, max_cost, None if as_json else language(config))
         )
     except OperatorError as error:
         error.code = 2
         raise
     if as_json:
-        _print_json(chosen, found, scrubber)
-    if any(it.verdict != "same" for it in found):
+        _print_json(chosen, results, scrubber)
+    if any(it.verdict != "same" for it in results):
         raise typer.Exit(1)
 
 
@@ -95,19 +95,19 @@ async def _rehearsed(
     from gateway.rehearse.rehearsal import opened
     from gateway.rehearse.report import lines, totals
 
-    found = []
+    results = []
     async with opened(loaded, present, scrubber, most) as rehearsal:
         for kept in picked.turns:
-            found.append(await rehearsal.run(kept))
-            for line in lines(found[-1], spoken) if spoken else ():
+            results.append(await rehearsal.run(kept))
+            for line in lines(results[-1], spoken) if spoken else ():
                 typer.echo(scrubber.scrub(line))
     if spoken:
-        typer.echo(totals(picked, found, spoken))
-    return found
+        typer.echo(totals(picked, results, spoken))
+    return results
 
 
-def _print_json(picked: "Picked", found: "list[Rehearsed]", scrubber: "Scrubber") -> None:
+def _print_json(picked: "Picked", results: "list[Rehearsed]", scrubber: "Scrubber") -> None:
     from gateway.operate.turns import cleaned
     from gateway.rehearse.report import as_json
 
-    print_json(cleaned(as_json(picked, found), scrubber.scrub))
+    print_json(cleaned(as_json(picked, results), scrubber.scrub))

@@ -23,8 +23,8 @@ def list_schedules(as_json: AsJson = False, config: ConfigOption = CONFIG) -> No
     """List what is to come, what is paused, and what is over since a week at most."""
     from gateway.operate.schedules import line, listed
 
-    found = listed(load(config).config)
-    print_list(found, line, number_of(found, "schedule"), as_json=as_json)
+    schedules = listed(load(config).config)
+    print_list(schedules, line, number_of(schedules, "schedule"), as_json=as_json)
 
 
 @schedules_app.command("run")

@@ -200,8 +200,8 @@ def explain_route(
 
     loaded = load(config)
     context = routes.message_to(loaded.config, channel, account, chat, chat_type, thread, sender)
-    found = routes.explained(loaded, context, time.time())
+    reasons = routes.explained(loaded, context, time.time())
     if as_json:
-        print_json(routes.as_json(found))
+        print_json(routes.as_json(reasons))
     else:
-        typer.echo("\n".join(routes.lines(found)))
+        typer.echo("\n".join(routes.lines(reasons)))

@@ -22,14 +22,14 @@ def list_sessions(as_json: AsJson = False, config: ConfigOption = CONFIG) -> Non
     from gateway.operate.sessions import listed, summary
 
     loaded = load(config).config
-    found = [summary(it, loaded.server.zone) for it in listed(loaded)]
+    sessions = [summary(it, loaded.server.zone) for it in listed(loaded)]
 
     def line(it: dict[str, Any]) -> str:
         within = "".join(f" {name} {it[name]}" for name in ("thread", "sender") if it[name] is not None)
         chat = f"{it['agent']}  {it['channel']}:{it['account']}:{it['chat']}{within}"
         return f"{it['id']}  {it['last']}  {chat}  turns {it['turns']}  tokens {it['tokens']}"
 
-    print_list(found, line, number_of(found, "session"), as_json=as_json)
+    print_list(sessions, line, number_of(sessions, "session"), as_json=as_json)
 
 
 @sessions_app.command("show")

@@ -70,9 +70,9 @@ def list_skills(as_json: AsJson = False, config: ConfigOption = CONFIG) -> None:
     """List the added skills: their state, commit and source. Only those that are ok are used."""
     from gateway.operate.skills import line
 
-    found = _added(config).listed()
+    rows = _added(config).listed()
     print_list(
-        found, line, f"{sum(it['state'] == 'ok' for it in found)} of {number_of(found, 'skill')} used", as_json=as_json
+        rows, line, f"{sum(it['state'] == 'ok' for it in rows)} of {number_of(rows, 'skill')} used", as_json=as_json
     )
 
 

@@ -38,8 +38,8 @@ def list_turns(
     loaded = load(config).config
     only = {"agent": agent, "channel": channel, "person": person, "outcome": outcome}
     zone, days = loaded.server.zone, loaded.console.keep_days
-    found = asyncio.run(turn_list(_layers(loaded), before=before or None, only=only, zone=zone, keep_days=days))
-    turns = scrubbed(found, _scrub(loaded))["turns"][::-1]
+    page = asyncio.run(turn_list(_layers(loaded), before=before or None, only=only, zone=zone, keep_days=days))
+    turns = scrubbed(page, _scrub(loaded))["turns"][::-1]
 
     def line(it: dict[str, Any]) -> str:
         took = "" if it["seconds"] is None else f"  {it['seconds']:.1f} s"
@@ -63,10 +63,10 @@ def show_turn(
     from gateway.operate.turns import scrubbed, turn_layers
 
     loaded = load(config).config
-    found = asyncio.run(turn_layers(_layers(loaded), number, loaded.server.zone))
-    if found is None:
+    turn = asyncio.run(turn_layers(_layers(loaded), number, loaded.server.zone))
+    if turn is None:
         raise OperatorError(f"no turn: {number} — `turns list` shows them")
-    shown = scrubbed(found, _scrub(loaded))
+    shown = scrubbed(turn, _scrub(loaded))
     if as_json:
         print_json(shown)
     else:

@@ -39,8 +39,8 @@ async def approve(context: CommandContext) -> str | None:
     message = context.message
     if (about := _TOOLS.fullmatch(message.text)) and not message.press:
         return await accept_tools(context, about[1], about[2])
-    found = _DECISION.fullmatch(message.text)
-    if found is None or message.attachments or message.press:
+    match = _DECISION.fullmatch(message.text)
+    if match is None or message.attachments or message.press:
         return context.say(
             "Nothing was decided. The whole message must be one line: `/approve XXXX-XXXX-XXXX allow-once`, "
             "with `allow-always` or `deny` in the place of `allow-once`.",
@@ -50,10 +50,10 @@ async def approve(context: CommandContext) -> str | None:
     by = _decider(context)
     if await context.runtime.store.approvals.is_muted(by.person, at=context.runtime.now()):
         return None
-    approval = await context.approvals.get(id_of(found[1]))
+    approval = await context.approvals.get(id_of(match[1]))
     if approval is None or not context.approvals.may_decide(approval.agent, message):
         return await _unknown(context, by)
-    return (await _decide(context, approval, found[2], by))[1]
+    return (await _decide(context, approval, match[2], by))[1]
 
 
 async def _unknown(context: CommandContext, by: Decider) -> str | None:

@@ -40,10 +40,10 @@ def command_of(context: MessageContext) -> tuple[str, str] | None:
         if context.press.label:
             return None
         return PRESSED, context.press.token
-    found = _COMMAND.fullmatch(context.text.strip())
-    if found is None:
+    match = _COMMAND.fullmatch(context.text.strip())
+    if match is None:
         return None
-    name, bot, arguments = CHINESE_NAMES.get(found[1], found[1].lower()), found[2], (found[3] or "").strip()
+    name, bot, arguments = CHINESE_NAMES.get(match[1], match[1].lower()), match[2], (match[3] or "").strip()
     command = COMMANDS.get(name)
     addressed = not bot or context.mentioned or context.chat.kind == "direct"
     if command is None or not addressed or not command.fits(arguments):
@@ -143,12 +143,12 @@ def _grouped(context: CommandContext, may: Mapping[str, Command]) -> str:
 
 def misspelt(context: MessageContext) -> str | None:
     """The word after the slash if it is no command and at most two edits from one; further away it is words to the agent."""
-    found = _COMMAND.fullmatch(context.text.strip()) if context.press is None and not context.attachments else None
-    if found is None or not found[1].isascii() or found[1].lower() in COMMANDS:
+    match = _COMMAND.fullmatch(context.text.strip()) if context.press is None and not context.attachments else None
+    if match is None or not match[1].isascii() or match[1].lower() in COMMANDS:
         return None
-    if found[2] and not context.mentioned and context.chat.kind != "direct":
+    if match[2] and not context.mentioned and context.chat.kind != "direct":
         return None
-    return found[1] if min(edits(found[1].lower(), name) for name in COMMANDS) <= EDITS_MAX else None
+    return match[1] if min(edits(match[1].lower(), name) for name in COMMANDS) <= EDITS_MAX else None
 
 
 async def suggest(context: CommandContext) -> str:

@@ -67,16 +67,16 @@ def _shown(contact: Contact) -> str:
 
 async def _waiting(context: CommandContext) -> str:
     """Lists who waits, except in a group: the list is for owners only."""
-    found = await context.runtime.store.contacts.waiting(context.runtime.now() - PAIRING_SECONDS)
-    if context.message.chat.kind == "group" or not found:
+    people = await context.runtime.store.contacts.waiting(context.runtime.now() - PAIRING_SECONDS)
+    if context.message.chat.kind == "group" or not people:
         return context.say(
             "Let a person in with the code that I gave them: /pair CODE", "用我发给对方的配对码批准：/pair 配对码"
         )
     zone = context.setup.config.server.zone
-    called = (value(it.called) if it.called else "" for it in found)
+    called = (value(it.called) if it.called else "" for it in people)
     lines = [
         " ".join(filter(None, ("-", name, clock(it.asked or 0, zone), f"`/pair {it.name}`")))
-        for it, name in zip(found, called, strict=True)
+        for it, name in zip(people, called, strict=True)
     ]
     head = context.say("Waiting to be let in:", "等待批准：")
     return "\n".join((head, *lines))

@@ -34,8 +34,8 @@ async def remember(context: CommandContext) -> str:
             )
         head = say("Your notes (delete one: /remember forget N):", "你的笔记（删除：/remember forget 编号）：")
         return "\n".join((head, *lines))
-    if found := _FORGET.fullmatch(words):
-        number = int(found[1])
+    if match := _FORGET.fullmatch(words):
+        number = int(match[1])
         if await memory.delete_note(sender, agent, number, turn=turn):
             return say(f"Note {number} is deleted.", f"编号 {number} 的笔记已删除。")
         unknown = f"There is no note {number}. /remember lists yours."

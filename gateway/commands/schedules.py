@@ -13,8 +13,8 @@ _CANCEL = re.compile(r"(?:cancel|delete|取消|删除)\s+(\S{1,64})", re.IGNOREC
 
 async def schedules(context: CommandContext) -> str:
     store, say, words = context.runtime.store, context.say, context.arguments.strip()
-    if found := _CANCEL.fullmatch(words):
-        id_ = found[1].strip("`").upper()
+    if match := _CANCEL.fullmatch(words):
+        id_ = match[1].strip("`").upper()
         if id_ not in [it.id for it in await theirs(store, context.message, ended=id_)]:
             return say(
                 f"There is no {id_} of yours here. /schedules lists yours.",

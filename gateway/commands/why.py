@@ -130,8 +130,8 @@ async def _approvals(context: CommandContext, stored: StoredTurn) -> str:
     own = next((it["body"] for it in stored.messages if it["id"] == stored.turn), "")
     id_ = inbound_of(own).approval if own and is_readable(own) else ""
     ids = [it for it in dict.fromkeys([id_, *(it["id"] for it in stored.approvals)]) if it]
-    found = [it for it in [await context.approvals.get(it) for it in ids[:APPROVALS_SHOWN]] if it is not None]
-    shown = [_approval(context, it) for it in found] + ["…"] * (len(ids) > APPROVALS_SHOWN)
+    asked = [it for it in [await context.approvals.get(it) for it in ids[:APPROVALS_SHOWN]] if it is not None]
+    shown = [_approval(context, it) for it in asked] + ["…"] * (len(ids) > APPROVALS_SHOWN)
     return "".join(context.say("; ", "；") + it for it in shown)
 
 

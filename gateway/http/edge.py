@@ -69,10 +69,10 @@ class Edge:
         return await problem(403, "unknown-host", sentence)(scope, receive, with_headers)
 
     def _is_ours(self, given: list[bytes]) -> bool:
-        found = _HOST.fullmatch(given[0].decode("latin-1").lower()) if len(given) == 1 else None
-        if found is None:
+        match = _HOST.fullmatch(given[0].decode("latin-1").lower()) if len(given) == 1 else None
+        if match is None:
             return False
-        host = found[1].strip("[]").rstrip(".")
+        host = match[1].strip("[]").rstrip(".")
         if host in self._hosts or "*" in self._hosts or (not self._named and is_loopback(host)):
             return True
         return any(known.startswith("*.") and host.endswith(known[1:]) for known in self._hosts)

@@ -41,8 +41,8 @@ async def unreachable_at(public_url: str, version: str) -> Bilingual:
     """The reason why deliveries to a public address do not come to a gateway with this config; empty if they do."""
     try:
         status, answer = await _get(public_url, "/readyz", {})
-        if found := mapping(answer, "config").get("version"):
-            return NO_WORDS if found == version else _ANOTHER
+        if serving := mapping(answer, "config").get("version"):
+            return NO_WORDS if serving == version else _ANOTHER
         # A proxy may let the webhooks alone through: there a gateway answers every GET with 405.
         webhooks, _ = await _get(public_url, "/webhooks/-/-", {})
     except httpx.HTTPError as error:

@@ -104,8 +104,8 @@ class CommandEnds:
         """Ends the commands of a conversation whose end would be reported, without a report; returns them. `by` holds the
         uploads of all. Raises StoreUnavailable."""
         processes = self._runtime.setup.processes
-        found = await asyncio.to_thread(processes.records, processes_of(folder_of(by, session)))
-        running = [it for it in found if it.state in ("running", "elsewhere")]
+        records = await asyncio.to_thread(processes.records, processes_of(folder_of(by, session)))
+        running = [it for it in records if it.state in ("running", "elsewhere")]
         ended = [it for it in running if await self._store.end(_row_id(session, it), "cancelled")]
         for record in ended:
             record.ask_to_end()

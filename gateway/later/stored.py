@@ -79,6 +79,6 @@ def _place_of(message: MessageContext) -> MessageContext:
 
 async def theirs(store: Store, message: MessageContext, *, ended: str = "") -> Sequence[Later]:
     """The sender's schedules that a chat may read: in a group those of that group. `ended`: one that is over, too."""
-    found = await store.later.of_owner(sender_of(message), also=ended)
+    rows = await store.later.of_owner(sender_of(message), also=ended)
     here = chat_of(message)
-    return [it for it in found if message.chat.kind == "direct" or it.place == here]
+    return [it for it in rows if message.chat.kind == "direct" or it.place == here]

@@ -60,15 +60,15 @@ _SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
 
 def secrets_of(config: BaseModel) -> set[str]:
     """Every secret of a config, also those in addresses and headers, but no password that equals the user's name."""
-    found = {secret.strip() for _, secret in secrets_in(config)}
-    found |= {unquote(word) for user, word in _IN_ADDRESS.findall(config.model_dump_json()) if word != user}
+    secrets = {secret.strip() for _, secret in secrets_in(config)}
+    secrets |= {unquote(word) for user, word in _IN_ADDRESS.findall(config.model_dump_json()) if word != user}
     for provider in getattr(config, "providers", {}).values():
-        found |= {
+        secrets |= {
             value.split()[-1]
             for name, value in provider.headers.items()
             if _SECRET_HEADER.search(name) and value.strip()
         }
-    return {secret for secret in found if len(secret) >= RUN_CHARS}
+    return {secret for secret in secrets if len(secret) >= RUN_CHARS}
 
 
 class Scrubber:

@@ -52,19 +52,19 @@ def approve(config: Config, who: str) -> list[str]:
     code, at = hashed(who), time.time()
     if code is not None:
         with connected(config.database) as connection:
-            found = contacts.approve_code(connection, code, at=at)
-        if not found:
+            people = contacts.approve_code(connection, code, at=at)
+        if not people:
             raise OperatorError("no such code: it may be wrong, or older than an hour — `pairing list` shows who waits")
-        return [*_approved(config, found)]
+        return [*_approved(config, people)]
     channel, person, accounts = _place(config, who)
     with connected(config.database) as connection:
-        found = contacts.approve_person(connection, channel, person, accounts, at=at)
-    return [*_approved(config, found)] or [f"{who}: may write already"]
+        people = contacts.approve_person(connection, channel, person, accounts, at=at)
+    return [*_approved(config, people)] or [f"{who}: may write already"]
 
 
-def _approved(config: Config, found: Sequence[Contact]) -> Iterator[str]:
+def _approved(config: Config, people: Sequence[Contact]) -> Iterator[str]:
     policies = {(it.kind.name, it.name): it.config.dm_policy for it in _accounts(config)}
-    for it in found:
+    for it in people:
         policy = policies.get((it.channel, it.account))
         yield f"{it.name}: may write now" + ("" if it.turn else " (tell them: no message of theirs is kept)")
         if policy != "pairing":
@@ -76,12 +76,12 @@ def revoke(config: Config, who: str) -> list[str]:
     channel, account, person = _parts(who)
     with connected(config.database) as connection:
         owned = f"{channel}:{person}" in claimed(connection)
-        found = contacts.revoke(connection, channel, person, account)
+        people = contacts.revoke(connection, channel, person, account)
         owned = owned and f"{channel}:{person}" not in claimed(connection)
-    if not found:
+    if not people:
         raise OperatorError(f"{who}: was not let in by pairing — `pairing list` shows who was")
-    notes = [f"{it.name}: may no longer write" + (", and is no owner any more" if owned else "") for it in found]
-    places = {(it.channel, it.account) for it in found}
+    notes = [f"{it.name}: may no longer write" + (", and is no owner any more" if owned else "") for it in people]
+    places = {(it.channel, it.account) for it in people}
     lists = [it.config.allow_from for it in _accounts(config) if (it.kind.name, it.name) in places]
     if f"{channel}:{person}" in config.owners or {person, ANYBODY} & {it for listed in lists for it in listed}:
         notes.append("warning: may write all the same, as owners or allowFrom in the config say so")

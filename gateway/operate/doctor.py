@@ -63,14 +63,14 @@ async def examine(
 ) -> list[Finding]:
     """All findings of the probes that are `wanted`, in their order. Raises nothing for what is broken: it looks for that."""
     chosen = [it for it in _probes(loaded, now, free) if wanted(it[0])]
-    found = await asyncio.gather(*(_bounded(check, probe, seconds) for check, probe in chosen))
+    results = await asyncio.gather(*(_bounded(check, probe, seconds) for check, probe in chosen))
     scrub = Scrubber(secrets_of(loaded.config)).scrub
 
     def shown(text: str) -> str:
         """The text without what a terminal obeys: a platform names itself and its models in it, too."""
         return redacted(scrub("".join(filter(str.isprintable, " ".join(text.split())))))
 
-    return [it.cleaned(shown) for findings in found for it in findings]
+    return [it.cleaned(shown) for findings in results for it in findings]
 
 
 def summary(findings: Sequence[Finding], language: Language) -> str:

@@ -21,12 +21,12 @@ def _folders(loaded: Loaded) -> dict[Path, Bilingual]:
     """The folders that are written while it serves, each with its owner; for a workspace of each chat, their parent."""
     config = loaded.config
     database = Path(config.database.path).parent if config.database.path else None
-    found = {database: Bilingual("the database", "数据库")} if database else {}
-    found[Path(config.tools.files.uploads_dir)] = Bilingual("uploads", "上传的文件")
+    folders = {database: Bilingual("the database", "数据库")} if database else {}
+    folders[Path(config.tools.files.uploads_dir)] = Bilingual("uploads", "上传的文件")
     for agent in config.agents.list:
         workspace = Bilingual(f"the workspace of {agent.id}", f"{agent.id} 的工作目录")
-        found.setdefault(Path(agent.workspace_dir.partition("{")[0]), workspace)
-    return found
+        folders.setdefault(Path(agent.workspace_dir.partition("{")[0]), workspace)
+    return folders
 
 
 def _existing_parent(folder: Path) -> Path:
@@ -36,13 +36,13 @@ def _existing_parent(folder: Path) -> Path:
 
 def writable(loaded: Loaded) -> list[Finding]:
     """One for each folder, and one for each workspace that the commands of a root gateway cannot read."""
-    found = []
+    findings = []
     for folder, whose in _folders(loaded).items():
         try:
             with tempfile.TemporaryFile(dir=_existing_parent(folder)):  # nameless if the file system can
                 pass
             message = Bilingual(f"{whose}: {folder} can be written", f"{whose.zh}：{folder} 可以写入")
-            found.append(Finding("folders", "ok", message))
+            findings.append(Finding("folders", "ok", message))
         except OSError as error:
             fix = Bilingual(
                 f"let uid {os.geteuid()} write there (chown, chmod 700), or name another folder",
@@ -52,12 +52,12 @@ def writable(loaded: Loaded) -> list[Finding]:
                 f"{whose}: {folder} cannot be written ({error.strerror})",
                 f"{whose.zh}：{folder} 无法写入（{error.strerror}）",
             )
-            found.append(Finding("folders", "error", message, fix))
+            findings.append(Finding("folders", "error", message, fix))
     for id_ in sandboxed(loaded.config):
         folder = next(Path(it.workspace_dir) for it in loaded.config.agents.list if it.id == id_)
         if os.geteuid() == 0 and folder.is_dir():
-            found += _closed(id_, folder)
-    return found
+            findings += _closed(id_, folder)
+    return findings
 
 
 def _closed(agent: str, folder: Path) -> list[Finding]:
@@ -85,7 +85,7 @@ def _closed(agent: str, folder: Path) -> list[Finding]:
 
 def room(loaded: Loaded, free: Callable[[Path], int]) -> list[Finding]:
     """One for each file system; `free` gives its free bytes."""
-    found: dict[int, Finding] = {}
+    disks: dict[int, Finding] = {}
     for folder, whose in _folders(loaded).items():
         place = _existing_parent(folder)
         left = free(place)
@@ -96,5 +96,5 @@ def room(loaded: Loaded, free: Callable[[Path], int]) -> list[Finding]:
         fix = NO_WORDS if status == "ok" else step
         size = f"{left / 1024**3:.1f} GiB"
         message = Bilingual(f"{size} free for {whose} ({place})", f"{whose.zh}可用空间 {size}（{place}）")
-        found.setdefault(place.stat().st_dev, Finding("disk", status, message, fix))
-    return [*found.values()]
+        disks.setdefault(place.stat().st_dev, Finding("disk", status, message, fix))
+    return [*disks.values()]

@@ -51,20 +51,20 @@ class Seen:
 def seen_tools(config: Config, database: Connection | None) -> dict[str, list[str]]:
     """The tools of each server as the gateway has last seen and an owner has accepted them; no server that it has not
     reached."""
-    found: dict[str, list[str]] = {}
+    tools: dict[str, list[str]] = {}
     for name, server in config.mcp.servers.items():
         known = {} if database is None else reviewed(database, name)
         taken = [Definition(name, tool, it.accepted) for tool, it in known.items() if it.accepted and not it.pending]
         if known:
-            found[name] = sorted(it.name for it in taken if server.takes(it.tool))
-    return found
+            tools[name] = sorted(it.name for it in taken if server.takes(it.tool))
+    return tools
 
 
 async def listed(loaded: Loaded) -> list[dict[str, Any]]:
     """Each server with its tools: their names here, who has them, and whether an owner has seen them as they are."""
     servers = _servers(loaded)
-    found = await asyncio.gather(*map(_listed, servers.values()))
-    return [_facts(loaded.config, *it) for it in zip(servers.values(), found, strict=True)]
+    lists = await asyncio.gather(*map(_listed, servers.values()))
+    return [_facts(loaded.config, *it) for it in zip(servers.values(), lists, strict=True)]
 
 
 async def _listed(server: McpServer) -> tuple[list[Definition], str]:
@@ -129,10 +129,10 @@ async def probe(loaded: Loaded, name: str) -> list[Finding]:
     server = _servers(loaded, name)[name]
     check, config = f"mcp {name}", server.config
     tools, fault = await _listed(server)
-    found = [Finding(check, "warning", *UNCONFINED)] if config.command and config.sandbox == "off" else []
+    findings = [Finding(check, "warning", *UNCONFINED)] if config.command and config.sandbox == "off" else []
     if fault:
-        return [*found, Finding(check, "error", Bilingual(fault), _fix(config))]
-    found.append(Finding(check, "ok", Bilingual(f"{len(tools)} tools", f"{len(tools)} 个工具")))
+        return [*findings, Finding(check, "error", Bilingual(fault), _fix(config))]
+    findings.append(Finding(check, "ok", Bilingual(f"{len(tools)} tools", f"{len(tools)} 个工具")))
     waiting = [it.name for it in tools if server.known and server.known.get(it.tool, Review()).accepted != it.text]
     if waiting:
         message = Bilingual(
@@ -142,15 +142,15 @@ async def probe(loaded: Loaded, name: str) -> list[Finding]:
         fix = Bilingual(
             f"look at them: mcp list; then: mcp accept {name}", f"请先查看：mcp list；再执行：mcp accept {name}"
         )
-        found.append(Finding(check, "warning", message, fix))
+        findings.append(Finding(check, "warning", message, fix))
     named = [it for agent in loaded.config.agents.list for it in foreign(agent.tools, tuple(it.name for it in tools))]
     if not named:
         message = Bilingual("no agent has one of its tools", "没有智能体使用它的工具")
         fix = Bilingual(
             f"add {SERVERS}{name} to an agent's tools.allow", f"请在智能体的 tools.allow 中加入 {SERVERS}{name}"
         )
-        found.append(Finding(check, "warning", message, fix))
-    return found
+        findings.append(Finding(check, "warning", message, fix))
+    return findings
 
 
 def _fix(config: McpServerConfig) -> Bilingual:

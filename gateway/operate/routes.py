@@ -95,12 +95,12 @@ def explained(loaded: Loaded, context: MessageContext, at: float) -> dict[str, B
         }
 
 
-def as_json(found: Mapping[str, Because]) -> dict[str, Any]:
-    return {name: {"value": it.value, "reason": it.reason} for name, it in found.items()}
+def as_json(reasons: Mapping[str, Because]) -> dict[str, Any]:
+    return {name: {"value": it.value, "reason": it.reason} for name, it in reasons.items()}
 
 
-def lines(found: Mapping[str, Because]) -> Iterator[str]:
-    for name, it in found.items():
+def lines(reasons: Mapping[str, Because]) -> Iterator[str]:
+    for name, it in reasons.items():
         value = " ".join(it.value) if isinstance(it.value, list) else it.value
         yield f"{name:<8} {value or 'none'} — {it.reason}"
 

@@ -59,12 +59,12 @@ def run(config: Config, id_: str) -> dict[str, Any]:
 def pause(config: Config, id_: str) -> dict[str, Any]:
     """Pauses it, or lets a paused one go on."""
     with connected(config.database) as connection:
-        found, now = _known(connection, id_), time.time()
-        if found.state == "paused":
-            due = schedule_of(found).timing(config.server.zone).next(now, found.since)
+        row, now = _known(connection, id_), time.time()
+        if row.state == "paused":
+            due = schedule_of(row).timing(config.server.zone).next(now, row.since)
             stored.resume(connection, id_, due)
-        elif found.due is None:
-            raise OperatorError(f"{id_} is {found.state}: there is nothing to pause")
+        elif row.due is None:
+            raise OperatorError(f"{id_} is {row.state}: there is nothing to pause")
         else:
             stored.end(connection, id_, "paused")
         return facts(_known(connection, id_), config)
@@ -80,7 +80,7 @@ def cancel(config: Config, id_: str) -> dict[str, Any]:
 
 
 def _known(connection: Any, id_: str) -> Later:
-    found = stored.one(connection, id_)
-    if found is None or found.kind != KIND:
+    row = stored.one(connection, id_)
+    if row is None or row.kind != KIND:
         raise OperatorError(f"no schedule: {id_} — `schedules list` shows them")
-    return found
+    return row

@@ -113,11 +113,11 @@ class AddedSkills:
         """The added skill as its source has it now."""
         pin = self.pin(name)
         source = self.read(pin.source, pin.ref)
-        found = next((it for it in source.skills if it.place == pin.place), None)
-        if found is None or found.name != name:
+        skill = next((it for it in source.skills if it.place == pin.place), None)
+        if skill is None or skill.name != name:
             reason = source.unusable.get(pin.place, f"it is no longer at {pin.place or 'the top of the repository'}")
             raise OperatorError(f"{name}: {shown(pin.source)} has no such skill any more: {reason}")
-        return found, source
+        return skill, source
 
     def is_current(self, skill: FoundSkill) -> bool:
         """True if what is there is what was confirmed, and the source still has the same."""

@@ -81,7 +81,7 @@ async def beside(loaded: Loaded) -> list[Finding]:
             f"{server.address} 处没有网关在运行，因此不检查它的连接",
         )
         return [Finding("gateway", "ok", message)]
-    found = [*_gateway(answer, server.address), *_channels(answer), *_failing(mapping(answer, "failingModels"))]
+    findings = [*_gateway(answer, server.address), *_channels(answer), *_failing(mapping(answer, "failingModels"))]
     if server.public_url is not None:
         reason = await unreachable_at(server.public_url, text(mapping(answer, "config"), "version"))
         fix = Bilingual(
@@ -90,8 +90,8 @@ async def beside(loaded: Loaded) -> list[Finding]:
         )
         result = reason or Bilingual("leads to this gateway", "指向此网关")
         message = Bilingual(f"{server.public_url}: {result}", f"{server.public_url}：{result.zh}")
-        found.append(Finding("publicUrl", "error" if reason else "ok", message, fix if reason else NO_WORDS))
-    return found
+        findings.append(Finding("publicUrl", "error" if reason else "ok", message, fix if reason else NO_WORDS))
+    return findings
 
 
 def _gateway(answer: Mapping[str, Any], address: str) -> Iterator[Finding]:

@@ -40,10 +40,10 @@ def lines(turn: Mapping[str, Any]) -> Iterator[str]:
     yield from _layer("timeline", [_stage(it) for it in turn["timeline"]])
 
 
-def _layer(name: str, found: Sequence[str]) -> Iterator[str]:
-    if found:
+def _layer(name: str, texts: Sequence[str]) -> Iterator[str]:
+    if texts:
         yield from ("", name)
-        yield from (f"  {line}" for line in found)
+        yield from (f"  {line}" for line in texts)
 
 
 def _request(it: Mapping[str, Any]) -> Iterator[str]:

@@ -28,20 +28,20 @@ async def turn_list(
     if sought.name:
         del exact["person"]
     unfinished = await _unfinished(layers, exact, sought, zone) if before is None else []
-    found: list[TurnSummary] = []
+    turns: list[TurnSummary] = []
     searched, more, limit = 0, exact.get("outcome") not in OPEN, AT_ONCE if sought else TURNS_MAX
-    while more and len(found) < TURNS_MAX and searched < SEARCHED_MAX:
+    while more and len(turns) < TURNS_MAX and searched < SEARCHED_MAX:
         read = await layers.listed(before=before, only=exact, limit=limit)
         more = len(read) == limit
         for it in read:
             before, searched = it.turn, searched + 1
             if sought.is_in(it, shown := summary(it, zone)):
-                found.append(shown)
-            if len(found) == TURNS_MAX:
+                turns.append(shown)
+            if len(turns) == TURNS_MAX:
                 more = more or it is not read[-1]
                 break
     return TurnList(
-        turns=(*unfinished, *found),
+        turns=(*unfinished, *turns),
         before=before if more else None,
         keep_days=keep_days,
         searched=searched if sought else 0,

@@ -45,8 +45,8 @@ async def turn_layers(layers: DatabaseLayers, turn: int, zone: tzinfo) -> TurnLa
 
 def scrubbed(shown: TurnLayers | TurnList, scrub: Callable[[str], str]) -> dict[str, Any]:
     """The JSON without secrets. Takes milliseconds for a long turn."""
-    found: dict[str, Any] = cleaned(shown.model_dump(by_alias=True), scrub)
-    return found
+    clean: dict[str, Any] = cleaned(shown.model_dump(by_alias=True), scrub)
+    return clean
 
 
 def cleaned(value: Any, scrub: Callable[[str], str]) -> Any:

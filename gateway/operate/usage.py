@@ -62,10 +62,10 @@ class UsageReport:
 def beginning(since: str, config: Config, now: float) -> float:
     """The moment that `--since` names: `30d` is midnight of the day 30 days ago. Raises ValueError."""
     today = local(now, config.server.zone).date()
-    if found := re.fullmatch(r"([0-9]{1,5})([hd])", since):
-        if found[2] == "h":
-            return now - int(found[1]) * 3600.0
-        today -= min(timedelta(days=int(found[1])), today - today.min)
+    if match := re.fullmatch(r"([0-9]{1,5})([hd])", since):
+        if match[2] == "h":
+            return now - int(match[1]) * 3600.0
+        today -= min(timedelta(days=int(match[1])), today - today.min)
     else:
         today = date.fromisoformat(since)
     return datetime.combine(today, time(), config.server.zone).timestamp()

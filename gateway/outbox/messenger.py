@@ -195,9 +195,9 @@ async def pressed(store: Store, context: MessageContext, press: Press) -> tuple[
     """Returns the session of an agent's button and the press as a message to it. Returns None if the press does not fit
     the button: another message, another chat, or an unknown label."""
     key = press.token.removeprefix(BUTTON).rpartition(":")[0]
-    if not press.token.startswith(BUTTON) or not key or not (found := await store.sent_parts(key=key)):
+    if not press.token.startswith(BUTTON) or not key or not (parts := await store.sent_parts(key=key)):
         return None
-    sent, part = found[0], payload_json.validate_json(found[0].payload)
+    sent, part = parts[0], payload_json.validate_json(parts[0].payload)
     button = next((it for it in part.part.buttons if it.token == press.token), None)
     answered = inbound_of(sent.body) if sent.body else None
     at = Place(channel=context.channel, account=context.account, chat=context.chat.id)

@@ -79,7 +79,7 @@ async def outcome(look: Callable[[], Awaitable[SendOutcome]]) -> SendOutcome:
     """Looks until it is sent or refused, for `WAIT_SECONDS` at most."""
     clock = asyncio.get_running_loop().time
     end, pause = clock() + WAIT_SECONDS, FIRST_PAUSE_SECONDS
-    while (found := await look()).state == "waiting" and clock() < end:
+    while (send := await look()).state == "waiting" and clock() < end:
         await asyncio.sleep(pause)
         pause = min(2 * pause, PAUSE_SECONDS_MAX)
-    return found
+    return send

@@ -103,7 +103,7 @@ def stand_ins(
 ) -> list[Tool]:
     """The stand-ins of a turn's tools, and of those of MCP servers that `listed` in the turn, as far as the agent's
     `lists` name them now: no server is started to ask."""
-    found: list[Tool] = [StandInTool(spec=it.spec, answers=answers, checks=it) for it in tools]
+    made: list[Tool] = [StandInTool(spec=it.spec, answers=answers, checks=it) for it in tools]
     there = {it["name"]: it for it in listed if server_of(it["name"]) in mcp.servers}
     for name in foreign(lists, tuple(there)):
         it, effect = there[name], mcp.servers[server_of(name)].effect
@@ -114,5 +114,5 @@ def stand_ins(
             input_schema=it["parameters"],
             effect=effect,
         )
-        found.append(StandInTool(spec=spec, answers=answers))
-    return found
+        made.append(StandInTool(spec=spec, answers=answers))
+    return made

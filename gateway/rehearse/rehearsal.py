@@ -250,8 +250,8 @@ class Rehearsal:
         first = session_parts(kept.sid).chat
         switch = switch_of(await self.layers.chosen(listen_key(context.channel, context.account, first), kept.began))
         access, owners = getattr(channel, "access", None), self.setup.owners
-        found = access_reason(access, owners, context, switch=switch, pairing_state=lambda: "paired")
-        return "allowed" if found.value == "allowed" else found.reason
+        access_now = access_reason(access, owners, context, switch=switch, pairing_state=lambda: "paired")
+        return "allowed" if access_now.value == "allowed" else access_now.reason
 
     def _with_workspace(self, runner: AgentRunner, context: MessageContext) -> AgentRunner:
         """The runner, in a folder of the rehearsal's own if the chat's is not there yet."""

@@ -91,23 +91,23 @@ def _difference(it: Difference, similarity: int | None, language: Language) -> I
         yield "    " + Bilingual(f"… and {left} more (--json)", f"……还有 {left} 行（--json）")(language)
 
 
-def totals(picked: Picked, found: Sequence[Rehearsed], language: Language) -> str:
-    counted = [f"{VERDICTS[verdict](language)} {count}" for verdict, count in _counts(found).items() if count]
+def totals(picked: Picked, results: Sequence[Rehearsed], language: Language) -> str:
+    counted = [f"{VERDICTS[verdict](language)} {count}" for verdict, count in _counts(results).items() if count]
     skipped = len(picked.skipped) + picked.unkept
     counted += [Bilingual(f"skipped {skipped}", f"跳过 {skipped}")(language)] if skipped else []
-    before, after = [it.kept.before for it in found], [it.after for it in found]
+    before, after = [it.kept.before for it in results], [it.after for it in results]
     tokens = f"{sum(map(_tokens, before)):,} → {sum(map(_tokens, after)):,} tokens"
     bill = f"{tokens}, {Bilingual('cost', '费用')(language)} {_cost(before)} → {_cost(after)}"
     return f"{', '.join(counted)}; {bill}"
 
 
-def as_json(picked: Picked, found: Sequence[Rehearsed]) -> dict[str, Any]:
-    before, after = [it.kept.before for it in found], [it.after for it in found]
+def as_json(picked: Picked, results: Sequence[Rehearsed]) -> dict[str, Any]:
+    before, after = [it.kept.before for it in results], [it.after for it in results]
     return {
-        "turns": [_turn(it) for it in found],
+        "turns": [_turn(it) for it in results],
         "skipped": [{"id": number, "reason": reason} for number, reason in picked.skipped],
         "totals": {
-            **_counts(found),
+            **_counts(results),
             "skipped": len(picked.skipped) + picked.unkept,
             "before": {"tokens": sum(map(_tokens, before)), "cost": _sum(before)},
             "after": {"tokens": sum(map(_tokens, after)), "cost": _sum(after)},
@@ -145,8 +145,8 @@ def _first(it: Rehearsed) -> Layer | None:
     return next((one.layer for one in it.differences), "calls") if is_different else None
 
 
-def _counts(found: Sequence[Rehearsed]) -> dict[Verdict, int]:
-    return {verdict: sum(it.verdict == verdict for it in found) for verdict in VERDICTS}
+def _counts(results: Sequence[Rehearsed]) -> dict[Verdict, int]:
+    return {verdict: sum(it.verdict == verdict for it in results) for verdict in VERDICTS}
 
 
 def _tokens(it: RunFacts) -> int:

@@ -54,21 +54,21 @@ class ToolLayers:
 
     def written(self, *contexts: MessageContext) -> dict[ToolLists, str]:
         """The lists of `of`, each with the config key that says it; of equal ones with the first."""
-        found: dict[ToolLists, str] = {}
+        lists: dict[ToolLists, str] = {}
         for context in contexts:
             others = self._owned if self._owners else self._unowned
             if account := self._accounts.get((context.channel, context.account)):
                 others = self._owned if _is_paired(account.config, context) else others
-                found.setdefault(account.config.tools, f"{shown(account.key)}.tools")
+                lists.setdefault(account.config.tools, f"{shown(account.key)}.tools")
                 if chat := getattr(account.config, "chats", {}).get(context.chat.id):
-                    found.setdefault(chat.tools, f"{shown(account.key)}.chats.{context.chat.id}.tools")
+                    lists.setdefault(chat.tools, f"{shown(account.key)}.chats.{context.chat.id}.tools")
             who = person_of(context)
             if sender := self._senders.get(who):
-                found.setdefault(sender, f"tools.senders.{who}")
+                lists.setdefault(sender, f"tools.senders.{who}")
             if others and not is_owner(self._owners, context):
-                found.setdefault(others, "tools.ownerOnly")
-        found.pop(_ALL, None)
-        return found
+                lists.setdefault(others, "tools.ownerOnly")
+        lists.pop(_ALL, None)
+        return lists
 
     def all(self) -> dict[ToolLists, str]:
         """Every layer that holds in some chat or for some sender, each with the config key that says it."""

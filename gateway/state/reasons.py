@@ -58,11 +58,11 @@ def agent_reason(config: Config, context: MessageContext, agent: str, chosen: st
 
 
 def binding_reason(config: Config, context: MessageContext) -> Because:
-    found = holding(config.routes, context)
-    if not found:
+    binding = holding(config.routes, context)
+    if not binding:
         return Because(None, f"none of {len(config.routes)} holds" if config.routes else "there are no bindings")
-    best = max(found, key=lambda it: specificity(it.match))
-    others = f", the most specific of {len(found)} that hold" if len(found) > 1 else ""
+    best = max(binding, key=lambda it: specificity(it.match))
+    others = f", the most specific of {len(binding)} that hold" if len(binding) > 1 else ""
     keys = ", ".join(
         f"{name}: {value}" for name, value in best.match.model_dump(by_alias=True, exclude_none=True).items()
     )

@@ -237,8 +237,8 @@ class Runtime:
 
     def channel(self, context: MessageContext) -> Channel | None:
         """Returns the configured channel, or the one that a turn still holds if an edit has just removed it."""
-        found = (setup.channel(context) for setup in (self.setup, *self.uses))
-        return next((channel for channel in found if channel), None)
+        channels = (setup.channel(context) for setup in (self.setup, *self.uses))
+        return next((channel for channel in channels if channel), None)
 
     @contextmanager
     def using(self, setup: Setup) -> Iterator[None]:

@@ -121,8 +121,8 @@ class AgentRun:
             return ()
         sid, until = self.batch.lease.sid, self.batch.messages[-1].at
         chatter = self.runtime.store.chatter
-        found = await chatter.since(sid, context, turn=self.batch.turn, until=until, limit=limit)
-        return [await self.channel.enrich(it) for it in found]
+        lines = await chatter.since(sid, context, turn=self.batch.turn, until=until, limit=limit)
+        return [await self.channel.enrich(it) for it in lines]
 
     async def _steered(self, message: WaitingMessage) -> tuple[UserMessage, Sequence[Spoken]]:
         return await self._user_message(await self.channel.enrich(inbound_of(message.body).context))

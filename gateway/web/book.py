@@ -72,8 +72,8 @@ class Book:
         config, query = self._runtime.setup.config, dict(request.query_params)
         zone, days = config.server.zone, config.console.keep_days
         layers, before = self._runtime.store.layers, number_of(query.get("before", ""))
-        found = await turn_list(layers, before=before, only=query, zone=zone, keep_days=days)
-        return answer_json(await asyncio.to_thread(lambda: brief(scrubbed(found, self._runtime.scrubber.scrub))))
+        page = await turn_list(layers, before=before, only=query, zone=zone, keep_days=days)
+        return answer_json(await asyncio.to_thread(lambda: brief(scrubbed(page, self._runtime.scrubber.scrub))))
 
     async def turn(self, request: Request, person: str) -> Response:
         whole = await self._whole(request)
@@ -95,7 +95,7 @@ class Book:
 
     async def _whole(self, request: Request) -> dict[str, Any]:
         number, zone = number_of(request.path_params["turn"]), self._runtime.setup.config.server.zone
-        found = None if number is None else await turn_layers(self._runtime.store.layers, number, zone)
-        if found is None:
+        turn = None if number is None else await turn_layers(self._runtime.store.layers, number, zone)
+        if turn is None:
             raise Unserved(*NO_SUCH_TURN)
-        return found.model_dump(by_alias=True)
+        return turn.model_dump(by_alias=True)

@@ -131,17 +131,17 @@ class Chats:
     async def search(self, request: Request, person: str) -> Response:
         """Searches one conversation after the other, so that other readers of the database do not wait."""
         words = words_of(request.query_params.get("words", ""))
-        found: list[dict[str, Any]] = []
+        chats_found: list[dict[str, Any]] = []
         if not words:
-            return answer_json({"chats": found, "more": False})
+            return answer_json({"chats": chats_found, "more": False})
         async with self._searching:
             async for it in self._all(person):
                 hits = await self._runtime.store.search.hits(it.id, words, limit=HITS_MAX)
                 if hits or has_all(it.title, words):
-                    found.append(self._found(it, hits, words))
-                if len(found) > FOUND_MAX:
+                    chats_found.append(self._found(it, hits, words))
+                if len(chats_found) > FOUND_MAX:
                     break
-        return answer_json({"chats": found[:FOUND_MAX], "more": len(found) > FOUND_MAX})
+        return answer_json({"chats": chats_found[:FOUND_MAX], "more": len(chats_found) > FOUND_MAX})
 
     async def _all(self, person: str) -> AsyncIterator[WebConversation]:
         """Every conversation, the archived ones last."""
@@ -160,10 +160,10 @@ class Chats:
 
     async def _own(self, request: Request, person: str) -> WebConversation:
         """The conversation that the path names. Raises Unserved if it is not the person's."""
-        found = await self._archive.conversation(id_in_path(request, "chat"))
-        if found is None or found.owner != person:
+        chat = await self._archive.conversation(id_in_path(request, "chat"))
+        if chat is None or chat.owner != person:
             raise Unserved(*NO_SUCH_CHAT)
-        return found
+        return chat
 
     async def export(self, request: Request, person: str) -> Response:
         """Exports the conversation as Markdown, word for word but for secrets."""
@@ -174,11 +174,11 @@ class Chats:
         headers = {"content-disposition": f"attachment; {name}", "cache-control": "no-store"}
         return StreamingResponse(written, headers=headers, media_type="text/markdown")
 
-    async def _exported(self, found: WebConversation, names: Mapping[str, str]) -> AsyncIterator[str]:
-        yield f"# {found.title}\n"
+    async def _exported(self, chat: WebConversation, names: Mapping[str, str]) -> AsyncIterator[str]:
+        yield f"# {chat.title}\n"
         before, pages = None, []
         while page := fitting(
-            await self._archive.page(found.id, before=before, limit=PAGE_MESSAGES, bytes_max=PAGE_BYTES_MAX)
+            await self._archive.page(chat.id, before=before, limit=PAGE_MESSAGES, bytes_max=PAGE_BYTES_MAX)
         ):
             before = page[-1]
             pages.append(page)
@@ -226,8 +226,8 @@ class Chats:
             await self._runtime.store.notify(CHAT_NOTICE + found.id)
         return answer_json(self._view(found))
 
-    def _view(self, found: WebConversation) -> dict[str, Any]:
-        return conversation_view(found, running=self._channel.live.running(found.id))
+    def _view(self, chat: WebConversation) -> dict[str, Any]:
+        return conversation_view(chat, running=self._channel.live.running(chat.id))
 
     async def erase(self, request: Request, person: str) -> Response:
         """Erases a conversation. Stops its turns first: what they write would be left behind."""

@@ -174,9 +174,9 @@ class Console:
     async def people(self, request: Request, person: str) -> Response:
         """The strangers who wait, the oldest first, and a page of the people who were let in, the newest first."""
         config, names = self._runtime.setup.config, await self._names()
-        found = await self._runtime.store.contacts.listed(self._runtime.now() - PAIRING_SECONDS)
+        contacts = await self._runtime.store.contacts.listed(self._runtime.now() - PAIRING_SECONDS)
         shown = [
-            contact_facts(it, config) | {"request": it.turn, "byName": names.person(it.approved_by)} for it in found
+            contact_facts(it, config) | {"request": it.turn, "byName": names.person(it.approved_by)} for it in contacts
         ]
         waiting = [it for it in shown if it["approvedBy"] is None]
         known = [it for it in reversed(shown) if it["approvedBy"] is not None]

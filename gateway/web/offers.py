@@ -36,10 +36,10 @@ class Offers:
         """Tells what would be in force in a new conversation with the agent, and what may be chosen."""
         return self._choices(agent, self.message(person), Settings())
 
-    async def in_chat(self, found: WebConversation) -> dict[str, Any]:
+    async def in_chat(self, chat: WebConversation) -> dict[str, Any]:
         """Tells what is in force in a conversation, and what its owner may choose."""
-        message = self.message(found.owner, found.id)
-        agent = self._runtime.choices.agent(message) or found.agent
+        message = self.message(chat.owner, chat.id)
+        agent = self._runtime.choices.agent(message) or chat.agent
         return self._choices(agent, message, await self._settings(agent, message))
 
     def message(self, person: str, chat: str = _NEW) -> MessageContext:

@@ -71,13 +71,13 @@ class PageFiles:
         early = head + EARLY_LIST.encode() + b"\n  <title>" + rest
         self._signed_in = PageFile(START, early)
 
-    def _joined(self, name: str, found: re.Match[str]) -> str:
+    def _joined(self, name: str, match: re.Match[str]) -> str:
         """The link to one style sheet, for the links to those that it joins."""
-        self._files[name] = PageFile(name, b"".join(self._files[it].data for it in _STYLE.findall(found[0])))
+        self._files[name] = PageFile(name, b"".join(self._files[it].data for it in _STYLE.findall(match[0])))
         return f'  <link rel="stylesheet" href="web/{name}">\n'
 
-    def _tagged(self, found: re.Match[str]) -> str:
-        return f"{found[0]}?v={self._files[found[1]].tag}"
+    def _tagged(self, match: re.Match[str]) -> str:
+        return f"{match[0]}?v={self._files[match[1]].tag}"
 
     def answer(self, request: Request, name: str) -> Response | None:
         """None if there is no such file."""
@@ -115,9 +115,9 @@ def _add(modules: Mapping[str, str], name: str, parts: dict[str, str]) -> str:
     if name in parts:
         return own
 
-    def imported(found: re.Match[str]) -> str:
-        path = posixpath.normpath(posixpath.join(posixpath.dirname(name), found[2]))
-        return f"const {{{found[1].replace(' as ', ': ')}}} = {_add(modules, path, parts)};\n"
+    def imported(match: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(name), match[2]))
+        return f"const {{{match[1].replace(' as ', ': ')}}} = {_add(modules, path, parts)};\n"
 
     text = _IMPORT.sub(imported, modules[name])
     exports = ", ".join(_EXPORT.findall(text))

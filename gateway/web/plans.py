@@ -90,9 +90,9 @@ class Plans:
 
     async def tasks(self, request: Request, person: str) -> Response:
         """The newest tasks of all conversations; those that run come first."""
-        found = await self._runtime.store.tasks.newest(TASKS_MAX)
+        newest = await self._runtime.store.tasks.newest(TASKS_MAX)
         names = await asyncio.to_thread(named, self._runtime.setup.config)
-        shown = page([self._view(it, names) for it in found], request.query_params, begin="tasks")
+        shown = page([self._view(it, names) for it in newest], request.query_params, begin="tasks")
         return answer_json({"tasks": shown.pop("rows")} | shown)
 
     def _view(self, task: Task, names: Names) -> dict[str, Any]:

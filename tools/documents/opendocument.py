@@ -158,13 +158,13 @@ def _rows(package: Package) -> Iterator[tuple[str, Any]]:
 
 
 def _values(row: Any) -> list[str]:
-    found: list[str] = []
+    values: list[str] = []
     for cell in row.iterfind(f"{_TABLE}*"):
         repeated = _number(cell, f"{_TABLE}number-columns-repeated", COLUMNS_MAX)
-        found += [_value(cell)] * min(repeated, COLUMNS_MAX - len(found))
-    while found and not found[-1]:  # a row ends with thousands of these
-        found.pop()
-    return found
+        values += [_value(cell)] * min(repeated, COLUMNS_MAX - len(values))
+    while values and not values[-1]:  # a row ends with thousands of these
+        values.pop()
+    return values
 
 
 def _value(cell: Any) -> str:

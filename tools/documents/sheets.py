@@ -57,13 +57,13 @@ def chosen(pages: Pages) -> int:
 def _strings(package: Package) -> list[str]:
     if "xl/sharedStrings.xml" not in package.names:
         return []
-    found, chars = [], 0
+    strings, chars = [], 0
     for item in package.elements("xl/sharedStrings.xml", f"{_MAIN}si"):
-        found.append(_text(item))
-        chars += len(found[-1])
+        strings.append(_text(item))
+        chars += len(strings[-1])
         if chars > STRINGS_CHARS_MAX:
             raise UnreadableDocument("bomb")
-    return found
+    return strings
 
 
 def _text(item: Any) -> str:
@@ -98,14 +98,14 @@ class _Book:
 
     def cells(self, row: Any) -> list[str]:
         """The values of a row; empty if it has none."""
-        found: list[str] = []
+        values: list[str] = []
         for cell in row:
             if cell.tag == f"{_MAIN}c" and (text := self._value(cell)):
-                at = self._column(cell.get("r", "").rstrip("0123456789"), len(found))
+                at = self._column(cell.get("r", "").rstrip("0123456789"), len(values))
                 if at < COLUMNS_MAX:
-                    found += [""] * (at + 1 - len(found))
-                    found[at] = text
-        return found
+                    values += [""] * (at + 1 - len(values))
+                    values[at] = text
+        return values
 
     def _column(self, letters: str, following: int) -> int:
         if letters not in self._columns:

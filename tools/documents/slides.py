@@ -45,8 +45,8 @@ def _shape(shape: Any) -> str:
 
 
 def _placeholder(shape: Any) -> str:
-    found = next(shape.iter(f"{_P}ph"), None)
-    return "" if found is None else str(found.get("type", "body"))
+    element = next(shape.iter(f"{_P}ph"), None)
+    return "" if element is None else str(element.get("type", "body"))
 
 
 def _points(shape: Any, *, is_body: bool = False) -> str:

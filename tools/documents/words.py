@@ -80,7 +80,7 @@ class _Document:
         counts[level] += 1
         for deeper in [it for it in counts if it > level]:
             del counts[deeper]
-        return "  " * level + _LEVEL.sub(lambda found: str(counts[int(found[1]) - 1] or 1), pattern) + " "
+        return "  " * level + _LEVEL.sub(lambda match: str(counts[int(match[1]) - 1] or 1), pattern) + " "
 
     def _read_styles(self) -> None:
         if "word/styles.xml" not in self._package.names:
@@ -89,8 +89,8 @@ class _Document:
             name, outline = _value(style, "name").lower(), _value(style, "pPr", "outlineLvl")
             its = style.get(f"{_W}styleId", "")
             self._lists[its] = _list_of(style)
-            if found := re.fullmatch(r"heading (\d)|title", name):
-                self._headings[its] = min(6, int(found[1] or 1))
+            if match := re.fullmatch(r"heading (\d)|title", name):
+                self._headings[its] = min(6, int(match[1] or 1))
             elif outline.isdecimal() and int(outline) < 6:
                 self._headings[its] = int(outline) + 1
 

@@ -56,7 +56,7 @@ class McpSession:
 
     async def listed(self) -> list[Definition]:
         """The server's tools. Raises ServerGone and ToolError."""
-        found: list[Definition] = []
+        tools: list[Definition] = []
         cursor = None
         for _ in range(PAGES_MAX):
             parameters = types.PaginatedRequestParams(cursor=cursor)
@@ -65,11 +65,11 @@ class McpSession:
             except (MCPError, ValidationError, RuntimeError) as error:
                 raise _failure(error) from error
             of = partial(Definition.of, self._server)
-            found += filter(None, (of(it.name, it.description or "", it.input_schema) for it in page.tools))
+            tools += filter(None, (of(it.name, it.description or "", it.input_schema) for it in page.tools))
             cursor = page.next_cursor
-            if cursor is None or len(found) >= TOOLS_MAX:
+            if cursor is None or len(tools) >= TOOLS_MAX:
                 break
-        return found[:TOOLS_MAX]
+        return tools[:TOOLS_MAX]
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any], *, seconds: float, tell: Callable[[str], None]

@@ -108,14 +108,14 @@ class Definition:
 
 
 def _described(schema: Schema, harmless: Callable[[str], str]) -> dict[str, Any]:
-    found = dict(schema)
-    if isinstance(described := found.get("description"), str):
-        found["description"] = harmless(described)
-    if "properties" in found:
-        found["properties"] = {name: _described(it, harmless) for name, it in found["properties"].items()}
-    if "items" in found:
-        found["items"] = _described(found["items"], harmless)
-    return found
+    copy = dict(schema)
+    if isinstance(described := copy.get("description"), str):
+        copy["description"] = harmless(described)
+    if "properties" in copy:
+        copy["properties"] = {name: _described(it, harmless) for name, it in copy["properties"].items()}
+    if "items" in copy:
+        copy["items"] = _described(copy["items"], harmless)
+    return copy
 
 
 def _sentence(error: Any) -> str:
@@ -153,10 +153,10 @@ class _References:
         return {}
 
     def _at(self, reference: str) -> Any:
-        found: Any = self._whole if reference.startswith("#/") else None
+        part_of: Any = self._whole if reference.startswith("#/") else None
         for part in reference.removeprefix("#/").split("/"):
-            found = found.get(part) if isinstance(found, Mapping) else None
-        return found
+            part_of = part_of.get(part) if isinstance(part_of, Mapping) else None
+        return part_of
 
 
 def _object(schema: Any, references: _References, depth: int) -> dict[str, Any]:
@@ -179,17 +179,17 @@ def _is_name(name: str) -> bool:
 def _member(schema: Any, references: _References, depth: int) -> dict[str, Any]:
     """One member in the house form; of a union its only sound branch, else anything."""
     schema = references.resolved(schema)
-    found: dict[str, Any] = {}
+    member: dict[str, Any] = {}
     described = schema.get("description") or schema.get("title")
     if isinstance(described, str):
-        found["description"] = described[:DESCRIPTION_CHARS_MAX]
+        member["description"] = described[:DESCRIPTION_CHARS_MAX]
     if depth > DEPTH_MAX:
-        return found
+        return member
     for union in ("anyOf", "oneOf", "allOf"):
         if isinstance(branches := schema.get(union), Sequence) and not isinstance(branches, str):
             kept = [it for it in map(references.resolved, branches) if it.get("type") != "null"]
             schema = {**kept[0], **schema} if len(kept) == 1 else {}
-            return {**_member({**schema, union: None}, references, depth + 1), **found} if schema else found
+            return {**_member({**schema, union: None}, references, depth + 1), **member} if schema else member
     kind, values = schema.get("type"), schema.get("enum")
     if "const" in schema:
         values = [schema["const"]]
@@ -197,12 +197,12 @@ def _member(schema: Any, references: _References, depth: int) -> dict[str, Any]:
         kinds = [it for it in kind if it != "null"]
         kind = kinds[0] if len(kinds) == 1 else None
     if kind in _TYPES:
-        found["type"] = kind
+        member["type"] = kind
     if isinstance(values, Sequence) and values and all(isinstance(it, str) for it in values):
-        found |= {"type": "string", "enum": [str(it)[:DESCRIPTION_CHARS_MAX] for it in values[:ENUM_MAX]]}
-    found |= {it: schema[it] for it in _BOUNDS if isinstance(schema.get(it), int | float)}
+        member |= {"type": "string", "enum": [str(it)[:DESCRIPTION_CHARS_MAX] for it in values[:ENUM_MAX]]}
+    member |= {it: schema[it] for it in _BOUNDS if isinstance(schema.get(it), int | float)}
     if kind == "array":
-        found["items"] = _member(schema.get("items"), references, depth + 1)
+        member["items"] = _member(schema.get("items"), references, depth + 1)
     elif kind == "object":
-        found |= _object(schema, references, depth)
-    return found
+        member |= _object(schema, references, depth)
+    return member

@@ -60,19 +60,19 @@ async def start(config: McpServerConfig, sandbox: Sandbox, path: str, network: W
 def parts_of(program: Path, path: str) -> tuple[list[Path], list[str]]:
     """The files and folders that a program is made of, without the system's, and the folders of its PATH. An interpreter is
     looked for beside the program, then in `path`."""
-    found: dict[Path, None] = {}
+    paths: dict[Path, None] = {}
     folders, seen, waiting = [str(program.parent)], set(), [program]
     while waiting:
         for name in _names(waiting.pop()):
             if name in seen:
                 continue
             seen.add(name)
-            found |= {} if any(map(name.is_relative_to, (*SYSTEM, *TOP))) else {name: None}
+            paths |= {} if any(map(name.is_relative_to, (*SYSTEM, *TOP))) else {name: None}
             waiting += _surroundings(name)
             if interpreter := _interpreter(name, f"{program.parent}:{path}"):
                 waiting.append(interpreter)
                 folders.append(str(interpreter.parent))
-    whole = [it for it in found if it.exists() and not any(parent in found for parent in it.parents)]
+    whole = [it for it in paths if it.exists() and not any(parent in paths for parent in it.parents)]
     return whole, list(dict.fromkeys(folders))
 
 

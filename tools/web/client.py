@@ -198,8 +198,8 @@ class WebClient:
     async def addresses(self, host: str, port: int) -> list[str]:
         """The addresses of a host, all of which may be connected to. Raises Blocked, OSError or TimeoutError."""
         async with asyncio.timeout(RESOLVE_SECONDS):
-            found = await (self.resolve or self._look_up)(host, port)
-        judged = [ipaddress.ip_address(text) for text in dict.fromkeys(found)]
+            records = await (self.resolve or self._look_up)(host, port)
+        judged = [ipaddress.ip_address(text) for text in dict.fromkeys(records)]
         if not judged:
             raise socket.gaierror("no address")
         if not all(self._may(host, port, address) for address in judged):
@@ -228,8 +228,8 @@ class WebClient:
 
     async def _look_up(self, host: str, port: int) -> Sequence[str]:
         look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-        found = await asyncio.get_running_loop().run_in_executor(self._lookups, look_up)
-        return [str(address[0]) for *_, address in found]
+        records = await asyncio.get_running_loop().run_in_executor(self._lookups, look_up)
+        return [str(address[0]) for *_, address in records]
 
 
 def blocked(rule: str) -> ToolError:

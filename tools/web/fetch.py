@@ -64,14 +64,14 @@ class WebFetch:
 
     async def run(self, arguments: FetchArguments, call: Call) -> ToolResult:
         async with self._fetcher.slots:
-            found = await self._fetcher.client.get(arguments.url.strip(), wanted=is_text)
-            title, text, what = await _read(found)
-        details = {"url": found.url, "status": found.status, "type": found.type}
-        head = [f"HTTP {found.status}"] if found.status != 200 else []
+            page = await self._fetcher.client.get(arguments.url.strip(), wanted=is_text)
+            title, text, what = await _read(page)
+        details = {"url": page.url, "status": page.status, "type": page.type}
+        head = [f"HTTP {page.status}"] if page.status != 200 else []
         head += [f"# {title}"] if title else []
-        if not is_text(found.type):
-            size = "of unknown size" if found.length is None else f"{found.length:,} bytes"
-            head.append(f"[{found.type[:100] or 'no declared type'}, {size}: only text can be read]")
+        if not is_text(page.type):
+            size = "of unknown size" if page.length is None else f"{page.length:,} bytes"
+            head.append(f"[{page.type[:100] or 'no declared type'}, {size}: only text can be read]")
             return ToolResult(content=("\n".join(head),), details=details, external=True)
         offset = arguments.offset or 0
         if text and offset >= len(text):
@@ -90,22 +90,22 @@ def is_text(kind: str) -> bool:
     return kind in _HTML or _TEXT.fullmatch(kind) is not None
 
 
-async def _read(found: WebPage) -> tuple[str, str, str]:
+async def _read(page: WebPage) -> tuple[str, str, str]:
     """Title, text, and of what: `article`, `page`, or nothing if it is as it arrived."""
-    text = _decoded(found)
-    if found.type in _HTML and text.strip():
-        title, text, what = await _extracted(text, found.url)
+    text = _decoded(page)
+    if page.type in _HTML and text.strip():
+        title, text, what = await _extracted(text, page.url)
         return " ".join(title.split())[:300], text, what
     return "", text, ""
 
 
-def _decoded(found: WebPage) -> str:
-    data = found.data
+def _decoded(page: WebPage) -> str:
+    data = page.data
     for bom, name in _BOMS:
         if data.startswith(bom):
             return data[len(bom) :].decode(name, errors="replace")
-    named = found.charset
-    if not named and found.type in _HTML and (declared := _META.search(data[:2048])):
+    named = page.charset
+    if not named and page.type in _HTML and (declared := _META.search(data[:2048])):
         named = declared[1].decode("ascii")
     return data.decode(_charset(named), errors="replace")
 

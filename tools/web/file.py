@@ -20,20 +20,20 @@ _MARKUP_BYTES = 512
 
 async def web_file(client: WebClient, url: str, *, bytes_max: int) -> File:
     """Fetches the file. Raises ToolError."""
-    found = await client.get(url, wanted=lambda _: True, bytes_max=bytes_max)
-    if not 200 <= found.status < 300:
-        raise ToolError("FETCH_STATUS", f"the server answered {found.status}", status=found.status)
-    if not found.data:
+    page = await client.get(url, wanted=lambda _: True, bytes_max=bytes_max)
+    if not 200 <= page.status < 300:
+        raise ToolError("FETCH_STATUS", f"the server answered {page.status}", status=page.status)
+    if not page.data:
         raise ToolError("FETCH_EMPTY", "the file is empty")
-    if _is_page(found) and not any(_named(it)[0] in _HTML for it in (url, found.url)):
+    if _is_page(page) and not any(_named(it)[0] in _HTML for it in (url, page.url)):
         raise ToolError("FETCH_NOT_A_FILE", "the address leads to a web page, not to a file")
-    type_ = _type(found)
-    return File(name=_with_ending(_named(url)[1], type_), type=type_, data=found.data)
+    type_ = _type(page)
+    return File(name=_with_ending(_named(url)[1], type_), type=type_, data=page.data)
 
 
-def _is_page(found: WebPage) -> bool:
-    head = found.data[:_MARKUP_BYTES].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    return found.type in _HTML or head.startswith(_MARKUP)
+def _is_page(page: WebPage) -> bool:
+    head = page.data[:_MARKUP_BYTES].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    return page.type in _HTML or head.startswith(_MARKUP)
 
 
 def _named(url: str) -> tuple[str | None, str]:
@@ -42,10 +42,10 @@ def _named(url: str) -> tuple[str | None, str]:
     return mimetypes.guess_type(name)[0], name
 
 
-def _type(found: WebPage) -> str:
-    declared, picture = media_type(found.type), image_type(found.data[:16])
+def _type(page: WebPage) -> str:
+    declared, picture = media_type(page.type), image_type(page.data[:16])
     if declared == UNKNOWN_TYPE:
-        declared = _named(found.url)[0] or UNKNOWN_TYPE
+        declared = _named(page.url)[0] or UNKNOWN_TYPE
     return picture or (UNKNOWN_TYPE if declared in PICTURES else declared)
 
 

@@ -49,8 +49,8 @@ def main(arguments: list[str]) -> None:
     )  # imports all it needs
     give_up_rights()
     title, markdown, part = read(sys.stdin.buffer.read().decode(), arguments[0])
-    found = {"title": title, "markdown": markdown[:MARKDOWN_CHARS_MAX], "part": part}
-    sys.stdout.buffer.write(json.dumps(found).encode())
+    answer = {"title": title, "markdown": markdown[:MARKDOWN_CHARS_MAX], "part": part}
+    sys.stdout.buffer.write(json.dumps(answer).encode())
 
 
 def give_up_rights() -> None:

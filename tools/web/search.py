@@ -103,11 +103,11 @@ class WebSearch:
         engine, count = ENGINES[self._config.provider], arguments.count or RESULTS
         answer = await self._ask(engine, query, count)
         try:
-            found = [_shown(number, it, engine.snippet) for number, it in enumerate(engine.results(answer)[:count], 1)]
+            hits = [_shown(number, it, engine.snippet) for number, it in enumerate(engine.results(answer)[:count], 1)]
         except (AttributeError, KeyError, TypeError):
             raise ToolError("SEARCH_FAILED", "the search provider's answer cannot be read", retryable=True) from None
-        text = "\n\n".join(found) or "(nothing found; try other words, or fewer)"
-        return ToolResult(content=(text,), details={"url": f"search: {query}", "results": len(found)}, external=True)
+        text = "\n\n".join(hits) or "(nothing found; try other words, or fewer)"
+        return ToolResult(content=(text,), details={"url": f"search: {query}", "results": len(hits)}, external=True)
 
     async def _ask(self, engine: Engine, query: str, count: int) -> Any:
         import httpx

@@ -181,8 +181,8 @@ class _Preview:
             self._state = "words"
 
     def _release(self) -> str:
-        if found := opening_of(self._forms).search(self._held):
-            self._state, end = "call", found.start()
+        if match := opening_of(self._forms).search(self._held):
+            self._state, end = "call", match.start()
         else:
             longest = max((len(form.opening) for form in self._forms), default=0)
             begun = _OPENS.finditer(self._held, max(0, len(self._held) - longest))

@@ -56,15 +56,15 @@ def opening_of(forms: tuple[Form, ...]) -> re.Pattern[str]:
 
 def calls_alone(text: str, tools: Tools) -> list[Stretch]:
     """The calls of a text that is nothing else; empty if it is something else."""
-    found: list[Stretch] = []
+    stretches: list[Stretch] = []
     at = 0
     while begin := re.compile(r"\S").search(text, at):
         call = _call(text, begin.start(), ALONE, tools)
         if call is None:
             return []
-        found.append(call)
+        stretches.append(call)
         at = call.end
-    return found
+    return stretches
 
 
 def _call(text: str, at: int, forms: Sequence[Form], tools: Tools) -> Stretch | None:
