@@ -132,10 +132,10 @@ class Compactor:
         `keep_tokens`. `input_tokens`: what a request may take, by estimate, that asks the agent's own models. `save`
         keeps a note for the person."""
         sizes = [sum(map(tokens, turn)) for turn in history]
-        kept = min(self.config.keep_turns, len(history))
-        while kept and sum(sizes[-kept:]) > keep_tokens:
-            kept -= 1
-        cut = len(history) - kept
+        turns_kept = min(self.config.keep_turns, len(history))
+        while turns_kept and sum(sizes[-turns_kept:]) > keep_tokens:
+            turns_kept -= 1
+        cut = len(history) - turns_kept
         if cut <= 0:
             return None
         models = own_models

@@ -85,13 +85,13 @@ class Models:
     def _model(self, reference: str) -> Model:
         provider, _, name = reference.partition("/")
         override = self.model_configs.get(reference) or self.model_configs.get(name) or ModelConfig()
-        given = {key: value for key, value in override if value is not None and key != "tool_calling"}
+        settings = {key: value for key, value in override if value is not None and key != "tool_calling"}
         written = self.provider_configs.get(provider) or ProviderConfig()
         if api_of(provider, written) not in NATIVE_DOCUMENTS:
-            given["documents"] = "text"
-        given.setdefault("documents", written.documents)
+            settings["documents"] = "text"
+        settings.setdefault("documents", written.documents)
         shipped = facts_of(name)
-        facts = replace(shipped, **given, known=shipped.known or {"window", "max_output"} <= given.keys())
+        facts = replace(shipped, **settings, known=shipped.known or {"window", "max_output"} <= settings.keys())
         if not facts.known:
             hint = f'tell it under models: in the config: {{ "{reference}": {{ window: …, maxOutput: … }} }}'
             log.warning("model_unknown", model=reference, window=facts.window, max_output=facts.max_output, hint=hint)

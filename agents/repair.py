@@ -133,17 +133,17 @@ def _without_refusals(messages: list[Message]) -> list[Message]:
 
     The running turn keeps its question, for that is what the request is about.
     """
-    kept: list[Message] = []
+    messages_kept: list[Message] = []
     begin, refused = 0, False
     for before, message in zip([None, *messages], messages, strict=False):
         if isinstance(message, UserMessage) and not isinstance(before, UserMessage):
             if refused:
-                del kept[begin:]
-            begin, refused = len(kept), False
+                del messages_kept[begin:]
+            begin, refused = len(messages_kept), False
         refused = refused or (isinstance(message, AssistantMessage) and message.stop_reason in _REFUSALS)
         if not refused:
-            kept.append(message)
-    return kept
+            messages_kept.append(message)
+    return messages_kept
 
 
 def _own_wires(messages: list[Message], api: str, family: str) -> list[Message]:
@@ -153,7 +153,7 @@ def _own_wires(messages: list[Message], api: str, family: str) -> list[Message]:
     before it would be refused from then on. What is not bound to anything stays.
     """
     running = max((n for n, message in enumerate(messages) if isinstance(message, UserMessage)), default=0)
-    kept: list[Message] = []
+    messages_kept: list[Message] = []
     for number, message in enumerate(messages):
         if isinstance(message, AssistantMessage):
             new = (_own_part(part, (api, family), running=number > running) for part in message.content)
@@ -161,8 +161,8 @@ def _own_wires(messages: list[Message], api: str, family: str) -> list[Message]:
             while parts and isinstance(parts[-1], Thinking):
                 parts.pop()  # thinking that led to nothing (cut off, or alone) is no content, and may not end a message
             message = with_parts(message, parts)
-        kept.append(message)
-    return kept
+        messages_kept.append(message)
+    return messages_kept
 
 
 def _own_part(part: AssistantPart, own: tuple[str, str], *, running: bool) -> AssistantPart | None:

@@ -72,9 +72,9 @@ def _of_tool(tool: ToolSpec) -> float:
 
 def tokens(message: Message) -> int:
     """One message with its metadata; a picture counts 1,500 flat and a document by its pages, never their base64."""
-    shown = IMAGE_TOKENS * sum(isinstance(part, Image) for part in message.content)
-    shown += DOCUMENT_PAGE_TOKENS * sum(it.pages for it in message.content if isinstance(it, NativeDocument))
-    return int(sum(map(estimate, texts_of(message)))) + shown + WRAPPING_TOKENS
+    count = IMAGE_TOKENS * sum(isinstance(part, Image) for part in message.content)
+    count += DOCUMENT_PAGE_TOKENS * sum(it.pages for it in message.content if isinstance(it, NativeDocument))
+    return int(sum(map(estimate, texts_of(message)))) + count + WRAPPING_TOKENS
 
 
 def texts_of(message: Message) -> Iterator[str]:
@@ -155,11 +155,11 @@ def estimate(text: str) -> float:
 def _lasting(text: str) -> float:
     """The estimate of a text that all requests share, known by its digest: a prompt may be long, and has people's words."""
     digest = hashlib.sha256(text.encode(errors="replace")).digest()
-    if (known := _estimates.get(digest)) is None:
+    if (tokens_of := _estimates.get(digest)) is None:
         if len(_estimates) >= ESTIMATES_MAX:
             _estimates.clear()
-        known = _estimates[digest] = estimate(text)
-    return known
+        tokens_of = _estimates[digest] = estimate(text)
+    return tokens_of
 
 
 ESTIMATES_MAX = 512

@@ -132,8 +132,8 @@ def read_workspace_files(workspace: Workspace) -> Iterator[tuple[str, str]]:
         text = whole[:left]
         left -= len(text)
         if whole and (cut or len(text) < len(whole)):
-            shown = f"{text}\n\n[Cut here: {name} is longer than what is shown; `read` shows the rest.]" if text else ""
-            yield name, shown or f"[Not shown: these files together exceed {ALL_CHARS_MAX:,} characters.]"
+            words = f"{text}\n\n[Cut here: {name} is longer than what is shown; `read` shows the rest.]" if text else ""
+            yield name, words or f"[Not shown: these files together exceed {ALL_CHARS_MAX:,} characters.]"
         elif whole:
             yield name, text
 

@@ -123,8 +123,8 @@ def render(skills: Sequence[Skill]) -> str:
     left_out = [skill.name for skill in ordered[len(lines) :]]
     if not left_out:
         return catalogue
-    named = ", ".join(left_out[:NAMES_IN_NOTICE_MAX]) + (", …" if len(left_out) > NAMES_IN_NOTICE_MAX else "")
-    return f"{catalogue}\n({len(left_out)} more skills are not listed, for want of room: {named})"
+    names = ", ".join(left_out[:NAMES_IN_NOTICE_MAX]) + (", …" if len(left_out) > NAMES_IN_NOTICE_MAX else "")
+    return f"{catalogue}\n({len(left_out)} more skills are not listed, for want of room: {names})"
 
 
 _TAGS = ("name", "description", "location", "version")

@@ -165,13 +165,13 @@ class SkillLock:
             stamp = tuple(
                 (path, it.st_ctime_ns, it.st_mtime_ns, it.st_size, it.st_ino, it.st_mode) for path, it in walked
             )
-            known = self._hashes.get(name)
-            if known is None or known[0] != stamp:
-                known = stamp, hash_of(files_in(folder))
+            cached = self._hashes.get(name)
+            if cached is None or cached[0] != stamp:
+                cached = stamp, hash_of(files_in(folder))
                 newest = max((it.st_ctime_ns for _, it in walked), default=0)
                 if newest + SETTLED_NS < self.now_ns():
-                    self._hashes[name] = known
-            return known[1]
+                    self._hashes[name] = cached
+            return cached[1]
         except (BadFolder, OSError):
             return ""
 

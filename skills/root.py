@@ -103,12 +103,12 @@ class SkillRoot:
         except OSError:
             return None  # not every folder is a skill
         stamp = status.st_mtime_ns, status.st_size, status.st_ino
-        known = self._known.get(folder)
-        if known is None or known[0] != stamp:
+        cached = self._known.get(folder)
+        if cached is None or cached[0] != stamp:
             settled = stamp[0] + SETTLED_NS < self.now_ns()
             read = self._read(root, folder)
-            known = stamp if settled else None, read or (known[1] if known else None)
-        return known
+            cached = stamp if settled else None, read or (cached[1] if cached else None)
+        return cached
 
     def _read(self, root: int, folder: str) -> Skill | None:
         top = Path(os.path.realpath(self.path if self.source == "shared" else self.path / "skills"))
@@ -117,8 +117,8 @@ class SkillRoot:
             content = _content(root, top, directory)
             head = read_head(content.decode())
         except (BadSkill, OSError, UnicodeDecodeError) as error:
-            known = {BadSkill: str(error), UnicodeDecodeError: "SKILL.md is not UTF-8"}
-            reason = known.get(type(error), "it cannot be read")
+            reasons = {BadSkill: str(error), UnicodeDecodeError: "SKILL.md is not UTF-8"}
+            reason = reasons.get(type(error), "it cannot be read")
             self._log_once("skill_skipped", folder=str(top / folder), reason=reason)
             return None
         return Skill(

@@ -193,10 +193,10 @@ class Process:
         return ToolResult(content=(f"{text.rstrip(chr(10))}\n{note}".lstrip("\n"),), details=details_of(record))
 
     async def _log(self, record: Record, arguments: ProcessArguments) -> ToolResult:
-        kept = record.output.since(0)
+        printed = record.output.since(0)
 
         def page() -> ToolResult:
-            text = kept.shown(8 * self.shell.config.output_bytes)
+            text = printed.shown(8 * self.shell.config.output_bytes)
             return text_page(text, arguments.offset or 1, arguments.limit, self.shell.result_chars)
 
         return await asyncio.to_thread(page)

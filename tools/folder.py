@@ -243,10 +243,10 @@ class FunctionTool:
         return self.arguments.parse(raw)
 
     async def run(self, arguments: Arguments, call: Call) -> ToolResult:
-        given = {name: getattr(arguments, name) for name in arguments.model_fields_set}
+        passed = {name: getattr(arguments, name) for name in arguments.model_fields_set}
         if self.call_name:
-            given[self.call_name] = call
-        result = await self.function(**given)
+            passed[self.call_name] = call
+        result = await self.function(**passed)
         if isinstance(result, ToolResult):
             return result
         if not isinstance(result, str):

@@ -91,24 +91,24 @@ class Passage:
     def terms(self) -> Collection[str]:
         return frozenset(terms(self.text))
 
-    def score(self, wanted: Sequence[str]) -> int:
-        return sum(it in self.terms for it in wanted)
+    def score(self, query: Sequence[str]) -> int:
+        return sum(it in self.terms for it in query)
 
-    def snippet(self, wanted: Sequence[str]) -> str:
+    def snippet(self, query: Sequence[str]) -> str:
         """The lines around the one that fits best, on one line."""
         lines = [" ".join(it.split()) for it in self.text.splitlines() if it.strip()]
-        scores = [sum(it in found for it in wanted) for found in map(frozenset, map(terms, lines))]
+        scores = [sum(it in found for it in query) for found in map(frozenset, map(terms, lines))]
         best = max(range(len(lines)), key=scores.__getitem__, default=0)
         shown = " / ".join(lines[max(0, best - (best > 0 and len(lines[best]) < SNIPPET_CHARS // 2)) : best + 3])
-        return _window(shown, wanted)
+        return _window(shown, query)
 
 
-def _window(line: str, wanted: Sequence[str]) -> str:
+def _window(line: str, query: Sequence[str]) -> str:
     """The line, or the part of a long one around the first wanted term."""
     if len(line) <= SNIPPET_CHARS:
         return line
     lower = line.lower()
-    at = min((place for it in wanted if (place := lower.find(it)) >= 0), default=0)
+    at = min((place for it in query if (place := lower.find(it)) >= 0), default=0)
     start = max(0, min(at - SNIPPET_CHARS // 3, len(line) - SNIPPET_CHARS))
     end = start + SNIPPET_CHARS
     return ("…" if start else "") + line[start:end] + ("…" if end < len(line) else "")
@@ -120,7 +120,7 @@ class Memory(Protocol):
     zone: tzinfo
     """The zone of the dates that the agent reads."""
 
-    async def passages(self, wanted: Sequence[str], limit: int, call: Call) -> Sequence[Passage]:
+    async def passages(self, query: Sequence[str], limit: int, call: Call) -> Sequence[Passage]:
         """Passages of the call's own scope that hold some of the wanted terms; in no order."""
 
     async def text(self, path: str, call: Call) -> str | None:
@@ -152,19 +152,19 @@ class MemorySearch:
     memory: Memory
 
     async def run(self, arguments: MemorySearchArguments, call: Call) -> ToolResult:
-        if not (wanted := wanted_terms(arguments.query)):
+        if not (query := wanted_terms(arguments.query)):
             raise ToolError("INVALID_ARGUMENT", "'query' has no word to look for")
         limit = arguments.limit or RESULTS
-        passages = [*await self.memory.passages(wanted, limit, call)]
-        passages += await asyncio.to_thread(_in_files, self.workspace, wanted)
-        scored = [(it.score(wanted), it.at, it) for it in passages]
+        passages = [*await self.memory.passages(query, limit, call)]
+        passages += await asyncio.to_thread(_in_files, self.workspace, query)
+        scored = [(it.score(query), it.at, it) for it in passages]
         best = sorted((it for it in scored if it[0]), key=lambda it: it[:2], reverse=True)[:limit]
-        lines = [f"{it.path} ({day(it.at, self.memory.zone)})\n  {it.snippet(wanted)}" for _, _, it in best]
+        lines = [f"{it.path} ({day(it.at, self.memory.zone)})\n  {it.snippet(query)}" for _, _, it in best]
         text = "\n".join(lines) or "(nothing found; try other words, or fewer)"
         return ToolResult(content=(text,), details={"results": len(lines)})
 
 
-def _in_files(workspace: Workspace, wanted: Sequence[str]) -> list[Passage]:
+def _in_files(workspace: Workspace, query: Sequence[str]) -> list[Passage]:
     """The lines of the memory files that fit best, with the line after each."""
     passages: list[Passage] = []
     for path in _memory_files(workspace):
@@ -174,9 +174,9 @@ def _in_files(workspace: Workspace, wanted: Sequence[str]) -> list[Passage]:
             places = (
                 Passage(path=f"{path}:{number}", at=at, text=line)
                 for number, line in enumerate(lines, 1)
-                if (folded := _folded(line)) and any(it in folded for it in wanted)
+                if (folded := _folded(line)) and any(it in folded for it in query)
             )
-            passages += sorted(places, key=lambda it: it.score(wanted), reverse=True)[:LINES_OF_A_FILE]
+            passages += sorted(places, key=lambda it: it.score(query), reverse=True)[:LINES_OF_A_FILE]
     return passages
 
 

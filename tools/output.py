@@ -82,9 +82,9 @@ def _printed(raw: bytes, chars: int, *, keep: Literal["beginning", "end"]) -> tu
     if len(text) <= chars and not _UNSAFE.search(text):
         return text, _bytes(text)
     pieces = _PIECE.findall(text)[::step]
-    shown = [_SHOWN.get(piece, piece) for piece in pieces]
-    shown = shown[: bisect_right(list(accumulate(map(len, shown))), chars)]
-    return "".join(shown[::step]), _bytes("".join(pieces[: len(shown)]))
+    escaped = [_SHOWN.get(piece, piece) for piece in pieces]
+    escaped = escaped[: bisect_right(list(accumulate(map(len, escaped))), chars)]
+    return "".join(escaped[::step]), _bytes("".join(pieces[: len(escaped)]))
 
 
 def _bytes(text: str) -> int:

@@ -182,13 +182,13 @@ class Arguments(BaseModel, extra="forbid", strict=True, frozen=True):
     def parse(cls, raw: Mapping[str, Any]) -> Self:
         """The arguments of a call. Raises ToolError, which names every mistake and shows no value."""
         fields = cls.model_fields
-        given = {
+        values = {
             name: value
             for name, value in raw.items()
             if value is not None or name not in fields or fields[name].is_required()
         }  # strict decoders send null for what they leave out
         try:
-            return cls.model_validate(given)
+            return cls.model_validate(values)
         except ValidationError as error:
             mistakes = [_sentence(mistake) for mistake in error.errors()]
             if len(mistakes) > MISTAKES_MAX:

@@ -81,13 +81,13 @@ def body(context: MessageContext, message_chars: int, note: str = "", spoken: st
     words = mark + harmless(text[len(mark) :])
     kinds = ", ".join(it.kind for it in context.attachments[:ATTACHMENTS_MAX])  # later turns know by it what there was
     silence = "" if spoken else f"(no text; attached: {kinds})" if kinds else "(no text)"
-    shown = f"{name}: {words if text.strip() else silence}{more[: message_chars - len(text)]}"
-    shown = harmless(shown, marks=False)
+    text_shown = f"{name}: {words if text.strip() else silence}{more[: message_chars - len(text)]}"
+    text_shown = harmless(text_shown, marks=False)
     if (cut := len(context.text) + len(more) - message_chars) > 0:
-        shown += f"\n{cut_here(cut)}"
+        text_shown += f"\n{cut_here(cut)}"
     if note:
-        shown += f"\n{note}"
-    return f"[message_id: {id_}]\n{shown}"
+        text_shown += f"\n{note}"
+    return f"[message_id: {id_}]\n{text_shown}"
 
 
 def own_note(origin: Origin, words: str) -> str:
@@ -164,12 +164,12 @@ def _untrusted(context: MessageContext, zone: tzinfo) -> Iterator[str]:
     if chat.title:
         yield _labelled("Group subject", {"subject": capped(chat.title, TITLE_CHARS_MAX)})
     if context.attachments:
-        shown: list[Members] = []
+        blocks: list[Members] = []
         for it in context.attachments[:ATTACHMENTS_MAX]:
             name = capped(it.name or None, TITLE_CHARS_MAX)
-            shown.append({"kind": it.kind, "key": capped(it.key, ID_CHARS_MAX), "name": name})
-        left_out = len(context.attachments) - len(shown)
-        yield _labelled("Attachments", {"attachments": shown, "left_out": left_out or None})
+            blocks.append({"kind": it.kind, "key": capped(it.key, ID_CHARS_MAX), "name": name})
+        left_out = len(context.attachments) - len(blocks)
+        yield _labelled("Attachments", {"attachments": blocks, "left_out": left_out or None})
 
 
 def _cause(context: MessageContext, origin: Origin, zone: tzinfo) -> Members:
@@ -192,7 +192,7 @@ def _labelled(what: str, values: "Value | Members") -> str:
 
 def _heard(contexts: Sequence[MessageContext], zone: tzinfo) -> str:
     """The newest lines, as many as there is room for, newest last."""
-    shown: list[Members] = []
+    lines: list[Members] = []
     room = HISTORY_CHARS_MAX
     for context in reversed(contexts):
         line = {
@@ -202,20 +202,20 @@ def _heard(contexts: Sequence[MessageContext], zone: tzinfo) -> str:
         }
         if (room := room - len(_written(line)) - 2) < 0:
             break
-        shown.insert(0, line)
-    return _labelled(HEARD, shown)
+        lines.insert(0, line)
+    return _labelled(HEARD, lines)
 
 
 def _notes(notes: Sequence[Note], zone: tzinfo) -> str:
     """The newest, as many as there is room for, oldest first; how many there are besides."""
-    shown: list[Members] = []
+    notes_shown: list[Members] = []
     room = NOTES_CHARS_MAX
     for note in reversed(notes[-NOTES_SHOWN:]):
         text = capped(note.text, NOTE_CHARS_SHOWN)
         if (room := room - len(text)) < 0:
             break
-        shown.insert(0, {"number": note.number, "date": day(note.at, zone), "text": text})
-    return _labelled(NOTES, {"notes": shown, "left_out": len(notes) - len(shown) or None})
+        notes_shown.insert(0, {"number": note.number, "date": day(note.at, zone), "text": text})
+    return _labelled(NOTES, {"notes": notes_shown, "left_out": len(notes) - len(notes_shown) or None})
 
 
 def _name(sender: Sender) -> str:

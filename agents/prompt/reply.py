@@ -28,9 +28,9 @@ _CODE_SPAN = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
 
 def visible(text: str) -> str | None:
     """The text to send. None if the model chose silence; empty if nothing is left but it did not choose to be silent."""
-    shown = "\n".join(_sent_lines(without_internals(text)))
-    shown = _BLANK_LINES.sub("", without_internals(shown)).rstrip()  # taking one out may put another together
-    return None if SILENT in text and _says_nothing(shown) else shown
+    words = "\n".join(_sent_lines(without_internals(text)))
+    words = _BLANK_LINES.sub("", without_internals(words)).rstrip()  # taking one out may put another together
+    return None if SILENT in text and _says_nothing(words) else words
 
 
 def draft(text: str) -> str:
@@ -67,18 +67,18 @@ def _sent_lines(text: str) -> Iterator[str]:
     """The lines without the token, and outside of code fences without directives; dropped lines leave no gaps."""
     fell_out = blank = False
     for line, is_open in _fenced(text):
-        kept = _without_token(line)
+        rest = _without_token(line)
         if is_open:
-            kept = "" if _MEDIA.fullmatch(kept) else _without_tags(kept)
-        if kept != line:
-            kept = kept.rstrip() if line[:1].isspace() else kept.strip()
-            if not kept or (SILENT in line and _says_nothing(kept)):
+            rest = "" if _MEDIA.fullmatch(rest) else _without_tags(rest)
+        if rest != line:
+            rest = rest.rstrip() if line[:1].isspace() else rest.strip()
+            if not rest or (SILENT in line and _says_nothing(rest)):
                 fell_out = True
                 continue
-        if fell_out and blank and not kept.strip():
+        if fell_out and blank and not rest.strip():
             continue
-        fell_out, blank = False, not kept.strip()
-        yield kept
+        fell_out, blank = False, not rest.strip()
+        yield rest
 
 
 def _fenced(text: str) -> Iterator[tuple[str, bool]]:

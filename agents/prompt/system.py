@@ -202,6 +202,6 @@ def runtime(facts: PromptFacts) -> str:
         "thinking": facts.agent.thinking or "off",
     }
     line = " | ".join(f"{name}={one_line(value).replace('|', '¦')}" for name, value in pairs.items())
-    shown = "on: people read it above your answers" if facts.reasoning else "off: people do not see it"
+    thinking = "on: people read it above your answers" if facts.reasoning else "off: people do not see it"
     switch = f" (/reasoning {'off' if facts.reasoning else 'on'} changes that)"
-    return f"{line}\nReasoning: {shown}{switch if any('reasoning' in it for it in facts.commands) else ''}"
+    return f"{line}\nReasoning: {thinking}{switch if any('reasoning' in it for it in facts.commands) else ''}"

@@ -68,11 +68,11 @@ class Health:
         """The failures of each provider and model that has not answered since."""
 
     def rests(self, provider: str, model: str) -> bool:
-        known = self._failures.get((provider, model))
-        return known is not None and self._clock() < known.until
+        failure = self._failures.get((provider, model))
+        return failure is not None and self._clock() < failure.until
 
     def failed(self, provider: str, model: str, kind: ErrorKind) -> None:
-        count = known.in_a_row if (known := self._failures.get((provider, model))) else 0
+        count = failure.in_a_row if (failure := self._failures.get((provider, model))) else 0
         seconds = RESTS_SECONDS[min(count, len(RESTS_SECONDS) - 1)]
         self._failures[provider, model] = _Failures(count + 1, self._clock() + seconds, kind)
 

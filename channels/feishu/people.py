@@ -27,9 +27,9 @@ async def fetch_file(api: FeishuApi, attachment: Attachment, *, bytes_max: int) 
     if attachment.kind in NOT_FETCHABLE or {message_id, key} & {"", ".", ".."}:
         raise NotHandedOut("Feishu does not hand out such a file")
     path = "/open-apis/im/v1/messages/{}/resources/{}".format(*(quote(part, safe="") for part in (message_id, key)))
-    wanted = {"type": "image" if attachment.kind == "image" else "file"}
+    query = {"type": "image" if attachment.kind == "image" else "file"}
     try:
-        got = await twice(lambda: api.download(path, wanted, bytes_max=bytes_max))
+        got = await twice(lambda: api.download(path, query, bytes_max=bytes_max))
     except DeliveryError as error:
         if error.code in TOO_LARGE_CODES:
             raise TooLarge(FILE_BYTES_MAX) from error

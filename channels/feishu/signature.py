@@ -70,18 +70,18 @@ def check_fields(request: WebhookRequest, *, now: datetime, window_seconds: int 
     """Timestamp, nonce and signature, well formed and young enough. Raises Rejected."""
     timestamp = request.header(TIMESTAMP_HEADER) or ""
     nonce = request.header(NONCE_HEADER) or ""
-    given = request.header(SIGNATURE_HEADER) or ""
-    if not _TIMESTAMP.fullmatch(timestamp) or not _NONCE.fullmatch(nonce) or not _SIGNATURE.fullmatch(given):
+    signature = request.header(SIGNATURE_HEADER) or ""
+    if not _TIMESTAMP.fullmatch(timestamp) or not _NONCE.fullmatch(nonce) or not _SIGNATURE.fullmatch(signature):
         raise Rejected("signature missing or malformed", cause="unsigned")
     if window_seconds is not None and abs(now.timestamp() - int(timestamp)) > window_seconds:
         raise Rejected("signature too old", guess=True, cause="clock")
-    return timestamp, nonce, given
+    return timestamp, nonce, signature
 
 
 def verify(request: WebhookRequest, *, key: str, now: datetime, window_seconds: int | None) -> None:
     """Raises Rejected unless the raw body carries this key's signature."""
-    timestamp, nonce, given = check_fields(request, now=now, window_seconds=window_seconds)
-    if not hmac.compare_digest(sign(timestamp, nonce, key, request.body).encode(), given.encode()):
+    timestamp, nonce, signature = check_fields(request, now=now, window_seconds=window_seconds)
+    if not hmac.compare_digest(sign(timestamp, nonce, key, request.body).encode(), signature.encode()):
         raise Rejected("signature wrong", guess=True, cause="encryptKey")
 
 
@@ -89,11 +89,11 @@ def sign(timestamp: str, nonce: str, key: str, body: bytes) -> str:
     return hashlib.sha256((timestamp + nonce + key).encode() + body).hexdigest()
 
 
-def same(given: object, expected: str) -> bool:
+def same(value: object, expected: str) -> bool:
     """Compares a token in constant time, on bytes; False for what is no text."""
-    if not isinstance(given, str):
+    if not isinstance(value, str):
         return False
-    return hmac.compare_digest(given.encode(errors="surrogatepass"), expected.encode())
+    return hmac.compare_digest(value.encode(errors="surrogatepass"), expected.encode())
 
 
 def parse(raw: bytes) -> dict[str, Any]:

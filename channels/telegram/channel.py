@@ -102,10 +102,10 @@ class TelegramChannel:
     def check_headers(self, request: WebhookRequest, now: datetime) -> None:
         if self._config.mode == "polling":
             raise Rejected("this account polls", status=404)
-        expected, given = self._config.webhook_secret.get_secret_value(), request.header(SECRET_HEADER)
+        expected, secret = self._config.webhook_secret.get_secret_value(), request.header(SECRET_HEADER)
         if not expected.strip():
             raise Rejected("nothing to verify with")
-        if given is None or not hmac.compare_digest(given.encode(errors="surrogatepass"), expected.encode()):
+        if secret is None or not hmac.compare_digest(secret.encode(errors="surrogatepass"), expected.encode()):
             raise Rejected("secret wrong or missing", guess=True, cause="webhookSecret")
 
     def receive(self, request: WebhookRequest, now: datetime) -> Receipt:

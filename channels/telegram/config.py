@@ -59,8 +59,8 @@ class TelegramConfig(TelegramAccount):
 def accounts(config: TelegramConfig) -> dict[str, TelegramAccount]:
     if not config.enabled:
         return {}
-    named = {DEFAULT: config, **config.accounts}
-    return {name: account for name, account in named.items() if not is_blank(account.bot_token)}
+    by_name = {DEFAULT: config, **config.accounts}
+    return {name: account for name, account in by_name.items() if not is_blank(account.bot_token)}
 
 
 def bot_of(account: TelegramAccount) -> str:

@@ -40,8 +40,8 @@ async def probe(account: TelegramAccount, name: str, public_url: str | None, now
     username = text(me, "username")
     right = Bilingual(f"the token is right; the bot is @{username}", f"令牌正确；机器人是 @{username}")
     bot = Finding(f"{check} credentials", "ok", right)
-    wanted = None if public_url is None else f"{public_url}/webhooks/telegram/{name}"
-    return [bot, *_groups(account, me, check), *_updates(account, info, f"{check} updates", wanted, now)]
+    url = None if public_url is None else f"{public_url}/webhooks/telegram/{name}"
+    return [bot, *_groups(account, me, check), *_updates(account, info, f"{check} updates", url, now)]
 
 
 def _groups(account: TelegramAccount, me: Mapping[str, Any], check: str) -> Iterator[Finding]:

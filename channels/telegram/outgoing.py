@@ -228,11 +228,11 @@ class SentFiles:
         if len(self._files) == 1:
             method = f"send{self._kind.capitalize()}"
             return await self._api.upload(method, body, {self._kind: self._files[0]})
-        named = {f"file{number}": file for number, file in enumerate(self._files)}
+        files = {f"file{number}": file for number, file in enumerate(self._files)}
         words = {key: body[key] for key in ("caption", "caption_entities") if key in body}
         rest = {key: value for key, value in body.items() if key not in words}
-        media = [{"type": self._kind, "media": f"attach://{name}"} for name in named]
-        first, *_ = await self._api.upload("sendMediaGroup", rest | {"media": [media[0] | words, *media[1:]]}, named)
+        media = [{"type": self._kind, "media": f"attach://{name}"} for name in files]
+        first, *_ = await self._api.upload("sendMediaGroup", rest | {"media": [media[0] | words, *media[1:]]}, files)
         return first
 
 

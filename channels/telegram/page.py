@@ -253,13 +253,13 @@ class _Paragraph:
 
     def _end_link(self) -> None:
         address, mark = self._links.pop()
-        label, shown = self._page.since(mark).strip(), normalizeLinkText(address)
+        label, address_shown = self._page.since(mark).strip(), normalizeLinkText(address)
         if not label:
-            self._page.write(shown)
+            self._page.write(address_shown)
         if is_clickable(address):
             self._page.close("text_link")
-        elif label and shown and label != shown:
-            self._page.write(f" ({shown})")
+        elif label and address_shown and label != address_shown:
+            self._page.write(f" ({address_shown})")
 
 
 def is_clickable(address: str) -> bool:

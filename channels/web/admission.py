@@ -170,8 +170,8 @@ class Admission:
 
     def _owner(self, token: str) -> str | None:
         """The owner of the token; every token is compared, so that the time tells nothing."""
-        given = token.strip().encode(errors="replace")
-        owners = [person for person, known in self._tokens.items() if hmac.compare_digest(given, known)]
+        sent = token.strip().encode(errors="replace")
+        owners = [person for person, known in self._tokens.items() if hmac.compare_digest(sent, known)]
         return owners[0] if owners else None
 
 

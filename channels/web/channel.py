@@ -147,16 +147,16 @@ class WebChannel:
         if len(files) < len(ids):
             raise Rejected("unknown file", status=400, sentence="A file is no longer there. Attach it again.")
         words = MessageBody(text=context.text, agent=agent, files=tuple(files), instead=context.instead)
-        kept = await self.archive.keep(
+        stored = await self.archive.keep(
             chat, context.message_id, words, self._now(), owner=person, names=names, versions_max=self._versions_max
         )
-        if not isinstance(kept, Kept):
-            raise self._refusal(kept)
-        self.tell(kept.conversation)
+        if not isinstance(stored, Kept):
+            raise self._refusal(stored)
+        self.tell(stored.conversation)
         self.live.announce(None)
-        branch: Literal["begins", "goes on"] = "begins" if kept.begins else "goes on"
+        branch: Literal["begins", "goes on"] = "begins" if stored.begins else "goes on"
         attachments = tuple(map(attachment_of, files))
-        return replace(context, attachments=attachments, branch=branch if kept.conversation.branch else None)
+        return replace(context, attachments=attachments, branch=branch if stored.conversation.branch else None)
 
     def _refusal(self, why: Unkept) -> Rejected:
         if why == "not theirs":
@@ -244,7 +244,7 @@ class WebChannel:
         if after > last:  # of another database
             after = last
             yield event("reset", {})
-        known: set[str] = set()
+        ids: set[str] = set()
         news: bytes | None = None
         while not watcher.lost:
             self.live.watched()
@@ -258,8 +258,8 @@ class WebChannel:
                 while numbers := fitting(missed):
                     missed = missed[len(numbers) :]
                     for message in await self.renderings.of(numbers):
-                        if message.chat not in known and (begun := await self.archive.conversation(message.chat)):
-                            known.add(message.chat)  # it may have begun at another replica, with other pages
+                        if message.chat not in ids and (begun := await self.archive.conversation(message.chat)):
+                            ids.add(message.chat)  # it may have begun at another replica, with other pages
                             yield self._chat_event(begun)
                         yield written("message", message.json, number=message.number)
                     after = numbers[-1]

@@ -201,9 +201,9 @@ def _pictures(message: Message, place: str) -> tuple[File, ...]:
     )
 
 
-def _picture(given: Any, number: int, place: str) -> File:
+def _picture(part: Any, number: int, place: str) -> File:
     """The picture that a part of a message has, which names it directly or in an object. Raises ApiError."""
-    url = given.get("url") if isinstance(given, dict) else given
+    url = part.get("url") if isinstance(part, dict) else part
     if not isinstance(url, str):
         raise unsupported(place, f"{place}: send the picture as a data URL in image_url; kept files are not supported.")
     if not (head := _DATA.match(url[:400])):
@@ -227,9 +227,9 @@ def check_pictures(pictures: tuple[File, ...], bytes_max: int) -> None:
         raise ApiError(413, f"A picture is larger than {bytes_max / 1_048_576:.0f} MiB (limits.fileBytes).")
 
 
-def _ignored(given: Mapping[str, Any]) -> tuple[str, ...]:
+def _ignored(body: Mapping[str, Any]) -> tuple[str, ...]:
     """Names the parameters that have no effect, in alphabetical order; as many as fit into a header."""
-    names = (name for name, value in given.items() if name not in _HEEDED and value not in _NOTHING)
+    names = (name for name, value in body.items() if name not in _HEEDED and value not in _NOTHING)
     return tuple(sorted(name for name in names if _NAME.fullmatch(name))[:IGNORED_MAX])
 
 

@@ -90,13 +90,13 @@ class ApiDoor:
 
     def _admit(self, request: Request) -> str:
         """The name of the token. All are compared, so that the time says nothing of which one is nearly right."""
-        given = request.headers.getlist("authorization")
-        secret = (given[0] if len(given) == 1 else "").encode("latin-1")
+        headers = request.headers.getlist("authorization")
+        secret = (headers[0] if len(headers) == 1 else "").encode("latin-1")
         scheme, _, token = secret.partition(b" ")
         if scheme.lower() != b"bearer" or not token:
             raise ApiError(401, "Send a token of server.api.tokens: Authorization: Bearer …", code="invalid_api_key")
-        known = self.runtime.setup.config.server.api.open
-        matches = [name for name, it in known.items() if hmac.compare_digest(token.strip(), it.encode())]
+        tokens = self.runtime.setup.config.server.api.open
+        matches = [name for name, it in tokens.items() if hmac.compare_digest(token.strip(), it.encode())]
         if matches:
             return matches[0]
         if wait := self.guesses.wait(request.scope):
@@ -142,9 +142,9 @@ class ApiDoor:
     async def _sent(self, body: bytes, id_: str) -> tuple[int, dict[str, object]]:
         """Status and content of the answer to the sender. Raises ApiError."""
         setup = self.runtime.setup
-        place, text, given = parse_send(body, setup.config.channels, setup.limits.file_bytes)
-        kept = [await self.runtime.store.files.put(it, self.runtime.now()) for it in given]
-        return send_answer(id_, await Sends(self.runtime).send(sending(place, text, id_, kept)))
+        place, text, files = parse_send(body, setup.config.channels, setup.limits.file_bytes)
+        stored = [await self.runtime.store.files.put(it, self.runtime.now()) for it in files]
+        return send_answer(id_, await Sends(self.runtime).send(sending(place, text, id_, stored)))
 
     async def mcp(self, request: Request, name: str) -> Response:
         """Answers another agent: asks one of ours, or sends what it says."""
@@ -190,12 +190,12 @@ class ApiDoor:
             created=int(self.runtime.now()),
         )
 
-    async def _kept(self, given: tuple[File, ...]) -> tuple[Attachment, ...]:
+    async def _kept(self, pictures: tuple[File, ...]) -> tuple[Attachment, ...]:
         """The pictures, stored until the turn takes them into the session's uploads."""
-        check_pictures(given, self.runtime.setup.limits.file_bytes)
+        check_pictures(pictures, self.runtime.setup.limits.file_bytes)
         files, now = self.runtime.store.files, self.runtime.now()
-        kept = [await files.put(it, now) for it in given]
-        return tuple(Attachment(kind="image", key=it.id, name=it.name, type=it.type) for it in kept)
+        stored = [await files.put(it, now) for it in pictures]
+        return tuple(Attachment(kind="image", key=it.id, name=it.name, type=it.type) for it in stored)
 
     async def _streamed(self, shape: ModuleType, answering: Answering, ignored: Mapping[str, str]) -> Response:
         pieces = answering.pieces()
@@ -218,8 +218,8 @@ class ApiDoor:
     def _known(self, agent: str) -> str:
         if agent in self.runtime.setup.runners:
             return agent
-        known = ", ".join(self.runtime.setup.runners)
-        sentence = f"There is no agent {agent[:64]!r}; there is: {known}."
+        agents = ", ".join(self.runtime.setup.runners)
+        sentence = f"There is no agent {agent[:64]!r}; there is: {agents}."
         raise ApiError(404, sentence, param="model", code="model_not_found")
 
 

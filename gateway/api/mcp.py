@@ -137,9 +137,9 @@ def _parsed(body: bytes) -> Envelope:
 def _result(message: Envelope, agents: Sequence[str], *, sends: bool) -> dict[str, Any]:
     match message.method:
         case "initialize":
-            wanted = message.params.get("protocolVersion")
+            version = message.params.get("protocolVersion")
             return {
-                "protocolVersion": wanted if wanted in VERSIONS else VERSIONS[0],
+                "protocolVersion": version if version in VERSIONS else VERSIONS[0],
                 "capabilities": {"tools": {"listChanged": False}},
                 "serverInfo": {"name": "clawgate", "version": VERSION},
             }
@@ -164,9 +164,9 @@ def _arguments(message: Envelope, *, sends: bool) -> AskAgent | SendText:
         raise RpcError(INVALID_PARAMS, f"{'.'.join(map(str, first['loc'])) or 'arguments'}: {first['msg']}") from None
 
 
-def _call(given: AskAgent) -> ApiCall:
-    text = given.message.replace("\0", "\ufffd")
-    return ApiCall(agent=given.agent, text=text, caller=Caller(), session=given.session, stream=False)
+def _call(asked: AskAgent) -> ApiCall:
+    text = asked.message.replace("\0", "\ufffd")
+    return ApiCall(agent=asked.agent, text=text, caller=Caller(), session=asked.session, stream=False)
 
 
 async def _whole(answering: Answering) -> dict[str, Any]:

@@ -39,20 +39,20 @@ async def stream(answering: Answering, pieces: AsyncIterator[str]) -> AsyncItera
     yield event("response.in_progress", response=begun)
     yield event("response.output_item.added", output_index=0, item=_item(answering, None, "in_progress"))
     yield event("response.content_part.added", **place, part=_part(""))
-    shown = ""
+    text = ""
     try:
         async for piece in pieces:
-            shown += piece
+            text += piece
             alive = b": alive\n\n"
             yield event("response.output_text.delta", **place, delta=piece, logprobs=[]) if piece else alive
     except ApiError as error:
         failure = {"code": error.body["code"] or "server_error", "message": error.body["message"]}
         yield event("response.failed", response=_response(answering, "failed", output=[], error=failure))
         return
-    answering.text = shown
+    answering.text = text
     response = whole(answering)
-    yield event("response.output_text.done", **place, text=shown, logprobs=[])
-    yield event("response.content_part.done", **place, part=_part(shown))
+    yield event("response.output_text.done", **place, text=text, logprobs=[])
+    yield event("response.content_part.done", **place, part=_part(text))
     yield event("response.output_item.done", output_index=0, item=response["output"][0])
     yield event(f"response.{response['status']}", response=response)
 

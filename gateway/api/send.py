@@ -51,16 +51,16 @@ def parsed(raw: bytes, channels: ChannelsConfig, file_bytes: int) -> tuple[Place
     return place, body.text, [_file(it, number, file_bytes) for number, it in enumerate(body.files)]
 
 
-def _file(given: SentFile, number: int, file_bytes: int) -> File:
+def _file(sent: SentFile, number: int, file_bytes: int) -> File:
     param = f"files.{number}.data"
     try:
-        data = base64.b64decode(given.data, validate=True)
+        data = base64.b64decode(sent.data, validate=True)
     except (binascii.Error, ValueError):
         raise ApiError(400, f"{param}: expected base64.", param=param) from None
     if not data or len(data) > file_bytes:
         what = f"larger than {file_bytes:,} bytes (limits.fileBytes)" if data else "empty"
         raise ApiError(413 if data else 400, f"{param}: the file is {what}.", param=param)
-    return file_of(safe_name(given.name), data)
+    return file_of(safe_name(sent.name), data)
 
 
 def answer_of(id_: str, outcome: SendOutcome) -> tuple[int, dict[str, object]]:

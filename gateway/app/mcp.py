@@ -63,9 +63,9 @@ def _withheld(server: McpServer) -> Notice:
     )
 
 
-def _change(tool: Definition, known: Mapping[str, Review], *, zh: bool) -> str:
+def _change(tool: Definition, reviews: Mapping[str, Review], *, zh: bool) -> str:
     """A line with the tool's description now and before; a change of its arguments alone is named as such."""
-    before = known.get(tool.tool, Review()).accepted
+    before = reviews.get(tool.tool, Review()).accepted
     old = Definition(tool.server, tool.tool, before).description if before else ""
     name, now = f"\n- `{tool.name}`", value(tool.description[:SHOWN_CHARS])
     if not before:

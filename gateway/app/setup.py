@@ -168,10 +168,10 @@ def _providers(config: Config, before: Setup | None) -> Iterator[tuple[str, Prov
         yield name, _provider(name, config.provider(name), before.providers.get(name) if before else None)
 
 
-def _provider(name: str, config: ProviderConfig, known: Provider | None) -> Provider:
+def _provider(name: str, config: ProviderConfig, before: Provider | None) -> Provider:
     """Returns the provider that turns hold if it speaks the same wire; `adopt` gives it the new config."""
-    if isinstance(known, NetworkProvider) and known.api == api_of(name, config):
-        return known
+    if isinstance(before, NetworkProvider) and before.api == api_of(name, config):
+        return before
     return build_provider(name, config)
 
 

@@ -66,8 +66,8 @@ _NO_SANDBOX = ("and without a sandbox", "无沙箱")
 
 def visible(text: str) -> tuple[str, bool]:
     r"""The text with what shows nothing, or not itself, as an escape such as `\u202e`; whether there was any."""
-    shown = "".join(_escape(char) if _is_hidden(char) else char for char in text)
-    return shown, shown != text
+    text_shown = "".join(_escape(char) if _is_hidden(char) else char for char in text)
+    return text_shown, text_shown != text
 
 
 def _is_hidden(char: str) -> bool:
@@ -93,8 +93,8 @@ def fenced(text: str) -> str:
 
 def value(text: str) -> str:
     """The text as code on one line, safely."""
-    shown = visible(text)[0].replace("\n", "\\n").replace("`", "'")
-    return f"`{shown if len(shown) <= VALUE_CHARS else shown[: VALUE_CHARS - 1] + '…'}`"
+    line = visible(text)[0].replace("\n", "\\n").replace("`", "'")
+    return f"`{line if len(line) <= VALUE_CHARS else line[: VALUE_CHARS - 1] + '…'}`"
 
 
 def answers(approval: Approval) -> list[str]:

@@ -38,8 +38,8 @@ def opening(
     what = _NOTES.get(approval.state, "has been decided").format(by=approval.decided_by or "nobody")
     note = f"{OWN_TURN}, and of no person. The call of {approval.tool} that waited as {approval.id} {what}.)"
     text = f"[message_id: approval-{approval.id}]\n{note}"
-    given = json.loads(approval.request)["arguments"]
-    call = ToolCall(id=call_id(approval), name=approval.tool, arguments=given, arguments_raw=canonical(given))
+    arguments = json.loads(approval.request)["arguments"]
+    call = ToolCall(id=call_id(approval), name=approval.tool, arguments=arguments, arguments_raw=canonical(arguments))
     return (
         UserMessage(content=(Text(text=text),), metadata=metadata_blocks(context, zone=zone), timestamp=at),
         AssistantMessage(content=(call,), provider="", model="", api="", stop_reason="tool_use", timestamp=at),

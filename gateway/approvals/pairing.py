@@ -52,10 +52,10 @@ def request(context: MessageContext, agent: str, *, default: Language, again: bo
     """Makes the request from a stranger's message: only its sender, chat and language are kept."""
     language = language_for(context, default)
     sender = replace(context.sender, name=(context.sender.name or "")[:NAME_CHARS_MAX] or None)
-    kept = replace(context, sender=sender, text="", attachments=(), reply_to=None, more=False)
+    stranger = replace(context, sender=sender, text="", attachments=(), reply_to=None, more=False)
     return Inbound(
         agent=agent,
-        context=kept,
+        context=stranger,
         command=REMINDED if again else REQUESTED,
         arguments=f"{language} {secrets.token_hex(16)}",
     )

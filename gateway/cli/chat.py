@@ -46,8 +46,8 @@ def chat(
     from gateway.observe.secrets import Scrubber, secrets_of
 
     loaded = load(config)
-    if agent is not None and agent not in (known := [it.id for it in loaded.config.agents.list]):
-        raise OperatorError(f"--agent: no agent {quoted(agent)}{suggestion(agent, known)}")
+    if agent is not None and agent not in (agents := [it.id for it in loaded.config.agents.list]):
+        raise OperatorError(f"--agent: no agent {quoted(agent)}{suggestion(agent, agents)}")
     if message is None and not sys.stdin.isatty():
         message = sys.stdin.buffer.read().decode(errors="replace").strip()
     if message is not None and not message.strip() and not file:

@@ -46,9 +46,9 @@ def replay_dead_letters(
     if bool(names) == everything:
         raise OperatorError("name what to replay, such as part-7 (see `dead-letters list`), or say --all")
     database = load(config).config.database
-    wanted = [it.name for it in dead_letters(database)] if everything else list(names or [])
-    replayed = replay(database, wanted)
+    chosen = [it.name for it in dead_letters(database)] if everything else list(names or [])
+    replayed = replay(database, chosen)
     for name in replayed:
         typer.echo(f"{name}: queued again")
-    if missing := [name for name in wanted if name not in replayed]:
+    if missing := [name for name in chosen if name not in replayed]:
         raise OperatorError(f"no dead letter: {', '.join(missing)} — `dead-letters list` shows them")

@@ -92,11 +92,11 @@ def _chosen(provider: str | None, model: str | None) -> str:
     """The model that the command line names; empty for none. Raises OperatorError."""
     from agents.providers.config import WELL_KNOWN
 
-    known = {it.names[0]: it for it in WELL_KNOWN if it.names and it.default_model}
-    if provider not in (None, "auto", *known):
-        expected = f"expected auto, {', '.join(known)}"
+    vendors = {it.names[0]: it for it in WELL_KNOWN if it.names and it.default_model}
+    if provider not in (None, "auto", *vendors):
+        expected = f"expected auto, {', '.join(vendors)}"
         raise OperatorError(f"--provider: {expected}; for others name a --model (docs/providers.md)")
-    return model or (known[provider].model_of(provider) if provider in known else "")
+    return model or (vendors[provider].model_of(provider) if provider in vendors else "")
 
 
 def _wanted(draft: "ConfigDraft", channels: list[Platform], provider: str | None) -> list[str]:

@@ -56,12 +56,12 @@ def try_tool(
     from gateway.operate.mcp import shown, tried
 
     try:
-        given = json.loads(arguments)
+        call = json.loads(arguments)
     except ValueError:
-        given = None
-    if not isinstance(given, dict):
+        call = None
+    if not isinstance(call, dict):
         raise OperatorError(f"{arguments}: expected a JSON object")
-    result = asyncio.run(tried(load(config), name, tool, given))
+    result = asyncio.run(tried(load(config), name, tool, call))
     typer.echo(shown(result))
     if result.is_error:
         raise typer.Exit(1)

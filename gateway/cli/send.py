@@ -120,8 +120,8 @@ async def _by_itself(
     gateway = Gateway(loaded.config, loaded.environment, store=store, scrubber=scrubber)
     try:
         await gateway.join()
-        kept = [await store.files.put(it, time.time()) for it in files]
-        return await Sends(gateway.runtime).send(message(files=kept))
+        stored = [await store.files.put(it, time.time()) for it in files]
+        return await Sends(gateway.runtime).send(message(files=stored))
     finally:
         await gateway.drain()
         await gateway.close()

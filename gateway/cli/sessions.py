@@ -81,17 +81,17 @@ def erase_sessions(
             "say what to erase: a session's ID (see `sessions list`), or --person channel:id, such as feishu:ou_…"
         )
     loaded = load(config).config
-    wanted = (channel, who) if person else None
+    whose = (channel, who) if person else None
     session = next((it for it in listed(loaded) if it.id == name), None)
     if name is not None and session is None:
         raise OperatorError(NO_SESSION.format(name))
-    for it in portions(loaded, session=session, person=wanted):
+    for it in portions(loaded, session=session, person=whose):
         what = "" if it.all_between else ", what answers this person"
         typer.echo(f"{it.sid}{what}: {len(it.numbers)} turns and commands", err=True)
     if not yes and not typer.confirm("Erase this for good?", err=True):
         raise OperatorError("nothing was erased")
     try:
-        erased = erase(loaded, session=session, person=wanted)
+        erased = erase(loaded, session=session, person=whose)
     except OSError as error:
         raise OperatorError(str(error)) from None
     counts = ", ".join(f"{table} {count}" for table, count in sorted(erased.removed.items()))

@@ -32,12 +32,12 @@ def add_skills(
     """Show a skill's files and add it once you agree. Nothing of it runs; agents see it from their next message on."""
     added = _added(config)
     read = added.read(source, ref)
-    wanted = added.chosen(read, list(names or []), everything=everything)
-    for skill in wanted:
+    chosen = added.chosen(read, list(names or []), everything=everything)
+    for skill in chosen:
         typer.echo("\n".join(added.described(skill, read)), err=True)
-    if not yes and not typer.confirm(f"Add {number_of(wanted, 'skill')} to {added.folder}?", err=True):
+    if not yes and not typer.confirm(f"Add {number_of(chosen, 'skill')} to {added.folder}?", err=True):
         raise OperatorError("nothing was added")
-    for skill in wanted:
+    for skill in chosen:
         added.add(skill, read, ref)
         agents = ", ".join(added.seen_by(skill)) or "no agent, by their skills.allow"
         typer.echo(f"{skill.name}: added, seen by {agents}")

@@ -39,9 +39,9 @@ class Wizard:
         self._draft = draft
         self.later: list[str] = []
         self._zh = language == "zh"
-        named = [it for it in WELL_KNOWN if it.default_model]
+        vendors = [it for it in WELL_KNOWN if it.default_model]
         router = VENDORS["openrouter"]
-        menu: list[tuple[str, str, WellKnown | None]] = [(it.names[0], it.title, it) for it in named]
+        menu: list[tuple[str, str, WellKnown | None]] = [(it.names[0], it.title, it) for it in vendors]
         menu += [(router.name, self._word("router"), router), ("ollama", self._word("ollama"), None)]
         self._menu = [*menu, (OWN, self._word("own"), None), (LATER, self._word("later"), None)]
 
@@ -196,14 +196,14 @@ class Wizard:
         """Asks for a platform's secrets, until it takes them or the person goes on."""
         while True:
             asked = [it for it in names if not self._draft.there.get(it)]
-            given = {name: value for name in asked if (value := self._secret_of(name))}
-            if len(given) < len(asked):
+            secrets = {name: value for name in asked if (value := self._secret_of(name))}
+            if len(secrets) < len(asked):
                 self.later += asked
                 return self._say("half", _PLATFORMS[platform][self._zh].strip())
-            self._draft.given.update(given)
+            self._draft.given.update(secrets)
             if self._accepted(platform, names) or not asked:
                 return None
-            for name in given:
+            for name in secrets:
                 del self._draft.given[name]
 
     def _accepted(self, platform: Platform, names: Sequence[str]) -> bool:

@@ -111,13 +111,13 @@ def _refusal(context: CommandContext, command: Command) -> str:
 
 async def show_help(context: CommandContext) -> str:
     """Lists the commands that the person may use, a line a group; with `all` what each does, with a name that one."""
-    wanted = context.arguments.lstrip("/／").lower()
-    wanted = CHINESE_NAMES.get(wanted, wanted)
+    name_asked = context.arguments.lstrip("/／").lower()
+    name_asked = CHINESE_NAMES.get(name_asked, name_asked)
     may = {it.name: it for it in COMMANDS.values() if context.may(it)}
-    if not wanted:
+    if not name_asked:
         return _grouped(context, may)
-    whole = wanted in ("all", "全部")
-    shown = [it for name, it in may.items() if name == wanted or (whole and name not in ALIASES)]
+    whole = name_asked in ("all", "全部")
+    shown = [it for name, it in may.items() if name == name_asked or (whole and name not in ALIASES)]
     if not shown:
         return context.say("There is no such command; /help lists them.", "没有这个命令，/help 可查看全部命令。")
     return "\n".join(f"- `/{it.form}` {context.say(it.en, it.zh)}" for it in shown)

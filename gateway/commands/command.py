@@ -160,12 +160,12 @@ def dropped_lines(context: CommandContext, messages: Sequence[Concerned]) -> str
     """The messages that will not be answered, each with its first words, as a paragraph to add; empty for none."""
     if not messages:
         return ""
-    shown = [
+    lines = [
         f"- {first_words(inbound_of(it.body).context.text)}" for it in messages[:SHOWN_MAX] if is_readable(it.body)
     ]
-    shown += ["- …"] if len(messages) > SHOWN_MAX else []
+    lines += ["- …"] if len(messages) > SHOWN_MAX else []
     head = context.say(
         f"{len(messages)} waiting message{'s were' if len(messages) > 1 else ' was'} dropped:",
         f"丢弃了 {len(messages)} 条排队的消息：",
     )
-    return "\n\n" + "\n".join((head, *shown))
+    return "\n\n" + "\n".join((head, *lines))

@@ -270,8 +270,8 @@ async def export(context: CommandContext) -> str | Reply:
         return markdown[:EXPORTED_CHARS_MAX]
     data = markdown.encode(errors="replace")[: context.setup.limits.file_bytes]
     file = File(name="conversation.md", type="text/markdown", data=data)
-    kept = await context.runtime.store.files.put(file, context.runtime.now())
-    return Reply(text=context.say("The conversation as a file:", "对话已导出为文件："), files=(kept,))
+    stored = await context.runtime.store.files.put(file, context.runtime.now())
+    return Reply(text=context.say("The conversation as a file:", "对话已导出为文件："), files=(stored,))
 
 
 def _exported(turn: Sequence[Message], zone: tzinfo) -> Iterator[str]:

@@ -82,10 +82,10 @@ def _yours(context: CommandContext) -> str:
 
 async def listen(context: CommandContext) -> str:
     """`/listen` switches the bot on in a group, `/listen owners` for owners alone."""
-    wanted = context.arguments.strip().lower()
-    if wanted not in ("", ONLY_OWNERS):
+    word = context.arguments.strip().lower()
+    if word not in ("", ONLY_OWNERS):
         return context.say("It is `/listen` or `/listen owners`.", "用法：`/listen` 或 `/listen owners`。")
-    return await _switch(context, context.message, "owners" if wanted else "on")
+    return await _switch(context, context.message, "owners" if word else "on")
 
 
 async def unlisten(context: CommandContext) -> str:

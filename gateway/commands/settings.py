@@ -20,19 +20,19 @@ ABOUT_CHARS_MAX = 100
 
 
 async def model(context: CommandContext) -> str:
-    config, wanted = context.setup.config, context.arguments
-    if not wanted:
+    config, words = context.setup.config, context.arguments
+    if not words:
         return await models(context)
-    if wanted.lower() == DEFAULT:
+    if words.lower() == DEFAULT:
         await _set(context, model="")
         default = context.runner.config.model[0] if context.runner else ""
         return context.say(f"The model is the agent's again: `{default}`.", f"已恢复为助手自己的模型：`{default}`。")
-    found = _named(wanted, config.choosable_models)
+    found = _named(words, config.choosable_models)
     if not found:
-        problem = context.say(f"There is no model {_quoted(wanted)}.", f"没有模型 {_quoted(wanted)}。")
+        problem = context.say(f"There is no model {_quoted(words)}.", f"没有模型 {_quoted(words)}。")
         return f"{problem}\n\n{await models(context)}"
     if len(found) > 1:
-        several = f"Several models have {_quoted(wanted)} in their names:", f"有多个模型的名称包含 {_quoted(wanted)}："
+        several = f"Several models have {_quoted(words)} in their names:", f"有多个模型的名称包含 {_quoted(words)}："
         return await _listed(context, context.say(*several), found)
     await _set(context, model=found[0])
     return context.say(
@@ -52,11 +52,11 @@ async def _listed(context: CommandContext, head: str, models: Sequence[str]) -> 
     return "\n".join((head, *(f"- {numbers[it]} · `{it}`{f' ({mark})' if it == current else ''}" for it in models)))
 
 
-def _named(wanted: str, models: Sequence[str]) -> Sequence[str]:
+def _named(words: str, models: Sequence[str]) -> Sequence[str]:
     """The one with this number, else those with this name, alone or behind a provider, else those with it in their names."""
-    if re.fullmatch("[1-9][0-9]{0,3}", wanted) and int(wanted) <= len(models):
-        return [models[int(wanted) - 1]]
-    part = wanted.lower()
+    if re.fullmatch("[1-9][0-9]{0,3}", words) and int(words) <= len(models):
+        return [models[int(words) - 1]]
+    part = words.lower()
     exact, whole = [it for it in models if it.lower() == part], [it for it in models if it.lower().endswith(f"/{part}")]
     return exact or whole or [it for it in models if part in it.lower()]
 
@@ -77,7 +77,7 @@ def thinking_levels(runner: AgentRunner, model: str) -> list[str]:
 
 
 async def think(context: CommandContext) -> str:
-    runner, settings, wanted = context.runner, await context.settings(), context.arguments.lower()
+    runner, settings, word = context.runner, await context.settings(), context.arguments.lower()
     if runner is None:
         return context.nobody
     name = model_of(context, settings)
@@ -85,17 +85,17 @@ async def think(context: CommandContext) -> str:
     if not levels:
         return context.say(f"`{name}` has no levels of thinking.", f"`{name}` 不支持设置思考强度。")
     current = settings.thinking or runner.config.thinking
-    if wanted == DEFAULT:
+    if word == DEFAULT:
         await _set(context, thinking=None)
         return context.say("Thinking is the agent's own again.", "思考强度已恢复为助手自己的设置。")
-    if wanted in levels:
-        await _set(context, thinking=wanted)
-        return context.say(f"Thinking is `{wanted}`, until /new.", f"思考强度已设为 `{wanted}`，直到 /new。")
+    if word in levels:
+        await _set(context, thinking=word)
+        return context.say(f"Thinking is `{word}`, until /new.", f"思考强度已设为 `{word}`，直到 /new。")
     listed = ", ".join(f"`{level}`" for level in levels)
-    if wanted:
+    if word:
         return context.say(
-            f"There is no level {_quoted(wanted)}. The levels of `{name}`: {listed}.",
-            f"没有思考强度 {_quoted(wanted)}。`{name}` 支持：{listed}。",
+            f"There is no level {_quoted(word)}. The levels of `{name}`: {listed}.",
+            f"没有思考强度 {_quoted(word)}。`{name}` 支持：{listed}。",
         )
     return context.say(
         f"Thinking is `{current or DEFAULT}`. The levels of `{name}`: {listed}.",
@@ -117,17 +117,17 @@ async def verbose(context: CommandContext) -> str:
 
 async def _switch(context: CommandContext, name: str) -> bool:
     """Sets on or off; any other word changes nothing."""
-    wanted = {"on": True, "off": False}.get(context.arguments.lower())
-    if wanted is None:
+    choice = {"on": True, "off": False}.get(context.arguments.lower())
+    if choice is None:
         return bool(getattr(await context.settings(), name))
-    await _set(context, **{name: wanted})
-    return wanted
+    await _set(context, **{name: choice})
+    return choice
 
 
 async def queue(context: CommandContext) -> str:
-    wanted, runtime = context.arguments.lower(), context.runtime
-    if wanted in (*MODES, DEFAULT):
-        mode = "" if wanted == DEFAULT else wanted
+    word, runtime = context.arguments.lower(), context.runtime
+    if word in (*MODES, DEFAULT):
+        mode = "" if word == DEFAULT else word
         await runtime.choices.choose_queue(context.session, mode, turn=context.turn, at=runtime.now())
     current = runtime.queue(context.session, context.agent, context.message).mode
     listed = ", ".join(f"`{mode}`" for mode in MODES)
@@ -138,9 +138,9 @@ async def queue(context: CommandContext) -> str:
 
 async def agent(context: CommandContext) -> str:
     """Changes the agent of a chat. Each agent has its own conversation there; the former one's is kept."""
-    config, wanted = context.setup.config, context.arguments
+    config, words = context.setup.config, context.arguments
     offered = [it for it in config.agents.list if is_open(config, context.setup.owners, it.id, context.message)]
-    chosen = next((it for it in offered if wanted.lower() in (it.id, it.name.lower())), None) if wanted else None
+    chosen = next((it for it in offered if words.lower() in (it.id, it.name.lower())), None) if words else None
     if chosen is not None:
         at = context.runtime.now()
         await context.runtime.choices.choose_agent(context.message, chosen.id, turn=context.turn, at=at)
@@ -148,7 +148,7 @@ async def agent(context: CommandContext) -> str:
         return context.say(f"From now on {name} answers here.", f"从现在起由{name}回答。")
     mark = context.say("answers here", "当前")
     lines = [f"- `{it.id}` {it.name}".rstrip() + (f" ({mark})" if it.id == context.agent else "") for it in offered]
-    problem = context.say(f"There is no agent {_quoted(wanted)}.", f"没有助手 {_quoted(wanted)}。") if wanted else ""
+    problem = context.say(f"There is no agent {_quoted(words)}.", f"没有助手 {_quoted(words)}。") if words else ""
     head = context.say("The agents, set with `/agent NAME`:", "可选的助手（用 `/agent NAME` 设置）：")
     return "\n".join(filter(None, (problem, head, *lines)))
 

@@ -131,8 +131,8 @@ async def _approvals(context: CommandContext, stored: StoredTurn) -> str:
     id_ = inbound_of(own).approval if own and is_readable(own) else ""
     ids = [it for it in dict.fromkeys([id_, *(it["id"] for it in stored.approvals)]) if it]
     asked = [it for it in [await context.approvals.get(it) for it in ids[:APPROVALS_SHOWN]] if it is not None]
-    shown = [_approval(context, it) for it in asked] + ["…"] * (len(ids) > APPROVALS_SHOWN)
-    return "".join(context.say("; ", "；") + it for it in shown)
+    lines = [_approval(context, it) for it in asked] + ["…"] * (len(ids) > APPROVALS_SHOWN)
+    return "".join(context.say("; ", "；") + it for it in lines)
 
 
 def _approval(context: CommandContext, approval: Approval) -> str:
@@ -164,10 +164,10 @@ def _tools(context: CommandContext, stored: StoredTurn, kept: Mapping[str, Any])
     ]
     failed = {it.call_id for it in steps if isinstance(it, ToolResultMessage) and it.is_error}
     calls = [call for it in steps if isinstance(it, AssistantMessage) for call in it.calls]
-    shown = [
+    lines = [
         f"`{call.name[:40].replace('`', '')}`"
         + (f" {seconds[call.id]:.1f} {second}" if seconds.get(call.id) is not None else "")
         + (" ✗" if call.id in failed else "")
         for call in calls[:TOOLS_SHOWN]
     ]
-    return context.say(", ", "、").join([*shown, *(["…"] if len(calls) > TOOLS_SHOWN else [])])
+    return context.say(", ", "、").join([*lines, *(["…"] if len(calls) > TOOLS_SHOWN else [])])

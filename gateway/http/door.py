@@ -227,20 +227,20 @@ class Door:
         if not self._config.admin_token.get_secret_value():
             return Response(status_code=404)
         if not self._is_operator(request):
-            given = request.headers.get("authorization", "")
-            if given and (wait := self._guesses.wait(request.scope)):
+            header = request.headers.get("authorization", "")
+            if header and (wait := self._guesses.wait(request.scope)):
                 return too_many(wait)
             return Response(status_code=401, headers={"www-authenticate": "Bearer"})
         return Response(self._metrics.render(), media_type="text/plain; version=0.0.4")
 
     def _proves(self, request: Request) -> bool:
-        given = request.headers.get("authorization", "").encode()
-        return bool(self._proof) and hmac.compare_digest(given, f"Proof {self._proof}".encode())
+        header = request.headers.get("authorization", "").encode()
+        return bool(self._proof) and hmac.compare_digest(header, f"Proof {self._proof}".encode())
 
     def _is_operator(self, request: Request) -> bool:
         token = self._config.admin_token.get_secret_value()
-        given = request.headers.get("authorization", "").encode()
-        return bool(token) and hmac.compare_digest(given, f"Bearer {token}".encode())
+        header = request.headers.get("authorization", "").encode()
+        return bool(token) and hmac.compare_digest(header, f"Bearer {token}".encode())
 
 
 class Webhooks:

@@ -55,9 +55,9 @@ class Edge:
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                given = list(message["headers"])
-                own = {name.lower() for name, _ in given}  # what an answer says itself holds
-                message["headers"] = given + [it for it in (_RAW + _TLS_ONLY if secure else _RAW) if it[0] not in own]
+                headers = list(message["headers"])
+                own = {name.lower() for name, _ in headers}  # what an answer says itself holds
+                message["headers"] = headers + [it for it in (_RAW + _TLS_ONLY if secure else _RAW) if it[0] not in own]
             await send(message)
 
         if self._is_ours([value for name, value in scope["headers"] if name == b"host"]):
@@ -68,14 +68,14 @@ class Edge:
         )
         return await problem(403, "unknown-host", sentence)(scope, receive, with_headers)
 
-    def _is_ours(self, given: list[bytes]) -> bool:
-        match = _HOST.fullmatch(given[0].decode("latin-1").lower()) if len(given) == 1 else None
+    def _is_ours(self, names: list[bytes]) -> bool:
+        match = _HOST.fullmatch(names[0].decode("latin-1").lower()) if len(names) == 1 else None
         if match is None:
             return False
         host = match[1].strip("[]").rstrip(".")
         if host in self._hosts or "*" in self._hosts or (not self._named and is_loopback(host)):
             return True
-        return any(known.startswith("*.") and host.endswith(known[1:]) for known in self._hosts)
+        return any(ours.startswith("*.") and host.endswith(ours[1:]) for ours in self._hosts)
 
 
 def _bound(name: bytes, value: bytes) -> tuple[bytes, bytes]:

@@ -62,7 +62,7 @@ class Hooks:
 
     async def _counted(self, request: Request) -> Response:
         name: str = request.path_params["name"]
-        known = name if name in self._config.hooks else "unknown"
+        hook = name if name in self._config.hooks else "unknown"
         outcome = "unavailable"
         try:
             response = await self._answered(request, name)
@@ -74,7 +74,7 @@ class Hooks:
             outcome = "refused"
             raise
         finally:
-            self._runtime.metrics.hooks.labels(known, outcome).inc()
+            self._runtime.metrics.hooks.labels(hook, outcome).inc()
         return response
 
     async def _answered(self, request: Request, name: str) -> Response:
@@ -191,8 +191,8 @@ class Window:
 
 def _header(request: Request, name: str) -> bytes:
     """A header's bytes; empty if it is not there, or there twice."""
-    given = request.headers.getlist(name)
-    return given[0].encode("latin-1") if len(given) == 1 else b""
+    values = request.headers.getlist(name)
+    return values[0].encode("latin-1") if len(values) == 1 else b""
 
 
 def _key(request: Request, hook: HookConfig) -> str:

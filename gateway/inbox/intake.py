@@ -210,9 +210,9 @@ class Intake:
             return receipt.agent
         if chosen in setup.runners:
             return chosen
-        named = receipt.agent  # by the page: its sender can write anything there
-        if named and is_open(setup.config, setup.owners, named, receipt.context):
-            return named
+        agent = receipt.agent  # by the page: its sender can write anything there
+        if agent and is_open(setup.config, setup.owners, agent, receipt.context):
+            return agent
         return route(setup.config.routes, setup.config.agents, receipt.context)
 
     async def _keep(self, inbound: Inbound, dedupe: Sequence[str]) -> Acceptance:

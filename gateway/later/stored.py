@@ -49,14 +49,14 @@ class StoredSchedules:
         )
         owner, place = sender_of(call.message), chat_of(call.message)
         row = row_of(schedule, new_id(), place=place, owner=owner, now=now, default=zone)
-        kept = await self.store.later.create(row, key=call.key, most=limits.schedules_per_person)
-        if kept is None:
+        stored = await self.store.later.create(row, key=call.key, most=limits.schedules_per_person)
+        if stored is None:
             message = (
                 f"this person has {limits.schedules_per_person} already; cancel one first (limits.schedulesPerPerson)"
             )
             raise ToolError("TOO_MANY", message)
         self.wake()
-        return f"Scheduled. {line_of(kept, zone)}"
+        return f"Scheduled. {line_of(stored, zone)}"
 
     async def listed(self, call: Call) -> str:
         lines = [line_of(it, self.config.server.zone) for it in await theirs(self.store, call.message)]

@@ -44,10 +44,10 @@ def clipped(turn: Mapping[str, Any], scrub: Scrub) -> dict[str, Any]:
     pointer, with its length; the length of a list is the count of its items."""
     for chars in TEXT_CHARS:
         cut = _Cut(chars, scrub)
-        shown: dict[str, Any] = cut.value(turn, "") | {"clipped": cut.lengths}
-        if len(orjson.dumps(shown)) <= ANSWER_BYTES:
+        view: dict[str, Any] = cut.value(turn, "") | {"clipped": cut.lengths}
+        if len(orjson.dumps(view)) <= ANSWER_BYTES:
             break
-    return shown
+    return view
 
 
 def text_at(turn: Mapping[str, Any], pointer: str, scrub: Scrub) -> str | None:

@@ -34,9 +34,9 @@ def facts(contact: Contact, config: Config) -> dict[str, Any]:
     """The JSON form."""
     at = iso(contact.approved_at or contact.asked or 0, config.server.zone)
     place = {"name": contact.name, "channel": contact.channel, "account": contact.account, "id": contact.person}
-    shown: dict[str, Any] = {"displayName": contact.called, "owner": bool(contact.owner)}
+    facts: dict[str, Any] = {"displayName": contact.called, "owner": bool(contact.owner)}
     state = "approved" if contact.approved_by else "pending"
-    return place | shown | {"state": state, "at": at, "approvedBy": contact.approved_by}
+    return place | facts | {"state": state, "at": at, "approvedBy": contact.approved_by}
 
 
 def line(it: dict[str, Any]) -> str:
@@ -93,9 +93,9 @@ def _place(config: Config, who: str) -> tuple[str, str, list[str]]:
     channel, account, person = _parts(who)
     accounts = [it for it in _accounts(config) if it.kind.name == channel and account in ("", it.name)]
     if not accounts or person == ANYBODY:
-        known = ", ".join(f"{it.kind.name}:{it.name}" for it in _accounts(config)) or "none"
+        places = ", ".join(f"{it.kind.name}:{it.name}" for it in _accounts(config)) or "none"
         raise OperatorError(
-            f"{who}: expected a code, or one person as channel:id or channel:account:id, of a configured account ({known})"
+            f"{who}: expected a code, or one person as channel:id or channel:account:id, of a configured account ({places})"
         )
     for problem in id_problems(accounts[0], "allow_from", person):
         raise OperatorError(f"{who}: {problem}")

@@ -180,8 +180,8 @@ async def _sandbox(loaded: Loaded) -> list[Finding]:
         used = Bilingual("; no agent needs one", "；没有智能体需要它")
         if agents:
             used = Bilingual(f", for {', '.join(agents)}", f"，用于 {'、'.join(agents)}")
-        named = [it for it in config.agents.list if it.id in agents]
-        opened = [it.id for it in named if effective_exec(config.tools.exec, it.tools).network]
+        running = [it for it in config.agents.list if it.id in agents]
+        opened = [it.id for it in running if effective_exec(config.tools.exec, it.tools).network]
         if opened and (report := await sandbox.opened.probe()).wall is None:
             fix = Bilingual(
                 "see docs/sandbox.md#network; until then exec refuses their commands",

@@ -71,14 +71,14 @@ def _closed(agent: str, folder: Path) -> list[Finding]:
         if not (name == "." and not it.st_uid)  # that one is given to them at the start
         and not allowed(it.st_mode, it.st_uid, it.st_gid, uid, gid) & (1 if stat.S_ISDIR(it.st_mode) else 4)
     ]
-    shown = ", ".join(sorted(closed)[:5]) + (f" and {len(closed) - 5} more" if len(closed) > 5 else "")
+    names = ", ".join(sorted(closed)[:5]) + (f" and {len(closed) - 5} more" if len(closed) > 5 else "")
     fix = Bilingual(
         f"chown -R {uid}:{gid} {folder}, and chmod -R u+rwX {folder}",
         f"请执行 chown -R {uid}:{gid} {folder} 和 chmod -R u+rwX {folder}",
     )
     message = Bilingual(
-        f"commands of {agent} run as uid {uid}, which cannot read in {folder}: {shown}",
-        f"{agent} 的命令以 uid {uid} 运行，无法读取 {folder} 中的 {shown}",
+        f"commands of {agent} run as uid {uid}, which cannot read in {folder}: {names}",
+        f"{agent} 的命令以 uid {uid} 运行，无法读取 {folder} 中的 {names}",
     )
     return [Finding("folders", "warning", message, fix)] if closed else []
 

@@ -68,25 +68,25 @@ def _missing(kind: ChannelType, loaded: Loaded) -> Bilingual:
     section = getattr(loaded.config.channels, kind.name)
     if section is not None and not section.enabled:
         return NO_WORDS
-    named = [name for key in kind.keys for name in loaded.names.get(("channels", kind.name, key), ())]
+    names = [name for key in kind.keys for name in loaded.names.get(("channels", kind.name, key), ())]
     if not kind.keys:
         return Bilingual(f"add {kind.name}: {{}} under channels", f"请在 channels 下加入 {kind.name}: {{}}")
-    if section is not None and named:
-        return Bilingual(f"set {', '.join(named)}", f"请设置 {'、'.join(named)}")
+    if section is not None and names:
+        return Bilingual(f"set {', '.join(names)}", f"请设置 {'、'.join(names)}")
     verb, keys = "add" if section is None else "set", enumerated(kind.keys, Bilingual("and", "和"))
     return Bilingual(f"{verb} {keys} under channels.{kind.name}", f"请在 channels.{kind.name} 下设置 {keys.zh}")
 
 
 def _greeted_agents(loaded: Loaded) -> Iterator[tuple[Bilingual, Bilingual]]:
     agents = loaded.config.agents.list
-    shown = agents if len(agents) <= AGENTS_MAX else agents[: AGENTS_MAX - 1]
-    for agent in shown:
+    listed = agents if len(agents) <= AGENTS_MAX else agents[: AGENTS_MAX - 1]
+    for agent in listed:
         text, model = models_of(agent, loaded), agent.model[0]
         if model.partition("/")[0] == "demo":
             step = real_model(agent, loaded)
             text = Bilingual(f"{model}, a script; {step}", f"{model}，这是脚本；{step.zh}")
         yield Bilingual("agent", "智能体"), Bilingual(f"{agent.id}: {text}", f"{agent.id}：{text.zh}")
-    if rest := len(agents) - len(shown):
+    if rest := len(agents) - len(listed):
         command = f"{program()} check"
         yield Bilingual("agents", "智能体"), Bilingual(f"{rest} more: {command}", f"还有 {rest} 个：{command}")
 

@@ -53,9 +53,9 @@ def seen_tools(config: Config, database: Connection | None) -> dict[str, list[st
     reached."""
     tools: dict[str, list[str]] = {}
     for name, server in config.mcp.servers.items():
-        known = {} if database is None else reviewed(database, name)
-        taken = [Definition(name, tool, it.accepted) for tool, it in known.items() if it.accepted and not it.pending]
-        if known:
+        reviews = {} if database is None else reviewed(database, name)
+        taken = [Definition(name, tool, it.accepted) for tool, it in reviews.items() if it.accepted and not it.pending]
+        if reviews:
             tools[name] = sorted(it.name for it in taken if server.takes(it.tool))
     return tools
 
@@ -83,9 +83,9 @@ def _facts(config: Config, server: McpServer, found: tuple[list[Definition], str
     return {"server": server.name, "fault": fault, "tools": [_tool(config, it, server.known) for it in tools]}
 
 
-def _tool(config: Config, tool: Definition, known: Mapping[str, Review]) -> dict[str, Any]:
-    before = known.get(tool.tool, Review()).accepted
-    state = "accepted" if not known or before == tool.text else "changed" if before else "new"
+def _tool(config: Config, tool: Definition, reviews: Mapping[str, Review]) -> dict[str, Any]:
+    before = reviews.get(tool.tool, Review()).accepted
+    state = "accepted" if not reviews or before == tool.text else "changed" if before else "new"
     agents = [it.id for it in config.agents.list if foreign(it.tools, (tool.name,))]
     facts = {"name": tool.name, "state": state, "agents": agents, "hash": tool.digest[:12]}
     old = {"before": Definition(tool.server, tool.tool, before).description} if state == "changed" else {}
@@ -98,11 +98,11 @@ async def tried(loaded: Loaded, name: str, tool: str, arguments: Mapping[str, An
     try:
         async with server.connected() as connection:
             tools = await server.listed_by(connection)
-            wanted = next((it for it in tools if tool in (it.tool, it.name)), None)
-            if wanted is None:
+            entry = next((it for it in tools if tool in (it.tool, it.name)), None)
+            if entry is None:
                 raise OperatorError(f"no tool {tool} of {name}: it has {', '.join(it.tool for it in tools) or 'none'}")
             seconds = server.config.call_seconds
-            return await connection.call(wanted.tool, wanted.parse(arguments), seconds=seconds, tell=lambda line: None)
+            return await connection.call(entry.tool, entry.parse(arguments), seconds=seconds, tell=lambda line: None)
     except ToolError as error:
         raise OperatorError(f"{name}: {error.code}: {error.message}") from None
     except OperatorError:

@@ -57,8 +57,8 @@ class AddedSkills:
             raise OperatorError(f"it has no skill named {shown(', '.join(missing))}; it has: {', '.join(there)}")
         if not names and not everything and len(there) > 1:
             raise OperatorError(f"it has {len(there)} skills: {', '.join(there)} — name those to add, or say --all")
-        wanted = [there[it] for it in dict.fromkeys(names)] or [*there.values()]
-        for skill in wanted:
+        skills = [there[it] for it in dict.fromkeys(names)] or [*there.values()]
+        for skill in skills:
             if skill.name in self.pins():
                 message = f"{skill.name} was added already — `skills update {skill.name}` shows what is new"
                 raise OperatorError(message)
@@ -66,7 +66,7 @@ class AddedSkills:
                 raise OperatorError(
                     f"{self.folder / skill.name} is there and was not added by this command: move it away"
                 )
-        return wanted
+        return skills
 
     def described(self, skill: FoundSkill, source: Source) -> Iterator[str]:
         """The lines that a person reads before a skill is added."""

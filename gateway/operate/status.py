@@ -125,12 +125,12 @@ def _config(config: Mapping[str, Any]) -> Iterator[Finding]:
 
 def _database(answer: Mapping[str, Any], loaded: Loaded) -> Iterator[Finding]:
     reason = text(mapping(answer, "failing"), "database")
-    shown = loaded.config.database.shown
+    address = loaded.config.database.shown
     if reason:
         fix = Bilingual("see doctor", "请运行 doctor")
-        yield Finding("database", "error", Bilingual(f"{shown}: {reason}", f"{shown}：{reason}"), fix)
+        yield Finding("database", "error", Bilingual(f"{address}: {reason}", f"{address}：{reason}"), fix)
     else:
-        yield Finding("database", "ok", Bilingual(shown))
+        yield Finding("database", "ok", Bilingual(address))
 
 
 def _channels(answer: Mapping[str, Any]) -> Iterator[Finding]:

@@ -82,8 +82,8 @@ class ChannelMessenger:
     def _carrier(self, to: Place, action: Action) -> Channel:
         carrier = self.channels.get((to.channel, to.account))
         if carrier is None:
-            known = ", ".join(f"{name}:{account}" for name, account in sorted(self.channels))
-            raise ToolError("UNKNOWN_CHANNEL", f"there is no channel {to.channel}:{to.account}; there is: {known}")
+            names = ", ".join(f"{name}:{account}" for name, account in sorted(self.channels))
+            raise ToolError("UNKNOWN_CHANNEL", f"there is no channel {to.channel}:{to.account}; there is: {names}")
         if action not in carrier.capabilities.actions:
             raise ToolError("UNSUPPORTED", f"{to.channel} has no {action}; nothing was done")
         return carrier
@@ -117,11 +117,11 @@ class ChannelMessenger:
         return self.scrubber.scrub(without_internals(text))
 
     async def _kept(self, post: Post) -> tuple[StoredFile, ...]:
-        kept = []
+        files = []
         for file in post.files:
             clean = await asyncio.to_thread(self.scrubber.scrub_file, file)
-            kept.append(await self.store.files.put(clean, self.now()))
-        return tuple(kept)
+            files.append(await self.store.files.put(clean, self.now()))
+        return tuple(files)
 
     async def _sent(self, carrier: Channel, to: Place, part: Outbound, key: str, call: Call) -> str:
         """Sends one part unless an earlier run has; returns its id. Buttons are on record before they can be pressed."""

@@ -64,8 +64,8 @@ async def _texts(
     note = f"{sentences.goes_on(language)}\n\n"
     first = channel.split(note + text)[0].removeprefix(note).rstrip()  # so the note behind it fits as well
     file = File(name="answer.md", type="text/markdown", data=text.encode(errors="replace"))
-    kept = await runtime.store.files.put(file, runtime.now())
-    return [f"{first}\n\n{note.strip()}"], (kept,)
+    stored = await runtime.store.files.put(file, runtime.now())
+    return [f"{first}\n\n{note.strip()}"], (stored,)
 
 
 def reply_parts(

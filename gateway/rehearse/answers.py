@@ -52,9 +52,9 @@ class KeptAnswers:
 
     def answer(self, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Raises ToolError without any."""
-        wanted = canonical(dict(arguments))
+        key = canonical(dict(arguments))
         own = [it for it in self.kept if it.tool == tool]
-        exact, unused = [it for it in own if it.arguments == wanted], [it for it in own if not it.used]
+        exact, unused = [it for it in own if it.arguments == key], [it for it in own if not it.used]
         found = next((it for it in (*(it for it in exact if not it.used), *exact, *unused)), None)
         if found is None:
             self.unknown.append(tool)
@@ -74,11 +74,11 @@ def _code_of(result: ToolResultMessage) -> str:
         return ""
 
 
-def _result_of(kept: ToolResultMessage) -> ToolResult:
+def _result_of(message: ToolResultMessage) -> ToolResult:
     """The result as the model read it, with its fences: they are not put around it again."""
-    content = tuple(it if isinstance(it, Image) else it.text for it in kept.content)
-    details = {name: value for name, value in (kept.details or {}).items() if name != EXTERNAL}
-    return ToolResult(content=content, details=details, is_error=kept.is_error)
+    content = tuple(it if isinstance(it, Image) else it.text for it in message.content)
+    details = {name: value for name, value in (message.details or {}).items() if name != EXTERNAL}
+    return ToolResult(content=content, details=details, is_error=message.is_error)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

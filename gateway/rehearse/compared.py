@@ -46,8 +46,8 @@ def differences(before: RunFacts, after: RunFacts) -> Iterator[Difference]:
         old, new = str(len(before.tools)), str(len(after.tools))
         yield Difference(layer="tools", before=old, after=new, lines=lines)
     if [*before.calls] != [*after.calls]:
-        shown = ([f"{tool} {arguments}" for tool, arguments in it.calls] for it in (before, after))
-        old_lines, new_lines = shown
+        calls = ([f"{tool} {arguments}" for tool, arguments in it.calls] for it in (before, after))
+        old_lines, new_lines = calls
         lines = tuple(_diff(old_lines, new_lines))
         yield Difference(layer="calls", before=str(len(old_lines)), after=str(len(new_lines)), lines=lines)
     yield from _named("outcome", before.outcome, after.outcome)

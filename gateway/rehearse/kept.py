@@ -81,10 +81,10 @@ async def picked(layers: DatabaseLayers, *, last: int, agent: str = "", numbers:
     """The newest `last` turns with layers, of the named agent if there is one, or those with these numbers. Raises
     NotRehearsed."""
     listed = await layers.listed(before=None, only={"agent": agent}, limit=last) if not numbers else []
-    wanted = sorted({*numbers} or {it.turn for it in listed})
+    numbers_read = sorted({*numbers} or {it.turn for it in listed})
     turns: list[KeptTurn] = []
     skipped: list[tuple[int, Skip]] = []
-    for number in wanted:
+    for number in numbers_read:
         match await kept_turn(layers, number):
             case None:
                 raise NotRehearsed(f"no turn: {number} — `turns list` shows them")
@@ -92,7 +92,7 @@ async def picked(layers: DatabaseLayers, *, last: int, agent: str = "", numbers:
                 turns.append(found)
             case reason:
                 skipped.append((number, reason))
-    newest = wanted[0] if len(wanted) == last else 0
+    newest = numbers_read[0] if len(numbers_read) == last else 0
     unkept = 0 if numbers or agent else await layers.unkept(newest)
     return Picked(turns=turns, skipped=skipped, unkept=unkept)
 

@@ -209,9 +209,9 @@ class Rehearsal:
         after = self._after(agent, kept, journal, result)
         return _judged(kept, after, result, answers.unknown)
 
-    def _after(self, agent: str, kept: KeptTurn, journal: RehearsalJournal, result: TurnResult) -> RunFacts:
-        ending = ending_of(result.outcome, language_for(kept.inbound.context))
-        whole = [*kept.begun, *journal.kept, *([ending.message] if ending.message else [])]
+    def _after(self, agent: str, turn: KeptTurn, journal: RehearsalJournal, result: TurnResult) -> RunFacts:
+        ending = ending_of(result.outcome, language_for(turn.inbound.context))
+        whole = [*turn.begun, *journal.kept, *([ending.message] if ending.message else [])]
         bill = replace(ending, answers=result.answers).bill()
         return RunFacts(
             agent=agent,
@@ -227,14 +227,14 @@ class Rehearsal:
             fault=ending.fault,
         )
 
-    async def _agent(self, kept: KeptTurn) -> str:
+    async def _agent(self, turn: KeptTurn) -> str:
         """The agent that the new config gives the message to. One that was named, and not found by a binding, stays: by
         a program, a schedule, a task, a button or the page."""
-        inbound, context, config = kept.inbound, kept.inbound.context, self.setup.config
+        inbound, context, config = turn.inbound, turn.inbound.context, self.setup.config
         if inbound.approval or context.origin or context.press or context.channel == ApiChannel.name:
             return inbound.agent
-        place = replace(context, chat=replace(context.chat, id=session_parts(kept.sid).chat))
-        chosen = await self.layers.chosen(chat_key(place), kept.began)
+        place = replace(context, chat=replace(context.chat, id=session_parts(turn.sid).chat))
+        chosen = await self.layers.chosen(chat_key(place), turn.began)
         if chosen in self.setup.runners:
             return chosen
         usual = route(self.present.routes, self.present.agents, context)
@@ -242,13 +242,13 @@ class Rehearsal:
             return inbound.agent
         return route(config.routes, config.agents, context)
 
-    async def _access(self, kept: KeptTurn, channel: Channel) -> str:
+    async def _access(self, turn: KeptTurn, channel: Channel) -> str:
         """`allowed`, or why the new config would not answer the sender. A person who was let in by pairing still is."""
-        inbound, context = kept.inbound, kept.inbound.context
+        inbound, context = turn.inbound, turn.inbound.context
         if inbound.approval or context.origin or context.press:
             return "allowed"
-        first = session_parts(kept.sid).chat
-        switch = switch_of(await self.layers.chosen(listen_key(context.channel, context.account, first), kept.began))
+        first = session_parts(turn.sid).chat
+        switch = switch_of(await self.layers.chosen(listen_key(context.channel, context.account, first), turn.began))
         access, owners = getattr(channel, "access", None), self.setup.owners
         access_now = access_reason(access, owners, context, switch=switch, pairing_state=lambda: "paired")
         return "allowed" if access_now.value == "allowed" else access_now.reason
@@ -261,21 +261,21 @@ class Rehearsal:
         return replace(runner, config=_in_folder(runner.config, self.folder))
 
 
-def _refused(kept: KeptTurn, agent: str, reason: str) -> Rehearsed:
+def _refused(turn: KeptTurn, agent: str, reason: str) -> Rehearsed:
     """Different without a question: the new config would not have let an agent answer."""
     found = Difference(layer="access", before="allowed", after=reason)
     return Rehearsed(
-        kept=kept, verdict="different", after=RunFacts(agent=agent, outcome="refused"), differences=[found]
+        kept=turn, verdict="different", after=RunFacts(agent=agent, outcome="refused"), differences=[found]
     )
 
 
-def _judged(kept: KeptTurn, after: RunFacts, result: TurnResult, unknown: Sequence[str]) -> Rehearsed:
-    found = list(differences(kept.before, after))
+def _judged(turn: KeptTurn, after: RunFacts, result: TurnResult, unknown: Sequence[str]) -> Rehearsed:
+    found = list(differences(turn.before, after))
     verdict: Verdict = "different" if unknown or any(it.counts for it in found) else "same"
     if after.fault:
         verdict = "failed"
     elif isinstance(result.outcome, OverBudget):
         verdict = "not-asked"
-    has_replies = kept.before.reply and after.reply
-    alike = similarity(kept.before, after) if has_replies else None
-    return Rehearsed(kept=kept, verdict=verdict, after=after, differences=found, similarity=alike, unknown=unknown)
+    has_replies = turn.before.reply and after.reply
+    alike = similarity(turn.before, after) if has_replies else None
+    return Rehearsed(kept=turn, verdict=verdict, after=after, differences=found, similarity=alike, unknown=unknown)

@@ -116,8 +116,8 @@ def access_reason(
         return Because("allowed", "everybody who is signed in to the web chat may write")
     refused = refusal(access, context, is_owner=owner, switch=switch)
     if refused == NOT_PAIRED:
-        known = pairing_state()
-        return Because("allowed" if known == "paired" else refused, _PAIRING[known])
+        state = pairing_state()
+        return Because("allowed" if state == "paired" else refused, _PAIRING[state])
     if refused is not None:
         return Because(refused, _REFUSED.get(refused, refused))
     if refusal(access, replace(context, mentioned=False), is_owner=owner, switch=switch) == "not-mentioned":

@@ -55,9 +55,9 @@ class StoredMemory:
 
         return save if _is_personal(message) else None
 
-    async def passages(self, wanted: Sequence[str], limit: int, call: Call) -> Sequence[Passage]:
+    async def passages(self, query: Sequence[str], limit: int, call: Call) -> Sequence[Passage]:
         notes = [Passage(path=f"notes/{it.number}", at=it.at, text=it.text) for it in await self._call_notes(call)]
-        turns = await self._store.memory.search(call.session, wanted, CANDIDATES * limit)
+        turns = await self._store.memory.search(call.session, query, CANDIDATES * limit)
         rows = await self._store.memory.turns(call.session, turns) if turns else ()
         for turn, messages in numbered_turns(rows):
             text = "\n".join(map(spoken, messages))

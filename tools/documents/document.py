@@ -78,9 +78,9 @@ class Answer(BaseModel, extra="forbid", strict=True, frozen=True):
     def sheet_names(self) -> str:
         """The names with their numbers; of a name only what cannot pose as words of ours."""
         names = (re.sub(r"[^\w .+&-]+", "_", it)[:40] for it in self.sheets[:SHEETS_SHOWN])
-        shown = [f'{n} "{it}"' for n, it in enumerate(names, start=1)]
+        sheets = [f'{n} "{it}"' for n, it in enumerate(names, start=1)]
         more = len(self.sheets) - SHEETS_SHOWN
-        return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
+        return ", ".join(sheets) + (f" and {more:,} more" if more > 0 else "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -176,8 +176,8 @@ def _value(cell: Any) -> str:
             return f"{float(value) * 100:.10g}%"
         case "date":
             return str(cell.get(f"{_OFFICE}date-value", "")).replace("T", " ")
-    shown = "\n".join("".join(it.itertext()) for it in cell.iterfind(f"{_TEXT}p"))
-    return shown or str(cell.get(f"{_TABLE}formula", "")).removeprefix("of:")
+    text = "\n".join("".join(it.itertext()) for it in cell.iterfind(f"{_TEXT}p"))
+    return text or str(cell.get(f"{_TABLE}formula", "")).removeprefix("of:")
 
 
 def _number(element: Any, name: str, at_most: int) -> int:

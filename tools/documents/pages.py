@@ -50,9 +50,9 @@ class Pages:
 
     def add(self, text: str) -> None:
         """Counts the next page, and keeps it if it is wanted."""
-        wanted = self.wants_next
+        is_wanted = self.wants_next
         self.total += 1
-        if not wanted:
+        if not is_wanted:
             return
         self._chars += len(text) + MARK_CHARS
         if self.texts and self._chars > self.chars_max:

@@ -45,12 +45,12 @@ def read(package: Package, pages: Pages) -> None:
 
 def chosen(pages: Pages) -> int:
     """The number of the wanted sheet, which is named or numbered."""
-    wanted = pages.wanted_sheet or "1"
+    sheet = pages.wanted_sheet or "1"
     names = [it.casefold() for it in pages.sheets]
-    if wanted.casefold() in names:
-        return names.index(wanted.casefold()) + 1
-    if wanted.isdecimal() and 1 <= int(wanted) <= len(names):
-        return int(wanted)
+    if sheet.casefold() in names:
+        return names.index(sheet.casefold()) + 1
+    if sheet.isdecimal() and 1 <= int(sheet) <= len(names):
+        return int(sheet)
     raise UnreadableDocument("sheet" if names else "broken")
 
 

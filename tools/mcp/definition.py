@@ -187,8 +187,8 @@ def _member(schema: Any, references: _References, depth: int) -> dict[str, Any]:
         return member
     for union in ("anyOf", "oneOf", "allOf"):
         if isinstance(branches := schema.get(union), Sequence) and not isinstance(branches, str):
-            kept = [it for it in map(references.resolved, branches) if it.get("type") != "null"]
-            schema = {**kept[0], **schema} if len(kept) == 1 else {}
+            sound = [it for it in map(references.resolved, branches) if it.get("type") != "null"]
+            schema = {**sound[0], **schema} if len(sound) == 1 else {}
             return {**_member({**schema, union: None}, references, depth + 1), **member} if schema else member
     kind, values = schema.get("type"), schema.get("enum")
     if "const" in schema:

@@ -43,10 +43,10 @@ class McpServers:
         harmless: Callable[[str], str],
         before: "McpServers | None" = None,
     ) -> None:
-        known = before.servers if before else {}
+        servers = before.servers if before else {}
         self.servers: dict[str, McpServer] = {
-            name: known[name]
-            if name in known and (known[name].config, known[name].environment.web) == (it, environment.web)
+            name: servers[name]
+            if name in servers and (servers[name].config, servers[name].environment.web) == (it, environment.web)
             else McpServer(name, it, environment)
             for name, it in config.servers.items()
         }
@@ -75,7 +75,7 @@ class McpServers:
     async def close(self) -> None:
         await asyncio.gather(*(it.close() for it in self.servers.values()))
 
-    async def close_all_but(self, kept: "McpServers") -> None:
+    async def close_all_but(self, others: "McpServers") -> None:
         """Ends the servers that the newer ones did not take."""
-        gone = [it for it in self.servers.values() if it not in kept.servers.values()]
+        gone = [it for it in self.servers.values() if it not in others.servers.values()]
         await asyncio.gather(*(it.close() for it in gone))

@@ -76,13 +76,13 @@ class WebFetch:
         offset = arguments.offset or 0
         if text and offset >= len(text):
             raise ToolError("INVALID_ARGUMENT", f"'offset' is beyond the end: there are {len(text)} characters")
-        shown = text[offset : offset + min(arguments.max_chars or self._chars_max, self._chars_max - len(title))]
-        end = offset + len(shown)
+        part = text[offset : offset + min(arguments.max_chars or self._chars_max, self._chars_max - len(title))]
+        end = offset + len(part)
         notes = [f"[The main part of the page; {len(text):,} characters.]"] if what == "article" and not offset else []
         if offset or end < len(text):
             more = f"; go on with offset={end}" if end < len(text) else ""
             notes = [f"[Characters {offset + 1:,} to {end:,} of {len(text):,}{more}]"]
-        content = "\n\n".join((*head, shown or "(nothing to read)", *notes))
+        content = "\n\n".join((*head, part or "(nothing to read)", *notes))
         return ToolResult(content=(content,), details=details, external=True)
 
 
@@ -104,18 +104,18 @@ def _decoded(page: WebPage) -> str:
     for bom, name in _BOMS:
         if data.startswith(bom):
             return data[len(bom) :].decode(name, errors="replace")
-    named = page.charset
-    if not named and page.type in _HTML and (declared := _META.search(data[:2048])):
-        named = declared[1].decode("ascii")
-    return data.decode(_charset(named), errors="replace")
+    charset = page.charset
+    if not charset and page.type in _HTML and (declared := _META.search(data[:2048])):
+        charset = declared[1].decode("ascii")
+    return data.decode(_charset(charset), errors="replace")
 
 
 def _charset(name: str) -> str:
     try:
-        known = codecs.lookup(name or "utf-8").name
+        codec = codecs.lookup(name or "utf-8").name
     except (LookupError, ValueError):
         return "utf-8"
-    return known if _CHARSETS.fullmatch(known) else "utf-8"
+    return codec if _CHARSETS.fullmatch(codec) else "utf-8"
 
 
 async def _extracted(html: str, url: str) -> tuple[str, str, str]:

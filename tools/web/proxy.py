@@ -119,9 +119,9 @@ class Proxy:
         if not tunnels and url.scheme != "http":
             raise ToolError("FETCH_BLOCKED", "https is tunnelled by CONNECT; nothing was fetched")
         far = await self._client.connect(host_of(url), port_of(url))
-        kept = [it for it in headers if it.partition(":")[0].strip().lower() not in _HOP]
+        forwarded = [it for it in headers if it.partition(":")[0].strip().lower() not in _HOP]
         own = [f"{method} {url.raw_path.decode('ascii')} HTTP/1.1", f"Host: {url.netloc.decode('ascii')}"]
-        request = "\r\n".join([*own, *kept, "Connection: close", "", ""])
+        request = "\r\n".join([*own, *forwarded, "Connection: close", "", ""])
         return far, b"" if tunnels else request.encode("latin-1")
 
 

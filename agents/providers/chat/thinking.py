@@ -111,11 +111,11 @@ _GROWING = ("text", "summary", "data")
 
 def merge(entries: list[dict[str, Any]], pieces: Sequence[object]) -> str:
     """Adds the pieces of one delta. Returns its text for people, which may be empty. Entries without a number are whole."""
-    shown = ""
+    text = ""
     for piece in pieces:
         if not isinstance(piece, dict):
             continue
-        shown += text_of(piece, "text") or text_of(piece, "summary")
+        text += text_of(piece, "text") or text_of(piece, "summary")
         place = (piece.get("index"), piece.get("type"))
         same = (entry for entry in reversed(entries) if (entry.get("index"), entry.get("type")) == place)
         entry = next(same, None) if place[0] is not None else None
@@ -127,4 +127,4 @@ def merge(entries: list[dict[str, Any]], pieces: Sequence[object]) -> str:
                 entry[key] += value
             elif value is not None or key not in entry:
                 entry[key] = value
-    return shown
+    return text

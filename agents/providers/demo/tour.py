@@ -132,8 +132,8 @@ def _said(word: str, language: Language) -> str:
 
 def _printed(word: str, result: ToolResultMessage, language: Language) -> str:
     """The output as a quotation: no line of it begins like an instruction to the platform."""
-    shown = [one_line(it, RESULT_CHARS_MAX) for it in "\n".join(texts(result)).splitlines()[:OUTPUT_LINES_MAX]]
-    return "\n".join([_said(word, language), "", *(f"> {it}  " for it in shown if it)])
+    lines = [one_line(it, RESULT_CHARS_MAX) for it in "\n".join(texts(result)).splitlines()[:OUTPUT_LINES_MAX]]
+    return "\n".join([_said(word, language), "", *(f"> {it}  " for it in lines if it)])
 
 
 def reason(result: ToolResultMessage) -> str:

@@ -117,9 +117,9 @@ def usage_of(usage: Mapping[str, Any]) -> Usage:
         or count_of(usage, "cached_tokens")  # Moonshot
     )
     write = count_of(into, "cache_write_tokens")
-    given = count_of(usage, "prompt_tokens") or count_of(usage, "input_tokens")
+    input_tokens = count_of(usage, "prompt_tokens") or count_of(usage, "input_tokens")
     return Usage(
-        input=max(0, given - read - write),
+        input=max(0, input_tokens - read - write),
         cache_read=read,
         cache_write=write,
         output=count_of(usage, "completion_tokens") or count_of(usage, "output_tokens"),

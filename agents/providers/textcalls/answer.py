@@ -99,7 +99,7 @@ async def rewritten(
 ) -> AsyncGenerator[ModelEvent, None]:
     """`events`, with the calls and thoughts that were found in the text reported right before `Done`."""
     preview = _Preview(style)
-    shown: list[str] = []
+    pieces: list[str] = []
     text_index, highest = 0, -1
     try:
         async for event in events:
@@ -107,11 +107,11 @@ async def rewritten(
                 case TextDelta():
                     text_index, highest = event.index, max(highest, event.index)
                     if words := preview.feed(event.text):
-                        shown.append(words)
+                        pieces.append(words)
                         yield event if words == event.text else replace(event, text=words)
                 case Done(message=message):
                     answer = read(message, request, style)
-                    so_far, text = "".join(shown), answer.text
+                    so_far, text = "".join(pieces), answer.text
                     if text.startswith(so_far) and text != so_far:  # else a failed attempt's, which are void
                         yield TextDelta(index=text_index, text=text[len(so_far) :])
                     for piece in _added(message, answer, max(highest, text_index) + 1):

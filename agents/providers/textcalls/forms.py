@@ -196,14 +196,14 @@ def _of(value: object, raw: str) -> WrittenCall:
     return _named(name.strip(), value.get("arguments", value.get("parameters")), raw)
 
 
-def _named(name: str, given: object, raw: str) -> WrittenCall:
+def _named(name: str, value: object, raw: str) -> WrittenCall:
     """Small models encode an object twice; everything a tool takes is an object, so a second look is no guess."""
-    if isinstance(given, str):
-        given = _decoded(given, None) if given.strip() else {}
-    elif given is None:
-        given = {}
-    written = _written(given)
-    arguments = parse_arguments(written) if isinstance(given, dict) else None
+    if isinstance(value, str):
+        value = _decoded(value, None) if value.strip() else {}
+    elif value is None:
+        value = {}
+    written = _written(value)
+    arguments = parse_arguments(written) if isinstance(value, dict) else None
     return WrittenCall(name=name, arguments=arguments, raw=well_formed(raw) if arguments is None else written)
 
 
