@@ -40,6 +40,6 @@ def _chat_problem(account: Account, chat: str) -> str:
 
 
 def id_problems(account: Account, field: str, id_: str) -> list[str]:
-    """The reasons why an id cannot stand in that list of ids."""
+    """The reasons why an id cannot be in that list of ids."""
     found = account.kind.problems(account.config.but(**{field: (id_,)}))
     return [sentence for name, sentence in found if name.startswith(to_camel(field))]
