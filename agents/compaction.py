@@ -274,7 +274,7 @@ class _Summariser:
         }
         (provider, request), *fallbacks = [(it.provider, requests[it.reference]) for it in self.models]
 
-        def count(event: retry.Notice) -> None:
+        def count(event: retry.RetryEvent) -> None:
             if isinstance(event, Done):
                 answer = self.shared.priced(event.message, requests[event.message.reference])
                 if answer.usage.is_reported:

@@ -104,7 +104,7 @@ class ModelCalls:
         )
         priced: list[AssistantMessage] = []
 
-        def watch(event: retry.Notice) -> None:
+        def watch(event: retry.RetryEvent) -> None:
             if isinstance(event, retry.Retrying):
                 self.emit(ModelRetried(round=number, error=event.error, seconds=event.seconds))
                 return

@@ -30,7 +30,7 @@ from agents.truncate import result_limit_chars
 from agents.turn import Budget, Emit, Journal, LimitReached, Settings, Turn, TurnLimits, TurnResult, TurnStarted
 from agents.workspaces import Workspaces, is_template, read_workspace_files
 from channels.message import MessageContext
-from channels.tools import Names
+from channels.tools import ToolNames
 from skills.catalog import SkillCatalog, visible
 from tools.absent import is_absent
 from tools.approval import Gate
@@ -81,7 +81,7 @@ class AgentRunner:
     def __post_init__(self) -> None:
         config, tools_config = self.config, self.tools_config
         self.exec_config = effective_exec(tools_config.exec, config.tools)
-        self.approval: tuple[Names, Names] = effective_approval(tools_config, config.tools)
+        self.approval: tuple[ToolNames, ToolNames] = effective_approval(tools_config, config.tools)
         """The tools of which every call needs an approval, and those that need one after text of strangers."""
         files_config = effective_files(tools_config.files, config.tools)
         self._workspaces = Workspaces(config.workspace_dir, files_config, language=self.language)

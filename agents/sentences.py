@@ -10,7 +10,7 @@ from agents.allowance import over_budget
 from agents.attachments import Untaken
 from agents.language import Language
 from agents.messages import ErrorKind, ModelError
-from agents.turn import Answered, Compaction, Declined, Limit, LimitReached, ModelFailed, Outcome, OverBudget
+from agents.turn import Answered, Compaction, Declined, LimitReached, ModelFailed, Outcome, OverBudget, TurnLimit
 from channels.bilingual import Bilingual
 from tools.paths import called
 
@@ -189,7 +189,7 @@ too_many = Bilingual(
     "排队的消息太多了，暂时无法接收更多。请等我处理完后再发送。",
 )
 """The chat or the sender has enough in line already; this one is not answered."""
-_LIMITS: dict[Limit, Bilingual] = {
+_LIMITS: dict[TurnLimit, Bilingual] = {
     "rounds": Bilingual(
         'I stopped: this took more steps than I may take in one go. Say "continue" and I will go on from here.',
         "我先停在这里：步骤数已达单次上限。回复“继续”，我会接着做。",

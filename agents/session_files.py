@@ -7,7 +7,7 @@ from agents.attachments import Receiver
 from agents.turn import Turn
 from agents.workspaces import Workspaces
 from channels.message import File, MessageContext
-from channels.tools import Names, ToolLists
+from channels.tools import ToolLists, ToolNames
 from tools.attachment import attachment
 from tools.policy import denied, permitted
 from tools.tool import ToolError
@@ -24,7 +24,7 @@ class SessionFiles:
     fetcher: Fetcher
     names: Sequence[str]
     layers: tuple[ToolLists, ...]
-    approval: tuple[Names, Names]
+    approval: tuple[ToolNames, ToolNames]
     native: bool
 
     def reads(self, layers: tuple[ToolLists, ...] = ()) -> bool:

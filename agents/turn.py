@@ -17,28 +17,28 @@ from channels.message import MessageContext
 from channels.section import Section
 from channels.tools import ToolLists
 
-Count = Annotated[int, Field(ge=1)]
+Amount = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
 
 
 class TurnLimits(Section):
     """Part of the config's `limits`."""
 
-    rounds: Count = 60
+    rounds: Amount = 60
     """Model requests in one turn."""
     continuations: Annotated[int, Field(ge=0)] = 3
     """The number of times that a model is asked to go on after its own output limit cut an answer."""
-    tool_calls: Count = 60
+    tool_calls: Amount = 60
     """Tool calls in one turn; further ones are refused and the model must answer with what it has."""
     turn_seconds: Seconds = 600
     """The length of one turn, tools and waiting included."""
-    identical_failures: Count = 3
+    identical_failures: Amount = 3
     """The number of failures of one call, with one set of arguments, that ends the turn."""
-    message_chars: Count = 20_000
+    message_chars: Amount = 20_000
     """The part of one message that the model sees; a note says what was cut."""
     document_seconds: Seconds = 20
     """Seconds that reading pages of one PDF, Office file or e-book may take; 256 MiB of memory in any case."""
-    tool_argument_bytes: Count = 65_536
+    tool_argument_bytes: Amount = 65_536
     """The size of one call's arguments."""
 
 
@@ -98,7 +98,7 @@ class Turn:
         return ":".join((context.channel, context.account, context.chat.id, context.message_id, *self.again))
 
 
-Limit: TypeAlias = Literal["rounds", "turn-time", "repeating", "pauses", "empty", "cut"]
+TurnLimit: TypeAlias = Literal["rounds", "turn-time", "repeating", "pauses", "empty", "cut"]
 """The limit of ours that ended the turn. `empty`: the model had nothing to say, twice. `cut`: its output limit."""
 
 
@@ -131,7 +131,7 @@ class ModelFailed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LimitReached:
-    limit: Limit
+    limit: TurnLimit
 
 
 Payer: TypeAlias = Literal["agent", "chat", "sender"]

@@ -12,7 +12,7 @@ from channels.section import Section
 
 Profile: TypeAlias = Literal["minimal", "messaging", "coding", "full"]
 Listed = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
-Names = Annotated[tuple[str, ...], Listed]
+ToolNames = Annotated[tuple[str, ...], Listed]
 
 
 def _given(value: object) -> object:
@@ -27,7 +27,7 @@ class ToolLists(Section):
 
     profile: Profile | None = None
     """`minimal`, `messaging`, `coding` or `full`: a ready-made list, beside which `allow` and `deny` take away more."""
-    allow: Annotated[Names | None, BeforeValidator(_given)] = None
+    allow: Annotated[ToolNames | None, BeforeValidator(_given)] = None
     """Names of tools or groups, such as `group:web`; `*` means every one there is. If unset, nothing is taken away."""
-    deny: Names = ()
+    deny: ToolNames = ()
     """Names of tools or groups to leave out; wins over `allow` and `profile`."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from channels.section import Section
-from channels.tools import Names
+from channels.tools import ToolNames
 from skills.lock import SkillLock
 from skills.root import Skill as Skill  # the catalogue is where others look for it
 from skills.root import SkillRoot
@@ -23,7 +23,7 @@ from skills.root import SkillRoot
 class SkillsConfig(Section):
     """The top-level `skills:` section."""
 
-    directories: Names = ()
+    directories: ToolNames = ()
     """Folders with more skills, one folder each, for every agent; a later one wins over an earlier and over what ships."""
     added_dir: str = "./skills.d"
     """The folder of the skills that `clawgate skills add` has added, with `skills.lock` beside it: only what the lock names
@@ -33,9 +33,9 @@ class SkillsConfig(Section):
 class AgentSkillsConfig(Section):
     """Inside an agent: which skills it sees."""
 
-    allow: Names = ("*",)
+    allow: ToolNames = ("*",)
     """Names of skills; `*` means every one there is."""
-    deny: Names = ()
+    deny: ToolNames = ()
     """Names to leave out; wins over `allow`."""
 
 

@@ -22,7 +22,7 @@ SETTLED_NS = 100_000_000
 """A folder changed less than this before it was read may change again without a new time stamp: it is read again."""
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
-Refusal: TypeAlias = Literal["changed", "missing", "unlisted", "unreadable"]
+LockRefusal: TypeAlias = Literal["changed", "missing", "unlisted", "unreadable"]
 """The reason that an added skill is not used. `unreadable`: the lock itself, under its own name."""
 _Stamp: TypeAlias = tuple[tuple[str | int, ...], ...]
 
@@ -140,14 +140,14 @@ class SkillLock:
             os.fsync(file.fileno())
         new.replace(self.path)
 
-    def refusals(self, folders: Iterable[str]) -> dict[str, Refusal]:
+    def refusals(self, folders: Iterable[str]) -> dict[str, LockRefusal]:
         """The skills among `folders`, and in the lock, that may not be used. Raises nothing."""
         try:
             pins = self.pins()
         except BadLock:
             return {LOCK: "unreadable", **dict.fromkeys(folders, "unreadable")}
         there = set(folders)
-        refusals_by_name: dict[str, Refusal] = {}
+        refusals_by_name: dict[str, LockRefusal] = {}
         for name in sorted(there | pins.keys()):
             if name not in pins:
                 refusals_by_name[name] = "unlisted"

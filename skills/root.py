@@ -29,7 +29,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 log = structlog.get_logger()
 
-Source: TypeAlias = Literal["shared", "workspace"]
+RootKind: TypeAlias = Literal["shared", "workspace"]
 
 
 def is_name(text: str) -> bool:
@@ -45,7 +45,7 @@ class Skill:
     directory: Path
     version: str
     """12 hex digits of the document's hash."""
-    source: Source
+    source: RootKind
     """`workspace`: it lies at its location already. `shared`: it has to be mounted there."""
     requires: Requirements = field(default_factory=Requirements)
     missing: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class SkillRoot:
     only what it pins is used, as long as it is unchanged."""
 
     path: Path
-    source: Source
+    source: RootKind
     now_ns: Callable[[], int]
     lock: SkillLock | None = None
     _known: dict[str, _CachedSkill] = field(default_factory=dict)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tools.sandbox.sandbox import Report, Sandbox
+from tools.sandbox.sandbox import ProbeReport, Sandbox
 
 WALLS = ("bubblewrap", pytest.param("bubblewrap without /proc", marks=pytest.mark.long), "Landlock and seccomp")
 """The strongest, and what is left without it. The one between has one test of all attacks; `make test-all` has the rest."""
@@ -29,6 +29,6 @@ def shared() -> Sandbox:
     return reported(Sandbox())
 
 
-def _report() -> Report | None:
+def _report() -> ProbeReport | None:
     (report,) = [it.report for it in _probed] or [None]
     return report if report and report.wall else None

@@ -217,12 +217,15 @@ def test_a_docstring_begins_with_its_subject_or_a_verb() -> None:
 
 
 def test_a_class_name_means_one_thing() -> None:
-    """A reader who meets a class name anywhere knows what it is. Private names count: a search finds them as well."""
+    """A reader who meets the name of a class or of a type anywhere knows what it is. Private names count: a search finds
+    them as well."""
     places: dict[str, list[str]] = {}
     for path in (path for folder in PACKAGES for path in sorted((ROOT / folder).rglob("*.py"))):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
+            elif isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "TypeAlias":
+                places.setdefault(ast.unparse(node.target), []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 

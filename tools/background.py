@@ -26,10 +26,10 @@ LOOK_SECONDS = 0.05
 COMMAND_CHARS = 100
 LINE_BYTES_MAX = 4_095
 """Bytes that a terminal takes as one line; it drops the rest."""
-Key: TypeAlias = Literal[
+KeyName: TypeAlias = Literal[
     "enter", "tab", "escape", "backspace", "up", "down", "right", "left", "ctrl-c", "ctrl-d", "ctrl-z"
 ]
-KEYS: Mapping[Key, str] = {
+KEYS: Mapping[KeyName, str] = {
     "enter": "\r",
     "tab": "\t",
     "escape": "\x1b",
@@ -59,7 +59,7 @@ class ProcessArguments(Arguments):
     offset: int | None = Field(default=None, description="For `log`: the first line, from 1; negative: from the end.")
     limit: int | None = Field(default=None, ge=1, description="For `log`: how many lines.")
     text: str | None = Field(default=None, description="For `write`: what it reads; end a line with a line break.")
-    key: Key | None = Field(
+    key: KeyName | None = Field(
         default=None,
         description="For `write`: a key to press, after the text. Without a terminal only enter, and ctrl-d: end of input.",
     )

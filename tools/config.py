@@ -5,7 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, StringConstraints
 
 from channels.section import Section
-from channels.tools import Listed, Names, ToolLists
+from channels.tools import Listed, ToolLists, ToolNames
 from tools.web.config import WebToolsConfig
 
 ExecMode: TypeAlias = Literal["deny", "ask", "allow"]
@@ -84,7 +84,7 @@ class ProcessConfig(Section):
 class MessageConfig(Section):
     """The chats to which the `message` tool may send, besides the one it was asked in."""
 
-    targets: Names = ()
+    targets: ToolNames = ()
     """Other chats, as `channel:chat` or `channel:account:chat`, for example `feishu:oc_0123456789abcdef`."""
 
 
@@ -116,10 +116,10 @@ class AgentFilesConfig(Section):
 class ToolsConfig(ToolLists):
     """The top-level `tools:` section: what holds for the tools of every agent."""
 
-    directories: Names = ()
+    directories: ToolNames = ()
     """Folders of Python files with tools of your own (docs/add-a-tool.md): code that runs inside the gateway, with its
     rights. Relative to the config file's folder. An agent has those that its lists allow."""
-    owner_only: Names | None = None
+    owner_only: ToolNames | None = None
     """Tools or groups that are there for `owners` alone. If unset: `exec` and `process`, once `owners` names a
     person, and always for people who were let in by pairing. Other people have them as their agent does."""
     senders: dict[PersonId, ToolLists] = Field(default={})
@@ -128,9 +128,9 @@ class ToolsConfig(ToolLists):
     process: ProcessConfig = ProcessConfig()
     files: FilesConfig = FilesConfig()
     web: WebToolsConfig = WebToolsConfig()
-    approval: Names = ()
+    approval: ToolNames = ()
     """Tools of which every call needs an approval, in any case."""
-    taint: Names = ("exec", "process", "message")
+    taint: ToolNames = ("exec", "process", "message")
     """Tools whose calls need one as well, as long as the conversation holds text of strangers, such as a web page, or a
     summary of it. Later calls may be the strangers' doing. `[]` for none."""
 
@@ -142,9 +142,9 @@ class AgentToolsConfig(ToolLists):
     exec: AgentExecConfig = AgentExecConfig()
     files: AgentFilesConfig = AgentFilesConfig()
     message: MessageConfig = MessageConfig()
-    approval: Names = ()
+    approval: ToolNames = ()
     """Tools besides those in `tools.approval`."""
-    taint: Names | None = None
+    taint: ToolNames | None = None
     """Wins over `tools.taint` for this agent."""
 
 
@@ -157,7 +157,7 @@ def effective_files(everybody: FilesConfig, agent: AgentToolsConfig) -> FilesCon
     return everybody.but(**agent.files.model_dump(exclude_none=True))
 
 
-def effective_approval(everybody: ToolsConfig, agent: AgentToolsConfig) -> tuple[Names, Names]:
+def effective_approval(everybody: ToolsConfig, agent: AgentToolsConfig) -> tuple[ToolNames, ToolNames]:
     """The tools that always need an approval, and those that do after text of strangers: an agent can add to the former."""
     taint = everybody.taint if agent.taint is None else agent.taint
     return tuple(dict.fromkeys((*everybody.approval, *agent.approval))), taint

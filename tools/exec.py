@@ -17,7 +17,7 @@ from tools.binding import binding_of
 from tools.config import EXEC_SECONDS_MAX, ExecConfig
 from tools.limits import MEMORY_BYTES_MAX, PROCESSES_MAX
 from tools.output import Output
-from tools.process import OUTPUT_BYTES_MAX, Finished, Input, Limit, Supervised
+from tools.process import OUTPUT_BYTES_MAX, CommandLimit, Finished, Input, Supervised
 from tools.sandbox.sandbox import Sandbox
 from tools.tool import Arguments, Call, Held, Subject, ToolError, ToolResult
 from tools.web.client import WebClient
@@ -29,7 +29,7 @@ SHELL = "/bin/sh"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-STOPPED: Mapping[Limit, str] = {
+STOPPED: Mapping[CommandLimit, str] = {
     "time": "EXEC_TIMEOUT: stopped after {seconds:g} seconds; ",
     "output": f"EXEC_OUTPUT_LIMIT: stopped: its output is longer than {OUTPUT_BYTES_MAX:,} bytes; ",
     "written": "EXEC_DISK_LIMIT: stopped: it put more than {written:,} bytes into the workspace and $TMPDIR; ",

@@ -32,11 +32,11 @@ _PR_SET_DUMPABLE = 4
 _prctl = ctypes.CDLL(None).prctl
 _CODE = re.compile(rb"-?\d+|!")
 
-Limit: TypeAlias = Literal["time", "output", "written", "free", "memory", "processes", "idle", "killed"]
+CommandLimit: TypeAlias = Literal["time", "output", "written", "free", "memory", "processes", "idle", "killed"]
 Input: TypeAlias = Literal["none", "pipe"] | tuple[int, int]
 """The input of a command: nothing, what is written to it, or a terminal with these rows and columns."""
 Errors: TypeAlias = Literal["with output", "apart"]
-_LIMITS: dict[str, Limit] = {"W": "written", "F": "free", "M": "memory", "N": "processes"}
+_LIMITS: dict[str, CommandLimit] = {"W": "written", "F": "free", "M": "memory", "N": "processes"}
 
 OUTPUT_BYTES_MAX = 16 * 1024 * 1024
 
@@ -48,7 +48,7 @@ class Finished:
 
     code: int
     output: Output
-    limit: Limit | None
+    limit: CommandLimit | None
     read_only: bool
     refused: bool
 
@@ -72,7 +72,7 @@ class Supervised:
         # A command of our own uid could read our secrets in /proc; not from a process that may not be dumped.
         _prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
         self._control: int | None
-        self._limit: Limit | None = None
+        self._limit: CommandLimit | None = None
         self._unwanted = asyncio.Event()
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
             theirs.callback(launch.close)
@@ -181,7 +181,7 @@ class Supervised:
             await _first(DRAIN_SECONDS, ended, stopped)
         self._let_go()
 
-    def stop(self, limit: Limit) -> None:
+    def stop(self, limit: CommandLimit) -> None:
         """Asks the command to end, and soon kills it; `attend` returns then."""
         self._limit = self._limit or limit
         self._unwanted.set()

@@ -33,7 +33,7 @@ RECORDS_MAX = 20
 """Ended processes that a session's list still shows."""
 _ID = re.compile(r"[0-9a-f]{6}")
 
-State: TypeAlias = Literal["running", "elsewhere", "ended", "interrupted"]
+ProcessState: TypeAlias = Literal["running", "elsewhere", "ended", "interrupted"]
 
 log = structlog.get_logger()
 
@@ -54,7 +54,7 @@ class Record:
     note: str = ""
     polled: int = 0
     output: Output
-    state: State = "running"
+    state: ProcessState = "running"
 
     @property
     def path(self) -> Path:

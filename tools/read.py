@@ -14,14 +14,14 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from tools.documents.document import BYTES_MAX, PICTURES_MAX, Answer, Documents, Kind, Wanted, document_kind
+from tools.documents.document import BYTES_MAX, PICTURES_MAX, Answer, DocumentKind, Documents, Wanted, document_kind
 from tools.lines import BLOCK_BYTES, NOTE_CHARS, Lines, text_page
 from tools.paths import called
 from tools.picture import IMAGE_BYTES_MAX, SOURCE_BYTES_MAX, fitted, image_type
 from tools.tool import Arguments, Call, Image, ToolError, ToolResult
 from tools.workspace import Workspace
 
-TEXT_KINDS: tuple[Kind, ...] = ("html", "csv")
+TEXT_KINDS: tuple[DocumentKind, ...] = ("html", "csv")
 _RANGE = re.compile(r"(\d{1,7})(?:\s*[-–]\s*(\d{1,7}))?")
 
 
@@ -58,7 +58,7 @@ class _OpenDocument:
     """An open document; its receiver closes the descriptor."""
 
     fd: int
-    kind: Kind
+    kind: DocumentKind
     size: int
 
 

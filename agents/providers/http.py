@@ -82,16 +82,16 @@ class SdkClient:
         await self._client.close()
 
 
-Client: TypeAlias = PlainClient | SdkClient
+AnyClient: TypeAlias = PlainClient | SdkClient
 
 
 class LazyClient:
     """A client that is built at the first need, in a thread: importing an SDK and reading the machine's certificates takes
     up to a second."""
 
-    def __init__(self, build: Callable[[], Client]) -> None:
+    def __init__(self, build: Callable[[], AnyClient]) -> None:
         self._build = build
-        self._client: Client | None = None
+        self._client: AnyClient | None = None
         self._building = asyncio.Lock()
         self._users = 0
         self._retired = False
@@ -115,7 +115,7 @@ class LazyClient:
         if self._retired and not self._users and self._closing is None:
             self._closing = asyncio.create_task(self.close())
 
-    async def get(self) -> Client:
+    async def get(self) -> AnyClient:
         if self._client is None:
             async with self._building:
                 if self._client is None:

@@ -18,7 +18,7 @@ from agents.messages import AssistantMessage, ErrorKind, ModelError
 from agents.providers.config import ProviderConfig
 from agents.providers.draft import Draft
 from agents.providers.errors import AttemptFailed, BadStream, RequestRefused
-from agents.providers.http import END, TAIL_SECONDS, ArrivingAnswer, Client, LazyClient, event_of
+from agents.providers.http import END, TAIL_SECONDS, AnyClient, ArrivingAnswer, LazyClient, event_of
 from agents.providers.provider import Done, ModelEvent, ModelRequest
 from agents.providers.refusals import failure_of, word
 
@@ -46,7 +46,7 @@ class WireSpec:
     """One vendor's protocol. `keyless`: it needs no key. `tail_seconds`: how long a complete answer waits for its price."""
 
     api: str
-    build: Callable[[], Client]
+    build: Callable[[], AnyClient]
     path: Callable[[ModelRequest], str]
     body: Callable[[ModelRequest], dict[str, Any]]
     assembly: Callable[[Draft], Assembly]

@@ -93,7 +93,7 @@ class Retrying:
     seconds: float
 
 
-Notice: TypeAlias = ModelEvent | Retrying
+RetryEvent: TypeAlias = ModelEvent | Retrying
 
 
 @dataclass(kw_only=True, slots=True)
@@ -105,7 +105,7 @@ class _Policy:
     sleep: Callable[[float], Awaitable[None]]
     random: Callable[[], float]
     clock: Callable[[], float]
-    emit: Callable[[Notice], None]
+    emit: Callable[[RetryEvent], None]
     until: float | None = None
     """The moment to give up; known from the first failure on."""
 
@@ -133,7 +133,7 @@ async def complete(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     random: Callable[[], float] = randomness.random,
     clock: Callable[[], float] = time.monotonic,
-    emit: Callable[[Notice], None] | None = None,
+    emit: Callable[[RetryEvent], None] | None = None,
     fallbacks: Sequence[tuple[Provider, ModelRequest]] = (),
     health: Health | None = None,
 ) -> AssistantMessage:

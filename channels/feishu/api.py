@@ -78,7 +78,7 @@ FILE_BYTES_MAX = 100 * 1024 * 1024
 """Feishu hands out no larger one."""
 
 Params: TypeAlias = Mapping[str, str] | None
-Body: TypeAlias = Mapping[str, Any] | None
+JsonBody: TypeAlias = Mapping[str, Any] | None
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -99,7 +99,7 @@ class FeishuApi:
         self,
         path: str,
         params: Params = None,
-        body: Body = None,
+        body: JsonBody = None,
         *,
         method: str = "",
         timeout_seconds: float | None = None,
@@ -170,9 +170,9 @@ class FeishuApi:
         path: str,
         token: str = "",
         params: Params = None,
-        body: Body = None,
+        body: JsonBody = None,
         timeout_seconds: float | None = None,
-        form: Body = None,
+        form: JsonBody = None,
     ) -> dict[str, Any]:
         headers = {} if form else {"content-type": "application/json; charset=utf-8"}
         headers |= {"authorization": f"Bearer {token}"} if token else {"locale": "zh"}

@@ -36,11 +36,11 @@ class Content:
         return Content(text=self.text, attachments=keyed)
 
 
-Names = Mapping[str, str]
+PeopleNames = Mapping[str, str]
 """The text for each placeholder; empty for the bot's own."""
 
 
-def read(kind: str, raw: object, names: Names, zone: tzinfo = UTC) -> Content | None:
+def read(kind: str, raw: object, names: PeopleNames, zone: tzinfo = UTC) -> Content | None:
     """The content of a message of this type, its times in `zone`; None if it says nothing, or no person says it."""
     if not isinstance(raw, str) or not raw.strip() or kind == "system":
         return None
@@ -61,7 +61,7 @@ BUNDLES = "merge_forward"
 """The type of a message whose text is `BUNDLE` until `People` has read it."""
 
 
-def resolve(text: str, names: Names) -> str:
+def resolve(text: str, names: PeopleNames) -> str:
     """Placeholders are whole tokens: `@_user_1` does not begin `@_user_10`. The bot's own takes its space with it."""
 
     def replaced(match: re.Match[str]) -> str:
@@ -73,7 +73,7 @@ def resolve(text: str, names: Names) -> str:
     return _PLACEHOLDER.sub(replaced, text)
 
 
-def _post(content: Mapping[str, Any], names: Names, zone: tzinfo) -> Content:
+def _post(content: Mapping[str, Any], names: PeopleNames, zone: tzinfo) -> Content:
     """The form as received: title and paragraphs at the top; wrapped in a locale by some clients."""
     if not isinstance(content.get("content"), list):
         wrapped = (content.get(locale) for locale in (*LOCALES, *content))
@@ -98,7 +98,7 @@ def _post(content: Mapping[str, Any], names: Names, zone: tzinfo) -> Content:
     return Content(text=resolve("\n".join(paragraphs), names), attachments=tuple(attachments))
 
 
-def _node(node: Mapping[str, Any], names: Names) -> str:
+def _node(node: Mapping[str, Any], names: PeopleNames) -> str:
     text = text_of(node, "text")
     match node.get("tag"):
         case "text" | "md":
@@ -141,7 +141,7 @@ def _node_attachments(node: Mapping[str, Any]) -> list[Attachment]:
 
 
 def _attached(kind: AttachmentKind, key: str, words: Callable[[Mapping[str, Any]], str]) -> "_ContentReader":
-    def read_attached(content: Mapping[str, Any], names: Names, zone: tzinfo) -> Content:
+    def read_attached(content: Mapping[str, Any], names: PeopleNames, zone: tzinfo) -> Content:
         handle, name = text_of(content, key), text_of(content, "file_name") or None
         attachments = (Attachment(kind=kind, key=handle, name=name),) if handle else ()
         return Content(text=f"[{words(content)}]", attachments=attachments)
@@ -149,7 +149,7 @@ def _attached(kind: AttachmentKind, key: str, words: Callable[[Mapping[str, Any]
     return read_attached
 
 
-def _card(content: Mapping[str, Any], names: Names, zone: tzinfo) -> Content:
+def _card(content: Mapping[str, Any], names: PeopleNames, zone: tzinfo) -> Content:
     """A card: in its degraded form, rows of nodes as in a post; or as it was made, of any generation."""
     rows = content.get("elements")
     if isinstance(rows, list) and all(isinstance(row, list) for row in rows):
@@ -177,7 +177,7 @@ def _card_texts(node: object, depth: int) -> Iterator[str]:
 
 
 def _words(template: str, *keys: str) -> "_ContentReader":
-    def words(content: Mapping[str, Any], names: Names, zone: tzinfo) -> Content:
+    def words(content: Mapping[str, Any], names: PeopleNames, zone: tzinfo) -> Content:
         found = template.format(*(text_of(content, key) for key in keys)).rstrip(": ")
         return Content(text=f"[{found}{_when(content, zone)}]")
 
@@ -197,13 +197,13 @@ def _file(content: Mapping[str, Any]) -> str:
     return ": ".join(filter(None, ("file", text_of(content, "file_name"))))
 
 
-def _vote(content: Mapping[str, Any], names: Names, zone: tzinfo) -> Content:
+def _vote(content: Mapping[str, Any], names: PeopleNames, zone: tzinfo) -> Content:
     options = content.get("options")
     lines = [it for it in (options if isinstance(options, list) else ()) if isinstance(it, str)]
     return Content(text="\n- ".join((f"[vote: {text_of(content, 'topic')}]", *lines[:OPTIONS_MAX])))
 
 
-def _todo(content: Mapping[str, Any], names: Names, zone: tzinfo) -> Content:
+def _todo(content: Mapping[str, Any], names: PeopleNames, zone: tzinfo) -> Content:
     summary = content.get("summary")
     task = f"[task{_when(content, zone)}]"
     return Content(text=f"{task}\n{_post(summary, names, zone).text}" if isinstance(summary, dict) else task)
@@ -219,7 +219,7 @@ def _word(kind: str) -> str:
     return kind if re.fullmatch(r"[a-z0-9_]{1,40}", kind) else "unknown"
 
 
-_ContentReader = Callable[[Mapping[str, Any], Names, tzinfo], Content]
+_ContentReader = Callable[[Mapping[str, Any], PeopleNames, tzinfo], Content]
 _READERS: dict[str, _ContentReader] = {
     "text": lambda content, names, zone: Content(text=resolve(text_of(content, "text"), names)),
     "post": _post,

@@ -30,7 +30,7 @@ _APPLIED = "200770"
 _CLOSED = frozenset({"300309", "200850"})
 """Ten minutes have passed: the card takes no more streaming."""
 
-Place: TypeAlias = Callable[[Outbound, str, str, dict[str, Any]], Awaitable[str]]
+PlaceCard: TypeAlias = Callable[[Outbound, str, str, dict[str, Any]], Awaitable[str]]
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class _Card:
 class LiveCards:
     """`place` sends a message of some kind and content under a key, and returns its id."""
 
-    def __init__(self, api: FeishuApi, place: Place, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, api: FeishuApi, place: PlaceCard, *, now: Callable[[], float] = time.time) -> None:
         self._api = api
         self._place = place
         self._now = now

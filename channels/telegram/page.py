@@ -16,14 +16,14 @@ from markdown_it.common.normalize_url import normalizeLinkText
 from markdown_it.token import Token
 
 BULLET = "• "
-Kind = Literal["bold", "italic", "strikethrough", "spoiler", "text_link", "code", "pre", "blockquote"]
+StyleKind = Literal["bold", "italic", "strikethrough", "spoiler", "text_link", "code", "pre", "blockquote"]
 """An entity's kind, in Telegram's words."""
-_LETTERS: tuple[Kind, ...] = ("bold", "italic", "strikethrough", "spoiler")
+_LETTERS: tuple[StyleKind, ...] = ("bold", "italic", "strikethrough", "spoiler")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextStyle:
-    kind: Kind
+    kind: StyleKind
     value: str = ""
     """The address of a link, the language of code."""
     number: int = 0
@@ -88,17 +88,17 @@ class StyledText:
         self._add(text, (self._numbered(style),))
         self._gap = 1
 
-    def open(self, kind: Kind, value: str = "") -> None:
+    def open(self, kind: StyleKind, value: str = "") -> None:
         self._styles.append(self._numbered(TextStyle(kind=kind, value=value)))
 
-    def close(self, kind: Kind) -> None:
+    def close(self, kind: StyleKind) -> None:
         """The innermost of these; those inside of it stay open, as spoilers may overlap with the others."""
         for at in range(len(self._styles) - 1, -1, -1):
             if self._styles[at].kind == kind:
                 del self._styles[at]
                 return
 
-    def is_open(self, kind: Kind) -> bool:
+    def is_open(self, kind: StyleKind) -> bool:
         return any(style.kind == kind for style in self._styles)
 
     def mark(self) -> int:
@@ -161,7 +161,7 @@ class StyledText:
 
     def _effective(self, *more: TextStyle) -> tuple[TextStyle, ...]:
         """Each kind once. Code combines with nothing: it gives way to a link and a quote, and replaces the rest."""
-        styles: dict[Kind, TextStyle] = {}
+        styles: dict[StyleKind, TextStyle] = {}
         for style in (*self._styles, *more):
             styles.setdefault(style.kind, style)
         code = styles.pop("code", None)
@@ -178,7 +178,7 @@ _FILE = re.compile(
 )
 """Kinds of files that are top-level domains as well; not those under which more sites are known than files."""
 _TASK = re.compile(r"\[([ xX])\] ")
-_STYLES: dict[str, Kind] = {"strong": "bold", "em": "italic", "s": "strikethrough"}
+_STYLES: dict[str, StyleKind] = {"strong": "bold", "em": "italic", "s": "strikethrough"}
 """The style for the tag of the token that opens or closes it."""
 
 

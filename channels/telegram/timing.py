@@ -86,7 +86,7 @@ AGAIN_SECONDS = 4.5
 CALL_SECONDS = 4.0
 """The time for one call; later it would be about the past."""
 
-Place: TypeAlias = tuple[str, str | None]
+ChatThread: TypeAlias = tuple[str, str | None]
 """A chat, and the topic in it."""
 
 
@@ -98,9 +98,9 @@ class Activity:
     account: str
     migrated: Mapping[str, str]
     timing: Timing
-    _turns: dict[Place, set[str]] = field(default_factory=dict)
+    _turns: dict[ChatThread, set[str]] = field(default_factory=dict)
     """The messages being answered, by the message's id; two agents may be active in one group."""
-    _tasks: dict[Place, asyncio.Task[None]] = field(default_factory=dict)
+    _tasks: dict[ChatThread, asyncio.Task[None]] = field(default_factory=dict)
     _rests_until: float = float("-inf")
 
     def show(self, progress: Progress) -> None:
@@ -130,7 +130,7 @@ class Activity:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _type(self, place: Place) -> None:
+    async def _type(self, place: ChatThread) -> None:
         """Shows "typing…" until it is cancelled, or Telegram refuses it in this turn."""
         (chat, thread), chat_id = place, self.migrated.get(place[0], place[0])
         body: dict[str, Any] = {"chat_id": int(chat_id), "action": "typing"}

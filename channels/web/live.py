@@ -19,7 +19,7 @@ BACKLOG_BYTES_MAX = 8 * 1_048_576
 ENDED_MAX = 256
 """Turns whose tools are remembered until their reply is sent."""
 
-Key = tuple[str, str]
+TurnKey = tuple[str, str]
 """The conversation, and the person's message that is answered."""
 
 
@@ -82,8 +82,8 @@ class LiveTurns:
 
     def __init__(self) -> None:
         self.watched: Callable[[], None] = lambda: None
-        self.changed: Callable[[Key, LiveTurn], None] = lambda key, turn: None
-        self._turns: dict[Key, LiveTurn] = {}
+        self.changed: Callable[[TurnKey, LiveTurn], None] = lambda key, turn: None
+        self._turns: dict[TurnKey, LiveTurn] = {}
         self.leaving: set[str] = set()
         """Conversations that are being erased."""
         self._watchers: set[Watcher] = set()
@@ -124,7 +124,7 @@ class LiveTurns:
         self.update(key, news)
         self.changed(key, self._turns.get(key, news))
 
-    def update(self, key: Key, news: LiveTurn) -> None:
+    def update(self, key: TurnKey, news: LiveTurn) -> None:
         """Takes in a turn's new state. News from another replica about a turn that runs here is late, and ignored."""
         turn, before = self._turns.get(key), None
         if turn is None:
@@ -149,7 +149,7 @@ class LiveTurns:
             if self._watchers:
                 self._tell_draft(key, turn)
 
-    def own(self) -> list[tuple[Key, LiveTurn]]:
+    def own(self) -> list[tuple[TurnKey, LiveTurn]]:
         return [(key, turn) for key, turn in self._turns.items() if turn.outcome is None and turn.heard is None]
 
     def lose(self, before: float) -> None:
@@ -162,11 +162,11 @@ class LiveTurns:
     def running(self, chat: str) -> bool:
         return any(key[0] == chat and turn.outcome is None for key, turn in self._turns.items())
 
-    def text(self, key: Key) -> str:
+    def text(self, key: TurnKey) -> str:
         """The turn's text so far; nothing if it ran elsewhere."""
         return turn.text if (turn := self._turns.get(key)) else ""
 
-    def tools(self, key: Key) -> tuple[ToolUse, ...]:
+    def tools(self, key: TurnKey) -> tuple[ToolUse, ...]:
         """The tools that the turn has used; the turn is forgotten if it has ended."""
         turn = self._turns.get(key)
         if turn is not None and turn.outcome is not None:
@@ -183,7 +183,7 @@ class LiveTurns:
                 yield _turn_event(key, turn)
                 yield _draft_event(key, 0, turn.blocks)
 
-    def _tell_draft(self, key: Key, turn: LiveTurn) -> None:
+    def _tell_draft(self, key: TurnKey, turn: LiveTurn) -> None:
         """The change of a draft: mostly its last block. As text it comes whole."""
         watchers = [it for it in self._watchers if it.person == turn.person]
         for watcher in (it for it in watchers if it.plain):
@@ -200,11 +200,11 @@ class LiveTurns:
                 watcher.tell(_draft_event(key, at, turn.blocks[at:]))
 
 
-def _turn_event(key: Key, turn: LiveTurn) -> bytes:
+def _turn_event(key: TurnKey, turn: LiveTurn) -> bytes:
     facts = {"chat": key[0], "message": key[1], "running": turn.outcome is None, "outcome": turn.outcome}
     tools = [replace(it, arguments="", result="") for it in turn.tools]  # said so often, they come with the answer
     return event("turn", facts | {"note": turn.note, "tools": tools})
 
 
-def _draft_event(key: Key, at: int, drawn: list[str]) -> bytes:
+def _draft_event(key: TurnKey, at: int, drawn: list[str]) -> bytes:
     return event("draft", {"chat": key[0], "message": key[1], "at": at, "blocks": drawn})

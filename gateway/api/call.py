@@ -83,16 +83,16 @@ class ApiCall:
     """True if a stream of chunks ends with what the answer took."""
 
 
-class Part(BaseModel):
+class ApiPart(BaseModel):
     type: str
     text: str = ""
     image_url: Any = None
 
 
-class Message(BaseModel):
+class ApiMessage(BaseModel):
     role: str = ""
     type: str = "message"
-    content: str | list[Part] | None = None
+    content: str | list[ApiPart] | None = None
     tool_calls: list[Any] | None = None
     function_call: Any = None
 
@@ -111,8 +111,8 @@ class Body(BaseModel):
     stream_options: StreamOptions | None = None
     user: str | None = None
     instructions: str | None = None
-    messages: list[Message] | None = None
-    input: str | list[Message] | None = None
+    messages: list[ApiMessage] | None = None
+    input: str | list[ApiMessage] | None = None
     text: Format | None = None
 
 
@@ -136,7 +136,7 @@ def parsed(raw: bytes, field: str, session: str | None) -> ApiCall:
     if messages is None:
         raise ApiError(400, f"{field} is missing.", param=field, code="missing_required_parameter")
     if isinstance(messages, str):
-        messages = [Message(role="user", content=messages)]
+        messages = [ApiMessage(role="user", content=messages)]
     instructions, turns = _split(messages, field)
     shown = _pictures(messages[-1], f"{field}[{len(messages) - 1}]") if messages else ()
     if not turns or messages[-1].role != "user" or not (turns[-1].text.strip() or shown):
@@ -158,7 +158,7 @@ def parsed(raw: bytes, field: str, session: str | None) -> ApiCall:
     )
 
 
-def _split(messages: Sequence[Message], field: str) -> tuple[list[str], list[Earlier]]:
+def _split(messages: Sequence[ApiMessage], field: str) -> tuple[list[str], list[Earlier]]:
     """The program's instructions, and the messages of both sides."""
     instructions, turns = list[str](), list[Earlier]()
     for number, message in enumerate(messages):
@@ -177,7 +177,7 @@ def _split(messages: Sequence[Message], field: str) -> tuple[list[str], list[Ear
     return instructions, turns
 
 
-def _text(message: Message, place: str, instead: str) -> str:
+def _text(message: ApiMessage, place: str, instead: str) -> str:
     """The words of a message, with `instead` in the place of each picture. Raises ApiError."""
     if message.type != "message":
         raise unsupported(f"{place}.type", f"{place}.type: only messages are supported; tools are the agent's own.")
@@ -192,7 +192,7 @@ def _text(message: Message, place: str, instead: str) -> str:
     return "".join(instead if part.type in _PICTURES else part.text for part in message.content)
 
 
-def _pictures(message: Message, place: str) -> tuple[File, ...]:
+def _pictures(message: ApiMessage, place: str) -> tuple[File, ...]:
     parts = message.content if isinstance(message.content, list) else []
     pictures = [(at, part) for at, part in enumerate(parts) if part.type in _PICTURES]
     return tuple(

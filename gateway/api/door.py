@@ -38,7 +38,7 @@ HOLD_SECONDS = 10.0
 begins without any, so that no proxy in between takes it for dead."""
 KEY_CHARS_MAX = 255
 
-Route: TypeAlias = Callable[[Request, str], Awaitable[Response]]
+TokenRoute: TypeAlias = Callable[[Request, str], Awaitable[Response]]
 log = structlog.get_logger()
 
 
@@ -73,7 +73,7 @@ class ApiDoor:
     async def unknown(self, request: Request, name: str) -> Response:
         raise ApiError(404, f"There is no {request.method} {request.url.path[:100]} here.", code="unknown_url")
 
-    def _authorised(self, route: Route) -> Callable[[Request], Awaitable[Response]]:
+    def _authorised(self, route: TokenRoute) -> Callable[[Request], Awaitable[Response]]:
         async def authorised(request: Request) -> Response:
             try:
                 return await route(request, self._admit(request))
@@ -105,7 +105,7 @@ class ApiDoor:
         log.warning("token_refused", reason="wrong api token")
         raise ApiError(401, "The token is wrong.", code="invalid_api_key")
 
-    def _answers(self, shape: ModuleType) -> Route:
+    def _answers(self, shape: ModuleType) -> TokenRoute:
         async def answered(request: Request, name: str) -> Response:
             body = await self._body(request)
             session = request.headers.get("x-clawgate-session", "").encode("latin-1").decode(errors="replace").strip()

@@ -23,7 +23,7 @@ from gateway.observe.logs import logged
 from gateway.records.inbound import ASK, OUTCOME, Inbound
 from gateway.records.sessions import LOCAL_PERSON, control_session, session_key
 from gateway.state.runtime import Runtime
-from gateway.store.approval_records import Admission, Approval, Decider, Grant, State
+from gateway.store.approval_records import Admitted, Approval, Decider, Grant, State
 from gateway.store.errors import StoreUnavailable
 from gateway.store.records import Delivery
 from tools.approval import Request, digest_of
@@ -112,7 +112,7 @@ class Approvals:
         origin: MessageContext,
         people: Sequence[str],
         tainted: bool,
-    ) -> tuple[Admission, Approval | None]:
+    ) -> tuple[Admitted, Approval | None]:
         """Asks the approvers. `people` are all senders that the turn answers. Raises ToolError."""
         now, config = self._runtime.now(), self._runtime.setup.config.approvals
         text = request.subject.text

@@ -10,7 +10,7 @@ from gateway.fault import OperatorError
 mcp_app = typer.Typer(
     no_args_is_help=True, help="MCP servers: list their tools, try one, accept what has changed; also while it serves."
 )
-ServerName = Annotated[str, typer.Argument(metavar="NAME", help="A server of mcp.servers.")]
+ServerArgument = Annotated[str, typer.Argument(metavar="NAME", help="A server of mcp.servers.")]
 SHOWN_CHARS = 100
 
 
@@ -44,7 +44,7 @@ def _line(text: str) -> str:
 
 @mcp_app.command("try")
 def try_tool(
-    name: ServerName,
+    name: ServerArgument,
     tool: Annotated[str, typer.Argument(help="One of its tools.")],
     arguments: Annotated[str, typer.Argument(metavar="JSON", help='Its arguments: \'{"timezone": "UTC"}\'.')] = "{}",
     config: ConfigOption = CONFIG,
@@ -68,7 +68,7 @@ def try_tool(
 
 
 @mcp_app.command("accept")
-def accept_tools(name: ServerName, config: ConfigOption = CONFIG) -> None:
+def accept_tools(name: ServerArgument, config: ConfigOption = CONFIG) -> None:
     """Offer the tools of a server as the gateway sees them now, as far as they are new or have changed."""
     import asyncio
 

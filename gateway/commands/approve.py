@@ -18,7 +18,7 @@ from gateway.approvals.display import answers, outcome_text, request_details, re
 from gateway.approvals.notices import OWN
 from gateway.approvals.surfaces import message_of, surfaces_of
 from gateway.commands import own
-from gateway.commands.command import CommandContext, Reply, Run
+from gateway.commands.command import CommandContext, Perform, Reply
 from gateway.commands.own import accept_tools, join, tell, unheard
 from gateway.records.inbound import ASK, INTRODUCTION, NOTICE, OUTCOME, PRESSED, UNHEARD
 from gateway.records.sessions import chat_of, person_of
@@ -187,7 +187,7 @@ async def press(context: CommandContext) -> str | Reply | None:
     return None if won and is_replaced else text
 
 
-NOTICE_RUNS: Mapping[str, Run] = {
+NOTICE_RUNS: Mapping[str, Perform] = {
     ASK: ask,
     OUTCOME: replace_request,
     PRESSED: press,

@@ -15,7 +15,7 @@ from channels.message import MessageContext
 from gateway.approvals.approvals import Approvals
 from gateway.commands import conversation, own, report, settings
 from gateway.commands.approve import NOTICE_RUNS, approve, list_approvals
-from gateway.commands.command import ANY, Command, CommandContext, Reply, Run
+from gateway.commands.command import ANY, Command, CommandContext, Perform, Reply
 from gateway.commands.pair import pair
 from gateway.commands.remember import remember
 from gateway.commands.schedules import schedules
@@ -172,7 +172,7 @@ def edits(one: str, other: str) -> int:
     return before[-1]
 
 
-def _command(form: str, run: Run, takes: int, **more: Any) -> Command:
+def _command(form: str, run: Perform, takes: int, **more: Any) -> Command:
     name = form.partition(" ")[0]
     _, en, zh = WORDS[name]
     return Command(form, run, takes, en, zh, owner_only=name in OWNER_ONLY, **more)
@@ -215,7 +215,7 @@ _COMMANDS = (
     _command("unlisten", own.unlisten, 0),
 )
 COMMANDS = {it.name: it for it in _COMMANDS}
-RUNS: Mapping[str, Run] = {**NOTICE_RUNS, MISSPELT: suggest}
+RUNS: Mapping[str, Perform] = {**NOTICE_RUNS, MISSPELT: suggest}
 """The answers that no person asks for by name."""
 
 

@@ -103,7 +103,7 @@ class Reply:
     replaces: str | None = None
 
 
-Run: TypeAlias = Callable[[CommandContext], Awaitable[str | Reply | None]]
+Perform: TypeAlias = Callable[[CommandContext], Awaitable[str | Reply | None]]
 
 
 ANY = sys.maxsize
@@ -116,7 +116,7 @@ class Command:
     opens it further."""
 
     form: str
-    run: Run
+    run: Perform
     takes: int
     en: str
     zh: str

@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field, SecretStr, StringConstraints
 
 from channels.section import Section
 from gateway.config.budgets import Rate, RateText, rate_of
-from gateway.config.server import Token
+from gateway.config.server import SecretToken
 from gateway.config.template import template
 
 Verify = Literal["hmac", "github", "token"]
@@ -17,7 +17,7 @@ Filled = Annotated[str, StringConstraints(max_length=8_000), AfterValidator(temp
 class HookConfig(Section):
     """One hook: `POST /hooks/NAME`."""
 
-    secret: Token = SecretStr("")
+    secret: SecretToken = SecretStr("")
     """The secret that the other system proves to know: at least 16 characters, such as the output of
     `openssl rand -hex 32`."""
     verify: Verify

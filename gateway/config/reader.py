@@ -22,7 +22,7 @@ from gateway.config.root import Config
 from gateway.config.yaml import Document
 
 Root = TypeVar("Root", bound=Config)
-Fault: TypeAlias = Mapping[str, Any]
+PydanticFault: TypeAlias = Mapping[str, Any]
 """One of pydantic's errors."""
 
 _EXAMPLE = "add at least one agent: agents: { list: [ { id: assistant } ] }"
@@ -108,14 +108,14 @@ def with_absolute_paths(config: Root, folder: Path, home: str) -> Root:
     )
 
 
-def _faults(error: ValidationError, data: Any) -> list[tuple[Key, Fault]]:
+def _faults(error: ValidationError, data: Any) -> list[tuple[Key, PydanticFault]]:
     """Each with its place in the data, in its order. One around another is its consequence, as a list made too short."""
     faults = [(_place(it, data), it) for it in error.errors(include_url=False)]
     around = {place[:length] for place, _ in faults for length in range(len(place))}
     return [it for it in faults if it[0] not in around]
 
 
-def _place(error: Fault, data: Any) -> Key:
+def _place(error: PydanticFault, data: Any) -> Key:
     """An error's place, without what pydantic adds to it (a union's branch, `[key]`, an index into a made tuple)."""
     place: list[str | int] = []
     for number, part in enumerate(error["loc"], start=1):
@@ -124,7 +124,7 @@ def _place(error: Fault, data: Any) -> Key:
     return tuple(place)
 
 
-def _read_otherwise(data: Any, place: Key, fault: Fault, text: str | None) -> bool:
+def _read_otherwise(data: Any, place: Key, fault: PydanticFault, text: str | None) -> bool:
     """True if a value can be read in another way than it was, as its `text`; then `data` has it so."""
     if not _has(data, place):
         return False
@@ -137,7 +137,7 @@ def _read_otherwise(data: Any, place: Key, fault: Fault, text: str | None) -> bo
     return value is not None
 
 
-def _report(place: Key, fault: Fault, root: type[Config], findings: Findings) -> None:
+def _report(place: Key, fault: PydanticFault, root: type[Config], findings: Findings) -> None:
     if fault["type"] == "extra_forbidden":
         _unknown_key(root, place, findings)
     else:
@@ -182,7 +182,7 @@ def models_of(annotation: Any) -> list[type[BaseModel]]:
     return [model for argument in get_args(annotation) for model in models_of(argument)]
 
 
-def _take_out(data: Any, place: Key, fault: Fault) -> None:
+def _take_out(data: Any, place: Key, fault: PydanticFault) -> None:
     """Remove the innermost key around a fault, or put something sound in its place if it is required."""
     match place:
         case ("agents", *rest) if rest in ([], ["list"]):

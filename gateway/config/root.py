@@ -16,7 +16,7 @@ from agents.providers.config import IMPLIED, ModelConfig, ProviderConfig
 from agents.providers.models import PricesConfig, facts_of
 from agents.providers.retry import RetryConfig
 from agents.transcription import TranscriptionConfig
-from agents.turn import Count, Seconds, TurnLimits
+from agents.turn import Amount, Seconds, TurnLimits
 from channels.access import AccessConfig
 from channels.queue import QueueConfig
 from channels.section import Section
@@ -32,21 +32,21 @@ from tools.mcp.config import McpConfig
 
 
 class LimitsConfig(TurnLimits):
-    parallel_turns: Count = 64
+    parallel_turns: Amount = 64
     """Turns that run at the same time; more wait in the inbox."""
-    pending_per_session: Count = 50
+    pending_per_session: Amount = 50
     """Messages of one chat waiting for their turn; one more is answered with "too many"."""
-    pending_per_sender: Count = 200
+    pending_per_sender: Amount = 200
     """Messages of one person waiting in all chats and topics together; one more is answered with "too many". Commands have
     as much room again."""
-    file_bytes: Count = 20_971_520
+    file_bytes: Amount = 20_971_520
     """One file, to the agent or from it."""
-    uploads_bytes: Count = 209_715_200
+    uploads_bytes: Amount = 209_715_200
     """Files that one person has uploaded to the web chat and that wait to be sent with a message, in all. One that is not
     sent within a day is deleted."""
-    event_streams: Count = 100
+    event_streams: Amount = 100
     """Pages of the web chat that are connected to one replica at the same time; one more is asked to try again."""
-    reply_parts: Count = 20
+    reply_parts: Amount = 20
     """Messages that one reply may be split into. A longer one is sent as its first message and the file `answer.md`."""
     delivery_seconds: Seconds = 600
     """Seconds that a part is tried again before it is marked failed and the chat continues."""
@@ -58,14 +58,14 @@ class LimitsConfig(TurnLimits):
     """A message that has waited longer than this turns readiness red: something is stuck."""
     grace_seconds: Seconds = 25
     """Seconds after SIGTERM that running turns may take to reach a point where they can be resumed."""
-    tasks_per_chat: Count = 4
+    tasks_per_chat: Amount = 4
     """Tasks (tool `task`) of one chat that run at the same time; the agent is told to wait for one of them."""
     task_wait_seconds: Annotated[float, Field(gt=0, le=3600)] = 300
     """Seconds that a turn waits for a task with `wait`; then the task goes on by itself and reports its end."""
 
 
 Name = Annotated[str, StringConstraints(min_length=1)]
-Surface = Annotated[str, StringConstraints(pattern=r"^(?:dm|[a-z0-9_-]+:\S+)$")]
+SurfaceName = Annotated[str, StringConstraints(pattern=r"^(?:dm|[a-z0-9_-]+:\S+)$")]
 Audience = Literal["everyone", "owner", "off"]
 
 
@@ -173,7 +173,7 @@ class ApprovalsConfig(Section):
 
     approvers: tuple[PersonId, ...] | None = None
     """People as `channel:id`: `/whoami` prints it. By default the `owners`; no one if it is `[]`."""
-    surfaces: tuple[Surface, ...] = ("dm",)
+    surfaces: tuple[SurfaceName, ...] = ("dm",)
     """The chats where people are asked. The direct chat of the request is first, if it is with an approver,
     then a group that is listed here as `channel:chat`. Otherwise, with `dm`, it is the direct chat with each approver."""
     expiry_seconds: Annotated[float, Field(ge=30, le=3600)] = 600

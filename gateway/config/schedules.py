@@ -8,7 +8,7 @@ from channels.section import Section
 
 TEXT_CHARS_MAX = 4_000
 Missed = Literal["once", "skip"]
-Text = Annotated[str, StringConstraints(min_length=1, max_length=TEXT_CHARS_MAX)]
+ScheduleText = Annotated[str, StringConstraints(min_length=1, max_length=TEXT_CHARS_MAX)]
 
 
 class ScheduleConfig(Section):
@@ -22,9 +22,9 @@ class ScheduleConfig(Section):
     at: str
     """Its times: five fields of cron such as `0 9 * * mon`, or `every 30m`, `every 6h`, `every 1d`, or one time such as
     `2026-12-24T18:00`."""
-    say: Text | None = None
+    say: ScheduleText | None = None
     """Text that is sent as it is: it costs no request to a model. Either this or `task`."""
-    task: Text | None = None
+    task: ScheduleText | None = None
     """The work that the agent is to do then, in the conversation of that chat."""
     agent: str | None = None
     """The `id` of the agent; by default the first."""

@@ -37,7 +37,7 @@ def hard_to_guess(value: SecretStr) -> SecretStr:
     return value
 
 
-Token = Annotated[SecretStr, AfterValidator(hard_to_guess)]
+SecretToken = Annotated[SecretStr, AfterValidator(hard_to_guess)]
 TokenName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
@@ -60,13 +60,13 @@ def _no_operator(users: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
     return users
 
 
-Tokens = Annotated[dict[TokenName, Token], AfterValidator(distinct)]
+Tokens = Annotated[dict[TokenName, SecretToken], AfterValidator(distinct)]
 
 
 class ApiToken(Section):
     """One program's token: by itself, or in a mapping with what else the program may do."""
 
-    token: Token = SecretStr("")
+    token: SecretToken = SecretStr("")
     """The token itself."""
     send: bool = False
     """True if the program may have messages sent to any place that the bots reach: `POST /v1/send` (docs/api.md)."""
@@ -114,7 +114,7 @@ class ServerConfig(Section):
     """The port to listen on; 0 takes a free one."""
     public_url: str | None = None
     """The server's address for the platforms, such as `https://bot.example.com`: shown with each webhook's path."""
-    admin_token: Token = SecretStr("")
+    admin_token: SecretToken = SecretStr("")
     """A token of at least 16 characters, 32 if `host` is not loopback, for the web chat and `/metrics`. While it is
     empty, the web chat is closed beyond this machine, and open at it unless an agent can run commands there. `/metrics`
     does not exist then."""

@@ -7,7 +7,7 @@ from channels.bilingual import Bilingual
 from gateway.config.problems import Key, Warned, keyed
 from gateway.config.root import Config
 from gateway.program import COMMAND, program
-from skills.lock import LOCK, Refusal, SkillLock
+from skills.lock import LOCK, LockRefusal, SkillLock
 
 NO_FOLDER = Bilingual("make it, or take it out of the list", "请创建它，或从列表中去掉")
 
@@ -41,7 +41,7 @@ def _named(name: str, text: str) -> str:
     return text.replace("NAME", name).replace(COMMAND, program())
 
 
-_REFUSED: dict[Refusal, tuple[Bilingual, Bilingual]] = {
+_REFUSED: dict[LockRefusal, tuple[Bilingual, Bilingual]] = {
     "changed": (
         Bilingual("has changed since it was added, and is not used", "添加后被改动过，因此不使用"),
         Bilingual("`clawgate skills update NAME` shows the difference", "用 `clawgate skills update NAME` 查看差异"),

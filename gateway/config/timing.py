@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from channels.moment import local
 
-Form: TypeAlias = Literal["cron", "every", "once"]
+TimeForm: TypeAlias = Literal["cron", "every", "once"]
 EXPECTED = (
     "expected five fields of cron, such as 0 9 * * mon; or every 30m, every 6h, every 1d; "
     "or one time, such as 2026-12-24T18:00"
@@ -33,7 +33,7 @@ class Times:
 
     text: str
     zone: tzinfo
-    form: Form
+    form: TimeForm
     seconds: float = 0.0
     """The pause of `every`; of a single time that time."""
 

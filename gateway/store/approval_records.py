@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 State: TypeAlias = Literal[
     "pending", "approved", "spawned", "finished", "interrupted", "denied", "expired", "cancelled", "undeliverable"
 ]
-Admission: TypeAlias = Literal["pending", "denied", "granted", "backlog", "unreachable"]
+Admitted: TypeAlias = Literal["pending", "denied", "granted", "backlog", "unreachable"]
 """Outcomes of a request: it waits, now or from before; it was denied in this turn; a grant covers it; too many wait; no
 approver can be reached."""
 ARROWS: Mapping[State, Collection[State]] = {

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from sqlalchemy import Connection
 
-from gateway.store.approval_records import ARROWS, Admission, Approval, Decider, Grant, State, Token
+from gateway.store.approval_records import ARROWS, Admitted, Approval, Decider, Grant, State, Token
 from gateway.store.statements import OutboxStatus
 from gateway.store.writer import Database, lock, reads, run, writes
 
@@ -57,7 +57,7 @@ class DatabaseApprovals(Database):
     @writes
     def request(
         self, connection: Connection, new: Approval, *, approvers: Collection[str], session_max: int, agent_max: int
-    ) -> tuple[Admission, Approval | None]:
+    ) -> tuple[Admitted, Approval | None]:
         """Asks, unless the same people were asked, it was denied in this turn, or is granted and so spawned at once."""
         at = new.created
         lock(connection, _LOCK_KEY)

@@ -26,7 +26,7 @@ from gateway.store.records import SessionMark
 from gateway.store.statements import MARK, TO_SEND, WAITS, InboxStatus, OutboxStatus
 from gateway.store.writer import Database, run, writes
 
-State: TypeAlias = Literal["waiting", "running", "finished", "overheard"]
+TurnState: TypeAlias = Literal["waiting", "running", "finished", "overheard"]
 WRITE = "UPDATE transcript SET content = :content WHERE sid = :sid AND seq = :seq"
 _IN_ROW = "SELECT place, parts FROM spoken WHERE sid = :sid AND seq = :seq AND parts > 0 ORDER BY place"
 _WITHDRAW = "UPDATE spoken SET how = 'withdrawn', parts = 1 WHERE sid = :sid AND seq = :seq AND place = :place"
@@ -94,7 +94,7 @@ class Recall:
     """The findings of a recall: the conversations, the turns that answered the message, and those among them whose answer
     to others is never sent. `number` is the message's own, 0 if only overheard."""
 
-    state: State
+    state: TurnState
     number: int = 0
     sids: Sequence[str] = ()
     turns: Sequence[tuple[str, int]] = ()
@@ -107,7 +107,7 @@ class Changed:
 
     sid: str
     turn: int
-    state: State
+    state: TurnState
 
 
 class DatabaseChanges(Database):
@@ -155,7 +155,7 @@ class DatabaseChanges(Database):
                 is_others_too = run(connection, _OTHERS, turn=turn).first() is not None
                 _wipe(connection, sid, turn, at, keeping=is_others_too)
         unanswered = [it for it in turns if run(connection, _UNANSWERED, turn=it[1]).scalar()]
-        state: State = (
+        state: TurnState = (
             "overheard" if own is None else "finished" if own.ended else "running" if own.begun else "waiting"
         )
         number = own.id if own else 0
@@ -183,7 +183,7 @@ class DatabaseChanges(Database):
         inbound = inbound_json.validate_json(row.body)
         if inbound.command or inbound.context.sender.id != sender or inbound.context.text == text:
             return None
-        state: State = "finished" if row.ended else "running" if row.begun else "waiting"
+        state: TurnState = "finished" if row.ended else "running" if row.begun else "waiting"
         if state == "waiting":
             _rewrite(connection, row, replace(inbound, context=replace(inbound.context, text=text, mark=""), event=""))
         return Changed(sid=row.sid, turn=row.turn, state=state)

@@ -136,7 +136,7 @@ def forget_session(connection: Connection, portion: Portion) -> Counter[str]:
         run(connection, "DELETE FROM gap WHERE sid = :sid", sid=portion.sid)
     if portion.whole and portion.all_between:
         run(connection, "DELETE FROM session WHERE id IN :sids AND pending = 0", sids=portion.sids)
-    if portion.whole and portion.all_between and not task_of(portion.sid):  # the chat is that of whoever asked
+    if portion.whole and portion.all_between and not task_of(portion.sid):  # the chat is the sender's
         spent = "DELETE FROM usage WHERE scope = :scope"
         removed["usage"] += run(connection, spent, scope=f"chat:{place.place}").rowcount
         removed["chatter"] += run(connection, "DELETE FROM chatter WHERE chat = :chat", chat=place.place).rowcount

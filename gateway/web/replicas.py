@@ -16,7 +16,7 @@ import orjson
 import structlog
 
 from channels.abilities import ToolUse
-from channels.web.live import Key, LiveTurn, LiveTurns
+from channels.web.live import LiveTurn, LiveTurns, TurnKey
 from gateway.store.errors import StoreUnavailable
 from gateway.store.store import Store
 
@@ -41,7 +41,7 @@ class Replicas:
         self._spawn = spawn
         self._id = secrets.token_hex(8)
         self._last_ask = self._asked = float("-inf")
-        self._due: dict[Key | None, LiveTurn | None] = {}
+        self._due: dict[TurnKey | None, LiveTurn | None] = {}
         """The turns that are to be sent; under None a question."""
         self._sending = False
         self._pieces: dict[str, str] = {}
@@ -76,11 +76,11 @@ class Replicas:
             self._live.lose(self._last_ask - ASKED_SECONDS)
             self._send(None, None)
 
-    def _changed(self, key: Key, turn: LiveTurn) -> None:
+    def _changed(self, key: TurnKey, turn: LiveTurn) -> None:
         if time.monotonic() - self._asked < ASKED_SECONDS:
             self._send(key, turn)
 
-    def _send(self, key: Key | None, turn: LiveTurn | None) -> None:
+    def _send(self, key: TurnKey | None, turn: LiveTurn | None) -> None:
         self._due[key] = turn
         if not self._sending:
             self._sending = True
@@ -103,7 +103,7 @@ class Replicas:
             self._sending = False
 
 
-def _packed(key: Key, turn: LiveTurn) -> str:
+def _packed(key: TurnKey, turn: LiveTurn) -> str:
     tools = [replace(it, arguments="", result="") for it in turn.tools]
     state = [*key, turn.person, turn.text, tools, turn.note, turn.outcome]
     return b64encode(zlib.compress(orjson.dumps(state))).decode()

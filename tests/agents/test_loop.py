@@ -22,7 +22,7 @@ from agents.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from agents.turn import Answered, Declined, Limit, LimitReached, ModelFailed, Outcome, TurnLimits, silent
+from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, TurnLimit, TurnLimits, silent
 from tests.agents.providers.requests import MODEL, assistant
 from tests.tools.bench import CALL, Bench, bench
 
@@ -195,7 +195,7 @@ MISSED: list[Message] = [it for number in range(2) for it in (MISSING[number], r
     ],
 )
 async def test_what_is_counted_is_counted_over_a_restart_too(
-    make: Callable[..., Run], limit: Limit, so_far: list[Message], script: list[AssistantMessage], requests: int
+    make: Callable[..., Run], limit: TurnLimit, so_far: list[Message], script: list[AssistantMessage], requests: int
 ) -> None:
     run = make(*script)
     assert await run.go(so_far) == LimitReached(limit=limit)

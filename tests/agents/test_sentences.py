@@ -8,14 +8,14 @@ import pytest
 from agents import allowance, sentences
 from agents.language import Language, decided_by, language_of
 from agents.messages import ErrorKind, ModelError
-from agents.turn import Declined, Limit, LimitReached, ModelFailed, Outcome, OverBudget, Payer
+from agents.turn import Declined, LimitReached, ModelFailed, Outcome, OverBudget, Payer, TurnLimit
 
 OUTCOMES: list[Outcome] = [
     *(
         ModelFailed(error=ModelError(kind=kind, summary="401 secret-summary", retryable=False))
         for kind in get_args(ErrorKind)
     ),
-    *(LimitReached(limit=limit) for limit in get_args(Limit)),
+    *(LimitReached(limit=limit) for limit in get_args(TurnLimit)),
     Declined(),
     *(OverBudget(whose=whose, period="day", until="00:00 CST") for whose in get_args(Payer)),
     OverBudget(whose="sender", period="month", until="2026-12-01"),

@@ -13,7 +13,7 @@ from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, runn
 from tests.sandboxes import WALLS
 from tests.stories.at_work import DONE, prompt, results, works
 from tests.stories.test_openai_api import API, TOKEN, hello, official
-from tools.sandbox.sandbox import Kind, Sandbox
+from tools.sandbox.sandbox import Sandbox, WallKind
 
 AGENTS = """
 agents:
@@ -77,7 +77,7 @@ COMMANDS = (
 )
 
 
-def wall(kind: Kind) -> Any:
+def wall(kind: WallKind) -> Any:
     return Sandbox(kinds=[kind])
 
 
@@ -268,7 +268,7 @@ async def test_an_answer_and_an_export_in_a_group_attach_nothing_of_them(tmp_pat
 
 @pytest.mark.parametrize("kind", WALLS[:2])
 @pytest.mark.parametrize("chat", CHATS)
-async def test_no_command_finds_them_in_a_group(tmp_path: Path, chat: str, kind: Kind) -> None:
+async def test_no_command_finds_them_in_a_group(tmp_path: Path, chat: str, kind: WallKind) -> None:
     sees, who = CHATS[chat]
     async with house_of(tmp_path) as house:
         for name in HARD:

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from agents.messages import ErrorKind
-from agents.turn import Limit, Payer
+from agents.turn import Payer, TurnLimit
 from gateway.cli import app
 from gateway.commands.why import CHINESE
 from gateway.config.load import load
@@ -329,7 +329,7 @@ async def test_why_says_what_was_asked_and_who_decided_it(tmp_path: Path, decisi
 
 def test_every_reason_of_an_ending_has_its_chinese() -> None:
     outcomes = ("replied", "silent", "failed", "declined", "stopped", "recalled", "over-budget", "stale")
-    missing = {*get_args(ErrorKind), *get_args(Limit), *get_args(Payer), *outcomes} - {*CHINESE}
+    missing = {*get_args(ErrorKind), *get_args(TurnLimit), *get_args(Payer), *outcomes} - {*CHINESE}
     assert not missing
 
 

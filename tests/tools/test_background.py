@@ -17,7 +17,7 @@ from tests.waiting import until
 from tools import processes as module
 from tools.config import ProcessConfig
 from tools.processes import Processes
-from tools.sandbox.sandbox import Report, Sandbox, Wall
+from tools.sandbox.sandbox import ProbeReport, Sandbox, Wall
 from tools.uploads import folder_of, forget
 
 NAP = f"sleep {9_000_000 + os.getpid()}"
@@ -141,7 +141,7 @@ async def test_one_that_cannot_be_started_says_so_and_the_sandbox_is_looked_for_
 ) -> None:
     sandbox = Sandbox()
     await sandbox.probe()
-    sandbox.report = Report(wall=Wall(kind="bubblewrap", binary=str(tmp_path / "gone")), failures={})
+    sandbox.report = ProbeReport(wall=Wall(kind="bubblewrap", binary=str(tmp_path / "gone")), failures={})
     at = sessions(sandbox=sandbox)
     assert "EXEC_SANDBOX_UNAVAILABLE" in await ended(at, await start(at, "touch ran"))
     assert not (at.root / "ran").exists()
@@ -225,7 +225,7 @@ from tests.tools.bench import bench
 from tests.tools.test_background import polled, start
 from tools.config import ProcessConfig
 from tools.processes import Processes
-from tools.sandbox.sandbox import Report, Sandbox, Wall
+from tools.sandbox.sandbox import ProbeReport, Sandbox, Wall
 
 async def main():
     folder = Path(sys.argv[1])

@@ -15,7 +15,7 @@ from tests.agents.test_attachments import receive
 from tests.tools.bench import CALL, Bench, bench, text_of
 from tools.attachment import attachment
 from tools.paths import called, explained
-from tools.sandbox.sandbox import Report, Sandbox
+from tools.sandbox.sandbox import ProbeReport, Sandbox
 from tools.tool import ToolError
 from tools.web.client import WebClient
 from tools.web.config import FetchConfig
@@ -231,7 +231,7 @@ async def test_a_command_that_finds_no_sandbox_says_why_and_not_where(tmp_path: 
     sandbox = Sandbox(kinds=["bubblewrap"])
     reason = f"bwrap: Can't mkdir {tmp_path}/workspace/.git/hooks: Permission denied"
     for it in (sandbox, sandbox.opened):
-        it.report = Report(wall=None, failures={"bubblewrap": reason})
+        it.report = ProbeReport(wall=None, failures={"bubblewrap": reason})
         it._probed = time.monotonic()
     at = bench(
         tmp_path, sandbox=sandbox, uploads=tmp_path / "uploads/a", network=WebClient(FetchConfig()) if network else None

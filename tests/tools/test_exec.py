@@ -14,7 +14,7 @@ from tests.processes import processes_of
 from tests.tools.bench import WAIT_FOR_GO, Bench, bench, text_of
 from tests.waiting import until
 from tools.exec import STOPPED
-from tools.process import Limit
+from tools.process import CommandLimit
 from tools.sandbox.sandbox import Sandbox
 
 NAP = f"sleep {7_000_000 + os.getpid()}"
@@ -22,7 +22,7 @@ NAP = f"sleep {7_000_000 + os.getpid()}"
 
 
 def test_every_limit_says_why_it_stopped_a_command() -> None:
-    assert set(STOPPED) == set(get_args(Limit))
+    assert set(STOPPED) == set(get_args(CommandLimit))
 
 
 async def test_a_command_runs_in_the_workspace_and_gives_its_output_and_exit_code(at: Bench) -> None:

@@ -32,7 +32,7 @@ from tools.sandbox import bubblewrap
 from tools.sandbox import sandbox as sandboxes
 from tools.sandbox.confine import seccomp
 from tools.sandbox.launch import SCRATCH, Launch
-from tools.sandbox.sandbox import KINDS, Kind, Report, Sandbox, Wall
+from tools.sandbox.sandbox import KINDS, ProbeReport, Sandbox, Wall, WallKind
 
 NAP = f"sleep {8_000_000 + os.getpid()}"
 SECRET = "CANARY-5471"
@@ -103,7 +103,7 @@ class Outside:
     name: str
 
     async def asked(
-        self, kind: Kind, uid: int, *commands: str | dict[str, Any], config: dict[str, object] | None = None
+        self, kind: WallKind, uid: int, *commands: str | dict[str, Any], config: dict[str, object] | None = None
     ) -> list[str]:
         script = (self.folder.parent / "attacks.py").read_text()
         attacks = f"cat > a.py <<'EOF'\n{script}\nEOF\n{SYSTEM_PYTHON} a.py {self.numbers}"
@@ -188,7 +188,7 @@ PROTECTED = (
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.skipif(not which(SYSTEM_PYTHON), reason="needs a system Python for the attacks")
-async def test_a_command_in_a_sandbox_reaches_nothing_of_ours(outside: Outside, kind: Kind, uid: int) -> None:
+async def test_a_command_in_a_sandbox_reaches_nothing_of_ours(outside: Outside, kind: WallKind, uid: int) -> None:
     files, attacks, own, skill, protected, left, bomb, shared, memory = await outside.asked(
         kind, uid, FILES, "ATTACKS",
         "echo hi > f; mkdir d; mv f d; cat d/f; id -u; echo $HOME; pwd; echo t > $TMPDIR/t; cat $TMPDIR/t",
@@ -227,7 +227,7 @@ async def test_a_command_in_a_sandbox_reaches_nothing_of_ours(outside: Outside, 
 
 @pytest.mark.parametrize("kind", WALLS)
 @pytest.mark.skipif(not which(SYSTEM_PYTHON), reason="needs a system Python for the attacks")
-async def test_what_runs_in_the_background_is_in_the_same_sandbox(outside: Outside, kind: Kind, uid: int) -> None:
+async def test_what_runs_in_the_background_is_in_the_same_sandbox(outside: Outside, kind: WallKind, uid: int) -> None:
     stays = f"(setsid sh -c '{NAP} & {NAP}' &); trap '' TERM HUP; {NAP} & echo begun; while :; do sleep 1; done"
     in_terminal = f"test -t 0 && echo x >/dev/tty && echo tty; cat $UPLOADS/sent; {FILES}"
     files, attacks, terminal, typed, killed, late, idle, protected, _ = await outside.asked(
@@ -261,7 +261,7 @@ async def test_what_runs_in_the_background_is_in_the_same_sandbox(outside: Outsi
 @pytest.mark.parametrize("kind", WALLS[:2])
 @pytest.mark.skipif(not which(SYSTEM_PYTHON), reason="needs a system Python for the attacks")
 async def test_with_network_a_command_holds_nothing_of_the_outside_either(
-    outside: Outside, kind: Kind, uid: int
+    outside: Outside, kind: WallKind, uid: int
 ) -> None:
     results = await outside.asked(
         kind, uid, "ATTACKS", {"command": "ATTACKS"}, {"command": "ATTACKS", "pty": True}, config={"network": True}
@@ -287,7 +287,7 @@ async def test_where_no_sandbox_stands_nothing_runs_and_the_reason_is_given(tmp_
 @pytest.mark.parametrize("tool", ["exec", "process"])
 @pytest.mark.skipif(not which("curl"), reason="needs curl")
 async def test_with_network_a_command_reaches_what_web_fetch_may_and_nothing_else(
-    tmp_path: Path, kind: Kind, tool: str
+    tmp_path: Path, kind: WallKind, tool: str
 ) -> None:
     certificate = certified(tmp_path, "safe.test")
     encrypted = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -371,7 +371,7 @@ async def test_the_network_is_not_opened_where_loopback_would_be(tmp_path: Path)
 async def test_a_sandbox_that_vanishes_runs_nothing_and_is_looked_for_anew(tmp_path: Path) -> None:
     sandbox = Sandbox()
     await sandbox.probe()
-    sandbox.report = Report(wall=Wall(kind="bubblewrap", binary=str(tmp_path / "gone")), failures={})
+    sandbox.report = ProbeReport(wall=Wall(kind="bubblewrap", binary=str(tmp_path / "gone")), failures={})
     at = bench(tmp_path, sandbox=sandbox)
     assert await at.code("exec", command="touch ran") == "EXEC_SANDBOX_UNAVAILABLE"
     assert not (at.root / "ran").exists()
@@ -381,7 +381,7 @@ async def test_a_sandbox_that_vanishes_runs_nothing_and_is_looked_for_anew(tmp_p
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_wall_that_lets_a_descriptor_in_is_none(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: Kind
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: WallKind
 ) -> None:
     """As root and not: whoever runs these tests. A folder of the outside comes along, as those of the launch once did."""
     launch = Wall.launch
@@ -495,7 +495,7 @@ CLOSED = {
 @pytest.mark.parametrize("kind", WALLS)
 @pytest.mark.parametrize("made", CLOSED)
 @pytest.mark.skipif(os.geteuid() != 0, reason="what root alone may enter is made by root")
-async def test_a_workspace_that_root_made_for_itself_runs_commands(tmp_path: Path, kind: Kind, made: str) -> None:
+async def test_a_workspace_that_root_made_for_itself_runs_commands(tmp_path: Path, kind: WallKind, made: str) -> None:
     (tmp_path / "workspace").mkdir(mode=0o700)
     subprocess.run(CLOSED[made], shell=True, cwd=tmp_path / "workspace", check=True)
     at = bench(tmp_path, sandbox=Sandbox(kinds=[kind]))
@@ -508,7 +508,7 @@ async def test_a_workspace_that_root_made_for_itself_runs_commands(tmp_path: Pat
 @pytest.mark.parametrize("kind", WALLS)
 @pytest.mark.parametrize("mode", ["000", "555", "077"])
 async def test_a_command_that_closes_the_workspace_closes_it_for_nobody(
-    outside: Outside, kind: Kind, uid: int, mode: str
+    outside: Outside, kind: WallKind, uid: int, mode: str
 ) -> None:
     """And it brings in nothing by that, nor has what stood there renamed."""
     closed, after = await outside.asked(
@@ -530,7 +530,7 @@ async def test_a_workspace_where_no_sandbox_can_be_built_is_not_tried_for_ever(t
     answers = []
     for broken in (True, True, False, True):
         there = Wall(kind="bubblewrap", binary=str(tmp_path / "gone")) if broken else wall
-        sandbox.report = Report(wall=there, failures={})
+        sandbox.report = ProbeReport(wall=there, failures={})
         sandbox._probed = time.monotonic()
         answers.append(text_of(await at.call("exec", command="echo ran")))
     assert ["Try it again once" in it for it in answers] == [True, False, False, True]

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, ValidationError
 from tools.sandbox.launch import output_of, program
 from tools.tool import ToolError
 
-Kind: TypeAlias = Literal["pdf", "office", "epub", "html", "csv", "ole"]
+DocumentKind: TypeAlias = Literal["pdf", "office", "epub", "html", "csv", "ole"]
 """`office` is a zip file that may be one of Office's or an OpenDocument; `ole` a file of Office before 2007, or one with a
 password."""
 
@@ -33,13 +33,13 @@ SHEETS_SHOWN = 20
 
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _HTML = re.compile(rb"\s*(?:<!--.*?-->\s*)?<(?:!doctype html|html[\s>])", re.IGNORECASE | re.DOTALL)
-_ENDINGS: dict[str, Kind] = {
+_ENDINGS: dict[str, DocumentKind] = {
     ".html": "html", ".htm": "html", ".xhtml": "html", ".csv": "csv", ".tsv": "csv",
 }  # fmt: skip
 _TITLES = {"pdf": "PDF", "epub": "e-book", "html": "web page", "csv": "table"}
 
 
-def document_kind(head: bytes, name: str) -> Kind | None:
+def document_kind(head: bytes, name: str) -> DocumentKind | None:
     """The kind of a document by its first bytes; of text, by its name."""
     if b"%PDF-" in head[:1024]:
         return "pdf"
@@ -53,21 +53,21 @@ def document_kind(head: bytes, name: str) -> Kind | None:
     return kind or ("html" if _HTML.match(head[:1024]) else None)
 
 
-Count = Annotated[int, Field(ge=0, le=10_000_000)]
+PageCount = Annotated[int, Field(ge=0, le=10_000_000)]
 
 
 class Answer(BaseModel, extra="forbid", strict=True, frozen=True):
     """The answer of the child: texts of consecutive pages, and pictures of those that are `scans`."""
 
     error: str = ""
-    total: Count = 0
+    total: PageCount = 0
     texts: list[str] = []
-    scans: list[Count] = []
+    scans: list[PageCount] = []
     pictures: dict[str, str] = {}
     sheets: list[str] = []
-    sheet: Count = 0
+    sheet: PageCount = 0
 
-    def title(self, kind: Kind) -> str:
+    def title(self, kind: DocumentKind) -> str:
         """The document in a few words: what it is, and how long."""
         pages = f"{self.total:,} page{'s' * (self.total != 1)}"
         if not self.sheets:
@@ -114,7 +114,7 @@ class Documents:
         self._seconds = seconds
         self._slots = asyncio.Semaphore(AT_ONCE)
 
-    async def read(self, file: IO[bytes] | int, kind: Kind, wanted: Wanted) -> Answer:
+    async def read(self, file: IO[bytes] | int, kind: DocumentKind, wanted: Wanted) -> Answer:
         """Reads pages of an open file. Raises ToolError."""
         seconds = min(self._seconds, GLANCE_SECONDS) if wanted == GLANCE else self._seconds
         pages = {

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
 
 from channels.section import Section
-from channels.tools import Listed, Names
+from channels.tools import Listed, ToolNames
 from tools.tool import Effect
 from tools.web.config import PrivatePlaces
 
@@ -38,7 +38,7 @@ class McpServerConfig(Section):
     """Headers of every request to `url`, such as `Authorization: Bearer ${TOKEN}`."""
     allow_private: PrivatePlaces = ()
     """Addresses behind `url` that may be asked although they are not public, as in `tools.web.fetch.allowPrivate`."""
-    allow: Names | None = None
+    allow: ToolNames | None = None
     """The tools that are taken from the server, by its own names; `*` at an end means anything. All if unset."""
     effect: Effect = "once"
     """The effect of a second run, for all tools of the server: `safe` only reads, `keyed` repeats harmlessly, `once` is

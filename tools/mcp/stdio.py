@@ -28,14 +28,14 @@ WAITING_MAX = 1_000
 REASON_CHARS = 200
 LIFE_SECONDS = 7 * 86_400
 ERRORS_BYTES = 4_096
-Received: TypeAlias = SessionMessage | Exception
-Streams: TypeAlias = tuple[MemoryObjectReceiveStream[Received], MemoryObjectSendStream[SessionMessage]]
+Incoming: TypeAlias = SessionMessage | Exception
+Streams: TypeAlias = tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]
 
 
 class MessageLines(Output):
     """Cuts what the server writes into messages. `total` is how much waits; too much of it ends the server."""
 
-    def __init__(self, messages: MemoryObjectSendStream[Received]) -> None:
+    def __init__(self, messages: MemoryObjectSendStream[Incoming]) -> None:
         super().__init__(0)
         self._messages = messages
         self._begun = bytearray()
@@ -67,7 +67,7 @@ class MessageLines(Output):
 @asynccontextmanager
 async def pipes(supervised: Supervised, ended: ProgramEnd) -> AsyncIterator[Streams]:
     """The streams that the SDK's session speaks by. The server ends with them, and they with the server: `ended` says so."""
-    to_session, received = anyio.create_memory_object_stream[Received](WAITING_MAX)
+    to_session, received = anyio.create_memory_object_stream[Incoming](WAITING_MAX)
     sent, from_session = anyio.create_memory_object_stream[SessionMessage](0)
     errors = Output(ERRORS_BYTES)
 

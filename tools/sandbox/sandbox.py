@@ -33,15 +33,15 @@ _FOLDERS = re.compile(r"/(?:[^\s:'\"/]+/)+")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
 _SOURCES = ("/dev/random", "/dev/urandom", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
 
-Kind: TypeAlias = Literal["bubblewrap", "bubblewrap without /proc", "Landlock and seccomp"]
-KINDS: tuple[Kind, ...] = ("bubblewrap", "bubblewrap without /proc", "Landlock and seccomp")
+WallKind: TypeAlias = Literal["bubblewrap", "bubblewrap without /proc", "Landlock and seccomp"]
+KINDS: tuple[WallKind, ...] = ("bubblewrap", "bubblewrap without /proc", "Landlock and seccomp")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wall:
     """One way to confine a command on this machine."""
 
-    kind: Kind
+    kind: WallKind
     binary: str = ""
 
     def launch(
@@ -99,7 +99,7 @@ def _landlocked(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Report:
+class ProbeReport:
     """The result of a probe: the wall that works, and why those before it fail."""
 
     wall: Wall | None
@@ -116,9 +116,9 @@ class Sandbox:
     """One for the whole gateway. `private` are files of the gateway that no command may read; `kinds` are tried in
     order, with a way to the network if `opens`."""
 
-    def __init__(self, private: Sequence[Path] = (), *, kinds: Sequence[Kind] = KINDS, opens: bool = False) -> None:
+    def __init__(self, private: Sequence[Path] = (), *, kinds: Sequence[WallKind] = KINDS, opens: bool = False) -> None:
         self.slots = asyncio.Semaphore(COMMANDS_MAX)
-        self.report: Report | None = None
+        self.report: ProbeReport | None = None
         self._private = private
         self._kinds = kinds
         self._opens = opens
@@ -156,7 +156,7 @@ class Sandbox:
         """The sandbox of commands that may reach the network: Landlock cannot tell one address from another."""
         return Sandbox(self._private, kinds=[it for it in self._kinds if it != "Landlock and seccomp"], opens=True)
 
-    async def probe(self) -> Report:
+    async def probe(self) -> ProbeReport:
         """The newest report, at most an hour old."""
         async with self._probing:
             every = PROBE_EVERY_SECONDS if self.report and self.report.wall else PROBE_AGAIN_SECONDS
@@ -181,16 +181,16 @@ class Sandbox:
             self.opened._probed = float("-inf")
         return again
 
-    async def _try(self) -> Report:
+    async def _try(self) -> ProbeReport:
         failures: dict[str, str] = {}
         for kind in self._kinds:
             for wall in _walls(kind):
                 reason = await probe_failure(wall.launch, self._private, opens=self._opens)
                 if reason is None:
-                    return Report(wall=wall, failures=failures)
+                    return ProbeReport(wall=wall, failures=failures)
                 failures[kind] = reason
             failures.setdefault(kind, "not on this machine")
-        return Report(wall=None, failures=failures)
+        return ProbeReport(wall=None, failures=failures)
 
 
 def _unavailable(reason: str) -> ToolError:
@@ -199,7 +199,7 @@ def _unavailable(reason: str) -> ToolError:
     return ToolError("EXEC_SANDBOX_UNAVAILABLE", message)
 
 
-def _walls(kind: Kind) -> list[Wall]:
+def _walls(kind: WallKind) -> list[Wall]:
     if kind == "Landlock and seccomp":
         return [Wall(kind=kind)] if landlock_version() else []
     return [Wall(kind=kind, binary=it) for it in binaries()]

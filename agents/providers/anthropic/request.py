@@ -32,7 +32,7 @@ LOOK_BACK_BLOCKS = 18
 """The blocks before a mark in which the server surely looks for what it has cached; it says about 20."""
 _MARKABLE = frozenset({"text", "image", "document", "tool_use", "tool_result"})
 
-Block: TypeAlias = dict[str, Any]
+ClaudeBlock: TypeAlias = dict[str, Any]
 
 
 def wire_request(request: ModelRequest) -> dict[str, Any]:
@@ -55,15 +55,15 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
     return body | thinking_members(request, forced=forced)
 
 
-def _system(system: System) -> list[Block]:
+def _system(system: System) -> list[ClaudeBlock]:
     """The stable half ends at a cache mark."""
-    blocks: list[Block] = [{"type": "text", "text": text} for text in shared.system_texts(system)]
+    blocks: list[ClaudeBlock] = [{"type": "text", "text": text} for text in shared.system_texts(system)]
     if system.stable.strip():
         blocks[0]["cache_control"] = MARK
     return blocks
 
 
-def _tool_choice(request: ModelRequest) -> Block | None:
+def _tool_choice(request: ModelRequest) -> ClaudeBlock | None:
     """The choice for the body; None for `auto`, the server's default."""
     choice = shared.sent_choice(request)
     if isinstance(choice, OneTool):
@@ -78,7 +78,7 @@ def _messages(request: ModelRequest) -> tuple[list[Any], int]:
     messages = request.unsettled
     *_, last, running = 0, 0, *(n for n, message in enumerate(messages) if isinstance(message, UserMessage))
     long = sum(len(message.content) for message in messages[last:running]) > LOOK_BACK_BLOCKS
-    wire: list[Block] = []
+    wire: list[ClaudeBlock] = []
     marks = 0
     for number, message in enumerate(messages):
         if number == running or (number == last and long):
@@ -87,19 +87,19 @@ def _messages(request: ModelRequest) -> tuple[list[Any], int]:
     return [*shared.written(request.settled, _unmarked, API), *wire], marks + _mark_last(wire)
 
 
-def _unmarked(messages: Sequence[Message]) -> list[Block]:
-    wire: list[Block] = []
+def _unmarked(messages: Sequence[Message]) -> list[ClaudeBlock]:
+    wire: list[ClaudeBlock] = []
     for message in messages:
         _append(wire, message)
     return wire
 
 
-def _append(wire: list[Block], message: Message) -> None:
+def _append(wire: list[ClaudeBlock], message: Message) -> None:
     role = "assistant" if isinstance(message, AssistantMessage) else "user"
     shared.append(wire, role, "content", _blocks(message))
 
 
-def _mark_last(wire: list[Block]) -> int:
+def _mark_last(wire: list[ClaudeBlock]) -> int:
     """Let the cache reach to the last block of the last message that may carry a mark; how many marks that adds."""
     block = next((it for it in reversed(wire[-1]["content"] if wire else ()) if it["type"] in _MARKABLE), None)
     if block is None or "cache_control" in block:
@@ -108,7 +108,7 @@ def _mark_last(wire: list[Block]) -> int:
     return 1
 
 
-def _blocks(message: Message) -> list[Block]:
+def _blocks(message: Message) -> list[ClaudeBlock]:
     if isinstance(message, ToolResultMessage):
         return [_result_block(message)]
     if isinstance(message, UserMessage):
@@ -116,7 +116,7 @@ def _blocks(message: Message) -> list[Block]:
     return _assistant_blocks(message)
 
 
-def _part(part: UserPart) -> Block:
+def _part(part: UserPart) -> ClaudeBlock:
     if isinstance(part, NativeDocument):
         source = {"type": "base64", "media_type": "application/pdf", "data": part.data}
         return {"type": "document", "source": source, "title": part.name}
@@ -125,8 +125,8 @@ def _part(part: UserPart) -> Block:
     return {"type": "text", "text": part.text}
 
 
-def _assistant_blocks(message: AssistantMessage) -> list[Block]:
-    blocks: list[Block] = []
+def _assistant_blocks(message: AssistantMessage) -> list[ClaudeBlock]:
+    blocks: list[ClaudeBlock] = []
     for part in message.content:
         match part:
             case Text():
@@ -138,8 +138,8 @@ def _assistant_blocks(message: AssistantMessage) -> list[Block]:
     return blocks
 
 
-def _call_block(call: ToolCall) -> Block:
-    block: Block = {
+def _call_block(call: ToolCall) -> ClaudeBlock:
+    block: ClaudeBlock = {
         "type": "tool_use",
         "id": shared.wire_id(call.id),
         "name": shared.wire_name(call.name),
@@ -150,11 +150,11 @@ def _call_block(call: ToolCall) -> Block:
     return block
 
 
-def _result_block(message: ToolResultMessage) -> Block:
+def _result_block(message: ToolResultMessage) -> ClaudeBlock:
     """An error may hold text only, and must hold some; a success without content leaves the member out."""
     parts = [part for part in message.content if isinstance(part, Text) or not message.is_error]
     blocks = [_part(part) for part in parts]
-    result: Block = {"type": "tool_result", "tool_use_id": shared.wire_id(message.call_id)}
+    result: ClaudeBlock = {"type": "tool_result", "tool_use_id": shared.wire_id(message.call_id)}
     if message.is_error:
         result["is_error"] = True
         blocks = blocks or [{"type": "text", "text": "The tool failed and gave no reason."}]

@@ -21,7 +21,7 @@ Replay: TypeAlias = Literal["never", "calls", "filled", "own", "details"]
 """The reasoning that goes back: `never` none · `calls` on every message with calls, "" if we have none · `filled` the
 same, but "" is refused · `own` what we have · `details` the list of reasoning_details as it came."""
 
-Choice: TypeAlias = Literal["none", "required", "named"]
+ForcedChoice: TypeAlias = Literal["none", "required", "named"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,7 +70,7 @@ class Vendor(WellKnown):
     reasoning_unarmed: tuple[str, ...] = ()
     """Patterns of models that take no tools while they reason: with tools they are asked not to."""
 
-    choices: frozenset[Choice] = frozenset({"none", "required", "named"})
+    choices: frozenset[ForcedChoice] = frozenset({"none", "required", "named"})
     """Forms of tool_choice that it takes and heeds, besides `auto`."""
     forced_while_thinking: bool = True
     """Takes `required` and the named form while the model thinks."""

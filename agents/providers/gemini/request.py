@@ -29,7 +29,7 @@ from tools.tool import NativeDocument, ToolSpec
 
 API = "google-gemini"
 
-Part: TypeAlias = dict[str, Any]
+GeminiPart: TypeAlias = dict[str, Any]
 
 
 def wire_request(request: ModelRequest) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
     return body | {"generationConfig": generation}
 
 
-def _declaration(tool: ToolSpec) -> Part:
+def _declaration(tool: ToolSpec) -> GeminiPart:
     """The schema goes as it is; a tool that takes nothing has none."""
     schema, declared = dict(tool.input_schema), {"name": tool.name, "description": shared.description_of(tool)}
     closed = schema.keys() <= {"type", "properties", "required"} or not schema.get("additionalProperties", True)
@@ -60,15 +60,15 @@ def _declaration(tool: ToolSpec) -> Part:
     return declared | {"parametersJsonSchema": well_formed_json(schema)}
 
 
-def _choice(request: ModelRequest) -> Part:
+def _choice(request: ModelRequest) -> GeminiPart:
     choice = shared.sent_choice(request)
     if isinstance(choice, OneTool):
         return {"mode": "ANY", "allowedFunctionNames": [choice.name]}
     return {"mode": "ANY" if choice == "required" else choice.upper()}
 
 
-def _contents(messages: Sequence[Message], *, signed: bool) -> list[Part]:
-    contents: list[Part] = []
+def _contents(messages: Sequence[Message], *, signed: bool) -> list[GeminiPart]:
+    contents: list[GeminiPart] = []
     names: dict[str, str] = {}
     for message in messages if signed else shared.with_pictures_behind(messages):
         match message:
@@ -83,7 +83,7 @@ def _contents(messages: Sequence[Message], *, signed: bool) -> list[Part]:
     return contents
 
 
-def _spoken(part: UserPart) -> Part:
+def _spoken(part: UserPart) -> GeminiPart:
     if isinstance(part, Text):
         return {"text": part.text}
     if isinstance(part, NativeDocument):
@@ -93,8 +93,8 @@ def _spoken(part: UserPart) -> Part:
     return {"text": shared.image_label(part)}
 
 
-def _model_parts(message: AssistantMessage, *, signed: bool) -> list[Part]:
-    parts: list[Part] = []
+def _model_parts(message: AssistantMessage, *, signed: bool) -> list[GeminiPart]:
+    parts: list[GeminiPart] = []
     first_call = True
     for part in message.content:
         signature = _signature(part)
@@ -117,7 +117,7 @@ def _model_parts(message: AssistantMessage, *, signed: bool) -> list[Part]:
     return parts
 
 
-def _signature(part: Text | Thinking | ToolCall | Opaque) -> Part:
+def _signature(part: Text | Thinking | ToolCall | Opaque) -> GeminiPart:
     """The member that gives a part its signature back; empty if it has none, or is no longer what was signed."""
     if part.wire is None or part.wire.api != API or part.wire.kind != "thought_signature":
         return {}
@@ -126,7 +126,7 @@ def _signature(part: Text | Thinking | ToolCall | Opaque) -> Part:
     return {"thoughtSignature": part.wire.data}
 
 
-def _call_part(call: ToolCall) -> Part:
+def _call_part(call: ToolCall) -> GeminiPart:
     """The id pairs a call with its result in any order, so both always carry it; Gemini takes ids of any making."""
     return {
         "functionCall": {
@@ -137,7 +137,7 @@ def _call_part(call: ToolCall) -> Part:
     }
 
 
-def _result_part(message: ToolResultMessage, name: str) -> Part:
+def _result_part(message: ToolResultMessage, name: str) -> GeminiPart:
     spoken = [_spoken(part) for part in message.content]
     text = "\n".join(wire["text"] for wire in spoken if "text" in wire)
     pictures = [wire for wire in spoken if "inlineData" in wire]

@@ -28,7 +28,7 @@ from tools.tool import Image
 
 API = "mistral"
 
-Block: TypeAlias = dict[str, Any]
+Chunk: TypeAlias = dict[str, Any]
 
 
 def wire_request(request: ModelRequest) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
     return body
 
 
-def _tool_choice(request: ModelRequest) -> str | Block | None:
+def _tool_choice(request: ModelRequest) -> str | Chunk | None:
     """The choice for the body; None for `auto`, the server's default."""
     choice = shared.sent_choice(request)
     if isinstance(choice, OneTool):
@@ -60,8 +60,8 @@ def _tool_choice(request: ModelRequest) -> str | Block | None:
     return {"none": "none", "required": "any"}.get(choice)
 
 
-def _converted(messages: Sequence[Message]) -> list[Block]:
-    wire: list[Block] = []
+def _converted(messages: Sequence[Message]) -> list[Chunk]:
+    wire: list[Chunk] = []
     for message in shared.with_pictures_behind(messages):
         match message:
             case UserMessage():
@@ -73,7 +73,7 @@ def _converted(messages: Sequence[Message]) -> list[Block]:
     return [_with_plain_content(message) for message in wire]
 
 
-def _append(wire: list[Block], role: str, chunks: list[Block], calls: Sequence[Block] = ()) -> None:
+def _append(wire: list[Chunk], role: str, chunks: list[Chunk], calls: Sequence[Chunk] = ()) -> None:
     """Add to the last message if it has this role, else begin one."""
     if not chunks and not calls:
         return
@@ -84,7 +84,7 @@ def _append(wire: list[Block], role: str, chunks: list[Block], calls: Sequence[B
         wire[-1]["tool_calls"] = list(calls)
 
 
-def _with_plain_content(message: Block) -> Block:
+def _with_plain_content(message: Chunk) -> Chunk:
     """Content that is text alone is a string, which every model takes; none at all is left out."""
     content = message["content"]
     if isinstance(content, str):
@@ -96,14 +96,14 @@ def _with_plain_content(message: Block) -> Block:
     return message
 
 
-def _part(part: UserPart) -> Block:
+def _part(part: UserPart) -> Chunk:
     if isinstance(part, Image):
         return {"type": "image_url", "image_url": shared.data_url(part)}
     return {"type": "text", "text": part.text}
 
 
-def _assistant_chunks(message: AssistantMessage) -> list[Block]:
-    chunks: list[Block] = []
+def _assistant_chunks(message: AssistantMessage) -> list[Chunk]:
+    chunks: list[Chunk] = []
     for part in message.content:
         match part:
             case Text():
@@ -113,7 +113,7 @@ def _assistant_chunks(message: AssistantMessage) -> list[Block]:
     return chunks
 
 
-def _call(call: ToolCall) -> Block:
+def _call(call: ToolCall) -> Chunk:
     """The arguments go back as the string that came, broken ones too: the model sees what it did wrong."""
     function = {
         "name": shared.wire_name(call.name),
@@ -122,7 +122,7 @@ def _call(call: ToolCall) -> Block:
     return {"id": fitting_id(call.id), "type": "function", "function": function}
 
 
-def _result(message: ToolResultMessage) -> Block:
+def _result(message: ToolResultMessage) -> Chunk:
     text = shared.result_text(message)
     return {
         "role": "tool",

@@ -12,7 +12,7 @@ from agents.messages import AssistantMessage, ErrorKind, ModelError, StopReason,
 from agents.providers.network import KeyRing
 from agents.providers.provider import Done, ModelEvent, ModelRequest, TextDelta
 from agents.providers.refusals import RETRYABLE
-from agents.providers.retry import Health, Notice, RetryConfig, Retrying, complete
+from agents.providers.retry import Health, RetryConfig, RetryEvent, Retrying, complete
 from tests.agents.providers.requests import asking, assistant
 
 
@@ -55,7 +55,7 @@ class Clock:
         *fallbacks: Scripted,
         seconds: float = 600,
         chance: float = 1.0,
-        seen: list[Notice] | None = None,
+        seen: list[RetryEvent] | None = None,
         config: dict[str, float] | None = None,
     ) -> AssistantMessage:
         return await complete(
@@ -141,7 +141,7 @@ async def test_the_time_counts_from_the_first_failure() -> None:
 
 
 async def test_the_deltas_of_a_failed_attempt_are_voided_by_its_done() -> None:
-    seen: list[Notice] = []
+    seen: list[RetryEvent] = []
     clock = Clock()
     message = await clock.ask(Scripted([BROKEN]), seen=seen)
     kinds = [type(event).__name__ for event in seen]
@@ -156,7 +156,7 @@ async def test_a_stream_that_hangs_ends_at_the_deadline() -> None:
             yield TextDelta(index=0, text="a")
             await asyncio.Event().wait()
 
-    seen: list[Notice] = []
+    seen: list[RetryEvent] = []
     now = asyncio.get_running_loop().time()
     message = await complete(
         Hanging([]), asking(), deadline=now + 0.05, clock=asyncio.get_running_loop().time, emit=seen.append
