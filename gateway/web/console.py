@@ -151,8 +151,9 @@ class Console:
         }
         facts = {"id": approval.id, "agent": approval.agent, "created": approval.created, "expires": approval.expires}
         facts |= {"tainted": bool(approval.tainted), "answers": answers(approval), "approvers": approvers}
-        people = [{"id": it, "name": names.person(it)} for it in approval.requester.split(", ")]
-        facts |= brief({"people": people, "chat": names.chat(approval.sid)})
+        people_and_chat = [*map(names.person, approval.requester.split(", ")), names.chat(approval.sid)]
+        asked = "", origin.sender.name  # the question has the sender's name
+        facts["names"] = brief([it for it in dict.fromkeys(people_and_chat) if it not in asked])
         return facts | {"mine": LOCAL_PERSON in approvers, "texts": texts}
 
     async def decide(self, request: Request, person: str) -> Response:

@@ -176,6 +176,8 @@ async def test_an_empty_house_says_so_in_every_room(browser: Browser, tmp_path: 
         for room, words in EMPTY.items():
             await tab.page.goto(f"{home.url}/console#{room}")
             await expect(tab.page.get_by_text(words)).to_be_visible()
+            await tab.page.evaluate(AXE_SCRIPT)
+            assert await tab.page.evaluate(VIOLATIONS) == [], room
 
 
 async def test_a_lost_connection_is_said_what_was_there_stays_and_the_rest_comes_back(

@@ -111,6 +111,9 @@ async def test_people_have_their_names_and_chats_their_titles_in_every_room(brow
             await ready(page)
             for name in names:
                 await expect(view).to_contain_text(name)
+        await page.goto(f"{home.url}/console#approvals")
+        await expect(view.get_by_text("Build it anew")).to_have_count(1)
+        await expect(view.get_by_role("article").get_by_text("User", exact=True)).to_have_count(1)
         await page.goto(f"{home.url}/console#chats")
         await page.get_by_label("Words or name").fill("alice")
         await page.keyboard.press("Enter")

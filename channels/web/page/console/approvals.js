@@ -27,7 +27,7 @@ function request(it, context) {
   const { question, details } = inLanguage(it.texts);
   return card(
     element("p", { class: "card-head" }, badge("warn", word("expires")), when(it.expires), it.tainted && badge("bad", word("tainted"))),
-    element("p", { class: "hint" }, ...it.people.flatMap((one, at) => [at ? ", " : "", name(one.name || one.id)]), it.chat ? " · " : "", it.chat ? name(it.chat) : "", " · ", when(it.created)),
+    element("p", { class: "hint" }, ...it.names.flatMap((one) => [name(one), " · "]), when(it.created)),
     prose(question),
     folded(`details-${it.id}`, word("details"), prose(details)),
     it.mine ? answers(it, context) : element("p", { class: "hint" }, word("othersDecide", { names: it.approvers.join(", ") || word("nobody") })),
