@@ -1,0 +1,101 @@
+"""Every route of the gateway, asked as everybody: the table of docs/security.md says who is let in."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.running import ALICE, ALICE_CHAT, Running, client, running
+from tests.security_page import PAGE
+from tests.web_page import WEB
+
+TOKENS = {it: f"canary-{it}-token-9182736455" for it in ("person", "program", "operator")}
+CONFIG = f"""
+server:
+  adminToken: {TOKENS["operator"]}
+  users: {{ ann: {TOKENS["person"]} }}
+  api: {{ tokens: {{ script: {TOKENS["program"]} }} }}
+  wrongTokensPerMinute: 10000
+hooks:
+  ci: {{ verify: token, secret: canary-hook-secret-9182736455-9182736455, to: "feishu:oc_0123456789abcdef", say: Hello }}
+"""
+PLACES = {"channel": "feishu", "account": "default", "name": "ci", "agent": "helper", "model": "helper"}
+OWN = {"x-clawgate": "1"}
+"""Only our own page can say this."""
+AHEAD = {("POST", "/webhooks/{channel}/{account}"), ("POST", "/webhooks/web/default")}
+"""Answered ahead of the router."""
+KEYED = {"nobody": 401, "person": 401, "program": 401, "operator": 401}
+REFUSED = {
+    "anybody": {},
+    "anybody, but": {"program": 401},
+    "the platform": KEYED,
+    "another system": KEYED,
+    "a program": {"nobody": 401, "person": 401, "operator": 401},
+    "a program whose": KEYED | {"program": 403},
+    "a person": {"nobody": 401, "program": 401},
+    "the operator": {"nobody": 401, "person": 403, "program": 401},
+    "the operator, by `server.adminToken` alone": {"nobody": 401, "person": 401, "program": 401},
+    "the command line": {"nobody": 404, "person": 404, "program": 404},
+}
+"""The answers to those whom a row does not let in, by the beginning of its first cell."""
+
+
+async def test_each_route_lets_in_those_of_its_row_in_the_docs_and_nobody_else(tmp_path: Path) -> None:
+    rows = table()
+    async with running(tmp_path, feishu=WEB, more=CONFIG) as house, client(house.url) as http:
+        _, unsigned = house.feishu.encode(house.feishu.text_event("Hello", sender=ALICE, chat=ALICE_CHAT))
+        assert {*rows} == routes(house) | AHEAD
+        wrong = {}
+        for (method, path), who in rows.items():
+            for asker in ("nobody", *TOKENS):
+                code = await asked(http, method, path, asker, body=unsigned)
+                refused = REFUSED[who].get(asker)
+                if code != refused if refused else code in (401, 403, 429):
+                    wrong[method, path, asker] = code
+        assert wrong == {}
+
+
+async def test_no_page_of_another_site_and_no_form_changes_anything(tmp_path: Path) -> None:
+    async with running(tmp_path, feishu=WEB, more=CONFIG) as house, client(house.url) as http:
+        for (method, path), who in table().items():
+            if who in ("a person", "the operator") and method != "GET":
+                assert await asked(http, method, path, "operator", header={}) == 403, path
+                elsewhere = OWN | {"origin": "https://elsewhere.example"}
+                assert await asked(http, method, path, "operator", header=elsewhere) == 403, path
+
+
+def table() -> dict[tuple[str, str], str]:
+    """Who is let in, by method and path."""
+    section = PAGE.read_text(encoding="utf-8").partition("## Every route")[2].partition("\n## ")[0]
+    rows: dict[tuple[str, str], str] = {}
+    for who, listed in re.findall(r"^\| (.+?) \| (.*?) \|", section, re.MULTILINE)[1:]:
+        role = max((it for it in REFUSED if who.startswith(it)), key=len)
+        for methods, path in re.findall(r"`([A-Z ]+) (/[^`]*)`", listed):
+            rows |= {(method, path): role for method in methods.split()}
+    return rows
+
+
+def routes(house: Running) -> set[tuple[str, str]]:
+    """Those that the real app has, whatever router they came with."""
+    app: Any = house.gateway.doors._app
+    while not hasattr(app, "routes"):
+        app = app._app
+    found, left = set(), [*app.routes]
+    while left:
+        it = left.pop()
+        left += it.original_router.routes if hasattr(it, "original_router") else ()
+        found |= {(method, re.sub(r":\w+}", "}", it.path)) for method in getattr(it, "methods", None) or ()}
+    return found
+
+
+async def asked(
+    http: httpx.AsyncClient, method: str, path: str, asker: str, *, body: bytes = b"{}", header: Mapping[str, str] = OWN
+) -> int:
+    """The status of the answer: a stream of events is not read."""
+    headers = {"content-type": "application/json", **header}
+    headers |= {"authorization": f"Bearer {TOKENS[asker]}"} if asker in TOKENS else {}
+    place = re.sub(r"{(\w+)}", lambda it: PLACES.get(it[1], "AAAA-BBBB-CCCC"), path)
+    async with http.stream(method, place, headers=headers, content=None if method == "GET" else body) as answer:
+        return answer.status_code
