@@ -258,11 +258,17 @@ class Approvals:
             await self.move(approval.id, "pending", "expired")
         elif approval.state == "pending" and self._is_off(approval):
             await self.move(approval.id, "pending", "cancelled", decision="config")
+        elif approval.state == "pending" and await self._is_unseen(approval):
+            await self.move(approval.id, "pending", "undeliverable")
         if (current := await self._store.approvals.get(approval.id)) is not None and current.state != "pending":
             await self.announce(current)
         elif approval.id not in self._repeated:
             # A process that died while it stored the messages left some out.
             await self._ask(approval)
+
+    async def _is_unseen(self, approval: Approval) -> bool:
+        """Returns True if nobody can allow it any more; the operator at the console reads it whole all the same."""
+        return LOCAL_PERSON not in self.approvers(approval.agent) and await self.is_lost(approval)
 
     def _is_off(self, approval: Approval) -> bool:
         """Returns True if the config does not let the agent do this any more."""

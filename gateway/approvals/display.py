@@ -184,7 +184,9 @@ def outcome_text(approval: Approval, lang: Language) -> str:
             en, cn = f"✗ Denied by {by}: {call}", f"✗ 已被 {by} 拒绝：{call}"
         case "expired":
             en, cn = f"✗ Expired, nobody decided in time: {call}", f"✗ 已过期，无人在时限内审批：{call}"
-        case "cancelled" | "undeliverable":
+        case "undeliverable":
+            en, cn = f"✗ Could not be shown whole, nothing ran: {call}", f"✗ 未能完整显示，没有执行：{call}"
+        case "cancelled":
             en, cn = f"✗ Cancelled, nothing ran: {call}", f"✗ 已取消，没有执行：{call}"
         case "pending":
             en, cn = f"Still waiting for a decision: {call}", f"仍在等待审批：{call}"

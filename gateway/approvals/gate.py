@@ -28,6 +28,7 @@ _NOTES = {
     "denied": "has been denied by {by}",
     "expired": "was not decided in time",
     "cancelled": "is cancelled",
+    "undeliverable": "could not be shown whole to anybody who may approve it",
 }
 
 
@@ -144,6 +145,11 @@ class TurnGate:
             case "expired":
                 message = "nobody decided in time, so nothing ran; ask the user before you try it again"
                 raise ToolError("EXEC_APPROVAL_EXPIRED", message)
+            case "undeliverable":
+                message = (
+                    "the request could not be sent whole to anybody who may approve it, so nothing ran; tell the user"
+                )
+                raise ToolError("NO_APPROVER", message)
             case "spawned" | "interrupted" | "finished":
                 message = (
                     "it was run already, or a restart interrupted it: it may have run, and is not run again; check"

@@ -66,7 +66,7 @@ async def _unknown(context: CommandContext, by: Decider) -> str | None:
 
 async def _decide(context: CommandContext, approval: Approval, decision: str, by: Decider) -> tuple[bool, str]:
     """True if this decided it; and what to answer."""
-    if decision != "deny" and await context.approvals.is_lost(approval):
+    if decision != "deny" and approval.state == "pending" and await context.approvals.is_lost(approval):
         return False, context.say(
             f"{approval.id} could not be shown to you whole, so it can only be denied.",
             f"{approval.id} 未能完整显示，只能拒绝。",

@@ -144,7 +144,9 @@ def _approval(context: CommandContext, approval: Approval) -> str:
             return context.say(f"asked for {tool}: denied by {by}", f"已请求审批 {tool}：已被 {by} 拒绝")
         case "expired":
             return context.say(f"asked for {tool}: nobody decided in time", f"已请求审批 {tool}：无人在时限内决定")
-        case "cancelled" | "undeliverable":
+        case "undeliverable":
+            return context.say(f"asked for {tool}: nobody could be shown it whole", f"已请求审批 {tool}：未能完整显示")
+        case "cancelled":
             return context.say(f"asked for {tool}: cancelled, nothing ran", f"已请求审批 {tool}：已取消，没有执行")
         case _ if approval.decision == "grant":
             return context.say(

@@ -660,9 +660,9 @@ async def test_a_long_request_is_shown_whole_with_its_buttons_on_the_last_messag
         assert house.feishu.card(parts[-1].message_id).buttons == {}
 
 
-async def test_a_request_that_no_chat_received_whole_can_only_be_denied(tmp_path: Path) -> None:
+async def test_a_request_that_no_chat_received_whole_is_over_and_the_conversation_goes_on(tmp_path: Path) -> None:
     command = "echo start >> ran.txt\n" + "\n".join(f": line {number:05d}" for number in range(1_500))
-    script = [says("hello"), calls(("exec", {"command": command})), says("it waits")]
+    script = [says("hello"), calls(("exec", {"command": command})), says("it waits"), says("then not")]
     async with running(tmp_path, script=script, more=ASKS) as house:
         await house.say("hi")
         await house.replies(1)
@@ -672,15 +672,12 @@ async def test_a_request_that_no_chat_received_whole_can_only_be_denied(tmp_path
         await house.until(lambda: house.line.holding)
         await house.until(lambda: any("line 01499" in it.text for it in house.feishu.messages))
         house.line.release()
-        await shows(house, "it waits")
+        await shows(house, "it waits", "✗ Could not be shown whole, nothing ran", "then not")
         (id_,) = {it for sent in house.feishu.messages for it in re.findall(r"/approve (\S+) deny", sent.text)}
+        assert errors(house)[-1] == "NO_APPROVER"
         await house.say(f"/approve {id_} allow-once")
-        await shows(house, "could not be shown to you whole")
-        assert (ran(house), await state(house, id_)) == (0, "pending")
-        house.anthropic.script = [says("then not")]
-        await house.say(f"/approve {id_} deny")
-        await shows(house, "then not")
-        assert (ran(house), await state(house, id_)) == (0, "denied")
+        await shows(house, "Decided already. ✗ Could not be shown whole")
+        assert (ran(house), await state(house, id_)) == (0, "undeliverable")
 
 
 async def test_a_decision_is_a_turn_of_its_own_before_what_waits_behind_it(tmp_path: Path) -> None:
