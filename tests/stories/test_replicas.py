@@ -151,14 +151,14 @@ async def test_a_page_of_the_other_one_sees_the_turn_run_its_tools_and_its_text(
 ) -> None:
     """The text is longer than one notice, and does not pack."""
     text = "".join(Random(1).choices("abcdefghijklmnopqrstuvwxyzäöü你好", k=20_000))
-    script = [calls(("ls", {})), says(f"{text}\n\nthe end")]
+    script = [calls(("ls", {})), says(f"{text}\n\nthe end"), says("another end")]
     agents = AGENTS.replace(
         "[read, write, edit, ls, exec, message]", "[ls]"
     )  # so that the page is open to this machine
     both = two(tmp_path, postgres_url, script, feishu=WEB, agents=agents)
     async with both as (one, other), opened(one.url) as here, opened(other.url) as there:
         one.line.hold(after_pieces=1_500)
-        await here.say("tell me")
+        await here.say("tell me", message="m_first_of_all")
         await there.until(lambda: text[:17_000] in "".join(there.drafts()[-1:]))
         assert [(it["name"], it["state"]) for it in there.named("turn")[-1]["tools"]] == [("ls", "done")]
         assert [it["running"] for it in await there.chats()] == [True]
@@ -171,6 +171,18 @@ async def test_a_page_of_the_other_one_sees_the_turn_run_its_tools_and_its_text(
         assert [it["running"] for it in await there.chats()] == [False]
         assert there.named("turn")[-1]["outcome"] == "replied"
         assert {it["chat"] for it in there.named("draft")} == {CHAT}
+        # It is edited at the other one, and this one's page turns back to the first version.
+        posted = {"id": "m_second_one", "chat": CHAT, "agent": "helper", "text": "again", "instead": "m_first_of_all"}
+        assert (await there.http.post("/webhooks/web/default", json=posted)).status_code == 200
+        assert (await here.answers(2))[1] == "another end"
+        assert here.written("you")[-1]["instead"] == "m_first_of_all"
+        for page in (here, there):
+            assert [it["text"] for it in (await page.conversation())["messages"]] == ["again", "another end"]
+        shown = (await here.conversation())["chat"]["branch"]
+        first = here.written("you")[0]["id"]
+        assert (await here.http.patch(f"/api/chats/{CHAT}", json={"branch": first})).status_code == 200
+        await there.until(lambda: there.named("chat")[-1]["branch"] not in (0, shown))
+        assert [it["text"] for it in (await there.conversation())["messages"]] == ["tell me", answer]
 
 
 async def test_what_one_replica_shows_the_other_is_its_persons_alone_and_holds_no_secret(

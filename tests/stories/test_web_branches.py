@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from channels.web.archive import MessageBody
-from tests.emulators.models.script import calls, says
+from tests.emulators.models.script import Fault, calls, says
 from tests.running import FEISHU, Running, running
 from tests.stories.test_web_erase import SECRET, erase, rows_with
 from tests.web_page import CHAT, WEB, Page, new_id, opened
@@ -48,6 +48,27 @@ async def test_a_branch_that_a_crash_cut_off_before_its_message_was_accepted_is_
     assert [len(it) for it in seen["versions"].values()] == [2]
     assert len(house.anthropic.requests) == 2
     assert "one" not in [part["text"] for it in house.anthropic.requests[1].body["messages"] for part in it["content"]]
+
+
+async def test_a_turn_that_fails_on_a_branch_says_so_there_alone_and_can_be_tried_again(
+    house: Running, page: Page
+) -> None:
+    house.anthropic.script = [says("one"), Fault(status=401), says("other one")]
+    await page.say("a", message="m_first_of_all")
+    await page.answers(1)
+    assert await instead(page, "A", "m_first_of_all", message="m_second_one") == (200, "")
+    failed = (await page.answers(2))[1]
+    seen = await page.conversation()
+    assert [it["text"] for it in seen["messages"]] == ["A", failed]
+    assert seen["messages"][1]["turn"]["failed"] is True
+    assert await instead(page, "A", "m_second_one") == (200, "")
+    await page.answers(3)
+    assert await shown(page) == ["A", "other one"]
+    assert said(house, -1) == ["A"]
+    (numbers,) = (await page.conversation())["versions"].values()
+    for number, words in zip(numbers, (["a", "one"], ["A", failed], ["A", "other one"]), strict=True):
+        assert (await page.http.patch(f"/api/chats/{CHAT}", json={"branch": number})).status_code == 200
+        assert await shown(page) == words
 
 
 async def test_another_person_begins_no_branch_and_turns_to_none(tmp_path: Path) -> None:
