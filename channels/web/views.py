@@ -7,7 +7,7 @@ The stream is server-sent events (WHATWG HTML, section 9.2): a name, perhaps a n
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -24,6 +24,8 @@ from channels.web.archive import ChatHistory, Sized, WebConversation, WebMessage
 PAGE_BYTES_MAX = 524_288
 """The bytes of words that are loaded at once; a message that is larger comes alone."""
 RENDERED_BYTES_MAX = 4 * 1_048_576
+LINE_CHARS = 300
+"""Characters of a text that stands in one line: a conversation's title, a tool's name, what it is about."""
 
 
 def event(name: str, data: Mapping[str, Any]) -> bytes:
@@ -53,7 +55,7 @@ def _rendered(message: WebMessage) -> "Rendered":
         "text": f"{words.text}\n\n{folded.text}" if folded else words.text,
         "html": None if yours else html(words.text) + aside,
         "files": words.files,
-        "tools": words.tools,
+        "tools": [replace(it, name=beginning(it.name), about=beginning(it.about)) for it in words.tools],
         "dropped": words.dropped,
         "buttons": [{"label": it.shown, "token": it.token, "style": it.style} for it in words.buttons],
         "place": words.place,
@@ -66,9 +68,14 @@ def _rendered(message: WebMessage) -> "Rendered":
 
 
 def conversation_view(conversation: WebConversation, *, running: bool) -> dict[str, Any]:
-    view = asdict(conversation) | {"running": running}
+    view = asdict(conversation) | {"title": beginning(conversation.title), "running": running}
     del view["owner"]
     return view
+
+
+def beginning(text: str, chars: int = LINE_CHARS) -> str:
+    """The text; of a longer one the beginning, with the count of the characters that are missing."""
+    return text if len(text) <= chars else f"{text[:chars]}… (+{len(text) - chars:,})"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,11 +10,10 @@ from typing import Any, TypeAlias
 
 import orjson
 
+from channels.web.views import LINE_CHARS, beginning
 from gateway.operate.turns import cleaned
 
 Scrub: TypeAlias = Callable[[str], str]
-NAME_CHARS = 300
-"""Characters of one text in a list: a name, a title, a reason."""
 TEXT_CHARS = (4_000, 400, 40)
 """Characters of one text of a turn; the later ones hold for a turn with so many texts that its answer would be too long."""
 PIECE_CHARS = 50_000
@@ -30,10 +29,10 @@ _JSON = re.compile(
 """The places of a turn whose value has any shape: a long one is shown as the beginning of its JSON."""
 
 
-def brief(value: Any, chars: int = NAME_CHARS) -> Any:
+def brief(value: Any, chars: int = LINE_CHARS) -> Any:
     """Plain data with every text in it cut; a cut one ends with the count of the characters that are missing."""
     if isinstance(value, str):
-        return value if len(value) <= chars else f"{value[:chars]}… (+{len(value) - chars:,})"
+        return beginning(value, chars)
     if isinstance(value, Mapping):
         return {brief(name, chars): brief(it, chars) for name, it in value.items()}
     return [brief(it, chars) for it in value[:ITEMS_MAX]] if isinstance(value, list | tuple) else value

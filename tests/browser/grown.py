@@ -26,6 +26,7 @@ COLUMNS = {
     "spoken": ("name",),
     "contact": ("name",),
     "web_conversation": ("title",),
+    "web_message": ("words",),
     "outbox": ("reason", "payload"),
     "inbox": ("body",),
     "transcript": ("content",),
@@ -35,7 +36,10 @@ COLUMNS = {
     "later": ("body",),
 }
 """The columns that hold what others wrote, as text or as JSON."""
-MEMBERS = frozenset({"text", "name", "title", "words", "reason", "say", "event", "metadata", "content", "heading"})
+MEMBERS = frozenset(
+    {"text", "name", "title", "words", "reason", "say", "event", "metadata", "content", "heading"}
+    | {"about", "arguments", "result", "said"}
+)
 """The members of that JSON that do; the arguments of a call do all."""
 KEPT = frozenset({"tool", "toolCall", "tools", "channel"})
 TASK = ("task", {"action": "start", "prompt": "Sum it up", "title": "Sum", "wait": False})
@@ -88,5 +92,10 @@ async def grown(browser: Browser, folder: Path, text: str, **options: Any) -> As
     async with night(browser, folder, script=model, agents=agents, **options) as (home, tab, telegram):
         await telegram.push(telegram.text_update("hello again", chat=FRIEND))
         await home.until(lambda: sum("lost" in it.text for it in telegram.messages) == 1)
+        chat = tab.page.url
+        await tab.page.goto("about:blank")
+        await home.down()
         grow(Path(str(home.gateway.config.database.path)), text)
+        await home.up()
+        await tab.page.goto(chat)
         yield home, tab

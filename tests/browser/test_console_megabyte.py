@@ -1,4 +1,4 @@
-"""A megabyte in every text of every room of the console: a room stays small and quick, and says what it cut."""
+"""A megabyte in every text of the chat page and of the console's rooms: they stay quick, and say what they cut."""
 
 import time
 from pathlib import Path
@@ -7,6 +7,7 @@ import pytest
 from playwright.async_api import Browser, Response, expect
 
 from tests.browser.grown import MEGABYTE, grown
+from tests.browser.tab import Tab
 from tests.browser.test_console import go
 from tests.browser.test_console_turns import LAYERS, layer, opened
 
@@ -34,11 +35,12 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("text", [*HOSTILE.values()], ids=[*HOSTILE])
-async def test_no_room_is_large_or_slow_and_nothing_runs_or_sticks_out(
+async def test_neither_the_chat_nor_a_room_is_slow_and_nothing_is_large_runs_or_sticks_out(
     browser: Browser, tmp_path: Path, text: str
 ) -> None:
     async with grown(browser, tmp_path, text) as (home, tab):
-        page, sizes, slow = tab.page, dict[str, int](), dict[str, float]()
+        page, sizes = tab.page, dict[str, int]()
+        slow = {step: it for step, it in (await chatted(tab)).items() if it > SECONDS_MAX}
 
         def weigh(answer: Response) -> None:
             if "/api/" in answer.url:
@@ -56,6 +58,40 @@ async def test_no_room_is_large_or_slow_and_nothing_runs_or_sticks_out(
         assert len(sizes) > len(ROOMS)
         assert {it: size for it, size in sizes.items() if size > ANSWER_BYTES_MAX} == {}
         assert slow == {}
+
+
+async def chatted(tab: Tab) -> dict[str, float]:
+    """The seconds that each step in the chat took."""
+    page, articles, took = tab.page, tab.log.locator("article"), dict[str, float]()
+
+    def timed(step: str, since: float) -> float:
+        took[step] = max(took.get(step, 0.0), (now := time.perf_counter()) - since)
+        return now
+
+    at = time.perf_counter()
+    await tab.reload()
+    await expect(articles).to_have_count(1)
+    await tab.message.press("h")
+    await expect(tab.message).to_have_value("h")
+    at = timed("the chat opens", at)
+    while not await tab.own.count():
+        shown = await articles.count()
+        await page.locator("#scroller").evaluate("(it) => (it.scrollTop = 0)")
+        await expect(articles).not_to_have_count(shown)
+        at = timed("older messages", at)
+    await tab.answers.locator("summary").first.click()
+    for head in await tab.answers.locator(".tool-head").all():
+        await head.click()
+        at = timed("a tool", at)
+    bubble = tab.own.locator(".bubble")
+    before = len(await bubble.inner_text())
+    await bubble.get_by_role("button", name="Show more (").press("Enter")
+    assert 45_000 < len(await bubble.inner_text()) - before < 55_000
+    timed("more of a text", at)
+    await expect(tab.conversations.get_by_role("link").first).to_contain_text("… (+999,7")
+    assert await tab.log.locator("img, script").count() == 0
+    assert await tab.sticking_out() == []
+    return took
 
 
 async def test_what_was_cut_is_said_and_the_rest_is_there(browser: Browser, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import { copyBy } from "./clipboard.js";
 import { element, icon, iconButton } from "./element.js";
 import { fileList } from "./files.js";
 import { moment, number, sentence, word } from "./language.js";
+import { long } from "./long.js";
 import { blocksOf, showBlocks } from "./prose.js";
 import { sends } from "./shortcuts.js";
 import { STOP } from "./timeline.js";
@@ -46,14 +47,15 @@ function ownArticle(entry) {
 }
 
 function ownText(text) {
-  return text ? element("div", { class: "bubble", dir: "auto" }, text) : null;
+  return text ? element("div", { class: "bubble", dir: "auto" }) : null;
 }
 
 function showOwn(article, entry, acts) {
   article.dataset.messageId = entry.message;
   article.dataset.state = entry.state;
   const bubble = article.querySelector(":scope > .bubble");
-  if (bubble && bubble.textContent !== entry.text) bubble.textContent = entry.text;
+  if (bubble && bubble.written !== entry.text) bubble.replaceChildren(...long(entry.text));
+  if (bubble) bubble.written = entry.text;
   const foot = article.querySelector(":scope > .foot");
   const copies = entry.text && entry.text !== STOP ? [copyButton(entry.text, word("copyMessage"))] : [];
   const edits = entry.open && bubble ? [iconButton("pen", word("edit"), () => beginEdit(article, entry, acts))] : [];

@@ -6,6 +6,7 @@
 
 import { copyBy } from "./clipboard.js";
 import { element, icon, iconButton } from "./element.js";
+import { long, PIECE_CHARS } from "./long.js";
 import { drawMath } from "./math.js";
 import { paint } from "./paint.js";
 import { word } from "./language.js";
@@ -52,6 +53,7 @@ function renew(block, html, last) {
 function fill(block, content, html, last) {
   sources.set(block, { html, canonical: canonicalOf(content), last });
   dress(content);
+  if (!last) shorten(content);
   block.replaceChildren(content);
 }
 
@@ -85,6 +87,14 @@ function dress(content) {
     table.replaceWith(frame);
     frame.append(table);
   }
+}
+
+/** Code does not wrap, so that its length costs little, and it is copied as it stands. */
+function shorten(content) {
+  const texts = document.createTreeWalker(content, NodeFilter.SHOW_TEXT);
+  const found = [];
+  while (texts.nextNode()) if (texts.currentNode.length > PIECE_CHARS) found.push(texts.currentNode);
+  for (const text of found) if (!text.parentElement.closest("pre")) text.replaceWith(...long(text.data));
 }
 
 /** An item that begins with `[ ]` or `[x]` has a box. */

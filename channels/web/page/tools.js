@@ -5,6 +5,7 @@
 
 import { element, icon } from "./element.js";
 import { number, word } from "./language.js";
+import { long } from "./long.js";
 
 const ICONS = { done: "check", failed: "cross", waiting: "info" };
 
@@ -22,7 +23,7 @@ export function toolList(tools, { open, before }) {
 
 /** What was said before this call, in its place. */
 function wordsBefore({ said }) {
-  return said ? element("li", { class: "tool-words", dir: "auto" }, said) : "";
+  return said ? element("li", { class: "tool-words", dir: "auto" }, ...long(said)) : "";
 }
 
 /** A miss on the way to an answer is no failure of the whole. */
@@ -70,7 +71,7 @@ function details(tool) {
   const problem = tool.state === "failed" ? problemOf(tool.result) : null;
   const texts = { toolArguments: readable(tool.arguments), [problem ? "toolProblem" : "toolResult"]: problem ?? tool.result };
   const parts = Object.entries(texts).flatMap(([name, text]) =>
-    text ? [element("p", { class: "tool-part" }, word(name)), element("pre", { tabindex: 0, "aria-label": word(name) }, text)] : [],
+    text ? [element("p", { class: "tool-part" }, word(name)), element("pre", { tabindex: 0, "aria-label": word(name) }, ...long(text))] : [],
   );
   return element("div", { class: "tool-details" }, ...parts);
 }
