@@ -27,7 +27,7 @@ from tests.stories.test_process import ask
 from tests.stories.test_replicas import two
 from tests.waiting import PATIENCE_SECONDS
 from tools.mcp.config import McpServerConfig
-from tools.mcp.server import Environment, McpServer, pause_after
+from tools.mcp.server import Environment, McpServer, Review, pause_after
 from tools.sandbox.sandbox import Sandbox
 from tools.web.config import FetchConfig
 
@@ -44,11 +44,13 @@ async def test_owners_hear_of_a_server_that_is_away_for_a_minute_and_no_sooner(
 ) -> None:
     monkeypatch.setattr("gateway.app.mcp.LOOK_SECONDS", 0.02)
     clock = Clock()
-    config = f"{OWNED}\n{servers(away=program('no-such-program'))}"
+    config = f"{OWNED}\n{servers(away=program('no-such-program', more='allow: [look]'))}"
     async with running(tmp_path, agents=agents("mcp:*"), more=config, now=clock) as house:
         watch = ServerWatch(house.gateway.runtime, nobody)
         away = house.gateway.runtime.setup.mcp.servers["away"]
         await house.until(lambda: "there is no program" in away.fault)
+        away.known = {tool: Review(accepted="{}") for tool in ("look", "drop")}
+        assert [it.tool for it in away.offered] == ["look"]  # before it is up, what is known of it and allowed
         clock.now += 59
         assert [*watch.due()] == []
         clock.now += 1

@@ -78,6 +78,14 @@ async def test_what_is_started_is_polled_piece_by_piece_and_its_log_keeps_all(se
     assert await at.text("process", action="log", id=id_) == "one\ntwo\n"
     assert await at.text("process", action="log", id=id_, offset=-1) == "two\n"
     assert f"{id_} ended after" in await at.text("process", action="list")
+    quick = await start(at, "echo quick")
+
+    async def over() -> bool:
+        return f"{quick} ended after" in await at.text("process", action="list")
+
+    await until(over)
+    assert (await polled(at, quick)).startswith("quick\n[ended after ")
+    assert (await polled(at, quick)).startswith("[ended after ")
 
 
 async def test_what_is_written_is_read_until_its_end(sessions: Callable[..., Bench]) -> None:

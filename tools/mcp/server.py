@@ -128,7 +128,10 @@ class McpServer:
             try:
                 result = await self._within(connection, tool, arguments, call)
             except ToolError as error:
-                self._count(error)
+                self._timeouts = self._timeouts + 1 if error.code == "TOOL_TIMEOUT" else 0
+                if self._timeouts >= TIMEOUTS_MAX:
+                    log.warning("mcp_server_hangs", server=self.name)
+                    self._gone.set()
                 raise
             except ServerGone as error:
                 self._gone.set()
@@ -146,12 +149,6 @@ class McpServer:
         except TimeoutError:
             message = "the server did not answer in time; it may still be at work on it"
             raise ToolError("TOOL_TIMEOUT", message, retryable=self.config.effect == "safe") from None
-
-    def _count(self, error: ToolError) -> None:
-        self._timeouts = self._timeouts + 1 if error.code == "TOOL_TIMEOUT" else 0
-        if self._timeouts >= TIMEOUTS_MAX:
-            log.warning("mcp_server_hangs", server=self.name)
-            self._gone.set()
 
     async def _ready(self) -> "McpSession":
         """The connection; while the server starts for the first time, a call waits for it."""
