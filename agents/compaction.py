@@ -21,10 +21,10 @@ from agents.model import Model, Models
 from agents.prompt.fences import SUMMARY, harmless
 from agents.prompt.summary import instructions, quoted, request_text
 from agents.prompt.texts import wording
-from agents.providers import retry
 from agents.providers.models import nearest
 from agents.providers.payload import well_formed
 from agents.providers.provider import Done, ModelRequest, System
+from agents.providers.retry import RetryEvent
 from agents.repair import repair
 from agents.tokens import estimate, tokens
 from agents.truncate import truncate_result
@@ -272,23 +272,14 @@ class _Summariser:
             )
             for model in self.models
         }
-        (provider, request), *fallbacks = [(it.provider, requests[it.reference]) for it in self.models]
 
-        def count(event: retry.RetryEvent) -> None:
+        def count(event: RetryEvent) -> None:
             if isinstance(event, Done):
                 answer = self.shared.priced(event.message, requests[event.message.reference])
                 if answer.usage.is_reported:
                     self.bill.append(replace(answer, content=()))
 
-        return await retry.complete(
-            provider,
-            request,
-            deadline=deadline,
-            config=self.shared.retry,
-            fallbacks=fallbacks,
-            health=self.shared.health,
-            emit=count,
-        )
+        return await self.shared.complete(self.models, requests, deadline=deadline, emit=count)
 
 
 def _fitting(texts: Sequence[str], room: float) -> int:

@@ -18,10 +18,10 @@ from agents.context import ContextFitter, Fit, WindowLimits, window_limits
 from agents.messages import AssistantMessage, ErrorKind, Message, ModelError, UserMessage
 from agents.model import Model, Models, conversation_of
 from agents.past import PastTurn, past
-from agents.providers import retry
 from agents.providers.draft import Draft
 from agents.providers.models import ModelFacts, nearest
 from agents.providers.provider import Done, ModelRequest, OneTool, System, ToolChoice
+from agents.providers.retry import RetryEvent, Retrying
 from agents.providers.textcalls.answer import DONE_WELL
 from agents.repair import IMAGES_MAX, repair, reusable_prefix
 from agents.tokens import below, request_tokens
@@ -95,17 +95,13 @@ class ModelCalls:
     ) -> tuple[AssistantMessage, Fit]:
         """The answer of the first of these models that gives one, with every attempt counted, and what its request held."""
         requests = {it.reference: self._request(it, fits[it.reference], number) for it in models}
-        (provider, request), *fallbacks = [(it.provider, requests[it.reference]) for it in models]
-        held, summary = fits[f"{provider.name}/{request.model}"].held, bool(self.summary)
-        self.emit(
-            ModelCalled(
-                round=number, provider=provider.name, request=request, held=held, own=len(messages), summary=summary
-            )
-        )
+        first, own, summary = models[0], len(messages), bool(self.summary)
+        name, request, held = first.provider.name, requests[first.reference], fits[first.reference].held
+        self.emit(ModelCalled(round=number, provider=name, request=request, held=held, own=own, summary=summary))
         priced: list[AssistantMessage] = []
 
-        def watch(event: retry.RetryEvent) -> None:
-            if isinstance(event, retry.Retrying):
+        def watch(event: RetryEvent) -> None:
+            if isinstance(event, Retrying):
                 self.emit(ModelRetried(round=number, error=event.error, seconds=event.seconds))
                 return
             if isinstance(event, Done):
@@ -113,15 +109,7 @@ class ModelCalls:
                 priced.append(self._counted(event.message, requests[reference], fits[reference]))
             self.emit(ModelStreamed(round=number, event=event))
 
-        await retry.complete(
-            provider,
-            request,
-            deadline=self._deadline,
-            config=self.shared.retry,
-            fallbacks=fallbacks,
-            health=self.shared.health,
-            emit=watch,
-        )
+        await self.shared.complete(models, requests, deadline=self._deadline, emit=watch)
         answer = priced[-1]
         fit = fits[answer.reference]
         return (replace(answer, reach=fit.back) if fit.back else answer), fit

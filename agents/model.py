@@ -5,7 +5,7 @@ models rest and how far estimates are off is shared here too, because that is th
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -15,7 +15,7 @@ from agents.providers.chat.vendors import for_model, vendor_for
 from agents.providers.config import NATIVE_DOCUMENTS, ModelConfig, ProviderConfig, api_of
 from agents.providers.models import ModelFacts, facts_of, family_of
 from agents.providers.provider import ModelRequest, Provider
-from agents.providers.retry import Health, RetryConfig
+from agents.providers.retry import Health, RetryConfig, RetryEvent, complete
 from agents.providers.textcalls.answer import RepairedCalls
 from agents.providers.textcalls.prompted import PromptedTools
 from agents.tokens import Calibration, request_tokens, tokens
@@ -71,6 +71,21 @@ class Models:
         if reference not in self._models:
             self._models[reference] = self._model(reference)
         return self._models[reference]
+
+    async def complete(
+        self,
+        models: Sequence[Model],
+        requests: Mapping[str, ModelRequest],
+        *,
+        deadline: float,
+        emit: Callable[[RetryEvent], None],
+    ) -> AssistantMessage:
+        """The answer of the first of these models that gives one, retried. `requests` are keyed by reference."""
+        (provider, request), *fallbacks = [(it.provider, requests[it.reference]) for it in models]
+        policy, health = self.retry, self.health
+        return await complete(
+            provider, request, deadline=deadline, config=policy, fallbacks=fallbacks, health=health, emit=emit
+        )
 
     def priced(self, answer: AssistantMessage, request: ModelRequest) -> AssistantMessage:
         """The answer with its cost, and with an estimate if the provider reported no usage of a good answer."""
