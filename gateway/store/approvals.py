@@ -13,8 +13,9 @@ from types import MappingProxyType
 from sqlalchemy import Connection
 
 from gateway.store.approval_records import ARROWS, Admitted, Approval, Decider, Grant, State, Token
+from gateway.store.locks import Lock, lock
 from gateway.store.statements import OutboxStatus
-from gateway.store.writer import Database, lock, reads, run, writes
+from gateway.store.writer import Database, reads, run, writes
 
 ASKED_PER_MINUTE = 3
 """The requests put to one person, or to one chat that the config lists, besides those that were allowed."""
@@ -22,7 +23,6 @@ WRONG_IDS_MAX = 10
 WRONG_IDS_SECONDS = 3600.0
 LOST_SECONDS = 3600.0
 """No call lasts this long: a call that was spawned earlier is closed as interrupted."""
-_LOCK_KEY = 7_305_843_001_231
 
 _GRANTED = """
 UPDATE approval_grant SET uses = uses + 1, last_used_at = :at WHERE id = (
@@ -60,7 +60,7 @@ class DatabaseApprovals(Database):
     ) -> tuple[Admitted, Approval | None]:
         """Asks, unless the same people were asked, it was denied in this turn, or is granted and so spawned at once."""
         at = new.created
-        lock(connection, _LOCK_KEY)
+        lock(connection, Lock.APPROVALS)
         same = "SELECT * FROM approval WHERE sid = :sid AND digest = :digest AND state = '{}' AND {} LIMIT 1"
         theirs = same.format("pending", "requester = :requester")
         if found := _one(connection, theirs, sid=new.sid, digest=new.digest, requester=new.requester):
@@ -98,7 +98,7 @@ class DatabaseApprovals(Database):
         self, connection: Connection, id_: str, decision: str, by: Decider, *, at: float, grant: Grant | None
     ) -> tuple[bool, Approval | None]:
         """Returns True if this decision holds, also when repeated; and the approval afterwards."""
-        lock(connection, _LOCK_KEY)
+        lock(connection, Lock.APPROVALS)
         to: State = "denied" if decision == "deny" else "approved"
         facts = {"decision": decision, "decided_by": by.person, "decided_in": by.surface, "decided_turn": by.turn}
         won = _move(connection, id_, "pending", to, by.person, at, facts | {"decided_at": at}, by.surface)
@@ -121,7 +121,7 @@ class DatabaseApprovals(Database):
         facts: Mapping[str, object] = MappingProxyType({}),
     ) -> bool:
         """Changes a state without a decider; False if the state has changed."""
-        lock(connection, _LOCK_KEY)
+        lock(connection, Lock.APPROVALS)
         spawned = {"spawned_at": at} if after == "spawned" else {}
         return _move(connection, id_, before, after, "gateway", at, {**facts, **spawned})
 
@@ -130,7 +130,7 @@ class DatabaseApprovals(Database):
         self, connection: Connection, sid: str, *, by: str, at: float, turns: Sequence[int] = ()
     ) -> Sequence[Approval]:
         """Cancels a conversation's requests that have not run, or those of these turns; returns them, also if repeated."""
-        lock(connection, _LOCK_KEY)
+        lock(connection, Lock.APPROVALS)
         open_ones = "SELECT id, state FROM approval WHERE sid = :sid AND state IN ('pending', 'approved')"
         open_ones += " AND turn IN :turns" if turns else ""
         for row in run(connection, open_ones, sid=sid, **({"turns": list(turns)} if turns else {})).all():
@@ -153,7 +153,7 @@ class DatabaseApprovals(Database):
     @writes
     def close_lost(self, connection: Connection, *, at: float) -> None:
         """Closes what was spawned and never ended."""
-        lock(connection, _LOCK_KEY)
+        lock(connection, Lock.APPROVALS)
         lost = "SELECT id FROM approval WHERE state = 'spawned' AND spawned_at < :before"
         for id_ in run(connection, lost, before=at - LOST_SECONDS).scalars().all():
             _move(connection, id_, "spawned", "interrupted", "gateway", at)
@@ -175,7 +175,7 @@ class DatabaseApprovals(Database):
     @writes
     def count_wrong(self, connection: Connection, by: Decider, *, at: float) -> bool:
         """Counts an id that the sender may not decide, once per message; True if there were too many in an hour."""
-        lock(connection, _LOCK_KEY)
+        lock(connection, Lock.APPROVALS)
         wrong, mine = _wrong(connection, by.person, at), f"message {by.turn}"
         if mine not in wrong and len(wrong) < WRONG_IDS_MAX:
             muted = "muted" if len(wrong) + 1 == WRONG_IDS_MAX else ""
@@ -213,7 +213,7 @@ class DatabaseApprovals(Database):
     @writes
     def revoke(self, connection: Connection, id_: str | None, *, by: str, at: float) -> Sequence[str]:
         """End a grant, or a request that waits; with None all grants. The ids of what has ended."""
-        lock(connection, _LOCK_KEY)
+        lock(connection, Lock.APPROVALS)
         wanted, names = ("", {}) if id_ is None else (" AND id = :id", {"id": id_})
         ended = f"UPDATE approval_grant SET revoked_at = :at WHERE revoked_at IS NULL{wanted} RETURNING id"
         revoked = list(run(connection, ended, at=at, **names).scalars())

@@ -19,8 +19,9 @@ from gateway.store import memory
 from gateway.store.approval_words import forget_approvals
 from gateway.store.branches import BRANCH, begins_branch, on_branch, place, words_json
 from gateway.store.errors import NOTIFY_CHANNEL
+from gateway.store.locks import Lock, lock
 from gateway.store.tasks import ALL_TURNS, children_of, forget_tasks
-from gateway.store.writer import Database, lock, reads, writes
+from gateway.store.writer import Database, reads, writes
 from gateway.store.writer import is_shared as _is_shared
 from gateway.store.writer import run as _run
 
@@ -30,7 +31,6 @@ CONVERSATIONS_MAX = 500
 TITLE_CHARS = 60
 ROWS_AT_ONCE = 16
 STEP_ROWS = 200
-_LOCK_KEY = 7_305_843_001_217
 """Held by adding and erasing."""
 
 _TURNS = """
@@ -66,7 +66,7 @@ class DatabaseArchive(Database):
         names: bool = True,
         versions_max: int = VERSIONS_MAX,
     ) -> Kept | Unkept:
-        lock(connection, _LOCK_KEY)
+        lock(connection, Lock.ARCHIVE)
         known = _find(connection, chat)
         if known and known.owner != owner:
             return "not theirs"
@@ -84,7 +84,7 @@ class DatabaseArchive(Database):
 
     @writes
     def answer(self, connection: Connection, chat: str, key: str, words: MessageBody, at: float) -> bool:
-        lock(connection, _LOCK_KEY)
+        lock(connection, Lock.ARCHIVE)
         if _find(connection, chat) is None:
             return False
         _say(connection, chat, key, "agent", words, at)
@@ -92,7 +92,7 @@ class DatabaseArchive(Database):
 
     @writes
     def replace(self, connection: Connection, chat: str, key: str, text: str, buttons: tuple[Button, ...]) -> bool:
-        lock(connection, _LOCK_KEY)
+        lock(connection, Lock.ARCHIVE)
         known = "SELECT number, words, at FROM web_message WHERE chat = :chat AND key = :key AND author = 'agent'"
         if (row := _run(connection, known, chat=chat, key=key).one_or_none()) is None:
             return False
@@ -174,7 +174,7 @@ class DatabaseArchive(Database):
     @writes
     def _erase_some(self, connection: Connection, chat: str, sessions: Sequence[str]) -> bool | None:
         """True if that was the last step; None if there is no such conversation."""
-        lock(connection, _LOCK_KEY)
+        lock(connection, Lock.ARCHIVE)
         if _find(connection, chat) is None:
             return None
         asked = (it for sid in sessions for it in children_of(connection, sid, -1, ALL_TURNS))

@@ -12,9 +12,10 @@ from typing import Any, Literal, TypeAlias
 from sqlalchemy import Connection
 
 from gateway.records.inbound import inbound_json
+from gateway.store.locks import Lock, lock
 from gateway.store.records import Delivery
 from gateway.store.statements import COUNT_WAITING, INSERT_MESSAGE, PAIRING_PENDING_MAX, PAIRING_SECONDS
-from gateway.store.writer import Database, is_shared, reads, run, writes
+from gateway.store.writer import Database, reads, run, writes
 
 TRIES_MAX = 10
 TRIES_SECONDS = 3600.0
@@ -115,8 +116,7 @@ class DatabaseContacts(Database):
         """Lets a stranger wait with a code's hash, unless they do already or too many do. True again for the same
         undecided `turn`."""
         names = {"channel": channel, "account": account, "since": at - PAIRING_SECONDS}
-        if is_shared(connection):  # one after the other, or two could both be the third
-            run(connection, "SELECT pg_advisory_xact_lock(3, hashtext(:of))", of=f"{channel}:{account}")
+        lock(connection, Lock.STRANGERS, f"{channel}:{account}")  # or two could both be the third
         run(connection, _FORGET_OLD, **names)
         row = {"person": person, "turn": turn, "code": code, "at": at, "pending_max": PAIRING_PENDING_MAX, "name": name}
         return run(connection, _ASK, **names, **row).first() is not None
@@ -125,8 +125,7 @@ class DatabaseContacts(Database):
     def redeem(self, connection: Connection, code: str, *, by: str, turn: int, at: float) -> Redeemed:
         """Tries the code that `by` gave in message `turn`; the same message has the same result again. After too many
         wrong ones in a while, no code of this person is looked at any more."""
-        if is_shared(connection):
-            run(connection, "SELECT pg_advisory_xact_lock(4, hashtext(:by))", by=by)
+        lock(connection, Lock.CODES, by)
         names = {"by": by, "turn": turn}
         row = run(connection, f"{_DECIDED} AND approved_by = :by", **names).mappings().first()
         if row is None:

@@ -10,13 +10,13 @@ from sqlalchemy import Connection
 
 from channels.message import File, StoredFile
 from channels.web.admission import OPERATOR
-from gateway.store.writer import Database, lock, reads, run, writes
+from gateway.store.locks import Lock, lock
+from gateway.store.writer import Database, reads, run, writes
 
 UNUSED_FILE_SECONDS = 24 * 3600
 UNSENT = "@"
 """Precedes the owner in `file.chat` while an upload waits to be sent; no conversation's id begins so. An agent's file has
 NULL."""
-_UPLOADS_KEY = 7_305_843_001_218
 
 
 class DatabaseFiles(Database):
@@ -31,7 +31,7 @@ class DatabaseFiles(Database):
         self, connection: Connection, file: File, at: float, *, bytes_max: int, owner: str = OPERATOR
     ) -> StoredFile | None:
         """Keeps a person's file until it is sent, for a day. None if all that wait would be more than `bytes_max`."""
-        lock(connection, _UPLOADS_KEY)
+        lock(connection, Lock.UPLOADS)
         _delete_expired(connection, at)
         if _waiting(connection, owner) + len(file.data) > bytes_max:
             return None

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from gateway.store.arrivals import put
 from gateway.store.errors import NOTIFY_CHANNEL
+from gateway.store.locks import Lock, lock
 from gateway.store.records import Delivery, Lease
 from gateway.store.writer import Database, is_shared, reads, run, writes
 
@@ -38,7 +39,6 @@ WHERE id = :id AND due = :due RETURNING id
 _END = "UPDATE later SET due = NULL, resumes = NULL, by_hand = 0, state = :state WHERE id = :id"
 LATER_NOTICE = "later"
 """The notice by which another process has the watches of a shared database look at once."""
-_LOCK = "SELECT pg_advisory_xact_lock(6, hashtext(:what))"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,8 +122,7 @@ class DatabaseLater(Database):
     @writes
     def create(self, connection: Connection, later: Later, *, key: str, most: int) -> Later | None:
         """Keeps a new schedule of a person, the same one for the same `key`; None if they have `most`."""
-        if is_shared(connection):  # two at once could exceed the limit
-            run(connection, _LOCK, what=later.owner)
+        lock(connection, Lock.SCHEDULES, later.owner)  # two at once could exceed the limit
         made = f"SELECT {_COLUMNS} FROM later WHERE key = :key"
         if found := _rows(connection, made, key=key):
             return found[0]
@@ -149,8 +148,7 @@ class DatabaseLater(Database):
     @writes
     def configure(self, connection: Connection, rows: Sequence[Later], *, same: Iterable[str] = ()) -> None:
         """Makes the operator's rows those of the config. A row of `same` keeps its times: only what it does changes."""
-        if is_shared(connection):
-            run(connection, _LOCK, what="config")
+        lock(connection, Lock.SCHEDULES, "config")
         kept = set(same)
         stored = {it.id: it for it in _rows(connection, _ALL) if it.owner is None and it.kind == "schedule"}
         for id_ in stored.keys() - {it.id for it in rows}:

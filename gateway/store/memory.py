@@ -14,9 +14,10 @@ from sqlalchemy import Connection, text
 
 from agents.messages import message_json
 from agents.prompt.inbound import spoken
+from gateway.store.locks import Lock, lock
 from gateway.store.records import Entry
 from gateway.store.statements import ON_BRANCH
-from gateway.store.writer import Database, lock, reads, run, writes
+from gateway.store.writer import Database, reads, run, writes
 from tools.memory import Note, terms
 
 STEP_ROWS, STEP_TERMS = 200, 5_000
@@ -24,7 +25,6 @@ STEP_ROWS, STEP_TERMS = 200, 5_000
 ROWS_AT_ONCE = 8
 NOTES_MAX = 200
 """Notes of one person with one agent."""
-_LOCK_KEY = 7_305_843_001_219
 
 _UNINDEXED = """
 SELECT seq, turn, CASE WHEN kind IN ('user', 'steered', 'assistant') THEN content ELSE '' END AS content FROM transcript
@@ -98,7 +98,7 @@ class DatabaseMemory(Database):
         row["sid"] = of[0] if of else None
         if of and not holds(connection, *of):
             return None
-        lock(connection, _LOCK_KEY)  # the person may have another taken at the same moment, in another chat
+        lock(connection, Lock.NOTES)  # the person may have another taken at the same moment, in another chat
         run(connection, _TAKE_NOTE, **row)
         number: int | None = run(connection, "SELECT number FROM note WHERE turn = :turn", turn=turn).scalar()
         return number

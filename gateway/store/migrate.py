@@ -11,6 +11,7 @@ from sqlalchemy import Connection, inspect, text
 
 from gateway.fault import OperatorError
 from gateway.guard import VERSION
+from gateway.store.locks import Lock, lock
 
 log = structlog.get_logger()
 
@@ -20,8 +21,6 @@ OVERWRITES = 13
 FIRST = "0001"
 """The revision of databases from before revisions were recorded in them."""
 SCRIPTS = Path(__file__).with_name("migrations")
-_LOCK_KEY = 7_305_843_001_216
-"""Replicas that start together migrate one after the other."""
 
 
 class DatabaseUnusable(OperatorError):
@@ -55,8 +54,7 @@ def migrate(connection: Connection, *, begin: str) -> None:
         return
     connection.exec_driver_sql(begin)
     try:
-        if connection.dialect.name == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
+        lock(connection, Lock.MIGRATION)
         before = revision_of(connection)
         _upgrade(connection, before)
         if before is None and connection.dialect.name == "sqlite":

@@ -6,7 +6,8 @@ from typing import Literal, TypeAlias
 from sqlalchemy import Connection
 
 from gateway.store.contacts import count_wrong, is_muted
-from gateway.store.writer import Database, is_shared, reads, run, writes
+from gateway.store.locks import Lock, lock
+from gateway.store.writer import Database, reads, run, writes
 
 NOTICE_SECONDS = 3600.0
 """Seconds in which the owners hear of one cause once."""
@@ -59,8 +60,7 @@ class DatabaseOwners(Database):
         The same message `turn` has the same result again; wrong codes count as those of pairing do."""
         channel, account, person = place
         by = f"{channel}:{person}"
-        if is_shared(connection):  # one after the other, or two codes could make two owners
-            run(connection, "SELECT pg_advisory_xact_lock(5, 0)")
+        lock(connection, Lock.CLAIM)  # or two codes could make two owners
         mine = "SELECT 1 FROM contact WHERE owner = 1 AND decided = :turn AND channel = :channel AND person = :person"
         if run(connection, mine, turn=turn, channel=channel, person=person).first():
             return "claimed"

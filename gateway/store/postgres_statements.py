@@ -6,6 +6,7 @@ see a row that another transaction just added.
 
 from gateway.records.sessions import CONTROL
 from gateway.store.errors import NOTIFY_CHANNEL
+from gateway.store.locks import Lock
 from gateway.store.statements import (
     OTHERS_WAIT,
     PART_COLUMNS,
@@ -65,7 +66,10 @@ ACCEPT = _ACCEPT.format(rates="SELECT FALSE AS noted, NULL::text AS rate")
 moment may exceed a limit, by one a replica in a chat and by one a connection for a sender; but a message is in one place
 from its first moment on."""
 
-LOCK_RATES = "SELECT pg_advisory_xact_lock(1, hashtext(:sender)), pg_advisory_xact_lock(2, hashtext(:chat))"
+LOCK_RATES = f"""
+SELECT pg_advisory_xact_lock({Lock.SENDER_RATE:d}, hashtext(:sender)),
+    pg_advisory_xact_lock({Lock.CHAT_RATE:d}, hashtext(:chat))
+"""
 """Held until the commit of the statement that follows, which sees what was accepted before: a rate is exact."""
 ACCEPT_RATED = _ACCEPT.format(rates=RATES)
 

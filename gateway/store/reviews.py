@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
-from gateway.store.writer import Database, is_shared, reads, run, writes
+from gateway.store.locks import Lock, lock
+from gateway.store.writer import Database, reads, run, writes
 from tools.mcp.server import Review
 
 FIRST = "first listing"
@@ -41,8 +42,7 @@ class DatabaseReviews(Database):
     def _record(
         self, connection: Connection, server: str, listed: Mapping[str, str], at: float
     ) -> Mapping[str, Review]:
-        if is_shared(connection):  # replicas that start together see the first listing one after the other
-            run(connection, "SELECT pg_advisory_xact_lock(6, 0)")
+        lock(connection, Lock.REVIEWS)  # or replicas that start together could both see the first listing
         known = reviewed(connection, server)
         for tool, text in listed.items():
             if not known:

@@ -59,12 +59,6 @@ def is_shared(connection: Connection) -> bool:
     return connection.dialect.name == "postgresql"
 
 
-def lock(connection: Connection, key: int) -> None:
-    """Lets no other holder of this lock in until the commit; SQLite has one writer anyway."""
-    if is_shared(connection):
-        run(connection, "SELECT pg_advisory_xact_lock(:key)", key=key)
-
-
 def reads(operation: Operation[D, P, T]) -> Method[D, P, T]:
     return _awaited(operation, lambda database: database.read)
 

@@ -1,13 +1,16 @@
 """What is PostgreSQL's alone: who is alive, who takes over, and what reaches the other workers."""
 
 import asyncio
+from pathlib import Path
 
 import psycopg
 import pytest
 
 from gateway.config.root import DatabaseConfig
 from gateway.store import postgres
+from gateway.store import postgres_statements as sql
 from gateway.store.errors import StoreUnavailable
+from gateway.store.locks import Lock
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.opening import open_store
 from gateway.store.postgres import PostgresStore
@@ -97,3 +100,11 @@ async def test_a_start_that_is_not_announced_in_time_leaves_nothing_at_work(
         with pytest.raises(StoreUnavailable):
             await store.start(lambda sid: None)
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+def test_no_two_locks_have_one_number_and_all_are_in_one_list() -> None:
+    assert [*Lock.__members__] == [it.name for it in Lock]
+    sources = Path(postgres.__file__).parents[1].rglob("*.py")
+    taken = [it for it in sources for line in it.read_text().splitlines() if "pg_advisory_xact_lock(" in line]
+    assert {it.stem for it in taken} == {"locks", "postgres_statements"}
+    assert sql.LOCK_RATES.count(f"lock({Lock.SENDER_RATE:d},") == sql.LOCK_RATES.count(f"lock({Lock.CHAT_RATE:d},") == 1
