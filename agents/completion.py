@@ -25,7 +25,7 @@ from agents.providers.retry import RetryEvent, Retrying
 from agents.providers.textcalls.answer import DONE_WELL
 from agents.repair import IMAGES_MAX, repair, reusable_prefix
 from agents.tokens import below, request_tokens
-from agents.turn import Compaction, Emit, ModelCalled, ModelRetried, ModelStreamed
+from agents.turn import Compaction, Emit, ModelCalled, ModelRetried, ModelStreamed, Turn
 from tools.tool import ToolSpec
 
 HISTORY_SHARE = 0.2
@@ -39,15 +39,12 @@ log = structlog.get_logger()
 @dataclass(kw_only=True)
 class ModelCalls:
     """`answers` has every answer of the turn that was good, or failed at a price, in order. `summarised` makes it durable
-    that a summary replaces some of the oldest turns of `history`; `compaction` says if that happened."""
+    that a summary replaces some of the oldest turns of the turn's history; `compaction` says if that happened."""
 
     models: Sequence[Model]
     shared: Models
     config: AgentConfig
-    session: InitVar[str]
-    history: Sequence[Sequence[Message]]
-    summary: str
-    summary_external: bool
+    turn: InitVar[Turn]
     compactor: Compactor
     summarised: Callable[..., Awaitable[None]]
     save: Save | None
@@ -57,18 +54,20 @@ class ModelCalls:
     turn_seconds: InitVar[float]
     emit: Emit
     answers: list[AssistantMessage] = field(default_factory=list)
-    compaction: Compaction = "none"
+    compaction: Compaction = field(init=False)
     _refused: dict[str, int] = field(default_factory=dict)
     """The estimates of what models refused as too long, by reference."""
     _summary_tried: bool = field(init=False)
     _own_payloads: bool = True
 
-    def __post_init__(self, session: str, turn_seconds: float) -> None:
-        self._conversation = conversation_of(session)
+    def __post_init__(self, turn: Turn, turn_seconds: float) -> None:
+        self._conversation = conversation_of(turn.session)
+        self.summary, self.summary_external = turn.summary, turn.summary_external
+        self.compaction = "none" if turn.summarised is None else "summarised"
         self._summary_tried = self.compaction != "none"
-        kept = self.config.history_turns
-        newest = self.history if kept is None else self.history[max(0, len(self.history) - kept) :]
-        self._left_out = len(self.history) - len(newest)
+        kept, history = self.config.history_turns, turn.history
+        newest = history if kept is None else history[max(0, len(history) - kept) :]
+        self._left_out = len(history) - len(newest)
         self._past = self._behind_summary(past(newest))
         self._deadline = time.monotonic() + turn_seconds
 

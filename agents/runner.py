@@ -154,10 +154,7 @@ class AgentRunner:
             models=models,
             shared=self.models,
             config=config,
-            session=turn.session,
-            history=turn.history,
-            summary=turn.summary,
-            summary_external=turn.summary_external,
+            turn=turn,
             compactor=self._compactor,
             summarised=journal.summarised,
             save=save,
@@ -167,7 +164,6 @@ class AgentRunner:
             turn_seconds=self.limits.turn_seconds,
             emit=emit,
             answers=budget.answers if budget else [*(turn.summarised or ())],
-            compaction="none" if turn.summarised is None else "summarised",
         )
         loop = ToolLoop(
             turn=turn.key,
