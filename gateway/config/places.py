@@ -16,8 +16,11 @@ def place_in(channels: ChannelsConfig, text: str) -> Place:
         accounts.setdefault(it.kind.name, []).append(it.name)
     place = place_of(text, accounts)
     account = next(it for it in found if (it.kind.name, it.name) == (place.channel, place.account))
-    if isinstance(account.config, AccessConfig) and (problem := _chat_problem(account, place.chat)):
-        raise ValueError(f"{place.chat!r} is no chat of {place.channel}: {problem}")
+    if isinstance(account.config, AccessConfig):  # the id of a chat is that of a person or of a group
+        person, group = (id_refusals(account, it, place.chat) for it in ("allow_from", "group_allow_from"))
+        if place.chat == ANYBODY or (person and group):
+            expected = ", or ".join((*person, *group)) or "expected one chat"
+            raise ValueError(f"{place.chat!r} is no chat of {place.channel}: {expected}")
     return place
 
 
@@ -27,19 +30,10 @@ def kind_of(channels: ChannelsConfig, place: Place) -> ChatKind:
     account = next((it for it in configured(channels) if (it.kind.name, it.name) == at), None)
     if account is None or not isinstance(account.config, AccessConfig):
         return "direct"
-    return "group" if id_problems(account, "allow_from", place.chat) else "direct"
+    return "group" if id_refusals(account, "allow_from", place.chat) else "direct"
 
 
-def _chat_problem(account: Account, chat: str) -> str:
-    """A chat's id is that of a person or of a group. Empty if it can be either."""
-    of_person, of_group = (id_problems(account, it, chat) for it in ("allow_from", "group_allow_from"))
-    if chat != ANYBODY and not (of_person and of_group):
-        return ""
-    expected = [sentence.removeprefix("must be ") for sentence in (*of_person, *of_group)]
-    return f"expected {', or '.join(expected) or 'one chat'}"
-
-
-def id_problems(account: Account, field: str, id_: str) -> list[str]:
+def id_refusals(account: Account, field: str, id_: str) -> list[str]:
     """The reasons why an id cannot be in that list of ids."""
     found = account.kind.problems(account.config.but(**{field: (id_,)}))
     return [sentence for name, sentence in found if name.startswith(to_camel(field))]

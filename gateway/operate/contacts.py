@@ -12,7 +12,7 @@ from channels.access import ANYBODY, AccessConfig
 from channels.moment import iso
 from gateway.approvals.display import visible
 from gateway.config.channels import Account, configured
-from gateway.config.places import id_problems
+from gateway.config.places import id_refusals
 from gateway.config.root import Config
 from gateway.fault import OperatorError
 from gateway.program import program
@@ -97,7 +97,7 @@ def _place(config: Config, who: str) -> tuple[str, str, list[str]]:
         raise OperatorError(
             f"{who}: expected a code, or one person as channel:id or channel:account:id, of a configured account ({places})"
         )
-    for problem in id_problems(accounts[0], "allow_from", person):
+    for problem in id_refusals(accounts[0], "allow_from", person):
         raise OperatorError(f"{who}: {problem}")
     return channel, person, [it.name for it in accounts]
 

@@ -26,10 +26,10 @@ def test_a_person_s_chat_and_a_group_s_are_places(text: str) -> None:
     [
         (
             "feishu:team",
-            "'team' is no chat of feishu: expected a person's open id, ou_…: ids only, never names, or a group",
+            "'team' is no chat of feishu: must be a person's open id, ou_…: ids only, never names, or must be a",
         ),
         ("feishu:*", "'*' is no chat of feishu"),
-        ("telegram:@family", "'@family' is no chat of telegram: expected a person's id"),
+        ("telegram:@family", "'@family' is no chat of telegram: must be a person's id"),
         ("slack:C1", "no channel 'slack' is configured; there is: feishu, telegram:family, web"),
     ],
 )
