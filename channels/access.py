@@ -6,7 +6,7 @@ being on one says nothing about another. People let in by pairing are in the dat
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Annotated, Any, Literal, TypeAlias, assert_never
 from urllib.parse import urlsplit
@@ -24,6 +24,8 @@ Switch: TypeAlias = Literal["on", "owners", "off"]
 """An owner's word on a group, which counts before `groupAllowFrom`: listen, listen to owners alone, or do not."""
 Streaming: TypeAlias = Literal["off", "partial", "progress"]
 Quotes: TypeAlias = Literal["all", "first", "off"]
+Mistake: TypeAlias = tuple[tuple[str | int, ...], str]
+"""The key of an account that is to be mended, and the sentence."""
 NOT_PAIRED = "dm-not-paired"
 NOT_MENTIONED = "not-mentioned"
 GROUP_DISABLED, GROUP_NOT_ALLOWED = "group-disabled", "group-not-allowed"
@@ -177,22 +179,22 @@ def _is_listed(subject: str, listed: tuple[str, ...]) -> bool:
 
 def id_problems(
     access: AccessConfig, *, person: tuple[str, str], group: tuple[str, str], direct: str = ""
-) -> Iterator[tuple[str, str]]:
-    """The listed ids that cannot be any: (key, sentence). `person` and `group` are what an id looks like, as a pattern
+) -> Iterator[Mistake]:
+    """The listed ids that cannot be any. `person` and `group` are what an id looks like, as a pattern
     and in words; `direct` is the pattern of a direct chat's id, if that is another one."""
-    lists = [
-        ("allowFrom", access.allow_from, person),
-        ("groupAllowFrom", access.group_allow_from, group),
-        ("groupSenders", access.group_senders or (), person),
-        *((f"chats.{chat}.senders", it.senders or (), person) for chat, it in access.chats.items()),
+    lists: list[tuple[tuple[str, ...], Sequence[str], tuple[str, str]]] = [
+        (("allowFrom",), access.allow_from, person),
+        (("groupAllowFrom",), access.group_allow_from, group),
+        (("groupSenders",), access.group_senders or (), person),
+        *((("chats", chat, "senders"), it.senders or (), person) for chat, it in access.chats.items()),
     ]
     for key, ids, (pattern, words) in lists:
         for index, listed in enumerate(ids):
             if listed != ANYBODY and not re.fullmatch(pattern, listed):
-                yield f"{key}[{index}]", f"must be {words}"
+                yield (*key, index), f"must be {words}"
     for chat in access.chats:
         if not re.fullmatch(group[0], chat) and not (direct and re.fullmatch(direct, chat)):
-            yield "chats", f"{chat!r} must be {group[1]}"
+            yield ("chats",), f"{chat!r} must be {group[1]}"
 
 
 def who_may_talk(access: AccessConfig) -> Bilingual:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, SecretStr
 
-from channels.access import AccessConfig, Quotes, access_warnings, id_problems, is_blank, is_http
+from channels.access import AccessConfig, Mistake, Quotes, access_warnings, id_problems, is_blank, is_http
 from channels.bilingual import Bilingual
 from channels.queue import QueueConfig
 
@@ -79,20 +79,20 @@ def listens(account: FeishuAccount, public_url: str | None) -> bool:
     return account.mode == "websocket" or (account.mode == "auto" and not (public_url and verifies))
 
 
-def problems(account: FeishuAccount) -> Iterator[tuple[str, str]]:
+def problems(account: FeishuAccount) -> Iterator[Mistake]:
     if is_blank(account.app_secret):
-        yield "appSecret", "missing: copy it from Credentials & Basic Info in the Feishu developer console"
+        yield ("appSecret",), "missing: copy it from Credentials & Basic Info in the Feishu developer console"
     by_webhook = account.mode == "webhook"
     if by_webhook and account.verification == "signature" and is_blank(account.encrypt_key):
         message = (
             "missing: without it anybody could send events. Set one in the developer console under Events & Callbacks → "
             "Encryption Strategy and copy it here, or choose mode: websocket, which needs none"
         )
-        yield "encryptKey", message
+        yield ("encryptKey",), message
     if by_webhook and account.verification == "token" and is_blank(account.verification_token):
-        yield "verificationToken", "missing: `verification: token` has nothing else to check"
+        yield ("verificationToken",), "missing: `verification: token` has nothing else to check"
     if not is_http(account.base_url):
-        yield "baseUrl", "must be an http or https URL, such as https://open.feishu.cn"
+        yield ("baseUrl",), "must be an http or https URL, such as https://open.feishu.cn"
     yield from id_problems(
         account,
         person=("ou_.*", "a person's open id, ou_…: ids only, never names"),

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
-from channels.access import AccessConfig, Quotes, access_warnings, id_problems, is_blank, is_http
+from channels.access import AccessConfig, Mistake, Quotes, access_warnings, id_problems, is_blank, is_http
 from channels.bilingual import Bilingual
 from channels.queue import QueueConfig
 
@@ -68,20 +68,20 @@ def bot_of(account: TelegramAccount) -> str:
     return account.bot_token.get_secret_value().strip().partition(":")[0]
 
 
-def problems(account: TelegramAccount) -> Iterator[tuple[str, str]]:
+def problems(account: TelegramAccount) -> Iterator[Mistake]:
     if not _TOKEN.fullmatch(account.bot_token.get_secret_value().strip()):
-        yield "botToken", "is no bot token: copy the whole of it, 123456789:AA…, from @BotFather"
+        yield ("botToken",), "is no bot token: copy the whole of it, 123456789:AA…, from @BotFather"
     if account.mode == "webhook" and is_blank(account.webhook_secret):
         message = (
             "missing: without it anybody could send updates. Choose a long random word, such as the output of "
             "`openssl rand -hex 32`, or `mode: polling`"
         )
-        yield "webhookSecret", message
+        yield ("webhookSecret",), message
     elif not is_blank(account.webhook_secret) and not _SECRET.fullmatch(account.webhook_secret.get_secret_value()):
         message = "Telegram takes 1 to 256 of A-Z, a-z, 0-9, _ and -, such as the output of `openssl rand -hex 32`"
-        yield "webhookSecret", message
+        yield ("webhookSecret",), message
     if not is_http(account.api_root):
-        yield "apiRoot", "must be an http or https URL, such as https://api.telegram.org"
+        yield ("apiRoot",), "must be an http or https URL, such as https://api.telegram.org"
     yield from id_problems(
         account,
         person=(_PERSON, "a person's id, a number in quotes: ids only, never names"),

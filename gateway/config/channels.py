@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+from channels.access import Mistake
 from channels.bilingual import NO_WORDS, Bilingual
 from channels.channel import Channel
 from channels.feishu import config as feishu
@@ -64,8 +65,8 @@ class ChannelType:
     bot_word: str = ""
     arrives: Callable[[Any, str, Exposure], tuple[Bilingual, Bilingual]]
     """The way the events of an account arrive, by its config and name, and the step that is left to take."""
-    problems: Callable[[Any], Iterable[tuple[str, str]]] = lambda account: ()
-    """The mistakes to mend in an account, as key and sentence."""
+    problems: Callable[[Any], Iterable[Mistake]] = lambda account: ()
+    """The mistakes to mend in an account."""
     warnings: Callable[[Any], Iterable[tuple[Bilingual, Bilingual]]] = lambda account: ()
     """The settings of an account that work but deserve a look, each with the fix."""
     can_write_first: Callable[[str], bool] = lambda person: False

@@ -4,7 +4,6 @@ Each check looks at the sound parts of the file and reports what it finds; none 
 deserve a look are in `warnings`, folders in `folders`.
 """
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
 from pathlib import Path
@@ -256,9 +255,8 @@ def _bindings(config: Config, findings: Findings) -> None:
 def _accounts(channels: ChannelsConfig, agents: Sequence[str], findings: Findings) -> None:
     found = list(configured(channels))
     for account in found:
-        for field, message in account.kind.problems(account.config):  # `chats.oc_1.senders[2]` for a field
-            parts = re.findall(r"\[(\d+)\]|([^.\[\]]+)", field)
-            findings.add((*account.key, *(int(index) if index else name for index, name in parts)), message)
+        for key, message in account.kind.problems(account.config):
+            findings.add((*account.key, *key), message)
         for chat, within in account.config.chats.items() if isinstance(account.config, AccessConfig) else ():
             if within.agent is not None and within.agent not in agents:
                 findings.add((*account.key, "chats", chat, "agent"), _unknown("agent", within.agent, agents))

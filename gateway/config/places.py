@@ -36,4 +36,4 @@ def kind_of(channels: ChannelsConfig, place: Place) -> ChatKind:
 def id_refusals(account: Account, field: str, id_: str) -> list[str]:
     """The reasons why an id cannot be in that list of ids."""
     found = account.kind.problems(account.config.but(**{field: (id_,)}))
-    return [sentence for name, sentence in found if name.startswith(to_camel(field))]
+    return [sentence for key, sentence in found if key[0] == to_camel(field)]

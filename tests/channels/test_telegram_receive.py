@@ -208,16 +208,16 @@ def account(**written: Any) -> TelegramAccount:
 @pytest.mark.parametrize(
     ("written", "keys"),
     [
-        *(({"botToken": token}, ["botToken"]) for token in ("123:short", f"bot{BOT_TOKEN}")),
-        *(({"mode": "webhook", "webhookSecret": secret}, ["webhookSecret"]) for secret in ("", " ", "a:b")),
-        *(({"webhookSecret": secret}, ["webhookSecret"]) for secret in ("a.b", "x" * 257)),
+        *(({"botToken": token}, [("botToken",)]) for token in ("123:short", f"bot{BOT_TOKEN}")),
+        *(({"mode": "webhook", "webhookSecret": secret}, [("webhookSecret",)]) for secret in ("", " ", "a:b")),
+        *(({"webhookSecret": secret}, [("webhookSecret",)]) for secret in ("a.b", "x" * 257)),
         *((written, []) for written in ({}, {"mode": "webhook", "webhookSecret": "Az09_-"})),
-        ({"apiRoot": "api.telegram.org"}, ["apiRoot"]),
-        ({"allowFrom": ("500000011", "*", "@alice", "-5")}, ["allowFrom[2]", "allowFrom[3]"]),
-        ({"groupAllowFrom": ("-1002000000041", "*", "5", "Team")}, ["groupAllowFrom[2]", "groupAllowFrom[3]"]),
+        ({"apiRoot": "api.telegram.org"}, [("apiRoot",)]),
+        ({"allowFrom": ("500000011", "*", "@alice", "-5")}, [("allowFrom", 2), ("allowFrom", 3)]),
+        ({"groupAllowFrom": ("-1002000000041", "*", "5", "Team")}, [("groupAllowFrom", 2), ("groupAllowFrom", 3)]),
     ],
 )
-def test_what_must_be_mended_is_named_by_its_key(written: dict[str, Any], keys: list[str]) -> None:
+def test_what_must_be_mended_is_named_by_its_key(written: dict[str, Any], keys: list[Any]) -> None:
     found = list(problems(account(**written)))
     assert [key for key, _ in found] == keys
     assert not any(BOT_TOKEN in sentence for _, sentence in found)
