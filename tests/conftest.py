@@ -2,14 +2,17 @@
 
 import gc
 import os
+import ssl
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import certifi
 import pytest
 import structlog
+from fastapi.dependencies import models
 from hypothesis import HealthCheck, settings
 
 from gateway.store import sqlite
@@ -35,11 +38,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
+gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """Half a million objects are the tests themselves: no collection walks them again."""
+    """Half a million objects are the tests themselves: no garbage collection walks them, now or later."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 5, 5)
+    gc.set_threshold(50_000, 10, 10)
+    gc.enable()
+
+
+CACHES = [it for it in vars(models).values() if hasattr(it, "cache_clear")]
+
+
+def pytest_runtest_logfinish() -> None:
+    """FastAPI remembers each route's function, and so would keep a thousand gateways for which it ran."""
+    for it in CACHES:
+        it.cache_clear()
 
 
 os.environ["TZ"] = "UTC"  # times that a test reads are the same on every developer's machine
@@ -54,6 +70,7 @@ def one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     bundle.write_text(Path(certifi.where()).read_text(encoding="utf-8").partition(end)[0] + end, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(certifi, "where", lambda: str(bundle))
+        patch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
         yield
 
 

@@ -29,5 +29,6 @@ def _empty_database() -> bytes:
         engine = create_engine(f"sqlite:///{path}")
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             migrate(connection, begin="BEGIN IMMEDIATE")
+            connection.exec_driver_sql("PRAGMA journal_mode=WAL")  # as the store wants it: no copy is written again
         engine.dispose()
         return path.read_bytes()

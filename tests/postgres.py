@@ -46,7 +46,7 @@ class PostgresServer:
         """The address of an empty database, or of a copy of the one of that name."""
         name = f"t{uuid4().hex[:12]}"
         with psycopg.connect(self.address, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name} TEMPLATE {like}")
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {like} STRATEGY file_copy")  # half the work of its log
         return self.address.replace("/postgres?", f"/{name}?")
 
     @cached_property

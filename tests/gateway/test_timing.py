@@ -3,6 +3,7 @@ ours; and the rules at the two leaps of the clock."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import cache
 from itertools import takewhile
 from zoneinfo import ZoneInfo
 
@@ -30,6 +31,7 @@ EXPRESSIONS = (
 ZONES = ("Europe/Berlin", "America/New_York")
 
 
+@cache
 def ours(expression: str, zone: str) -> list[float]:
     timing = timing_of(expression, zone_of(zone))
     found, at, until = [], YEAR[0].timestamp(), YEAR[1].timestamp()

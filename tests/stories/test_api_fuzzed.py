@@ -20,7 +20,6 @@ from tests.web_page import WEB
 schemathesis = pytest.importorskip("schemathesis")
 pytestmark = [pytest.mark.slow, pytest.mark.hypothesis]
 
-EXAMPLES = 25
 TOKEN = "canary-fuzzing-token-91827"
 TEXT = {"type": "string"}
 ANSWER = {"responses": {"default": {"description": "as docs/http.md has it"}}}
@@ -83,7 +82,7 @@ async def test_no_request_to_the_api_breaks_it(tmp_path: Path) -> None:
     )
     async with running(tmp_path, feishu=WEB, more=more) as house:
         tried = await asyncio.to_thread(attack, house)
-    assert tried > EXAMPLES * len(PATHS)
+    assert tried > settings().max_examples // 2 * len(PATHS)
 
 
 def attack(house: Running) -> int:
@@ -99,7 +98,7 @@ def attack(house: Running) -> int:
         for found, mode in product(schema.get_all_operations(), schemathesis.GenerationMode):
 
             @settings(
-                max_examples=EXAMPLES,
+                max_examples=settings().max_examples // 2,
                 database=None,
                 deadline=None,
                 derandomize=True,

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -268,8 +269,24 @@ LIMITS = [
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("limit", "sentence"), LIMITS, ids=[limit.partition("}")[0] for limit, _ in LIMITS])
 async def test_every_way_to_a_model_call_ends_at_every_limit(
-    tmp_path: Path, database_url: str, way: str, limit: str, sentence: str
+    tmp_path: Path, way: str, limit: str, sentence: str
 ) -> None:
+    await ends_at(tmp_path, f"sqlite:///{tmp_path}/data/clawgate.db", way, limit, sentence)
+
+
+@pytest.mark.parametrize(
+    ("way", "limit", "sentence"),
+    [
+        pytest.param(way, *limit, marks=() if way == "words" else pytest.mark.long)
+        for way, limit in product(WAYS, LIMITS)
+    ],
+)
+async def test_it_does_on_postgresql(tmp_path: Path, postgres_url: str, way: str, limit: str, sentence: str) -> None:
+    """The database counts, and knows of no way."""
+    await ends_at(tmp_path, postgres_url, way, limit, sentence)
+
+
+async def ends_at(tmp_path: Path, database_url: str, way: str, limit: str, sentence: str) -> None:
     """Three messages have taken four answers of a hundred tokens: one more is within a rate, and none in a budget."""
     offer = calls(("message", {"action": "buttons", "message": "Go?", "buttons": ["Yes"]}), usage=COST)
     async with house_with(tmp_path, limit, database_url) as house:
