@@ -12,9 +12,10 @@ from typing import Any, Literal, TypeAlias
 from sqlalchemy import Connection
 
 from gateway.records.inbound import inbound_json
+from gateway.store.arrivals import put
 from gateway.store.locks import Lock, lock
 from gateway.store.records import Delivery
-from gateway.store.statements import COUNT_WAITING, INSERT_MESSAGE, PAIRING_PENDING_MAX, PAIRING_SECONDS
+from gateway.store.statements import PAIRING_PENDING_MAX, PAIRING_SECONDS
 from gateway.store.writer import Database, reads, run, writes
 
 TRIES_MAX = 10
@@ -217,9 +218,8 @@ def _approved(connection: Connection, rows: Sequence[Any], at: float) -> list[Co
     """The people just approved, each with a notice in the inbox, which the next sweep finds."""
     found = [Contact(**row) for row in rows]
     for contact in found:
-        notice = _notice(connection, contact, at)
-        if notice and run(connection, INSERT_MESSAGE, **notice.row).first() is not None:
-            run(connection, COUNT_WAITING, sid=notice.sid)
+        if notice := _notice(connection, contact, at):
+            put(connection, notice)
     return found
 
 

@@ -16,10 +16,10 @@ from sqlalchemy import Connection, text
 from gateway.config.root import DatabaseConfig
 from gateway.fault import OperatorError
 from gateway.records.inbound import inbound_json
+from gateway.store.arrivals import put
 from gateway.store.opening import connected
 from gateway.store.records import Delivery
-from gateway.store.statements import COUNT_WAITING, INSERT_MESSAGE, InboxStatus, OutboxStatus
-from gateway.store.writer import run
+from gateway.store.statements import InboxStatus, OutboxStatus
 
 
 class UnreadableMessage(OperatorError):
@@ -94,6 +94,5 @@ def _replay(connection: Connection, dead_letter: DeadLetter) -> bool:
     body = inbound_json.dump_json(replace(inbound, replays=inbound.replays + 1)).decode()
     dedupe = (f"replay:{dead_letter.number}:{uuid4().hex}",)
     again = Delivery(sid=row.sid, dedupe=dedupe, body=body, at=time.time(), sender=row.sender, again=True)
-    run(connection, INSERT_MESSAGE, **again.row)
-    run(connection, COUNT_WAITING, sid=row.sid)
+    put(connection, again)
     return True

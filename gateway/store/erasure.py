@@ -19,7 +19,7 @@ from gateway.store.branches import close_over
 from gateway.store.changes import COPIES, REVISE, withdraw
 from gateway.store.chatter import LANGUAGE, REACTION
 from gateway.store.errors import NOTIFY_CHANNEL
-from gateway.store.files import UNSENT
+from gateway.store.files import PENDING
 from gateway.store.portions import NEVER, Portion
 from gateway.store.statements import WAITS, InboxStatus
 from gateway.store.tasks import forget_tasks
@@ -166,7 +166,7 @@ def forget_person(connection: Connection, channel: str, person: str) -> Counter[
     removed["later"] += later.forget(connection, theirs)
     removed["contact"] += contacts.forget(connection, channel, person)
     if channel == "web":
-        removed["file"] += run(connection, "DELETE FROM file WHERE chat = :chat", chat=UNSENT + person).rowcount
+        removed["file"] += run(connection, f"DELETE FROM file WHERE {PENDING}", pending_owner=person).rowcount
     removed["chatter"] += run(connection, "DELETE FROM chatter WHERE sender IN :said", said=said).rowcount
     return removed
 

@@ -14,9 +14,9 @@ from gateway.store.locks import Lock, lock
 from gateway.store.writer import Database, reads, run, writes
 
 UNUSED_FILE_SECONDS = 24 * 3600
-UNSENT = "@"
-"""Precedes the owner in `file.chat` while an upload waits to be sent; no conversation's id begins so. An agent's file has
-NULL."""
+PENDING = "chat = '@' || CAST(:pending_owner AS TEXT)"
+"""True of a person's upload that waits to be sent: no conversation's id begins so. An agent's file has NULL. It is no
+column, since replicas of two versions attach each other's uploads during an update."""
 
 
 class DatabaseFiles(Database):
@@ -35,7 +35,7 @@ class DatabaseFiles(Database):
         _delete_expired(connection, at)
         if _waiting(connection, owner) + len(file.data) > bytes_max:
             return None
-        return _insert(connection, file, at, chat=UNSENT + owner)
+        return _insert(connection, file, at, chat=f"@{owner}")
 
     @reads
     def waiting_bytes(self, connection: Connection, owner: str = OPERATOR) -> int:
@@ -44,8 +44,10 @@ class DatabaseFiles(Database):
     @writes
     def discard(self, connection: Connection, key: str, owner: str = OPERATOR) -> bool:
         """Forgets a person's upload. False if it is not there, or sent."""
-        unsent = "DELETE FROM file WHERE id = :key AND chat = :unsent"
-        return run(connection, unsent, key=key, unsent=UNSENT + owner).rowcount > 0
+        return (
+            run(connection, f"DELETE FROM file WHERE id = :key AND {PENDING}", key=key, pending_owner=owner).rowcount
+            > 0
+        )
 
     @writes
     def prune(self, connection: Connection, at: float) -> None:
@@ -66,21 +68,21 @@ class DatabaseFiles(Database):
 
     @reads
     def find(self, connection: Connection, keys: Sequence[str], owner: str = OPERATOR) -> Sequence[StoredFile]:
-        theirs = "(chat = :unsent OR chat IN (SELECT id FROM web_conversation WHERE owner = :owner))"
+        theirs = f"({PENDING} OR chat IN (SELECT id FROM web_conversation WHERE owner = :pending_owner))"
         wanted = f"SELECT id, name, type, length(data) AS size FROM file WHERE id IN :keys AND {theirs}"
-        rows = run(connection, wanted, keys=keys, owner=owner, unsent=UNSENT + owner).mappings()
+        rows = run(connection, wanted, keys=keys, pending_owner=owner).mappings()
         found = {row["id"]: StoredFile(**row) for row in rows}
         return [found[key] for key in keys if key in found]
 
 
 def _waiting(connection: Connection, owner: str) -> int:
-    size = "SELECT sum(length(data)) FROM file WHERE chat = :unsent"
-    return int(run(connection, size, unsent=UNSENT + owner).scalar() or 0)
+    size = f"SELECT sum(length(data)) FROM file WHERE {PENDING}"
+    return int(run(connection, size, pending_owner=owner).scalar() or 0)
 
 
 def _delete_expired(connection: Connection, at: float) -> None:
-    unused = "DELETE FROM file WHERE (chat IS NULL OR chat LIKE :unsent) AND at < :before"
-    run(connection, unused, unsent=f"{UNSENT}%", before=at - UNUSED_FILE_SECONDS)
+    unused = "DELETE FROM file WHERE (chat IS NULL OR chat LIKE '@%') AND at < :before"
+    run(connection, unused, before=at - UNUSED_FILE_SECONDS)
 
 
 def _insert(connection: Connection, new: File, at: float, *, chat: str | None) -> StoredFile:

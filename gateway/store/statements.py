@@ -53,7 +53,6 @@ INSERT INTO inbox (dedupe, dedupe_text, sid, body, at, sender, person, again, ch
 VALUES (:dedupe, :dedupe_text, :sid, :body, :at, :sender, :person, CAST(:again AS BIGINT), :chat, {InboxStatus.WAITING:d}, 0)
 ON CONFLICT DO NOTHING RETURNING id
 """
-COUNT_WAITING = "UPDATE session SET pending = pending + 1 WHERE id = :sid"
 LEASED = "SELECT id AS sid, epoch FROM session WHERE owner = :owner"
 QUEUED = f"""
 SELECT {PART_COLUMNS} FROM outbox WHERE sid = :sid AND {TO_SEND}
