@@ -1,6 +1,8 @@
 """What follows from how a send ended. A unit test because no emulator can make an hour pass."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -207,4 +209,6 @@ async def test_a_clock_that_is_set_back_holds_no_postponed_part(tmp_path: Path, 
     async with asyncio.timeout(PATIENCE_SECONDS):
         await outbox.deliver(lease, part)
     assert attempts == 2
+    with closing(sqlite3.connect(tmp_path / "x.db")) as database:  # the first is on record: a kill does not forget it
+        assert database.execute("SELECT attempts FROM outbox").fetchall() == [(1,)]
     await store.close()

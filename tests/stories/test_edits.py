@@ -422,6 +422,7 @@ async def test_what_waits_for_an_account_that_stays_away_is_given_up_and_kept_fo
             await it.idle()
         (given_up,) = [line for line in logs if line["event"] == "part_given_up"]
         assert "no longer configured" in given_up["reason"]
+        assert b'clawgate_dead_letters_total{kind="part"} 1.0' in it.gateway.runtime.metrics.render()
 
 
 @pytest.mark.parametrize("reloads", [1, 2, 3])

@@ -11,7 +11,7 @@ from gateway.operate.sessions import erase, listed
 from gateway.store.tasks import Task
 from tests.emulators.models.script import calls, says
 from tests.emulators.models.server import Reply
-from tests.running import AGENTS, ALICE, ALICE_CHAT, BOB, GROUP, SECRETS, Running, running
+from tests.running import AGENTS, ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, SECRETS, Running, running
 from tests.stories.at_work import NEVER, results, text_of, users
 from tests.stories.test_approvals import ASKS
 from tests.stories.test_taint import ALLOWED
@@ -88,6 +88,22 @@ async def test_a_turn_that_waits_has_the_result_itself_and_nothing_is_reported(t
         await house.say("and now?")
         assert (await house.replies(2))[1] == "echo and now?"
         assert sum("there are three" in it for it in results(model.bodies[-1])) == 1
+
+
+async def test_the_agent_stops_a_task_of_its_own_conversation_and_none_of_another(tmp_path: Path) -> None:
+    model = Model({"begin": calls(start("one work"))}, {"one work": NEVER})
+    async with running(tmp_path, agents=WITH_TASKS, script=model) as house:
+        await house.say("begin")
+        await house.replies(1)
+        task = await task_of(house)
+        model.asks["call it off"] = calls(("task", {"action": "stop", "id": task.id}))
+        await house.say("call it off", sender=BOB, chat=BOB_CHAT)
+        assert "NOT_FOUND" in (await house.replies(2))[1]
+        assert (await task_of(house)).state == "running"
+        await house.say("call it off")
+        assert "stopped" in (await house.replies(3))[2]
+        await house.idle()
+        assert ((await task_of(house)).state, len(house.feishu.messages)) == ("stopped", 3)
 
 
 async def test_a_stop_keeps_back_no_report_of_a_task_that_has_ended(tmp_path: Path) -> None:
@@ -192,6 +208,17 @@ async def test_a_tool_that_asks_people_asks_in_the_chat_of_the_asker_and_the_tas
         await house.idle()
         assert (house.workspace() / "ran.txt").read_text() == "ran\n"
         assert sum(it.text.startswith("Task") for it in house.feishu.messages) == 1
+
+
+async def test_a_stop_withdraws_what_a_task_has_asked_people(tmp_path: Path) -> None:
+    model = Model({"do it": calls(start("run it"))}, {"run it": calls(RUN)})
+    async with running(tmp_path, agents=WITH_TASKS, script=model, more=ASKS) as house:
+        await house.say("do it")
+        await house.until(house.gateway.runtime.store.approvals.open_requests)
+        await house.idle()
+        await house.say("/stop")
+        await house.idle()
+        assert not await house.gateway.runtime.store.approvals.open_requests()
 
 
 async def test_what_a_task_read_of_strangers_is_fenced_and_taints_the_conversation_that_asked(tmp_path: Path) -> None:
