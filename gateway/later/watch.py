@@ -73,7 +73,7 @@ class DueWatch:
         if not steps or runtime.control.draining:
             return 0
         owns = not self._store.shared or self._lanes.free_slots >= len(steps)
-        taken = await self._store.later.take(steps, at=now, worker=self._store.worker if owns else None)
+        taken = await self._store.later.advance(steps, at=now, worker=self._store.worker if owns else None)
         for step, lease in taken:
             await self._begun(step, lease)
         if not owns:

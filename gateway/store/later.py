@@ -91,10 +91,10 @@ class DatabaseLater(Database):
         return found
 
     @writes
-    def take(
+    def advance(
         self, connection: Connection, steps: Sequence[Step], *, at: float, worker: str | None
     ) -> Sequence[tuple[Step, Lease | None]]:
-        """Takes each step whose row is still due at the time that was read; returns these, with the lease of an idle
+        """Moves each row on that is still due at the time that was read; returns these steps, with the lease of an idle
         chat that `worker` owns by it."""
         found = []
         for step in steps:

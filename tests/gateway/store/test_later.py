@@ -41,7 +41,7 @@ async def test_a_row_that_ten_take_at_once_has_one_message(store: Store) -> None
         made = await store.later.create(row("R-1"), key="k", most=5)
         assert made is not None
         taken = await asyncio.gather(
-            *(store.later.take([step(made)], at=101.0, worker=store.worker) for _ in range(10))
+            *(store.later.advance([step(made)], at=101.0, worker=store.worker) for _ in range(10))
         )
         assert sum(len(it) for it in taken) == 1
         assert (await store.backlog()).messages == 1
@@ -72,7 +72,7 @@ async def test_text_goes_beside_a_turn_that_runs_and_work_behind_it(store: Store
     try:
         rows = [await store.later.create(row(f"R-{it}"), key=str(it), most=9) for it in range(3)]
         one, two, three = (it for it in rows if it is not None)
-        taken = await store.later.take([step(one), step(two, waits=False), step(three)], at=101.0, worker=None)
+        taken = await store.later.advance([step(one), step(two, waits=False), step(three)], at=101.0, worker=None)
         assert len(taken) == 3
         leases = await store.claim(10)
         assert sorted(it.sid for it in leases) == ["agent:a:feishu:default:oc", "aside:agent:a:feishu:default:oc"]
