@@ -151,14 +151,13 @@ class Tasks:
             return None
         state = _STATES.get(ending.outcome, "failed")
         result = Result(text=ending.shown or "", files=ending.files, paths=ending.media)
-        tells = state in ("ended", "failed") and ending.shown is not None
         return TaskEnd(
             id=id_,
             state=state,
             at=self._runtime.now(),
             result=result_json.dump_json(result).decode(),
             external=ending.external,
-            report=self.report_of(task) if tells else None,
+            report=None if ending.shown is None else self.report_of(task),  # a stop and a recall say nothing
         )
 
     def committed(self, end: TaskEnd) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -194,13 +194,16 @@ async def test_a_turn_that_does_not_end_when_it_is_told_to_is_ended_without_it(
 ) -> None:
     monkeypatch.setattr("gateway.turns.lanes.OVERDUE_SECONDS", 0.01)
     late: list[Fenced] = []
+    told: list[str] = []
     async with house(tmp_path, turn_seconds=0.01) as h:
         free = asyncio.Event()
 
         async def stubborn(lease: Lease, work: Work) -> Sequence[OutboxPart]:
             while not free.is_set():
-                with suppress(asyncio.CancelledError):
+                try:
                     await free.wait()
+                except asyncio.CancelledError:
+                    told.append("to end")
             try:
                 return await h.end(lease, work, "too late")
             except Fenced as error:
@@ -213,7 +216,7 @@ async def test_a_turn_that_does_not_end_when_it_is_told_to_is_ended_without_it(
         assert h.log == ["stuck"]
         free.set()
         await until(lambda: late or len(h.log) > 1)
-        assert (len(late), h.log) == (1, ["stuck"])
+        assert (told, len(late), h.log) == (["to end"], 1, ["stuck"])
 
 
 async def test_a_chat_that_is_ours_and_has_no_lane_gets_one(tmp_path: Path) -> None:

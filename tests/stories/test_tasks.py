@@ -60,6 +60,12 @@ async def task_of(house: Running, session: str = PARENT, number: int = 0) -> Tas
     return found[number]
 
 
+async def has_ended(house: Running) -> None:
+    """Wait until the conversation's task has ended."""
+    while (await task_of(house)).state != "ended":
+        await asyncio.sleep(0.01)
+
+
 async def test_a_task_reports_once_as_a_reply_to_the_message_that_asked_and_is_in_the_history(tmp_path: Path) -> None:
     model = Model({"count": calls(start("list all"))}, {"list all": says("there are three")})
     async with running(tmp_path, agents=WITH_TASKS, script=model) as house:
@@ -88,6 +94,15 @@ async def test_a_turn_that_waits_has_the_result_itself_and_nothing_is_reported(t
         await house.say("and now?")
         assert (await house.replies(2))[1] == "echo and now?"
         assert sum("there are three" in it for it in results(model.bodies[-1])) == 1
+
+
+async def test_a_task_that_ends_in_silence_reports_nothing(tmp_path: Path) -> None:
+    model = Model({"watch": calls(start("look"))}, {"look": says("__SILENT__")})
+    async with running(tmp_path, agents=WITH_TASKS, script=model) as house:
+        await house.say("watch")
+        await has_ended(house)
+        await house.idle()
+        assert [it.text.partition(" ")[0] for it in house.feishu.messages] == ["then:"]
 
 
 async def test_the_agent_stops_a_task_of_its_own_conversation_and_none_of_another(tmp_path: Path) -> None:
@@ -119,11 +134,7 @@ async def test_a_stop_keeps_back_no_report_of_a_task_that_has_ended(tmp_path: Pa
         await house.say("and more")
         await house.requested(3)
         house.line.release()
-
-        async def has_ended() -> bool:
-            return (await task_of(house)).state == "ended"
-
-        await house.until(has_ended)
+        await has_ended(house)
         await house.say("/stop")
         said = sorted(await house.replies(2))
         assert "“and more”" in said[0]
