@@ -712,6 +712,25 @@ async def test_a_request_that_one_chat_lost_can_be_allowed_in_another(tmp_path: 
         assert ran(house) == 1
 
 
+async def test_a_question_that_telegram_may_not_have_shown_is_over_and_the_sender_is_answered(tmp_path: Path) -> None:
+    more = "approvals: { approvers: ['telegram:500000011'] }"
+    script = [calls(RUN), says("it waits"), says("nobody saw it")]
+    async with bot(tmp_path, "polling", script=script, more=more) as it:
+        alice, bob = it.telegram.private(500000011), it.telegram.private(500000022)
+        it.house.line.hold()
+        it.telegram.fail_next("sendMessage", lose_answer=True)
+        await it.happens(it.telegram.text_update("run it", chat=bob))
+        await it.house.until(lambda: any(sent.chat_id == alice and sent.reply_markup for sent in it.telegram.messages))
+        it.house.line.release()
+        await it.house.until(lambda: any(sent.text == "nobody saw it" for sent in it.telegram.messages))
+        (asked,) = [sent for sent in it.telegram.messages if sent.chat_id == alice]
+        assert asked.reply_markup is not None
+        key = asked.reply_markup["inline_keyboard"][0][0]["callback_data"]
+        await it.happens(it.telegram.press_update(asked.message_id, key, chat=alice))
+        await it.house.until(lambda: any("Could not be shown whole" in sent.text for sent in it.telegram.messages))
+        assert ran(it.house) == 0
+
+
 def marked(kind: str, line: str) -> list[dict[str, Any]]:
     return [{"type": kind, "offset": 0, "length": len(line)}]
 
