@@ -20,7 +20,8 @@ from gateway.store.approval_words import forget_approvals
 from gateway.store.branches import BRANCH, begins_branch, on_branch, place, words_json
 from gateway.store.errors import NOTIFY_CHANNEL
 from gateway.store.locks import Lock, lock
-from gateway.store.tasks import ALL_TURNS, children_of, forget_tasks
+from gateway.store.statements import NEVER
+from gateway.store.tasks import children_of, forget_tasks
 from gateway.store.writer import Database, reads, writes
 from gateway.store.writer import is_shared as _is_shared
 from gateway.store.writer import run as _run
@@ -31,7 +32,6 @@ CONVERSATIONS_MAX = 500
 TITLE_CHARS = 60
 ROWS_AT_ONCE = 16
 STEP_ROWS = 200
-"""Held by adding and erasing."""
 
 _TURNS = """
 SELECT turn FROM transcript WHERE sid IN :sessions UNION SELECT id FROM inbox WHERE sid IN :sessions AND status <> 0
@@ -177,7 +177,7 @@ class DatabaseArchive(Database):
         lock(connection, Lock.ARCHIVE)
         if _find(connection, chat) is None:
             return None
-        asked = (it for sid in sessions for it in children_of(connection, sid, -1, ALL_TURNS))
+        asked = (it for sid in sessions for it in children_of(connection, sid, -1, NEVER))
         sessions = [*sessions, *asked]
         names = {"chat": chat, "sessions": sessions}
         turns = _run(connection, f"{_TURNS} LIMIT {STEP_ROWS}", **names).scalars().all()

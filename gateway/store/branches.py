@@ -18,10 +18,9 @@ from sqlalchemy import Connection
 from channels.message import MessageContext
 from channels.web.archive import MessageBody, Unkept, attachment_of
 from gateway.records.inbound import Inbound, inbound_json
-from gateway.store.statements import GAPS_OF
+from gateway.store.statements import GAPS_OF, NEVER
 from gateway.store.writer import Database, reads, run, writes
 
-NEVER = 2**62
 Gap = tuple[int, int]
 """Two numbers; what lies between them is not on the branch."""
 _OWN = "SELECT number, key, follows FROM web_message WHERE chat = :chat AND author = 'you' ORDER BY number"

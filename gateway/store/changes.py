@@ -23,7 +23,7 @@ from gateway.records.sessions import control_session, conversation, session_part
 from gateway.store import memory
 from gateway.store.approval_words import forget_words
 from gateway.store.records import SessionMark
-from gateway.store.statements import MARK, TO_SEND, WAITS, InboxStatus, OutboxStatus
+from gateway.store.statements import MARK, NEVER, TO_SEND, WAITS, InboxStatus, OutboxStatus
 from gateway.store.writer import Database, run, writes
 
 TurnState: TypeAlias = Literal["waiting", "running", "finished", "overheard"]
@@ -31,7 +31,6 @@ WRITE = "UPDATE transcript SET content = :content WHERE sid = :sid AND seq = :se
 _IN_ROW = "SELECT place, parts FROM spoken WHERE sid = :sid AND seq = :seq AND parts > 0 ORDER BY place"
 _WITHDRAW = "UPDATE spoken SET how = 'withdrawn', parts = 1 WHERE sid = :sid AND seq = :seq AND place = :place"
 RECALLED = "recalled"
-NEVER = 2**62
 
 ROW = f"""
 SELECT i.id, i.sid, i.body, i.status, COALESCE(i.turn, i.id) AS turn,

@@ -20,8 +20,8 @@ from gateway.store.changes import COPIES, REVISE, withdraw
 from gateway.store.chatter import LANGUAGE, REACTION
 from gateway.store.errors import NOTIFY_CHANNEL
 from gateway.store.files import PENDING
-from gateway.store.portions import NEVER, Portion
-from gateway.store.statements import WAITS, InboxStatus
+from gateway.store.portions import Portion
+from gateway.store.statements import NEVER, WAITS, InboxStatus
 from gateway.store.tasks import forget_tasks
 from gateway.store.writer import is_shared, run
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from gateway.records.sessions import CHOICE, CONTROL, LOCAL_CHANNEL, session_parts
 from gateway.store.records import Entry, Work
-from gateway.store.statements import GAPS_OF, InboxStatus
+from gateway.store.statements import GAPS_OF, NEVER, InboxStatus
 from gateway.store.writer import Database, reads, run, writes
 
 TURNS_MAX = 50
@@ -138,7 +138,7 @@ class DatabaseLayers(Database):
         agent, channel, person and outcome."""
         wanted = {name: only[name] for name in FILTERS if only.get(name)}
         where = "".join(f" AND {name} = :{name}" for name in wanted)
-        below = 2**62 if before is None else before
+        below = NEVER if before is None else before
         statement = LISTED.format(where=where)
         found = run(connection, statement, before=below, limit=limit, **wanted).all()
         numbers = [row.turn for row in found]

@@ -24,6 +24,7 @@ class Lock(IntEnum):
     REVIEWS = 7
     MIGRATION = 7_305_843_001_216
     ARCHIVE = 7_305_843_001_217
+    """Held while a conversation of the web chat is added to or erased."""
     UPLOADS = 7_305_843_001_218
     NOTES = 7_305_843_001_219
     APPROVALS = 7_305_843_001_231

@@ -12,11 +12,10 @@ import orjson
 from sqlalchemy import Connection
 
 from gateway.records.sessions import control_session, conversation, session_parts
-from gateway.store.statements import WAITS
+from gateway.store.statements import NEVER, WAITS
 from gateway.store.tasks import children_of
 from gateway.store.writer import run
 
-NEVER = 2**62
 _SPAN = "sid IN :sids AND {0} > :after AND {0} <= :until"
 _IS_COPY = """EXISTS (
     SELECT 1 FROM spoken e WHERE e.sid = s.sid AND e.message = s.message AND e.turn <= :after AND e.parts > 0

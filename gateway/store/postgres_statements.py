@@ -42,7 +42,8 @@ i AS (
         :dedupe_text, CASE WHEN a.overflow THEN :control ELSE :sid END,
         CASE WHEN a.noted THEN '' ELSE :body END, :at, :sender, :person, CAST(:again AS BIGINT),
         CASE WHEN a.noted OR a.overflow AND a.rate IS NULL THEN NULL ELSE :chat::text END,
-        CASE WHEN a.noted THEN NULL ELSE a.rate END, CASE WHEN a.noted THEN 3 ELSE 0 END, 0 FROM a
+        CASE WHEN a.noted THEN NULL ELSE a.rate END,
+        CASE WHEN a.noted THEN {InboxStatus.OVERFLOW:d} ELSE {InboxStatus.WAITING:d} END, 0 FROM a
     WHERE NOT :repeatable OR NOT EXISTS (SELECT FROM inbox WHERE dedupe = :dedupe)
     ON CONFLICT DO NOTHING RETURNING id, sid, status
 ),

@@ -46,6 +46,8 @@ _STARTED_AT = "COALESCE(attempt_started_at, CASE WHEN next_at < 0 THEN -next_at 
 PART_COLUMNS = (
     f"id, turn, part, key, payload, attempts, ambiguous, next_at, {_STARTED_AT} AS attempt_started_at, created"
 )
+NEVER = 2**62
+"""Is above every number of a turn or a message."""
 _IS_OURS = "EXISTS (SELECT 1 FROM session WHERE id = :sid AND epoch = :epoch)"
 
 INSERT_MESSAGE = f"""

@@ -12,13 +12,12 @@ from sqlalchemy import Connection
 
 from gateway.store.arrivals import put
 from gateway.store.records import Delivery
-from gateway.store.statements import WAITS
+from gateway.store.statements import NEVER, WAITS
 from gateway.store.writer import Database, reads, run, writes
 
 TaskState: TypeAlias = Literal["running", "ended", "failed", "stopped", "recalled"]
 ORPHAN_SECONDS = 60.0
 """Seconds after which the process of a task without its message must have died between the two."""
-ALL_TURNS = 2**62
 BEGUN = "gateway:task:"
 """The dedupe key of a task's own message begins with it; the id follows."""
 
@@ -160,7 +159,7 @@ def end_task(connection: Connection, end: TaskEnd, by: int | None = None) -> boo
 
 
 def forget_tasks(
-    connection: Connection, sids: Sequence[str], person: str = "", *, after: int = -1, until: int = ALL_TURNS
+    connection: Connection, sids: Sequence[str], person: str = "", *, after: int = -1, until: int = NEVER
 ) -> int:
     """Removes the tasks of these conversations, theirs and those that they asked for between two turns, or of a person
     (`channel:id`)."""

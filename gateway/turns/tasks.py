@@ -31,7 +31,8 @@ from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
 from gateway.store.records import Delivery
-from gateway.store.tasks import ALL_TURNS, BEGUN, Task, TaskEnd, TaskState
+from gateway.store.statements import NEVER
+from gateway.store.tasks import BEGUN, Task, TaskEnd, TaskState
 from gateway.turns.batch import Batch
 from gateway.turns.reports import keep, tells
 from tools.task import Delegated, Order
@@ -138,7 +139,7 @@ class Tasks:
         stopped = await self._store.stop([it.id for it in tasks], by, self._runtime.now())
         for task in stopped:
             await self._approvals.cancel(task.sid, by)
-            await self._runtime.control.stop(task.sid, ALL_TURNS)
+            await self._runtime.control.stop(task.sid, NEVER)
             self._tell(task.id)
         return stopped
 

@@ -84,10 +84,10 @@ async def test_erasing_a_conversation_of_the_web_chat(tmp_path: Path) -> None:
     assert await plans(tmp_path, operate) == []
 
 
-def test_what_each_turn_reads_is_found_by_its_own_index() -> None:
+def test_what_each_turn_reads_is_found_by_its_own_index(tmp_path: Path) -> None:
     """An index more may be taken for what another serves better: the whole conversation would be read for each turn."""
-    with closing(sqlite3.connect(":memory:")) as database:
-        database.deserialize(_empty_database())
+    (tmp_path / "x.db").write_bytes(_empty_database())
+    with closing(sqlite3.connect(tmp_path / "x.db")) as database:
         names = {"sid": "a", "skip": 3, "known_seq": 0, "known": "", "epoch": 1, "waiting_max": 20, "turn": 3}
         names |= {"day": "2026-11-22", "month": "2026-11", "first": "a", "second": "b", "third": "c"}
 
@@ -100,9 +100,9 @@ def test_what_each_turn_reads_is_found_by_its_own_index() -> None:
         assert "(scope=? AND day>? AND day<?)" in plan(USAGE)
 
 
-def test_the_list_of_turns_is_read_by_an_index_whatever_is_asked_for() -> None:
-    with closing(sqlite3.connect(":memory:")) as database:
-        database.deserialize(_empty_database())
+def test_the_list_of_turns_is_read_by_an_index_whatever_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "x.db").write_bytes(_empty_database())
+    with closing(sqlite3.connect(tmp_path / "x.db")) as database:
         for column in (*FILTERS, ""):
             where = f" AND {column} = :{column}" if column else ""
             names = {"before": 9, "limit": 50, "turn": 1} | dict.fromkeys(FILTERS, "a")
