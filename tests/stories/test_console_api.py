@@ -51,6 +51,14 @@ async def test_the_config_in_force_is_shown_without_any_secret(tmp_path: Path) -
         assert not [it for it in (ADMIN, ANN, key, word, team, *SECRETS.values()) if it in text]
 
 
+async def test_usage_is_of_a_month_unless_other_days_are_asked_for_and_of_a_year_at_most(tmp_path: Path) -> None:
+    operator = {"authorization": f"Bearer {ADMIN}"}
+    async with running(tmp_path, feishu=WEB, more=SERVER) as house, client(house.url, headers=operator) as http:
+        for asked, days in (("", 30), ("?days=7", 7), ("?days=9999", 366), ("?days=soon", 30)):
+            answer = await http.get(f"/api/console/usage{asked}")
+            assert len(answer.json()["days"]) == days, asked
+
+
 @pytest.mark.slow
 async def test_a_tool_of_a_server_that_changed_its_words_is_withheld_and_the_reason_says_so(tmp_path: Path) -> None:
     behave(tmp_path, tools={"look": "Looks."})
