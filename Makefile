@@ -12,7 +12,7 @@ tested = $(CACHED) $(BIN)/python -m pytest -rs -n $(PROCESSES) --dist worksteal 
 	echo "These failed among the others. Once more, alone:"; \
 	$(CACHED) $(BIN)/python -m pytest -v --show-capture=no --last-failed --last-failed-no-failures=none -m "$(1)" $(2); }
 
-.PHONY: run demo test test-all quick check size bench chaos screenshots fix docs env browser lock clean
+.PHONY: run demo ready test test-all quick check size bench chaos screenshots fix docs env browser lock clean
 
 run: .venv/.run            ## serve ./config.yaml
 	@$(BIN)/python -m gateway serve
@@ -20,10 +20,10 @@ run: .venv/.run            ## serve ./config.yaml
 demo: .venv/.run           ## one message through the gateway, offline; ARGS='--full' for every layer, '--api mistral --channel telegram'
 	@$(BIN)/python -m tests.demo $(ARGS)
 
-test: .venv/.dev .venv/.judges .venv/.npm browser ## what a change must pass
+test: ready                ## what a change must pass
 	@$(call tested,not long)
 
-test-all: .venv/.dev .venv/.judges .venv/.npm browser ## the long ones too: every kill point, 200 examples a property, every wall
+test-all: ready            ## the long ones too: every kill point, 200 examples a property, every wall
 	@$(call tested,,--hypothesis-profile=long)
 
 quick: .venv/.dev          ## what to run all day: no browser, kills, PostgreSQL, processes, properties, and of the stories the walkthrough
@@ -55,6 +55,10 @@ fix: .venv/.dev            ## what ruff can mend
 docs: .venv/.run           ## docs/config.md and the JSON schema, from the models; docs/texts.md, from the code
 	$(BIN)/python -m gateway.config.reference docs
 	$(BIN)/python -m tests.texts
+
+# What else the tests need is fetched side by side.
+ready: .venv/.dev
+	@$(MAKE) --no-print-directory -j4 .venv/.judges .venv/.npm .venv/.compiled browser
 
 env: .venv/.dev .venv/.judges .venv/.npm ## the environment alone
 
@@ -101,6 +105,10 @@ install = if test -e .venv/.installing || ! $(BIN)/python -m pip --version >/dev
 	@$(call venv,.venv/judges)
 	@.venv/judges/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-judges.txt
 	@touch $@
+
+# Each of the tests' processes would compile all tests: one does it before, once.
+.venv/.compiled: .venv/.dev
+	@$(CACHED) $(BIN)/python -m pytest --collect-only >/dev/null 2>&1; touch $@
 
 # A server of tools from npm. Where there is no npm, the one test that wants it is skipped, and says so.
 .venv/.npm: tests/npm/package-lock.json | .venv/bin/python
