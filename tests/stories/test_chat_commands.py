@@ -521,9 +521,9 @@ async def test_a_skill_and_the_queue(tmp_path: Path) -> None:
         await house.say("think long")
         await house.requested(2)
         assert await said(house, "no, this") == "newer"
-        assert "`interrupt`" in await said(house, "/queue")
+        assert "mode is `interrupt`" in await said(house, "/queue")
         await said(house, "/new")
-        assert "`collect`" in await said(house, "/queue")
+        assert "mode is `collect`" in await said(house, "/queue")
 
 
 async def test_a_dropped_message_is_marked_where_it_was_written(tmp_path: Path) -> None:
