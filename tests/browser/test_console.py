@@ -10,6 +10,7 @@ from playwright.async_api import Browser, Page, Route, expect
 
 from gateway.app.reload import Reload
 from gateway.config.load import load
+from tests.browser.axe import LOOKS, WIDTHS
 from tests.browser.house import TOKEN, House, house
 from tests.browser.night import COMMAND, HOSTILE, STRANGER, night
 from tests.browser.tab import Tab, visitor
@@ -33,7 +34,6 @@ EMPTY = {
     "letters": "No dead letters.",
     "usage": "No turn used a model in this time.",
 }
-WIDTHS = {"phone": {"width": 390, "height": 844}, "desk": {"width": 1440, "height": 900}}
 
 
 async def go(tab: Tab, home: House, room: str) -> None:
@@ -135,8 +135,7 @@ async def test_a_broken_config_is_seen_with_its_line_until_it_is_mended(browser:
         await expect(tab.page.get_by_text("All is well.")).to_be_visible()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [*WIDTHS])
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
 async def test_no_rule_of_axe_is_broken_in_any_room_and_nothing_sticks_out(
     browser: Browser, tmp_path: Path, width: str, scheme: Any
 ) -> None:

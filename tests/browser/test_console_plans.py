@@ -7,10 +7,11 @@ import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.async_api import Browser, expect
 
+from tests.browser.axe import LOOKS, WIDTHS
 from tests.browser.house import house
 from tests.browser.night import AGENTS
 from tests.browser.tab import visitor
-from tests.browser.test_console import VIOLATIONS, WIDTHS, go
+from tests.browser.test_console import VIOLATIONS, go
 from tests.browser.test_web_everybody import RULES
 from tests.emulators.models.script import calls, says
 from tests.emulators.models.server import Reply
@@ -74,8 +75,7 @@ async def test_a_schedule_is_paused_and_goes_on_and_what_is_stopped_ends(browser
         await expect(page.locator("#view b, #view i")).to_have_count(0)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [*WIDTHS])
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
 async def test_no_rule_of_axe_is_broken_in_it(browser: Browser, tmp_path: Path, width: str, scheme: Any) -> None:
     opened, visited = arranged(browser, tmp_path, viewport=WIDTHS[width], color_scheme=scheme)
     async with opened as home, visited(home) as tab:

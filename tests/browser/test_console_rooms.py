@@ -8,9 +8,10 @@ import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.async_api import Browser, Route, expect
 
+from tests.browser.axe import WIDTHS
 from tests.browser.night import COMMAND, SCRIPT, night
 from tests.browser.tab import Tab
-from tests.browser.test_console import VIOLATIONS, WIDTHS, ready
+from tests.browser.test_console import VIOLATIONS, ready
 from tests.browser.test_console_turns import opened
 from tests.browser.test_web_everybody import RULES
 from tests.emulators.models.script import calls

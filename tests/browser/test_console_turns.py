@@ -10,10 +10,11 @@ import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.async_api import Browser, Locator, Page, expect
 
+from tests.browser.axe import LOOKS, WIDTHS
 from tests.browser.house import house
 from tests.browser.night import COMMAND, FRIEND, night
 from tests.browser.tab import visitor
-from tests.browser.test_console import VIOLATIONS, WIDTHS, go, ready
+from tests.browser.test_console import VIOLATIONS, go, ready
 from tests.browser.test_web_everybody import RULES
 from tests.emulators.models.script import says
 from tests.emulators.models.server import Reply
@@ -116,8 +117,7 @@ async def test_a_turn_of_another_year_says_so_and_its_tooltip_names_the_time_zon
         await expect(turn).to_have_attribute("title", re.compile(r"Saturday, March 2, 2024 at 5:41:\d\d.PM GMT\+8"))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [*WIDTHS])
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
 async def test_no_rule_of_axe_is_broken_in_the_turns(browser: Browser, tmp_path: Path, width: str, scheme: Any) -> None:
     async with night(browser, tmp_path, viewport=WIDTHS[width], color_scheme=scheme) as (home, tab, _):
         wrong: dict[str, list[str]] = {}

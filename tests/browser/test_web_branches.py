@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Locator, Page, expect
 
-from tests.browser.axe import WIDTHS, no_rule_is_broken
+from tests.browser.axe import LOOKS, WIDTHS, no_rule_is_broken
 from tests.browser.house import House
 from tests.browser.tab import Tab, Visit
 from tests.emulators.models.script import says
@@ -115,8 +115,7 @@ async def test_what_is_found_on_another_branch_is_opened_there(visit: Visit) -> 
         await expect(version(tab.page, 1, 2)).to_have_count(1)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", WIDTHS)
+@pytest.mark.parametrize(("size", "scheme"), LOOKS)
 async def test_no_rule_of_axe_is_broken_by_the_versions_and_while_one_edits(
     visit: Visit, scheme: str, size: str
 ) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from playwright.async_api import expect
 
-from tests.browser.axe import WIDTHS, no_rule_is_broken
+from tests.browser.axe import LOOKS, WIDTHS, no_rule_is_broken
 from tests.browser.tab import TWO_AGENTS, Visit
 from tests.emulators.models.script import says
 
@@ -82,8 +82,7 @@ async def test_another_agent_is_chosen_for_a_new_conversation_from_the_head(visi
         await expect(tab.page.get_by_role("button", name="Agent: Coder")).to_be_visible()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", WIDTHS)
+@pytest.mark.parametrize(("size", "scheme"), LOOKS)
 async def test_no_rule_of_axe_is_broken_while_one_chooses(visit: Visit, scheme: str, size: str) -> None:
     options: dict[str, Any] = {"color_scheme": scheme, "viewport": WIDTHS[size]}
     async with visit(says("One."), agents=TWO_MODELS, **options) as (_, tab):

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from playwright.async_api import expect
 
+from tests.browser.axe import LOOKS
 from tests.browser.tab import PHONE, TWO_AGENTS, Visit
 from tests.emulators.models.script import calls, says
 
@@ -50,8 +51,7 @@ WIDE_TABLE = "\n".join("|" + cell * 30 for cell in ("column |", "---|", "value |
 WIDE = f"A wide answer: {'Donaudampfschifffahrtsgesellschaft' * 8}\n\n```\n{'x' * 300}\n```\n\n{WIDE_TABLE}"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", ["desk", "phone"])
+@pytest.mark.parametrize(("size", "scheme"), LOOKS)
 async def test_every_control_has_a_name_every_text_can_be_read_and_only_finished_answers_are_read_aloud(
     visit: Visit, scheme: str, size: str
 ) -> None:

@@ -9,9 +9,10 @@ from axe_playwright_python.base import AXE_SCRIPT
 from playwright.async_api import Browser, Locator, expect
 
 from channels.web.archive import MessageBody
+from tests.browser.axe import LOOKS, WIDTHS
 from tests.browser.house import House, house
 from tests.browser.tab import TWO_AGENTS, Tab, Visit, visitor
-from tests.browser.test_console import VIOLATIONS, WIDTHS
+from tests.browser.test_console import VIOLATIONS
 from tests.browser.test_web_everybody import RULES
 from tests.browser.test_web_keys import walk
 from tests.browser.test_web_settings import OPEN
@@ -332,8 +333,7 @@ async def test_who_looks_away_is_told_of_an_answer_once_they_asked_for_it(window
         await expect(switch).to_be_checked()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [*WIDTHS])
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
 async def test_no_rule_of_axe_is_broken_in_the_sidebar_and_what_opens_from_it(
     visit: Visit, width: str, scheme: Any
 ) -> None:

@@ -156,8 +156,10 @@ async def test_other_doors_answers_no_such_hook_too_large_too_often_not_json_and
         assert wrong == [401, 401, 401, 429, 429]
         assert (await call(house, RAW, right)).status_code == 429  # its rate, and not the guesses: it is looked at
         clock[0] += int(late.headers["retry-after"])
-        assert [(await call(house, RAW, right)).status_code for _ in range(3)] == [202, 202, 429]
-        await house.replies(3)
+        for replies in (2, 3):
+            assert (await call(house, RAW, right)).status_code == 202
+            await house.replies(replies)
+        assert (await call(house, RAW, right)).status_code == 429
         clock[0] -= 3600  # a clock that is set back closes no hook
         assert (await call(house, RAW, right)).status_code == 202
         await house.replies(4)

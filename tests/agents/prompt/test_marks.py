@@ -68,7 +68,7 @@ ELSEWHERE = {
         "(a program)",
         "(new): ",
     ),
-    "SQL, and what models write": ("(SELECT ", "(chat = ", "(\n    SELECT ", "[DONE]", "[tool:"),
+    "SQL, and what models write": ("(SELECT ", "(\n    SELECT ", "[DONE]", "[tool:"),
 }
 
 
