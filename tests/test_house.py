@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -121,18 +122,22 @@ def test_every_file_the_architecture_names_exists() -> None:
     assert {*re.findall(r"`(\w+\.py)`", map_)} - there == set()
 
 
+@cache
+def nodes() -> list[tuple[Path, ast.AST]]:
+    """Everything that is written in the packages, and the file that it is in."""
+    paths = [path for folder in PACKAGES for path in sorted((ROOT / folder).rglob("*.py"))]
+    return [(path, it) for path in paths for it in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+
+
 def test_every_method_the_architecture_names_exists() -> None:
     """The hops are for a debugger's breakpoints, so each must be there to stop at."""
     members: dict[str, set[str]] = {}
-    for path in (path for folder in PACKAGES for path in sorted((ROOT / folder).rglob("*.py"))):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                fields = [
-                    it.target.id
-                    for it in node.body
-                    if isinstance(it, ast.AnnAssign) and isinstance(it.target, ast.Name)
-                ]
-                members[node.name] = {*fields, *(it.name for it in node.body if isinstance(it, FUNCTIONS))}
+    for _, node in nodes():
+        if isinstance(node, ast.ClassDef):
+            fields = [
+                it.target.id for it in node.body if isinstance(it, ast.AnnAssign) and isinstance(it.target, ast.Name)
+            ]
+            members[node.name] = {*fields, *(it.name for it in node.body if isinstance(it, FUNCTIONS))}
     named = re.findall(r"`([A-Z]\w+)\.(\w+)`", (ROOT / "ARCHITECTURE.md").read_text())
     assert len(named) > 20
     assert [f"{owner}.{member}" for owner, member in named if member not in members.get(owner, set())] == []
@@ -209,13 +214,12 @@ WORN = re.compile(r"\b(anew|him|his|himself|he|becomes? of|became of)\b", re.I)
 def test_a_docstring_begins_with_its_subject_or_a_verb() -> None:
     """Also the words below a field or a constant: a fragment has to be solved before it can be read."""
     found = []
-    for path in (path for folder in PACKAGES for path in sorted((ROOT / folder).rglob("*.py"))):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            body = getattr(node, "body", None)
-            for it in body if isinstance(body, list) else ():
-                words = it.value.value if isinstance(it, ast.Expr) and isinstance(it.value, ast.Constant) else ""
-                if isinstance(words, str) and (FRAGMENT.match(words.strip()) or WORN.search(words)):
-                    found.append(f"{path.relative_to(ROOT)}:{it.lineno}: {words.strip()[:60]}")
+    for path, node in nodes():
+        body = getattr(node, "body", None)
+        for it in body if isinstance(body, list) else ():
+            words = it.value.value if isinstance(it, ast.Expr) and isinstance(it.value, ast.Constant) else ""
+            if isinstance(words, str) and (FRAGMENT.match(words.strip()) or WORN.search(words)):
+                found.append(f"{path.relative_to(ROOT)}:{it.lineno}: {words.strip()[:60]}")
     assert found == []
 
 
@@ -223,12 +227,11 @@ def test_a_class_name_means_one_thing() -> None:
     """A reader who meets the name of a class or of a type anywhere knows what it is. Private names count: a search finds
     them as well."""
     places: dict[str, list[str]] = {}
-    for path in (path for folder in PACKAGES for path in sorted((ROOT / folder).rglob("*.py"))):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                places.setdefault(node.name, []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
-            elif isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "TypeAlias":
-                places.setdefault(ast.unparse(node.target), []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    for path, node in nodes():
+        if isinstance(node, ast.ClassDef):
+            places.setdefault(node.name, []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
+        elif isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "TypeAlias":
+            places.setdefault(ast.unparse(node.target), []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
