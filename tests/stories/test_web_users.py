@@ -4,6 +4,7 @@ from pathlib import Path
 
 from channels.web.admission import COOKIE
 from tests.emulators.models.script import says
+from tests.offers import presses
 from tests.running import running
 from tests.web_page import CHAT, WEB, Page, new_id, opened
 
@@ -143,3 +144,7 @@ async def test_an_agent_that_is_kept_for_others_answers_nobody_who_names_it(tmp_
             await page.say("hello", agent="reviewer", chat=f"c_{answers}0000000000")
             await page.answers(1)
             assert [it["agent"] for it in await page.chats()] == [answers]
+        press = {"id": new_id(), "chat": "c_helper0000000000", "press": {"token": "ap_1", "message": "m_12345678"}}
+        assert (await ann.http.post("/webhooks/web/default", json=press | {"agent": "reviewer"})).json() == {}
+        await house.idle()
+        assert [sid.split(":")[2] for sid, _ in presses(house.gateway)] == ["helper"]
