@@ -140,14 +140,11 @@ class Turns:
             ending = Ending(outcome="recalled", text=None)
         if not concerned:
             return None
-        at = self._runtime.now()
         if recalled and not stopped_of(work):
             await answer_others(self._runtime, lease.sid, first.turn)
         if recalled:
-            await self._store.changes.wipe(lease.sid, first.turn, at, ended=False)
+            await self._store.changes.wipe(lease.sid, first.turn, self._runtime.now(), ended=False)
         parts = await self._finish.all(lease, concerned, ending, begun=begun)
-        if recalled:
-            await self._store.changes.wipe(lease.sid, first.turn, at, ended=True)
         if begun:
             self._show(Progress(context=inbound_of(first.body).context, outcome="stopped"))
         return parts

@@ -6,6 +6,7 @@ summaries and notes, restarts, and two replicas. Each message has a word of its 
 whatever it makes of the message.
 """
 
+import asyncio
 import random
 import re
 import sqlite3
@@ -19,6 +20,7 @@ import psycopg
 import pytest
 
 from channels.marks import ANSWER_GONE
+from gateway.turns.finish import Finish
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.models.dialogue import summary_names
 from tests.emulators.models.script import calls, says
@@ -26,6 +28,7 @@ from tests.emulators.models.server import Reply
 from tests.running import ALICE, ALICE_CHAT, BOB, GROUP, Running, feishu_emulator, running
 from tests.stories.at_work import text_of, works
 from tests.stories.test_replicas import two
+from tests.waiting import PATIENCE_SECONDS
 
 IN_GROUP: dict[str, Any] = {"chat": GROUP, "chat_type": "group", "mention_bot": True}
 CAROL = "ou_ca401000000000000000000000000000"
@@ -237,6 +240,26 @@ async def test_whatever_happens_around_it_on_two_replicas(tmp_path: Path, postgr
             await walk.take(step)
         await walk.end()
         walk.judge(tables(walk.first))
+
+
+async def test_a_recall_during_the_end_of_its_stopped_turn_leaves_nothing_of_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The turn is being stopped for a newer message, and has looked for recalls already."""
+    async with started(tmp_path, "interrupt", feishu_emulator()) as house, asyncio.timeout(PATIENCE_SECONDS):
+        finish = Finish.all
+
+        async def later(*args: Any, **more: Any) -> Any:
+            await house.push(house.feishu.recalled_event("om_x"))
+            return await finish(*args, **more)
+
+        await house.say(f"{word(0)} with a tool {FILLER}", message_id="om_x")
+        await house.until((house.workspace() / "begun").exists)
+        monkeypatch.setattr(Finish, "all", later)
+        await house.say(f"{word(1)} {FILLER}")
+        await house.idle()
+        assert [word(0) in str(it.body["messages"]) for it in house.anthropic.requests] == [True, False]
+        assert [table for table, text in tables(house).items() if word(0) in text] == []
 
 
 async def test_what_was_taken_back_is_found_in_no_search_and_no_export(tmp_path: Path) -> None:
