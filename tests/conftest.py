@@ -50,6 +50,7 @@ def pytest_collection_finish() -> None:
 
 
 CACHES = [it for it in vars(models).values() if hasattr(it, "cache_clear")]
+assert CACHES, "FastAPI has its caches elsewhere: clear those"
 
 
 def pytest_runtest_logfinish() -> None:

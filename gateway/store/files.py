@@ -14,7 +14,8 @@ from gateway.store.locks import Lock, lock
 from gateway.store.writer import Database, reads, run, writes
 
 UNUSED_FILE_SECONDS = 24 * 3600
-PENDING = "chat = '@' || CAST(:pending_owner AS TEXT)"
+_MARK = "@"
+PENDING = f"chat = '{_MARK}' || CAST(:pending_owner AS TEXT)"
 """True of a person's upload that waits to be sent: no conversation's id begins so. An agent's file has NULL. It is no
 column, since replicas of two versions attach each other's uploads during an update."""
 
@@ -35,7 +36,7 @@ class DatabaseFiles(Database):
         _delete_expired(connection, at)
         if _waiting(connection, owner) + len(file.data) > bytes_max:
             return None
-        return _insert(connection, file, at, chat=f"@{owner}")
+        return _insert(connection, file, at, chat=_MARK + owner)
 
     @reads
     def waiting_bytes(self, connection: Connection, owner: str = OPERATOR) -> int:
@@ -44,10 +45,8 @@ class DatabaseFiles(Database):
     @writes
     def discard(self, connection: Connection, key: str, owner: str = OPERATOR) -> bool:
         """Forgets a person's upload. False if it is not there, or sent."""
-        return (
-            run(connection, f"DELETE FROM file WHERE id = :key AND {PENDING}", key=key, pending_owner=owner).rowcount
-            > 0
-        )
+        unsent = f"DELETE FROM file WHERE id = :key AND {PENDING}"
+        return run(connection, unsent, key=key, pending_owner=owner).rowcount > 0
 
     @writes
     def prune(self, connection: Connection, at: float) -> None:
@@ -81,7 +80,7 @@ def _waiting(connection: Connection, owner: str) -> int:
 
 
 def _delete_expired(connection: Connection, at: float) -> None:
-    unused = "DELETE FROM file WHERE (chat IS NULL OR chat LIKE '@%') AND at < :before"
+    unused = f"DELETE FROM file WHERE (chat IS NULL OR chat LIKE '{_MARK}%') AND at < :before"
     run(connection, unused, before=at - UNUSED_FILE_SECONDS)
 
 

@@ -13,7 +13,6 @@ from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime
 from gateway.store.parts import OutboxPart
 from gateway.store.records import Entry, Lease, WaitingMessage, Work
-from gateway.turns.batch import has_recalled
 from gateway.turns.budgets import account_of
 from gateway.turns.journal import entry
 from gateway.turns.layers import Layers
@@ -74,9 +73,6 @@ class Finish:
             if begun:
                 ending = self._with_bill(ending, inbound, begun)
             parts += await self.one(lease, message.turn, inbound, ending, now, opened)
-            # Also one that came meanwhile: it found the turn at work, and left the words to it.
-            if begun and await has_recalled(self._runtime, lease.sid, message.turn):
-                await self._store.changes.wipe(lease.sid, message.turn, now, ended=True)
         return parts
 
     async def unreadable(self, lease: Lease, messages: Sequence[WaitingMessage]) -> Sequence[OutboxPart]:

@@ -146,6 +146,9 @@ class Turns:
             await self._store.changes.wipe(lease.sid, first.turn, self._runtime.now(), ended=False)
         parts = await self._finish.all(lease, concerned, ending, begun=begun)
         if begun:
+            # A recall that came since the look above found the turn at work, and left its words to this end.
+            if await has_recalled(self._runtime, lease.sid, first.turn):
+                await self._store.changes.wipe(lease.sid, first.turn, self._runtime.now(), ended=True)
             self._show(Progress(context=inbound_of(first.body).context, outcome="stopped"))
         return parts
 
