@@ -6,9 +6,11 @@ import io
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import httpx
 import openai
 import pytest
 from hypothesis import given
@@ -45,8 +47,16 @@ async def served(
         yield house, ai
 
 
+def caller(house: Running) -> httpx.AsyncClient:
+    """It sends what the official client would not, or not so quickly."""
+    return client(f"{house.url}/v1", headers={"authorization": f"Bearer {TOKEN}"})
+
+
 def hello(words: str = "hello") -> Any:
     return {"model": "helper", "messages": [{"role": "user", "content": words}]}
+
+
+PATHS = ("chat/completions", "responses")
 
 
 async def test_the_official_client_lists_models_and_gets_answers_whole_and_streamed(tmp_path: Path) -> None:
@@ -109,26 +119,25 @@ async def test_without_a_session_the_clients_messages_are_the_history_and_with_o
         assert "Be brief." in house.anthropic.requests[-1].body["system"][1]["text"]
 
 
-@pytest.mark.parametrize(
-    ("more", "param"),
-    [
-        ({"n": 2}, "n"),
-        ({"tool_choice": "required"}, "tool_choice"),
-        ({"previous_response_id": "resp_1"}, "previous_response_id"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
-        ({"messages": []}, "messages"),
-        ({"messages": [{"role": "assistant", "content": "hi"}]}, "messages"),
-        ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role"),
-        ({"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "messages[0].content[0].type"),
-        ({"messages": [{"role": "user", "content": 7}]}, "messages[0].content"),
-        ({"user": "a\nb"}, "user"),
-    ],
-)
-async def test_what_is_not_done_is_refused_by_name(tmp_path: Path, more: dict[str, Any], param: str) -> None:
-    async with served(tmp_path) as (house, ai):
-        with pytest.raises(openai.BadRequestError) as refused:
-            await ai.post("/chat/completions", cast_to=object, body=hello() | more)
-        assert refused.value.param == param
+NOT_DONE: list[tuple[dict[str, Any], str]] = [
+    ({"n": 2}, "n"),
+    ({"tool_choice": "required"}, "tool_choice"),
+    ({"previous_response_id": "resp_1"}, "previous_response_id"),
+    ({"response_format": {"type": "json_object"}}, "response_format"),
+    ({"messages": []}, "messages"),
+    ({"messages": [{"role": "assistant", "content": "hi"}]}, "messages"),
+    ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role"),
+    ({"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "messages[0].content[0].type"),
+    ({"messages": [{"role": "user", "content": 7}]}, "messages[0].content"),
+    ({"user": "a\nb"}, "user"),
+]
+
+
+async def test_what_is_not_done_is_refused_by_name(tmp_path: Path) -> None:
+    async with served(tmp_path) as (house, _), caller(house) as http:
+        for more, param in NOT_DONE:
+            refused = await http.post("chat/completions", json=hello() | more)
+            assert (refused.status_code, refused.json()["error"]["param"]) == (400, param), more
         assert not house.anthropic.requests
 
 
@@ -156,19 +165,13 @@ IGNORED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize("streams", [False, True])
-@pytest.mark.parametrize("path", ["chat/completions", "responses"])
-@pytest.mark.parametrize(("more", "named"), IGNORED)
-async def test_what_is_taken_and_left_is_named_in_the_header(
-    tmp_path: Path, more: dict[str, Any], named: str, path: str, streams: bool
-) -> None:
-    words = hello() if path.startswith("chat") else {"model": "helper", "input": "hello"}
-    async with served(tmp_path, [says("here")]) as (house, _), client(f"{house.url}/v1") as http:
-        body = words | more | {"stream": streams}
-        answer = await http.post(path, json=body, headers={"authorization": f"Bearer {TOKEN}"})
-        assert answer.status_code == 200, answer.text
-        assert "here" in answer.text
-        assert answer.headers.get("x-clawgate-ignored", "") == named
+async def test_what_is_taken_and_left_is_named_in_the_header(tmp_path: Path) -> None:
+    async with served(tmp_path, lambda _: says("here")) as (house, _), caller(house) as http:
+        for (more, named), path, streams in product(IGNORED, PATHS, (False, True)):
+            words = hello() if path.startswith("chat") else {"model": "helper", "input": "hello"}
+            answer = await http.post(path, json=words | more | {"stream": streams})
+            assert (answer.status_code, "here" in answer.text) == (200, True), (more, path, streams, answer.text)
+            assert answer.headers.get("x-clawgate-ignored", "") == named, (more, path, streams)
 
 
 def png() -> bytes:
@@ -234,20 +237,24 @@ NOT_TAKEN: list[tuple[Any, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize("path", ["chat/completions", "responses"])
-@pytest.mark.parametrize(("url", "status", "reason"), NOT_TAKEN)
+@pytest.mark.parametrize(
+    ("path", "kind", "field"), [(PATHS[0], "image_url", "messages"), (PATHS[1], "input_image", "input")]
+)
 async def test_a_picture_that_is_not_taken_is_refused_with_the_reason(
-    tmp_path: Path, url: Any, status: int, reason: str, path: str
+    tmp_path: Path, path: str, kind: str, field: str
 ) -> None:
-    kind, field = ("image_url", "messages") if path.startswith("chat") else ("input_image", "input")
-    body = {"model": "helper", field: [{"role": "user", "content": [{"type": kind, "image_url": url}]}]}
-    many = {"model": "helper", field: [{"role": "user", "content": [{"type": kind, "image_url": PICTURE}] * 11}]}
-    limits, own = "limits: { fileBytes: 65536 }", {"authorization": f"Bearer {TOKEN}"}
-    async with served(tmp_path, more=limits) as (house, _), client(f"{house.url}/v1") as http:
-        answer = await http.post(path, json=body, headers=own)
-        assert (answer.status_code, reason in answer.json()["error"]["message"]) == (status, True), answer.text
-        answer = await http.post(path, json=many, headers=own)
-        assert (answer.status_code, "at most 10" in answer.text) == (400, True)
+    async with served(tmp_path, more="limits: { fileBytes: 65536 }") as (house, _), caller(house) as http:
+
+        async def refused(*urls: Any) -> tuple[int, str]:
+            content = [{"type": kind, "image_url": url} for url in urls]
+            body = {"model": "helper", field: [{"role": "user", "content": content}]}
+            answer = await http.post(path, json=body)
+            return answer.status_code, answer.json()["error"]["message"]
+
+        for url, status, reason in NOT_TAKEN:
+            said = await refused(url)
+            assert (said[0], reason in said[1]) == (status, True), (url, said)
+        assert "at most 10" in (await refused(*[PICTURE] * 11))[1]
         assert not house.anthropic.requests
 
 
@@ -370,22 +377,19 @@ async def test_a_revoked_token_is_refused_by_the_next_request_and_its_turn_ends(
         assert house.counted('outcome="replied"')
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b"", b"[]", b"null", b"{", b"[" * 100_000, b'{"model": 1}', b'{"model": "helper", "messages": {}}',
-        b'{"model": "helper", "messages": [null]}', b'{"model": "helper", "messages": [{"role": "user"}]}',
-        b'{"model": "helper", "input": "x"}', b'{"model": "helper", "messages": [{"role": "user", "content": "\\ud800"}]}',
-    ],
+NO_CALLS = (
+    b"", b"[]", b"null", b"{", b"[" * 100_000, b'{"model": 1}', b'{"model": "helper", "messages": {}}',
+    b'{"model": "helper", "messages": [null]}', b'{"model": "helper", "messages": [{"role": "user"}]}',
+    b'{"model": "helper", "messages": [{"role": "user", "content": "\\ud800"}]}',
 )  # fmt: skip
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
-async def test_what_is_no_call_is_a_400(tmp_path: Path, raw: bytes, path: str) -> None:
-    if "responses" in path and b"input" in raw:
-        return
-    async with served(tmp_path) as (house, _), client(house.url) as http:
-        refused = await http.post(path, content=raw, headers={"authorization": f"Bearer {TOKEN}"})
-        assert refused.status_code == 400, refused.text
-        assert refused.json()["error"]["type"] == "invalid_request_error"
+
+
+async def test_what_is_no_call_is_a_400(tmp_path: Path) -> None:
+    async with served(tmp_path) as (house, _), caller(house) as http:
+        for path, raw in [*product(PATHS, NO_CALLS), (PATHS[0], b'{"model": "helper", "input": "x"}')]:
+            refused = await http.post(path, content=raw)
+            assert refused.status_code == 400, (path, raw[:99], refused.text)
+            assert refused.json()["error"]["type"] == "invalid_request_error", (path, raw[:99])
 
 
 async def test_odd_characters_and_forged_metadata_are_harmless_and_secrets_are_struck_out(
