@@ -1,9 +1,6 @@
 """The official SDK's protobuf judges our frames, both ways."""
 
-import sys
 from importlib import import_module
-from importlib.util import find_spec
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -30,16 +27,8 @@ frames = st.builds(
 
 @pytest.fixture(scope="module")
 def judge() -> Any:
-    """Its file alone: the rest of the SDK takes seconds to import."""
-    root = find_spec("lark_oapi")
-    assert root is not None
-    (folder,) = root.submodule_search_locations or []
-    with pytest.MonkeyPatch.context() as patch:
-        for name, path in (("lark_oapi", folder), ("lark_oapi.ws", f"{folder}/ws")):
-            package = ModuleType(name)
-            package.__path__ = [path]
-            patch.setitem(sys.modules, name, package)
-        return import_module("lark_oapi.ws.pb.pbbp2_pb2").Frame
+    import_module("tests.feishu_sdk")
+    return import_module("lark_oapi.ws.pb.pbbp2_pb2").Frame
 
 
 @given(frame=frames)

@@ -118,10 +118,12 @@ async def test_the_official_client_takes_events_of_our_emulator(tmp_path: Path) 
     emulator.socket.split = 2
     async with serve_on_loopback(emulator.app) as url:
         script = f"""
-import lark_oapi as lark
-handler = lark.EventDispatcherHandler.builder("", "").register_p2_im_message_receive_v1(
+import tests.feishu_sdk
+from lark_oapi.event.dispatcher_handler import EventDispatcherHandler
+from lark_oapi.ws.client import Client
+handler = EventDispatcherHandler.builder("", "").register_p2_im_message_receive_v1(
     lambda event: print(event.event.message.content, flush=True)).build()
-lark.ws.Client({APP_ID!r}, {SECRETS["FEISHU_APP_SECRET"]!r}, event_handler=handler, domain={url!r}).start()
+Client({APP_ID!r}, {SECRETS["FEISHU_APP_SECRET"]!r}, event_handler=handler, domain={url!r}).start()
 """
         environment = {key: value for key, value in os.environ.items() if "proxy" not in key.lower()}
         with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment) as client:
