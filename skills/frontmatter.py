@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -17,6 +18,8 @@ FRONT_MATTER_CHARS_MAX = 16_384
 EVENTS_MAX = 2_000
 DEPTH_MAX = 16
 DESCRIPTION_CHARS_MAX = 1_024
+HEADS_MAX = 64
+"""Heads that are remembered: each reload of the config reads all skills again."""
 
 Plain: TypeAlias = "str | list[Plain] | dict[str, Plain]"
 
@@ -49,6 +52,7 @@ class BadSkill(Exception):
     """The document cannot be used; the message says why, in a few words and without quoting it."""
 
 
+@lru_cache(HEADS_MAX)
 def read_head(text: str) -> SkillHead:
     """Read a whole SKILL.md. Raises BadSkill."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")

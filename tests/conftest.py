@@ -12,7 +12,6 @@ from typing import Any
 import certifi
 import pytest
 import structlog
-from fastapi.dependencies import models
 from hypothesis import HealthCheck, settings
 
 from gateway.store import sqlite
@@ -47,16 +46,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(50_000, 10, 10)
     gc.enable()
-
-
-CACHES = [it for it in vars(models).values() if hasattr(it, "cache_clear")]
-assert CACHES, "FastAPI has its caches elsewhere: clear those"
-
-
-def pytest_runtest_logfinish() -> None:
-    """FastAPI remembers each route's function, and so would keep a thousand gateways for which it ran."""
-    for it in CACHES:
-        it.cache_clear()
 
 
 os.environ["TZ"] = "UTC"  # times that a test reads are the same on every developer's machine

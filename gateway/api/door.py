@@ -14,7 +14,8 @@ from typing import TypeAlias
 from uuid import uuid4
 
 import structlog
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
+from starlette import routing
 from starlette.responses import StreamingResponse
 
 from channels.api.channel import ApiChannel
@@ -26,7 +27,7 @@ from gateway.api.send import answer_of as send_answer
 from gateway.api.send import parsed as parse_send
 from gateway.config.root import Config
 from gateway.http.bodies import Bodies, Unreadable, declared_size
-from gateway.http.request import Guesses, answer_json
+from gateway.http.request import Guesses, answer_json, served
 from gateway.inbox.intake import Intake
 from gateway.outbox.outbox import idempotency_key
 from gateway.outbox.sends import Sends, sending
@@ -49,20 +50,17 @@ class ApiDoor:
     guesses: Guesses
     bodies: Bodies
 
-    def router(self) -> APIRouter:
-        router = APIRouter()
-        for method, path, route in (
-            ("GET", "/v1/models", self.models),
-            ("GET", "/v1/models/{model}", self.model),
-            ("POST", "/v1/chat/completions", self._answers(chat)),
-            ("POST", "/v1/responses", self._answers(responses)),
-            ("POST", "/v1/send", self.send),
-        ):
-            router.add_api_route(path, self._authorised(route), methods=[method])
-        router.add_api_route("/mcp", self._authorised(self.mcp), methods=["GET", "POST", "DELETE"])
-        every = ["GET", "POST", "PUT", "PATCH", "DELETE"]
-        router.add_api_route("/v1/{rest:path}", self._authorised(self.unknown), methods=every)
-        return router
+    def routes(self) -> list[routing.Route]:
+        found = (
+            ("/v1/models", self.models, "GET"),
+            ("/v1/models/{model}", self.model, "GET"),
+            ("/v1/chat/completions", self._answers(chat), "POST"),
+            ("/v1/responses", self._answers(responses), "POST"),
+            ("/v1/send", self.send, "POST"),
+            ("/mcp", self.mcp, "GET", "POST", "DELETE"),
+            ("/v1/{rest:path}", self.unknown, "GET", "POST", "PUT", "PATCH", "DELETE"),
+        )
+        return [served(path, self._authorised(route), *methods) for path, route, *methods in found]
 
     async def models(self, request: Request, name: str) -> Response:
         return answer_json({"object": "list", "data": [_model(agent) for agent in self.runtime.setup.runners]})

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from fastapi import FastAPI
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from channels.web.channel import WebChannel
@@ -13,7 +14,7 @@ from gateway.http.bodies import Bodies
 from gateway.http.door import Door, Readiness, Webhooks
 from gateway.http.edge import Edge
 from gateway.http.hooks import Hooks
-from gateway.http.request import Guesses, Peers
+from gateway.http.request import Guesses, Peers, served
 from gateway.inbox.intake import Intake
 from gateway.state.runtime import Runtime
 from gateway.turns.tasks import Tasks
@@ -63,18 +64,20 @@ class Doors:
         found = setup.channels.get((WebChannel.name, WebChannel.account))
         self.web = found if isinstance(found, WebChannel) else None
         door = Door(self._runtime, self._intake, self._guesses, self.bodies, self._readiness, self._wake)
-        app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-        app.add_api_route("/healthz", door.healthz, methods=["GET"])
-        app.add_api_route("/readyz", door.readyz, methods=["GET"])
-        app.add_api_route("/wake", door.wake, methods=["POST"])
-        app.add_api_route("/metrics", door.metrics, methods=["GET"])
-        app.add_api_route("/hooks/{name}", Hooks(self._runtime, self._guesses, self.bodies).post, methods=["POST"])
+        routes: list[BaseRoute] = [
+            served("/healthz", door.healthz, "GET"),
+            served("/readyz", door.readyz, "GET"),
+            served("/wake", door.wake, "POST"),
+            served("/metrics", door.metrics, "GET"),
+            served("/hooks/{name}", Hooks(self._runtime, self._guesses, self.bodies).post, "POST"),
+        ]
         if self.web is not None:
-            app.include_router(self._web_door(self.web).router())
+            routes += self._web_door(self.web).routes()
         if setup.config.server.api.open:
             calls = Bodies(CALLS_AT_ONCE * bytes_max(setup.config))
             api = ApiDoor(runtime=self._runtime, intake=self._intake, guesses=self._guesses, bodies=calls)
-            app.include_router(api.router())
+            routes += api.routes()
+        app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, routes=routes)
         self._app: ASGIApp = Edge(Webhooks(app, door), setup.config.server, self.peers)
 
     def _web_door(self, channel: WebChannel) -> WebDoor:

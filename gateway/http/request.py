@@ -19,6 +19,7 @@ import orjson
 import structlog
 from fastapi import Request, Response
 from pydantic import BaseModel, ValidationError
+from starlette import routing
 
 from channels.channel import Rejected
 from channels.web.admission import CLOSED, SPENT_LINK, WRONG_TOKEN
@@ -159,6 +160,14 @@ def catch_errors(route: Route, guesses: Guesses) -> Route:
             return problem(503, "unavailable", "The database is not available. Try again in a moment.")
 
     return answer
+
+
+def served(path: str, route: Route, *methods: str) -> routing.Route:
+    """A route as the app has it, for these methods and no other. It reads its request itself: what FastAPI would learn of
+    its signature takes half a millisecond, and a web chat has fifty."""
+    found = routing.Route(path, route, methods=methods)
+    found.methods = set(methods)  # Starlette adds HEAD to GET
+    return found
 
 
 def id_in_path(request: Request, parameter: str) -> str:

@@ -53,6 +53,7 @@ _STRIDE = RUN_CHARS - _GRAM + 1
 _HELD_CHARS = 4
 _WORD = re.compile(r"[\W_]*(?:[A-Za-z]?[a-z]{,15}|[A-Z]{,16}|\d{,12})[\W_]*")
 _IN_ADDRESS = re.compile(r'://([^/\s:@"]*):([^/\s@"]+)@')
+_PLAIN = (str, int, float, bool, type(None))
 DEPTH_MAX = 30
 _SECRET_KEY = re.compile(r"(?:.*_)?(?:token|secret|encrypt|ticket|authorization|password)", re.IGNORECASE)
 _SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie", re.IGNORECASE)
@@ -76,24 +77,26 @@ class Scrubber:
         self._forms: set[str] = set()
         self._joined = ""
         """All forms in one text, which is searched in one go."""
-        self._places: dict[str, list[tuple[str, int]]] = {}
-        """The places of each gram in the forms."""
+        self._grams: set[str] = set()
+        """All grams of the forms."""
+        self._places: dict[str, tuple[tuple[str, int], ...]] = {}
+        """The places in the forms of each gram that a text has had: most secrets are never met."""
         self.learn(secrets)
 
     def learn(self, secrets: Iterable[str]) -> None:
         for form in {form for secret in secrets for form in _forms(secret)} - self._forms:
             self._forms.add(form)
-            for at in range(len(form) - _GRAM + 1):
-                self._places.setdefault(form[at : at + _GRAM], []).append((form, at))
+            self._grams.update([form[at : at + _GRAM] for at in range(len(form) - _GRAM + 1)])
         self._joined = "\0".join(self._forms)
+        self._places.clear()
 
     def scrub(self, text: str) -> str:
         """The text without secrets. 0.45 ms for 20,000 characters, nothing if there are no secrets."""
-        places = self._places
-        if not places:
+        grams = self._grams
+        if not grams:
             return text
         pieces, end = [], 0
-        for at in [at for at in range(0, len(text) - _GRAM + 1, _STRIDE) if text[at : at + _GRAM] in places]:
+        for at in [at for at in range(0, len(text) - _GRAM + 1, _STRIDE) if text[at : at + _GRAM] in grams]:
             if at + _GRAM > end and (run := self._run(text, at)):
                 pieces += [text[end : run[0]], REDACTED] if run[0] >= end else []
                 end = run[1]
@@ -117,13 +120,19 @@ class Scrubber:
     def _run(self, text: str, at: int) -> tuple[int, int] | None:
         """The longest piece of a secret around the gram at `at`: its begin and end."""
         longest: tuple[int, int] | None = None
-        for form, place in self._places[text[at : at + _GRAM]]:
+        for form, place in self._places_of(text[at : at + _GRAM]):
             before = _common(reversed(text[max(0, at - place) : at]), reversed(form[:place]))
             after = _GRAM + _common(text[at + _GRAM : at + len(form) - place], form[place + _GRAM :])
             run = text[at - before : at + after]
             if len(run) >= RUN_CHARS and (run == form or not _WORD.fullmatch(run)):
                 longest = max(longest or (0, 0), (at - before, at + after), key=lambda it: it[1] - it[0])
         return longest
+
+    def _places_of(self, gram: str) -> tuple[tuple[str, int], ...]:
+        if gram not in self._places:
+            holding = [form for form in self._forms if gram in form]
+            self._places[gram] = tuple((it, at) for it in holding for at in range(len(it)) if it.startswith(gram, at))
+        return self._places[gram]
 
 
 def _common(left: Iterable[str], right: Iterable[str]) -> int:
@@ -180,14 +189,20 @@ def without_tokens(value: Any, depth: int = 0) -> Any:
 
 def secrets_in(value: object, key: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Every SecretStr in a tree of models, beneath its key as a config file has it."""
-    if isinstance(value, SecretStr):
-        yield key, value.get_secret_value()
-    elif isinstance(value, BaseModel):
-        for name, field in type(value).model_fields.items():
-            yield from secrets_in(getattr(value, name), (*key, field.alias or name))
-    elif isinstance(value, dict | list | tuple):
-        for part, inner in value.items() if isinstance(value, dict) else enumerate(value):
+    for part, inner in _parts(value):
+        if isinstance(inner, SecretStr):
+            yield (*key, part), inner.get_secret_value()
+        elif type(inner) not in _PLAIN:
             yield from secrets_in(inner, (*key, part))
+
+
+def _parts(value: object) -> Iterable[tuple[str | int, object]]:
+    if isinstance(value, dict):
+        return value.items()
+    if isinstance(value, list | tuple):
+        return enumerate(value)
+    fields = getattr(type(value), "model_fields", {})
+    return [(field.alias or name, getattr(value, name)) for name, field in fields.items()]
 
 
 def _changes(word: str) -> float:

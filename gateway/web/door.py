@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from urllib.parse import quote
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import BaseModel
+from starlette import routing
 from starlette.responses import StreamingResponse
 
 from channels.channel import Rejected
@@ -30,6 +31,7 @@ from gateway.http.request import (
     number_of,
     problem,
     read_json,
+    served,
 )
 from gateway.operate.first_key import FirstKey
 from gateway.state.runtime import Runtime
@@ -83,9 +85,8 @@ class WebDoor:
         self._guesses = guesses
         self._pages = page_files()
 
-    def router(self) -> APIRouter:
-        router = APIRouter()
-        for method, path, route in (
+    def routes(self) -> list[routing.Route]:
+        found = (
             ("GET", "/", self.start),
             ("GET", "/console", self.console_page),
             ("GET", "/web/{name:path}", self.page),
@@ -109,9 +110,8 @@ class WebDoor:
             ("GET", "/api/events", self._identified(self.events)),
             *((method, path, self._identified(route)) for method, path, route in self._notes.routes()),
             *((method, path, self._operators(route)) for it in self._rooms for method, path, route in it.routes()),
-        ):
-            router.add_api_route(path, catch_errors(route, self._guesses), methods=[method])
-        return router
+        )
+        return [served(path, catch_errors(route, self._guesses), method) for method, path, route in found]
 
     def _identified(self, route: PersonRoute) -> Route:
         async def identified(request: Request) -> Response:

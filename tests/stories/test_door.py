@@ -372,6 +372,7 @@ async def test_what_is_no_delivery_of_a_size_to_an_account_of_ours_is_refused(tm
         for path, posted, read in ADDRESSES:
             answers = [await http.post(path, content=b"{}"), await http.get(path)]
             assert [answer.status_code for answer in answers] == [posted, read], path
+        assert (await http.head("/healthz")).status_code == 405
         bodies: list[tuple[bytes | AsyncIterator[bytes], int]] = [
             (b"x" * 8193, 413),
             (chunks(), 413),
