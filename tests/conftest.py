@@ -42,7 +42,6 @@ gc.disable()
 
 def pytest_collection_finish() -> None:
     """Half a million objects are the tests themselves: no garbage collection walks them, now or later."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 10, 10)
     gc.enable()

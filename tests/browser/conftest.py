@@ -17,6 +17,7 @@ from tests.browser.house import AGENTS, House, house
 from tests.browser.tab import Tab, Visit, visitor
 from tests.emulators.models.server import Reply
 
+HERE = str(Path(__file__).parent)
 SCOPE: Final = "package"
 PATIENCE_MS = 60_000
 """A busy machine may take so long; what is there at once costs nothing."""
@@ -24,7 +25,7 @@ PATIENCE_MS = 60_000
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if Path(__file__).parent in item.path.parents and pytest_asyncio.is_async_test(item):
+        if str(item.path).startswith(HERE) and pytest_asyncio.is_async_test(item):
             item.add_marker(pytest.mark.asyncio(loop_scope=SCOPE), append=False)
 
 
