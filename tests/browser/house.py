@@ -17,6 +17,7 @@ from tests.emulators.models.server import Script
 from tests.line import Line
 from tests.loopback import serve_on_loopback
 from tests.running import SECRETS
+from tests.sandboxes import reported
 from tests.waiting import until
 
 TOKEN = "canary-admin-token-91827"
@@ -47,6 +48,7 @@ class House:
     async def up(self) -> None:
         config = load(self.folder / "config.yaml", SECRETS).config
         gateway = self._gateway = Gateway(config, SECRETS, store=open_store(config.database), now=self._now)
+        reported(gateway.runtime.sandbox)
         await gateway.start()
         self._up.push_async_callback(gateway.close)
         port = int(self.url.rpartition(":")[2] or 0)

@@ -2,28 +2,21 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
-from axe_playwright_python.base import AXE_SCRIPT
 from playwright.async_api import Browser, Page, Route, expect
 
 from gateway.app.reload import Reload
 from gateway.config.load import load
-from tests.browser.axe import LOOKS, WIDTHS
+from tests.browser.axe import LOOKS, Looks, wrong
 from tests.browser.house import TOKEN, House, house
 from tests.browser.night import COMMAND, HOSTILE, STRANGER, night
 from tests.browser.tab import Tab, visitor
-from tests.browser.test_web_everybody import RULES
 from tests.browser.test_web_health import ANN, SERVER
 from tests.browser.test_web_keys import UNSEEN, walk
 from tests.emulators.models.script import says
 from tests.running import SECRETS
 
-VIOLATIONS = """async () => {
-    const { violations } = await axe.run(document, { resultTypes: ["violations"] });
-    return violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html.slice(0, 160)).join(" | ")}`);
-}"""
 ROOMS = ("now", "approvals", "people", "letters", "usage", "agents", "config")
 EMPTY = {
     "now": "All is well.",
@@ -135,20 +128,18 @@ async def test_a_broken_config_is_seen_with_its_line_until_it_is_mended(browser:
         await expect(tab.page.get_by_text("All is well.")).to_be_visible()
 
 
-@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+@pytest.mark.parametrize("looks", LOOKS)
 async def test_no_rule_of_axe_is_broken_in_any_room_and_nothing_sticks_out(
-    browser: Browser, tmp_path: Path, width: str, scheme: Any
+    browser: Browser, tmp_path: Path, looks: Looks
 ) -> None:
-    async with night(browser, tmp_path, viewport=WIDTHS[width], color_scheme=scheme) as (home, tab, _):
-        wrong: dict[str, list[str]] = {}
+    async with night(browser, tmp_path) as (home, tab, _):
+        found: dict[str, list[str]] = {}
         for room in ROOMS:
             await go(tab, home, room)
             for details in await tab.page.locator("#view details").all():
                 await details.evaluate("(it) => (it.open = true)")
-            await tab.page.evaluate(AXE_SCRIPT)
-            found = [*await tab.page.evaluate(VIOLATIONS), *await tab.page.evaluate(RULES), *await tab.sticking_out()]
-            wrong |= {room: found} if found else {}
-        assert wrong == {}
+            found[room] = await wrong(tab, looks)
+        assert {room: it for room, it in found.items() if it} == {}
 
 
 async def test_only_the_operator_sees_anything_and_signs_in_here(browser: Browser, tmp_path: Path) -> None:
@@ -175,8 +166,7 @@ async def test_an_empty_house_says_so_in_every_room(browser: Browser, tmp_path: 
         for room, words in EMPTY.items():
             await tab.page.goto(f"{home.url}/console#{room}")
             await expect(tab.page.get_by_text(words)).to_be_visible()
-            await tab.page.evaluate(AXE_SCRIPT)
-            assert await tab.page.evaluate(VIOLATIONS) == [], room
+            assert await wrong(tab) == [], room
 
 
 async def test_a_lost_connection_is_said_what_was_there_stays_and_the_rest_comes_back(

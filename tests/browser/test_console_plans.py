@@ -4,15 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from axe_playwright_python.base import AXE_SCRIPT
 from playwright.async_api import Browser, expect
 
-from tests.browser.axe import LOOKS, WIDTHS
+from tests.browser.axe import LOOKS, Looks, wrong
 from tests.browser.house import house
 from tests.browser.night import AGENTS
 from tests.browser.tab import visitor
-from tests.browser.test_console import VIOLATIONS, go
-from tests.browser.test_web_everybody import RULES
+from tests.browser.test_console import go
 from tests.emulators.models.script import calls, says
 from tests.emulators.models.server import Reply
 from tests.stories.at_work import text_of, users
@@ -75,9 +73,9 @@ async def test_a_schedule_is_paused_and_goes_on_and_what_is_stopped_ends(browser
         await expect(page.locator("#view b, #view i")).to_have_count(0)
 
 
-@pytest.mark.parametrize(("width", "scheme"), LOOKS)
-async def test_no_rule_of_axe_is_broken_in_it(browser: Browser, tmp_path: Path, width: str, scheme: Any) -> None:
-    opened, visited = arranged(browser, tmp_path, viewport=WIDTHS[width], color_scheme=scheme)
+@pytest.mark.parametrize("looks", LOOKS)
+async def test_no_rule_of_axe_is_broken_in_it(browser: Browser, tmp_path: Path, looks: Looks) -> None:
+    opened, visited = arranged(browser, tmp_path)
     async with opened as home, visited(home) as tab:
         await go(tab, home, "later")
         await expect(tab.page.get_by_text("No task runs, and none ran lately.")).to_be_visible()
@@ -86,6 +84,4 @@ async def test_no_rule_of_axe_is_broken_in_it(browser: Browser, tmp_path: Path, 
         await tab.answers.filter(has_text="All is arranged.").wait_for()
         await go(tab, home, "later")
         await expect(tab.page.get_by_text("<i>Sum</i>")).to_be_visible()
-        await tab.page.evaluate(AXE_SCRIPT)
-        found = [*await tab.page.evaluate(VIOLATIONS), *await tab.page.evaluate(RULES), *await tab.sticking_out()]
-        assert found == []
+        assert await wrong(tab, looks) == []

@@ -1,19 +1,18 @@
 """Every room of the console while it loads, is refused and has lost its gateway, and a hostile command in it."""
 
 import asyncio
+from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
-from axe_playwright_python.base import AXE_SCRIPT
 from playwright.async_api import Browser, Route, expect
 
-from tests.browser.axe import WIDTHS
+from tests.browser.axe import DIAGONAL, OTHERS, WIDTHS, Look, Looks, wrong
 from tests.browser.night import COMMAND, SCRIPT, night
-from tests.browser.tab import Tab
-from tests.browser.test_console import VIOLATIONS, ready
+from tests.browser.test_console import ready
 from tests.browser.test_console_turns import opened
-from tests.browser.test_web_everybody import RULES
 from tests.emulators.models.script import calls
 
 ROOMS = ("now", "turns", "turns/1", "chats", "approvals", "people", "later", "letters", "usage", "agents", "config")
@@ -40,42 +39,49 @@ class Gate:
             await route.fulfill(status=503, json={"error": "no", "code": "unavailable"})
 
 
-async def wrong(tab: Tab) -> list[str]:
-    await tab.page.evaluate(AXE_SCRIPT)
-    return [*await tab.page.evaluate(VIOLATIONS), *await tab.page.evaluate(RULES), *await tab.sticking_out()]
-
-
 @pytest.mark.parametrize(
-    ("locale", "width", "scheme"), [("en-US", "desk", "light"), ("zh-CN", "phone", "dark")], ids=["desk", "phone"]
+    ("locales", "looks"),
+    [(("en-US", "zh-CN"), DIAGONAL), pytest.param(("zh-CN", "en-US"), OTHERS[::-1], marks=pytest.mark.long)],
+    ids=["the first in English", "the first in Chinese"],
 )
 async def test_each_room_says_that_it_loads_is_refused_and_is_lost(
-    browser: Browser, tmp_path: Path, locale: str, width: str, scheme: Any
+    browser: Browser, tmp_path: Path, locales: Sequence[str], looks: Looks
 ) -> None:
-    options = {"locale": locale, "viewport": WIDTHS[width], "color_scheme": scheme}
-    async with night(browser, tmp_path, **options) as (home, tab, _):
+    """The rooms are in both languages, on a phone and at a desk, in turn. While one loads or is refused, it shows what the
+    first ones did, which were looked at."""
+    async with night(browser, tmp_path, locale=locales[0]) as (home, tab, _):
         tab.watch.expects("status of 503", "ERR_CONNECTION_REFUSED")
-        gate, page, found = Gate(), tab.page, dict[str, list[str]]()
+        gate, page, view = Gate(), tab.page, tab.page.locator("#view")
+        found, seen = dict[str, list[str]](), dict[str, str]()
+
+        async def judge(room: str, state: str, locale: str, look: Look) -> None:
+            shown = await view.inner_html()
+            if state == "is lost" or seen.setdefault(f"{state} {locale}", shown) != shown or room in ROOMS[:2]:
+                found[f"{room} {state}"] = await wrong(tab, (look,))
+
         await page.route("**/api/**", gate)
-        for room in ROOMS:
+        await page.goto("about:blank")
+        for room, locale, look in zip(ROOMS, cycle(locales), cycle(looks), strict=False):
             gate.is_open.clear()
             gate.then = "refuse"
-            await page.goto("about:blank")
             await page.goto(f"{home.url}/console#{room}")
             await expect(page.locator(".skeleton")).to_have_role("status")
-            found[f"{room} loads"] = await wrong(tab)
+            await judge(room, "loads", locale, look)
             gate.is_open.set()
-            await expect(page.locator("#view")).to_contain_text(REFUSED[locale])
-            found[f"{room} is refused"] = await wrong(tab)
+            await expect(view).to_contain_text(REFUSED[locale])
+            await judge(room, "is refused", locale, look)
             gate.then = "pass"
             await page.get_by_role("button", name=AGAIN[locale]).press("Enter")
             await expect(page.get_by_text(REFUSED[locale])).to_have_count(0)
             await ready(page)
-            shown = await page.locator("#view").inner_text()
+            shown = await view.inner_text()
             gate.then = "lose"
             await page.locator("#refresh").press("Enter")
             await expect(tab.connection).to_have_text(TRYING[locale])
-            assert len(await page.locator("#view").inner_text()) >= len(shown) * 0.9, room
-            found[f"{room} is lost"] = await wrong(tab)
+            assert len(await view.inner_text()) >= len(shown) * 0.9, room
+            await judge(room, "is lost", locale, look)
+            await page.set_viewport_size(WIDTHS["desk"])
+            await page.locator("#language").click()
         assert {state: it for state, it in found.items() if it} == {}
 
 

@@ -4,18 +4,15 @@ import re
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
-from axe_playwright_python.base import AXE_SCRIPT
 from playwright.async_api import Browser, Locator, Page, expect
 
-from tests.browser.axe import LOOKS, WIDTHS
+from tests.browser.axe import LOOKS, Looks, wrong
 from tests.browser.house import house
 from tests.browser.night import COMMAND, FRIEND, night
 from tests.browser.tab import visitor
-from tests.browser.test_console import VIOLATIONS, go, ready
-from tests.browser.test_web_everybody import RULES
+from tests.browser.test_console import go, ready
 from tests.emulators.models.script import says
 from tests.emulators.models.server import Reply
 
@@ -117,19 +114,17 @@ async def test_a_turn_of_another_year_says_so_and_its_tooltip_names_the_time_zon
         await expect(turn).to_have_attribute("title", re.compile(r"Saturday, March 2, 2024 at 5:41:\d\d.PM GMT\+8"))
 
 
-@pytest.mark.parametrize(("width", "scheme"), LOOKS)
-async def test_no_rule_of_axe_is_broken_in_the_turns(browser: Browser, tmp_path: Path, width: str, scheme: Any) -> None:
-    async with night(browser, tmp_path, viewport=WIDTHS[width], color_scheme=scheme) as (home, tab, _):
-        wrong: dict[str, list[str]] = {}
+@pytest.mark.parametrize("looks", LOOKS)
+async def test_no_rule_of_axe_is_broken_in_the_turns(browser: Browser, tmp_path: Path, looks: Looks) -> None:
+    async with night(browser, tmp_path) as (home, tab, _):
+        found: dict[str, list[str]] = {}
         for room in ("turns", "turns/1", "turns/99"):
             tab.watch.expects("status of 404")
             await go(tab, home, room)
             for details in await tab.page.locator("#view details").all():
                 await details.evaluate("(it) => (it.open = true)")
-            await tab.page.evaluate(AXE_SCRIPT)
-            found = [*await tab.page.evaluate(VIOLATIONS), *await tab.page.evaluate(RULES), *await tab.sticking_out()]
-            wrong |= {room: found} if found else {}
-        assert wrong == {}
+            found[room] = await wrong(tab, looks)
+        assert {room: it for room, it in found.items() if it} == {}
 
 
 async def test_what_people_write_is_text(browser: Browser, tmp_path: Path) -> None:

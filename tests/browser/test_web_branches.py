@@ -1,11 +1,9 @@
 """Other versions of a message: any own one edited, any answer asked for again, and a way back to each."""
 
-from typing import Any
-
 import pytest
 from playwright.async_api import Locator, Page, expect
 
-from tests.browser.axe import LOOKS, WIDTHS, no_rule_is_broken
+from tests.browser.axe import LIST, LOOKS, Looks, wrong
 from tests.browser.house import House
 from tests.browser.tab import Tab, Visit
 from tests.emulators.models.script import says
@@ -115,22 +113,19 @@ async def test_what_is_found_on_another_branch_is_opened_there(visit: Visit) -> 
         await expect(version(tab.page, 1, 2)).to_have_count(1)
 
 
-@pytest.mark.parametrize(("size", "scheme"), LOOKS)
-async def test_no_rule_of_axe_is_broken_by_the_versions_and_while_one_edits(
-    visit: Visit, scheme: str, size: str
-) -> None:
-    options: dict[str, Any] = {"color_scheme": scheme, "viewport": WIDTHS[size]}
+@pytest.mark.parametrize("looks", LOOKS)
+async def test_no_rule_of_axe_is_broken_by_the_versions_and_while_one_edits(visit: Visit, looks: Looks) -> None:
     long = "heron" * 40
-    async with visit(says("One."), says("Other."), **options) as (_, tab):
+    async with visit(says("One."), says("Other.")) as (_, tab):
         await tab.ask(long, "One.")
         await edit(tab, long, f"{long}!")
         await tab.is_answered("Other.")
         await expect(version(tab.page, 2, 2)).to_be_visible()
-        await no_rule_is_broken(tab)
+        assert await wrong(tab, looks, beside=LIST) == []
         await version(tab.page, 2, 2).get_by_role("button", name="Previous version").click()
         await tab.is_answered("One.")
         await expect(version(tab.page, 1, 2)).to_be_visible()
-        await no_rule_is_broken(tab)
+        assert await wrong(tab, looks, beside=LIST) == []
         await own(tab, long).get_by_role("button", name="Edit").click()
         await expect(tab.page.get_by_role("textbox", name="Other words for your message")).to_be_visible()
-        await no_rule_is_broken(tab)
+        assert await wrong(tab, looks, beside=LIST) == []

@@ -6,9 +6,9 @@ from typing import Any
 from playwright.async_api import Route, expect
 
 from channels.message import Button, Chat
+from tests.browser.axe import RULES
 from tests.browser.tab import PHONE, Visit
 from tests.browser.test_web_connection import DOOR, OFFLINE
-from tests.browser.test_web_everybody import RULES
 from tests.emulators.models.script import says
 from tests.offers import ALLOW, BUTTONS, COMMAND, DENY, offered, presses
 

@@ -1,11 +1,9 @@
 """The model, its thinking and the agent in the head of the page: shown, chosen, and set by the commands."""
 
-from typing import Any
-
 import pytest
 from playwright.async_api import expect
 
-from tests.browser.axe import LOOKS, WIDTHS, no_rule_is_broken
+from tests.browser.axe import LIST, LOOKS, Looks, wrong
 from tests.browser.tab import TWO_AGENTS, Visit
 from tests.emulators.models.script import says
 
@@ -82,14 +80,13 @@ async def test_another_agent_is_chosen_for_a_new_conversation_from_the_head(visi
         await expect(tab.page.get_by_role("button", name="Agent: Coder")).to_be_visible()
 
 
-@pytest.mark.parametrize(("size", "scheme"), LOOKS)
-async def test_no_rule_of_axe_is_broken_while_one_chooses(visit: Visit, scheme: str, size: str) -> None:
-    options: dict[str, Any] = {"color_scheme": scheme, "viewport": WIDTHS[size]}
-    async with visit(says("One."), agents=TWO_MODELS, **options) as (_, tab):
+@pytest.mark.parametrize("looks", LOOKS)
+async def test_no_rule_of_axe_is_broken_while_one_chooses(visit: Visit, looks: Looks) -> None:
+    async with visit(says("One."), agents=TWO_MODELS) as (_, tab):
         await tab.page.get_by_role("button", name="Model: claude-sonnet-4-6").click()
-        await no_rule_is_broken(tab)
+        assert await wrong(tab, looks, beside=LIST) == []
         await tab.page.get_by_role("menuitemradio", name="anthropic/claude-opus-4-6").click()
         await tab.ask("Hello", "One.")
-        await no_rule_is_broken(tab)
+        assert await wrong(tab, looks, beside=LIST) == []
         await tab.page.get_by_role("button", name="Thinking", exact=True).click()
-        await no_rule_is_broken(tab)
+        assert await wrong(tab, looks, beside=LIST) == []

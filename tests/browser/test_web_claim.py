@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
+from tests.browser.axe import RULES
 from tests.browser.house import house
 from tests.browser.tab import DESK, PHONE, visitor
-from tests.browser.test_web_everybody import RULES
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.loopback import serve_on_loopback
 

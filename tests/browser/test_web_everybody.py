@@ -1,16 +1,12 @@
 """The web chat for everybody: on a phone, in Chinese, in the dark, with a screen reader. `test_web_keys` has no mouse."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 from playwright.async_api import expect
 
-from tests.browser.axe import LOOKS
+from tests.browser.axe import LOOKS, RULES, Looks, unreadable
 from tests.browser.tab import PHONE, TWO_AGENTS, Visit
 from tests.emulators.models.script import calls, says
 
-RULES = (Path(__file__).parent / "accessibility.js").read_text(encoding="utf-8")
 WRONG = """() => {
     const put = (name, text) => {
         const made = Object.assign(document.createElement(name), { textContent: text });
@@ -51,13 +47,12 @@ WIDE_TABLE = "\n".join("|" + cell * 30 for cell in ("column |", "---|", "value |
 WIDE = f"A wide answer: {'Donaudampfschifffahrtsgesellschaft' * 8}\n\n```\n{'x' * 300}\n```\n\n{WIDE_TABLE}"
 
 
-@pytest.mark.parametrize(("size", "scheme"), LOOKS)
+@pytest.mark.parametrize("looks", LOOKS)
 async def test_every_control_has_a_name_every_text_can_be_read_and_only_finished_answers_are_read_aloud(
-    visit: Visit, scheme: str, size: str
+    visit: Visit, looks: Looks
 ) -> None:
-    options: dict[str, Any] = {"color_scheme": scheme} | ({"viewport": PHONE} if size == "phone" else {})
-    async with visit(*RICH_SCRIPT, agents=TWO_AGENTS, **options) as (home, tab):
-        assert await tab.page.evaluate(RULES) == []
+    async with visit(*RICH_SCRIPT, agents=TWO_AGENTS) as (home, tab):
+        assert await unreadable(tab, looks) == []
         await expect(tab.log).to_have_attribute("aria-live", "polite")
         home.line.hold(after_pieces=2)
         await tab.say("Show me everything")
@@ -67,19 +62,17 @@ async def test_every_control_has_a_name_every_text_can_be_read_and_only_finished
         await tab.is_answered("A heading")
         await expect(tab.answers).not_to_have_attribute("aria-live", "off")
         await tab.answers.get_by_text("2 tools used").click()
-        assert await tab.page.evaluate(RULES) == []
-        if size == "phone":
-            await tab.page.get_by_role("button", name="Menu").click()
+        assert await unreadable(tab, looks) == []
         await tab.choose("Show me everything", "Delete")
         await expect(tab.page.get_by_role("dialog")).to_be_visible()
-        assert await tab.page.evaluate(RULES) == []
+        assert await unreadable(tab, looks) == []
 
         await tab.reload()
         await tab.is_answered("A heading")
         await tab.page.evaluate(WRONG)
-        wrong = await tab.page.evaluate(RULES)
+        found = await tab.page.evaluate(RULES)
         starts = ("no name: <button", "too small to hit", "contrast 1.", "id twice: main")
-        assert [any(sentence.startswith(start) for sentence in wrong) for start in starts] == [True] * 4, wrong
+        assert [any(sentence.startswith(start) for sentence in found) for start in starts] == [True] * 4, found
 
 
 async def test_a_phone_has_a_drawer_and_nothing_scrolls_sideways(visit: Visit) -> None:

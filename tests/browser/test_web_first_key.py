@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
+from tests.browser.axe import RULES
 from tests.browser.tab import DESK, PHONE, visitor
-from tests.browser.test_web_everybody import RULES
 from tests.keyless import KEY, MODEL, keyless
 
 WORDS = {

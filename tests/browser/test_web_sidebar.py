@@ -2,18 +2,14 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-from axe_playwright_python.base import AXE_SCRIPT
 from playwright.async_api import Browser, Locator, expect
 
 from channels.web.archive import MessageBody
-from tests.browser.axe import LOOKS, WIDTHS
+from tests.browser.axe import DIAGONAL, OTHERS, WIDTHS, Look, wrong
 from tests.browser.house import House, house
 from tests.browser.tab import TWO_AGENTS, Tab, Visit, visitor
-from tests.browser.test_console import VIOLATIONS
-from tests.browser.test_web_everybody import RULES
 from tests.browser.test_web_keys import walk
 from tests.browser.test_web_settings import OPEN
 from tests.browser.test_web_tools import MISS
@@ -333,19 +329,17 @@ async def test_who_looks_away_is_told_of_an_answer_once_they_asked_for_it(window
         await expect(switch).to_be_checked()
 
 
-@pytest.mark.parametrize(("width", "scheme"), LOOKS)
-async def test_no_rule_of_axe_is_broken_in_the_sidebar_and_what_opens_from_it(
-    visit: Visit, width: str, scheme: Any
-) -> None:
-    script, options = [MISS, says("It lands.")], {"viewport": WIDTHS[width], "color_scheme": scheme}
+@pytest.mark.parametrize(
+    "look", [*DIAGONAL, *(pytest.param(it, marks=pytest.mark.long) for it in OTHERS)], ids="-".join
+)
+async def test_no_rule_of_axe_is_broken_in_the_sidebar_and_what_opens_from_it(visit: Visit, look: Look) -> None:
+    script, options = [MISS, says("It lands.")], {"viewport": WIDTHS[look.width], "color_scheme": look.scheme}
     async with visit(*script, agents=TWO_AGENTS, more=OPEN, **options) as (home, tab):
         page, keys = tab.page, tab.page.keyboard
-        wrong: dict[str, list[str]] = {}
+        found: dict[str, list[str]] = {}
 
         async def judge(view: str) -> None:
-            await page.evaluate(AXE_SCRIPT)
-            found = [*await page.evaluate(VIOLATIONS), *await page.evaluate(RULES), *await tab.sticking_out()]
-            wrong.update({view: found} if found else {})
+            found[view] = await wrong(tab)
 
         await judge("a first page")
         await remembered(home, 60, text="The heron {}")
@@ -354,11 +348,11 @@ async def test_no_rule_of_axe_is_broken_in_the_sidebar_and_what_opens_from_it(
         await tab.tools(tab.answers).first.get_by_role("button").click()
         await judge("an opened tool")
         await tab.reload()
-        if width == "phone":
+        if look.width == "phone":
             await page.get_by_role("button", name="Menu").click()
         await expect(links(tab)).to_have_count(50)
         await judge("the list")
-        await tab.choose("The heron 47", "Pin") if width == "desk" else None
+        await tab.choose("The heron 47", "Pin") if look.width == "desk" else None
         await search(tab).fill("heron 59")
         await expect(page.locator(".hit")).to_have_count(1)
         await judge("what was found")
@@ -394,4 +388,4 @@ async def test_no_rule_of_axe_is_broken_in_the_sidebar_and_what_opens_from_it(
         await page.get_by_role("button", name="Sign out").click()
         await expect(page.get_by_role("dialog", name="Sign in")).to_be_visible()
         await judge("the sign-in")
-        assert wrong == {}
+        assert {view: it for view, it in found.items() if it} == {}

@@ -4,7 +4,7 @@ from typing import Any
 
 from playwright.async_api import expect
 
-from tests.browser.axe import WIDTHS, no_rule_is_broken
+from tests.browser.axe import LIST, WIDTHS, wrong
 from tests.browser.tab import Visit
 from tests.emulators.models.script import calls, says
 
@@ -30,7 +30,7 @@ async def test_a_miss_is_a_sentence_and_no_failure_of_the_whole(visit: Visit) ->
         problem = missed.get_by_label("What went wrong")
         await expect(problem).to_contain_text("none.txt")
         assert not (await problem.inner_text()).startswith("{")
-        await no_rule_is_broken(tab)
+        assert await wrong(tab, beside=LIST) == []
 
 
 async def test_words_before_a_call_stay_above_it_also_after_a_reload(visit: Visit) -> None:
@@ -59,4 +59,4 @@ async def test_a_diff_has_colours_a_wide_table_shows_that_it_goes_on_and_a_finge
         assert shades == "local, local, scroll, scroll"
         await tab.answers.locator("summary").tap()
         assert await tab.page.evaluate(SMALL) == []
-        await no_rule_is_broken(tab)
+        assert await wrong(tab, beside=LIST) == []
