@@ -47,6 +47,8 @@ agents:
       model: anthropic/claude-sonnet-4-6
       tools: { allow: [read, write, edit, ls, exec, message] }
 """
+WITHOUT_EXEC = AGENTS.replace("exec, ", "")
+"""No start of a process probes the sandbox for it, which takes a tenth of a second of processor time."""
 FEISHU = f"""
     mode: webhook
     streaming: off

@@ -5,6 +5,7 @@ import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
 
 import typer
 
@@ -141,11 +142,12 @@ class Screen:
         self._shown, self._tools, self._is_mid_line, self._is_interrupted = "", {}, False, False
         before = signal.signal(signal.SIGINT, self._interrupt)
         try:
-            self._message = self._conversation.say(text, files)
+            self._message = uuid4().hex  # before it is sent: its answer may be told before it is confirmed
+            self._conversation.say(self._message, text, files)
             return self._wait(self._message)
         except KeyboardInterrupt:
             if not self._interactive:
-                self._conversation.say("/stop")
+                self._conversation.say(uuid4().hex, "/stop")
             raise
         finally:
             signal.signal(signal.SIGINT, before)

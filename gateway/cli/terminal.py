@@ -141,12 +141,10 @@ class Conversation:
         self._after: int = self._asked("GET", "/api/chats")["after"]
         self._folder: Path | None = None
 
-    def say(self, text: str, files: Sequence[str] = ()) -> str:
-        """Sends a message and returns its id. Raises OperatorError."""
-        message = uuid4().hex
+    def say(self, message: str, text: str, files: Sequence[str] = ()) -> None:
+        """Sends a message under this id. Raises OperatorError."""
         body = {"id": message, "chat": self.chat, "agent": self._agent, "text": text, "files": list(files)}
         self._asked("POST", "/webhooks/web/default", json=body)
-        return message
 
     def upload(self, path: Path) -> str:
         """Raises OperatorError and OSError."""

@@ -26,7 +26,7 @@ from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.line import Line
 from tests.loopback import serve_on_loopback
 from tests.processes import processes_of
-from tests.running import ALICE, ALICE_CHAT, SECRETS, client, config_text, feishu_emulator, push
+from tests.running import AGENTS, ALICE, ALICE_CHAT, SECRETS, client, config_text, feishu_emulator, push
 from tests.stories.at_work import NEVER, RUNS
 from tests.stories.test_telegram import PIXEL
 from tests.stories.test_web_branches import instead, shown
@@ -109,13 +109,19 @@ async def started(config: Path, env: Mapping[str, str] = SECRETS, *, shell: str 
 
 @asynccontextmanager
 async def platforms(
-    folder: Path, *, level: str = "info", more: str = "", line: Line | None = None, channels: str = ""
+    folder: Path,
+    *,
+    level: str = "info",
+    more: str = "",
+    line: Line | None = None,
+    channels: str = "",
+    agents: str = AGENTS,
 ) -> AsyncIterator[tuple[FeishuEmulator, AnthropicEmulator, Path]]:
     """`line` is between the gateway and the model, `channels` stands beside Feishu."""
     feishu, anthropic = feishu_emulator(), AnthropicEmulator(api_key=SECRETS["ANTHROPIC_API_KEY"])
     app = line.to(anthropic.app) if line else anthropic.app
     async with serve_on_loopback(feishu.app) as feishu_url, serve_on_loopback(app) as anthropic_url:
-        text = config_text(feishu_url=feishu_url, anthropic_url=anthropic_url, more=more)
+        text = config_text(feishu_url=feishu_url, anthropic_url=anthropic_url, agents=agents, more=more)
         config = folder / "config.yaml"
         text = text.replace("level: warning", f"level: {level}").replace("channels:", f"channels:\n  {channels}", 1)
         config.write_text(text, encoding="utf-8")

@@ -9,13 +9,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests import warm
 from tests.emulators.models.script import Fault, calls, says
 from tests.line import Line
-from tests.running import SECRETS, running
+from tests.loopback import serve_on_loopback
+from tests.running import SECRETS, WITHOUT_EXEC, Running, running
 from tests.stories.at_work import results
 from tests.stories.test_process import GATEWAY, platforms
 from tests.waiting import PATIENCE_SECONDS, until
@@ -92,17 +94,22 @@ async def terminal(config: Path, *words: str) -> AsyncIterator[Tty]:
 
 
 async def test_one_message_gets_its_answer_on_stdout_and_nothing_else(tmp_path: Path, database_url: str) -> None:
-    async with platforms(tmp_path, more=f'database: {{ url: "{database_url}" }}') as (feishu, anthropic, config):
-        anthropic.script = [says("four"), says("five")]
+    more = f'database: {{ url: "{database_url}" }}'
+    async with platforms(tmp_path, agents=WITHOUT_EXEC, more=more) as (feishu, anthropic, config):
+        anthropic.script = [says("four")]
         assert await run(config, "two and two?") == (0, "four\n", "")
-        assert await run(config, typed="two and three?\n") == (0, "five\n", "")
-        assert [it.body["messages"][-1]["content"][-1]["text"][-15:] for it in anthropic.requests][1].strip() == (
-            "two and three?"
-        )
-        assert not feishu.messages
         anthropic.script = [says("at once")] * 2
         both = await asyncio.gather(run(config, "one"), run(config, "two"))  # each in a process of its own
         assert [*both] == [(0, "at once\n", "")] * 2
+        assert not feishu.messages
+
+
+async def test_a_message_may_be_typed_and_what_cannot_be_answered_is_said_on_stderr(tmp_path: Path) -> None:
+    async with platforms(tmp_path, agents=WITHOUT_EXEC) as (_, anthropic, config):
+        anthropic.script = [says("five")]
+        assert await run(config, typed="two and three?\n") == (0, "five\n", "")
+        words = anthropic.requests[0].body["messages"][-1]["content"][-1]["text"]
+        assert words.strip().endswith("two and three?")
         anthropic.script = [Fault(status=400, message="Unsupported parameter: max_tokens")]
         code, output, errors = await run(config, "and now?")
         assert (code, output) == (1, "")
@@ -113,6 +120,22 @@ async def test_one_message_gets_its_answer_on_stdout_and_nothing_else(tmp_path: 
         assert (code, output, errors) == (1, "", "the message is empty\n")
 
 
+@asynccontextmanager
+async def slow_to_confirm(house: Running) -> AsyncIterator[str]:
+    """The house's address behind a proxy that confirms a message when its answer has been told already."""
+
+    async def proxy(scope: Any, receive: Any, send: Any) -> None:
+        async def sent(part: Any) -> None:
+            if scope["path"].startswith("/webhooks/"):
+                await house.idle()
+            await send(part)
+
+        await house.gateway.app(scope, receive, sent)
+
+    async with serve_on_loopback(proxy) as url:
+        yield url
+
+
 @pytest.mark.parametrize(
     "more",
     ["", "server: { adminToken: a-token-of-sixteen }", "tools: { exec: { mode: allow } }"],
@@ -120,11 +143,11 @@ async def test_one_message_gets_its_answer_on_stdout_and_nothing_else(tmp_path: 
 )
 async def test_beside_a_gateway_that_serves_its_door_is_used(tmp_path: Path, more: str) -> None:
     """Whatever that door wants: whoever may read config and database may come in."""
-    async with running(tmp_path, feishu=WEB, more=more) as house:
+    async with running(tmp_path, feishu=WEB, more=more) as house, slow_to_confirm(house) as url:
         house.anthropic.script = [calls(("ls", {"path": "."})), says("a long file")]
         (tmp_path / "notes.txt").write_text("all of it", encoding="utf-8")
         config = tmp_path / "config.yaml"
-        words = ("what is it?", "--file", str(tmp_path / "notes.txt"), "--url", house.url)
+        words = ("what is it?", "--file", str(tmp_path / "notes.txt"), "--url", url)
         assert await run(config, *words) == (0, "a long file\n", "")
         assert [*house.uploads().values()] == [b"all of it"]
         if more:
