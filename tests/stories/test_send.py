@@ -15,7 +15,7 @@ from gateway.store.sends import DatabaseSends
 from tests import warm
 from tests.emulators.models.script import says
 from tests.emulators.telegram.emulator import TelegramEmulator
-from tests.running import GROUP, SECRETS, client, running
+from tests.running import GROUP, SECRETS, WITHOUT_EXEC, client, running
 from tests.stories.at_work import users
 from tests.stories.test_process import GATEWAY, platforms, polled, started
 from tests.stories.test_status import SERVER, TOKEN, beside
@@ -62,7 +62,7 @@ async def test_the_serving_gateway_is_woken_and_the_id_is_the_platform_s(tmp_pat
 
 async def test_without_a_gateway_it_is_sent_by_itself_and_from_a_pipe(tmp_path: Path, database_url: str) -> None:
     more = f'database: {{ url: "{database_url}" }}'
-    async with platforms(tmp_path, more=more) as (feishu, anthropic, config):
+    async with platforms(tmp_path, agents=WITHOUT_EXEC, more=more) as (feishu, anthropic, config):
         code, ids, errors = await send(config, "--to", f"feishu:{GROUP}", typed="from a\npipe\n")
         assert (code, ids, errors) == (0, [it.message_id for it in feishu.messages], "")
         assert [it.text for it in feishu.messages] == ["from a\npipe"]
@@ -132,7 +132,7 @@ async def test_what_cannot_be_sent_is_said_and_the_exit_code_tells_it(tmp_path: 
 
 
 async def test_killed_between_the_commit_and_the_send_it_is_sent_once_by_the_next_gateway(tmp_path: Path) -> None:
-    async with platforms(tmp_path) as (feishu, _, config):
+    async with platforms(tmp_path, agents=WITHOUT_EXEC) as (feishu, _, config):
         async with started(config):
             pass  # makes the database
         loaded = load(config, SECRETS).config
@@ -148,7 +148,7 @@ async def test_killed_between_the_commit_and_the_send_it_is_sent_once_by_the_nex
 
 
 async def test_killed_while_the_platform_answers_nothing_is_lost_and_feishu_shows_it_once(tmp_path: Path) -> None:
-    async with platforms(tmp_path) as (feishu, _, config):
+    async with platforms(tmp_path, agents=WITHOUT_EXEC) as (feishu, _, config):
         feishu.fail_next("/im/v1/messages", times=1, lose_answer=True)
         env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **SECRETS}
         words = ("send", "--config", str(config), "--to", f"feishu:{GROUP}", "once")

@@ -1,5 +1,6 @@
 """`python -m gateway sessions` beside a running gateway: what is kept is listed, read and erased, and then it is gone."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,6 +12,8 @@ import pytest
 
 from channels.message import Chat
 from gateway.config.root import DatabaseConfig
+from gateway.operate import sessions as operate
+from gateway.operate.sessions import summary
 from gateway.store.opening import connected
 from gateway.store.records import SessionMark
 from tests.emulators.models.script import calls, says
@@ -48,10 +51,17 @@ async def sessions(house: Running, *words: str) -> tuple[int, str]:
 
 
 async def listed(house: Running) -> list[dict[str, Any]]:
-    code, output = await sessions(house, "list", "--json")
-    assert code == 0, output
-    found: list[dict[str, Any]] = json.loads(output)
-    return found
+    """What `sessions list --json` prints, without a process."""
+    config = house.gateway.config
+    return [summary(it, config.server.zone) for it in await asyncio.to_thread(operate.listed, config)]
+
+
+async def erased(house: Running, *, session: str | None = None, person: tuple[str, str] | None = None) -> None:
+    """What `sessions erase` does, without a process."""
+    config = house.gateway.config
+    found = next((it for it in operate.listed(config) if it.id == session), None)
+    assert found or person
+    await asyncio.to_thread(operate.erase, config, session=found, person=person)
 
 
 async def talk(house: Running, text: str, answer: str, **who: Any) -> None:
@@ -87,7 +97,8 @@ async def test_sessions_are_listed_shown_and_exported_while_the_gateway_serves(
         sid = f"agent:helper:feishu:default:{ALICE_CHAT}"
         await house.gateway.runtime.store.mark(sid, SessionMark(turn=1, kind="new", at=1.0))
         await talk(house, "again", "well")
-        ended, open_ = await listed(house)
+        ended, open_ = everything = await listed(house)
+        assert json.loads((await sessions(house, "list", "--json"))[1]) == everything
         assert ended == first
         assert {name: open_[name] for name in ("agent", "channel", "chat", "turns")} == {
             "agent": "helper",
@@ -195,7 +206,7 @@ async def test_a_person_is_found_by_what_the_transcript_says_when_the_inbox_has_
         await house.replies(4)
         await house.idle()
         assert await house.gateway.runtime.store.prune(4e9) == 4
-        assert (await sessions(house, "erase", "--person", f"feishu:{ALICE}", "--yes"))[0] == 0
+        await erased(house, person=("feishu", ALICE))
         assert traces(house, CANARY) == []
         (left,) = await listed(house)
         assert left["turns"] == 3
@@ -239,21 +250,20 @@ async def test_the_web_chat_forgets_a_session_and_the_files_in_it(tmp_path: Path
         await page.answers(4)
         await house.idle()
         ended, _ = await listed(house)
-        code, output = await sessions(house, "erase", ended["id"], "--yes")
-        assert code == 0, output
+        await erased(house, session=ended["id"])
         assert traces(house, CANARY) == []
         assert [it["text"] for it in (await page.conversation())["messages"]] == [BOBS, "kept"]
-        assert (await sessions(house, "erase", "--person", "web:local", "--yes"))[0] == 0
+        await erased(house, person=("web", "local"))
         assert traces(house, BOBS) == []
         assert await page.chats() == []
 
 
-@pytest.mark.parametrize("words", [(), ("0123", "--person", "feishu:ou_1"), ("--person", "ou_1"), ("--person", ":x")])
-async def test_what_is_to_be_erased_must_be_said(tmp_path: Path, words: tuple[str, ...]) -> None:
+async def test_what_is_to_be_erased_must_be_said(tmp_path: Path) -> None:
     async with house_of(tmp_path, f"sqlite:///{tmp_path}/data/clawgate.db") as house:
-        code, output = await sessions(house, "erase", *words, "--yes")
-        assert (code, output.count("\n")) == (1, 1)
-        assert "--person channel:id" in output
+        for words in ((), ("0123", "--person", "feishu:ou_1"), ("--person", "ou_1"), ("--person", ":x")):
+            code, output = await sessions(house, "erase", *words, "--yes")
+            assert (code, output.count("\n")) == (1, 1), words
+            assert "--person channel:id" in output
 
 
 async def test_without_a_gateway_what_it_left_unfinished_is_erased_too(tmp_path: Path, database_url: str) -> None:
@@ -293,9 +303,9 @@ async def test_a_session_on_one_branch_is_erased_and_the_other_branches_are_read
         await house.idle()
         last = (await store.transcript(sid))[-1].turn
         await store.mark(sid, SessionMark(turn=last, kind="summary", at=1.0, content=f'{{"text": "{CANARY}"}}'))
-        (erased,) = [it["id"] for it in await listed(house) if CANARY in (await sessions(house, "show", it["id"]))[1]]
-        code, output = await sessions(house, "erase", erased, "--yes")
-        assert code == 0, output
+        kept = {it["id"]: operate.found(house.gateway.config, it["id"]) for it in await listed(house)}
+        (theirs,) = [id_ for id_, found in kept.items() if found and CANARY in str(found[1])]
+        await erased(house, session=theirs)
         assert traces(house, CANARY) == []
         assert await shown(page) == ["d", "four"]
         await page.say("e")
@@ -309,7 +319,16 @@ async def test_a_session_on_one_branch_is_erased_and_the_other_branches_are_read
         assert said(house, -1) == ["f"]  # it stands behind `/new`
 
 
-@pytest.mark.parametrize("which", [0, 1], ids=["its session", "the later one"])
+@pytest.mark.parametrize(
+    ("which", "database_url"),
+    [
+        pytest.param(0, "sqlite", id="its session"),
+        pytest.param(1, "postgresql", id="the later one", marks=pytest.mark.slow),
+        pytest.param(0, "postgresql", marks=[pytest.mark.slow, pytest.mark.long]),
+        pytest.param(1, "sqlite", marks=pytest.mark.long),
+    ],
+    indirect=["database_url"],
+)
 async def test_a_message_that_was_answered_once_more_behind_a_new_leaves_with_its_session_alone(
     tmp_path: Path, database_url: str, which: int
 ) -> None:
@@ -334,8 +353,7 @@ async def test_a_message_that_was_answered_once_more_behind_a_new_leaves_with_it
         await page.say("d")
         await page.answers(5)
         await house.idle()
-        code, output = await sessions(house, "erase", (await listed(house))[which]["id"], "--yes")
-        assert code == 0, output
+        await erased(house, session=(await listed(house))[which]["id"])
         assert (traces(house, CANARY) == []) is (which == 0)
         seen = await shown(page)
         assert (seen[:2], f"about {CANARY}" in seen) == [(["d", "five"], False), (["a", CANARY], True)][which]
@@ -360,8 +378,7 @@ async def test_whoever_is_erased_leaves_nothing_on_any_branch_and_nobody_else_lo
             assert await instead(page, f"{word}!", f"m_first_of_{who}", chat=chats[who]) == (200, "")
             await page.answers(2)
         await house.idle()
-        code, output = await sessions(house, "erase", "--person", "web:ann", "--yes")
-        assert code == 0, output
+        await erased(house, person=("web", "ann"))
         assert traces(house, CANARY) == []
         assert (await ann.http.get(f"/api/chats/{CHAT}")).status_code == 404
         for number, text in enumerate(("more", "and more")):

@@ -12,7 +12,7 @@ from tests.channels.contexts import Clock
 from tests.emulators.models.script import says
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.loopback import serve_on_loopback
-from tests.running import ALICE, FEISHU, SECRETS, Running, feishu_emulator, running
+from tests.running import ALICE, FEISHU, SECRETS, WITHOUT_EXEC, Running, feishu_emulator, running
 from tests.stories.test_health import ANOTHER, becomes, bot
 from tests.stories.test_process import ask, platforms, started
 
@@ -80,7 +80,7 @@ async def test_a_dead_channel_is_in_status_and_doctor_with_its_reason_and_fix_an
 ) -> None:
     """The config's secrets are the proof: a newcomer has no admin token."""
     wrong_key = FEISHU.replace("${FEISHU_ENCRYPT_KEY}", "not-the-key-of-the-console")
-    async with running(tmp_path, feishu=wrong_key, more="server: {}") as house:
+    async with running(tmp_path, feishu=wrong_key, agents=WITHOUT_EXEC, more="server: {}") as house:
         file = house.folder / "beside.yaml"
         text = (house.folder / "config.yaml").read_text(encoding="utf-8").replace("server: {}", "server: { }")
         for _ in range(5):
@@ -139,7 +139,7 @@ async def test_a_public_address_that_does_not_lead_here_is_told_until_something_
         for public, reason in (("http://127.0.0.1:1", "nobody answers there"), (elsewhere, "is no gateway")):
             server = f'server: {{ adminToken: {TOKEN}, publicUrl: "{public}" }}'
             with capture_logs() as logs:
-                async with running(tmp_path, more=server, script=[says("here")]) as house:
+                async with running(tmp_path, agents=WITHOUT_EXEC, more=server, script=[says("here")]) as house:
                     state = await becomes(house, "silent")
                     assert reason in state["reason"]
                     assert "proxy" in state["fix"]
@@ -167,7 +167,7 @@ async def test_a_public_address_that_leads_here_is_found_by_readyz_or_by_the_web
 
     async with serve_on_loopback(proxy) as public:
         server = f'server: {{ adminToken: {TOKEN}, publicUrl: "{public}" }}'
-        async with running(tmp_path, more=server) as house:
+        async with running(tmp_path, agents=WITHOUT_EXEC, more=server) as house:
             for passed[0] in ("/", "/webhooks/"):
                 _, found = await findings("doctor", beside(house))
                 (finding,) = [it for it in found if it["check"] == "publicUrl"]
@@ -216,7 +216,10 @@ async def test_the_start_says_which_channels_are_in_touch(tmp_path: Path) -> Non
     right, telegram.token = telegram.token, ANOTHER
     async with serve_on_loopback(telegram.app) as url:
         channels = f'telegram: {{ botToken: "{right}", apiRoot: "{url}" }}'
-        async with platforms(tmp_path, channels=channels) as (_, _, config), started(config) as run:
+        async with (
+            platforms(tmp_path, channels=channels, agents=WITHOUT_EXEC) as (_, _, config),
+            started(config) as run,
+        ):
             await run.wrote("telegram   ✗ refused: Telegram refused it (401)")
             await run.wrote("feishu     ✓ in touch")
             assert not any(right in line for line in run.output)

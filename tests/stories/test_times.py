@@ -38,7 +38,10 @@ LATER = {
     "2026-10-03T15:29:02+00:00": "UTC+11",
 }
 """The zone's name at the next midnight, if the clocks change before it."""
-Put = Callable[[str], str]
+WAYS = ("configured", "of the machine")
+EVERY = [(*it, way) for it in MOMENTS for way in WAYS]
+Put = Callable[[str, str], str]
+TOKYO = "server: { timezone: Asia/Tokyo }"
 AGENT = """
 agents:
   list:
@@ -48,28 +51,33 @@ agents:
 """
 
 
-@pytest.fixture(params=["configured", "of the machine"])
-def put_into(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Put]:
+def few(*which: int) -> pytest.MarkDecorator:
+    """Every moment in either way: of each eight of these pairs `make test` has the ones that are named."""
+    rows = [pytest.param(*it, marks=() if at % 8 in which else pytest.mark.long) for at, it in enumerate(EVERY)]
+    return pytest.mark.parametrize(("zone", "moment", "shown", "way"), rows)
+
+
+@pytest.fixture
+def put_into(monkeypatch: pytest.MonkeyPatch) -> Iterator[Put]:
     """Puts the gateway into a zone, by its config or by its machine; gives what the config says of it."""
 
-    def put(zone: str) -> str:
-        configured = request.param == "configured"
-        monkeypatch.setenv("TZ", "Pacific/Kiritimati" if configured else zone)
+    def put(zone: str, way: str) -> str:
+        monkeypatch.setenv("TZ", "Pacific/Kiritimati" if way == "configured" else zone)
         time.tzset()
-        return f"server: {{ timezone: {zone} }}" if configured else ""
+        return f"server: {{ timezone: {zone} }}" if way == "configured" else ""
 
     yield put
     monkeypatch.undo()
     time.tzset()
 
 
-@pytest.mark.parametrize(("zone", "moment", "shown"), MOMENTS)
+@few(0, 5)
 async def test_a_model_reads_every_time_in_the_zone_and_with_its_name(
-    tmp_path: Path, put_into: Put, zone: str, moment: str, shown: str
+    tmp_path: Path, put_into: Put, zone: str, moment: str, shown: str, way: str
 ) -> None:
     now, day = Clock(moment), shown.split()[1]
     feishu = f"{FEISHU}\n    history: 20\n"
-    async with now.running(tmp_path, feishu=feishu, agents=AGENT, more=put_into(zone)) as house:
+    async with now.running(tmp_path, feishu=feishu, agents=AGENT, more=put_into(zone, way)) as house:
         now.put(moment)
         await house.say("/remember the meeting is on Friday")
         await house.say("lunch?", sender=BOB, chat=GROUP, chat_type="group")
@@ -95,36 +103,35 @@ async def test_a_model_reads_every_time_in_the_zone_and_with_its_name(
         assert read.startswith(f"{shown}\n")
 
 
-@pytest.mark.parametrize(("zone", "moment", "shown"), MOMENTS)
+@pytest.mark.parametrize("share", [3, pytest.param(1, marks=pytest.mark.long)])
 async def test_a_shared_appointment_is_in_the_zone_also_in_a_quote_and_once_the_zone_was_edited(
-    tmp_path: Path, put_into: Put, zone: str, moment: str, shown: str
+    tmp_path: Path, put_into: Put, share: int
 ) -> None:
-    begins = json.dumps({"summary": "Plan", "start_time": f"{datetime.fromisoformat(moment).timestamp() * 1000:.0f}"})
-    for edited in (False, True):
-        folder = tmp_path / str(edited)
-        folder.mkdir()
-        first = "server: { timezone: Asia/Tokyo }" if edited else put_into(zone)
-        async with running(folder, more=first, script=lambda _: says("yes")) as house:
-            if edited:
-                file = folder / "config.yaml"
-                file.write_text(file.read_text().replace(first, put_into(zone)))
-                gateway = house.gateway
+    async with running(tmp_path, more=TOKYO, script=lambda _: says("yes")) as house:
+        file, gateway = house.folder / "config.yaml", house.gateway
+        text = file.read_text()
+        in_tokyo = ("Asia/Tokyo", "2026-06-15T14:31:02+00:00", "Mon 2026-06-15 23:31 JST", "configured")
+        for number, (zone, moment, shown, way) in enumerate([in_tokyo, *EVERY[::share]]):
+            file.write_text(text.replace(TOKYO, put_into(zone, way)))
+            if number:
                 await gateway.apply(load(file, SECRETS).config, SECRETS, gateway.runtime.config_state)
-            event = house.feishu.message_event("calendar", begins, sender=ALICE, chat=ALICE_CHAT, message_id="om_plan")
-            for pushed in (event, house.feishu.text_event("?", sender=ALICE, chat=ALICE_CHAT, parent_id="om_plan")):
+            begin, id_ = datetime.fromisoformat(moment).timestamp() * 1000, f"om_plan{number}"
+            plan = json.dumps({"summary": "Plan", "start_time": f"{begin:.0f}"})
+            event = house.feishu.message_event("calendar", plan, sender=ALICE, chat=ALICE_CHAT, message_id=id_)
+            for pushed in (event, house.feishu.text_event("?", sender=ALICE, chat=ALICE_CHAT, parent_id=id_)):
                 await house.push(pushed)
                 await house.idle()
-                assert f"[calendar event: Plan, from {shown}]" in spoken(house)
+                assert f"[calendar event: Plan, from {shown}]" in spoken(house), (zone, way)
 
 
-@pytest.mark.parametrize(("zone", "moment", "shown"), MOMENTS)
+@few(2, 7)
 async def test_people_read_every_time_in_the_zone_and_with_its_name(
-    tmp_path: Path, put_into: Put, zone: str, moment: str, shown: str
+    tmp_path: Path, put_into: Put, zone: str, moment: str, shown: str, way: str
 ) -> None:
     now, (_, day, hour, name) = Clock(moment), shown.split()
     feishu = FEISHU.replace("dmPolicy: open", "dmPolicy: pairing\n    timestampWindowSeconds: null")
     budget = "budgets: { sender: { tokensPerDay: 1 } }"
-    more = f'{put_into(zone)}\nowners: ["feishu:{ALICE}"]\n{budget}'
+    more = f'{put_into(zone, way)}\nowners: ["feishu:{ALICE}"]\n{budget}'
     async with now.running(tmp_path, feishu=feishu, agents=AGENT, more=more) as house:
         now.put(moment)
         await house.say("hello", sender=BOB, chat=BOB_CHAT)

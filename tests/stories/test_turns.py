@@ -152,21 +152,25 @@ async def test_a_stranger_to_the_operators_token_reads_no_turn(tmp_path: Path) -
         assert (await http.get("/api/turns/x")).status_code == 404
 
 
-async def test_turns_are_found_by_person_outcome_and_page(tmp_path: Path, database_url: str) -> None:
+async def test_turns_are_found_by_person_outcome_and_page(
+    tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.operate.turn_list.TURNS_MAX", 3)
     async with housed(tmp_path, database_url, script=lambda request: says("ok")) as (house, http):
-        for number in range(1, 54):
+        for number in range(1, 7):
             await house.say(f"m {number}")
             await house.replies(number)
         await house.say("from Bob", sender=BOB, chat=BOB_CHAT)
-        await house.replies(54)
+        await house.replies(7)
         page = (await http.get("/api/turns")).json()
-        assert (len(page["turns"]), page["keepDays"]) == (50, 7)
+        assert (len(page["turns"]), page["keepDays"]) == (3, 7)
         rest = (await http.get("/api/turns", params={"before": page["before"]})).json()
-        assert [it["text"] for it in rest["turns"]] == ["m 4", "m 3", "m 2", "m 1"]
-        assert rest["before"] is None
+        assert [it["text"] for it in rest["turns"]] == ["m 4", "m 3", "m 2"]
+        last = (await http.get("/api/turns", params={"before": rest["before"]})).json()
+        assert ([it["text"] for it in last["turns"]], last["before"]) == (["m 1"], None)
         assert [it["text"] for it in await listed(http, person=f"feishu:{BOB}")] == ["from Bob"]
         assert await listed(http, outcome="failed") == await listed(http, agent="nobody") == []
-        assert len(await listed(http, agent="helper", channel="feishu", outcome="replied")) == 50
+        assert len(await listed(http, agent="helper", channel="feishu", outcome="replied")) == 3
 
 
 async def test_what_runs_is_at_the_head_of_the_list_and_is_told_from_the_journal(

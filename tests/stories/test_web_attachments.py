@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.emulators.models.script import calls, says
-from tests.running import ALICE, BOB, BOB_CHAT, GROUP, SECRETS, running
+from tests.running import ALICE, BOB, BOB_CHAT, GROUP, SECRETS, WITHOUT_EXEC, running
 from tests.stories.test_files import PDF, PLATFORMS, FeishuRoom, TelegramRoom, room
 from tests.stories.test_process import platforms, say, started
 from tests.stories.test_telegram import PIXEL
@@ -220,7 +220,7 @@ async def test_killed_while_it_fetches_or_uploads_the_file_arrives_once(tmp_path
 
     async with web({"/pixel.png": held_at_first}) as site:
         more = reaching(site).replace("totalSeconds: 1", "totalSeconds: 60")
-        async with platforms(tmp_path, more=more) as (feishu, anthropic, config):
+        async with platforms(tmp_path, agents=WITHOUT_EXEC, more=more) as (feishu, anthropic, config):
             anthropic.script = lambda _: says(f"Here.\nMEDIA:{address(site, '/pixel.png')}")
             async with started(config) as run:
                 await say(run, feishu, "send me the picture")

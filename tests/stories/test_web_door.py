@@ -174,10 +174,7 @@ async def test_over_tls_the_session_is_bound_to_this_host(tmp_path: Path) -> Non
             assert (await http.get("/api/chats", headers={"cookie": session})).status_code == 200
 
 
-@pytest.mark.parametrize("blank", ["", " ", "\t", "\xa0", "\x85"])
-async def test_over_tls_no_sibling_of_the_host_can_put_somebody_into_another_account(
-    tmp_path: Path, blank: str
-) -> None:
+async def test_over_tls_no_sibling_of_the_host_can_put_somebody_into_another_account(tmp_path: Path) -> None:
     """A cookie under the plain name can come from any host of the domain; the bound name cannot."""
     users = "users: { ann: canary-ann-token-91827364, bob: canary-bob-token-91827364 }"
     more = CLOSED.replace(" }", f", {users}, trustedProxies: [127.0.0.1] }}")
@@ -187,16 +184,18 @@ async def test_over_tls_no_sibling_of_the_host_can_put_somebody_into_another_acc
             answer = await http.post("/api/session", json={"token": f"canary-{name}-token-91827364"})
             sessions[name] = answer.headers["set-cookie"].partition(";")[0].partition("=")[2]
             http.cookies.clear()
-        own, tossed = f"{SECURE_COOKIE}={sessions['ann']}", f"theme=dark;{blank}{COOKIE}={sessions['bob']}"
-        for cookie, who in ((f"{tossed}; {own}", "ann"), (f"{own};{tossed}", "ann"), (tossed, None), (own, "ann")):
+        own, plain = f"{SECURE_COOKIE}={sessions['ann']}", f"{COOKIE}={sessions['bob']}"
+        cases: list[tuple[str, str | None]] = [(own, "ann")]
+        for blank in ("", " ", "\t", "\xa0", "\x85"):
+            tossed = f"theme=dark;{blank}{plain}"
+            cases += [(f"{tossed}; {own}", "ann"), (f"{own};{tossed}", "ann"), (tossed, None)]
+        for cookie, who in cases:
             headers = {b"cookie": cookie.encode("latin-1"), b"x-forwarded-proto": b"https"}
             answer = await http.get("/api/session", headers=headers)
-            assert answer.json() == {"person": who}
+            assert answer.json() == {"person": who}, cookie
             posted = await http.post("/webhooks/web/default", json=MESSAGE | {"id": new_id()}, headers=headers)
-            assert posted.status_code == (200 if who else 401)
-        assert (await http.get("/api/session", headers={"cookie": f"{COOKIE}={sessions['bob']}"})).json()[
-            "person"
-        ] == "bob"
+            assert posted.status_code == (200 if who else 401), cookie
+        assert (await http.get("/api/session", headers={"cookie": plain})).json()["person"] == "bob"
 
 
 async def test_an_event_stream_ends_with_its_session(tmp_path: Path) -> None:
@@ -296,50 +295,52 @@ async def test_switched_off_there_is_no_page_and_no_route(tmp_path: Path) -> Non
         assert await statuses(http, PAGE) == {404}
 
 
-HOSTS = [
-    # server, Host, whether the page knows it, whether a platform's webhook does
-    ("", "localhost", True, True),
-    ("", "[::1]:8080", True, True),
-    ("", "LOCALHOST.:1", True, True),
-    ("", "evil.example", False, True),
-    ("", "localhost.evil.example", False, True),
-    ("", "127.0.0.1.evil.example", False, True),
-    ("", "127.0.0.1@evil.example", False, True),
-    ("", "evil.example/@localhost", False, True),
-    ("", "a, localhost", False, True),
-    ("", "", False, True),
-    ("publicUrl: 'https://bot.example.com'", "bot.example.com", True, True),
-    ("publicUrl: 'https://bot.example.com:8443/x'", "Bot.Example.com:8443", True, True),
-    ("publicUrl: 'https://bot.example.com'", "bot.example.com.evil", False, True),
-    ("host: 0.0.0.0", "0.0.0.0", True, True),
-    ("host: 0.0.0.0", "192.0.2.7", False, True),
-    ("allowedHosts: [bot.example.com, '*.example.org']", "bot.example.com:80", True, True),
-    ("allowedHosts: [bot.example.com, '*.example.org']", "a.example.org", True, True),
-    ("allowedHosts: [bot.example.com, '*.example.org']", "example.org", False, False),
-    ("allowedHosts: [bot.example.com]", "localhost", False, False),
-    ("allowedHosts: ['*']", "evil.example", True, True),
-]
+HOSTS = {
+    # server: Host, whether the page knows it, whether a platform's webhook does
+    "": [
+        ("localhost", True, True),
+        ("[::1]:8080", True, True),
+        ("LOCALHOST.:1", True, True),
+        ("evil.example", False, True),
+        ("localhost.evil.example", False, True),
+        ("127.0.0.1.evil.example", False, True),
+        ("127.0.0.1@evil.example", False, True),
+        ("evil.example/@localhost", False, True),
+        ("a, localhost", False, True),
+        ("", False, True),
+    ],
+    "publicUrl: 'https://bot.example.com'": [("bot.example.com", True, True), ("bot.example.com.evil", False, True)],
+    "publicUrl: 'https://bot.example.com:8443/x'": [("Bot.Example.com:8443", True, True)],
+    "host: 0.0.0.0": [("0.0.0.0", True, True), ("192.0.2.7", False, True)],
+    "allowedHosts: [bot.example.com, '*.example.org']": [
+        ("bot.example.com:80", True, True),
+        ("a.example.org", True, True),
+        ("example.org", False, False),
+        ("localhost", False, False),
+    ],
+    "allowedHosts: ['*']": [("evil.example", True, True)],
+}
 
 
-@pytest.mark.parametrize(("server", "host", "page", "webhook"), HOSTS)
-async def test_only_under_its_own_names_is_a_browser_answered(
-    tmp_path: Path, server: str, host: str, page: bool, webhook: bool
-) -> None:
+@pytest.mark.parametrize("server", HOSTS)
+async def test_only_under_its_own_names_is_a_browser_answered(tmp_path: Path, server: str) -> None:
     more = f"server: {{ adminToken: {TOKEN}, {server} }}"
     async with running(tmp_path, more=more, feishu=WEB) as house, client(house.url, headers=BEARER | PAGE) as http:
-        for path in ("/", "/web/app.js", "/api/chats", "/nothing"):
-            answer = await http.get(path, headers={"host": host})
-            assert (answer.status_code == 403) is not page, path
-            assert page or answer.json()["code"] == "unknown-host"
-            assert answer.headers["x-content-type-options"] == "nosniff"
-            assert ("strict-transport-security" in answer.headers) is ("https" in server)
-        sent = await http.post("/webhooks/web/default", headers={"host": host}, json=MESSAGE)
-        assert (sent.status_code == 403) is not page
-        pushed = await http.post("/webhooks/feishu/default", headers={"host": host}, content=b"{}")
-        assert (pushed.status_code == 403) is not webhook
-        assert (await http.get("/metrics", headers={"host": host})).status_code == (200 if webhook else 403)
-        for path in ("/healthz", "/readyz"):
-            assert (await http.get(path, headers={"host": host})).status_code == 200
+        for host, page, webhook in HOSTS[server]:
+            http.headers["host"] = host
+            for path in ("/", "/web/app.js", "/api/chats", "/nothing"):
+                answer = await http.get(path)
+                assert (answer.status_code == 403) is not page, (host, path)
+                assert page or answer.json()["code"] == "unknown-host"
+                assert answer.headers["x-content-type-options"] == "nosniff"
+                assert ("strict-transport-security" in answer.headers) is ("https" in server)
+            sent = await http.post("/webhooks/web/default", json=MESSAGE | {"id": new_id()})
+            assert (sent.status_code == 403) is not page, host
+            pushed = await http.post("/webhooks/feishu/default", content=b"{}")
+            assert (pushed.status_code == 403) is not webhook, host
+            assert (await http.get("/metrics")).status_code == (200 if webhook else 403), host
+            for path in ("/healthz", "/readyz"):
+                assert (await http.get(path)).status_code == 200, (host, path)
 
 
 async def test_the_api_takes_json_that_says_so_and_nothing_else(tmp_path: Path) -> None:

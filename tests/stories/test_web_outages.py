@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tests.emulators.models.script import says
-from tests.running import Running
+from tests.running import WITHOUT_EXEC, Running
 from tests.stories.at_work import NEVER
 from tests.stories.test_process import platforms, started
 from tests.stories.test_replicas import two
@@ -47,7 +47,7 @@ async def test_a_database_that_is_gone_is_a_503_with_a_sentence_on_every_route(h
 
 @pytest.mark.slow
 async def test_killed_between_a_message_and_its_answer_the_page_that_comes_back_has_each_once(tmp_path: Path) -> None:
-    async with platforms(tmp_path, channels="web: {}") as (_, anthropic, config):
+    async with platforms(tmp_path, channels="web: {}", agents=WITHOUT_EXEC) as (_, anthropic, config):
         anthropic.script = [says("first answer"), NEVER]
         message = new_id()
         async with started(config) as run:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tests.emulators.models.script import says
 from tests.running import Running, running
+from tests.stories.test_web_streams import history
 from tests.stories.test_web_users import SERVER, bearer
 from tests.web_page import CHAT, WEB, Page, opened
 
@@ -40,11 +41,8 @@ async def test_a_search_gives_each_chat_with_the_lines_and_numbers_of_its_hits(h
 
 
 async def test_a_page_goes_back_as_far_as_a_message_that_was_found(house: Running, page: Page) -> None:
-    house.anthropic.script = [says(f"Answer {number}.") for number in range(60)]
-    for number in range(60):
-        await page.say(f"Question {number}.")
-        await page.answers(number + 1)
-    [it] = (await page.http.get("/api/search", params={"words": "Question 20."})).json()["chats"]
+    await history(house, *[5] * 120)
+    [it] = (await page.http.get("/api/search", params={"words": "40 word"})).json()["chats"]
     number = it["hits"][0]["message"]
     newest = await page.conversation()
     assert number not in [it["id"] for it in newest["messages"]]
