@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from gateway.guard import PACKAGES
+from tests.parsed import ROOT, parsed
 
-ROOT = Path(__file__).resolve().parents[1]
 ENTRANCES = (
     "gateway/__main__.py",
     "gateway/cli/__init__.py",
@@ -40,7 +40,7 @@ class Source:
 
 def source(path: Path) -> Source:
     text = path.read_text(encoding="utf-8")
-    nodes = list(ast.walk(ast.parse(text)))
+    nodes = parsed().get(path) or [*ast.walk(ast.parse(text))]
     made = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     return Source(
         path=str(path.relative_to(ROOT)),

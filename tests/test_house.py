@@ -7,7 +7,7 @@ import stat
 import subprocess
 import sys
 import tomllib
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ import yaml
 from gateway.guard import PACKAGES
 from tests import texts
 from tests.bench.kept import LINES, PAGE, SIDES, Reshaped, kept
+from tests.parsed import parsed
 from tests.security_page import faults
 from tests.size import report, serving, sources
 
@@ -122,11 +123,9 @@ def test_every_file_the_architecture_names_exists() -> None:
     assert {*re.findall(r"`(\w+\.py)`", map_)} - there == set()
 
 
-@cache
-def nodes() -> list[tuple[Path, ast.AST]]:
+def nodes() -> Iterator[tuple[Path, ast.AST]]:
     """Everything that is written in the packages, and the file that it is in."""
-    paths = [path for folder in PACKAGES for path in sorted((ROOT / folder).rglob("*.py"))]
-    return [(path, it) for path in paths for it in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    return ((path, it) for path, nodes in parsed().items() for it in nodes)
 
 
 def test_every_method_the_architecture_names_exists() -> None:
@@ -198,9 +197,11 @@ def test_every_statement_of_the_security_page_names_the_tests_that_hold_it() -> 
     assert faults() == []
 
 
-def loaded_by(code: str) -> set[str]:
-    command = [sys.executable, "-c", f"import sys; {code}; print(*sys.modules)"]
-    return set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())
+def loaded_by(code: str) -> list[set[str]]:
+    """The modules of a Python at each place where the code prints them, and at its end."""
+    command = [sys.executable, "-c", f"import sys\n{code}\nprint(*sys.modules)"]
+    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [{*line.split()} for line in output.splitlines()]
 
 
 RELATIVE = "What|Who|Whom|Whose|Where|As|How|That|Those|Which|Whether|When|Why|The same"
@@ -235,9 +236,21 @@ def test_a_class_name_means_one_thing() -> None:
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
+SDKS = ("anthropic", "openai")
+STARTED = f"""
+import gateway.cli, gateway.app.gateway, gateway.operate.doctor
+print(*sys.modules)
+from agents.providers import catalog
+from agents.providers.config import ProviderConfig
+for api in {SDKS}:
+    getattr(catalog, f"_{{api}}_client")(ProviderConfig(), "http://127.0.0.1:9")
+"""
+
+
 @pytest.mark.slow
-def test_a_start_loads_nothing_that_can_wait() -> None:
-    """Each of these costs tens of milliseconds or megabytes, and is for what not every gateway does."""
+def test_a_start_loads_nothing_that_can_wait_and_of_an_sdk_only_what_a_request_needs() -> None:
+    """Each of these costs tens of milliseconds or megabytes, and is for what not every gateway does. The types of every
+    endpoint and the clients of every cloud are thousands of modules."""
     waiting = {
         "anthropic",
         "openai",
@@ -249,21 +262,17 @@ def test_a_start_loads_nothing_that_can_wait() -> None:
         "lxml",
         "pypdfium2",
         "tools.documents.child",
+        "mcp",
+        "mcp_types",
+        "jsonschema",
+        "tools.mcp.client",
     }
-    assert waiting & loaded_by("import gateway.cli, gateway.app.gateway") == set()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("api", ["anthropic", "openai"])
-def test_of_an_sdk_only_what_a_request_needs_is_loaded(api: str) -> None:
-    """The types of every endpoint and the clients of every cloud are thousands of modules."""
-    build = f"catalog._{api}_client(ProviderConfig(), 'http://127.0.0.1:9')"
-    loaded = loaded_by(
-        f"from agents.providers import catalog; from agents.providers.config import ProviderConfig; {build}"
-    )
-    parts = {it.removeprefix(f"{api}.").partition(".")[0] for it in loaded if it.startswith(f"{api}.")}
-    assert {"_client", "_base_client"} <= parts
-    assert {"resources", "pagination"} & parts == set()
+    started, loaded = loaded_by(STARTED)
+    assert waiting & started == set()
+    for api in SDKS:
+        parts = {it.removeprefix(f"{api}.").partition(".")[0] for it in loaded if it.startswith(f"{api}.")}
+        assert {"_client", "_base_client"} <= parts, api
+        assert {"resources", "pagination"} & parts == set(), api
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git to list the files")
@@ -300,11 +309,9 @@ def test_the_bench_reads_every_figure_that_the_page_keeps_and_says_which_it_cann
             kept(page.replace(before, after))
 
 
-def test_the_page_of_what_the_bot_says_is_what_the_code_says() -> None:
-    assert texts.PAGE.read_text(encoding="utf-8") == texts.page(), "python -m tests.texts"
-
-
-def test_chinese_texts_have_chinese_punctuation() -> None:
+def test_the_page_of_what_the_bot_says_is_what_the_code_says_in_chinese_punctuation() -> None:
+    page = texts.PAGE.read_text(encoding="utf-8")
+    assert page == texts.page(), "python -m tests.texts"
     half = re.compile(r"[\u4e00-\u9fff][,;:?!()]|[,;?!()][\u4e00-\u9fff]")
-    wrong = [zh for zh in re.findall(r"^\| .* \| (.*) \|$", texts.page(), re.M) if half.search(zh)]
+    wrong = [zh for zh in re.findall(r"^\| .* \| (.*) \|$", page, re.M) if half.search(zh)]
     assert wrong == []

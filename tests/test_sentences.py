@@ -4,11 +4,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tests.test_house import ROOT
+from tests.parsed import ROOT, parsed
 
 HAN = "[〇㐀-䶿一-鿿]"
 HALF = re.compile(rf"{HAN}[,:;!?()]|[,:;!?()]{HAN}|[。，；：！？][()]|[,:;!?()][（）]")
-FOLDERS = ("gateway", "agents", "tools", "skills", "channels")
 
 
 GLOSS = re.compile(rf"\({HAN}+\)")
@@ -19,19 +18,15 @@ EXPRESSION = re.compile(rf"{HAN}-{HAN}|\(\?:|\\b")
 
 def texts() -> Iterator[tuple[str, str]]:
     """Every text with Chinese in it, and where it stands; expressions are none."""
-    for folder in FOLDERS:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            documentation = {
-                id(node.value)
-                for node in ast.walk(tree)
-                if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-            }
-            for node in ast.walk(tree):
-                if not isinstance(node, ast.Constant) or id(node) in documentation or not isinstance(node.value, str):
-                    continue
-                if re.search(HAN, node.value) and not EXPRESSION.search(node.value):
-                    yield f"{path.relative_to(ROOT)}:{node.lineno}", GLOSS.sub("", node.value)
+    for path, nodes in parsed().items():
+        documentation = {
+            id(it.value) for it in nodes if isinstance(it, ast.Expr) and isinstance(it.value, ast.Constant)
+        }
+        for node in nodes:
+            if not isinstance(node, ast.Constant) or id(node) in documentation or not isinstance(node.value, str):
+                continue
+            if re.search(HAN, node.value) and not EXPRESSION.search(node.value):
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", GLOSS.sub("", node.value)
 
 
 def test_no_chinese_sentence_has_half_width_punctuation() -> None:
@@ -40,11 +35,10 @@ def test_no_chinese_sentence_has_half_width_punctuation() -> None:
 
 
 def pairs() -> Iterator[tuple[str, ast.Call]]:
-    for folder in FOLDERS:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Bilingual":
-                    yield f"{path.relative_to(ROOT)}:{node.lineno}", node
+    for path, nodes in parsed().items():
+        for node in nodes:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Bilingual":
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", node
 
 
 def literal(node: ast.expr) -> str:

@@ -7,13 +7,13 @@ stands in braces.
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.parsed import ROOT, parsed
+
 PAGE = ROOT / "docs" / "texts.md"
-PLACES = ("agents", "channels", "gateway", "tools")
+NO_PLACE = "skills/"
 NOT_IN_A_CHAT = re.compile(r"doctor|/demo/|/causes|access\.py|app/serve|config|/(cli|operate|http|store)/")
 SHORTEST = 3
 """Characters of the English text; less is a unit that another text is filled with."""
@@ -31,11 +31,11 @@ stands in braces.
 Pair = tuple[str, str]
 
 
-def pairs(source: str) -> list[Pair]:
+def pairs(nodes: Iterable[ast.AST]) -> list[Pair]:
     """Each pair once, in the source's order."""
     found: list[Pair] = []
-    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.expr)]
-    for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset)):
+    expressions = [node for node in nodes if isinstance(node, ast.expr)]
+    for node in sorted(expressions, key=lambda node: (node.lineno, node.col_offset)):
         for en, zh in _beside(node):
             pair = (_written(en), _written(zh))
             if _is_pair(*pair) and pair not in found:
@@ -46,10 +46,9 @@ def pairs(source: str) -> list[Pair]:
 def page() -> str:
     """The whole page: a section for each file that has a pair."""
     sections = []
-    for file in sorted(file for place in PLACES for file in (ROOT / place).rglob("*.py")):
+    for file, nodes in sorted(parsed().items()):
         name = file.relative_to(ROOT).as_posix()
-        source = file.read_text(encoding="utf-8")
-        if NOT_IN_A_CHAT.search(name) or not (found := pairs(source)):
+        if name.startswith(NO_PLACE) or NOT_IN_A_CHAT.search(name) or not (found := pairs(nodes)):
             continue
         rows = "\n".join(f"| {_cell(en)} | {_cell(zh)} |" for en, zh in found)
         sections.append(f"\n## {name}\n\n| English | 中文 |\n|---|---|\n{rows}\n")

@@ -33,7 +33,6 @@ from tests.stories.test_mcp import (
     troubled,
 )
 from tests.stories.test_process import ask
-from tests.test_house import loaded_by
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -244,11 +243,6 @@ def test_a_tool_list_may_name_servers_that_there_are_and_no_others(tmp_path: Pat
         load(file, {})
     assert [it.message.count("unknown tool") for it in raised.value.problems] == [1, 1]
     assert 'did you mean "mcp:clock"?' in str(raised.value)
-
-
-def test_a_gateway_without_a_server_loads_nothing_of_the_protocol() -> None:
-    loaded = loaded_by("import gateway.app.gateway, gateway.operate.doctor, gateway.cli")
-    assert not {"mcp", "mcp_types", "jsonschema", "tools.mcp.client"} & loaded
 
 
 async def test_a_server_ends_with_the_gateway(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """The policy of tools: what a layer takes away nobody gives back."""
 
 import ast
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -9,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.tools import Profile, ToolLists
+from tests.parsed import ROOT, parsed
 from tools.catalog import NAMES, Toolbox, offered
 from tools.config import AgentToolsConfig, ToolsConfig
 from tools.policy import GROUPS, PROFILES, owners_layer, permitted
 
-ROOT = Path(__file__).resolve().parents[2]
 _NAMES = st.lists(st.sampled_from([*NAMES, *GROUPS, "*", "nope", "group:nope"]), max_size=6).map(tuple)
 _LISTS = st.fixed_dictionaries(
     {"deny": _NAMES}, optional={"allow": _NAMES, "profile": st.sampled_from(get_args(Profile))}
@@ -108,9 +107,8 @@ def test_tools_are_handed_out_in_one_place() -> None:
     """A set of tools that is built elsewhere would be one that no policy has seen."""
     made = [
         (path.relative_to(ROOT).as_posix(), node.func.id)
-        for folder in ("gateway", "agents", "tools", "skills", "channels")
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for path, nodes in parsed().items()
+        for node in nodes
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Toolbox", "Catalog")
     ]
     assert sorted(made) == [("agents/runner.py", "Catalog"), ("agents/runner.py", "Toolbox")]
