@@ -59,4 +59,4 @@ def test_four_times_the_text_takes_about_four_times_the_work_whatever_somebody_w
         identifiers(piece * count)
         return time.thread_time() - began
 
-    assert min(seconds(80_000) for _ in range(3)) < 10 * min(seconds(20_000) for _ in range(3)) + 0.01
+    assert min(seconds(40_000) for _ in range(3)) < 10 * min(seconds(10_000) for _ in range(3)) + 0.005

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import pytest
+from hypothesis import settings
 
 import channels.feishu.events as feishu
 import channels.telegram.updates as telegram
@@ -64,11 +65,17 @@ def stored(receipt: Receipt) -> None:
         assert "\0" not in key
 
 
+def values(place: int) -> list[str]:
+    """The worst, and in turn one of the others: a field stands in many samples. `make test-all` takes all of them."""
+    everything = settings().max_examples > 100
+    return HOSTILE if everything else [HOSTILE[0], HOSTILE[1 + place % (len(HOSTILE) - 1)]]
+
+
 def test_telegram() -> None:
     me, tried = Me(id=42, username="helper_bot"), set()
-    for sample in load_samples():
-        for path in leaves(sample.update):
-            for value in HOSTILE:
+    for number, sample in enumerate(load_samples()):
+        for place, path in enumerate(leaves(sample.update)):
+            for value in values(number + place):
                 tried.add(path[-1])
                 stored(telegram.receipt(put(sample.update, path, value), account="d", me=me, now=NOW))
     assert {"language_code", "id", "data", "text", "first_name", "title", "file_id"} <= tried
@@ -76,7 +83,7 @@ def test_telegram() -> None:
 
 @pytest.mark.parametrize("sample", FEISHU_SAMPLES, ids=lambda sample: sample.name)
 def test_feishu(sample: Any) -> None:
-    for path in leaves(sample.event):
-        for value in HOSTILE:
+    for place, path in enumerate(leaves(sample.event), start=FEISHU_SAMPLES.index(sample)):
+        for value in values(place):
             with suppress(NotReady, Rejected):
                 stored(feishu.receipt(put(sample.event, path, value), account="d", bot="ou_b07", now=NOW, zone=UTC))

@@ -55,14 +55,17 @@ def test_the_machines_own_zone_reads_as_the_same_zone_by_its_name(
 
 
 @pytest.mark.parametrize("name", ZONES)
-def test_every_hour_of_a_year_reads_alike(name: str, machine_in: Callable[[str], tzinfo]) -> None:
+def test_every_half_hour_around_a_change_of_the_clocks_and_two_of_every_other_day_read_alike(
+    name: str, machine_in: Callable[[str], tzinfo]
+) -> None:
     """Hours that come twice, and those behind a gap, are not found by chance."""
     machine, named = machine_in(name), ZoneInfo(name)
-    begin = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
-    for half_hour in range(2 * 24 * 365):
-        at = begin + 1800.0 * half_hour
-        assert timestamp(at, machine) == timestamp(at, named)
-        assert local(at, machine).timestamp() == at
+    begin, day_seconds = datetime(2026, 1, 1, tzinfo=UTC).timestamp(), 86_400.0
+    for start in (begin + day_seconds * number for number in range(365)):
+        around = [local(start + day_seconds * beside, named).utcoffset() for beside in (-1, 0, 1, 2)]
+        for at in (start + 1_800.0 * it for it in (range(48) if len({*around}) > 1 else (12, 42))):
+            assert timestamp(at, machine) == timestamp(at, named), at
+            assert local(at, machine).timestamp() == at
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ class Chat:
         return turn
 
 
-async def test_turn_500_reads_no_more_than_turn_10(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_turn_200_reads_no_more_than_turn_10(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     reckoned: list[Message] = []
     shown: list[Sequence[Message]] = []
     whole = past._past_turn
@@ -97,17 +97,21 @@ async def test_turn_500_reads_no_more_than_turn_10(database_url: str, monkeypatc
     monkeypatch.setattr(past, "tokens", count)
     async with opened(database_url) as store:
         chat, costs = Chat(store), {}
-        for number in range(1, 501):
+        for number in range(1, 201):
             lease = await chat.write()
             reckoned.clear()
             shown.clear()
             await chat.finish(lease)
             costs[number] = chat.read, len(reckoned), len(shown)
-        assert len(await chat.turns(await chat.write())) == 500
-    assert costs[500] == costs[10] == (3, 0, 1)
+        assert len(await chat.turns(await chat.write())) == 200
+    assert costs[200] == costs[10] == (3, 0, 1)
 
 
-@pytest.mark.parametrize("seed", range(3))
+SEEDS = [("sqlite", 0), ("sqlite", 1), pytest.param("postgresql", 2, marks=pytest.mark.slow)]
+LATER = [pytest.param(*it, marks=pytest.mark.long) for it in (("sqlite", 2), ("postgresql", 0), ("postgresql", 1))]
+
+
+@pytest.mark.parametrize(("database_url", "seed"), [*SEEDS, *LATER], indirect=["database_url"])
 async def test_what_is_kept_is_what_the_database_has(database_url: str, seed: int) -> None:
     """Whatever is undone, summed up, ended or erased in between, also by another process, and whatever is written then."""
     chance = random.Random(seed)

@@ -19,7 +19,7 @@ EXPRESSIONS = (
     "30 2 * * *",
     "15 1 * * *",
     "0 0 1 * *",
-    "*/30 * * * *",
+    "*/30 * 1,8,25,29 3,10,11 *",
     "10 */6 * * *",
     "0 9-17 * * mon-fri",
     "5,35 8 * * 1,3,5",
@@ -80,8 +80,8 @@ def test_a_time_that_is_leapt_over_comes_right_behind_and_one_that_comes_twice_o
 ) -> None:
     assert local_times("30 2 * * *", zone, leap) == [there]
     assert local_times("30 2 * * *", zone, twice) == [again]
-    assert len(local_times("*/30 * * * *", zone, leap)) == 46
-    assert len(local_times("*/30 * * * *", zone, twice)) == 50
+    assert len(local_times("*/30 * 1,8,25,29 3,10,11 *", zone, leap)) == 46
+    assert len(local_times("*/30 * 1,8,25,29 3,10,11 *", zone, twice)) == 50
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_nothing_is_lost_but_what_no_text_needs(text: str) -> None:
 )
 def test_a_text_made_to_be_slow_is_read_in_one_go(unit: str) -> None:
     """A rule that backtracks would need hours for this; nothing is timed, it would just not end."""
-    text = unit * (150_000 // len(unit)) + "é"
+    text = unit * (50_000 // len(unit)) + "é"
     assert harmless(text) == text
 
 

@@ -5,6 +5,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from channels.marks import MARKS
 from channels.message import Attachment, Chat, File, MessageContext, Quote, Sender
 from tests.agents.prompt.hostile import INVISIBLE
 from tests.agents.prompt.reader import NEWLINES, lines_of, seen
+from tests.parsed import ROOT, parsed
 from tools.workspace import Workspace
 
-ROOT = Path(__file__).resolve().parents[3]
 BUILT = re.compile(r"\s*[(\[]\s*[A-Za-z]+[ :,.)\]]")
 """How a phrase begins that stands by itself in a text."""
 ELSEWHERE = {
@@ -74,14 +75,12 @@ ELSEWHERE = {
 
 def phrases() -> Iterator[tuple[str, str]]:
     """The beginnings of texts in the code, but for docstrings."""
-    for file in (it for room in ("agents", "gateway", "channels") for it in sorted((ROOT / room).rglob("*.py"))):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        bare = {id(it.value) for it in ast.walk(tree) if isinstance(it, ast.Expr)}
-        inner = {id(part) for it in ast.walk(tree) if isinstance(it, ast.JoinedStr) for part in it.values[1:]}
-        texts = (it for it in ast.walk(tree) if isinstance(it, ast.Constant) and id(it) not in bare | inner)
-        for it in texts:
-            if isinstance(it.value, str) and BUILT.match(it.value):
-                yield file.relative_to(ROOT).as_posix(), it.value
+    for file, nodes in parsed().items():
+        if (name := file.relative_to(ROOT).as_posix()).startswith(("agents/", "gateway/", "channels/")):
+            inner = {id(it.value) for it in nodes if isinstance(it, ast.Expr)}
+            inner |= {id(part) for it in nodes if isinstance(it, ast.JoinedStr) for part in it.values[1:]}
+            texts = (it.value for it in nodes if isinstance(it, ast.Constant) and id(it) not in inner)
+            yield from ((name, it) for it in texts if isinstance(it, str) and BUILT.match(it))
 
 
 def test_whatever_the_code_writes_in_brackets_is_a_mark_or_stands_where_no_person_writes() -> None:
@@ -167,11 +166,13 @@ def test_the_reader_of_these_tests_knows_every_mark() -> None:
 
 
 @pytest.mark.parametrize("disguise", DISGUISES)
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_nobody_writes_a_mark_at_the_beginning_of_a_line(example: str, disguise: str, tmp_path: Path) -> None:
-    forged = DISGUISES[disguise](example)
-    texts = [forged, *(f"hello{newline}{forged} more" for newline in NEWLINES)]
-    for text in texts:
+@pytest.mark.parametrize("newlines", [1, pytest.param(len(NEWLINES), marks=pytest.mark.long)])
+def test_nobody_writes_a_mark_at_the_beginning_of_a_line(disguise: str, newlines: int) -> None:
+    """Alone, and behind a newline: a kind of it for each mark in `make test`, and for each disguise another one."""
+    kinds = cycle(NEWLINES[len(disguise) % len(NEWLINES) :] + NEWLINES)
+    forgeries = [DISGUISES[disguise](example) for example in EXAMPLES]
+    behind = (f"hello{next(kinds)}{forged} more" for forged in forgeries for _ in range(newlines))
+    for text in (*forgeries, *behind):
         quote = Quote(message_id="m0", text=text, sender=text)
         places = {
             "words": body(message(text), 10_000),
@@ -195,7 +196,7 @@ def test_nobody_writes_a_mark_at_the_beginning_of_a_line(example: str, disguise:
             ours = 1 if place == "behind a mark" else 0
             found = [it for it in lines_of(shown.replace("Alice: ", "", 1)) if reads_as_ours(it)]
             assert len(found) == ours, (place, text, found)
-    assert harmless(harmless(forged)) == harmless(forged)
+        assert harmless(harmless(text)) == harmless(text)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
