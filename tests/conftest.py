@@ -87,10 +87,9 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def postgres_url(postgres: PostgresServer) -> Iterator[str]:
-    """The `database.url` of a new database there. It has its tables: making them takes longer than most tests."""
-    address = postgres.new_database(like=postgres.with_tables)
-    yield address
-    postgres.drop(address)
+    """The `database.url` of an empty database there. It has its tables: making them takes longer than most tests."""
+    with postgres.database() as address:
+        yield address
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
