@@ -25,6 +25,7 @@ MISSING = (
 FLAGS = (
     "--no-sandbox",  # root has none to offer, and the only page is ours
     "--disable-gpu",
+    "--renderer-process-limit=1",  # a person's pages share one; else a page takes two, of which the first stays empty
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",

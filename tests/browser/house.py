@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from channels.web.archive import MessageBody
 from gateway.app.gateway import Gateway
 from gateway.config.load import load
 from tests.empty_database import open_store
@@ -103,3 +104,11 @@ channels: {{ web: {{ enabled: true }}{channels} }}
         finally:
             home.line.release()
             await home.down()
+
+
+async def remembered(home: House, count: int, *, chat: str = "", text: str = "Question {}.") -> None:
+    """So many chats, or messages of one chat, as they were kept some time ago."""
+    archive = home.gateway.runtime.store.archive
+    for number in range(count):
+        words = MessageBody(text=text.format(number), agent="helper")
+        await archive.keep(chat or f"c_seeded_{number:04}", f"m_seeded_{number:04}", words, 1e9 + number)

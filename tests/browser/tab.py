@@ -119,6 +119,11 @@ class Tab:
     async def reload(self) -> None:
         await self.page.reload()
 
+    async def at_once_and_after_a_reload(self) -> AsyncIterator[str]:
+        yield "at once"
+        await self.reload()
+        yield "after a reload"
+
     async def sign_in(self, token: str) -> None:
         dialog = self.page.get_by_role("dialog", name="Sign in")
         await dialog.get_by_label("Token").fill(token)

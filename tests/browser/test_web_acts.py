@@ -51,10 +51,9 @@ async def test_an_answer_is_made_anew_a_message_is_edited_and_both_are_so_after_
         await tab.page.get_by_role("button", name="Edit").last.click()
         await field.fill("Higher:\nmuch <b>higher</b>")
         await field.press("Enter")
-        for _ in range(2):
+        async for _ in tab.at_once_and_after_a_reload():
             await tab.is_answered("Zero.", "Three.")
             await tab.has_said("Count", "Higher:\nmuch <b>higher</b>")
-            await tab.reload()
         sent = home.anthropic.requests[-1].body["messages"]
         assert len(sent) == 3
         assert "Higher:\nmuch" in str(sent[-1]["content"][0]["text"])
@@ -109,7 +108,7 @@ async def test_a_tool_opens_to_what_it_was_given_and_what_it_gave(visit: Visit) 
     work = calls(("write", {"file_path": "a.txt", "content": "<i>tea</i>"}), ("read", {"file_path": "none.txt"}))
     async with visit(work, says("Done.")) as (_, tab):
         await tab.ask("Work", "Done.")
-        for _ in range(2):
+        async for _ in tab.at_once_and_after_a_reload():
             await tab.answers.get_by_text("2 tools used").click()
             written, missing = (tab.tools(tab.answers).nth(at) for at in (0, 1))
             await written.get_by_role("button").click()
@@ -118,7 +117,6 @@ async def test_a_tool_opens_to_what_it_was_given_and_what_it_gave(visit: Visit) 
             await expect(written.locator(".tool-seconds")).to_contain_text(" s")
             await missing.get_by_role("button").click()
             await expect(missing.get_by_label("What went wrong")).to_contain_text("none.txt")
-            await tab.reload()
 
 
 async def test_math_is_drawn_tasks_have_boxes_and_code_has_colours_while_it_grows(visit: Visit) -> None:

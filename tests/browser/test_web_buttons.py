@@ -23,10 +23,9 @@ async def test_buttons_last_are_pressed_once_and_go_with_the_message_that_is_rep
         key = await offered(home.gateway, "web", chat)
         card = tab.answers.filter(has_text="May I run this?")
         choices = card.get_by_role("group", name="Choices").get_by_role("button")
-        for _ in ("at once", "after a reload"):
+        async for _ in tab.at_once_and_after_a_reload():
             await expect(choices).to_have_text([ALLOW.label, DENY.label])
             await expect(card.locator("pre > code")).to_have_text("rm -rf ./build  # **not** <at id=all></at>\n")
-            await tab.reload()
         other = await tab.another()
         await expect(other.log.get_by_role("button", name=ALLOW.label)).to_be_visible()
 

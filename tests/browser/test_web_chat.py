@@ -19,12 +19,11 @@ async def test_an_answer_is_seen_growing_with_its_tools_and_a_reload_brings_all_
         home.line.hold(after_pieces=4)
         await tab.say("Hello there")
         await expect(tab.message).to_have_value("")
-        for _ in ("at once", "after a reload"):
+        async for _ in tab.at_once_and_after_a_reload():
             await tab.has_said("Hello there")
             await expect(tab.draft).to_contain_text("Good morning.")
             await expect(tab.draft).not_to_contain_text("very last")
             await expect(tab.answers).to_have_count(0)
-            await tab.reload()
         home.line.release()
         await tab.is_answered(TALE)
         await expect(tab.conversation("Hello there")).to_be_visible()
@@ -38,13 +37,12 @@ async def test_an_answer_is_seen_growing_with_its_tools_and_a_reload_brings_all_
         await tab.say("What does the gate say?")
         await expect(tab.draft.locator('[data-tool="exec"][data-state="running"]')).to_contain_text("cat gate")
         await asyncio.to_thread(gate.write_text, "go\n")
-        for _ in ("at once", "after a reload"):
+        async for _ in tab.at_once_and_after_a_reload():
             await expect(tab.draft.locator('[data-tool="exec"][data-state="done"]')).to_have_count(1)
             await expect(tab.draft.locator('[data-tool="read"][data-state="failed"]')).to_have_count(1)
-            await tab.reload()
         home.line.release()
         answer = tab.answers.last
-        for _ in ("at once", "after a reload"):
+        async for _ in tab.at_once_and_after_a_reload():
             await tab.is_answered(TALE, "It says go.")
             await tab.has_said("Hello there", "What does the gate say?")
             await expect(answer.locator("strong")).to_have_text("It says go.")
@@ -53,7 +51,6 @@ async def test_an_answer_is_seen_growing_with_its_tools_and_a_reload_brings_all_
             await answer.get_by_text("2 tools used").click()
             await expect(tab.tools(answer).first).to_be_visible()
             await expect(tab.tools(answer).last).to_contain_text("nowhere.txt")
-            await tab.reload()
         assert tab.page.url == place
         assert len(home.anthropic.requests) == 3
 

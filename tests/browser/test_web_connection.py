@@ -25,13 +25,12 @@ async def test_a_dead_server_is_shown_and_what_was_written_meanwhile_arrives_onc
         await tab.has_said("Before", *numbers)
         await expect(tab.own.last).to_contain_text("Waiting for the connection")
         await home.up()
-        for _ in ("at once", "after a reload"):
+        async for _ in tab.at_once_and_after_a_reload():
             await expect(tab.answers.last).to_contain_text("Number 5")
             await expect(tab.draft).to_have_count(0)
             await tab.has_said("Before", *numbers)
             await expect(tab.own.last).not_to_contain_text("Waiting")
             await expect(tab.connection).to_have_text("")
-            await tab.reload()
         written = str([it for it in home.anthropic.requests[-1].body["messages"] if it["role"] == "user"])
         assert [written.count(text) for text in numbers] == [1] * 5
         assert sorted(numbers, key=written.index) == numbers

@@ -2,7 +2,7 @@
 
 from playwright.async_api import Locator, expect
 
-from tests.browser.house import AGENTS
+from tests.browser.house import AGENTS, remembered
 from tests.browser.tab import TWO_AGENTS, Tab, Visit
 from tests.emulators.models.script import says
 
@@ -109,20 +109,21 @@ async def test_a_conversation_is_renamed_everywhere_and_a_deleted_one_is_gone_an
 
 
 async def test_a_long_conversation_is_read_from_its_end_and_who_reads_above_is_not_pulled_down(visit: Visit) -> None:
-    async with visit(*(says(f"Answer {number}.") for number in range(30)), says("The newest.")) as (_, tab):
-        for number in range(30):
-            await tab.say(f"Question {number}.")
-            await expect(tab.answers).to_have_count(number + 1)
+    async with visit(says("The answer."), says("The newest.")) as (home, tab):
+        await remembered(home, 59, chat="c_of_a_long_time", text="Question no{}.")
+        await tab.page.goto(f"{home.url}/#c_of_a_long_time")
+        await expect(tab.own.last).to_contain_text("Question no58.")
+        await tab.ask("What is it?", "The answer.")
         await expect(tab.answers.last).to_be_in_viewport()
         await tab.reload()
-        await expect(tab.own).to_have_count(25)
-        await expect(tab.own.last).to_be_in_viewport()
+        await expect(tab.own).to_have_count(49)
+        await expect(tab.answers.last).to_be_in_viewport()
         await tab.own.first.scroll_into_view_if_needed()
-        await expect(tab.own).to_have_count(30)
-        await expect(tab.own.first).to_contain_text("Question 0.")
+        await expect(tab.own).to_have_count(60)
+        await expect(tab.own.first).to_contain_text("Question no0.")
 
         other = await tab.another()
-        await expect(other.answers.last).to_contain_text("Answer 29.")
+        await expect(other.answers.last).to_contain_text("The answer.")
         await tab.own.first.scroll_into_view_if_needed()
         await expect(tab.answers.last).not_to_be_in_viewport()
         await other.say("And?")

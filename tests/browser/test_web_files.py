@@ -62,11 +62,10 @@ async def test_a_picture_is_chosen_dropped_or_pasted_taken_out_again_and_shown_t
         await tab.ask("How many?", "Nice.", "One picture.")
         assert pictures_sent(home) == [PIXEL]
         assert "How many?" in json.dumps(home.last_sent())
-        for _ in ("at once", "after a reload"):
+        async for _ in tab.at_once_and_after_a_reload():
             for at in (0, 1):
                 await expect(tab.own.nth(at).get_by_role("link", name="holiday.png")).to_be_visible()
                 await expect(tab.own.nth(at).locator("img")).to_have_js_property("naturalWidth", 1)
-            await tab.reload()
         await expect(removal).to_have_count(0)
 
 
@@ -80,13 +79,12 @@ async def test_what_the_agent_made_is_downloaded_byte_for_byte_and_a_picture_is_
         await expect(tab.answers).not_to_contain_text("MEDIA")
         await expect(tab.answers.locator("img")).to_have_js_property("naturalWidth", 1)
         (home.workspace() / "out" / "report.csv").write_text("changed since")
-        for _ in ("at once", "after a reload"):
+        async for _ in tab.at_once_and_after_a_reload():
             async with tab.page.expect_download() as begun:
                 await tab.answers.get_by_role("link", name="report.csv").click()
             download = await begun.value
             assert download.suggested_filename == "report.csv"
             assert Path(await download.path()).read_bytes() == REPORT.encode()
-            await tab.reload()
 
 
 async def test_a_file_too_large_or_too_many_is_refused_with_a_sentence_and_nothing_is_lost(visit: Visit) -> None:

@@ -1,5 +1,6 @@
 """Several people and one browser: no link, and no page of another site, makes one of them another."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from tests.loopback import serve_on_loopback
 
 ANN, BOB = "canary-ann-token-9182736", "canary-bob-token-9182736"
 USERS = f"server: {{ adminToken: {TOKEN}, users: {{ ann: {ANN}, bob: {BOB} }} }}"
+NO_CODES = (BOB, TOKEN, "once-", f"once-{'a' * 42}", f"once-{'a' * 44}", "%6fnce-x", "")
 QUESTION = {"en-US": "Sign in as another person?", "zh-CN": "要以另一身份登录吗？"}
+LOCALES = tuple(QUESTION)
 NO = {"en-US": "Cancel", "zh-CN": "取消"}
 YES = {"en-US": "Sign in", "zh-CN": "登录"}
 
@@ -31,16 +34,20 @@ async def titles(page: Page, token: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("given", [BOB, TOKEN, "once-", f"once-{'a' * 42}", f"once-{'a' * 44}", "%6fnce-x", ""])
-@pytest.mark.parametrize("way", ["typed", "clicked"])
+@pytest.mark.parametrize(
+    ("way", "codes"),
+    [("typed", NO_CODES), ("clicked", NO_CODES[::3]), pytest.param("clicked", NO_CODES, marks=pytest.mark.long)],
+    ids=["typed", "clicked", "each clicked"],
+)
 async def test_a_link_with_anything_but_a_code_signs_nobody_in(
-    browser: Browser, tmp_path: Path, given: str, way: str
+    browser: Browser, tmp_path: Path, way: str, codes: Sequence[str]
 ) -> None:
     """It leaves the address, too: a token that somebody pasted there by mistake is not kept in the history."""
     elsewhere = FastAPI()
     async with house(tmp_path, more=USERS) as home, serve_on_loopback(elsewhere) as site:
-        link = f"{home.url}/#sign-in={given}"
-        elsewhere.get("/")(lambda: Response(f"<a href='{link}'>a funny cat</a>", media_type="text/html"))
+        links = {code: f"{home.url}/#sign-in={code}" for code in codes}
+        cats = "".join(f"<a href='{link}'>cat {code}.</a>" for code, link in links.items())
+        elsewhere.get("/")(lambda: Response(cats, media_type="text/html"))
         async with visitor(browser, home, address=home.url) as tab:
             tab.watch.expects("status of 401", "request elsewhere", "favicon", "status of 404")
             for signed_in in (None, "ann"):
@@ -48,19 +55,20 @@ async def test_a_link_with_anything_but_a_code_signs_nobody_in(
                     await tab.page.goto(home.url)
                     await tab.sign_in(ANN)
                     await expect(tab.page.get_by_role("button", name="Sign out")).to_be_visible()
-                if way == "typed":
-                    await tab.page.goto(link)
-                else:
-                    await tab.page.goto(site)
-                    await tab.page.get_by_role("link", name="a funny cat").click()
-                await expect(tab.message).to_be_visible()
-                assert await person(tab.page) == signed_in
-                assert "sign-in" not in tab.page.url
+                for code, link in links.items():
+                    if way == "typed":
+                        await tab.page.goto(link)
+                    else:
+                        await tab.page.goto(site)
+                        await tab.page.get_by_role("link", name=f"cat {code}.", exact=True).click()
+                    await expect(tab.message).to_be_visible()
+                    assert await person(tab.page) == signed_in, code
+                    assert "sign-in" not in tab.page.url, code
 
 
-@pytest.mark.parametrize("locale", QUESTION)
+@pytest.mark.parametrize(("locale", "then"), [LOCALES, pytest.param(*LOCALES[::-1], marks=pytest.mark.long)])
 async def test_a_code_asks_before_it_replaces_somebody_and_sends_nothing_of_theirs_in_another_name(
-    browser: Browser, tmp_path: Path, locale: str
+    browser: Browser, tmp_path: Path, locale: str, then: str
 ) -> None:
     async with (
         house(tmp_path, more=USERS, script=[says("Noted."), says("Again.")]) as home,
@@ -82,8 +90,11 @@ async def test_a_code_asks_before_it_replaces_somebody_and_sends_nothing_of_thei
         await tab.page.locator("textarea").fill("ann's plan")
         await tab.page.locator("textarea").press("Enter")
         await expect(tab.page.locator('article[data-author="agent"]')).to_contain_text("Noted.")
+        await tab.page.locator("#language").click()
+        await expect(tab.page.locator("html")).to_have_attribute("lang", then.removesuffix("-US"))
         await tab.page.goto(link)  # it was not used
-        await question.get_by_role("button", name=YES[locale], exact=True).click()
+        question = tab.page.get_by_role("dialog", name=QUESTION[then])
+        await question.get_by_role("button", name=YES[then], exact=True).click()
         await expect(tab.page.locator("#all-sessions")).to_be_visible()
         assert await person(tab.page) == "local"
         await expect(tab.page.locator("main")).not_to_contain_text("ann's plan")

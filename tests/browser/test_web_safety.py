@@ -7,7 +7,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from tests.browser.house import TOKEN
-from tests.browser.tab import Visit
+from tests.browser.tab import Tab, Visit
 from tests.emulators.models.script import calls, says
 from tests.loopback import serve_on_loopback
 
@@ -40,22 +40,28 @@ The end.
 """
 
 
+async def shown_as_text(tab: Tab, text: str, at: int = 0) -> None:
+    """Their own message, its file, the answer, and the title, which stands there in the list."""
+    await expect(tab.own.locator(".bubble")).to_have_text(text)
+    await expect(tab.answers).to_have_count(1)
+    await expect(tab.log.locator("script, iframe, svg[onload], b, [onerror], [onmouseover]")).to_have_count(0)
+    await expect(tab.conversations.get_by_role("link").nth(at)).to_contain_text(text[:50])
+    await tab.own.get_by_role("link").hover()
+
+
 async def test_hostile_texts_titles_files_and_tools_are_only_text_wherever_they_are_shown(visit: Visit) -> None:
     tool = calls(("exec", {"command": f"echo {HOSTILE[1]!r}"}))
     async with visit(*(says(text) for text in HOSTILE), tool, says("Done.")) as (_, tab):
         for text in HOSTILE:
             await tab.attach(FilePayload(name=text.replace("/", "_"), mimeType="image/png", buffer=b"<script>"))
             await tab.ask(text, "")
-            for _ in ("at once", "after a reload"):
-                await expect(tab.own.locator(".bubble")).to_have_text(text)
-                await expect(tab.answers).to_have_count(1)
-                await expect(tab.log.locator("script, iframe, svg[onload], b, [onerror], [onmouseover]")).to_have_count(
-                    0
-                )
-                await expect(tab.conversations.get_by_role("link").first).to_contain_text(text[:50])
-                await tab.own.get_by_role("link").hover()
-                await tab.reload()
+            await shown_as_text(tab, text)
             await tab.new_chat()
+        await tab.reload()
+        for at, text in enumerate(reversed(HOSTILE)):
+            await tab.conversations.get_by_role("link").nth(at).click()
+            await shown_as_text(tab, text, at)
+        await tab.new_chat()
         await tab.ask("Run it", "Done.")
         await tab.answers.get_by_text("1 tool used").click()
         await expect(tab.tools(tab.answers)).to_contain_text("<img src=x")
@@ -73,13 +79,12 @@ async def test_hostile_texts_titles_files_and_tools_are_only_text_wherever_they_
 async def test_a_hostile_answer_becomes_harmless_markdown(visit: Visit) -> None:
     async with visit(says(HOSTILE_MARKDOWN)) as (_, tab):
         await tab.ask("Do your worst", "The end.")
-        for _ in ("at once", "after a reload"):
+        async for _ in tab.at_once_and_after_a_reload():
             await expect(tab.answers).to_contain_text("The end.")
             await expect(tab.answers.locator("img, script, style, iframe, object, [style], [onclick]")).to_have_count(0)
             addresses = await tab.answers.locator("a").evaluate_all("(links) => links.map((link) => link.href)")
             assert all(address.startswith(("https://elsewhere.", "https://good.")) for address in addresses)
             assert "https://good.example/?a=1&b=2" in addresses
-            await tab.reload()
 
 
 HOSTILE_FORMULAS = r"""\
@@ -93,14 +98,13 @@ The end.
 async def test_a_hostile_formula_leads_nowhere_and_has_a_size(visit: Visit) -> None:
     async with visit(says(HOSTILE_FORMULAS)) as (_, tab):
         await tab.ask("Do your sums", "The end.")
-        for _ in ("at once", "after a reload"):
+        async for _ in tab.at_once_and_after_a_reload():
             await expect(tab.answers.locator(".katex").last).to_be_visible()
             await expect(tab.answers.locator("a, img, script, .dialog")).to_have_count(0)
             drawn = "(all) => all.map((it) => [getComputedStyle(it).position, it.getBoundingClientRect().width])"
             sizes = await tab.answers.locator(".katex *").evaluate_all(drawn)
             assert max(width for _, width in sizes) > 400
             assert all(position != "fixed" and width < 1_500 for position, width in sizes)
-            await tab.reload()
 
 
 async def test_beyond_this_machine_the_token_opens_the_door_and_signing_out_closes_it(visit: Visit) -> None:

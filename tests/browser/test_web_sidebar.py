@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Locator, expect
 
-from channels.web.archive import MessageBody
 from tests.browser.axe import DIAGONAL, OTHERS, WIDTHS, Look, wrong
-from tests.browser.house import House, house
+from tests.browser.house import house, remembered
 from tests.browser.tab import TWO_AGENTS, Tab, Visit, visitor
 from tests.browser.test_web_keys import walk
 from tests.browser.test_web_settings import OPEN
@@ -31,14 +30,6 @@ def links(tab: Tab) -> Locator:
 
 def search(tab: Tab) -> Locator:
     return tab.page.get_by_role("searchbox", name="Search conversations")
-
-
-async def remembered(home: House, count: int, *, chat: str = "", text: str = "Question {}.") -> None:
-    """So many chats, or messages of one chat, as they were kept some time ago."""
-    archive = home.gateway.runtime.store.archive
-    for number in range(count):
-        words = MessageBody(text=text.format(number), agent="helper")
-        await archive.keep(chat or f"c_seeded_{number:04}", f"m_seeded_{number:04}", words, 1e9 + number)
 
 
 async def test_a_search_shows_the_lines_that_it_found_and_a_click_goes_to_the_message_and_marks_it(

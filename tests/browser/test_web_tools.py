@@ -37,13 +37,12 @@ async def test_words_before_a_call_stay_above_it_also_after_a_reload(visit: Visi
     work = calls(("write", {"file_path": "a.txt", "content": "tea"}), before="I write it down first.")
     async with visit(work, says("Done.")) as (_, tab):
         await tab.ask("Work", "Done.")
-        for _ in range(2):
+        async for _ in tab.at_once_and_after_a_reload():
+            await tab.is_answered("Done.")
             await tab.answers.locator("summary").click()
             lines = tab.answers.locator(".tools > li")
             await expect(lines).to_have_count(2)
             await expect(lines.first).to_have_text("I write it down first.")
-            await tab.reload()
-            await tab.is_answered("Done.")
 
 
 async def test_a_diff_has_colours_a_wide_table_shows_that_it_goes_on_and_a_finger_hits_everything(visit: Visit) -> None:
