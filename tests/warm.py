@@ -7,14 +7,15 @@ The parent itself is in `tests/warm_parent.py`.
 """
 
 import asyncio
+import fcntl
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -96,7 +97,7 @@ async def start(
         given.append(fd)
     order = Order(module=module, arguments=arguments, env=dict(env), terminal=terminal)
     try:
-        socket.send_fds(_parent().control, [order.encoded()], [theirs.fileno(), *given])
+        socket.send_fds(_parent(), [order.encoded()], [theirs.fileno(), *given])
     finally:
         theirs.close()
         for fd in given:
@@ -124,31 +125,42 @@ async def _writer(fd: int) -> asyncio.StreamWriter:
     return asyncio.StreamWriter(transport, protocol, None, loop)
 
 
-@dataclass
-class Parent:
-    """The running parent, and the socket that it takes orders from."""
-
-    process: subprocess.Popen[bytes]
-    control: socket.socket
+_controls: list[socket.socket] = []
+_started: list[subprocess.Popen[bytes]] = []
 
 
-_parents: list[Parent] = []
+def _parent() -> socket.socket:
+    """The socket that a parent takes orders from. Each process of tests has its own parent, and all of a run have one
+    grandparent, which imports the gateway: the first that needs it starts it, and it ends with the run."""
+    if not _controls:
+        run = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+        place = Path(tempfile.gettempdir(), f"clawgate-warm-{run}")
+        control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with open(f"{place}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                control.connect(str(place))
+            except OSError:
+                _start_at(place, run)
+                control.connect(str(place))
+        _controls.append(control)
+    return _controls[0]
 
 
-def _parent() -> Parent:
-    if not _parents:
-        control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        env = {name: value for name, value in os.environ.items() if name == "PATH" or name.startswith("PYTHON")}
-        with theirs:
-            fd = theirs.fileno()
-            command = [sys.executable, "-m", "tests.warm_parent", str(fd)]
-            _parents.append(Parent(subprocess.Popen(command, cwd=ROOT, env=env, pass_fds=[fd]), control))
-    return _parents[0]
+def _start_at(place: Path, run: int) -> None:
+    place.unlink(missing_ok=True)
+    env = {name: value for name, value in os.environ.items() if name == "PATH" or name.startswith("PYTHON")}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(place))
+        listener.listen()
+        fd = listener.fileno()
+        command = [sys.executable, "-m", "tests.warm_parent", str(fd), str(run)]
+        _started.append(subprocess.Popen(command, cwd=ROOT, env=env, pass_fds=[fd]))
 
 
 def close() -> None:
     """Ends the parent, and with it whatever it has forked."""
-    while _parents:
-        parent = _parents.pop()
-        parent.control.close()
-        parent.process.wait()
+    while _controls:
+        with _controls.pop() as control:
+            control.shutdown(socket.SHUT_WR)
+            control.recv(1)

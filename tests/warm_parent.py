@@ -1,9 +1,11 @@
-"""The warm parent of `tests/warm.py`: imports the gateway once, then forks a child for each order.
+"""The warm parents of `tests/warm.py`: a process imports the gateway once, and forks a parent for each process of tests,
+which forks a child for each order.
 
-    python -m tests.warm_parent FD
+    python -m tests.warm_parent FD PID
 
-FD is a socket. An order comes over it with four descriptors: the child's line, on which the parent writes its pid and its
-exit code, and its three standard streams. Whoever closes the line ends the child; whoever closes the socket ends them all.
+FD is a listening socket; who connects has a parent. An order comes over the connection with four descriptors: the child's
+line, on which the parent writes its pid and its exit code, and its three standard streams. Whoever closes the line ends the
+child; whoever closes the connection ends them all. PID is the run of tests, with which all ends.
 """
 
 import asyncio
@@ -59,7 +61,6 @@ class WarmParent:
         self._selector.register(self._deaths, selectors.EVENT_READ)
         signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, which then close the socket
 
     def run(self) -> Order | None:
         """Returns twice over: in each child its order, and in the parent None when the tests have ended."""
@@ -157,10 +158,31 @@ def preload() -> None:
     gc.freeze()  # no child walks this heap again, not even when it ends
 
 
+def connected(listener: socket.socket, run: int) -> socket.socket | None:
+    """Returns many times over: in each parent its connection, and at the end None."""
+    place, ended = listener.getsockname(), os.pidfd_open(run)
+    with listener, selectors.DefaultSelector() as selector:
+        selector.register(listener, selectors.EVENT_READ)
+        selector.register(ended, selectors.EVENT_READ)
+        while all(key.fileobj is listener for key, _ in selector.select()):
+            control, _ = listener.accept()
+            if os.fork() == 0:
+                os.close(ended)
+                return control
+            control.close()
+    for it in (place, f"{place}.lock"):
+        with suppress(OSError):
+            os.unlink(it)
+    return None
+
+
 def main() -> None:
-    control = socket.socket(fileno=int(sys.argv[1]))
+    listener, run = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, which then close the connection
     preload()
-    order = WarmParent(control).run()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a parent
+    control = connected(listener, run)
+    order = WarmParent(control).run() if control else None
     if order is None:
         return
     module = sys.modules["__main__"] = import_module(order.module)
