@@ -18,7 +18,7 @@ from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, GROUP, SECRE
 from tests.stories.at_work import results, users
 from tests.stories.test_budgets import Clock
 from tests.stories.test_replicas import two
-from tests.stories.test_telegram import MODES, PUBLIC, bot
+from tests.stories.test_telegram import MODES, PUBLIC, Bot, bot
 from tests.tools.test_binding import flipping
 from tests.web_page import WEB, new_id, opened
 from tools.binding import Binding, binding_of
@@ -164,25 +164,25 @@ async def test_what_is_denied_does_not_run_and_the_model_is_told(tmp_path: Path)
         assert (ran(house), await state(house, id_)) == (0, "denied")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "/approve {0}  allow-once",
-        "/approve  {0} allow-once",
-        "/APPROVE {0} allow-once",
-        "/approve {1} allow-once",
-        "/approve {0} allow",
-        "/approve {0}",
-        "/approve {0} allow-once please",
-        "／approve {0} allow-once",
-    ],
-)
-async def test_what_is_nearly_a_decision_is_none(tmp_path: Path, text: str) -> None:
+NEARLY = [
+    "/approve {0}  allow-once",
+    "/approve  {0} allow-once",
+    "/APPROVE {0} allow-once",
+    "/approve {1} allow-once",
+    "/approve {0} allow",
+    "/approve {0}",
+    "/approve {0} allow-once please",
+    "／approve {0} allow-once",
+]
+
+
+async def test_what_is_nearly_a_decision_is_none(tmp_path: Path) -> None:
     async with running(tmp_path, script=[calls(RUN), says("it waits")], more=ASKS) as house:
         id_ = await asked(house)
-        await house.say(text.format(id_, id_.lower()))
-        assert "Nothing was decided" in (await house.replies(3))[2]
-        assert await state(house, id_) == "pending"
+        for count, text in enumerate(NEARLY, 3):
+            await house.say(text.format(id_, id_.lower()))
+            assert "Nothing was decided" in (await house.replies(count))[-1], text
+            assert await state(house, id_) == "pending", text
 
 
 async def test_whoever_may_not_decide_learns_nothing_and_is_not_heard_for_long(tmp_path: Path) -> None:
@@ -576,14 +576,8 @@ async def test_a_tool_that_the_config_names_waits_too_and_a_queue_that_interrupt
         assert results(house.anthropic.requests[-1].body)[-1].startswith("Wrote")
 
 
-@pytest.mark.parametrize(
-    ("words", "head"),
-    [("run it", "**May `helper` run this in"), ("请运行", "**是否允许 `helper` 在")],
-    ids=["en", "zh"],
-)
-async def test_an_approver_is_asked_three_times_a_minute_besides_what_he_allows(
-    tmp_path: Path, words: str, head: str
-) -> None:
+async def test_an_approver_is_asked_three_times_a_minute_besides_what_he_allows(tmp_path: Path) -> None:
+    """In the language of whoever wants it."""
     later = 0.0
     async with running(tmp_path, more=ASKS, now=lambda: time.time() + later) as house:
 
@@ -593,7 +587,7 @@ async def test_an_approver_is_asked_three_times_a_minute_besides_what_he_allows(
                 says(f"{number}."),
             ]
             count = len(house.anthropic.requests)
-            await house.say(words)
+            await house.say("请运行" if number else "run it")
             await house.requested(count + 2)
             await house.idle()
             return errors(house)[-1:]
@@ -601,7 +595,9 @@ async def test_an_approver_is_asked_three_times_a_minute_besides_what_he_allows(
         assert [await calling(number) for number in range(3)] == [["EXEC_APPROVAL_PENDING"]] * 3
         assert await calling(3) == ["APPROVAL_BACKLOG"]
         requests = [it.text for it in house.feishu.messages if "/approve" in it.text]
-        assert [head in it for it in requests] == [True] * 3
+        english, *chinese = requests
+        assert "**May `helper` run this in" in english
+        assert ["**是否允许 `helper` 在" in it for it in chinese] == [True] * 2
         house.anthropic.script = [says("it ran")]
         (id_,) = re.findall(r"/approve (\S+) deny", requests[0])
         await house.say(f"/approve {id_} allow-once")
@@ -667,7 +663,7 @@ async def test_a_request_that_no_chat_received_whole_is_over_and_the_conversatio
         await house.say("hi")
         await house.replies(1)
         house.line.hold()
-        house.feishu.fail_next("/im/v1/messages", times=1, status=400, code=230006)
+        house.feishu.fail_next("/im/v1/messages", says=": line 00000", status=400, code=230006)
         await house.say("run it")
         await house.until(lambda: house.line.holding)
         await house.until(lambda: any("line 01499" in it.text for it in house.feishu.messages))
@@ -698,7 +694,7 @@ async def test_a_decision_is_a_turn_of_its_own_before_what_waits_behind_it(tmp_p
 async def test_a_request_that_one_chat_lost_can_be_allowed_in_another(tmp_path: Path) -> None:
     more = f'approvals: {{ approvers: ["feishu:{ALICE}", "feishu:{BOB}"] }}'
     async with running(tmp_path, script=[calls(RUN), says("it waits"), says("it ran")], more=more) as house:
-        house.feishu.fail_next("/im/v1/messages", times=1, status=400, code=230006)
+        house.feishu.fail_next("/im/v1/messages", says="ran.txt", status=400, code=230006)
         await house.say("run it", sender="ou_ca401000000000000000000000000000", **IN_GROUP)
         await shows(house, "it waits", chat=GROUP)
         (card,) = (it for it in house.feishu.messages if it.text != "it waits")
@@ -749,63 +745,68 @@ FOREIGN = [
 ]
 
 
-@pytest.mark.parametrize("door", FOREIGN)
-async def test_no_line_counts_that_is_not_a_message_of_the_approver_himself(tmp_path: Path, door: str) -> None:
+async def test_no_line_counts_that_is_not_a_message_of_the_approver_himself(tmp_path: Path) -> None:
     more = f"{PUBLIC}\napprovals: {{ approvers: ['telegram:500000011'] }}"
-    async with bot(tmp_path, "webhook", script=[calls(RUN), says("it waits"), says("I see")], more=more) as it:
+    script = [calls(RUN), says("it waits"), *[says("I see")] * len(FOREIGN)]
+    async with bot(tmp_path, "webhook", script=script, more=more) as it:
         alice = it.telegram.private(500000011)
         await it.happens(it.telegram.text_update("run it", chat=alice))
         await it.house.until(lambda: any("/approve" in sent.text for sent in it.telegram.messages))
         (id_,) = {id_ for sent in it.telegram.messages for id_ in re.findall(r"/approve (\S+) deny", sent.text)}
-        line = f"/approve {id_} allow-once"
-        update = it.telegram.text_update(line, chat=alice)
-        message = update["message"]
-        bob: dict[str, Any] = {"id": 500000022, "is_bot": False, "first_name": "Bob"}
-        inline = {"via_bot": {"id": 500000077, "is_bot": True, "first_name": "Inline", "username": "inline_bot"}}
-        forwarded = {"forward_origin": {"type": "user", "date": message["date"], "sender_user": bob}}
-        match door:
-            case "forward":
-                message |= forwarded
-            case "via_bot":
-                message |= inline
-            case "both":
-                message |= inline | forwarded
-            case "quote":
-                message |= {"text": "I see", "quote": {"text": line, "position": 0}}
-                message["reply_to_message"] = it.telegram.text_update(line, chat=alice)["message"] | {"from": bob}
-            case "edit":
-                update = {"update_id": update["update_id"], "edited_message": message | {"edit_date": message["date"]}}
-            case "caption":
-                message["caption"] = message.pop("text")
-                message["document"] = {"file_id": "f", "file_unique_id": "u", "file_name": "a.txt", "file_size": 3}
-            case "bot":
-                message["from"] = message["from"] | {"is_bot": True}
-            case _:
-                message["entities"] = marked(door, line)
-        await it.happens(update)
-        await it.house.idle()
-        assert (ran(it.house), await state(it.house, id_)) == (0, "pending")
+        for door in FOREIGN:
+            await it.happens(foreign(it, door, f"/approve {id_} allow-once", alice))
+            await it.house.idle()
+            assert (ran(it.house), await state(it.house, id_)) == (0, "pending"), door
 
 
-@pytest.mark.parametrize("command", ["/new", "/undo", "/edit run it", "/pair", "/approvals", "/retry"])
+def foreign(it: Bot, door: str, line: str, alice: int) -> dict[str, Any]:
+    """The line reaches Alice's chat in her name, and is not what she has written there."""
+    update = it.telegram.text_update(line, chat=alice)
+    message = update["message"]
+    bob: dict[str, Any] = {"id": 500000022, "is_bot": False, "first_name": "Bob"}
+    inline = {"via_bot": {"id": 500000077, "is_bot": True, "first_name": "Inline", "username": "inline_bot"}}
+    forwarded = {"forward_origin": {"type": "user", "date": message["date"], "sender_user": bob}}
+    match door:
+        case "forward":
+            message |= forwarded
+        case "via_bot":
+            message |= inline
+        case "both":
+            message |= inline | forwarded
+        case "quote":
+            message |= {"text": "I see", "quote": {"text": line, "position": 0}}
+            message["reply_to_message"] = it.telegram.text_update(line, chat=alice)["message"] | {"from": bob}
+        case "edit":
+            return {"update_id": update["update_id"], "edited_message": message | {"edit_date": message["date"]}}
+        case "caption":
+            message["caption"] = message.pop("text")
+            message["document"] = {"file_id": "f", "file_unique_id": "u", "file_name": "a.txt", "file_size": 3}
+        case "bot":
+            message["from"] = message["from"] | {"is_bot": True}
+        case _:
+            message["entities"] = marked(door, line)
+    return update
+
+
 @pytest.mark.parametrize("door", ["forward", "via_bot"])
-async def test_what_another_has_written_in_an_owners_name_is_no_command(
-    tmp_path: Path, door: str, command: str
-) -> None:
+async def test_what_another_has_written_in_an_owners_name_is_no_command(tmp_path: Path, door: str) -> None:
     more = f"{PUBLIC}\nowners: ['telegram:500000011']"
-    async with bot(tmp_path, "webhook", script=[says("hello"), says("I see")], more=more) as it:
+    commands = ["/new", "/undo", "/edit run it", "/pair", "/approvals", "/retry"]
+    async with bot(tmp_path, "webhook", script=lambda _: says("I see"), more=more) as it:
         alice = it.telegram.private(500000011)
         await it.happens(it.telegram.text_update("hi", chat=alice))
         await it.replies(1)
-        update = it.telegram.text_update(command, chat=alice)
-        bob: dict[str, Any] = {"id": 500000022, "is_bot": door == "via_bot", "first_name": "Bob", "username": "bob_bot"}
-        origin = {"type": "user", "date": update["message"]["date"], "sender_user": bob}
-        update["message"] |= {"via_bot": bob} if door == "via_bot" else {"forward_origin": origin}
-        await it.happens(update)
-        await it.house.idle()
-        assert it.telegram.shown(alice) == ["hello", "I see"]
-        said = users(it.house.anthropic.requests[-1].body)[-1]
-        assert said.endswith(f"[{'via @bob_bot' if door == 'via_bot' else 'forwarded from Bob'}]\n{command}")
+        for count, command in enumerate(commands, 2):
+            update = it.telegram.text_update(command, chat=alice)
+            bob = {"id": 500000022, "is_bot": door == "via_bot", "first_name": "Bob", "username": "bob_bot"}
+            origin = {"type": "user", "date": update["message"]["date"], "sender_user": bob}
+            update["message"] |= {"via_bot": bob} if door == "via_bot" else {"forward_origin": origin}
+            await it.happens(update)
+            await it.house.idle()
+            assert it.telegram.shown(alice) == ["I see"] * count, command
+            said = users(it.house.anthropic.requests[-1].body)
+            assert len(said) == count, command
+            assert said[-1].endswith(f"[{'via @bob_bot' if door == 'via_bot' else 'forwarded from Bob'}]\n{command}")
 
 
 async def waiting(house: Running) -> list[str]:

@@ -72,40 +72,49 @@ async def test_what_cannot_be_replayed_is_one_sentence_and_the_names_of_an_earli
         assert re.findall(r"(?<!dead-)\b(?:letters|replay)\b  ", output) == []
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
-@pytest.mark.parametrize("mode", ["collect", "followup", "steer", "interrupt"])
+PLACES = [(mode, place) for mode in ("collect", "followup", "steer", "stop") for place in range(3)]
+
+
 async def test_a_message_that_cannot_be_read_is_a_dead_letter_and_its_chat_goes_on(
-    tmp_path: Path, database: str, mode: str, place: int
+    tmp_path: Path, database: str
 ) -> None:
     """After a downgrade, or a hand on the database: first, in the middle or last of those that wait behind a turn."""
-    more = f"{database}\nqueue: {{ mode: {'followup' if mode == 'interrupt' else mode}, debounceSeconds: 0 }}"
+    more = f"{database}\nqueue: {{ debounceSeconds: 0 }}"
     async with running(tmp_path, script=lambda _: says("fine"), more=more) as house:
-        house.line.hold()
-        await house.say("nought")
-        await house.until(lambda: house.line.holding)
-        for number in range(3):
-            await house.say(f"message {number}")
         config = house.gateway.config.database
-        engine = create_engine(config.url.replace("postgresql://", "postgresql+psycopg://"))
-        with engine.begin() as connection:
-            odd = text("UPDATE inbox SET body = :body WHERE body LIKE :named")
-            connection.execute(odd, {"body": '{"agent": "helper"}', "named": f"%message {place}%"})
-        engine.dispose()
-        if mode == "interrupt":
-            await house.say("/stop")
-            await house.until(lambda: house.feishu.messages)
-        house.line.release()
-        await house.idle()
-        said = str(house.anthropic.requests[-1].body)
-        readable = [number for number in range(3) if number != place]
-        assert [number for number in range(3) if f"message {number}" in said] == (
-            [] if mode == "interrupt" else readable
-        )
-        await house.say("and now?")
-        await house.idle()
-        assert house.feishu.messages[-1].text == "fine"
-        assert [it.kind for it in dead_letters(config)] == ["message"]
-        assert house.counted('clawgate_dead_letters_total{kind="message"} 1.0')
+        for count, (mode, place) in enumerate(PLACES, 1):
+            said = await with_one_unreadable(house, mode, place, chat=f"oc_{count:030}")
+            readable = [number for number in range(3) if number != place]
+            found = [number for number in range(3) if f"message {number}" in said]
+            assert found == ([] if mode == "stop" else readable), (mode, place)
+            await house.say("and now?", chat=f"oc_{count:030}")
+            await house.idle()
+            assert house.feishu.messages[-1].text == "fine", (mode, place)
+            assert [it.kind for it in dead_letters(config)] == ["message"] * count, (mode, place)
+            assert house.counted(f'clawgate_dead_letters_total{{kind="message"}} {count}.0'), (mode, place)
         with pytest.raises(UnreadableMessage, match="message-"):
             replay(config, [it.name for it in dead_letters(config)])
-        assert len(dead_letters(config)) == 1
+        assert len(dead_letters(config)) == len(PLACES)
+
+
+async def with_one_unreadable(house: Running, mode: str, place: int, *, chat: str) -> str:
+    """Three messages wait behind a turn, and one of them becomes unreadable; the last request after that."""
+    await house.say(f"/queue {'followup' if mode == 'stop' else mode}", chat=chat)
+    await house.idle()
+    house.line.hold()
+    await house.say("nought", chat=chat)
+    await house.until(lambda: house.line.holding)
+    for number in range(3):
+        await house.say(f"message {number} of {chat}", chat=chat)
+    engine = create_engine(house.gateway.config.database.url.replace("postgresql://", "postgresql+psycopg://"))
+    with engine.begin() as connection:
+        odd = text("UPDATE inbox SET body = :body WHERE body LIKE :named")
+        connection.execute(odd, {"body": '{"agent": "helper"}', "named": f"%message {place} of {chat}%"})
+    engine.dispose()
+    if mode == "stop":
+        stopped = len(house.feishu.messages)
+        await house.say("/stop", chat=chat)
+        await house.replies(stopped + 1)
+    house.line.release()
+    await house.idle()
+    return str(house.anthropic.requests[-1].body)

@@ -87,6 +87,8 @@ class Failure:
     headers: Mapping[str, str]
     lose_answer: bool = False
     """Do what was asked, and then hang up without saying so."""
+    says: bytes = b""
+    """Only requests that hold this."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,10 +179,18 @@ class FeishuEmulator(ResourceSource):
         code: int = 0,
         headers: Mapping[str, str] | None = None,
         lose_answer: bool = False,
+        says: str = "",
     ) -> None:
-        """Answer the next `times` requests whose path holds `path` with this code, or lose the answer to them."""
+        """Answer the next `times` requests whose path holds `path`, and whose body holds `says`, with this code, or lose
+        the answer to them."""
         failure = Failure(
-            path=path, times=times, status=status, code=code, headers=headers or {}, lose_answer=lose_answer
+            path=path,
+            times=times,
+            status=status,
+            code=code,
+            headers=headers or {},
+            lose_answer=lose_answer,
+            says=says.encode(),
         )
         self._failures.append(failure)
 
@@ -221,7 +231,7 @@ class FeishuEmulator(ResourceSource):
                 body=orjson.loads(raw) if raw and not _is_form(request) else None,
             )
             self.requests.append(received)
-            failure = self._failure(request.url.path)
+            failure = self._failure(request.url.path, raw)
             if failure is not None and not failure.lose_answer:
                 return _code(failure.code, status=failure.status, headers=failure.headers)
             try:
@@ -235,9 +245,9 @@ class FeishuEmulator(ResourceSource):
 
         return guarded
 
-    def _failure(self, path: str) -> Failure | None:
+    def _failure(self, path: str, body: bytes = b"") -> Failure | None:
         for failure in self._failures:
-            if failure.path in path and failure.times > 0:
+            if failure.path in path and failure.says in body and failure.times > 0:
                 failure.times -= 1
                 return failure
         return None
