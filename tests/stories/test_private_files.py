@@ -38,6 +38,9 @@ CHATS: Mapping[str, tuple[bool, dict[str, Any]]] = {
     "a topic, by another": (False, {"sender": BOB, **IN_GROUP, "thread_id": "omt_2"}),
 }
 """Whether the private files are there, and who writes where. A program's calls come besides."""
+DIRECT, GROUPS = ({chat: who for chat, (of, who) in CHATS.items() if of == sees} for sees in (True, False))
+SHARES = (4, pytest.param(1, marks=pytest.mark.long))
+"""Every kind of chat is asked by one name of so many, each by others; `make test-all` has all of them everywhere."""
 
 SECRETS = {
     "MEMORY.md": "WITNESS of the memory",
@@ -67,6 +70,7 @@ ODD = (
     "memory./deep", "\u24c2EMORY.md",
 )  # fmt: skip
 """Names of other files here, and of the same ones on a file system that compares carelessly."""
+EVERY = slice(None)
 COMMANDS = (
     "cat MEMORY.md USER.md memory/* memory/*/*",
     "cat here/MEMORY.md link.md days/2026-01-01.md folder/user",
@@ -75,6 +79,10 @@ COMMANDS = (
     "mv memory m; cat m/*; mv MEMORY.md m; cat m; rm -f MEMORY.md; cat MEMORY.md; rm -rf memory; cat memory/*",
     "echo CHANGED > MEMORY.md; echo CHANGED > memory/2026-01-01.md; sed -i s/W/C/ USER.md; cat USER.md",
 )
+
+
+def named(root: Path, *names: str) -> list[str]:
+    return [it.replace("ROOT", str(root)) for it in names]
 
 
 def wall(kind: WallKind) -> Any:
@@ -97,12 +105,11 @@ def planted(root: Path, *, secrets: bool) -> None:
         (root / "hard.md").hardlink_to(root / LINKED)
 
 
-def asked(root: Path) -> list[Wanted]:
-    """Every file tool with every name; those that change something last."""
-    names = [it.replace("ROOT", str(root)) for it in (*NAMES, *ODD)]
+def asked(root: Path, names: slice = EVERY) -> list[Wanted]:
+    """Every file tool that reads, with these of the names."""
     reading = [
         call
-        for name in names
+        for name in named(root, *NAMES, *ODD)[names]
         for call in (
             ("read", {"file_path": name}),
             ("grep", {"pattern": "WITNESS", "path": name}),
@@ -124,11 +131,10 @@ def asked(root: Path) -> list[Wanted]:
     return [*reading, *searching]
 
 
-def changing(root: Path) -> list[Wanted]:
-    names = [it.replace("ROOT", str(root)) for it in (*NAMES, *ODD, "memory/new.txt", "USER.md/x")]
+def changing(root: Path, names: slice = EVERY) -> list[Wanted]:
     return [
         call
-        for name in names
+        for name in named(root, *NAMES, *ODD, "memory/new.txt", "USER.md/x")[names]
         for call in (
             ("edit", {"file_path": name, "old_text": "WITNESS", "new_text": "WITNESS"}),
             ("edit", {"file_path": name, "old_text": "WITNESS", "new_text": "CHANGED"}),
@@ -177,57 +183,61 @@ def told(answers: Sequence[str], root: Path) -> list[str]:
     return [it.replace(str(root), "ROOT") for it in answers]
 
 
-@pytest.mark.parametrize("chat", [it for it, (sees, _) in CHATS.items() if not sees])
-async def test_no_file_tool_finds_them_in_a_group_by_any_name_or_link(tmp_path: Path, chat: str) -> None:
+@pytest.mark.parametrize("share", SHARES)
+async def test_no_file_tool_finds_them_in_a_group_by_any_name_or_link(tmp_path: Path, share: int) -> None:
     """And what a tool says is what it says where there are none: the answer is no oracle."""
-    who = CHATS[chat][1]
-    said = []
-    for secrets in (True, False):
+    said: list[list[str]] = [[], []]
+    for secrets, answers in zip((True, False), said, strict=True):
         async with house_of(tmp_path / str(secrets), secrets=secrets) as house:
-            answers = await does(house, asked(house.workspace()), **who)
-            assert not leaked(house, answers)
-            assert "### MEMORY.md" not in prompt(house)
-            answers += (changed := await does(house, changing(house.workspace()), **who))
-            assert not leaked(house, answers)
-            assert not any("Edited" in it for it in changed)
-            said.append(told(answers, house.workspace()))
-            if secrets:
-                assert untouched(house)
-            assert not (house.workspace() / "memory/new.txt").exists()
+            root = house.workspace()
+            for number, (chat, who) in enumerate(GROUPS.items()):
+                names = slice(number % share, None, share)
+                answers += await does(house, asked(root, names), **who)
+                assert "### MEMORY.md" not in prompt(house), chat
+                answers += (changed := await does(house, changing(root, names), **who))
+                assert not leaked(house, answers), chat
+                assert not any("Edited" in it for it in changed), chat
+                assert not secrets or untouched(house), chat
+                assert not (root / "memory/new.txt").exists(), chat
+            answers[:] = told(answers, root)
     assert said[0] == said[1]
 
 
-@pytest.mark.parametrize("chat", [it for it, (sees, _) in CHATS.items() if sees])
+@pytest.mark.parametrize("chat", DIRECT)
 async def test_every_file_tool_finds_them_in_a_direct_chat(tmp_path: Path, chat: str) -> None:
-    who = CHATS[chat][1]
+    who = DIRECT[chat]
     async with house_of(tmp_path) as house:
-        for name in SECRETS:
-            reading = await works(
-                house,
+        reading: list[Wanted] = [
+            call
+            for name in SECRETS
+            for call in (
                 ("read", {"file_path": name}),
                 ("grep", {"pattern": "WITNESS", "path": name}),
                 ("exec", {"command": f"cat {name}"}),
-                **who,
             )
-            assert ["WITNESS of" in it for it in reading] == [name != LINKED] * 2 + [True], name
+        ]
+        found = ["WITNESS of" in it for it in await does(house, reading, **who)]
+        assert found == [it for name in SECRETS for it in (name != LINKED, name != LINKED, True)]
         listed = await works(house, ("ls", {}), ("find", {"glob": "**"}), ("memory_search", {"query": "day"}), **who)
         assert ["memory" in it for it in listed] == [True, True, True]
         await works(house, ("read", {"file_path": "link.md"}), **who)
         assert "WITNESS of the memory" in prompt(house)
 
 
+@pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("is_owner", [True, False])
-async def test_a_program_finds_them_only_if_it_is_an_owner(tmp_path: Path, is_owner: bool) -> None:
+async def test_a_program_finds_them_only_if_it_is_an_owner(tmp_path: Path, is_owner: bool, share: int) -> None:
     more = API + f'owners: ["feishu:{ALICE}"{", api:ui" if is_owner else ""}]\n'
+    names = slice(0, None, share)
     async with house_of(tmp_path, more=more) as house:
         for name in HARD:
             (house.workspace() / name).unlink()
-        answers = await does(house, asked(house.workspace()), TOKEN)
+        answers = await does(house, asked(house.workspace(), names), TOKEN)
         if is_owner:
             assert leaked(house, answers)
             assert "WITNESS of the memory" in prompt(house)
         else:
-            answers += await does(house, changing(house.workspace()), TOKEN)
+            answers += await does(house, changing(house.workspace(), names), TOKEN)
             assert not leaked(house, answers)
             assert untouched(house)
 
@@ -245,47 +255,62 @@ async def test_a_program_keeps_what_it_writes_itself_in_a_workspace_of_its_own(t
 
 
 async def test_an_answer_and_an_export_in_a_group_attach_nothing_of_them(tmp_path: Path) -> None:
-    for chat, (sees, who) in CHATS.items():
-        async with house_of(tmp_path / chat) as house:
-            for name in HARD:
-                (house.workspace() / name).unlink()
-            await house.say("/remember WITNESS of a note", sender=ALICE, chat=ALICE_CHAT)
-            await house.replies(1)
-            names = [it.replace("ROOT", str(house.workspace())) for it in (*NAMES, *ODD)]
+    async with house_of(tmp_path) as house:
+        for name in HARD:
+            (house.workspace() / name).unlink()
+        await house.say("/remember WITNESS of a note", sender=ALICE, chat=ALICE_CHAT)
+        await house.replies(1)
+        names = named(house.workspace(), *NAMES, *ODD)
+        for chat, (sees, who) in CHATS.items():
+            before = set(house.feishu.resources)
             for some in (names[:9], names[9:18], names[18:]):
                 house.anthropic.script = [says("Here.\n\n" + "\n".join(f"MEDIA: {name}" for name in some))]
-                answers = len(house.feishu.messages)
                 await house.say("send them", **who)
-                await house.replies(answers + 1)
                 await house.idle()
+            answers = len(house.feishu.messages)
             await house.say("/export", **who)
+            await house.replies(answers + 1)
             await house.idle()
-            await house.replies(5)
-            found = [it for it in house.feishu.resources.values() if b"WITNESS of" in it.data]
-            assert bool(found) == sees, chat
-            assert any(b"send them" in it.data for it in house.feishu.resources.values())  # the export
+            sent = [it.data for key, it in house.feishu.resources.items() if key not in before]
+            assert any(b"WITNESS of" in it for it in sent) == sees, chat
+            assert any(b"send them" in it for it in sent), chat  # the export
+
+
+@pytest.mark.parametrize("share", [2, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kind", WALLS[:2])
+@pytest.mark.parametrize("chat", GROUPS)
+async def test_no_command_finds_them_in_a_group(tmp_path: Path, chat: str, kind: WallKind, share: int) -> None:
+    """In the owner's groups one half of the commands, in the others' the other; `make test-all` has all everywhere."""
+    async with walled(tmp_path, kind) as house:
+        some = slice(list(GROUPS).index(chat) % share, None, share)
+        answers = await runs(house, COMMANDS[:2][some], COMMANDS[some], **GROUPS[chat])
+        assert "[exit code" in answers[0]
+        assert not leaked(house, answers)
+        assert untouched(house)
 
 
 @pytest.mark.parametrize("kind", WALLS[:2])
-@pytest.mark.parametrize("chat", CHATS)
-async def test_no_command_finds_them_in_a_group(tmp_path: Path, chat: str, kind: WallKind) -> None:
-    sees, who = CHATS[chat]
-    async with house_of(tmp_path) as house:
+async def test_a_command_finds_them_in_a_direct_chat(tmp_path: Path, kind: WallKind) -> None:
+    async with walled(tmp_path, kind) as house:
+        for command, (chat, who) in zip(COMMANDS, DIRECT.items(), strict=False):
+            answers = await runs(house, [command], COMMANDS[:2], **who)
+            assert all("WITNESS of" in it for it in answers), chat
+
+
+@asynccontextmanager
+async def walled(folder: Path, kind: WallKind) -> AsyncIterator[Running]:
+    async with house_of(folder) as house:
         for name in HARD:
             (house.workspace() / name).unlink()
         (runner,) = house.gateway.runtime.setup.runners.values()
         runner._built_in.ports = replace(runner._built_in.ports, sandbox=wall(kind))
-        started = [("process", {"action": "start", "command": it}) for it in COMMANDS[:2]]
-        answers = await works(
-            house, *started, *(("exec", {"command": it}) for it in COMMANDS[: 2 if sees else None]), **who
-        )
-        ids = [it.split()[2].rstrip(";") for it in answers[:2]]
-        answers += await works(
-            house, *(("process", {"action": "poll", "id": it, "wait_seconds": 30}) for it in ids), **who
-        )
-        assert "[exit code" in answers[2]
-        if sees:
-            assert all("WITNESS of" in it for it in answers[2:])
-        else:
-            assert not leaked(house, answers)
-            assert untouched(house)
+        yield house
+
+
+async def runs(house: Running, behind: Sequence[str], before: Sequence[str], **who: Any) -> list[str]:
+    """What these commands give: those that are waited for, and then those that run in the background."""
+    started: list[Wanted] = [("process", {"action": "start", "command": it}) for it in behind]
+    answers = await does(house, [*started, *(("exec", {"command": it}) for it in before)], **who)
+    ids = [it.split()[2].rstrip(";") for it in answers[: len(started)]]
+    ended = await does(house, [("process", {"action": "poll", "id": it, "wait_seconds": 30}) for it in ids], **who)
+    return [*answers[len(started) :], *ended]
