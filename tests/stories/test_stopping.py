@@ -4,31 +4,29 @@ import asyncio
 import os
 import pty
 import re
-import sys
 from pathlib import Path
 
-from tests.running import SECRETS
+from tests import warm
+from tests.running import SECRETS, WITHOUT_EXEC
 from tests.stories.at_work import NEVER
-from tests.stories.test_process import ROOT, Process, platforms, say
+from tests.stories.test_process import GATEWAY, Process, platforms, say
 from tests.waiting import PATIENCE_SECONDS, until
 
 CTRL_C = b"\x03"
 
 
 class Terminal:
-    """`python -m gateway serve` in a terminal of its own."""
+    """`gateway serve` in a terminal of its own."""
 
     def __init__(self, config: Path) -> None:
         self.keyboard, self._screen = pty.openpty()
         self._config = config
         self.shown = ""
 
-    async def start(self) -> asyncio.subprocess.Process:
+    async def start(self) -> warm.Child:
         env = {"PATH": os.environ["PATH"], "HOME": str(self._config.parent), **SECRETS}
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "gateway", "serve", "--config", str(self._config), "--port", "0",
-            cwd=ROOT, env=env, preexec_fn=lambda: os.login_tty(self._screen),
-        )  # fmt: skip
+        words, screen = ("serve", "--config", str(self._config), "--port", "0"), self._screen
+        process = await warm.start(GATEWAY, *words, env=env, stdin=screen, stdout=screen, stderr=screen, terminal=True)
         os.close(self._screen)
         os.set_blocking(self.keyboard, False)
         asyncio.get_running_loop().add_reader(self.keyboard, self._read)
@@ -47,7 +45,7 @@ class Terminal:
 
 async def test_the_first_ctrl_c_says_what_happens_and_a_second_one_stops_at_once(tmp_path: Path) -> None:
     more = "limits: { graceSeconds: 300 }"
-    async with platforms(tmp_path, level="warning", more=more) as (feishu, anthropic, config):
+    async with platforms(tmp_path, level="warning", agents=WITHOUT_EXEC, more=more) as (feishu, anthropic, config):
         anthropic.script = [NEVER]
         terminal = Terminal(config)
         process = await terminal.start()

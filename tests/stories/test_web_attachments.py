@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.emulators.models.script import calls, says
-from tests.running import ALICE, BOB, BOB_CHAT, GROUP, SECRETS, WITHOUT_EXEC, running
+from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, SECRETS, WITHOUT_EXEC, running
 from tests.stories.test_files import PDF, PLATFORMS, FeishuRoom, TelegramRoom, room
 from tests.stories.test_process import platforms, say, started
 from tests.stories.test_telegram import PIXEL
@@ -117,6 +117,7 @@ async def test_what_cannot_be_attached_is_one_sentence_and_the_address(tmp_path:
     answer = "\n".join(f"MEDIA:{address(site, path)}" for path in REFUSED)
     async with running(tmp_path, more=reaching(site), script=[says(answer), says(answer)]) as house:
         await house.say("send me these pictures, please")
+        await house.replies(1)
         await house.say("请把图片发给我")
         english, chinese = await house.replies(2)
         lines = [f"(I could not attach this: {why}.) {address(site, path)}" for path, (why, _) in REFUSED.items()]
@@ -144,21 +145,24 @@ async def test_no_answer_reaches_this_machine_or_its_network(tmp_path: Path, sit
 
 
 DENIED = {
-    "denied": ("{ allow: [read, ls], deny: [web_fetch] }", ""),
-    "denied by its group": ("{ allow: [read, ls], deny: ['group:web'] }", ""),
-    "approved by people": ("{ allow: [read, ls], approval: [web_fetch] }", ""),
-    "without files": ("{ allow: [message] }", ""),
+    "denied": "{ allow: [read, ls], deny: [web_fetch] }",
+    "denied-by-its-group": "{ allow: [read, ls], deny: ['group:web'] }",
+    "approved-by-people": "{ allow: [read, ls], approval: [web_fetch] }",
+    "without-files": "{ allow: [message] }",
 }
 
 
-@pytest.mark.parametrize("tools", [it for it, _ in DENIED.values()], ids=[*DENIED])
-async def test_an_agent_that_may_not_fetch_attaches_nothing_from_the_web(tmp_path: Path, site: Web, tools: str) -> None:
-    script = [says(f"MEDIA:{address(site, '/pixel.png')}")]
-    async with running(tmp_path, agents=AGENTS.format(tools=tools), more=reaching(site), script=script) as house:
-        await house.say("send me the picture")
-        (reply,) = await house.replies(1)
-        assert "files of the web are not attached here" in reply
-        assert site.requests == []
+async def test_an_agent_that_may_not_fetch_attaches_nothing_from_the_web(tmp_path: Path, site: Web) -> None:
+    model = "model: anthropic/claude-sonnet-4-6"
+    agents = ", ".join(f"{{ id: {name}, {model}, tools: {tools} }}" for name, tools in DENIED.items())
+    places = ", ".join(f"{{ agent: {name}, match: {{ chat: {ALICE_CHAT}{name} }} }}" for name in DENIED)
+    more = f"{reaching(site)}\nbindings: [ {places} ]"
+    async with running(tmp_path, agents=f"agents: {{ list: [ {agents} ] }}", more=more) as house:
+        house.anthropic.script = lambda _: says(f"MEDIA:{address(site, '/pixel.png')}")
+        for number, name in enumerate(DENIED, start=1):
+            await house.say("send me the picture", chat=f"{ALICE_CHAT}{name}")
+            assert "files of the web are not attached here" in (await house.replies(number))[-1], name
+            assert site.requests == [], name
 
 
 async def test_the_rights_are_those_of_the_sender_in_a_group_too(tmp_path: Path, site: Web) -> None:

@@ -4,8 +4,6 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
 from tests.emulators.models.script import calls, says
 from tests.running import AGENTS, Running, running
 from tests.stories.at_work import NEVER, RUNS
@@ -63,24 +61,25 @@ async def test_what_is_over_is_gone_from_every_table(house: Running, page: Page)
     await answered_anew(house, page)
 
 
-@pytest.mark.parametrize("what", ["a command", "a thought", "a line"])
-async def test_erased_while_it_is_answered_the_answer_stops_and_nothing_stays(tmp_path: Path, what: str) -> None:
-    command = f"sleep 60; : {SECRET}"
-    script = [NEVER] if what != "a command" else [calls(("exec", {"command": command}), before=SECRET)]
-    commanding = running(tmp_path, script=script, more=RUNS, feishu=WEB)
+async def test_erased_while_it_is_answered_the_answer_stops_and_nothing_stays(tmp_path: Path) -> None:
+    command = calls(("exec", {"command": f"sleep 60; : {SECRET}"}), before=SECRET)
+    commanding = running(tmp_path, more=RUNS, feishu=WEB)
     async with commanding as house, opened(house.url, link=house.gateway.offer_link()) as page:
-        await page.say(SECRET)
-        await house.requested(1)
-        if what == "a line":
-            await page.say(f"{SECRET} and this")
-        if what == "a command":
-            await page.until(lambda: any(it["tools"] for it in page.named("turn")))
-        await erase(page)
-        assert [it["running"] for it in page.named("turn")][-1] is False
-        await house.idle()
-        assert page.written() == []
-        assert rows_with(tmp_path, SECRET) == []
-        await answered_anew(house, page)
+        for what in ("a command", "a thought", "a line"):
+            house.anthropic.script, asked = [command if what == "a command" else NEVER], len(house.anthropic.requests)
+            page.events.clear()
+            await page.say(SECRET)
+            await house.requested(asked + 1)
+            if what == "a line":
+                await page.say(f"{SECRET} and this")
+            if what == "a command":
+                await page.until(lambda: any(it["tools"] for it in page.named("turn")))
+            await erase(page)
+            assert [it["running"] for it in page.named("turn")][-1] is False, what
+            await house.idle()
+            assert page.written() == [], what
+            assert rows_with(tmp_path, SECRET) == [], what
+            await answered_anew(house, page)
 
 
 async def test_what_was_said_to_an_agent_that_is_no_longer_there_and_beside_a_full_queue_goes_too(

@@ -3,7 +3,6 @@
 import asyncio
 import signal
 import stat
-import sys
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typer.testing import CliRunner
 from gateway.cli import app
 from gateway.cli.init import TEMPLATE, examples
 from gateway.config.load import load
+from tests import warm
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.models.anthropic.emulator import AnthropicEmulator
 from tests.emulators.models.chat.emulator import ChatEmulator
@@ -24,7 +24,7 @@ from tests.emulators.telegram.chats import BOT
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.loopback import serve_on_loopback
 from tests.running import APP_ID, SECRETS, client, feishu_emulator
-from tests.stories.test_process import Process
+from tests.stories.test_process import GATEWAY, Process
 
 KEY = SECRETS["ANTHROPIC_API_KEY"]
 EXAMPLE = """\
@@ -269,10 +269,10 @@ async def test_a_shell_completes_the_names_of_examples(terminal: Terminal) -> No
 @pytest.mark.slow
 async def test_it_starts_at_once_if_the_person_wants_that(tmp_path: Path) -> None:
     config = tmp_path / "bot" / "config.yaml"
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "gateway", "init", "--config", str(config),
-        stdin=PIPE, stdout=PIPE, stderr=STDOUT, env={"HOME": str(tmp_path), "CLAWGATE_PORT": "0"},
-    )  # fmt: skip
+    env = {"HOME": str(tmp_path), "CLAWGATE_PORT": "0"}
+    process = await warm.start(
+        GATEWAY, "init", "--config", str(config), env=env, stdin=PIPE, stdout=PIPE, stderr=STDOUT
+    )
     assert process.stdin is not None
     process.stdin.write(b"\nn\nn\n\ny\n")
     run = Process(process)

@@ -169,7 +169,13 @@ def agents(place: str) -> str:
     return f"agents: {{ list: [ {{ id: helper, {model}, workspaceDir: './data/workspaces/{place}', {TOOLS} }} ] }}"
 
 
-@pytest.mark.parametrize("place", ["{agent}/{chat}", "{agent}/{sender}", "{chat}/{agent}", "x/{chat}/{sender}"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        *("{agent}/{sender}", "{chat}/{agent}"),
+        *(pytest.param(it, marks=pytest.mark.long) for it in ("{agent}/{chat}", "x/{chat}/{sender}")),
+    ],
+)
 async def test_each_chat_or_person_may_have_a_workspace_of_its_own(tmp_path: Path, place: str) -> None:
     async with running(tmp_path, agents=agents(place), more=RUNS) as house:
         await works(house, ("write", {"file_path": "mine.txt", "content": "CANARY"}))
