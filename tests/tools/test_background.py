@@ -124,7 +124,9 @@ async def test_a_terminal_is_one_and_a_key_in_it_is_a_signal(sessions: Callable[
 @pytest.mark.parametrize("pty", [False, True])
 async def test_it_is_killed_with_all_it_started(sessions: Callable[..., Bench], pty: bool) -> None:
     at = sessions()
-    id_ = await start(at, f"(setsid sh -c '{NAP} & {NAP}' &); trap '' TERM HUP; {NAP} & while :; do :; done", pty=pty)
+    id_ = await start(
+        at, f"(setsid sh -c '{NAP} & {NAP}' &); trap '' TERM HUP; {NAP} & while :; do sleep 1; done", pty=pty
+    )
     await until(lambda: processes_of(NAP))
     assert "killed; exit code" in await at.text("process", action="kill", id=id_)
     assert processes_of(NAP) == {}
@@ -269,8 +271,11 @@ async def test_a_session_that_is_erased_ends_its_processes_and_leaves_no_record(
     assert [*base.iterdir()] == []
 
 
-async def test_no_more_records_are_kept_than_a_list_shows(sessions: Callable[..., Bench]) -> None:
+async def test_no_more_records_are_kept_than_a_list_shows(
+    sessions: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
     at = sessions()
+    monkeypatch.setattr(module, "RECORDS_MAX", 4)
     for number in range(module.RECORDS_MAX + 3):
         await ended(at, await start(at, f"echo {number}"))
     listed = (await at.text("process", action="list")).splitlines()
