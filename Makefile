@@ -12,6 +12,16 @@ tested = $(CACHED) $(BIN)/python -m pytest -rs -n $(PROCESSES) --dist worksteal 
 	echo "These failed among the others. Once more, alone:"; \
 	$(CACHED) $(BIN)/python -m pytest -v --show-capture=no --last-failed --last-failed-no-failures=none -m "$(1)" $(2); }
 
+# Only what is called `together` is made side by side: whatever -j says, nothing is installed twice at once.
+ifndef SIDE_BY_SIDE
+.NOTPARALLEL:
+# Where an installation was interrupted, or pip is missing, all is made anew: a half-written package would count as installed.
+ifneq ($(wildcard .venv/.installing)$(if $(wildcard .venv/lib/python*/site-packages/pip),,no),)
+$(shell rm -rf .venv)
+endif
+endif
+together = $(MAKE) --no-print-directory -sj4 SIDE_BY_SIDE=yes
+
 .PHONY: run demo ready test test-all quick check size bench chaos screenshots fix docs env browser lock clean
 
 run: .venv/.run            ## serve ./config.yaml
@@ -45,7 +55,7 @@ bench: .venv/.dev          ## speed against a bare bot, on this machine; ARGS='-
 chaos: .venv/.dev          ## kill it at every point and count; ARGS='--kills 5 --seed 1'
 	$(BIN)/python -m tests.chaos $(ARGS)
 
-screenshots: browser       ## docs/images/web-*.png and console-*.png, the pages as they look
+screenshots: .venv/.dev browser     ## docs/images/web-*.png and console-*.png, the pages as they look
 	$(BIN)/python -m tests.browser.screenshots
 
 fix: .venv/.dev            ## what ruff can mend
@@ -56,17 +66,16 @@ docs: .venv/.run           ## docs/config.md and the JSON schema, from the model
 	$(BIN)/python -m gateway.config.reference docs
 	$(BIN)/python -m tests.texts
 
-# What else the tests need is fetched side by side.
-ready: .venv/.dev
-	@$(MAKE) --no-print-directory -j4 .venv/.judges .venv/.npm .venv/.compiled browser
+ready:
+	@$(together) .venv/.compiled .venv/.npm browser .venv/.judges
 
-env: .venv/.dev .venv/.judges .venv/.npm ## the environment alone
+env:                       ## the environment alone
+	@$(together) .venv/.dev .venv/.npm .venv/.judges
 
-browser: .venv/.dev        ## a Chromium for the browser tests, where this is Debian and we are root
+browser: .venv/bin/python  ## a Chromium for the browser tests, where this is Debian and we are root
 	@$(BIN)/python -m tests.browser.chromium
 
 lock: .venv/.dev           ## after a change of dependencies in pyproject.toml
-	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-header pyproject.toml -o requirements.txt
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-header --group dev pyproject.toml -o requirements-dev.txt
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-header --group judges -o requirements-judges.txt
@@ -74,36 +83,37 @@ lock: .venv/.dev           ## after a change of dependencies in pyproject.toml
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-# $(1): where. Debian makes the folder and then finds no pip in itself: nothing half-made stays.
-venv = $(PYTHON) -m venv --clear $(1) || { rm -rf $(1); echo "This Python cannot make an environment with pip. On Debian or\
- Ubuntu: apt install python3-venv. Then type make again." >&2; exit 1; }
-
-# $(1): the lock. Where pip was interrupted, or is missing, the environment is made anew: a half-written package would
-# count as installed.
-install = if test -e .venv/.installing || ! $(BIN)/python -m pip --version >/dev/null 2>&1; then $(call venv,.venv); fi; \
-	touch .venv/.installing; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(1); code=$$?; \
-	rm -f .venv/.installing; exit $$code
-
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Clawgate needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
-	@$(call venv,.venv)
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; echo "This Python cannot make an environment with pip. On Debian or\
+ Ubuntu: apt install python3-venv. Then type make again." >&2; exit 1; }
 
-.venv/.run: requirements.txt .venv/bin/python
-	@echo "Installing what Clawgate needs into .venv (once) ..."
-	@$(call install,requirements.txt)
+# $(1): what. Only a kill leaves the mark, and uv that was stopped halfway.
+marked = touch .venv/.installing; $(1); code=$$?; test $$code = 2 || rm -f .venv/.installing; test $$code = 0
+
+# uv installs what the others need in seconds. Where it cannot be had, pip does.
+.venv/.uv: | .venv/bin/python
+	@sed -n '/^uv==/,/[^\\]$$/p' requirements-dev.txt > .venv/uv.txt
+	@$(call marked,$(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 1 --no-compile --only-binary :all:\
+ --require-hashes -r .venv/uv.txt 2>/dev/null || true)
 	@touch $@
 
-.venv/.dev: requirements-dev.txt requirements.txt .venv/bin/python
+# Compiled, because an environment may forbid to write that later.
+.venv/.run: requirements.txt .venv/bin/python | .venv/.uv
+	@echo "Installing what Clawgate needs into .venv (once) ..."
+	@$(call marked,$(BIN)/python -m tests.installer requirements.txt .venv --compile-bytecode)
+	@touch $@
+
+.venv/.dev: requirements-dev.txt .venv/.run
 	@echo "Installing what the tests need into .venv (once) ..."
-	@$(call install,requirements-dev.txt)
-	@touch $@ .venv/.run
+	@$(call marked,$(BIN)/python -m tests.installer requirements-dev.txt .venv)
+	@touch $@
 
 # What judges us from outside and wants other versions than ours.
-.venv/.judges: requirements-judges.txt | .venv/bin/python
+.venv/.judges: requirements-judges.txt | .venv/.uv
 	@echo "Installing the judges into .venv/judges (once) ..."
-	@$(call venv,.venv/judges)
-	@.venv/judges/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-judges.txt
+	@$(PYTHON) -m venv --without-pip --clear .venv/judges
+	@$(BIN)/python -m tests.installer requirements-judges.txt .venv/judges
 	@touch $@
 
 # Each of the tests' processes would compile all tests: one does it before, once.
@@ -111,7 +121,7 @@ install = if test -e .venv/.installing || ! $(BIN)/python -m pip --version >/dev
 	@$(CACHED) $(BIN)/python -m pytest --collect-only >/dev/null 2>&1; touch $@
 
 # A server of tools from npm. Where there is no npm, the one test that wants it is skipped, and says so.
-.venv/.npm: tests/npm/package-lock.json | .venv/bin/python
+.venv/.npm: tests/npm/package-lock.json
 	@mkdir -p .venv/npm && cp tests/npm/*.json .venv/npm
 	@if command -v npm >/dev/null; then cd .venv/npm && npm ci --ignore-scripts --no-audit --no-fund >/dev/null; fi
 	@touch $@

@@ -7,9 +7,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 import zipfile
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -17,9 +22,18 @@ ROOT = Path(__file__).resolve().parents[1]
 MAKE_SECONDS = 300
 PYTHON = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
 
+PACKAGES = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+
 # Debian without python3-venv: the folder is made, ensurepip is missing, the exit code is 1.
 WITHOUT_VENV = f"""#!/bin/sh
 if [ "$1 $2" = "-m venv" ]; then shift 2; {PYTHON} -m venv --without-pip "$@"; exit 1; fi
+exec {PYTHON} "$@"
+"""
+# Writing a pip of their own costs each environment four seconds of a processor. The one that runs this has it from there.
+WITH_OUR_PIP = f"""#!/bin/sh
+if [ "$1 $2" = "-m venv" ]; then
+    {PYTHON} -m venv --without-pip "$3" && ln -s {sysconfig.get_path("purelib")}/pip "$3/{PACKAGES}"; exit
+fi
 exec {PYTHON} "$@"
 """
 BACKEND = """
@@ -33,35 +47,97 @@ def build_wheel(directory, config_settings=None, metadata_directory=None):
 """
 
 
+class Mirror(ThreadingHTTPServer):
+    """A package index on loopback, whose pages are its folder's listings. `asked` are paths and who wanted them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.asked: list[tuple[str, str]] = []
+        super().__init__(("127.0.0.1", 0), self.answer)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+    def answer(self, *connection: Any) -> "Listing":
+        return Listing(*connection, directory=str(self.folder))
+
+    def put(self, path: Path) -> str:
+        """The line of a lock."""
+        name, version = path.name.split("-")[:2]
+        (self.folder / name).mkdir()
+        path.rename(self.folder / name / path.name)
+        digest = hashlib.sha256((self.folder / name / path.name).read_bytes()).hexdigest()
+        return f"{name}=={version.removesuffix('.zip')} \\\n    --hash=sha256:{digest}\n"
+
+
+class Listing(SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        assert isinstance(self.server, Mirror)
+        self.server.asked.append((self.path, self.headers["user-agent"]))
+
+
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A Clawgate whose one dependency is `tiny`, which is built once the file `go` is there."""
-    shutil.copy(ROOT / "Makefile", tmp_path)
-    with zipfile.ZipFile(tmp_path / "tiny-1.0-py3-none-any.whl", "w") as wheel:
-        wheel.writestr("tiny.py", "")
-        wheel.writestr("tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
-        wheel.writestr("tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr("tiny-1.0.dist-info/RECORD", "tiny.py,,\ntiny-1.0.dist-info/RECORD,,\n")
-    with zipfile.ZipFile(tmp_path / "tiny-1.0.zip", "w") as source:
-        source.write(tmp_path / "tiny-1.0-py3-none-any.whl", "tiny-1.0/tiny-1.0-py3-none-any.whl")
-        source.writestr("tiny-1.0/backend.py", BACKEND.format(folder=str(tmp_path)))
+def mirror(tmp_path: Path) -> Iterator[Mirror]:
+    with Mirror(tmp_path / "mirror") as mirror:
+        mirror.folder.mkdir()
+        thread = Thread(target=mirror.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield mirror
+        mirror.shutdown()
+        thread.join()
+
+
+def wheel(path: Path, **files: str) -> Path:
+    name, version = path.name.split("-")[:2]
+    facts = f"{name}-{version}.dist-info"
+    files |= {
+        f"{facts}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{facts}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        for file, text in files.items():
+            entry = zipfile.ZipInfo(file)
+            entry.external_attr = 0o100755 << 16
+            archive.writestr(entry, text)
+        archive.writestr(f"{facts}/RECORD", "".join(f"{file},,\n" for file in [*files, f"{facts}/RECORD"]))
+    return path
+
+
+def source(folder: Path) -> Path:
+    """`tiny`, which is built once the file `go` is there."""
+    built = wheel(folder / "tiny-1.0-py3-none-any.whl", **{"tiny.py": ""})
+    path = folder / "tiny-1.0.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.write(built, f"tiny-1.0/{built.name}")
+        archive.writestr("tiny-1.0/PKG-INFO", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
+        archive.writestr("tiny-1.0/backend.py", BACKEND.format(folder=str(folder)))
         project = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
-        source.writestr("tiny-1.0/pyproject.toml", project)
-    digest = hashlib.sha256((tmp_path / "tiny-1.0.zip").read_bytes()).hexdigest()
-    (tmp_path / "requirements.txt").write_text(f"tiny @ file://{tmp_path}/tiny-1.0.zip --hash=sha256:{digest}\n")
+        archive.writestr("tiny-1.0/pyproject.toml", project)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path, mirror: Mirror) -> Path:
+    """A Clawgate whose one dependency is `tiny`, and the way to it pip's mirror."""
+    (tmp_path / "tests").mkdir()
+    for name in ("Makefile", "tests/installer.py"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    calls_ours = f'#!/bin/sh\nexec {Path(sys.executable).with_name("uv")} "$@"\n'
+    uv = wheel(tmp_path / "uv-9.0-py3-none-any.whl", **{"uv-9.0.data/scripts/uv": calls_ours})
+    (tmp_path / "requirements-dev.txt").write_text(f"above==1.0\n{mirror.put(uv)}    # via nothing\nbeneath==1.0\n")
+    (tmp_path / "requirements.txt").write_text(mirror.put(source(tmp_path)))
     (tmp_path / "gateway").mkdir()
     (tmp_path / "gateway" / "__main__.py").write_text("import tiny\nprint('serving')\n")
-    (tmp_path / "without-venv").write_text(WITHOUT_VENV)
-    (tmp_path / "without-venv").chmod(0o755)
+    for name, text in (("without-venv", WITHOUT_VENV), ("with-our-pip", WITH_OUR_PIP)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
     return tmp_path
 
 
-def started(folder: Path, python: Path | str) -> subprocess.Popen[str]:
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "PIP_", "PYTHON"))}
+def started(folder: Path, python: str, **more: str) -> subprocess.Popen[str]:
+    env = {name: it for name, it in os.environ.items() if not name.startswith(("MAKE", "PIP_", "PYTHON", "UV_"))}
     return subprocess.Popen(
-        ["make", "run", f"PYTHON={python}"],
+        ["make", "run", f"PYTHON={folder / python}"],
         cwd=folder,
-        env=env | {"PIP_NO_INDEX": "1"},
+        env=env | {"PIP_CONFIG_FILE": os.devnull, "UV_CACHE_DIR": str(folder / "cache")} | more,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -69,48 +145,67 @@ def started(folder: Path, python: Path | str) -> subprocess.Popen[str]:
     )
 
 
-def make_run(folder: Path, python: Path | str = PYTHON) -> tuple[int, str]:
-    with started(folder, python) as process:
+def make_run(folder: Path, python: str = "with-our-pip", **more: str) -> tuple[int, str]:
+    with started(folder, python, **more) as process:
         output, _ = process.communicate(timeout=MAKE_SECONDS)
     return process.returncode, output
 
 
-def test_a_python_without_venv_leaves_nothing_behind_and_it_works_once_what_was_missing_is_there(folder: Path) -> None:
-    code, output = make_run(folder, folder / "without-venv")
+def test_without_uv_pip_does_it_and_what_was_missing_leaves_nothing_behind(folder: Path, mirror: Mirror) -> None:
+    code, output = make_run(folder, "without-venv")
     assert code != 0
     assert "apt install python3-venv" in output
     assert not (folder / ".venv").exists()
+    subprocess.run([PYTHON, "-m", "venv", "--without-pip", folder / ".venv"], check=True)  # by an older Makefile
     good = (folder / "requirements.txt").read_text()
     (folder / "requirements.txt").write_text("not-there==1.0 --hash=sha256:" + "0" * 64 + "\n")
+    shutil.rmtree(mirror.folder / "uv")
     for _ in range(2):
-        code, output = make_run(folder)
+        code, output = make_run(folder, PIP_INDEX_URL=mirror.url)
         assert code != 0
         assert "not-there" in output
     (folder / "requirements.txt").write_text(good)
     (folder / "go").touch()
-    code, output = make_run(folder)
+    code, output = make_run(folder, PIP_INDEX_URL=mirror.url)
     assert (code, output.splitlines()[-1]) == (0, "serving")
     assert make_run(folder) == (0, "serving\n")
+    assert not [agent for _, agent in mirror.asked if agent.startswith("uv/")]
 
 
-def test_what_was_left_half_made_is_made_anew(folder: Path) -> None:
-    """First what an older Makefile left without pip, then what is left where pip was killed: also a package of which it
-    had written the first half, which it would take for a whole one."""
-    subprocess.run([PYTHON, "-m", "venv", "--without-pip", folder / ".venv"], check=True)
-    with started(folder, PYTHON) as process:
+def test_uv_installs_from_pips_mirror_and_what_it_left_half_made_is_made_anew(folder: Path, mirror: Mirror) -> None:
+    """First where it is killed: also a package of which it has written the first half, which counts as a whole one. Then
+    where it stops by itself in the middle."""
+    with started(folder, "with-our-pip", PIP_INDEX_URL=mirror.url) as process:
         deadline = time.monotonic() + MAKE_SECONDS
         while not (folder / "building").exists():
             assert time.monotonic() < deadline
             assert process.poll() is None
             time.sleep(0.01)
         os.killpg(process.pid, signal.SIGKILL)
-    (packages,) = (folder / ".venv" / "lib").glob("python*/site-packages")
+    packages = folder / ".venv" / PACKAGES
     half = packages / "tiny-1.0.dist-info"
     half.mkdir()
     (half / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
     (folder / "go").touch()
-    code, output = make_run(folder)
+    code, output = make_run(folder, PIP_INDEX_URL=mirror.url)
     assert (code, output.splitlines()[-1]) == (0, "serving")
+    assert {agent.split("/")[0] for path, agent in mirror.asked if path == "/tiny/"} == {"uv"}
+    assert list(packages.glob("__pycache__/tiny.*.pyc"))
+    more = mirror.put(wheel(folder / "more-1.0-py3-none-any.whl", **{"begun.py": "", "more.py": ""}))
+    lock = folder / "requirements.txt"
+    tiny = lock.read_text()
+    lock.write_text(tiny + more[:-9] + "00000000\n")
+    code, output = make_run(folder, PIP_INDEX_URL=mirror.url)
+    assert code != 0
+    assert "Hash mismatch" in output  # says uv,
+    assert "DO NOT MATCH THE HASHES" in output  # and pip
+    lock.write_text(tiny + more)
+    (packages / "more.py").mkdir()
+    code, output = make_run(folder, PIP_INDEX_URL=mirror.url)
+    assert (code != 0, (packages / "begun.py").exists()) == (True, True)
+    assert "Type make again" in output
+    code, output = make_run(folder, PIP_INDEX_URL=mirror.url)
+    assert (code, output.splitlines()[-1], (packages / "more.py").is_file()) == (0, "serving", True)
 
 
 OLDER = [
