@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import stat
 import subprocess
@@ -40,13 +41,17 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def home(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the wheel in it; what that needs is taken from ours."""
+    """An environment with the wheel in it; what that needs is taken from ours. As uv links an environment's files to its
+    cache, skills and documents have a second name."""
     folder = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    install = ["install", "--quiet", "--no-deps", "--no-index", "--disable-pip-version-check", str(wheel)]
-    subprocess.run([sys.executable, "-m", "pip", "--python", folder / "bin" / "python", *install], check=True)
+    uv = str(Path(sys.executable).with_name("uv"))
+    install = [uv, "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-cache", str(wheel)]
+    subprocess.run([*install, "--python", folder / "bin" / "python"], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "needed.pth").write_text(sysconfig.get_path("purelib"))
+    for number, path in enumerate([*packages.glob("skills/*/SKILL.md"), *packages.glob("agents/docs/*.md")]):
+        (folder / f"cached-{number}").hardlink_to(path)
     return folder
 
 
@@ -102,11 +107,12 @@ def test_it_works_from_any_folder_and_names_itself_as_it_was_called(home: Path, 
     assert (code, "\n  clawgate doctor --config bot/config.yaml\n" in output) == (0, True)
     assert "#   clawgate serve      serve with this file" in (away / "bot" / "config.yaml").read_text()
     code, output = call(home, away / "bot", "check", TELEGRAM_BOT_TOKEN=f"123456789:{'x' * 35}")
-    assert (code, "pairing approve CODE" in output) == (0, True)
+    assert code == 0
     assert "a stranger gets a code: clawgate pairing approve CODE" in output
-    code, output = call(home, away / "bot", "python", "-m", "gateway", "check", TELEGRAM_BOT_TOKEN=f"1:{'x' * 35}")
-    assert "a stranger gets a code: python -m gateway pairing approve CODE" in output
-    assert call(home, away / "bot", "--help")[1].split()[:2] == ["Usage:", "clawgate"]
+    assert "skills create-python-script translate weekly-report" in output
+    _, output = call(home, away / "bot", "--help")
+    assert output.split()[:2] == ["Usage:", "clawgate"]
+    assert "--install-completion" in output
     code, output = call(home, away / "bot", "python", "-m", "gateway", "--help")
     assert output.split()[:4] == ["Usage:", "python", "-m", "gateway"]
     assert "--install-completion" not in output
@@ -131,7 +137,6 @@ def test_a_foreign_package_is_refused_also_where_it_was_written_over_ours(home: 
 def test_a_shell_completes_it(home: Path, tmp_path: Path) -> None:
     words = {"COMP_WORDS": "clawgate se", "COMP_CWORD": "1", "_CLAWGATE_COMPLETE": "complete_bash"}
     assert call(home, tmp_path, **words)[1].split() == ["serve", "send", "service", "sessions"]
-    assert "--install-completion" in call(home, tmp_path, "--help")[1]
 
 
 @asynccontextmanager
@@ -187,11 +192,21 @@ def keys_of(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines)
 
 
-def test_a_service_of_ones_own_is_installed_shown_and_removed(home: Path, tmp_path: Path) -> None:
+def test_a_service_of_ones_own_is_installed_shown_and_removed_where_systemd_answers(home: Path, tmp_path: Path) -> None:
     folder = tmp_path / "my bot"
     folder.mkdir()
+    shutil.copy(ROOT / "config.yaml", folder)
+    code, output = call(home, folder, "service", "install", PATH="/nowhere")
+    assert (code, output.count("\n")) == (1, 1)
+    assert "systemd does not run here" in output
     executable(folder / "bin" / "systemctl", SYSTEMCTL)
-    assert call(home, folder, "init", "--yes")[0] == 0
+    (folder / "no-bus").touch()
+    code, output = call(home, folder, "service", "install")
+    assert (code, output.count("\n")) == (1, 1)
+    assert "Failed to connect to bus" in output
+    assert not (folder / ".config").exists()
+    for name in ("no-bus", "systemctl"):
+        (folder / name).unlink()
     code, output = call(home, folder, "service", "install", ANTHROPIC_API_KEY="only-exported-91827")
     unit = folder / ".config" / "systemd" / "user" / "clawgate.service"
     assert code == 0, output
@@ -203,7 +218,7 @@ def test_a_service_of_ones_own_is_installed_shown_and_removed(home: Path, tmp_pa
     assert keys["ExecStart"] == f'{home}/bin/clawgate serve --config "{folder}/config.yaml"'
     assert keys["WorkingDirectory"] == str(folder)
     assert int(keys["TimeoutStopSec"]) > 25
-    assert call(home, folder, "service", "install", "--print") == (0, unit.read_text())
+    assert call(home, folder, "service", "install", "--print", PATH="/nowhere") == (0, unit.read_text())
     assert call(home, folder, "service", "status")[0] == 0
     code, output = call(home, folder, "service", "uninstall")
     assert (code, unit.exists()) == (0, False)
@@ -213,20 +228,6 @@ def test_a_service_of_ones_own_is_installed_shown_and_removed(home: Path, tmp_pa
     assert calls == [*made, f"--no-pager status {name}", f"disable --now {name}", "daemon-reload"]
     code, output = call(home, folder, "service", "status")
     assert (code, "clawgate service install" in output) == (1, True)
-
-
-def test_without_a_systemd_that_answers_nothing_is_written_and_one_sentence_says_so(home: Path, tmp_path: Path) -> None:
-    assert call(home, tmp_path, "init", "--yes")[0] == 0
-    code, output = call(home, tmp_path, "service", "install", PATH="/nowhere")
-    assert (code, output.count("\n")) == (1, 1)
-    assert "systemd does not run here" in output
-    executable(tmp_path / "bin" / "systemctl", SYSTEMCTL)
-    (tmp_path / "no-bus").touch()
-    code, output = call(home, tmp_path, "service", "install")
-    assert (code, output.count("\n")) == (1, 1)
-    assert "Failed to connect to bus" in output
-    assert not (tmp_path / ".config").exists()
-    assert call(home, tmp_path, "service", "install", "--print", PATH="/nowhere")[0] == 0
 
 
 READS = """
@@ -240,14 +241,6 @@ with workspace.reading("docs/upgrade.md") as fd:
 """
 
 
-def test_skills_and_documents_are_read_also_where_an_installer_keeps_a_second_name_of_them(
-    home: Path, tmp_path: Path
-) -> None:
-    """uv links the files of an environment to its cache."""
-    (packages,) = home.glob("lib/python*/site-packages")
-    for number, path in enumerate([*packages.glob("skills/*/SKILL.md"), *packages.glob("agents/docs/*.md")]):
-        (tmp_path / f"cached-{number}").hardlink_to(path)
-    assert call(home, tmp_path, "init", "--yes")[0] == 0
-    assert "skills create-python-script translate weekly-report" in call(home, tmp_path, "check")[1]
+def test_documents_are_read_also_where_an_installer_keeps_a_second_name_of_them(home: Path, tmp_path: Path) -> None:
     code, output = call(home, tmp_path, "python", "-c", READS, str(tmp_path / "workspace"))
     assert (code, output) == (0, "# Install, update, back up, remove\n")

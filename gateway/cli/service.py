@@ -53,12 +53,13 @@ def install(
     only_print: Annotated[bool, typer.Option("--print", help="Print the unit, and change nothing.")] = False,
 ) -> None:
     """Write the unit and start it; it starts again after a crash, and whenever you log in."""
+    if not only_print:
+        _systemctl("daemon-reload")  # before anything is read or written: where none answers, this is said at once
     loaded = load(config)
     text = unit(config.absolute(), loaded)
     if only_print:
         typer.echo(text, nl=False)
         return
-    _systemctl("daemon-reload")  # before anything is written
     path = _path()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
