@@ -3,13 +3,13 @@
 The rows were made through the gateway's doors; only their texts are changed beneath it, as no platform sends so many.
 """
 
-import json
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
+import orjson
 from playwright.async_api import Browser
 
 from tests.browser.house import House
@@ -57,6 +57,9 @@ def model(body: dict[str, Any]) -> Reply:
 def grow(database: Path, text: str) -> None:
     """Lets the texts of all rows be this one, after their first word."""
     with closing(sqlite3.connect(database, timeout=30)) as connection, connection:
+        connection.execute(
+            "PRAGMA journal_mode = OFF"
+        )  # the pages are written once, and nobody needs them after a crash
         for table, columns in COLUMNS.items():
             for column in columns:
                 for row, value in connection.execute(f"SELECT rowid, {column} FROM {table}").fetchall():
@@ -69,9 +72,9 @@ def _grown(value: str | None, text: str) -> str | None:
         return value
     if value[0] not in "[{":
         return value + text
-    found = json.loads(value)
+    found = orjson.loads(value)
     _let_grow(found, text, everything=False)
-    return json.dumps(found, ensure_ascii=False)
+    return orjson.dumps(found).decode()
 
 
 def _let_grow(value: Any, text: str, *, everything: bool) -> None:
@@ -79,14 +82,14 @@ def _let_grow(value: Any, text: str, *, everything: bool) -> None:
     is_call = isinstance(value, dict) and value.get("type") == "toolCall"
     for name, it in list(named):
         if isinstance(it, str) and it and (everything or name in MEMBERS) and not (is_call and name == "name"):
-            value[name] = json.dumps(json.loads(it) | {"text": text}) if name == "event" else it + text
+            value[name] = orjson.dumps(orjson.loads(it) | {"text": text}).decode() if name == "event" else it + text
         else:
             _let_grow(it, text, everything=everything or name == "arguments")
 
 
 @asynccontextmanager
 async def grown(browser: Browser, folder: Path, text: str, **options: Any) -> AsyncIterator[tuple[House, Tab]]:
-    prompt, about = json.dumps(text[:CONFIG_CHARS]), json.dumps(text[: CONFIG_CHARS // 2])
+    prompt, about = (orjson.dumps(text[:size]).decode() for size in (CONFIG_CHARS, CONFIG_CHARS // 2))
     agents = AGENTS.replace("message] }", f"message, schedule, task] }}\n      systemPrompt: {prompt}", 1)
     agents = agents.replace("description: Answers everybody,", f"description: {about} #", 1)
     async with night(browser, folder, script=model, agents=agents, **options) as (home, tab, telegram):

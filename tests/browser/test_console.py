@@ -1,19 +1,18 @@
 """The operator's console: what waits for a person is decided there, and what is broken is read there, by everybody."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, Route, expect
+from playwright.async_api import Browser, Page, expect
 
 from gateway.app.reload import Reload
 from gateway.config.load import load
 from tests.browser.axe import LOOKS, Looks, wrong
 from tests.browser.house import TOKEN, House, house
-from tests.browser.night import COMMAND, HOSTILE, STRANGER, night
+from tests.browser.night import AGENTS, COMMAND, HOSTILE, STRANGER, night
 from tests.browser.tab import Tab, visitor
 from tests.browser.test_web_health import ANN, SERVER
-from tests.browser.test_web_keys import UNSEEN, walk
+from tests.browser.test_web_keys import UNSEEN, announced, pressed, walk
 from tests.emulators.models.script import says
 from tests.running import SECRETS
 
@@ -39,7 +38,7 @@ async def ready(page: Page) -> None:
     await expect(page.locator("#view")).to_have_attribute("aria-busy", "false")
 
 
-async def test_a_call_is_read_whole_and_allowed_and_runs_once(browser: Browser, tmp_path: Path) -> None:
+async def test_a_call_is_read_whole_and_allowed_by_keys_and_runs_once(browser: Browser, tmp_path: Path) -> None:
     async with night(browser, tmp_path) as (home, tab, _):
         await go(tab, home, "approvals")
         card = tab.page.get_by_role("article")
@@ -48,17 +47,32 @@ async def test_a_call_is_read_whole_and_allowed_and_runs_once(browser: Browser, 
         await card.get_by_text("Details").click()
         await expect(card.get_by_text("SHA-256")).to_be_visible()
         await expect(tab.page.get_by_role("link", name="Approvals")).to_contain_text("1")
-        await card.get_by_role("button", name="Allow once").click()
-        await expect(tab.page.get_by_role("status").filter(has_text="Allowed once.")).to_be_visible()
+        await pressed(tab, card.get_by_role("button", name="Allow once"))
+        await announced(tab, "Allowed once.")
         await expect(tab.page.get_by_text(EMPTY["approvals"])).to_be_visible()
+        await expect(tab.page.locator("#view")).to_be_focused()
         await tab.page.goto(home.url)
         await tab.conversation("Build it anew").click()
         await expect(tab.answers.filter(has_text="✓ Allowed once by web:local")).to_have_count(1)
 
 
-async def test_a_call_is_denied(browser: Browser, tmp_path: Path) -> None:
+async def test_who_is_no_approver_reads_the_call_and_cannot_decide_it_and_who_is_one_denies_it(
+    browser: Browser, tmp_path: Path
+) -> None:
     async with night(browser, tmp_path) as (home, tab, _):
         await go(tab, home, "approvals")
+        await expect(tab.page.get_by_role("button", name="Allow once")).to_be_visible()
+        config = home.gateway.config
+        others = config.approvals.model_copy(update={"approvers": ("telegram:123",)})
+        theirs = config.model_copy(update={"approvals": others})
+        await home.gateway.apply(theirs, SECRETS, home.gateway.runtime.config_state)
+        tab.watch.expects("status of 403")
+        await tab.page.get_by_role("button", name="Allow once").click()
+        await expect(tab.page.get_by_role("alert").filter(has_text="names others as approvers")).to_be_visible()
+        await expect(tab.page.get_by_text("Decided in the chat by: telegram:123")).to_be_visible()
+        await expect(tab.page.get_by_role("button", name="Allow once")).to_have_count(0)
+        await home.gateway.apply(config, SECRETS, home.gateway.runtime.config_state)
+        await tab.page.get_by_role("button", name="Ask again now").click()
         await tab.page.get_by_role("button", name="Deny").click()
         await expect(tab.page.get_by_text(EMPTY["approvals"])).to_be_visible()
         await tab.page.goto(home.url)
@@ -66,43 +80,22 @@ async def test_a_call_is_denied(browser: Browser, tmp_path: Path) -> None:
         await expect(tab.answers.filter(has_text="✗ Denied by web:local")).to_have_count(1)
 
 
-async def test_who_is_no_approver_reads_the_call_and_cannot_decide_it(browser: Browser, tmp_path: Path) -> None:
-    async with night(browser, tmp_path) as (home, tab, _):
-        await go(tab, home, "approvals")
-        await expect(tab.page.get_by_role("button", name="Allow once")).to_be_visible()
-        others = home.gateway.config.approvals.model_copy(update={"approvers": ("telegram:123",)})
-        config = home.gateway.config.model_copy(update={"approvals": others})
-        await home.gateway.apply(config, SECRETS, home.gateway.runtime.config_state)
-        tab.watch.expects("status of 403")
-        await tab.page.get_by_role("button", name="Allow once").click()
-        await expect(tab.page.get_by_role("alert").filter(has_text="names others as approvers")).to_be_visible()
-        await expect(tab.page.get_by_text("Decided in the chat by: telegram:123")).to_be_visible()
-        await expect(tab.page.get_by_role("button", name="Allow once")).to_have_count(0)
-
-
-async def test_a_stranger_with_a_hostile_name_is_let_in_and_hears_of_it(browser: Browser, tmp_path: Path) -> None:
+async def test_a_stranger_with_a_hostile_name_is_let_in_by_keys_and_hears_of_it(
+    browser: Browser, tmp_path: Path
+) -> None:
     async with night(browser, tmp_path) as (home, tab, telegram):
         await go(tab, home, "people")
         card = tab.page.get_by_role("article")
         shown = HOSTILE.replace("\u202e", "\\u202e")
         await expect(card.locator("bdi").first).to_have_text(shown)
         await expect(tab.page.locator("#view img, #view script")).to_have_count(0)
-        await card.get_by_role("button").click()
+        await pressed(tab, card.get_by_role("button"))
+        await announced(tab, "may write now.")
         await expect(tab.page.get_by_text(EMPTY["people"])).to_be_visible()
+        await expect(tab.page.locator("#view")).to_be_focused()
         row = tab.page.get_by_role("row").filter(has_text=f"telegram:{STRANGER}")
         await expect(row).to_contain_text("web:local")
         await home.until(lambda: any("You may write to me now" in it.text for it in telegram.messages))
-
-
-async def test_a_dead_letter_is_replayed_and_arrives(browser: Browser, tmp_path: Path) -> None:
-    async with night(browser, tmp_path) as (home, tab, telegram):
-        await go(tab, home, "letters")
-        row = tab.page.get_by_role("row").filter(has_text="part-")
-        await expect(row).to_contain_text("Telegram refused it (400)")
-        assert not any("These words are lost." in it.text for it in telegram.messages)
-        await row.get_by_role("button").click()
-        await expect(tab.page.get_by_text(EMPTY["letters"])).to_be_visible()
-        await home.until(lambda: any("These words are lost." in it.text for it in telegram.messages))
 
 
 async def test_a_broken_config_is_seen_with_its_line_until_it_is_mended(browser: Browser, tmp_path: Path) -> None:
@@ -188,35 +181,21 @@ async def test_a_lost_connection_is_said_what_was_there_stays_and_the_rest_comes
         await expect(tab.connection).to_have_text("")
 
 
-async def test_an_answer_that_is_refused_is_a_sentence_and_can_be_asked_again(browser: Browser, tmp_path: Path) -> None:
-    async with house(tmp_path) as home, visitor(browser, home) as tab:
-        tab.watch.expects("status of 503")
-        release = asyncio.Event()
-
-        async def unavailable(route: Route) -> None:
-            await release.wait()
-            await route.fulfill(status=503, json={"error": "no", "code": "unavailable"})
-
-        await tab.page.route("**/api/console/agents", unavailable)
-        await tab.page.goto(f"{home.url}/console#agents")
-        await expect(tab.page.locator("#view")).to_have_attribute("aria-busy", "true")
-        release.set()
-        await expect(tab.page.get_by_text("The database is not available.")).to_be_visible()
-        await tab.page.unroute("**/api/console/agents")
-        await tab.page.get_by_role("button", name="Try again").click()
-        await expect(tab.page.get_by_role("heading", name="Helper")).to_be_visible()
-
-
-async def test_the_console_speaks_chinese_and_needs_no_mouse(browser: Browser, tmp_path: Path) -> None:
-    async with night(browser, tmp_path, locale="zh-CN") as (home, tab, _):
+async def test_the_console_speaks_chinese_and_needs_no_mouse_where_a_dead_letter_is_replayed_and_arrives(
+    browser: Browser, tmp_path: Path
+) -> None:
+    async with night(browser, tmp_path, locale="zh-CN") as (home, tab, telegram):
         await go(tab, home, "now")
         await expect(tab.page.locator("html")).to_have_attribute("lang", "zh-CN")
         await expect(tab.page.get_by_text("一切正常。")).to_be_visible()
         await walk(tab, tab.page.locator("#rooms").get_by_role("link", name="死信"), then="Enter")
         await expect(tab.page.get_by_role("heading", name="死信", level=1)).to_be_visible()
-        replay = tab.page.get_by_role("row").get_by_role("button")
-        await walk(tab, replay, then="Enter")
+        row = tab.page.get_by_role("row").filter(has_text="part-")
+        await expect(row).to_contain_text("Telegram refused it (400)")
+        assert not any("These words are lost." in it.text for it in telegram.messages)
+        await walk(tab, row.get_by_role("button"), then="Enter")
         await expect(tab.page.get_by_text("没有死信。")).to_be_visible()
+        await home.until(lambda: any("These words are lost." in it.text for it in telegram.messages))
         unseen = []
         for _ in range(16):
             await tab.page.keyboard.press("Tab")
@@ -225,7 +204,7 @@ async def test_the_console_speaks_chinese_and_needs_no_mouse(browser: Browser, t
 
 
 async def test_the_tools_of_an_agent_have_their_reasons(browser: Browser, tmp_path: Path) -> None:
-    async with night(browser, tmp_path) as (home, tab, _):
+    async with house(tmp_path, agents=AGENTS) as home, visitor(browser, home) as tab:
         await go(tab, home, "agents")
         coder = tab.page.get_by_role("article").filter(has_text="代码助手")
         await coder.get_by_text("tools, with the reasons").click()

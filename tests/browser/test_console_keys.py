@@ -2,43 +2,14 @@
 
 from pathlib import Path
 
-from playwright.async_api import Browser, Locator, expect
+from playwright.async_api import Browser, expect
 
 from tests.browser.grown import model
 from tests.browser.night import AGENTS, night
-from tests.browser.tab import Tab
-from tests.browser.test_console import EMPTY, go
-from tests.browser.test_web_keys import UNSEEN, walk
+from tests.browser.test_console import go
+from tests.browser.test_web_keys import announced, pressed
 
 WITH_TOOLS = AGENTS.replace("message] }", "message, schedule, task] }", 1)
-
-
-async def pressed(tab: Tab, button: Locator) -> None:
-    """By keys from wherever the focus is, which is to be seen."""
-    await walk(tab, button)
-    assert await tab.page.evaluate(UNSEEN) == []
-    await tab.page.keyboard.press("Enter")
-
-
-async def announced(tab: Tab, words: str) -> None:
-    await expect(tab.page.get_by_role("status").filter(has_text=words)).to_be_visible()
-
-
-async def test_a_call_is_allowed_and_a_stranger_let_in_by_keys(browser: Browser, tmp_path: Path) -> None:
-    async with night(browser, tmp_path) as (home, tab, telegram):
-        page, view = tab.page, tab.page.locator("#view")
-        await go(tab, home, "approvals")
-        await pressed(tab, page.get_by_role("button", name="Allow once"))
-        await announced(tab, "Allowed once.")
-        await expect(page.get_by_text(EMPTY["approvals"])).to_be_visible()
-        await expect(view).to_be_focused()
-
-        await go(tab, home, "people")
-        await pressed(tab, page.get_by_role("article").get_by_role("button"))
-        await announced(tab, "may write now.")
-        await expect(page.get_by_text(EMPTY["people"])).to_be_visible()
-        await expect(view).to_be_focused()
-        await home.until(lambda: any("You may write to me now" in it.text for it in telegram.messages))
 
 
 async def test_a_reminder_is_paused_goes_on_and_is_stopped_by_keys(browser: Browser, tmp_path: Path) -> None:

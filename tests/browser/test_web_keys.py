@@ -28,6 +28,17 @@ async def walk(tab: Tab, aim: Locator, key: str = "Tab", then: str = "") -> None
     raise AssertionError(f"{key} never reaches {aim}")
 
 
+async def pressed(tab: Tab, button: Locator) -> None:
+    """By keys from wherever the focus is, which is to be seen."""
+    await walk(tab, button)
+    assert await tab.page.evaluate(UNSEEN) == []
+    await tab.page.keyboard.press("Enter")
+
+
+async def announced(tab: Tab, words: str) -> None:
+    await expect(tab.page.get_by_role("status").filter(has_text=words)).to_be_visible()
+
+
 async def test_everything_can_be_done_without_a_mouse_and_the_focus_is_always_seen(visit: Visit) -> None:
     async with visit(*RICH_SCRIPT, says("Second."), agents=TWO_AGENTS) as (_, tab):
         page, keys = tab.page, tab.page.keyboard
