@@ -47,7 +47,8 @@ def access(policy: str, within: str = "") -> str:
 
 
 async def outcomes(house: Running, chat: Chat) -> dict[str, set[str]]:
-    """Whose events are accepted, by their kind."""
+    """Whose events are accepted, by their kind. Nothing that is accepted is answered."""
+    await house.gateway.lanes.drain(0)
     channel = house.gateway.runtime.setup.channels["feishu", "default"]
     found: dict[str, set[str]] = {}
     for kind, facts in KINDS.items():

@@ -30,39 +30,40 @@ async def feishu(folder: Path, **more: Any) -> AsyncIterator[Running]:
         yield house
 
 
-@pytest.mark.parametrize(
-    ("chat", "to", "presser", "taken"),
-    [
-        (DIRECT, None, ALICE, True),
-        (DIRECT, None, BOB, False),
-        (DIRECT, ALICE, ALICE, True),
-        (DIRECT, BOB, BOB, False),
-        (TEAM, None, BOB, True),
-        (Chat(id=GROUP, kind="group", thread="omt_1"), None, BOB, True),
-        (OTHER, None, ALICE, False),
-    ],
-    ids=["direct", "a stranger", "sent to a person", "sent to a stranger", "group", "topic", "another group"],
-)
+GATES: dict[str, tuple[Chat, str | None, str, bool]] = {
+    "direct": (DIRECT, None, ALICE, True),
+    "a stranger": (DIRECT, None, BOB, False),
+    "sent to a person": (DIRECT, ALICE, ALICE, True),
+    "sent to a stranger": (DIRECT, BOB, BOB, False),
+    "group": (TEAM, None, BOB, True),
+    "topic": (Chat(id=GROUP, kind="group", thread="omt_1"), None, BOB, True),
+    "another group": (OTHER, None, ALICE, False),
+}
+
+
 async def test_a_press_passes_the_gate_of_the_chat_that_the_card_stands_in_and_is_a_command_of_its_session(
-    tmp_path: Path, chat: Chat, to: str | None, presser: str, taken: bool
+    tmp_path: Path,
 ) -> None:
     async with feishu(tmp_path) as house:
-        card = await offered(house.gateway, "feishu", chat, to=to)
-        assert list(house.feishu.card(card).buttons) == [ALLOW.label, DENY.label]
-        event = house.feishu.press_event(card, ALLOW.label, sender=presser)
-        answers = [await house.push(event) for _ in range(3)]
-        await house.idle()
-        toasts = [answer.json().get("toast", {}).get("i18n", {}).get("zh_cn") for answer in answers]
-        assert ([answer.status_code for answer in answers], toasts) == ([200] * 3, ["已收到" if taken else None] * 3)
-        found = presses(house.gateway)
-        assert len(found) == taken
-        for sid, context in found:
-            where = house.feishu.known[card].chat_id
-            topic = f":thread:{chat.thread}" if chat.thread else ""
-            assert sid == f"aside:agent:helper:feishu:default:{where}{topic}"
-            assert (context.chat.kind, context.sender.id) == (chat.kind, presser)
-            assert context.press is not None
-            assert (context.press.token, context.press.message_id) == (ALLOW.token, card)
+        for gate, (chat, to, presser, taken) in GATES.items():
+            before = len(presses(house.gateway))
+            card = await offered(house.gateway, "feishu", chat, to=to)
+            assert list(house.feishu.card(card).buttons) == [ALLOW.label, DENY.label], gate
+            event = house.feishu.press_event(card, ALLOW.label, sender=presser)
+            answers = [await house.push(event) for _ in range(3)]
+            await house.idle()
+            toasts = [answer.json().get("toast", {}).get("i18n", {}).get("zh_cn") for answer in answers]
+            assert [answer.status_code for answer in answers] == [200] * 3, gate
+            assert toasts == ["已收到" if taken else None] * 3, gate
+            found = presses(house.gateway)[before:]
+            assert len(found) == taken, gate
+            for sid, context in found:
+                where = house.feishu.known[card].chat_id
+                topic = f":thread:{chat.thread}" if chat.thread else ""
+                assert sid == f"aside:agent:helper:feishu:default:{where}{topic}", gate
+                assert (context.chat.kind, context.sender.id) == (chat.kind, presser), gate
+                assert context.press is not None, gate
+                assert (context.press.token, context.press.message_id) == (ALLOW.token, card), gate
         assert house.anthropic.requests == []
 
 
@@ -252,21 +253,21 @@ async def test_on_the_page_a_press_is_a_post_and_a_message_that_was_replaced_is_
     assert len(house.anthropic.requests) == 1
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"text": "and words"},
-        {"files": ["f_12345678"]},
-        *({"press": it} for it in ({}, {"token": "x"}, {"token": "", "message": "k" * 36}, "ap_allow:1")),
-        {"press": {"token": "x" * 61, "message": "k" * 36}},
-        {"press": {"token": "a b", "message": "k" * 36}},
-        {"press": {"token": "x", "message": "../../x"}},
-        {"press": {"token": "x", "message": "k" * 36, "sender": "owner"}},
-    ],
-)
-async def test_a_press_on_the_page_that_is_no_press_is_refused(house: Running, page: Page, change: Any) -> None:
-    sound = {"id": new_id("p"), "chat": CHAT, "press": {"token": "x", "message": "k" * 36}}
-    assert (await page.http.post("/webhooks/web/default", json=sound | change)).status_code == 400
+NO_PRESSES: list[dict[str, Any]] = [
+    {"text": "and words"},
+    {"files": ["f_12345678"]},
+    *({"press": it} for it in ({}, {"token": "x"}, {"token": "", "message": "k" * 36}, "ap_allow:1")),
+    {"press": {"token": "x" * 61, "message": "k" * 36}},
+    {"press": {"token": "a b", "message": "k" * 36}},
+    {"press": {"token": "x", "message": "../../x"}},
+    {"press": {"token": "x", "message": "k" * 36, "sender": "owner"}},
+]
+
+
+async def test_a_press_on_the_page_that_is_no_press_is_refused(house: Running, page: Page) -> None:
+    for change in NO_PRESSES:
+        sound = {"id": new_id("p"), "chat": CHAT, "press": {"token": "x", "message": "k" * 36}}
+        assert (await page.http.post("/webhooks/web/default", json=sound | change)).status_code == 400, change
     assert presses(house.gateway) == []
 
 

@@ -70,7 +70,7 @@ async def talk(house: Running, *texts: str) -> list[str]:
 async def until_summed(house: Running, *, turns: int = 30) -> list[str]:
     """Talk until a summary was asked for and its turn has ended."""
     for number in range(turns):
-        replies = await talk(house, f"turn {number}: {FILLER}")
+        replies = await talk(house, f"turn {number}: {FILLER * 3}")
         if summaries(house):
             return replies
     raise AssertionError("no summary was asked for")
@@ -177,7 +177,7 @@ async def test_a_stop_behind_a_summary_leaves_on_the_bill_what_it_took_and_once(
         """What the budget has counted before the turn with the summary."""
         for number in range(30):
             replied, before = len(house.feishu.messages), counted(house) if number else 0
-            await house.say(f"turn {number}: {FILLER}")
+            await house.say(f"turn {number}: {FILLER * 3}")
             await house.until(lambda: len(house.feishu.messages) > replied or marks(house))  # noqa: B023
             if marks(house):
                 return before
@@ -209,7 +209,7 @@ async def test_the_model_for_summaries_may_be_another(tmp_path: Path) -> None:
 @pytest.mark.parametrize("api", ["anthropic-messages", "openai-responses"])
 async def test_a_long_chat_with_tools_forgets_nothing_that_was_planted(tmp_path: Path, api: str) -> None:
     assert api in APIS
-    played = await play(tmp_path, api, turns=45, window=14_000)
+    played = await play(tmp_path, api, turns=30, window=11_000)
     assert played.clean, str(played)
     assert played.summaries >= 5
     assert played.noticed == played.summaries
@@ -217,7 +217,7 @@ async def test_a_long_chat_with_tools_forgets_nothing_that_was_planted(tmp_path:
 
 async def test_summaries_that_leave_identifiers_out_every_other_time_lose_none(tmp_path: Path) -> None:
     model = LongModel(lazy=lambda number: number % 2 == 1)
-    played = await play(tmp_path, "mistral", turns=30, window=14_000, model=model)
+    played = await play(tmp_path, "mistral", turns=24, window=11_000, model=model)
     assert played.clean, str(played)
     assert model.summaries >= 2 * played.noticed > 2
 

@@ -94,21 +94,17 @@ async def test_a_header_within_the_caps_is_taken_also_in_the_smallest_pieces(hou
             assert (await it.answer())[0] == 200
 
 
-@pytest.mark.parametrize(
-    ("path", "fields", "status", "key"), [case[1:] for case in BEYOND], ids=[it[0] for it in BEYOND]
-)
-async def test_a_header_beyond_a_cap_is_refused_with_a_sentence_and_the_connection_closed(
-    house: Running, path: bytes, fields: bytes, status: int, key: str
-) -> None:
-    whole = b"GET %b HTTP/1.1\r\n%b%b\r\n" % (path, HOST, fields)
-    for pieces in ([whole], [whole[at : at + 1_000] for at in range(0, len(whole), 1_000)]):
+async def test_a_header_beyond_a_cap_is_refused_with_a_sentence_and_the_connection_closed(house: Running) -> None:
+    for case, path, fields, status, key in BEYOND:
+        whole = b"GET %b HTTP/1.1\r\n%b%b\r\n" % (path, HOST, fields)
+        for pieces in ([whole], [whole[at : at + 1_000] for at in range(0, len(whole), 1_000)]):
+            async with line(house.url) as it:
+                await it.send(*pieces)
+                answered, text = await it.answer()
+                assert (answered, key in text) == (status, True), case
+                assert await it.rest() == b"", case
         async with line(house.url) as it:
-            await it.send(*pieces)
-            answered, text = await it.answer()
-            assert (answered, key in text) == (status, True)
-            assert await it.rest() == b""
-    async with line(house.url) as it:
-        assert (await it.ask())[0] == 200
+            assert (await it.ask())[0] == 200, case
 
 
 POST = b"POST /webhooks/feishu/default HTTP/1.1\r\n"
@@ -125,16 +121,15 @@ FLOODS = {
 }
 
 
-@pytest.mark.parametrize("flood", FLOODS)
-async def test_a_header_without_end_is_ended_by_the_door(house: Running, flood: str) -> None:
-    beginning, more, status = FLOODS[flood]
-    async with line(house.url) as it:
-        await it.send(beginning)
-        answering = asyncio.create_task(it.answer())
-        with suppress(ConnectionError):
-            for _ in range(1_000):
-                await it.send(more)
-        assert (await answering)[0] == status
+async def test_a_header_without_end_is_ended_by_the_door(house: Running) -> None:
+    for flood, (beginning, more, status) in FLOODS.items():
+        async with line(house.url) as it:
+            await it.send(beginning)
+            answering = asyncio.create_task(it.answer())
+            with suppress(ConnectionError):
+                while not answering.done():
+                    await it.send(more)
+            assert (await answering)[0] == status, flood
 
 
 async def test_a_chunked_body_with_extensions_is_read_and_its_trailers_are_refused_and_reach_nobody(

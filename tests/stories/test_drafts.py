@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tests.loopback import serve_on_loopback
 from tests.running import ALICE_CHAT, Running, push, running
 from tests.running import FEISHU as WHOLE
 from tests.stories.at_work import RUNS
-from tests.stories.test_edits import House, house, shows_a_draft
+from tests.stories.test_edits import House, house
 from tests.waiting import until
 
 FEISHU = WHOLE.replace("    streaming: off\n", "")
@@ -253,9 +254,12 @@ POINTS = {"before": (), "opening": ("/cardkit/v1/cards", "/sendMessage"), "placi
 """Which call is held while the draft is not growing yet; a card is opened first and placed then."""
 
 
+ACTS = ("stop", "recall", "interrupt", "new")
+
+
 async def hold_at(it: House, point: str, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Let Alice ask, and wait until her answer's draft is that far. The event lets a mark through."""
-    marked = asyncio.Event()
+    marked, before = asyncio.Event(), drafts(it)
     it.line.hold(after_pieces=2)
     if point == "before":
         monkeypatch.setattr("gateway.turns.drafts.OPEN_SECONDS", 60.0)
@@ -274,7 +278,7 @@ async def hold_at(it: House, point: str, monkeypatch: pytest.MonkeyPatch) -> asy
         await reached.wait()
     elif point == "growing":
         await it.say("tell me")
-        await until(lambda: shows_a_draft(it))
+        await until(lambda: drafts(it) > before)
     else:
         it.held.hold(*POINTS[point], times=1)
         await it.say("tell me")
@@ -282,41 +286,44 @@ async def hold_at(it: House, point: str, monkeypatch: pytest.MonkeyPatch) -> asy
     return marked
 
 
-@pytest.mark.parametrize(
-    ("way", "point", "act"),
-    [
-        (way, point, act)
-        for way in ("feishu webhook", "telegram polling")
-        for point in ("before", "opening", "placing", "marking", "growing")
-        for act in ("stop", "recall", "interrupt", "new")
-        if not way.startswith("telegram") or (act != "recall" and point != "placing")
-    ],
-)
-async def test_a_turn_that_is_cut_off_leaves_nothing_of_its_draft_wherever_that_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, point: str, act: str
-) -> None:
-    """Telegram tells nobody of a recall."""
+def drafts(it: House) -> int:
+    """How often a draft has been seen so far."""
+    cards = [state for card in it.feishu.cardkit.cards.values() for state in card.states]
+    return sum("first words" in text for text in [*cards, *(sent.text for sent in it.telegram.messages)])
+
+
+@pytest.mark.parametrize("way", ["feishu webhook", "telegram polling"])
+async def test_a_turn_that_is_cut_off_leaves_nothing_of_its_draft_wherever_that_is(tmp_path: Path, way: str) -> None:
+    """Telegram tells nobody of a recall, and places no card."""
 
     def script(body: dict[str, Any]) -> Any:
         return says("the second answer") if "hurry" in str(body["messages"][-1]) else says(LONG)
 
-    mode = {"queue": {"mode": "interrupt"}} if act == "interrupt" else {}
-    async with house(tmp_path, way, streaming="partial", script=script, **mode) as it:
-        marked = await hold_at(it, point, monkeypatch)
-        (lane,) = it.gateway.runtime.control.lanes.values()
-        match act:
-            case "stop" | "new":
-                await it.say(f"/{act}")
-            case "interrupt":
-                await it.say("hurry up")
-            case _:
-                asked = next(iter(it.feishu.known))
-                assert (await push(it.feishu, it.url, it.feishu.recalled_event(asked))).status_code == 200
-        await until(lambda: lane.turn is None or lane.turn.cancelling())
-        it.held.release()
-        marked.set()
-        it.line.release()
-        await it.idle()
-        shown = await it.shown()
-        assert [text for text in shown if "first words" in text] == []
-        assert ("the second answer" in shown) is (act == "interrupt")
+    async with house(tmp_path, way, streaming="partial", script=script, queue={"mode": "interrupt"}) as it:
+        for point, act in product(("before", "opening", "placing", "marking", "growing"), ACTS):
+            if way.startswith("feishu") or (act != "recall" and point != "placing"):
+                before = await it.shown()
+                with pytest.MonkeyPatch.context() as patch:
+                    await cut_off(it, point, act, patch)
+                shown = await it.shown()
+                assert [text for text in shown if "first words" in text] == [], (point, act)
+                assert ("the second answer" in shown[len(before) :]) is (act == "interrupt"), (point, act)
+
+
+async def cut_off(it: House, point: str, act: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = len(it.feishu.known)
+    marked = await hold_at(it, point, monkeypatch)
+    (lane,) = it.gateway.runtime.control.lanes.values()
+    match act:
+        case "stop" | "new":
+            await it.say(f"/{act}")
+        case "interrupt":
+            await it.say("hurry up")
+        case _:
+            asked = list(it.feishu.known)[known]
+            assert (await push(it.feishu, it.url, it.feishu.recalled_event(asked))).status_code == 200
+    await until(lambda: lane.turn is None or lane.turn.cancelling())
+    it.held.release()
+    marked.set()
+    it.line.release()
+    await it.idle()
