@@ -43,7 +43,7 @@ gc.disable()
 def pytest_collection_finish() -> None:
     """Half a million objects are the tests themselves: no garbage collection walks them, now or later."""
     gc.freeze()
-    gc.set_threshold(50_000, 10, 10)
+    gc.set_threshold(200_000, 10, 10)
     gc.enable()
 
 

@@ -6,10 +6,7 @@ from typing import Any
 
 import httpx
 import httpx2
-import mcp.types as types
 import pytest
-from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
 
 from tests.emulators.models.script import calls, says
 from tests.emulators.models.server import Script
@@ -37,6 +34,10 @@ def asks(**arguments: Any) -> dict[str, Any]:
 
 
 async def test_the_official_client_asks_an_agent_which_remembers_the_session(tmp_path: Path) -> None:
+    from mcp import Client  # half a second, which each process of tests would pay
+    from mcp.client.streamable_http import streamable_http_client
+    from mcp.types import TextContent
+
     async with (
         serving(tmp_path, lambda _: says("four words in all")) as house,
         httpx2.AsyncClient(headers={"authorization": f"Bearer {TOKEN}"}, trust_env=False) as http,
@@ -47,7 +48,7 @@ async def test_the_official_client_asks_an_agent_which_remembers_the_session(tmp
         for message in ("one", "two"):
             arguments = {"agent": "helper", "message": message, "session": "s"}
             result = await asking.call_tool("ask_agent", arguments)
-            assert result.content == [types.TextContent(text="four words in all")]
+            assert result.content == [TextContent(text="four words in all")]
             assert not result.is_error
         assert [
             it.endswith(word) for it, word in zip(users(house.anthropic.requests[-1].body), ("one", "two"), strict=True)
