@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,6 +17,7 @@ from gateway.app.setup import FIXED, loaded_over
 from gateway.config.load import load
 from gateway.config.root import Config
 from gateway.state.runtime import ConfigState
+from tests.case import case
 from tests.empty_database import open_store
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.models.anthropic.emulator import AnthropicEmulator
@@ -174,7 +175,8 @@ class House:
     text: Document
     alice: int = 0
     page: Page | None = None
-    closed: list[object] = field(default_factory=list)
+    asked: int = 0
+    """How often Alice has asked."""
 
     async def say(self, words: str) -> None:
         match self.way:
@@ -230,7 +232,7 @@ async def house(
     folder: Path, way: str, *, streaming: str = "off", script: Any = (), **more: Any
 ) -> AsyncIterator[House]:
     feishu, telegram = feishu_emulator(), TelegramEmulator()
-    anthropic = AnthropicEmulator(script or [says(LONG)], api_key=SECRETS["ANTHROPIC_API_KEY"])
+    anthropic = AnthropicEmulator(script or (lambda _: says(LONG)), api_key=SECRETS["ANTHROPIC_API_KEY"])
     line, held = Line(anthropic.app), Held()
     async with (
         serve_on_loopback(held.before(feishu.app)) as feishu_url,
@@ -303,6 +305,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def reach(it: House, stage: str) -> None:
     """Let Alice ask, and wait until the answer is that far."""
+    it.asked += 1
     match stage:
         case "running":
             it.line.hold()
@@ -323,24 +326,37 @@ async def reach(it: House, stage: str) -> None:
                 await until(lambda: any(line["event"] == "part_postponed" for line in logs))
         case "growing":
             it.line.hold(after_pieces=2)
+            before = drafts(it)
             await it.say("tell me")
-            await until(lambda: shows_a_draft(it))
+            await until(lambda: drafts(it) > before)
+
+
+def drafts(it: House) -> int:
+    """How many states of an answer in the chat begin with its first words."""
+    if it.page is not None:
+        return sum("first words" in text for text in it.page.drafts())
+    cards = [state for card in it.feishu.cardkit.cards.values() for state in card.states]
+    return sum("first words" in text for text in [*cards, *(sent.text for sent in it.telegram.messages)])
 
 
 def shows_a_draft(it: House) -> bool:
-    if it.page is not None:
-        return any("first words" in text for text in it.page.drafts())
-    cards = [state for card in it.feishu.cardkit.cards.values() for state in card.states]
-    return any("first words" in text for text in [*cards, *(sent.text for sent in it.telegram.messages)])
+    return drafts(it) > 0
+
+
+async def restreamed(it: House, stage: str) -> None:
+    """An answer that is to grow is shown while it does."""
+    if stage == "growing" and it.page is None:
+        it.text["channels"][it.way.split()[0]]["streaming"] = "partial"
+        await it.apply(lambda text: None)
 
 
 async def ends_well(it: House) -> None:
     it.line.release()
     it.held.release()
     await it.idle()
-    assert await it.shown() == [LONG]
+    assert await it.shown() == [LONG] * it.asked
     assert it.held.lost == 0
-    assert len(it.anthropic.requests) == 1
+    assert len(it.anthropic.requests) == it.asked
 
 
 def test_the_edits_are_of_every_key() -> None:
@@ -381,35 +397,43 @@ async def test_an_edit_of_any_key_costs_nothing_of_an_answer(
         await ends_well(it)
 
 
-@pytest.mark.parametrize("stage", ["waiting", *STAGES])
 @pytest.mark.parametrize("way", BOTS)
-async def test_an_account_that_is_away_for_a_moment_keeps_its_queue(tmp_path: Path, way: str, stage: str) -> None:
+async def test_an_account_that_is_away_for_a_moment_keeps_its_queue(tmp_path: Path, way: str) -> None:
+    async with house(tmp_path, way) as it:
+        for stage in ("waiting", *STAGES):
+            with case(way, stage):
+                await restreamed(it, stage)
+                await goes_and_comes_back(it, stage)
+
+
+async def goes_and_comes_back(it: House, stage: str) -> None:
     """`waiting`: nobody has begun to answer."""
-    async with house(tmp_path, way, streaming="partial" if stage == "growing" else "off") as it:
-        kind = way.split()[0]
-        with capture_logs() as logs:
-            if stage == "waiting":
-                it.gateway.lanes.resize(it.gateway.config.limits.parallel_turns, 0)
-                await it.say("tell me")
-                await until(lambda: any(line["event"] == "message_accepted" for line in logs))
-            else:
-                await reach(it, stage)
-            await it.apply(lambda text: text["channels"].pop(kind))
-            it.line.release()
-            it.held.release()
-            if stage == "waiting":
-                it.gateway.lanes.resize(0, it.gateway.config.limits.parallel_turns)
-                await until(lambda: not any(lane.awaiting_slot for lane in it.gateway.runtime.control.lanes.values()))
-            elif stage == "sending":
-                await it.idle()
-            else:
-                await until(lambda: any(line["event"] == "part_waits_for_its_account" for line in logs))
-            assert (await it.shown() == [LONG]) is (stage == "sending")
-            await it.apply(lambda text: text["channels"][kind].update(quotes="off"))
-            await ends_well(it)
+    kind = it.way.split()[0]
+    with capture_logs() as logs:
+        if stage == "waiting":
+            it.asked += 1
+            it.gateway.lanes.resize(it.gateway.config.limits.parallel_turns, 0)
+            await it.say("tell me")
+            await until(lambda: any(line["event"] == "message_accepted" for line in logs))
+        else:
+            await reach(it, stage)
+        await it.apply(lambda text: text["channels"].pop(kind))
+        it.line.release()
+        it.held.release()
+        if stage == "waiting":
+            it.gateway.lanes.resize(0, it.gateway.config.limits.parallel_turns)
+            await until(lambda: not any(lane.awaiting_slot for lane in it.gateway.runtime.control.lanes.values()))
+        elif stage == "sending":
+            await it.idle()
+        else:
+            await until(lambda: any(line["event"] == "part_waits_for_its_account" for line in logs))
+        answered = it.asked if stage == "sending" else it.asked - 1
+        assert (await it.shown()).count(LONG) == answered
+        await it.apply(lambda text: text["channels"][kind].update(queue={"mode": "followup"}))
+        await ends_well(it)
 
 
-@pytest.mark.parametrize("way", BOTS)
+@pytest.mark.parametrize("way", ["feishu websocket", "telegram webhook"])
 async def test_what_waits_for_an_account_that_stays_away_is_given_up_and_kept_for_a_replay(
     tmp_path: Path, way: str
 ) -> None:
@@ -425,30 +449,21 @@ async def test_what_waits_for_an_account_that_stays_away_is_given_up_and_kept_fo
         assert b'clawgate_dead_letters_total{kind="part"} 1.0' in it.gateway.runtime.metrics.render()
 
 
-@pytest.mark.parametrize("reloads", [1, 2, 3])
-@pytest.mark.parametrize(("way", "stage"), [it for it in MATRIX if it[1] in ("sending", "growing")])
-async def test_reloads_in_a_row_close_no_channel_that_is_in_use(
-    tmp_path: Path, way: str, stage: str, reloads: int
-) -> None:
+@pytest.mark.parametrize("way", [*BOTS, "web"])
+async def test_reloads_in_a_row_close_no_channel_that_is_in_use(tmp_path: Path, way: str) -> None:
     """The first leaves the account as it is, the second takes it away, and the third brings it back."""
     kind = way.split()[0]
-    steps: list[Callable[[Document], object]] = [
-        lambda text: text.update(limits={"rounds": 50}),
-        lambda text: text["channels"].pop(kind),
-        lambda text: text["channels"][kind].update(queue={"mode": "followup"}),
-    ]
-    async with house(tmp_path, way, streaming="partial" if stage == "growing" else "off") as it:
-        with capture_logs() as logs:
-            await reach(it, stage)
-            for step in steps[:reloads]:
-                await it.apply(step)
-            it.line.release()
-            it.held.release()
-            if reloads == 2:
-                await it.apply(lambda text: None)
-            await ends_well(it)
-        assert [line for line in logs if line["event"] == "draft_failed"] == []
-        await until(lambda: not it.gateway._retiring)
+    async with house(tmp_path, way) as it:
+        for stage in [stage for one, stage in MATRIX if one == way and stage in ("sending", "growing")]:
+            with case(way, stage), capture_logs() as logs:
+                await restreamed(it, stage)
+                await reach(it, stage)
+                await it.apply(lambda text: text.update(limits={"rounds": 50}))
+                await it.apply(lambda text: text["channels"].pop(kind))
+                await it.apply(lambda text: text["channels"][kind].update(queue={"mode": "followup"}))
+                await ends_well(it)
+            assert [line for line in logs if line["event"] == "draft_failed"] == [], stage
+            await until(lambda: not it.gateway._retiring)
 
 
 async def test_the_page_goes_on_showing_a_turn_over_edits_that_renew_the_web_chat(tmp_path: Path) -> None:
@@ -495,25 +510,30 @@ async def test_a_page_whose_person_an_edit_has_shut_out_is_let_go(tmp_path: Path
         assert (await it.page.http.get("/api/events")).status_code == 401
 
 
-@pytest.mark.parametrize(
-    ("way", "edit", "again"),
-    [
-        ("telegram polling", {"commands": {"usage": "off"}}, True),
-        ("telegram polling", {"server": {"publicUrl": "https://bot.example.com"}}, False),
-        ("telegram webhook", {"server": {"publicUrl": "https://bot.example.com"}}, True),
-        ("feishu websocket", {"commands": {"usage": "off"}}, False),
-        ("feishu websocket", {"server": {"publicUrl": "https://bot.example.com"}}, False),
+DEPENDS: dict[str, list[tuple[Document, bool]]] = {
+    "telegram polling": [
+        ({"commands": {"usage": "off"}}, True),
+        ({"server": {"publicUrl": "https://bot.example.com"}}, False),
     ],
-)
-async def test_only_a_connection_that_depends_on_an_edited_key_begins_anew(
-    tmp_path: Path, way: str, edit: Document, again: bool
-) -> None:
+    "telegram webhook": [({"server": {"publicUrl": "https://bot.example.com"}}, True)],
+    "feishu websocket": [
+        ({"commands": {"usage": "off"}}, False),
+        ({"server": {"publicUrl": "https://bot.example.com"}}, False),
+    ],
+}
+"""Edits, and whether the connection begins anew for them."""
+
+
+@pytest.mark.parametrize("way", DEPENDS)
+async def test_only_a_connection_that_depends_on_an_edited_key_begins_anew(tmp_path: Path, way: str) -> None:
     async with house(tmp_path, way) as it:
         channel = it.gateway.runtime.setup.channels[way.split()[0], "default"]
-        _, tasks = it.gateway._links._begun[channel]
-        assert await it.apply(lambda text: text.update(edit)) <= {WEB}
-        assert (it.gateway._links._begun[channel][1] is not tasks) is again
+        for edit, again in DEPENDS[way]:
+            _, tasks = it.gateway._links._begun[channel]
+            it.text.update(edit)
+            assert await it.apply(lambda text: None) <= {WEB}
+            assert (it.gateway._links._begun[channel][1] is not tasks) is again, edit
         if way == "telegram webhook":
             await until(lambda: it.telegram.webhook.url.startswith("https://bot.example.com/"))
-        elif again:
+        elif way == "telegram polling":
             await until(lambda: "usage" not in {command["command"] for command in it.telegram.commands["default", ""]})
