@@ -102,9 +102,18 @@ async def test_a_task_is_a_turn_of_the_agent_and_may_be_silent(tmp_path: Path) -
         assert '"kind": "schedule", "id": "report"' in shown.replace("\\", "")
 
 
-@pytest.mark.parametrize(("missed", "expected"), [("once", 1), ("skip", 0)])
+@pytest.mark.parametrize(
+    ("missed", "expected", "database_url"),
+    [
+        ("once", 1, "sqlite"),
+        pytest.param("skip", 0, "postgresql", marks=pytest.mark.slow),
+        pytest.param("skip", 0, "sqlite", marks=pytest.mark.long),
+        pytest.param("once", 1, "postgresql", marks=[pytest.mark.slow, pytest.mark.long]),
+    ],
+    indirect=["database_url"],
+)
 async def test_what_was_missed_is_done_once_and_late_or_let_pass_and_recorded(
-    tmp_path: Path, database_url: str, missed: str, expected: int
+    tmp_path: Path, missed: str, expected: int, database_url: str
 ) -> None:
     clock, more = Clock(BEGIN), on(database_url, STANDUP.replace("say:", f"missed: {missed}, say:"))
     async with running(tmp_path, more=more, now=clock) as house:

@@ -1,12 +1,15 @@
 """`send`: a message to a chat from the command line, beside a serving gateway or without one, once whatever dies."""
 
+import asyncio
 import signal
 import time
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from gateway.cli import app
 from gateway.config.load import load
 from gateway.config.places import place_in
 from gateway.outbox.sends import sending
@@ -126,9 +129,11 @@ async def test_what_cannot_be_sent_is_said_and_the_exit_code_tells_it(tmp_path: 
             (["--to", f"feishu:{GROUP}", "--file", "/no/such/file"], "No such file"),
             (["--to", f"feishu:{GROUP}", "--file", str(tmp_path / "empty")], "it is empty"),
         ):
-            code, ids, errors = await send(config, *words)
-            assert (code, ids) == (2, []), (words, errors)
-            assert fix in errors
+            ran = await asyncio.to_thread(
+                CliRunner().invoke, app, ["send", "--config", str(config), *words], env=SECRETS
+            )
+            assert (ran.exit_code, ran.stdout) == (2, ""), (words, ran.stderr)
+            assert fix in ran.stderr
 
 
 async def test_killed_between_the_commit_and_the_send_it_is_sent_once_by_the_next_gateway(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, GROUP, SECRE
 from tests.stories.at_work import results, spoken
 from tests.stories.test_process import ask
 from tests.stories.test_sessions import IN_GROUP, Clock
+from tests.stories.test_sessions_command import listed
 
 MOMENTS = [
     ("UTC", "2026-06-15T14:31:02+00:00", "Mon 2026-06-15 14:31 UTC"),
@@ -150,11 +151,10 @@ async def test_people_read_every_time_in_the_zone_and_with_its_name(
         assert set(re.findall(r"starts again at (\S+ \S+?)[;.]", shown_here)) == {"00:00 " + LATER.get(moment, name)}
         (exported,) = house.feishu.resources.values()
         assert f"## {shown}\n".encode() in exported.data
+        (session,) = await listed(house)
+        assert datetime.fromisoformat(session["started"]) - datetime.fromisoformat(moment) < timedelta(minutes=1)
         config = str(house.folder / "config.yaml")
         environment = SECRETS | {"TZ": os.environ["TZ"]}
-        code, listed = await ask("sessions", "list", "--json", "--config", config, more=environment)
-        (session,) = json.loads(listed)
-        assert datetime.fromisoformat(session["started"]) - datetime.fromisoformat(moment) < timedelta(minutes=1)
         code, session_shown = await ask("sessions", "show", session["id"], "--config", config, more=environment)
         assert code == 0
         assert f"- started: {shown}\n- last: {shown}\n" in session_shown

@@ -142,17 +142,19 @@ async def test_a_file_that_cannot_be_attached_is_a_sentence(tmp_path: Path) -> N
         (workspace.parent / "outside.txt").write_text("secret")
         (workspace / "link.txt").symlink_to(workspace.parent / "outside.txt")
         os.mkfifo(workspace / "fifo")
-        for path in OUT_OF_REACH:
-            house.anthropic.script = [says(f"Done.\nMEDIA:{path}"), says(f"MEDIA:{path}")]
-            replies = len(page.written())
-            await page.say("please send it to me")
-            await page.answers(replies + 1)
-            await page.say("and alone, 请")
-            *_, first, second = await page.answers(replies + 2)
-            assert first.startswith("Done.\n\n(The file `")
-            assert re.split("[/:]", path)[-1] in first
-            assert "无法附上" in second
-        assert [it["files"] for it in page.written()] == [[], []] * len(OUT_OF_REACH)
+        named = "\n".join(f"MEDIA:{path}" for path in OUT_OF_REACH)
+        house.anthropic.script = [says(f"Done.\n{named}"), says(named)]
+        await page.say("please send them to me")
+        await page.answers(1)
+        await page.say("and alone, 请")
+        first, second = await page.answers(2)
+        done, _, *sentences = first.splitlines()
+        assert (done, len(second.splitlines())) == ("Done.", len(OUT_OF_REACH))
+        for path, english, chinese in zip(OUT_OF_REACH, sentences, second.splitlines(), strict=True):
+            assert english.startswith("(The file `"), path
+            assert re.split("[/:]", path)[-1] in english
+            assert "无法附上" in chinese, path
+        assert [it["files"] for it in page.written()] == [[], []]
 
 
 async def test_how_large_and_how_many_files_come_with_a_message_has_a_limit(tmp_path: Path) -> None:

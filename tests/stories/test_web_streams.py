@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
+from channels.web import channel, views
 from channels.web.archive import MessageBody
-from channels.web.channel import MISSED_BYTES_MAX
 from channels.web.live import BACKLOG_MAX
-from channels.web.views import PAGE_BYTES_MAX
+from gateway.web import chats
 from tests.running import Running, running
 from tests.waiting import PATIENCE_SECONDS
 from tests.web_page import CHAT, WEB, Page, opened
@@ -80,8 +81,14 @@ async def test_one_page_more_than_the_limit_is_told_so_and_who_does_not_read_is_
             await page.until(lambda: len(page.named("message")) == 2)
 
 
-async def test_what_was_missed_comes_in_order_and_whole_unless_it_is_too_long_and_loaded_anew(house: Running) -> None:
-    sizes = [PAGE_BYTES_MAX // 3, 10, PAGE_BYTES_MAX + 10, 10, PAGE_BYTES_MAX // 2, PAGE_BYTES_MAX // 2]
+async def test_what_was_missed_comes_in_order_and_whole_unless_it_is_too_long_and_loaded_anew(
+    house: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page_max, missed_max = 20_000, 80_000
+    for module in (views, chats):
+        monkeypatch.setattr(module, "PAGE_BYTES_MAX", page_max)
+    monkeypatch.setattr(channel, "MISSED_BYTES_MAX", missed_max)
+    sizes = [page_max // 3, 10, page_max + 10, 10, page_max // 2, page_max // 2]
     await history(house, *sizes)
     async with opened(house.url) as page:
         await page.until(lambda: len(page.named("message")) == len(sizes))
@@ -89,7 +96,7 @@ async def test_what_was_missed_comes_in_order_and_whole_unless_it_is_too_long_an
         assert [it["text"].split()[0] for it in heard] == [str(number) for number in range(len(sizes))]
         assert page.named("reset") == []
         assert {it["id"]: it for it in heard} == {it["id"]: it for it in await walked(page)}
-    long = [MISSED_BYTES_MAX // 4] * 5
+    long = [missed_max // 4] * 5
     await history(house, *long, chat="c_a_long_one")
     async with opened(house.url) as page:
         await page.until(lambda: page.named("reset") == [{}])
@@ -117,6 +124,6 @@ async def walked(page: Page, chat: str = CHAT) -> list[dict[str, Any]]:
         before = {"before": found[0]["id"]} if found else {}
         answer = await page.conversation(chat, **before)
         messages, more = answer["messages"], answer["more"]
-        assert len(messages) == 1 or sum(len(it["text"]) for it in messages) <= PAGE_BYTES_MAX
+        assert len(messages) == 1 or sum(len(it["text"]) for it in messages) <= views.PAGE_BYTES_MAX
         found = [*messages, *found]
     return found
