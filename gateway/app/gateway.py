@@ -44,6 +44,7 @@ from tools.sandbox.sandbox import Sandbox
 
 SCHEDULES_AGAIN_SECONDS = 5.0
 RETIRE_SECONDS = 0.5
+CANCEL_AGAIN_SECONDS = 5.0
 
 log = structlog.get_logger()
 
@@ -239,9 +240,10 @@ class Gateway:
 
     async def close(self) -> None:
         """Ends everything, after `drain` and after the door has closed."""
-        for task in self._background:
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        while self._background:  # before Python 3.12 a wait in the database's pool may swallow a cancellation
+            for task in self._background:
+                task.cancel()
+            await asyncio.wait(self._background, timeout=CANCEL_AGAIN_SECONDS)
         await self.others.close()
         await self.runtime.setup.processes.close()
         setups = (self.runtime.setup, *self._retiring)

@@ -103,3 +103,24 @@ async def test_a_background_task_that_ends_with_an_error_is_logged(tmp_path: Pat
         with capture_logs() as logs:
             await asyncio.wait([it.gateway.spawn(breaks())])
             await it.until(lambda: any(line["event"] == "background_task_failed" for line in logs))
+
+
+async def test_the_gateway_ends_though_a_library_swallows_a_cancellation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the pool of PostgreSQL's connections does before Python 3.12, if a connection comes in the same moment."""
+    monkeypatch.setattr("gateway.app.gateway.CANCEL_AGAIN_SECONDS", 0.01)
+    swallowed = asyncio.Event()
+
+    async def swallows() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            swallowed.set()
+        await asyncio.Event().wait()
+
+    async with running(tmp_path) as it:
+        task = it.gateway.spawn(swallows())
+        await asyncio.sleep(0)
+    assert swallowed.is_set()
+    assert task.cancelled()
