@@ -43,15 +43,18 @@ def test_what_somebody_made_of_his_own_config_is_in_no_new_one(tmp_path: Path, m
     """Whatever the checkout's `config.yaml` has become, or where it has gone."""
     code = tmp_path / "checkout" / "gateway" / "cli"
     shutil.copytree(ROOT / "gateway" / "cli", code)
-    for own in (None, "agents: { list: [ { id: mine, name: My own name } ] }\n"):
-        if own is not None:
-            (tmp_path / "checkout" / "config.yaml").write_text(own, encoding="utf-8")
-        config = tmp_path / f"new-{own is None}.yaml"
-        command = "import sys, pathlib; import gateway; gateway.__path__.insert(0, sys.argv.pop(1)); "
-        command += "from gateway.cli import app; app()"
-        words = [str(code.parent), "init", "--yes", "--config", str(config)]
-        made = subprocess.run([sys.executable, "-c", command, *words], cwd=ROOT, capture_output=True, text=True)
-        assert (made.returncode, made.stderr) == (0, "")
+    shipped, gone, own = tmp_path / "checkout" / "config.yaml", tmp_path / "gone.yaml", tmp_path / "own.yaml"
+    command = f"""
+import gateway, pathlib
+gateway.__path__.insert(0, {str(code.parent)!r})
+from gateway.cli import app
+app(["init", "--yes", "--config", {str(gone)!r}], standalone_mode=False)
+pathlib.Path({str(shipped)!r}).write_text("agents: {{ list: [ {{ id: mine, name: My own name }} ] }}\\n")
+app(["init", "--yes", "--config", {str(own)!r}], standalone_mode=False)
+"""
+    made = subprocess.run([sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True)
+    assert (made.returncode, made.stderr) == (0, "")
+    for config in (gone, own):
         assert "My own name" not in config.read_text(encoding="utf-8")
         assert load(config, {}).config.agents.list[0].id == "assistant"
 
