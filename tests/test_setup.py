@@ -137,7 +137,9 @@ def started(folder: Path, python: str, **more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         ["make", "run", f"PYTHON={folder / python}"],
         cwd=folder,
-        env=env | {"PIP_CONFIG_FILE": os.devnull, "UV_CACHE_DIR": str(folder / "cache")} | more,
+        env=env
+        | {"PIP_CONFIG_FILE": os.devnull, "UV_CACHE_DIR": str(folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+        | more,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
