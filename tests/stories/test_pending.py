@@ -60,7 +60,7 @@ async def test_of_one_senders_flood_a_bounded_number_waits_others_are_answered_a
     tmp_path: Path, database_url: str, topics: int
 ) -> None:
     async with running(tmp_path, script=hangs_on_the_flood, more=CAPS.format(url=database_url)) as house:
-        events = await flood(house, 120, topics)
+        events = await flood(house, 60, topics)
         (waiting, _), (refused, characters) = stored(house)[0], stored(house)[3]
         most = 5 if topics == 0 else 12 + house.gateway.config.database.connections
         assert waiting <= most + 1  # and the note that says so

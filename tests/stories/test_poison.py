@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,20 @@ pytestmark = pytest.mark.slow  # it starts processes
 APOLOGY = str(gave_up("en"))
 FEW = ("draft", "first row", "model")
 """The first, the last before anything is written down, and one behind it; `test_one_message` has all of them."""
-TRANSCRIPT_ROWS = [pytest.param(it, marks=() if it in FEW else pytest.mark.long) for it in STAGES if it != "command"]
+TRANSCRIPT_ROWS = tuple(it for it in STAGES if it != "command")
+
+
+def deaths(
+    stages: Iterable[str], *, sqlite: Collection[str] = FEW, postgresql: Collection[str]
+) -> pytest.MarkDecorator:
+    """Each stage on each database. Of the stages that `make test` has, some die on both: what is counted is the same."""
+    short = {"sqlite": sqlite, "postgresql": postgresql}
+    rows = [
+        pytest.param(database, stage, marks=() if stage in short[database] else pytest.mark.long)
+        for stage in stages
+        for database in short
+    ]
+    return pytest.mark.parametrize(("database_url", "stage"), rows, indirect=["database_url"])
 
 
 def echo(body: Mapping[str, Any]) -> Turn:
@@ -106,7 +119,7 @@ async def crashing(folder: Path, database: str, stage: str, more: str = "") -> A
             await reading
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@deaths(STAGES, sqlite=STAGES, postgresql=FEW)
 async def test_one_message(tmp_path: Path, database_url: str, stage: str) -> None:
     async with crashing(tmp_path, database_url, stage) as house:
         if stage == "command":
@@ -120,7 +133,7 @@ async def test_one_message(tmp_path: Path, database_url: str, stage: str) -> Non
         assert (house.shown()[1], house.deaths) == ("re walnut", ATTEMPTS_MAX)
 
 
-@pytest.mark.parametrize("stage", TRANSCRIPT_ROWS)
+@deaths(TRANSCRIPT_ROWS, postgresql=["first row"])
 async def test_one_of_three_that_are_answered_together(tmp_path: Path, database_url: str, stage: str) -> None:
     """Whose fault it is shows on the last attempt. Once the turn has its first row they are mango turn for good."""
     async with crashing(tmp_path, database_url, stage, more="queue: { debounceSeconds: 0.3 }") as house:
@@ -137,7 +150,7 @@ async def test_one_of_three_that_are_answered_together(tmp_path: Path, database_
         assert house.deaths == ATTEMPTS_MAX
 
 
-@pytest.mark.parametrize("stage", TRANSCRIPT_ROWS)
+@deaths(TRANSCRIPT_ROWS, postgresql=["draft"])
 async def test_others_behind_it_in_its_chat(tmp_path: Path, database_url: str, stage: str) -> None:
     async with crashing(tmp_path, database_url, stage, more="queue: { mode: followup }") as house:
         house.line.hold()
@@ -151,7 +164,7 @@ async def test_others_behind_it_in_its_chat(tmp_path: Path, database_url: str, s
         assert house.deaths == ATTEMPTS_MAX
 
 
-@pytest.mark.parametrize("stage", TRANSCRIPT_ROWS)
+@deaths(TRANSCRIPT_ROWS, postgresql=["model"])
 async def test_a_chat_whose_turn_ran_each_time_when_another_killed_the_process(
     tmp_path: Path, database_url: str, stage: str
 ) -> None:
