@@ -19,7 +19,7 @@ from tests.waiting import PATIENCE_SECONDS
 
 MIB = 1_048_576
 BUDGET = 2 * MIB
-COUNT = 60
+COUNT = 20
 SECRET = "canary-webhook-secret-91827"
 TELEGRAM = f"""  telegram:
     mode: webhook

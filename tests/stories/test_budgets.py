@@ -269,8 +269,8 @@ EVERYWHERE = [LIMITS[0], LIMITS[2]]
 """A rate and a budget. Whose it is no way knows."""
 
 
-def named(what: Any) -> str:
-    return what[0].partition("}")[0]  # type: ignore[no-any-return]
+def named(what: tuple[str, str] | list[str]) -> str:
+    return what[0].partition("}")[0] if isinstance(what, tuple) else ", ".join(what)
 
 
 @pytest.mark.parametrize(
