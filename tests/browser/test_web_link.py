@@ -10,10 +10,11 @@ from tests.browser.house import TOKEN, house
 from tests.browser.tab import Visit, visitor
 from tests.emulators.models.script import says
 
+WITH_TOKEN = f"server: {{ adminToken: {TOKEN} }}"
 SPENT = "This sign-in link has been used or has expired."
 
 
-@pytest.mark.parametrize("server", ["", f"server: {{ adminToken: {TOKEN} }}"], ids=["no token", "a token"])
+@pytest.mark.parametrize("server", ["", pytest.param(WITH_TOKEN, marks=pytest.mark.long)], ids=["no token", "a token"])
 async def test_the_link_signs_in_once_for_longer_than_a_restart_and_says_so_the_second_time(
     browser: Browser, tmp_path: Path, server: str
 ) -> None:
@@ -44,11 +45,11 @@ async def test_the_link_signs_in_once_for_longer_than_a_restart_and_says_so_the_
             await tab.ask("Still me", "Welcome.", "Again.")
 
 
-@pytest.mark.parametrize("way", ["pasted", "opened"])
+@pytest.mark.parametrize(("way", "server"), [("pasted", ""), ("opened", WITH_TOKEN)])
 async def test_whoever_has_no_session_pastes_the_link_or_opens_it_in_the_same_tab(
-    browser: Browser, tmp_path: Path, way: str
+    browser: Browser, tmp_path: Path, way: str, server: str
 ) -> None:
-    async with house(tmp_path) as home, visitor(browser, home, address=home.url) as tab:
+    async with house(tmp_path, more=server) as home, visitor(browser, home, address=home.url) as tab:
         tab.watch.expects("status of 401")
         dialog = tab.page.get_by_role("dialog", name="Sign in")
         await expect(dialog).to_contain_text("the sign-in link that it printed at its start")

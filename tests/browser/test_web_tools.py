@@ -18,8 +18,11 @@ SMALL = """() => [...document.querySelectorAll("button, summary, select")]
     .map((it) => `${it.offsetWidth}×${it.offsetHeight} ${it.outerHTML.slice(0, 100)}`)"""
 
 
-async def test_a_miss_is_a_sentence_and_no_failure_of_the_whole(visit: Visit) -> None:
-    async with visit(MISS, says("Done.")) as (_, tab):
+async def test_a_miss_is_a_sentence_and_no_failure_and_words_before_a_call_stay_above_it_also_after_a_reload(
+    visit: Visit,
+) -> None:
+    more_work = calls(("write", {"file_path": "b.txt", "content": "tea"}), before="I write it down first.")
+    async with visit(MISS, says("Done."), more_work, says("Done too.")) as (_, tab):
         await tab.ask("Work", "Done.")
         summary = tab.answers.locator("summary")
         await expect(summary).to_have_text("2 tools used · 1 without success")
@@ -32,13 +35,10 @@ async def test_a_miss_is_a_sentence_and_no_failure_of_the_whole(visit: Visit) ->
         assert not (await problem.inner_text()).startswith("{")
         assert await wrong(tab, beside=LIST) == []
 
-
-async def test_words_before_a_call_stay_above_it_also_after_a_reload(visit: Visit) -> None:
-    work = calls(("write", {"file_path": "a.txt", "content": "tea"}), before="I write it down first.")
-    async with visit(work, says("Done.")) as (_, tab):
-        await tab.ask("Work", "Done.")
+        await tab.new_chat()
+        await tab.ask("Work on", "Done too.")
         async for _ in tab.at_once_and_after_a_reload():
-            await tab.is_answered("Done.")
+            await tab.is_answered("Done too.")
             await tab.answers.locator("summary").click()
             lines = tab.answers.locator(".tools > li")
             await expect(lines).to_have_count(2)
