@@ -42,7 +42,7 @@ quick: .venv/.dev          ## what to run all day: no browser, kills, PostgreSQL
 check: .venv/.dev          ## style, types, import direction, size of each room
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy -n 2
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.size --check
 
