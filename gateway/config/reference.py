@@ -10,6 +10,7 @@ import json
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, get_origin
 
@@ -70,6 +71,7 @@ def all_models(root: type[BaseModel]) -> list[type[BaseModel]]:
     return models
 
 
+@cache
 def _docstrings(model: type[BaseModel]) -> dict[str, str]:
     """The strings below the fields in the source of this one class."""
     body = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]

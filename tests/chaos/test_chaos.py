@@ -14,10 +14,10 @@ from tests.chaos.injuries import POINTS
 from tests.chaos.scene import scene
 from tests.waiting import until
 
-STAGES = ("K2", "K8", "K9", "K12", "K14", "K20", "K23", "K26", "K30", "K31", "K33")
+STAGES = ("K2", "K8", "K12", "K14", "K20", "K23", "K26", "K30", "K31", "K33")
 """One for each stage of a turn, for a command, for an answer that grows, for what is due, for a task, for a hook and for
-`clawgate send`. K17 and K18 are in `test_approvals`."""
-MORE = ("K5", "K19", "K24", "K25", "K27", "K28", "K29", "K32")
+`clawgate send`. K9 is played by two replicas, below; K17 and K18 are in `test_approvals`."""
+MORE = ("K5", "K9", "K19", "K24", "K25", "K27", "K28", "K29", "K32")
 NAMED = {point.name: replace(point, most=100) if point.name == "STORM" else point for point in POINTS}
 
 

@@ -100,7 +100,7 @@ AGENT = st.builds(
 )
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4 * settings().max_examples, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     agents=st.tuples(AGENT, AGENT) | AGENT.map(lambda it: (it, it)),
     everywhere=LISTS,

@@ -12,7 +12,7 @@ from gateway.store.opening import open_store
 from gateway.store.records import Delivery
 from gateway.store.store import Store
 
-ROWS = 100_000
+ROWS = 20_000
 FEW = 10
 STEPS_MAX = 500
 """Steps of SQLite's machine, which takes some ten for a statement and some more for each row."""
@@ -101,7 +101,7 @@ def looked_at(connection: Connection) -> int:
     return int(connection.execute(text(counted)).scalar_one())
 
 
-async def test_a_hundred_thousand_rows_that_wait_cost_no_scan(store: Store, database_url: str) -> None:
+async def test_twenty_thousand_rows_that_wait_cost_no_scan(store: Store, database_url: str) -> None:
     def fill(connection: Connection) -> list[str]:
         columns = "id, kind, due, owner, place, state, body, since"
         many = [
