@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from channels.abilities import Progress
 from channels.message import Chat
+from channels.web import views
 from channels.web.archive import MessageBody, WebMessage
 from channels.web.live import BACKLOG_BYTES_MAX, BACKLOG_MAX, ENDED_MAX, LiveTurns, Watcher
-from channels.web.views import RENDERED_BYTES_MAX, Renderings, blocks
+from channels.web.views import Renderings, blocks
 from tests.channels.contexts import context
 
 CHAT, MESSAGE = "c_one_one", "m_one_one"
@@ -130,11 +131,14 @@ async def test_fifty_pages_that_ask_at_once_cost_one_rendering_in_the_order_they
     assert [(it.number, orjson.loads(it.json)["text"]) for it in answers[-1]] == [(2, "two"), (1, "**one**")]
 
 
-async def test_no_more_is_kept_than_may_be_and_whoever_asks_gets_it_all_the_same() -> None:
-    memory = Memory(*["x" * (RENDERED_BYTES_MAX // 4)] * 4)
+async def test_no_more_is_kept_than_may_be_and_whoever_asks_gets_it_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(views, "RENDERED_BYTES_MAX", 40_000)
+    memory = Memory(*["x" * 10_000] * 4)
     shared = Renderings(memory)  # type: ignore[arg-type]
     assert len(await shared.of([1, 2, 3, 4])) == 4
-    assert sum(len(it.json) for it in shared._kept.values()) == shared._bytes <= RENDERED_BYTES_MAX
+    assert sum(len(it.json) for it in shared._kept.values()) == shared._bytes <= 40_000
     for number in (4, 1):
         await shared.of([number])
     assert memory.loads == [[1, 2, 3, 4], [1]]

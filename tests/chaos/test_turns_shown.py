@@ -72,8 +72,7 @@ async def test_a_turn_is_shown_once_and_whole_wherever_its_process_dies(
                 await until(lambda: opened.replica.dead)
                 _is_read(told(opened, "list"), opened, killed, moment)
             await writing
-            await opened.read(lambda texts, number=number: len(texts) == number)
-            await until(lambda: not unsent(database_url))
+            await _sent(opened, number, database_url)
             _is_whole(_newest(opened), missing, moment)
         listed = told(opened, "list")
     assert len(listed) == len({it["id"] for it in listed}) == stages
@@ -82,6 +81,11 @@ async def test_a_turn_is_shown_once_and_whole_wherever_its_process_dies(
 
 def _newest(opened: House) -> dict[str, Any]:
     return dict(told(opened, "show", str(told(opened, "list")[-1]["id"])))
+
+
+async def _sent(opened: House, number: int, database: str) -> None:
+    await opened.read(lambda texts: len(texts) == number)
+    await until(lambda: not unsent(database))
 
 
 def _is_read(listed: list[dict[str, Any]], opened: House, killed: Killed | None, moment: str) -> None:

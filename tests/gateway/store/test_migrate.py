@@ -154,12 +154,12 @@ for number, path in enumerate(paths):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("old", [False, True])
 async def test_killed_at_any_statement_of_a_migration_the_next_start_goes_on(
     tmp_path: Path, old: bool, step: int
 ) -> None:
-    """K21: the whole of it or nothing. `make test` kills at every seventh statement."""
+    """K21: the whole of it or nothing. `make test` kills at every eleventh statement."""
     paths = [tmp_path / f"{statement}.db" for statement in range(200 // step)]
     if old:
         old_file(paths[0])
