@@ -3,6 +3,7 @@
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -44,21 +45,18 @@ async def test_an_answer_with_files_arrives_whole_in_feishu(tmp_path: Path) -> N
         assert len({sent.uuid for sent in house.feishu.messages}) == 3
 
 
-@pytest.mark.parametrize(("ask", "sentence"), [("send it", "could not be attached"), ("请发给我", "无法附上")])
-@pytest.mark.parametrize(
-    "place", ["{root}/plan.png", "{root}/../secret/plan.png", "..{root}/plan.png", "/etc/plan.png"]
-)
-async def test_a_file_that_is_not_attached_is_named_and_not_the_place_where_it_was_looked_for(
-    tmp_path: Path, ask: str, sentence: str, place: str
-) -> None:
+async def test_a_file_that_is_not_attached_is_named_and_not_the_place_where_it_was_looked_for(tmp_path: Path) -> None:
+    words = [("send it", "could not be attached"), ("请发给我", "无法附上")]
+    places = ["{root}/plan.png", "{root}/../secret/plan.png", "..{root}/plan.png", "/etc/plan.png"]
     async with running(tmp_path) as house:
-        house.anthropic.script = [says(f"Here.\n\nMEDIA:{place.format(root=house.workspace())}")]
-        await house.say(ask)
-        (reply,) = await house.replies(1)
-        assert sentence in reply
-        assert "`plan.png`" in reply
-        assert str(tmp_path) not in reply
-        assert "/etc" not in reply
+        for number, ((ask, sentence), place) in enumerate(product(words, places), 1):
+            house.anthropic.script = [says(f"Here.\n\nMEDIA:{place.format(root=house.workspace())}")]
+            await house.say(ask)
+            reply = (await house.replies(number))[-1]
+            assert sentence in reply, place
+            assert "`plan.png`" in reply, place
+            assert str(tmp_path) not in reply, place
+            assert "/etc" not in reply, place
 
 
 ADDRESSES = {
@@ -69,18 +67,16 @@ ADDRESSES = {
 }
 
 
-@pytest.mark.parametrize(("address", "link"), ADDRESSES.items())
-async def test_an_address_that_could_not_be_attached_is_a_link_that_people_see_whole(
-    tmp_path: Path, address: str, link: str
-) -> None:
-    async with running(tmp_path, script=[says(f"Here it is.\nMEDIA:{address}")]) as house:
-        await house.say("send me the picture")
-        (reply,) = await house.replies(1)
-        why = "the address may not be fetched" if " " in address else "it could not be fetched"
-        assert reply.split() == [*f"Here it is. (I could not attach this: {why}.)".split(), link]
+async def test_an_address_that_could_not_be_attached_is_a_link_that_people_see_whole(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[says(f"Here it is.\nMEDIA:{address}") for address in ADDRESSES]) as house:
+        for number, (address, link) in enumerate(ADDRESSES.items(), 1):
+            await house.say("send me the picture")
+            reply = (await house.replies(number))[-1]
+            why = "the address may not be fetched" if " " in address else "it could not be fetched"
+            assert reply.split() == [*f"Here it is. (I could not attach this: {why}.)".split(), link], address
+            shown = rendered(f"Here it is.\n\n{link}")
+            assert shown.text.endswith(link), address  # no mark of Markdown takes a character out of it
         assert "MEDIA:<https address>" in str(house.anthropic.requests[0].body["system"])
-    shown = rendered(f"Here it is.\n\n{link}")
-    assert shown.text.endswith(link)  # no mark of Markdown takes a character out of it
 
 
 async def test_what_feishu_takes_as_no_picture_goes_as_a_file_and_what_not_at_all_as_a_sentence() -> None:
