@@ -13,6 +13,10 @@ from typing import Any
 
 import pytest
 
+from gateway.cli import terminal as cli
+from gateway.config.load import load
+from gateway.fault import OperatorError
+from gateway.observe.secrets import Scrubber
 from tests import warm
 from tests.emulators.models.script import Fault, calls, says
 from tests.line import Line
@@ -155,9 +159,21 @@ async def test_beside_a_gateway_that_serves_its_door_is_used(tmp_path: Path, mor
         async with opened(house.url) as page:
             (kept,) = await page.chats()
             assert kept["title"].startswith("what is it?")
-        code, output, errors = await run(config, "hi")
-        assert (code, output) == (1, "")
-        assert "--url" in errors
+
+
+async def test_a_gateway_that_serves_elsewhere_than_its_config_says_must_be_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "BUSY_SECONDS", 1)  # another command could be done with the database
+    async with running(tmp_path, feishu=WEB, more="server: { port: 9 }"):
+        loaded = load(tmp_path / "config.yaml", SECRETS)
+
+        def begin() -> None:
+            with cli.door(loaded, None, Scrubber(), "en") as http:
+                cli.Conversation(http, loaded.config.database, None)
+
+        with pytest.raises(OperatorError, match=r"no gateway answers at .*:9 .* --url"):
+            await asyncio.to_thread(begin)
 
 
 async def test_a_conversation_in_a_terminal(tmp_path: Path) -> None:
