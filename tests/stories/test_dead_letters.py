@@ -73,16 +73,19 @@ async def test_what_cannot_be_replayed_is_one_sentence_and_the_names_of_an_earli
 
 
 PLACES = [(mode, place) for mode in ("collect", "followup", "steer", "stop") for place in range(3)]
+FEW = [*PLACES[:3], ("followup", 1), ("steer", 2), ("stop", 0)]
+"""They are sorted out before any mode looks at them."""
 
 
+@pytest.mark.parametrize("places", [FEW, pytest.param(PLACES, marks=pytest.mark.long)], ids=["few", "all"])
 async def test_a_message_that_cannot_be_read_is_a_dead_letter_and_its_chat_goes_on(
-    tmp_path: Path, database: str
+    tmp_path: Path, database: str, places: list[tuple[str, int]]
 ) -> None:
     """After a downgrade, or a hand on the database: first, in the middle or last of those that wait behind a turn."""
     more = f"{database}\nqueue: {{ debounceSeconds: 0 }}"
     async with running(tmp_path, script=lambda _: says("fine"), more=more) as house:
         config = house.gateway.config.database
-        for count, (mode, place) in enumerate(PLACES, 1):
+        for count, (mode, place) in enumerate(places, 1):
             said = await with_one_unreadable(house, mode, place, chat=f"oc_{count:030}")
             readable = [number for number in range(3) if number != place]
             found = [number for number in range(3) if f"message {number}" in said]
@@ -94,7 +97,7 @@ async def test_a_message_that_cannot_be_read_is_a_dead_letter_and_its_chat_goes_
             assert house.counted(f'clawgate_dead_letters_total{{kind="message"}} {count}.0'), (mode, place)
         with pytest.raises(UnreadableMessage, match="message-"):
             replay(config, [it.name for it in dead_letters(config)])
-        assert len(dead_letters(config)) == len(PLACES)
+        assert len(dead_letters(config)) == len(places)
 
 
 async def with_one_unreadable(house: Running, mode: str, place: int, *, chat: str) -> str:
