@@ -4,7 +4,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.browser.axe import LIST, LOOKS, Looks, wrong
-from tests.browser.tab import TWO_AGENTS, Visit
+from tests.browser.tab import Visit
 from tests.emulators.models.script import says
 
 TWO_MODELS = """
@@ -68,16 +68,6 @@ async def test_where_a_command_is_closed_or_has_one_answer_there_is_nothing_to_p
         await tab.say("/model opus")
         await expect(tab.log.get_by_text("/model is switched off here.")).to_be_visible()
         await expect(name).to_have_text("claude-sonnet-4-6")
-
-
-async def test_another_agent_is_chosen_for_a_new_conversation_from_the_head(visit: Visit) -> None:
-    async with visit(says("One."), says("Code."), agents=TWO_AGENTS) as (_, tab):
-        await tab.ask("Hello", "One.")
-        await tab.page.get_by_role("button", name="Agent: Helper").click()
-        await tab.page.get_by_role("menuitem", name="New chat with Coder").click()
-        await expect(tab.page.get_by_role("combobox", name="Agent")).to_have_value("coder")
-        await tab.ask("Sort", "Code.")
-        await expect(tab.page.get_by_role("button", name="Agent: Coder")).to_be_visible()
 
 
 @pytest.mark.parametrize("looks", LOOKS)
