@@ -5,6 +5,7 @@ import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,33 +111,34 @@ async def test_of_a_refused_turn_and_of_chosen_silence_nothing_is_seen_and_no_mo
         assert len(house.anthropic.requests) == 3 + 3
 
 
-ACCESS = [
-    ("dmPolicy: open", "p2p", False, True),
-    ("dmPolicy: disabled", "p2p", False, False),
-    ("dmPolicy: allowlist", "p2p", False, False),
-    (f"allowFrom: [{ALICE}]", "p2p", False, True),
-    (f"dmPolicy: allowlist\n    allowFrom: [{BOB}]", "p2p", False, False),
-    ("groupPolicy: open", "group", True, True),
-    ("groupPolicy: open", "group", False, False),
-    ("groupPolicy: open\n    requireMention: false", "group", False, True),
-    ("groupPolicy: disabled", "group", True, False),
-    (f"groupAllowFrom: [{GROUP}]", "group", True, True),
-    ("groupAllowFrom: [oc_other]", "group", True, False),
-    (f"allowFrom: [{ALICE}]", "group", True, False),
-    ("dmPolicy: open", "group", True, False),
+DIRECT: dict[str, Any] = {"chat": ALICE_CHAT}
+ADDRESSED: dict[str, Any] = {"chat": GROUP, "chat_type": "group", "mention_bot": True}
+BESIDE = ADDRESSED | {"mention_bot": False}
+ACCESS: list[tuple[str, list[dict[str, Any]], list[dict[str, Any]]]] = [
+    ("dmPolicy: open", [DIRECT], [ADDRESSED]),
+    ("dmPolicy: disabled", [], [DIRECT]),
+    ("dmPolicy: allowlist", [], [DIRECT]),
+    (f"allowFrom: [{ALICE}]", [DIRECT], [ADDRESSED]),
+    (f"dmPolicy: allowlist\n    allowFrom: [{BOB}]", [], [DIRECT]),
+    ("groupPolicy: open", [ADDRESSED], [BESIDE]),
+    ("groupPolicy: open\n    requireMention: false", [BESIDE], []),
+    ("groupPolicy: disabled", [], [ADDRESSED]),
+    (f"groupAllowFrom: [{GROUP}]", [ADDRESSED], []),
+    ("groupAllowFrom: [oc_other]", [], [ADDRESSED]),
 ]
 
 
-@pytest.mark.parametrize(("keys", "chat_type", "mention", "heard"), ACCESS)
-async def test_who_is_heard(tmp_path: Path, keys: str, chat_type: str, mention: bool, heard: bool) -> None:
+@pytest.mark.parametrize(("keys", "heard", "unheard"), ACCESS)
+async def test_who_is_heard(
+    tmp_path: Path, keys: str, heard: list[dict[str, Any]], unheard: list[dict[str, Any]]
+) -> None:
     app = FEISHU.split("    dmPolicy")[0]
-    chat = GROUP if chat_type == "group" else ALICE_CHAT
     async with running(tmp_path, feishu=f"{app}    {keys}\n") as house:
-        answer = await house.say("hello", chat=chat, chat_type=chat_type, mention_bot=mention)
-        await house.idle()
-        assert answer.status_code == 200
-        assert len(house.feishu.messages) == int(heard)
-        assert len(house.anthropic.requests) == int(heard)
+        for said, count in ((unheard, 0), (heard, len(heard))):
+            for how in said:
+                assert (await house.say("hello", **how)).status_code == 200
+            await house.idle()
+            assert (len(house.feishu.messages), len(house.anthropic.requests)) == (count, count)
 
 
 async def test_a_reply_survives_an_outage_of_the_platform_and_is_seen_once(tmp_path: Path) -> None:
