@@ -109,16 +109,21 @@ async def test_notes_are_read_taken_changed_and_deleted_and_the_agent_reads_them
         await expect(asked).to_contain_text("I work in Ulm")
         await asked.get_by_role("button", name="Delete").click()
         await expect(items).to_have_count(1)
-
-        await field.fill("Half a no")  # which outlives a change above it
-        await dialog.get_by_label("Text size").select_option("Large")
-        await dialog.get_by_label("Thinking").select_option("high")
-        await expect(tab.page.locator("#thinking-level")).to_have_text("Thinking: high")
-        await expect(field).to_have_value("Half a no")
         await tab.page.keyboard.press("Escape")
         await tab.say("Again")
         await tab.is_answered("Noted", "One.", "Two.")
         assert "Ulm" not in str(home.last_sent())
+
+
+async def test_a_note_in_the_making_outlives_a_change_above_it(visit: Visit) -> None:
+    async with visit(agents=TWO_MODELS) as (_, tab):
+        dialog = await settings(tab)
+        field = dialog.get_by_placeholder("Such as")
+        await field.fill("Half a no")
+        await dialog.get_by_label("Text size").select_option("Large")
+        await dialog.get_by_label("Model").select_option("anthropic/claude-opus-4-6")
+        await expect(tab.page.locator("#model-name")).to_have_text("claude-opus-4-6")
+        await expect(field).to_have_value("Half a no")
 
 
 @pytest.mark.parametrize("closed", [("off", "owner"), pytest.param(("owner", "off"), marks=pytest.mark.long)])
