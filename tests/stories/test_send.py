@@ -37,6 +37,14 @@ async def send(config: Path, *words: str, typed: str = "") -> tuple[int, list[st
     return process.returncode, output.decode().splitlines(), errors.decode()
 
 
+def found_at(config: Path, url: str) -> Path:
+    """The config with the address at which the gateway serves: `send` does not wait for the database, but wakes it."""
+    file = config.with_name("found.yaml")
+    port = url.rpartition(":")[2]
+    file.write_text(f"{config.read_text(encoding='utf-8')}\nserver: {{ port: {port} }}\n", encoding="utf-8")
+    return file
+
+
 @pytest.fixture
 def woken_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sweep finds nothing by itself."""
@@ -145,9 +153,9 @@ async def test_killed_between_the_commit_and_the_send_it_is_sent_once_by_the_nex
         said = sending(place_in(loaded.channels, f"feishu:{GROUP}"), "once", "a-key")
         for _again in range(2):
             await DatabaseSends(read=database, write=database).queue(said.delivery(loaded, time.time()))
-        async with started(config):
+        async with started(config) as run:
             await feishu.sent(1)
-            code, _, errors = await send(config, "--to", f"feishu:{GROUP}", "behind it")
+            code, _, errors = await send(found_at(config, run.url), "--to", f"feishu:{GROUP}", "behind it")
             assert code == 0, errors
         assert [it.text for it in feishu.messages] == ["once", "behind it"]
 
@@ -161,7 +169,7 @@ async def test_killed_while_the_platform_answers_nothing_is_lost_and_feishu_show
         await feishu.sent(1)
         process.send_signal(signal.SIGKILL)
         await process.communicate()
-        async with started(config):
-            code, _, errors = await send(config, "--to", f"feishu:{GROUP}", "behind it")
+        async with started(config) as run:
+            code, _, errors = await send(found_at(config, run.url), "--to", f"feishu:{GROUP}", "behind it")
             assert code == 0, errors
         assert [it.text for it in feishu.messages] == ["once", "behind it"]
