@@ -73,6 +73,7 @@ async def test_each_conversation_keeps_the_agent_it_was_begun_with_by_the_picker
         await tab.is_answered("I help.")
         await expect(tab.answers).to_contain_text("Helper")
         await tab.conversation("To the coder").click()
+        await tab.is_answered("I code.")
         await tab.ask("And now?", "I code.", "I still code.")
         systems = [received.body["system"][0]["text"] for received in home.anthropic.requests]
         assert ["You are the coder." in system for system in systems] == [False, True, True]

@@ -94,6 +94,7 @@ async def test_pinned_chats_stand_first_archived_ones_behind_a_link_and_several_
         await tab.page.get_by_role("button", name="Archived (3)").click()
         await expect(links(tab)).to_have_text(["Question 3.", "Question 2.", "Question 1."])
         await links(tab).first.click()
+        await tab.has_said("Question 3.")
         await tab.ask("Back to it", "Again.")
         await expect(archive).to_be_hidden()
         await tab.page.get_by_role("button", name="All chats").click()
