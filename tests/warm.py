@@ -159,7 +159,9 @@ def _start_at(place: Path, run: int) -> None:
 
 
 def close() -> None:
-    """Ends the parent, and with it whatever it has forked."""
+    """Ends the parent, and with it whatever it has forked. The grandparent ends with the run, which may go on."""
+    for it in _started:
+        it.returncode = 0  # or Python warns that it still runs
     while _controls:
         with _controls.pop() as control:
             control.shutdown(socket.SHUT_WR)

@@ -74,21 +74,22 @@ def secrets_of(config: BaseModel) -> set[str]:
 
 class Scrubber:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._forms: set[str] = set()
+        self._forms: frozenset[str] = frozenset()
         self._joined = ""
         """All forms in one text, which is searched in one go."""
-        self._grams: set[str] = set()
+        self._grams: frozenset[str] = frozenset()
         """All grams of the forms."""
         self._places: dict[str, tuple[tuple[str, int], ...]] = {}
         """The places in the forms of each gram that a text has had: most secrets are never met."""
         self.learn(secrets)
 
     def learn(self, secrets: Iterable[str]) -> None:
-        for form in {form for secret in secrets for form in _forms(secret)} - self._forms:
-            self._forms.add(form)
-            self._grams.update([form[at : at + _GRAM] for at in range(len(form) - _GRAM + 1)])
+        """Other threads may scrub meanwhile: nothing that they read is changed, only replaced."""
+        new = {form for secret in secrets for form in _forms(secret)} - self._forms
+        self._forms |= new
+        self._grams |= {form[at : at + _GRAM] for form in new for at in range(len(form) - _GRAM + 1)}
         self._joined = "\0".join(self._forms)
-        self._places.clear()
+        self._places = {}
 
     def scrub(self, text: str) -> str:
         """The text without secrets. 0.45 ms for 20,000 characters, nothing if there are no secrets."""
@@ -129,10 +130,11 @@ class Scrubber:
         return longest
 
     def _places_of(self, gram: str) -> tuple[tuple[str, int], ...]:
-        if gram not in self._places:
+        places = self._places
+        if gram not in places:
             holding = [form for form in self._forms if gram in form]
-            self._places[gram] = tuple((it, at) for it in holding for at in range(len(it)) if it.startswith(gram, at))
-        return self._places[gram]
+            places[gram] = tuple((it, at) for it in holding for at in range(len(it)) if it.startswith(gram, at))
+        return places[gram]
 
 
 def _common(left: Iterable[str], right: Iterable[str]) -> int:

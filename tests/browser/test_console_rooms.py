@@ -90,6 +90,25 @@ async def test_each_room_says_that_it_loads_is_refused_and_is_lost(
         assert {state: it for state, it in found.items() if it} == {}
 
 
+async def test_a_room_that_was_refused_comes_back_by_itself(browser: Browser, tmp_path: Path) -> None:
+    """Though it would not have been due: nothing of it is shown."""
+    async with night(browser, tmp_path) as (home, tab, _):
+        tab.watch.expects("status of 503")
+        gate, page, view = Gate(), tab.page, tab.page.locator("#view")
+        await page.route("**/api/**", gate)
+        await page.clock.install()
+        await page.goto("about:blank")
+        await page.goto(f"{home.url}/console#agents")
+        await ready(page)
+        gate.then = "refuse"
+        await page.locator("#refresh").press("Enter")
+        await expect(view).to_contain_text(REFUSED["en-US"])
+        gate.then = "pass"
+        await page.clock.pause_at(await page.evaluate("Date.now() / 1000 + 6"))
+        await expect(view).not_to_contain_text(REFUSED["en-US"])
+        await expect(page.locator(".skeleton")).to_have_count(0)
+
+
 async def test_a_hostile_command_is_read_whole_and_as_it_is(browser: Browser, tmp_path: Path) -> None:
     hostile = f"echo '<img src=x onerror=alert(1)>' \u202e; {COMMAND}"
     script = (calls(("exec", {"command": hostile})), *SCRIPT[1:])

@@ -110,7 +110,7 @@ class Console {
     const asked = ++this.#asked;
     clearTimeout(this.#timer);
     if (document.hidden && !now) return;
-    const isDue = now || performance.now() >= this.#due;
+    const isDue = now || this.#data === null || performance.now() >= this.#due;
     const results = await Promise.allSettled([this.api.ask("GET", "api/console/state"), isDue ? this.#room.load(this.#context()) : null]);
     if (asked !== this.#asked) return;
     this.#take(results, isDue);
