@@ -156,6 +156,7 @@ class Processes:
     reports: EndReports | None = None
     _running: dict[Path, Running] = field(default_factory=dict)
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _is_closed: bool = False
 
     async def start(
         self, record: Record, shell: Exec, seconds: float, held: Held | None, report: Callable[[], Awaitable[None]]
@@ -164,6 +165,8 @@ class Processes:
         OSError; then nothing runs."""
         size = (self.config.terminal_rows, self.config.terminal_columns)
         async with self._starting:
+            if self._is_closed:
+                raise ToolError("PROCESS_UNAVAILABLE", "the gateway is stopping; start it again in a moment", retryable=True)
             own = sum(it.folder == record.folder for it in self._running.values())
             if own >= self.config.parallel or len(self._running) >= self.config.parallel_total:
                 raise ToolError("PROCESS_BUSY", "too many background processes run already; kill one", retryable=True)
@@ -178,6 +181,7 @@ class Processes:
             running = Running(**vars(record), supervised=supervised, file=file, touched=self.now(), report=report)
             self._running[record.path] = running
             running.task = asyncio.create_task(self._attend(running, shell, seconds))
+            await asyncio.sleep(0)  # a task that is cancelled before its first step ends nothing
 
     def records(self, folder: Path, workspace: str | None = None) -> list[Record]:
         """All of a session's, in that workspace if it is given, oldest first. Blocking."""
@@ -191,11 +195,13 @@ class Processes:
         return record if record is not None and workspace in (None, record.workspace) else None
 
     async def close(self) -> None:
-        """Ends all processes; their records say that the gateway ended."""
-        tasks = [it.task for it in self._running.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """Ends all processes, also one that is just starting; their records say that the gateway ended."""
+        async with self._starting:
+            self._is_closed = True
+            tasks = [it.task for it in self._running.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _attend(self, it: Running, shell: Exec, seconds: float) -> None:
         keeping = asyncio.create_task(self._keep(it))

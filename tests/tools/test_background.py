@@ -228,6 +228,16 @@ async def test_a_gateway_that_ends_takes_them_along_and_the_next_one_says_so(ses
     assert await after.text("process", action="log", id=id_) == "begun\n"
 
 
+async def test_one_that_is_just_starting_ends_too_and_none_starts_afterwards(sessions: Callable[..., Bench]) -> None:
+    at = sessions()
+    starting = asyncio.create_task(at.call("process", action="start", command=NAP))
+    await until(at.processes._starting.locked)
+    await at.processes.close()
+    await starting
+    assert processes_of(NAP) == {}
+    assert await at.code("process", action="start", command=NAP) == "PROCESS_UNAVAILABLE"
+
+
 KILLED = """
 import asyncio, os, signal, sys, time
 from pathlib import Path
