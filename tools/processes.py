@@ -166,7 +166,9 @@ class Processes:
         size = (self.config.terminal_rows, self.config.terminal_columns)
         async with self._starting:
             if self._is_closed:
-                raise ToolError("PROCESS_UNAVAILABLE", "the gateway is stopping; start it again in a moment", retryable=True)
+                raise ToolError(
+                    "PROCESS_UNAVAILABLE", "the gateway is stopping; start it again in a moment", retryable=True
+                )
             own = sum(it.folder == record.folder for it in self._running.values())
             if own >= self.config.parallel or len(self._running) >= self.config.parallel_total:
                 raise ToolError("PROCESS_BUSY", "too many background processes run already; kill one", retryable=True)

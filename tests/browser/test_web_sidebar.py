@@ -276,6 +276,7 @@ async def test_the_sidebar_folds_away_and_stays_so_and_a_link_skips_it(visit: Vi
         await tab.reload()
         await expect(menu).to_be_visible()
         await expect(links(tab).first).to_be_hidden()
+        await expect(tab.message).to_be_focused()  # the page listens
         await page.get_by_role("region", name="Conversation").focus()
         await keys.press("/")
         await expect(search(tab)).to_be_focused()
