@@ -55,7 +55,8 @@ class Stopped(Exception):
 class Lane:
     """One session that this process works for. `turn` is the task of its running turn, `number` that turn's number,
     `revision` the conversation's as read; `calling` while a tool runs. `ended` is the time when its last turn ended, 0
-    before the first. `awaiting_slot` until it has had a slot or something to send: it then counts against the free slots."""
+    before the first. `waited_for` is the last message for whose quiet it has waited. `awaiting_slot` until it has had a
+    slot or something to send: it then counts against the free slots."""
 
     lease: Lease
     turn: asyncio.Task[Sequence[OutboxPart]] | None = None
@@ -64,6 +65,7 @@ class Lane:
     calling: bool = False
     stopping: bool = False
     ended: float = 0.0
+    waited_for: int = 0
     awaiting_slot: bool = True
 
 

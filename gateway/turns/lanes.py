@@ -201,8 +201,10 @@ class Lanes:
         if await self._turns.start.leaves_out_branches(lane.lease.sid, work):
             return False
         # What arrived during a turn is waited for to be complete; what arrived after it begins at once.
-        during_turn = work.waiting[0].at <= lane.ended
-        if (wait := self._turns.start.wait_seconds(lane.lease, work, during_turn=during_turn)) > 0:
+        during_turn, newest = work.waiting[0].at <= lane.ended, work.waiting[-1].turn
+        waited = lane.waited_for == newest  # whatever the clock says: it may have been put back
+        if (wait := self._turns.start.wait_seconds(lane.lease, work, during_turn=during_turn, waited=waited)) > 0:
+            lane.waited_for = newest
             self._leave_queue(lane)
             await self._not_yet(lane, work)
             await self._control.pause(wait)

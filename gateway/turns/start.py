@@ -15,14 +15,15 @@ class TurnStart:
         self._store = runtime.store
         self._approvals = approvals
 
-    def wait_seconds(self, lease: Lease, work: Work, *, during_turn: bool) -> float:
+    def wait_seconds(self, lease: Lease, work: Work, *, during_turn: bool, waited: bool) -> float:
         """Returns the seconds to wait for more messages. `during_turn`: these arrived while a turn ran; the chat must
         then be quiet for a moment before they are answered. A part of something waits for the rest of it. A turn that has
-        begun does not wait, nor does a message wait for other people's."""
+        begun does not wait, nor does a message wait for other people's. No message is `waited` for twice."""
         if self.is_away(work):
             return AWAY_SECONDS
         if (
-            work.so_far
+            waited
+            or work.so_far
             or not all(is_readable(it.body) for it in work.waiting)
             or of_one_person(work.waiting) != list(work.waiting)
         ):

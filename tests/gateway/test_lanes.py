@@ -47,7 +47,7 @@ class House:
     def start(self) -> "House":
         return self
 
-    def wait_seconds(self, lease: Lease, work: Work, *, during_turn: bool) -> float:
+    def wait_seconds(self, lease: Lease, work: Work, *, during_turn: bool, waited: bool) -> float:
         return 0.0
 
     def is_away(self, work: Work) -> bool:
@@ -252,11 +252,11 @@ async def test_what_was_sent_is_written_down_however_long_the_database_is_away(
 
 async def test_what_during_turn_a_turn_is_waited_for_and_what_came_after_it_is_not(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
-        waited: list[str] = []
+        asked: list[str] = []
 
-        def wait_seconds(lease: Lease, work: Work, *, during_turn: bool) -> float:
+        def wait_seconds(lease: Lease, work: Work, *, during_turn: bool, waited: bool) -> float:
             if during_turn:
-                waited.append(work.waiting[0].body)
+                asked.append(work.waiting[0].body)
             return 0.0
 
         h.wait_seconds = wait_seconds  # type: ignore[method-assign]
@@ -274,7 +274,7 @@ async def test_what_during_turn_a_turn_is_waited_for_and_what_came_after_it_is_n
         await h.say("a", "a0", at=10.0)
         await h.settle()
         assert h.sent == ["re a0", "re during", "re after"]
-        assert waited == ["during"]
+        assert asked == ["during"]
 
 
 async def test_one_begins_at_a_time_and_the_loop_goes_on_in_between() -> None:

@@ -189,7 +189,7 @@ async def test_two_replicas_count_into_one_budget_and_warn_once(tmp_path: Path, 
         for number in range(12):
             chat = f"oc_{number:030}"
             await houses[number % 2].say(f"n{number}", chat=chat)
-            if number >= 9:
+            if number >= 8:
                 await houses[0].replies(number + 1)
         replies = await houses[0].replies(12)
         for house in houses:

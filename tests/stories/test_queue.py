@@ -9,6 +9,7 @@ import pytest
 
 from gateway.config.root import DatabaseConfig
 from gateway.store.opening import open_store
+from tests.channels.contexts import Clock
 from tests.emulators.models.script import calls, says
 from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, running
 from tests.stories.at_work import NEVER, RUNS, users
@@ -34,6 +35,19 @@ async def test_what_comes_during_a_turn_becomes_one_next_turn_and_is_finished_wi
     assert await store.claim(10) == []
     assert (await store.backlog()).oldest is None
     await store.close()
+
+
+async def test_a_clock_that_is_put_back_keeps_no_message_waiting(tmp_path: Path) -> None:
+    clock = Clock(time.time())
+    async with running(tmp_path, script=[says("slow"), says("next")], now=clock) as house:
+        house.line.hold()
+        await house.say("one")
+        await house.requested(1)
+        await house.say("two")
+        house.line.release()
+        await house.replies(1)
+        clock.now -= 3_600
+        assert await house.replies(2) == ["slow", "next"]
 
 
 async def test_one_turn_each_where_the_agent_says_so(tmp_path: Path) -> None:
