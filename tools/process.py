@@ -217,7 +217,8 @@ class Supervised:
         if self._proxy is not None:
             self._proxy.close()
         self._let_go()
-        await asyncio.shield(asyncio.to_thread(self._end))
+        # Not `to_thread`: a task that is cancelled before its first step would end nothing.
+        await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self._end))
 
     def _end(self) -> None:
         """Wait until nothing of it is left. Blocking, mostly for milliseconds."""
