@@ -11,7 +11,7 @@ from gateway.config.root import DatabaseConfig
 from gateway.store.opening import open_store
 from tests.channels.contexts import Clock
 from tests.emulators.models.script import calls, says
-from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, running
+from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, running
 from tests.stories.at_work import NEVER, RUNS, users
 
 
@@ -37,15 +37,20 @@ async def test_what_comes_during_a_turn_becomes_one_next_turn_and_is_finished_wi
     await store.close()
 
 
+async def one_is_answered_and_two_waits(house: Running) -> None:
+    """The second came during the first one's turn: it waits for the chat to be quiet."""
+    house.line.hold()
+    await house.say("one")
+    await house.requested(1)
+    await house.say("two")
+    house.line.release()
+    await house.replies(1)
+
+
 async def test_a_clock_that_is_put_back_keeps_no_message_waiting(tmp_path: Path) -> None:
     clock = Clock(time.time())
     async with running(tmp_path, script=[says("slow"), says("next")], now=clock) as house:
-        house.line.hold()
-        await house.say("one")
-        await house.requested(1)
-        await house.say("two")
-        house.line.release()
-        await house.replies(1)
+        await one_is_answered_and_two_waits(house)
         clock.now -= 3_600
         assert await house.replies(2) == ["slow", "next"]
 
@@ -129,19 +134,13 @@ async def test_a_stop_does_not_wait_and_what_it_stops_is_over(tmp_path: Path) ->
 
 
 async def test_a_stop_leaves_what_is_written_after_it(tmp_path: Path) -> None:
-    clock = [time.time()]
-    script = [says("first"), says("third")]
-    async with running(tmp_path, script=script, now=lambda: clock[0]) as house:
-        house.line.hold()
-        await house.say("one")
-        await house.requested(1)
-        await house.say("two")
-        house.line.release()
-        await house.replies(1)
+    clock = Clock(time.time())
+    async with running(tmp_path, script=[says("first"), says("third")], now=clock) as house:
+        await one_is_answered_and_two_waits(house)
         await house.say("/stop")
         assert "“two”" in (await house.replies(2))[1]
         await house.say("three")
-        clock[0] += 1  # the chat has been quiet for long enough
+        clock.now += 1  # the chat has been quiet for long enough
         assert (await house.replies(3))[2] == "third"
         words = users(house.anthropic.requests[1].body)[-1]
         assert ("two" in words, "three" in words) == (False, True)
