@@ -287,6 +287,28 @@ def test_no_committed_file_names_this_workplace() -> None:
     assert found == []
 
 
+RECORDED = [*ROOT.glob("tests/**/*.json"), *ROOT.glob("channels/*/samples/**/*.json")]
+OF_A_MACHINE = {
+    "boot": "the-boot-of-another-machine",
+    "boot_id": None,
+    "machine_id": None,
+    "hostname": None,
+    "uid": None,
+}
+"""What must not be recorded, and the only value allowed instead. `boot` and `deadline` go together: another machine's
+monotonic clock means nothing, so a fixture has to be of a foreign boot."""
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_recorded_fixture_holds_no_boot_id_host_name_uid_or_home_folder(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    # Nested JSON is a string with escaped quotes.
+    pairs = re.findall(r'"(\w+)\\*": *\\*"?([^",}\\]*)', text)
+    faults = [(key, value) for key, value in pairs if key in OF_A_MACHINE and value != OF_A_MACHINE[key]]
+    assert faults == []
+    assert re.findall(r"(?<![\w.])/(?:root|home|Users|work|mnt|tmp)/[^\s\"]*", text) == []
+
+
 def test_every_module_is_reached_from_the_command_line_or_known_not_to_be() -> None:
     product = [it for it in sources(*PACKAGES) if it.lines]
     idle = {it.path for it in product} - {it.path for it in serving(product)}

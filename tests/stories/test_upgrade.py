@@ -16,6 +16,7 @@ from alembic.runtime.environment import EnvironmentContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, text
 
+from gateway.approvals.approvals import Clock
 from gateway.store.migrate import HEAD, SCRIPTS
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.feishu.events import Known
@@ -95,9 +96,9 @@ def postgres_url(postgres: PostgresServer) -> Iterator[str]:
     postgres.drop(address)
 
 
-def shortly_after() -> Callable[[], float]:
-    """A clock that goes on a minute after the old gateway was killed: nothing is too old for it."""
-    ahead = THEN - time.time()
+def clock_at(start: float = THEN) -> Callable[[], float]:
+    """A clock that starts at `start`: by default a minute after the old gateway was killed, so that no message is stale."""
+    ahead = start - time.time()
     return lambda: time.time() + ahead
 
 
@@ -126,7 +127,7 @@ async def test_what_waited_is_answered_after_the_update_and_what_was_kept_is_the
     for table, old in ROWS.items():
         assert [(len(old),)] == read(database_url, f'SELECT count(*) FROM "{table}"') != [(0,)], table
     async with running(
-        tmp_path, emulator=platform(), agents=AGENTS, feishu=PAIRING, more=more(database_url), now=shortly_after()
+        tmp_path, emulator=platform(), agents=AGENTS, feishu=PAIRING, more=more(database_url), now=clock_at()
     ) as house:
         house.anthropic.script = lambda body: says(f"answer to {users(body)[-1][-19:]}")
 
@@ -155,7 +156,7 @@ async def test_what_waited_is_answered_after_the_update_and_what_was_kept_is_the
         waiting = read(database_url, "SELECT person FROM contact WHERE approved_by IS NULL")
         assert waiting == [(CAROL,)]
         states = read(database_url, "SELECT state FROM approval ORDER BY created")
-        assert states == [("finished",), ("denied",), ("expired",)]
+        assert states == [("finished",), ("denied",), ("pending",)]
         await house.idle()
         async with opened(house.url) as page:
             (chat,) = await page.chats()
@@ -167,6 +168,42 @@ async def test_what_waited_is_answered_after_the_update_and_what_was_kept_is_the
     for table, rows in kept.items():
         ((count,),) = read(database_url, f'SELECT count(*) FROM "{table}"')
         assert count >= rows, table
+
+
+EXPIRES = next(it["expires"] for it in ROWS["approval"] if it["state"] == "pending")
+HOUR = 3600.0
+
+
+@pytest.mark.parametrize(
+    ("same_boot", "deadline", "wall", "state"),
+    [
+        (False, -HOUR, -60.0, "pending"),  # another machine's monotonic clock says nothing
+        (False, HOUR, 60.0, "expired"),
+        (True, HOUR, -60.0, "pending"),
+        (True, HOUR, 60.0, "expired"),
+        (True, -HOUR, -60.0, "expired"),  # the wall clock was set back
+    ],
+)
+async def test_approval_expiry_after_an_upgrade_follows_wall_clock_and_own_boot_only(
+    tmp_path: Path, same_boot: bool, deadline: float, wall: float, state: str
+) -> None:
+    url = f"sqlite:///{tmp_path}/data/clawgate.db"
+    make_old(url)
+    with create_engine(url).begin() as connection:
+        boot = Clock(time.time).boot if same_boot else "the-boot-of-another-machine"
+        values = {"boot": boot, "deadline": time.monotonic() + deadline}
+        connection.execute(
+            text("UPDATE approval SET boot = :boot, deadline = :deadline WHERE state = 'pending'"), values
+        )
+    now = clock_at(EXPIRES + wall)
+    async with running(tmp_path, emulator=platform(), agents=AGENTS, feishu=PAIRING, more=more(url), now=now) as house:
+        house.anthropic.script = lambda _: says("ok")
+        if state == "pending":
+            # Looking for expired requests is the first thing each round does: wait for a whole one.
+            await house.gateway.approvals._round()
+        query = "SELECT state FROM approval ORDER BY created DESC LIMIT 1"
+        await house.until(lambda: read(url, query) == [(state,)])
+        await house.idle()
 
 
 async def test_a_newer_database_is_refused_with_one_sentence_that_says_what_to_do(tmp_path: Path) -> None:
