@@ -1,7 +1,9 @@
-"""The people who may come in: all at this machine while no agent is, else those with the token, a link, or a session.
+"""The people who may come in: all at this machine while nothing a model drives is there, else those with the token, a
+link, or a session.
 
-A command that an agent runs comes from this machine, too. So as soon as an agent can run commands, or a token is set,
-being at this machine is not enough; the gateway then prints a link at its start, which signs in one browser, once.
+A command of an agent, and a tool outside of the sandbox, send requests from this machine, too. So as soon as there may be
+one, or a token is set, being at this machine is not enough; the gateway then prints a link at its start, which signs in
+one browser, once.
 
 A browser can be made to send requests by any page it shows, so what changes something must carry a header that only our
 own page can set, and must not come from elsewhere; and a name that a stranger points at 127.0.0.1 is not this
@@ -95,7 +97,10 @@ class Admission:
             raise _wrong_token()
         sentence = "Sign in with the token of this server."
         if self.way == "link":
-            sentence = "Open the sign-in link that the gateway printed at its start, or sign in with server.adminToken."
+            sentence = (
+                "Open the sign-in link that the gateway prints at its start (restart it for another one), or sign in with "
+                "server.adminToken."
+            )
         raise Rejected("not signed in", status=401, sentence=sentence)
 
     def check_origin(self, headers: Headers) -> None:

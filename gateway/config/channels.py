@@ -35,12 +35,12 @@ from gateway.config.server import ServerConfig, filled
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Exposure:
-    """The way the whole config lets people in. `commanding` are the agents that run commands unasked, `unapproved` those
-    whose commands need an approval although no approver is named."""
+    """The way the whole config lets people in. `present` is what a model can reach this machine with, `unapproved` the
+    agents whose commands need an approval although no approver is named."""
 
     server: ServerConfig
     way: Way
-    commanding: Sequence[str]
+    present: Sequence[Bilingual]
     unapproved: Sequence[str]
 
 
@@ -170,10 +170,10 @@ def _web_arrives(account: web.WebConfig, name: str, exposure: Exposure) -> tuple
             )
             return message, NO_WORDS
         case "link":
-            agents = ", ".join(exposure.commanding)
+            others = Bilingual(", ".join(exposure.present), "、".join(it.zh for it in exposure.present))
             message = Bilingual(
-                f"{address}, with the sign-in link of the start, as commands of {agents} run on this machine, too",
-                f"{address}，使用启动时的登录链接，因为 {agents} 的命令也在本机运行",
+                f"{address}, with the sign-in link of the start, as a model can reach this machine, too: {others}",
+                f"{address}，使用启动时的登录链接，因为模型也能访问本机：{others.zh}",
             )
             return message, NO_WORDS
         case "token":

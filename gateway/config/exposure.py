@@ -1,38 +1,88 @@
-"""The way in that a config opens, and the agents that run commands."""
+"""The way in that a config opens, the agents that run commands, and what a model can reach this machine with."""
 
 import hashlib
 import hmac
+import ipaddress
 import json
+from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from agents.config import AgentConfig
-from channels.web.admission import Way
+from channels.bilingual import Bilingual
+from channels.web.admission import Way, is_loopback
 from gateway.config.channels import Exposure
 from gateway.config.root import Config
 from gateway.config.server import filled
 from gateway.observe.secrets import secrets_in
 from tools.catalog import offered
 from tools.config import ExecMode, effective_exec
+from tools.mcp.config import McpServerConfig
+from tools.web.config import private
 
+_HERE = tuple(map(ipaddress.ip_network, ("127.0.0.0/8", "0.0.0.0/32", "::/127")))
+"""The addresses that are always this machine; connecting to the unspecified one connects to loopback."""
 PROOF_CHARS_MIN = 24
 """Fewer characters of secrets could be guessed from their proof."""
 
 
 def exposure(config: Config) -> Exposure:
     asking = [it.id for it in config.agents.list if config.approvers(it) is None and exec_mode(config, it) == "ask"]
-    return Exposure(server=config.server, way=way_in(config), commanding=commanding(config), unapproved=asking)
+    return Exposure(server=config.server, way=way_in(config), present=[*present(config)], unapproved=asking)
 
 
 def way_in(config: Config) -> Way:
-    """The way in. Without a token, people at this machine may enter only while no agent runs commands there."""
+    """Return the way in. Without a token, users at this machine may enter only while nothing a model drives is there."""
     has_token = bool(config.server.admin_token.get_secret_value() or filled(config.server.users))
     if config.server.is_open_here:
-        return "link" if has_token or commanding(config) else "open"
+        return "link" if has_token or any(present(config)) else "open"
     return "token" if has_token else "closed"
 
 
+def present(config: Config) -> Iterator[Bilingual]:
+    """Name what can send requests from this machine, outside of the sandbox, because a model asks for it."""
+    if agents := commanding(config):
+        yield Bilingual(f"commands of {', '.join(agents)}", f"{'、'.join(agents)} 的命令")
+    if config.tools.directories:  # their code runs in the gateway's process and opens what sockets it likes
+        yield Bilingual("the tools of tools.directories", "tools.directories 中的工具")
+    for name, server in config.mcp.servers.items():
+        if _is_outside(server):
+            yield Bilingual(f"MCP server {name}", f"MCP 服务器 {name}")
+    if _opens_loopback(config):
+        yield Bilingual("tools.web.fetch.allowPrivate")
+
+
+def _is_outside(server: McpServerConfig) -> bool:
+    """Return True for a program without a sandbox, and for an address that may be this machine's. Without `allowPrivate`
+    only public addresses are connected to."""
+    if server.command:
+        return server.sandbox == "off"
+    return bool(server.allow_private) or is_loopback(urlsplit(server.url).hostname or "")
+
+
+def _opens_loopback(config: Config) -> bool:
+    """Return True if `allowPrivate` opens an address of this machine. `web_fetch` sends a host's own name, which the page
+    refuses unless it is this machine's; through the proxy of a sandbox a command sends what it likes. A host with its own
+    port is opened at that port alone."""
+    places = [private(it) for it in config.tools.web.fetch.allow_private]
+    networks = [it for it in places if not isinstance(it, tuple)]
+    if any(it.version == here.version and it.overlaps(here) for it in networks for here in _HERE):
+        return True
+    hosts = [it[0] for it in places if isinstance(it, tuple) and it[1] in (None, config.server.port)]
+    proxied = [
+        effective_exec(config.tools.exec, it.tools).network for it in config.agents.list if exec_mode(config, it)
+    ]
+    is_proxied = any((*proxied, *(it.network for it in config.mcp.servers.values())))
+    return any(is_proxied or is_loopback(it) for it in hosts)
+
+
 def commanding(config: Config) -> list[str]:
-    """The agents that run commands unasked."""
-    return [agent.id for agent in config.agents.list if exec_mode(config, agent) == "allow"]
+    """List the agents whose commands run unasked, or outside of the sandbox once they are approved."""
+    return [it.id for it in config.agents.list if _commands(config, it)]
+
+
+def _commands(config: Config, agent: AgentConfig) -> bool:
+    mode, sandbox = exec_mode(config, agent), effective_exec(config.tools.exec, agent.tools).sandbox
+    return mode == "allow" or (mode == "ask" and sandbox == "off")
 
 
 def sandboxed(config: Config) -> list[str]:

@@ -10,7 +10,8 @@ from channels.bilingual import NO_WORDS, Bilingual
 from channels.condition import ChannelState
 from channels.finding import Finding, Status
 from channels.wire import mapping, text
-from gateway.config.exposure import operator_proof
+from gateway.config.channels import configured
+from gateway.config.exposure import exposure, operator_proof
 from gateway.config.load import Loaded
 from gateway.config.warnings import advice
 from gateway.guard import VERSION
@@ -55,6 +56,7 @@ async def status(loaded: Loaded) -> list[Finding]:
         *_config(mapping(answer, "config")),
         *_database(answer, loaded),
         *_channels(answer),
+        *_page(loaded),
         *_models(answer, loaded),
         *_queue(answer),
     ]
@@ -152,6 +154,15 @@ def _channels(answer: Mapping[str, Any]) -> Iterator[Finding]:
             yield Finding("channels", "warning", message, Bilingual("ask again in a moment", "请稍后再查询"))
         else:
             yield Finding("channels", "error", message, fix or _WORDLESS)
+
+
+def _page(loaded: Loaded) -> Iterator[Finding]:
+    """Say what a browser needs where being at this machine is not enough."""
+    exposed = exposure(loaded.config)
+    for account in configured(loaded.config.channels):
+        if account.kind.name == "web" and exposed.way == "link":
+            message, _ = account.kind.arrives(account.config, account.name, exposed)
+            yield Finding("page", "ok", message, Bilingual("restart for another link", "重启可获得新的链接"))
 
 
 def _models(answer: Mapping[str, Any], loaded: Loaded) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from tests.loopback import serve_on_loopback
 from tests.running import ALICE, FEISHU, SECRETS, WITHOUT_EXEC, Running, feishu_emulator, running
 from tests.stories.test_health import ANOTHER, becomes, bot
 from tests.stories.test_process import ask, platforms, started
+from tests.web_page import WEB
 
 pytestmark = pytest.mark.slow  # it starts processes
 
@@ -61,6 +62,17 @@ async def test_six_lines_say_that_all_is_well(tmp_path: Path) -> None:
         code, found = await findings("status", beside(house))
         assert (code, [it["check"] for it in found]) == (0, CHECKS)
         assert (await asked("status", "--nonsense"))[0] == 2
+
+
+async def test_where_being_at_the_machine_is_not_enough_status_says_what_opens_the_page(tmp_path: Path) -> None:
+    more = f"{SERVER}\nmcp: {{ servers: {{ away: {{ command: [no-such-program], sandbox: off }} }} }}"
+    async with running(tmp_path, more=more, feishu=WEB) as house:
+        await becomes(house, "ok")
+        for token, words in ((TOKEN, "with the admin token or the sign-in link"), ("''", "MCP server away")):
+            text = (house.folder / "config.yaml").read_text(encoding="utf-8").replace(TOKEN, token)
+            found = {it["check"]: it for it in (await findings("status", beside(house, text)))[1]}
+            assert words in found["page"]["message"]
+            assert found["page"]["fix"] == "restart for another link"
 
 
 async def test_where_no_gateway_serves_or_something_else_does_status_says_so(tmp_path: Path) -> None:

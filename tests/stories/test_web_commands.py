@@ -5,10 +5,11 @@ from pathlib import Path
 from shlex import quote
 
 import orjson
+import pytest
 
 from tests.emulators.models.script import calls, says
-from tests.running import AGENTS, client, running
-from tests.stories.at_work import RUNS, results
+from tests.running import AGENTS, BOB, BOB_CHAT, client, running
+from tests.stories.at_work import RUNS, results, works
 from tests.stories.test_process import platforms, started
 from tests.web_page import CHAT, WEB, opened
 
@@ -63,6 +64,47 @@ async def test_a_command_neither_reads_nor_writes_nor_deletes_the_operators_chat
         assert "mine" not in output
     async with running(tmp_path, agents=QUIET, feishu=WEB) as house, opened(house.url) as page:
         assert await page.conversation() == before
+
+
+FETCH = '''
+import asyncio
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+
+async def fetch(url: str) -> str:
+    """Fetch a page."""
+    def got() -> str:
+        try:
+            return urlopen(url, timeout=10).read().decode()
+        except HTTPError as error:
+            return f"no page: {error}"
+
+    return await asyncio.to_thread(got)
+'''
+
+
+PRESENT = (
+    "tools: { directories: [./tools.d] }",
+    "mcp: { servers: { away: { command: [/usr/bin/no-such-program], sandbox: off } } }",
+    'mcp: { servers: { near: { url: "http://127.0.0.1:9/mcp", allowPrivate: [127.0.0.1] } } }',
+    "tools: { web: { fetch: { allowPrivate: [127.0.0.1] } } }",
+)
+"""What a model can send requests from this machine with."""
+
+
+@pytest.mark.parametrize("more", PRESENT)
+async def test_a_tool_outside_of_the_sandbox_reads_nothing_of_the_operators_page(tmp_path: Path, more: str) -> None:
+    """Whoever may write to the bot has its model call the tool. So being at this machine signs nobody in."""
+    (tmp_path / "tools.d").mkdir()
+    (tmp_path / "tools.d" / "fetch.py").write_text(FETCH, encoding="utf-8")
+    agents = QUIET.replace(" } ]", ", tools: { allow: [fetch] } } ]") if "directories" in more else QUIET
+    async with running(tmp_path, agents=agents, more=more, feishu=WEB) as house, client(house.url) as http:
+        for path in ("/api/turns", "/api/search?words=operator", f"/api/chats/{CHAT}", "/api/console/state"):
+            assert (await http.get(path)).status_code == 401
+            if agents is not QUIET:
+                (found,) = await works(house, ("fetch", {"url": f"{house.url}{path}"}), sender=BOB, chat=BOB_CHAT)
+                assert "401" in found
 
 
 async def test_the_start_prints_a_link_that_signs_in_once_and_stands_nowhere_else(tmp_path: Path) -> None:

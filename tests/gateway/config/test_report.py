@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.config.exposure import way_in
 from gateway.config.load import load
 from gateway.guard import VERSION
 from gateway.operate.greeting import greeting
@@ -17,8 +18,10 @@ WORDS = {
     "TOKEN": TOKEN,
     "ADMIN": "adminToken: a-token-of-16-chars",
     "CLOSED": "closed, as the server can be reached from elsewhere — set server.adminToken (CLAWGATE_ADMIN_TOKEN)",
-    "LINK": "with the sign-in link of the start, as commands of coder run on this machine, too",
+    "LINK": "with the sign-in link of the start, as a model can reach this machine, too: commands of coder",
     "RUNS": "tools: { exec: { mode: allow } }",
+    "ASKS": "agents: { list: [ { id: coder, tools: { allow: [exec], exec: { mode: ask",
+    "HERE": "with the sign-in link of the start, as a model can reach this machine, too:",
 }
 SKILL = "skills: { allow: [create-python-script] }"
 AGENT = f"agents: {{ list: [ {{ id: a, {SKILL} }} ] }}\n"
@@ -157,15 +160,52 @@ server: { publicUrl: 'https://b.example' }
 RUNS
 agents: { list: [ { id: quiet }, { id: coder, tools: { allow: [exec] } } ] }
 > CLOSED
+ASKS, sandbox: off } } } ] }
+owners: ["feishu:ou_1"]
+> http://127.0.0.1:4711/, LINK
+ASKS, network: true } } } ] }
+owners: ["feishu:ou_1"]
+> http://127.0.0.1:4711/
+ASKS, network: true } } } ] }
+owners: ["feishu:ou_1"]
+tools: { web: { fetch: { allowPrivate: [wiki.internal] } } }
+> http://127.0.0.1:4711/, HERE tools.web.fetch.allowPrivate
+tools: { web: { fetch: { allowPrivate: [wiki.internal, 10.0.0.0/8, "fc00::/7"] } } }
+> http://127.0.0.1:4711/
+tools: { web: { fetch: { allowPrivate: [10.0.0.0/8, "localhost:9090"] } } }
+> http://127.0.0.1:4711/
+tools: { web: { fetch: { allowPrivate: [127.0.0.1] } } }
+> http://127.0.0.1:4711/, HERE tools.web.fetch.allowPrivate
+tools: { web: { fetch: { allowPrivate: [0.0.0.0/0] } } }
+> http://127.0.0.1:4711/, HERE tools.web.fetch.allowPrivate
+tools: { web: { fetch: { allowPrivate: ["::/0"] } } }
+> http://127.0.0.1:4711/, HERE tools.web.fetch.allowPrivate
+tools: { directories: [./tools.d] }
+> http://127.0.0.1:4711/, HERE the tools of tools.directories
+mcp: { servers: { one: { command: [one] }, two: { url: "https://mcp.example.com/mcp" } } }
+> http://127.0.0.1:4711/
+mcp: { servers: { one: { command: [one], sandbox: off }, two: { url: "http://localhost:9000/mcp" } } }
+> http://127.0.0.1:4711/, HERE MCP server one, MCP server two
+mcp: { servers: { two: { url: "https://box.internal/mcp", allowPrivate: [box.internal] } } }
+> http://127.0.0.1:4711/, HERE MCP server two
+mcp: { servers: { one: { command: [one], network: true } } }
+tools: { web: { fetch: { allowPrivate: [wiki.internal] } } }
+> http://127.0.0.1:4711/, HERE tools.web.fetch.allowPrivate
 """
 
 
 @pytest.mark.parametrize(("text", "line"), cases(WEB, WORDS))
 def test_the_web_chat_says_where_to_open_it_and_with_what(tmp_path: Path, text: str, line: str) -> None:
-    """An agent that runs commands closes the page to whoever is at this machine."""
+    """Whatever a model can reach this machine with closes the page to users who are merely at it."""
     text = f"channels: {{ web: {{}} }}\n{text}{'' if 'agents' in text else AGENT}"
     assert greeted(tmp_path, text)[1] == f"  web        {line}"
     assert f"web default: {line}".replace("4711", "8080") in printed(tmp_path, text)
+
+
+@pytest.mark.parametrize(("port", "way"), [(9090, "link"), (9091, "open")])
+def test_a_host_with_its_own_port_is_opened_at_that_port_alone(tmp_path: Path, port: int, way: str) -> None:
+    fetch = "tools: { web: { fetch: { allowPrivate: ['localhost:9090'] } } }"
+    assert way_in(loaded(tmp_path, f"{AGENT}server: {{ port: {port} }}\n{fetch}\n").config) == way
 
 
 def test_many_agents_stay_on_one_screen(tmp_path: Path) -> None:
