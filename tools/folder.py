@@ -15,6 +15,7 @@ import stat
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -166,8 +167,9 @@ def _run(path: Path, source: bytes, changed_ns: int) -> _Loaded:
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # dataclasses and type hints look their module up
     try:
-        exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
-        made = [*_made(path, module)]
+        with redirect_stdout(sys.stderr):  # standard output belongs to the command that reads the config
+            exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
+            made = [*_made(path, module)]
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a file does, the gateway starts
         fault = Fault(path=path, line=_line(error, path), reason=_reason(error))
         return _Loaded(key=key, faults=(fault,), words=_words(source))

@@ -29,6 +29,7 @@ from gateway.app.reload import Reload
 from gateway.config.root import Config
 from gateway.fault import OperatorError
 from gateway.observe.secrets import redacted
+from gateway.observe.terminal import print_text
 from gateway.operate.status import start_lines
 
 UNREAD_SECONDS = 60
@@ -102,7 +103,7 @@ async def serve(gateway: Gateway, listener: socket.socket, reload: Reload | None
             return
         stopping.set_result(time.monotonic())
         if number == signal.SIGINT and sys.stderr.isatty():
-            sys.stderr.write(STOPPING(language).format(gateway.config.limits.grace_seconds))
+            print_text(STOPPING(language).format(gateway.config.limits.grace_seconds), err=True, nl=False)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
@@ -110,7 +111,7 @@ async def serve(gateway: Gateway, listener: socket.socket, reload: Reload | None
     await gateway.start()
     gateway.spawn(_say_states(gateway, language))
     if code := await gateway.claim_code():
-        sys.stderr.write(CLAIM(language).format(code))
+        print_text(CLAIM(language).format(code), err=True, nl=False)
     if reload is not None:
         gateway.spawn(reload.run())
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.request)
@@ -120,9 +121,8 @@ async def serve(gateway: Gateway, listener: socket.socket, reload: Reload | None
 
 async def _say_states(gateway: Gateway, language: Language) -> None:
     """Ends the block of the start with the state of each channel; nothing waits for it."""
-    lines = [f"{redacted(line)}\n" for line in start_lines(await gateway.health.known(), language)]
-    sys.stderr.write("".join(lines))
-    sys.stderr.flush()
+    for line in start_lines(await gateway.health.known(), language):
+        print_text(redacted(line), err=True)
 
 
 async def serve_one(gateway: Gateway, listener: socket.socket, ready: Callable[[Callable[[], object]], object]) -> None:

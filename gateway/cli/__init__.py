@@ -19,6 +19,7 @@ from gateway.cli.skills import skills_app
 from gateway.cli.turns import turns_app
 from gateway.cli.usage import usage
 from gateway.fault import OperatorError
+from gateway.observe.terminal import print_text
 from gateway.program import COMMAND, program
 
 
@@ -34,7 +35,7 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except OperatorError as error:
-            typer.echo(str(error), err=True)
+            print_text(str(error), err=True)
             raise typer.Exit(error.code) from None
 
 
@@ -77,7 +78,7 @@ def _print_version(wanted: bool) -> None:
     from gateway.guard import VERSION
 
     if wanted:
-        typer.echo(VERSION)
+        print_text(VERSION)
         raise typer.Exit
 
 

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, print_list
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, load
 from gateway.fault import OperatorError
+from gateway.observe.terminal import print_list, print_text
 
 if TYPE_CHECKING:
     from gateway.config.root import Config
@@ -39,7 +40,7 @@ def approve_contact(
     """Let a person write to the bot, on all replicas from now on. They are notified within seconds."""
     from gateway.operate.contacts import approve
 
-    typer.echo("\n".join(approve(load(config).config, who)))
+    print_text("\n".join(approve(load(config).config, who)))
 
 
 @pairing_app.command("revoke")
@@ -50,7 +51,7 @@ def revoke_contact(
     """Take the permission back, from the next message on. What is in allowFrom and owners stays as it is."""
     from gateway.operate.contacts import revoke
 
-    typer.echo("\n".join(revoke(load(config).config, who)))
+    print_text("\n".join(revoke(load(config).config, who)))
 
 
 def _approvals(config: "Config") -> "DatabaseApprovals":
@@ -93,6 +94,6 @@ def revoke_approvals(
     )
     revoked = asyncio.run(ended)
     for it in revoked:
-        typer.echo(f"{it}: revoked")
+        print_text(f"{it}: revoked")
     if name is not None and not revoked:
         raise OperatorError(f"nothing to revoke: {name} — `approvals list` shows what there is")

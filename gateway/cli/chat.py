@@ -11,6 +11,7 @@ import typer
 
 from gateway.cli.options import CONFIG, ConfigOption, environment, load
 from gateway.fault import OperatorError
+from gateway.observe.terminal import print_text, printable
 
 if TYPE_CHECKING:
     from gateway.cli.terminal import Conversation
@@ -93,7 +94,7 @@ class Screen:
         answer = self._answered.get(self._message, {})
         failed = outcome in FAILURES
         if answer.get("text") and not self._shown:
-            typer.echo(_shown(answer["text"]), err=failed)
+            print_text(answer["text"], err=failed)
         for it in answer.get("files", ()):
             self._note(f"file: {self._conversation.save(it)}")
         return int(failed)
@@ -101,7 +102,7 @@ class Screen:
     def converse(self, files: list[Path]) -> int:
         import readline  # noqa: F401 - edits what `input` reads
 
-        typer.echo(HELP)
+        print_text(HELP)
         is_leaving = False
         while True:
             self._is_prompting = True
@@ -112,7 +113,7 @@ class Screen:
             except KeyboardInterrupt:
                 if is_leaving:
                     return INTERRUPTED
-                typer.echo("\n(Ctrl-C again leaves.)")
+                print_text("\n(Ctrl-C again leaves.)")
                 is_leaving = True
                 continue
             finally:
@@ -127,10 +128,10 @@ class Screen:
                 self._ask(text, [*files, *attached])
                 files = []
             except OperatorError as error:
-                typer.echo(str(error), err=True)
+                print_text(str(error), err=True)
             except KeyboardInterrupt:
                 self._stopped = self._shown
-                typer.echo()
+                print_text()
                 self._ask("/stop", [])
 
     def _ask(self, text: str, paths: list[Path]) -> str:
@@ -193,20 +194,20 @@ class Screen:
         for tool in turn["tools"]:
             if self._tools.get(tool["id"]) != tool["state"] and tool["state"] != "done":
                 state = {"running": "", "waiting": ": waits for approval"}.get(tool["state"], " failed")
-                self._note(_shown(f"[{tool['name']}{state}] {tool['about']}".rstrip()))
+                self._note(f"[{tool['name']}{state}] {tool['about']}".rstrip())
             self._tools[tool["id"]] = tool["state"]
         if turn["note"]:
             self._note(f"({turn['note']})")
 
     def _draft(self, text: str) -> None:
         """Prints what continues the text shown; an answer that does not continue it is printed once whole."""
-        text = _shown(text).rstrip()
+        text = printable(text).rstrip()
         if self._streams and text.startswith(self._shown):
             self._write(text[len(self._shown) :], end="")
             self._shown, self._is_mid_line = text, bool(text)
 
     def _complete(self, message: dict[str, Any]) -> None:
-        text, is_answer = _shown(message["text"]), message["reply_to"] == self._message
+        text, is_answer = printable(message["text"]), message["reply_to"] == self._message
         if is_answer and self._shown:
             self._write(text[len(self._shown) :] if text.startswith(self._shown) else f"\n\n{text}")
         elif self._interactive:
@@ -229,11 +230,11 @@ class Screen:
     def _write(self, text: str, *, end: str = "\n", err: bool = False) -> None:
         """Prints above the line that the person is typing."""
         if not self._is_prompting:
-            typer.echo(text + end, nl=False, err=err)
+            print_text(text + end, nl=False, err=err)
             return
         import readline
 
-        typer.echo(f"\r\033[K{text}\n{PROMPT}{readline.get_line_buffer()}", nl=False)
+        print_text(f"{text}\n{PROMPT}{readline.get_line_buffer()}", nl=False, lead="\r\033[K")
 
 
 def _attached(line: str) -> tuple[list[Path], str]:
@@ -246,10 +247,3 @@ def _attached(line: str) -> tuple[list[Path], str]:
         paths.append(path)
         line = rest.lstrip()
     return paths, line
-
-
-def _shown(text: str) -> str:
-    """The text without control characters that a terminal obeys."""
-    from gateway.operate.sessions import UNSEEN
-
-    return UNSEEN.sub("", text)

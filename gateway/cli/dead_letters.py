@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, number_of, print_list
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, number_of
 from gateway.fault import OperatorError
+from gateway.observe.terminal import print_list, print_text
 
 dead_letters_app = typer.Typer(
     no_args_is_help=True, help="Messages that were given up, and reply parts that could not be delivered."
@@ -49,6 +50,6 @@ def replay_dead_letters(
     chosen = [it.name for it in dead_letters(database)] if everything else list(names or [])
     replayed = replay(database, chosen)
     for name in replayed:
-        typer.echo(f"{name}: queued again")
+        print_text(f"{name}: queued again")
     if missing := [name for name in chosen if name not in replayed]:
         raise OperatorError(f"no dead letter: {', '.join(missing)} — `dead-letters list` shows them")

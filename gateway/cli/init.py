@@ -9,6 +9,7 @@ import typer
 from gateway.cli.options import CONFIG, SECRETS, ConfigOption, Platform, environment, terminal_language
 from gateway.cli.serving import serve_shown
 from gateway.fault import OperatorError
+from gateway.observe.terminal import print_text
 from gateway.program import COMMAND, program
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def start() -> None:
     model. Shows the page if there is a display."""
     if not CONFIG.exists() and not CONFIG.is_symlink():
         _write(CONFIG, _template(), environment())
-        typer.echo(f"{CONFIG.absolute()}: written", err=True)
+        print_text(f"{CONFIG.absolute()}: written", err=True)
     serve_shown(CONFIG)
 
 
@@ -144,14 +145,14 @@ def _finish(draft: "ConfigDraft", config: Path, missing: list[str]) -> bool:
     except OSError as error:
         raise OperatorError(f"{dotenv}: {error.strerror} — set the secrets in the environment") from None
     zh = terminal_language() == "zh"
-    typer.echo(f"{config}：已写入" if zh else f"{config}: written")
+    print_text(f"{config}：已写入" if zh else f"{config}: written")
     if missing and zh:
-        typer.echo(f"请在环境变量或 {dotenv} 中设置：{'、'.join(missing)}")
+        print_text(f"请在环境变量或 {dotenv} 中设置：{'、'.join(missing)}")
     elif missing:
-        typer.echo(f"set {', '.join(missing)} in the environment, or in {dotenv}")
+        print_text(f"set {', '.join(missing)} in the environment, or in {dotenv}")
     option = "" if config == CONFIG else f" --config {config}"
     for command in ("doctor", "chat", "serve"):
-        typer.echo(f"  {program()} {command}{option}")
+        print_text(f"  {program()} {command}{option}")
     return not draft.missing
 
 

@@ -4,8 +4,9 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, print_json
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, load
 from gateway.fault import OperatorError
+from gateway.observe.terminal import print_json, print_text
 
 mcp_app = typer.Typer(
     no_args_is_help=True, help="MCP servers: list their tools, try one, accept what has changed; also while it serves."
@@ -26,9 +27,9 @@ def list_servers(as_json: AsJson = False, config: ConfigOption = CONFIG) -> None
         print_json(servers)
         return
     for server in servers:
-        typer.echo(f"{server['server']}: {_line(server['fault']) or str(len(server['tools'])) + ' tools'}")
+        print_text(f"{server['server']}: {_line(server['fault']) or str(len(server['tools'])) + ' tools'}")
         for tool in server["tools"]:
-            typer.echo(f"  {tool['name']}  {tool['state']}  {', '.join(tool['agents']) or '-'}  {_said(tool)}")
+            print_text(f"  {tool['name']}  {tool['state']}  {', '.join(tool['agents']) or '-'}  {_said(tool)}")
 
 
 def _said(tool: dict[str, Any]) -> str:
@@ -62,7 +63,7 @@ def try_tool(
     if not isinstance(call, dict):
         raise OperatorError(f"{arguments}: expected a JSON object")
     result = asyncio.run(tried(load(config), name, tool, call))
-    typer.echo(shown(result))
+    print_text(shown(result))
     if result.is_error:
         raise typer.Exit(1)
 
@@ -75,4 +76,4 @@ def accept_tools(name: ServerArgument, config: ConfigOption = CONFIG) -> None:
     from gateway.operate.mcp import accept
 
     for tool in asyncio.run(accept(load(config), name)) or ["nothing waits"]:
-        typer.echo(f"{name}: {_line(tool)}")
+        print_text(f"{name}: {_line(tool)}")

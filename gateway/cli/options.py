@@ -2,11 +2,11 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -66,24 +66,6 @@ def language(config: Path = CONFIG) -> "Language":
         if written := _LANGUAGE.search(config.read_text(encoding="utf-8")):
             return "zh" if written[1] == "zh" else "en"
     return terminal_language()
-
-
-def print_list(
-    rows: Sequence[dict[str, Any]], line: Callable[[dict[str, Any]], str], total: str, *, as_json: bool
-) -> None:
-    """Prints a list, as JSON or line by line; the `total` goes to standard error."""
-    if as_json:
-        print_json(rows)
-        return
-    for it in rows:
-        typer.echo(line(it))
-    typer.echo(total, err=True)
-
-
-def print_json(value: object) -> None:
-    import json
-
-    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 def number_of(rows: Sequence[object], what: str) -> str:

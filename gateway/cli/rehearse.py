@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, Yes, language, load, print_json
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, Yes, language, load
 from gateway.fault import OperatorError
+from gateway.observe.terminal import confirm, print_json, print_text
 
 if TYPE_CHECKING:
     from agents.language import Language
@@ -71,14 +72,14 @@ def _agree(picked: "Picked", config: "Config", spoken: "Language", *, yes: bool)
     from gateway.rehearse.report import NO_TURNS, forecast, skipped
 
     for line in skipped(picked, spoken):
-        typer.echo(line, err=True)
+        print_text(line, err=True)
     if not picked.turns:
         raise NotRehearsed(NO_TURNS(spoken))
-    typer.echo(forecast(picked, config.limits.rounds, spoken), err=True)
+    print_text(forecast(picked, config.limits.rounds, spoken), err=True)
     agreed = yes
     if not yes:
         with suppress(typer.Abort):
-            agreed = typer.confirm("Ask the models?", err=True)
+            agreed = confirm("Ask the models?")
     if not agreed:
         raise NotRehearsed("nothing was asked — --yes agrees beforehand")
 
@@ -100,9 +101,9 @@ async def _rehearsed(
         for kept in picked.turns:
             results.append(await rehearsal.run(kept))
             for line in lines(results[-1], spoken) if spoken else ():
-                typer.echo(scrubber.scrub(line))
+                print_text(scrubber.scrub(line))
     if spoken:
-        typer.echo(totals(picked, results, spoken))
+        print_text(totals(picked, results, spoken))
     return results
 
 

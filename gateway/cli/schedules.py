@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, number_of, print_json, print_list
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, number_of
+from gateway.observe.terminal import print_json, print_list, print_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,4 +68,4 @@ def _change(
     if as_json:
         print_json(after)
     else:
-        typer.echo(f"{name}: {words or after['state'] + due}")
+        print_text(f"{name}: {words or after['state'] + due}")

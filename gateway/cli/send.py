@@ -14,6 +14,7 @@ import typer
 
 from gateway.cli.options import CONFIG, ConfigOption, load
 from gateway.fault import OperatorError
+from gateway.observe.terminal import print_text
 
 if TYPE_CHECKING:
     from channels.message import File
@@ -65,7 +66,7 @@ def send(
     logs.configure(level="error", output="json", scrubber=scrubber, stream=io.StringIO())  # the last line says it
     outcome = _sent(loaded, scrubber, place, text or "", files, reply_to)
     for message_id in outcome.message_ids:
-        typer.echo(message_id)
+        print_text(message_id)
     if outcome.state == "refused":
         raise OperatorError(f"not sent: {outcome.reason}")
     if outcome.state == "waiting":

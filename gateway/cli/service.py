@@ -14,6 +14,7 @@ import typer
 
 from gateway.cli.options import CONFIG, ConfigOption, environment, load
 from gateway.fault import OperatorError
+from gateway.observe.terminal import print_text
 from gateway.program import COMMAND, program
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def install(
     loaded = load(config)
     text = unit(config.absolute(), loaded)
     if only_print:
-        typer.echo(text, nl=False)
+        print_text(text, nl=False)
         return
     path = _path()
     try:
@@ -68,10 +69,10 @@ def install(
         raise OperatorError(f"{path}: {error.strerror}; nothing was installed") from None
     for words in (("daemon-reload",), ("enable", UNIT), ("restart", UNIT)):
         _systemctl(*words)
-    typer.echo(f"{path}: written, and started\n  log           journalctl --user -fu {COMMAND}")
-    typer.echo("  without you   loginctl enable-linger    # else it ends when you log out")
+    print_text(f"{path}: written, and started\n  log           journalctl --user -fu {COMMAND}")
+    print_text("  without you   loginctl enable-linger    # else it ends when you log out")
     if names := _only_exported(loaded, config):
-        typer.echo(f"  missing       {', '.join(names)}: set in this shell alone; write it into {_dotenv(config)}")
+        print_text(f"  missing       {', '.join(names)}: set in this shell alone; write it into {_dotenv(config)}")
 
 
 @service_app.command()
@@ -81,7 +82,7 @@ def uninstall() -> None:
     _systemctl("disable", "--now", UNIT)
     path.unlink()
     _systemctl("daemon-reload")
-    typer.echo(f"{path}: removed; config and data stay where they are")
+    print_text(f"{path}: removed; config and data stay where they are")
 
 
 @service_app.command()

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, Exposed, environment, language, load, print_json
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, Exposed, environment, language, load
 from gateway.fault import OperatorError
+from gateway.observe.terminal import print_json, print_text
 
 if TYPE_CHECKING:
     from channels.finding import Status
@@ -65,7 +66,7 @@ def run_gateway(
     loaded_as = loaded.listening(host, listener.getsockname()[1])
     spoken = language(config)
     for line in greeting(loaded_as, link=(link := gateway.offer_link()), language=spoken):
-        typer.echo(line, err=True)
+        print_text(line, err=True)
     if shown is not None and link is None and (web := settings.channels.web) and web.enabled:
         shown(loaded_as.config.server.address)
     try:
@@ -109,10 +110,10 @@ def check(
         return
     loaded, spoken = load(config), language(config)
     for line in lines(report(loaded), spoken):
-        typer.echo(line)
+        print_text(line)
     if reason := loaded.config.server.exposure:
         raise Exposed(reason(spoken))
-    typer.echo(f"{config}：没有问题" if spoken == "zh" else f"{config}: ok")
+    print_text(f"{config}：没有问题" if spoken == "zh" else f"{config}: ok")
     if online:
         _examine(config, lambda probe: probe != "config", as_json=False)
 
@@ -131,7 +132,7 @@ def status(config: ConfigOption = CONFIG, as_json: AsJson = False) -> None:
     if as_json:
         print_json([asdict(it) for it in findings])
     for it in () if as_json else findings:
-        typer.echo(f"{_coloured(it.status, MARKS[it.status])} {it.check:<9} {it(spoken)}")
+        print_text(f" {it.check:<9} {it(spoken)}", lead=_coloured(it.status, MARKS[it.status]))
     if any(it.status != "ok" for it in findings):
         raise typer.Exit(1)
 
@@ -164,8 +165,8 @@ def _examine(path: Path, wanted: Callable[[str], bool], *, as_json: bool) -> Non
     else:
         spoken = language(path)
         for it in sorted(findings, key=lambda it: ("error", "warning", "ok").index(it.status)):
-            typer.echo(_coloured(it.status, doctor.WORDS[it.status](spoken)) + it.labelled(it.check, spoken))
-        typer.echo(doctor.summary(findings, spoken))
+            print_text(it.labelled(it.check, spoken), lead=_coloured(it.status, doctor.WORDS[it.status](spoken)))
+        print_text(doctor.summary(findings, spoken))
     if any(it.status == "error" for it in findings):
         raise typer.Exit(1)
 
@@ -204,4 +205,4 @@ def explain_route(
     if as_json:
         print_json(routes.as_json(reasons))
     else:
-        typer.echo("\n".join(routes.lines(reasons)))
+        print_text("\n".join(routes.lines(reasons)))

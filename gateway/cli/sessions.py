@@ -5,8 +5,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, Yes, load, number_of, print_list
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, Yes, load, number_of
 from gateway.fault import OperatorError
+from gateway.observe.terminal import confirm, escaped, print_list, print_text
 
 sessions_app = typer.Typer(
     no_args_is_help=True,
@@ -58,9 +59,9 @@ def _export(name: str, form: str, config: Path) -> None:
         raise OperatorError(NO_SESSION.format(name))
     session, entries, marks = it
     if form == "json":
-        typer.echo(exported(session, entries, marks, loaded.server.zone))
+        print_text(escaped(exported(session, entries, marks, loaded.server.zone)))
     else:
-        typer.echo("\n".join(markdown(session, entries, marks, loaded.server.zone)))
+        print_text("\n".join(markdown(session, entries, marks, loaded.server.zone)))
 
 
 @sessions_app.command("erase")
@@ -87,16 +88,16 @@ def erase_sessions(
         raise OperatorError(NO_SESSION.format(name))
     for it in portions(loaded, session=session, person=whose):
         what = "" if it.all_between else ", what answers this person"
-        typer.echo(f"{it.sid}{what}: {len(it.numbers)} turns and commands", err=True)
-    if not yes and not typer.confirm("Erase this for good?", err=True):
+        print_text(f"{it.sid}{what}: {len(it.numbers)} turns and commands", err=True)
+    if not yes and not confirm("Erase this for good?"):
         raise OperatorError("nothing was erased")
     try:
         erased = erase(loaded, session=session, person=whose)
     except OSError as error:
         raise OperatorError(str(error)) from None
     counts = ", ".join(f"{table} {count}" for table, count in sorted(erased.removed.items()))
-    typer.echo(f"erased: {counts or 'nothing, since nothing is kept'}")
+    print_text(f"erased: {counts or 'nothing, since nothing is kept'}")
     for path in erased.emptied:
-        typer.echo(f"emptied: {path}")
+        print_text(f"emptied: {path}")
     for path in erased.left:
-        typer.echo(f"not touched: {path} — look there for what the agent wrote")
+        print_text(f"not touched: {path} — look there for what the agent wrote")

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, Yes, load, number_of, print_list
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, Yes, load, number_of
 from gateway.fault import OperatorError
+from gateway.observe.terminal import confirm, print_list, print_text
 
 if TYPE_CHECKING:
     from gateway.operate.skills import AddedSkills
@@ -34,13 +35,13 @@ def add_skills(
     read = added.read(source, ref)
     chosen = added.chosen(read, list(names or []), everything=everything)
     for skill in chosen:
-        typer.echo("\n".join(added.described(skill, read)), err=True)
-    if not yes and not typer.confirm(f"Add {number_of(chosen, 'skill')} to {added.folder}?", err=True):
+        print_text("\n".join(added.described(skill, read)), err=True)
+    if not yes and not confirm(f"Add {number_of(chosen, 'skill')} to {added.folder}?"):
         raise OperatorError("nothing was added")
     for skill in chosen:
         added.add(skill, read, ref)
         agents = ", ".join(added.seen_by(skill)) or "no agent, by their skills.allow"
-        typer.echo(f"{skill.name}: added, seen by {agents}")
+        print_text(f"{skill.name}: added, seen by {agents}")
 
 
 @skills_app.command("update")
@@ -54,15 +55,15 @@ def update_skills(
     for name in dict.fromkeys(names):
         skill, source = added.newest(name)
         if added.is_current(skill):
-            typer.echo(f"{name}: unchanged")
+            print_text(f"{name}: unchanged")
             continue
         before = added.pin(name)
-        typer.echo(f"{name}: {before.commit[:12] or 'a folder'} -> {source.commit[:12] or 'a folder'}", err=True)
-        typer.echo("\n".join(added.differences(skill)) or "The files are the same; the lock is renewed.", err=True)
-        if not yes and not typer.confirm(f"Update {name}?", err=True):
+        print_text(f"{name}: {before.commit[:12] or 'a folder'} -> {source.commit[:12] or 'a folder'}", err=True)
+        print_text("\n".join(added.differences(skill)) or "The files are the same; the lock is renewed.", err=True)
+        if not yes and not confirm(f"Update {name}?"):
             raise OperatorError(f"{name}: not updated")
         added.add(skill, source, before.ref)
-        typer.echo(f"{name}: updated")
+        print_text(f"{name}: updated")
 
 
 @skills_app.command("list")
@@ -86,11 +87,11 @@ def remove_skills(
     added = _added(config)
     for name in dict.fromkeys(names):
         added.pin(name)
-    if not yes and not typer.confirm(f"Remove {', '.join(names)} from {added.folder}?", err=True):
+    if not yes and not confirm(f"Remove {', '.join(names)} from {added.folder}?"):
         raise OperatorError("nothing was removed")
     for name in dict.fromkeys(names):
         added.remove(name)
-        typer.echo(f"{name}: removed")
+        print_text(f"{name}: removed")
 
 
 def _added(config: "ConfigOption") -> "AddedSkills":

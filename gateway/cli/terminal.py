@@ -32,6 +32,7 @@ from gateway.config.root import Config, DatabaseConfig
 from gateway.config.server import ApiConfig
 from gateway.fault import OperatorError
 from gateway.observe.secrets import Scrubber
+from gateway.observe.terminal import print_text
 from gateway.outbox.outbox import payload_json
 from gateway.store.errors import StoreUnavailable
 from gateway.store.inspect import answer
@@ -78,7 +79,7 @@ def free_store(config: Config, seconds: int) -> Store | None:
                 client.get("/healthz", timeout=PROBE_SECONDS)
                 return None
             if second == 0 and sys.stderr.isatty():
-                sys.stderr.write(f"Another command has the database: waiting {seconds} seconds at most.\n")
+                print_text(f"Another command has the database: waiting {seconds} seconds at most.", err=True)
             time.sleep(1.0)
     return None
 

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, number_of, print_json, print_list
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, number_of
 from gateway.fault import OperatorError
+from gateway.observe.terminal import print_json, print_list, print_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +71,7 @@ def show_turn(
     if as_json:
         print_json(shown)
     else:
-        typer.echo("\n".join(lines(shown)))
+        print_text("\n".join(lines(shown)))
 
 
 def _layers(config: "Config") -> "DatabaseLayers":

@@ -4,8 +4,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, print_json
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, load
 from gateway.fault import OperatorError
+from gateway.observe.terminal import print_json, print_text
 
 
 def usage(
@@ -33,4 +34,4 @@ def usage(
     if as_json:
         print_json(facts(report, loaded))
     else:
-        typer.echo("\n".join(table(report, loaded)))
+        print_text("\n".join(table(report, loaded)))

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import typer
 from pydantic import TypeAdapter, ValidationError
 
 from agents.config import AgentId
@@ -23,6 +22,7 @@ from gateway.cli.options import SECRETS, Platform
 from gateway.cli.questions import WORDS
 from gateway.config.dotenv import SECRET
 from gateway.config.problems import ConfigErrors
+from gateway.observe.terminal import print_text, prompt
 
 MODELS_SHOWN = 8
 LATER = "auto"
@@ -86,8 +86,7 @@ class Wizard:
     def yes(self, question: str, *, default: bool) -> bool:
         options = "[Y/n]" if default else "[y/N]"
         while True:
-            answer: str = typer.prompt(f"{question} {options}", default="", show_default=False, err=True)
-            word = answer.strip().lower()
+            word = prompt(f"{question} {options}").lower()
             if word in _YES | _NO:
                 return word in _YES
             if not word:
@@ -114,7 +113,7 @@ class Wizard:
     def _choice(self) -> str:
         self._say("whose")
         for number, (name, title, _) in enumerate(self._menu, start=1):
-            typer.echo(f"  {number:>2}  {title or name}", err=True)
+            print_text(f"  {number:>2}  {title or name}", err=True)
         there = (name for name, _, it in self._menu if it and any(map(self._draft.there.get, it.variables)))
         default = next(there, LATER)
         by_word = {
@@ -246,16 +245,13 @@ class Wizard:
     def _secret(self, word: str, *values: str) -> str:
         """A secret, or empty for later."""
         while True:
-            value: str = typer.prompt(
-                self._word(word, *values), default="", show_default=False, hide_input=sys.stdin.isatty(), err=True
-            ).strip()
+            value = prompt(self._word(word, *values), hide_input=sys.stdin.isatty())
             if not value or SECRET.fullmatch(value):
                 return value
             self._say("no_secret")
 
     def _prompt(self, word: str, *, default: str) -> str:
-        answer: str = typer.prompt(self._word(word), default=default, show_default=bool(default), err=True)
-        return answer.strip()
+        return prompt(self._word(word), default=default, show_default=bool(default))
 
     def _until(self, ask: Callable[[], str], good: Callable[[str], bool]) -> str:
         """Asks until the answer is good; `good` says why it is not."""
@@ -272,7 +268,7 @@ class Wizard:
         return WORDS[word][self._zh].format(*values)
 
     def _say(self, word: str, *values: object) -> None:
-        typer.echo(self._word(word, *values), err=True)
+        print_text(self._word(word, *values), err=True)
 
 
 def _fits(kind: Any, value: object) -> bool:

@@ -5,7 +5,6 @@ and the places it came through. Words that look like a secret are struck out of 
 """
 
 import logging
-import re
 import sys
 import traceback
 from collections.abc import Iterator, MutableMapping
@@ -15,15 +14,12 @@ from types import TracebackType
 from typing import Any, Literal, TextIO
 
 import orjson
-import re2
 import structlog
 
-from gateway.observe.secrets import REDACTED, SHAPES, Scrubber
+from gateway.observe.secrets import Scrubber, without_known
+from gateway.observe.terminal import escaped, printable
 
 LINE_CHARS_MAX = 8_192
-_SHAPES = re.compile("|".join(SHAPES), re.S)
-_LOOKS = re2.compile("(?s)" + "|".join(SHAPES))
-"""Finds in a tenth of the time that a line has none. Its word boundaries are ASCII, so it finds more, never less."""
 TALKATIVE = ("alembic", "anthropic", "asyncio", "httpcore", "httpcore2", "httpx", "httpx2", "uvicorn")
 
 
@@ -114,11 +110,11 @@ class _LogLine:
         if not line or "\\" in line:  # An escape may hide a secret, so each value is also struck as it was written.
             values = {key: self._clean(value) for key, value in event.items()}
             line = self._struck(self._console(logger, name, values) if self._console else _json(values))
+        line = printable(line) if self._console else escaped(line)
         return line if len(line) <= LINE_CHARS_MAX else line[:LINE_CHARS_MAX] + "…"
 
     def _struck(self, text: str) -> str:
-        text = self._scrubber.scrub(text)
-        return _SHAPES.sub(REDACTED, text) if _LOOKS.search(text) else text
+        return without_known(self._scrubber.scrub(text))[0]
 
     def _clean(self, value: Any) -> Any:
         """Redacts each value before the line is rendered, as it was written: an escape can hide a secret."""

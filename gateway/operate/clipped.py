@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import orjson
 
 from channels.web.views import LINE_CHARS, beginning
+from gateway.observe.secrets import Mask
 from gateway.operate.turns import cleaned
 
 Scrub: TypeAlias = Callable[[str], str]
@@ -42,8 +43,8 @@ def clipped(turn: Mapping[str, Any], scrub: Scrub) -> dict[str, Any]:
     """A turn's JSON with its texts cut, and without secrets. `clipped` has the place of each text that was cut, as a JSON
     pointer, with its length; the length of a list is the count of its items."""
     for chars in TEXT_CHARS:
-        cut = _Cut(chars, scrub)
-        view: dict[str, Any] = cut.value(turn, "") | {"clipped": cut.lengths}
+        cut = _Cut(chars, mask := Mask(scrub))
+        view: dict[str, Any] = cut.value(turn, "") | {"clipped": cut.lengths, "masked": mask.count}
         if len(orjson.dumps(view)) <= ANSWER_BYTES:
             break
     return view
@@ -60,8 +61,8 @@ def text_at(turn: Mapping[str, Any], pointer: str, scrub: Scrub) -> str | None:
         else:
             return None
     if isinstance(value, str):
-        return scrub(value)
-    return _written(cleaned(value, scrub)) if value is not None and _JSON.fullmatch(pointer) else None
+        return Mask(scrub)(value)
+    return _written(cleaned(value, Mask(scrub))) if value is not None and _JSON.fullmatch(pointer) else None
 
 
 class _Cut:

@@ -5,7 +5,6 @@ last, in short steps: an interrupted one is repeated, and ends the same.
 """
 
 import fcntl
-import re
 import shutil
 import time
 from collections import Counter
@@ -27,6 +26,7 @@ from channels.message import Chat
 from channels.moment import iso, timestamp
 from gateway.config.root import Config, DatabaseConfig
 from gateway.fault import OperatorError
+from gateway.observe.terminal import printable
 from gateway.records.sessions import message_in, session_parts
 from gateway.store import conversations, erasure, layers, memory
 from gateway.store.chatter import REACTION
@@ -41,7 +41,6 @@ T = TypeVar("T")
 WAIT_SECONDS = 30.0
 WAIT_POLL_SECONDS = 0.2
 SHORT_CHARS = 200
-UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 class StillAnswered(OperatorError):
@@ -95,14 +94,14 @@ def markdown(
     facts |= {"started": timestamp(session.started, zone), "last": timestamp(session.last, zone)}
     yield f"# Session {facts.pop('id')}"
     yield ""
-    yield from (f"- {name}: {_shown(str(value))}" for name, value in facts.items() if value is not None)
+    yield from (f"- {name}: {printable(str(value))}" for name, value in facts.items() if value is not None)
     for entry in entries:
         content = entry["content"]
         if not isinstance(content, dict):
             yield from ("", "*(a row that cannot be read)*")
         elif entry["kind"] == "final":
             for it in (it["content"] for it in reactions if it["turn"] == entry["turn"]):
-                yield from ("", f"*({it['emoji']} {_shown(it['by'])})*")
+                yield from ("", f"*({it['emoji']} {printable(it['by'])})*")
             if content.get("outcome") != "replied":
                 yield from (
                     "",
@@ -117,15 +116,15 @@ def _message(message: Mapping[str, Any], agent: str, names: str, zone: tzinfo) -
     texts = [it.get("text", "") for it in parts if it.get("type") == "text"]
     pictures = sum(it.get("type") == "image" for it in parts)
     if message.get("role") == "toolResult":
-        yield f"- `{_shown(message.get('tool', ''))}` gave: {_code(' '.join(texts))}"
+        yield f"- `{printable(message.get('tool', ''))}` gave: {_code(' '.join(texts))}"
         return
     at = timestamp(message.get("timestamp", 0.0), zone)
-    yield from ("", f"**{at} · {_shown(names) if message.get('role') == 'user' else agent}**", "")
+    yield from ("", f"**{at} · {printable(names) if message.get('role') == 'user' else agent}**", "")
     words = ID_LINE.sub("", "\n".join(texts)) if message.get("role") == "user" else "\n".join(texts)
-    yield from (f"> {line}".rstrip() for line in _shown(words).splitlines())
+    yield from (f"> {line}".rstrip() for line in printable(words).splitlines())
     yield from ["> *(a picture)*"] * pictures
     for call in (it for it in parts if it.get("type") == "toolCall"):
-        yield f"- `{_shown(call.get('name', ''))}` {_code(call.get('arguments_raw', ''))}"
+        yield f"- `{printable(call.get('name', ''))}` {_code(call.get('arguments_raw', ''))}"
 
 
 def exported(session: Session, entries: Sequence[Any], marks: Sequence[Any], zone: tzinfo) -> str:
@@ -244,11 +243,6 @@ def _is_served(database: DatabaseConfig) -> bool:
     return False
 
 
-def _shown(text: str) -> str:
-    """The text without control characters that a terminal would obey."""
-    return UNSEEN.sub("�", text)
-
-
 def _code(text: str) -> str:
     line = short(text.replace("`", "'"))
     return f"`{line}`" if line else "nothing"
@@ -256,5 +250,5 @@ def _code(text: str) -> str:
 
 def short(text: str) -> str:
     """The text on one line, or its beginning."""
-    line = " ".join(_shown(text).split())
+    line = " ".join(printable(text).split())
     return line if len(line) <= SHORT_CHARS else f"{line[:SHORT_CHARS]}…"

@@ -240,6 +240,8 @@ class TurnLayers(Shape):
     calls: tuple[CallLayer, ...] = ()
     reply: tuple[PartLayer, ...] = ()
     timeline: tuple[Stage, ...] = ()
+    masked: int = 0
+    """Keys of a known shape (`sk-…`, `AKIA…`, bot tokens) that were replaced by `***` in this answer."""
     clipped: dict[str, int] = {}
     """The texts and lists that were cut, by their places as JSON pointers, each with its whole length. Only the answer
     over HTTP is cut; `GET /api/turns/ID/text?at=PLACE` has the text."""

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gateway.observe.secrets import REDACTED
 from gateway.operate.sessions import short
 
 _MISSING = {
@@ -23,6 +24,8 @@ def lines(turn: Mapping[str, Any]) -> Iterator[str]:
     yield f"Turn {facts['id']}  {facts['at']}  {facts['session']}"
     yield f"{facts['outcome']}{reason}{took}"
     yield from (f"! {_MISSING[it]}" for it in turn["missing"])
+    if count := turn["masked"]:
+        yield f"! {count} {'key is' if count == 1 else 'keys are'} masked as {REDACTED}"
     yield from _layer(
         "event", [short(json.dumps(it["body"], ensure_ascii=False)) for it in turn["events"] if it["body"]]
     )

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from channels.message import MessageContext
 from channels.moment import iso
+from gateway.observe.secrets import Mask
 from gateway.operate.turn_layers import (
     ApprovalLayer,
     CallLayer,
@@ -44,9 +45,10 @@ async def turn_layers(layers: DatabaseLayers, turn: int, zone: tzinfo) -> TurnLa
 
 
 def scrubbed(shown: TurnLayers | TurnList, scrub: Callable[[str], str]) -> dict[str, Any]:
-    """The JSON without secrets. Takes milliseconds for a long turn."""
-    clean: dict[str, Any] = cleaned(shown.model_dump(by_alias=True), scrub)
-    return clean
+    """Return the JSON without secrets; `masked` counts keys of a known shape. Takes milliseconds for a long turn."""
+    mask = Mask(scrub)
+    clean: dict[str, Any] = cleaned(shown.model_dump(by_alias=True), mask)
+    return clean | {"masked": mask.count}
 
 
 def cleaned(value: Any, scrub: Callable[[str], str]) -> Any:

@@ -9,6 +9,7 @@ from fastapi import Request, Response
 
 from channels.web.views import html
 from gateway.http.request import PersonRoute, Unserved, answer_json, id_in_path, number_of
+from gateway.observe.secrets import Mask
 from gateway.operate.clipped import PIECE_CHARS, brief, clipped, text_at
 from gateway.operate.sessions import found as found_session
 from gateway.operate.sessions import listed, markdown, named, summary
@@ -62,10 +63,12 @@ class Book:
             return None
         session, entries, marks = read
         zone = config.server.zone
-        text = self._runtime.scrubber.scrub("\n".join(markdown(session, entries, marks, zone)))
+        mask = Mask(self._runtime.scrubber.scrub)
+        text = mask("\n".join(markdown(session, entries, marks, zone)))
         names = named(config)
         facts = summary(session, zone) | {"name": self._runtime.scrubber.scrub(names.chat(session.sid))}
-        return {"session": brief(facts), "html": html(text[-SHOWN_CHARS:]), "missing": max(0, len(text) - SHOWN_CHARS)}
+        shown, missing = html(text[-SHOWN_CHARS:]), max(0, len(text) - SHOWN_CHARS)
+        return {"session": brief(facts), "html": shown, "missing": missing, "masked": mask.count}
 
     async def turns(self, request: Request, person: str) -> Response:
         """The newest turns of every channel, filtered."""

@@ -67,6 +67,12 @@
   const shown = (selector) => [...document.querySelectorAll(selector)].filter(isShown);
 
   for (const node of shown(CONTROLS)) if (!nameOf(node)) wrong.push(`no name: ${told(node)}`);
+  // WCAG 2.5.3: who speaks to the page says what is written on the button.
+  const folded = (text) => text.replace(/[^\p{L}\p{N}]+/gu, " ").trim().toLowerCase();
+  for (const node of shown("button[aria-label], a[href][aria-label]")) {
+    const visible = folded(node.innerText);
+    if (visible && !folded(node.getAttribute("aria-label")).includes(visible)) wrong.push(`label hides its text: ${told(node)}`);
+  }
   for (const node of shown("img")) if (!node.hasAttribute("alt")) wrong.push(`no alt: ${told(node)}`);
   for (const node of shown("button, input, select, textarea, summary, [role=menuitem]")) {
     const { width, height } = node.getBoundingClientRect();

@@ -218,6 +218,17 @@ def test_a_file_that_everybody_may_write_is_not_run(tmp_path: Path) -> None:
     assert not witness.exists()
 
 
+def test_output_of_a_tool_file_while_it_is_loaded_is_not_on_standard_output(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Standard output belongs to the command that reads the config: `sessions list --json` stays JSON."""
+    folder(tmp_path, dice=f'{DICE}\nprint("loaded", __name__)\n')
+    (tmp_path / "config.yaml").write_text(f"{ALLOWED}\n{MORE}\n", encoding="utf-8")
+    load(tmp_path / "config.yaml", SECRETS)
+    output = capsys.readouterr()
+    assert (output.out, output.err.count("loaded clawgate_tools_dice")) == ("", 1)
+
+
 def test_what_is_there_is_reported_and_a_slip_is_still_a_slip(tmp_path: Path) -> None:
     folder(tmp_path, dice=DICE)
     config = tmp_path / "config.yaml"

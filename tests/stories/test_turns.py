@@ -241,6 +241,62 @@ agents:
             assert piece not in stored, name
 
 
+KEYS = (
+    *("sk-proj-abcdefghijklmnop1234", "AKIAIOSFODNN7EXAMPLE", "AIzaSyA1234567890abcdefghijklmnopqrstuv"),
+    *("ghp_abcdefghijklmnopqrstuvwxyz0123456789", "7123456789:AAHabcdefghijklmnopqrstuvwxyz0123456"),
+    *(
+        "xoxb-1234567890-abcdefghijkl",
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\n-----END RSA PRIVATE KEY-----",
+    ),
+)
+READS = """
+agents:
+  list: [{ id: helper, model: anthropic/claude-sonnet-4-6, tools: { allow: [read] } }]
+"""
+
+
+async def test_keys_of_a_known_shape_are_masked_and_counted_in_console_api_and_turns_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key in a tool's result belongs to somebody, also if no config has it. The model still reads it."""
+    for name, secret in SECRETS.items():
+        monkeypatch.setenv(name, secret)
+    kept = tmp_path / "data/workspaces/helper/keys.txt"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text("".join(f"{number} {key}\n" for number, key in enumerate(KEYS)))
+    script = [calls(("read", {"file_path": "keys.txt"})), says("read")]
+    async with housed(tmp_path, agents=READS, script=script) as (house, http):
+        await house.say("what is in keys.txt?")
+        await house.replies(1)
+        await house.idle()
+        assert KEYS[0] in json.dumps(house.anthropic.requests[1].body)
+        turn = await http.get("/api/turns/1")
+        text = await http.get("/api/turns/1/text", params={"at": "/calls/0/result"})
+        (session,) = (await http.get("/api/sessions")).json()["sessions"]
+        chat = await http.get(f"/api/sessions/{session['id']}")
+
+    def shown(*form: str) -> str:
+        command = ["turns", "show", "1", *form, "--config", str(tmp_path / "config.yaml")]
+        with ThreadPoolExecutor() as pool:  # a loop of its own
+            return pool.submit(lambda: CliRunner().invoke(app, command).output).result()
+
+    assert turn.json()["masked"] >= len(KEYS)
+    assert chat.json()["masked"] >= 1
+    whole, lines = shown("--json"), shown()
+    assert json.loads(whole)["masked"] >= len(KEYS)
+    assert re.search(r"\n! \d+ keys are masked as \*\*\*\n", lines)
+    for key in KEYS:
+        for secret in key.splitlines():
+            for place, answer in {
+                "turn": turn.text,
+                "text": text.text,
+                "chat": chat.text,
+                "json": whole,
+                "lines": lines,
+            }.items():
+                assert secret not in answer, (place, secret)
+
+
 WHY = f"""{CONSOLE["more"]}
 owners: ["feishu:{ALICE}"]
 approvals: {{ approvers: ["feishu:{ALICE}"] }}

@@ -36,7 +36,6 @@ function chip(file) {
       class: "chip",
       href: `${fileAddress(file.id)}?download`,
       download: file.name,
-      "aria-label": file.name,
       title: file.name,
     },
     icon("file"),

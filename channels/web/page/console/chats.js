@@ -37,7 +37,7 @@ function rows(found) {
   })));
 }
 
-function opened({ session, html, missing }) {
+function opened({ session, html, missing, masked }) {
   const text = element("div", { class: "prose" });
   showBlocks(text, blocksOf(html));
   return [
@@ -51,6 +51,6 @@ function opened({ session, html, missing }) {
         [word("turns"), link(`#turns/?words=${encodeURIComponent(session.chat)}`, number(session.turns))],
       ]),
     ),
-    section(word("message"), missing > 0 && element("p", { class: "hint" }, word("sessionCut", { count: number(missing), id: session.id })), text),
+    section(word("message"), missing > 0 && element("p", { class: "hint" }, word("sessionCut", { count: number(missing), id: session.id })), masked > 0 && element("p", { class: "hint" }, word("masked", { count: masked })), text),
   ];
 }

@@ -71,6 +71,7 @@ class Console {
     fillWords();
     drawIcons();
     part("language").textContent = word("otherLanguage");
+    part("language").setAttribute("aria-label", `${word("language")}: ${word("otherLanguage")}`);
     this.theme.show();
     this.#drawn = "";
     this.#show();

@@ -16,13 +16,14 @@ const REQUESTS = { answered: "good", failed: "bad", running: "warn" };
 const STAGES_MAX = 200;
 
 export function turn(data, context) {
-  const { missing, events, contexts, route, prompt, tools, steps, requests, calls, reply, timeline } = data;
+  const { missing, masked, events, contexts, route, prompt, tools, steps, requests, calls, reply, timeline } = data;
   const shown = texts(data, context);
   const layer = layers(data);
   return [
     element("p", { class: "hint" }, link("#turns", `← ${word("room_turns")}`)),
     head(data.turn),
     ...missing.map((it) => element("p", { class: "headline warn" }, word(`missing_${it}`))),
+    masked > 0 && element("p", { class: "headline warn" }, word("masked", { count: masked })),
     timeline.length > 0 && section(word("timeline"), ...drawing(timeline)),
     section(
       word("layers"),
