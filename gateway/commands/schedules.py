@@ -1,7 +1,10 @@
-"""`/schedules`: a person's reminders and schedules. Alone it lists them; `cancel ID` ends one, however often it is run."""
+"""`/schedules`: a person's reminders and schedules, and in a group an owner's view of everybody's. Alone it lists them;
+`cancel ID` ends one, however often it is run."""
 
 import re
+from collections.abc import Sequence
 
+from gateway.approvals.display import value
 from gateway.commands.command import CommandContext
 from gateway.later.schedule import line_of
 from gateway.later.stored import theirs
@@ -12,18 +15,13 @@ _CANCEL = re.compile(r"(?:cancel|delete|取消|删除)\s+(\S{1,64})", re.IGNOREC
 
 
 async def schedules(context: CommandContext) -> str:
-    store, say, words = context.runtime.store, context.say, context.arguments.strip()
+    say, words = context.say, context.arguments.strip()
     if match := _CANCEL.fullmatch(words):
-        id_ = match[1].strip("`").upper()
-        if id_ not in [it.id for it in await theirs(store, context.message, ended=id_)]:
-            return say(
-                f"There is no {id_} of yours here. /schedules lists yours.",
-                f"这里没有你的 {id_}。/schedules 可查看全部。",
-            )
-        await store.later.end(id_, "cancelled", owner=sender_of(context.message))
-        return say(f"{id_} is cancelled.", f"{id_} 已取消。")
-    lines = [f"- {_line(it, context)}" for it in await theirs(store, context.message)]
-    if not lines:
+        return await _cancelled(context, match[1].strip("`"))
+    rows = await _shown(context)
+    if not rows and _is_everybodys(context):
+        return say("There are no reminders or schedules for this group.", "这个群没有提醒或定时任务。")
+    if not rows:
         return say(
             "You have no reminders here. Ask for one in your own words, if this assistant has the tool.",
             "这里还没有你的提醒。如果助手有这个工具，直接用自己的话提出即可。",
@@ -32,12 +30,51 @@ async def schedules(context: CommandContext) -> str:
         f"Your reminders and schedules, in {_zone(context)} (cancel one: /schedules cancel ID):",
         f"你的提醒和定时任务，时区 {_zone(context)}（取消：/schedules cancel 编号）：",
     )
-    return "\n".join((head, *lines))
+    if _is_everybodys(context):
+        head = say(
+            f"The reminders and schedules of this group, in {_zone(context)} (cancel one: /schedules cancel ID):",
+            f"这个群的提醒和定时任务，时区 {_zone(context)}（取消：/schedules cancel 编号）：",
+        )
+    return "\n".join((head, *(f"- {_line(it, context)}" for it in rows)))
+
+
+async def _cancelled(context: CommandContext, id_: str) -> str:
+    say = context.say
+    found = next((it for it in await _shown(context, ended=id_) if it.id.upper() == id_.upper()), None)
+    if found is None and _is_everybodys(context):
+        return say(
+            f"There is no {id_} for this group. /schedules lists them.", f"这个群没有 {id_}。/schedules 可查看全部。"
+        )
+    if found is None:
+        return say(
+            f"There is no {id_.upper()} of yours here. /schedules lists yours.",
+            f"这里没有你的 {id_.upper()}。/schedules 可查看全部。",
+        )
+    if found.owner is None:
+        return say(
+            f"{found.id} is in the config: the operator removes it there, or pauses it with `schedules pause {found.id}`.",
+            f"{found.id} 写在配置中：由运维者在配置里删除，或用 `schedules pause {found.id}` 暂停。",
+        )
+    await context.runtime.store.later.end(found.id, "cancelled")
+    return say(f"{found.id} is cancelled.", f"{found.id} 已取消。")
+
+
+async def _shown(context: CommandContext, *, ended: str = "") -> Sequence[Later]:
+    return await theirs(context.runtime.store, context.message, ended=ended.upper(), everybodys=_is_everybodys(context))
+
+
+def _is_everybodys(context: CommandContext) -> bool:
+    """True if the sender sees what others have asked for, too: an owner of the bot in a group."""
+    return context.message.chat.kind == "group" and context.is_owner
 
 
 def _line(later: Later, context: CommandContext) -> str:
     id_, _, rest = line_of(later, context.setup.config.server.zone).partition(": ")
-    return f"`{id_}` {rest.replace('`', chr(39))}"
+    rest = rest.replace("`", "'")
+    if later.owner == sender_of(context.message):
+        return f"`{id_}` {rest}"
+    by = value(later.owner.rpartition(":")[2]) if later.owner else context.say("of the config", "写在配置中")
+    return f"`{id_}` {value(rest)} ({by})"
 
 
 def _zone(context: CommandContext) -> str:

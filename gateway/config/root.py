@@ -39,6 +39,9 @@ class LimitsConfig(TurnLimits):
     pending_per_sender: Amount = 200
     """Messages of one person waiting in all chats and topics together; one more is answered with "too many". Commands have
     as much room again."""
+    pending_origins: Amount = 50
+    """Messages that no person wrote and that wait in one conversation: of schedules, hooks, tasks and background commands.
+    Beyond it a schedule's run is skipped and counted, and a hook's event is answered with 429."""
     file_bytes: Amount = 20_971_520
     """One file, to the agent or from it."""
     uploads_bytes: Amount = 209_715_200

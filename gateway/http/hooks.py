@@ -43,6 +43,8 @@ from gateway.turns.origins import origin_delivery
 
 WINDOW_SECONDS = 300
 """The age, or the lead, of a signed event's time."""
+FULL_SECONDS = 30
+"""Seconds after which a sender tries again if too much waits in the chat."""
 KEY_CHARS_MAX = 255
 VALUE_CHARS_MAX = 16_000
 """A value in a task."""
@@ -97,6 +99,10 @@ class Hooks:
             delivery = replace(delivery, dedupe=(*delivery.dedupe, f"hook:{name}:{signature}"))
         try:
             async with asyncio.timeout(ACCEPT_SECONDS):
+                if await self._runtime.store.later.own_waiting(delivery.sid) >= self._config.limits.pending_origins:
+                    log.warning("hook_chat_full", hook=name)
+                    sentence = "Too many messages wait in this hook's chat already (limits.pendingOrigins)."
+                    return problem(429, "too-many-waiting", sentence, retry_seconds=FULL_SECONDS)
                 acceptance = await self._runtime.accept(delivery)
         except TimeoutError:
             raise StoreUnavailable("the event was not stored in time") from None

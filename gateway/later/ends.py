@@ -119,7 +119,7 @@ class CommandEnds:
         if record.state in ("running", "elsewhere"):
             return Step(later=row, next=now + LOOK_SECONDS, state="active")
         delivery = await asyncio.to_thread(_report, row, expected, record, now)
-        return Step(later=row, next=None, state="done", delivery=delivery)
+        return Step(later=row, next=None, state="done", delivery=delivery, again=now + LOOK_SECONDS)
 
 
 def _report(row: Later, expected: Expected, record: Record, now: float) -> Delivery:

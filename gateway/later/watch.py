@@ -73,7 +73,8 @@ class DueWatch:
         if not steps or runtime.control.draining:
             return 0
         owns = not self._store.shared or self._lanes.free_slots >= len(steps)
-        taken = await self._store.later.advance(steps, at=now, worker=self._store.worker if owns else None)
+        worker, most = self._store.worker if owns else None, runtime.setup.limits.pending_origins
+        taken = await self._store.later.advance(steps, at=now, worker=worker, waiting_max=most)
         for step, lease in taken:
             await self._begun(step, lease)
         if not owns:
@@ -86,7 +87,8 @@ class DueWatch:
         outcome = "skipped" if step.skips else "begun" if step.delivery else step.state
         self._runtime.metrics.due.labels(step.later.kind, outcome).inc()
         late = round(self._runtime.now() - (step.later.due or 0.0), 1)
-        log.info("due_" + outcome, id=step.later.id, kind=step.later.kind, late_seconds=late)
+        busy = {"still_waits": True} if step.is_busy else {}
+        log.info("due_" + outcome, id=step.later.id, kind=step.later.kind, late_seconds=late, **busy)
         if lease is not None:
             self._lanes.open(lease)
             if self._runtime.control.draining and not self._lanes.has(lease):  # left to the next process

@@ -52,7 +52,9 @@ def line(it: dict[str, Any]) -> str:
 def run(config: Config, id_: str) -> dict[str, Any]:
     """Makes it due at once, besides its times; a running gateway begins it at once if it is told, else within seconds."""
     with connected(config.database) as connection:
-        stored.run_now(connection, _known(connection, id_).id, round(time.time(), 3))
+        if stored.still_waits(connection, _known(connection, id_)):
+            raise OperatorError(f"{id_} has not ended its last run yet: run it again afterwards")
+        stored.run_now(connection, id_, round(time.time(), 3))
         return facts(_known(connection, id_), config)
 
 

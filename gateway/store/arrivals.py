@@ -17,10 +17,12 @@ RETURNING owner, epoch
 """
 
 
-def put(connection: Connection, delivery: Delivery, worker: str | None = None) -> Lease | None:
-    """Puts the message into the inbox, once for its key, and counts it on its chat's row. An idle chat becomes the
-    worker's, whose lease it returns; without a worker the chat's lane or the next sweep finds the message."""
-    if run(connection, INSERT_MESSAGE, **delivery.row).first() is None:
-        return None
+def put(connection: Connection, delivery: Delivery, worker: str | None = None) -> tuple[int | None, Lease | None]:
+    """Put the message into the inbox, once for its key, and count it on its chat's row. Returns its number, None if it
+    is there already. An idle chat becomes the worker's, whose lease is returned, too; without a worker the chat's lane or
+    the next sweep finds the message."""
+    turn: int | None = run(connection, INSERT_MESSAGE, **delivery.row).scalar()
+    if turn is None:
+        return None, None
     row = run(connection, _COUNT, sid=delivery.sid, owner=worker).one()
-    return Lease(sid=delivery.sid, epoch=row.epoch) if worker is not None and row.owner == worker else None
+    return turn, Lease(sid=delivery.sid, epoch=row.epoch) if worker is not None and row.owner == worker else None

@@ -1,7 +1,8 @@
 """The table of what is due: rows that begin a turn at their time, each once.
 
 A row is taken by its due time: one transaction moves it to the next one and puts its message into the inbox.
-Of two replicas, or two rounds, only one finds the time that it has read.
+Of two replicas, or two rounds, only one finds the time that it has read. That transaction also sees what still waits:
+a row whose last run has not ended, or whose conversation is full, begins nothing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,10 +15,12 @@ from gateway.store.arrivals import put
 from gateway.store.errors import NOTIFY_CHANNEL
 from gateway.store.locks import Lock, lock
 from gateway.store.records import Delivery, Lease
+from gateway.store.statements import NEVER, WAITS
 from gateway.store.writer import Database, is_shared, reads, run, writes
 
 LaterState: TypeAlias = Literal["active", "paused", "done", "cancelled"]
-_COLUMNS = "id, kind, due, resumes, by_hand, owner, place, state, body, since, ran, runs, skipped, skips"
+Why: TypeAlias = Literal["hand", "config", "gone", "unreadable"]
+_COLUMNS = "id, kind, due, resumes, by_hand, owner, place, state, body, since, ran, runs, skipped, skips, turn, why"
 DUE = f"SELECT {_COLUMNS} FROM later WHERE due <= :now ORDER BY due LIMIT :most"
 NEXT_DUE = "SELECT due FROM later WHERE due IS NOT NULL ORDER BY due LIMIT 1"
 OF_OWNER = f"""
@@ -30,12 +33,18 @@ _INSERT = """
 INSERT INTO later (id, kind, due, owner, place, state, key, body, since)
 VALUES (:id, :kind, :due, :owner, :place, :state, :key, :body, :since) ON CONFLICT DO NOTHING RETURNING id
 """
+OF_PLACE = f"""
+SELECT {_COLUMNS} FROM later
+WHERE place = :place AND kind = 'schedule' AND (state IN ('active', 'paused') OR id = :also) ORDER BY due, since
+"""
 MOVE = """
 UPDATE later SET due = :next, resumes = NULL, by_hand = 0, state = :state,
-    ran = CASE WHEN :ran = 1 THEN :at ELSE ran END, runs = runs + :ran,
     skipped = CASE WHEN :skip = 1 THEN due ELSE skipped END, skips = skips + :skip
 WHERE id = :id AND due = :due RETURNING id
 """
+_RAN = "UPDATE later SET ran = :at, runs = runs + 1, turn = :turn WHERE id = :id"
+_STILL_WAITS = f"SELECT 1 FROM inbox WHERE id = :turn AND {WAITS}"
+_OWN_WAITING = f"SELECT count(*) FROM inbox WHERE sid = :sid AND {WAITS} AND again IS NOT NULL"
 _END = "UPDATE later SET due = NULL, resumes = NULL, by_hand = 0, state = :state WHERE id = :id"
 LATER_NOTICE = "later"
 """The notice by which another process has the watches of a shared database look at once."""
@@ -60,12 +69,17 @@ class Later:
     runs: int = 0
     skipped: float | None = None
     skips: int = 0
+    turn: int | None = None
+    """The message of its last run."""
+    why: Why | None = None
+    """The reason why it is paused."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
     """The next state of a row that is due: its message, if it runs, and its next time. `waits`: the message waits in line
-    with the conversation's; else it goes beside a turn that runs."""
+    with the conversation's; else it goes beside a turn that runs. `again`: the time at which it is tried again if too
+    much waits there; without one that time is skipped."""
 
     later: Later
     next: float | None
@@ -73,6 +87,16 @@ class Step:
     delivery: Delivery | None = None
     waits: bool = True
     skips: bool = False
+    again: float | None = None
+    is_busy: bool = False
+    """It would have run, but its last run or too many others still wait."""
+
+    @property
+    def put_off(self) -> "Step":
+        """The step instead of this one if it may not run now."""
+        if self.again is not None:
+            return replace(self, next=self.again, state="active", delivery=None, is_busy=True)
+        return replace(self, delivery=None, skips=True, is_busy=True)
 
     @property
     def only_looks(self) -> bool:
@@ -92,17 +116,35 @@ class DatabaseLater(Database):
 
     @writes
     def advance(
-        self, connection: Connection, steps: Sequence[Step], *, at: float, worker: str | None
+        self, connection: Connection, steps: Sequence[Step], *, at: float, worker: str | None, waiting_max: int = NEVER
     ) -> Sequence[tuple[Step, Lease | None]]:
-        """Moves each row on that is still due at the time that was read; returns these steps, with the lease of an idle
-        chat that `worker` owns by it."""
+        """Moves each row on that is still due at the time that was read. Returns the steps as they were taken, with the
+        lease of an idle chat that `worker` owns by it. At most `waiting_max` messages of the gateway's own wait in a
+        conversation."""
         found = []
         for step in steps:
-            names = {"id": step.later.id, "due": step.later.due, "next": step.next, "state": step.state, "at": at}
-            counts = {"ran": int(step.delivery is not None), "skip": int(step.skips)}
-            if run(connection, MOVE, **names, **counts).first() is not None:
-                found.append((step, _accepted(connection, step, worker) if step.delivery else None))
+            if step.delivery is not None:
+                delivery = _in_its_lane(connection, step.delivery, waits=step.waits)
+                full = _own_waiting(connection, delivery.sid) >= waiting_max
+                runs = not full and not still_waits(connection, step.later)
+                step = replace(step, delivery=delivery) if runs else step.put_off
+            names = {"id": step.later.id, "due": step.later.due, "next": step.next, "state": step.state}
+            if run(connection, MOVE, **names, skip=int(step.skips)).first() is None:
+                continue
+            lease = None
+            if step.delivery is not None:
+                turn, lease = put(connection, step.delivery, worker)
+                if turn is None:  # it ran at that time before the clock was set back
+                    step = replace(step, delivery=None)
+                else:
+                    run(connection, _RAN, id=step.later.id, at=at, turn=turn)
+            found.append((step, lease))
         return found
+
+    @reads
+    def own_waiting(self, connection: Connection, sid: str) -> int:
+        """The messages of the gateway's own that wait in a session: of schedules, hooks, tasks and background commands."""
+        return _own_waiting(connection, sid)
 
     @reads
     def direct(self, connection: Connection, sid: str) -> bool:
@@ -114,6 +156,11 @@ class DatabaseLater(Database):
     def of_owner(self, connection: Connection, owner: str, *, also: str = "") -> Sequence[Later]:
         """The schedules that a person has waiting; and the row `also`, if it is theirs, though it has ended."""
         return _rows(connection, OF_OWNER, owner=owner, also=also)
+
+    @reads
+    def of_place(self, connection: Connection, place: str, *, also: str = "") -> Sequence[Later]:
+        """The schedules of everybody that wait for a chat; and the row `also`, if it is one of that chat."""
+        return _rows(connection, OF_PLACE, place=place, also=also)
 
     @reads
     def every(self, connection: Connection) -> Sequence[Later]:
@@ -181,6 +228,11 @@ def every(connection: Connection) -> Sequence[Later]:
     return _rows(connection, _ALL)
 
 
+def still_waits(connection: Connection, later: Later) -> bool:
+    """True if the message of its last run waits for its turn, or for that turn's end."""
+    return run(connection, _STILL_WAITS, turn=later.turn).first() is not None
+
+
 def end(connection: Connection, id_: str, state: LaterState, *, owner: str | None = None) -> Later | None:
     found = _rows(connection, _ONE, id=id_)
     if not found or (owner is not None and found[0].owner != owner):
@@ -229,11 +281,12 @@ def insert(connection: Connection, later: Later, key: str | None) -> bool:
     return run(connection, _INSERT, **names, key=key).first() is not None
 
 
-def _accepted(connection: Connection, step: Step, worker: str | None) -> Lease | None:
-    """Puts the message into the inbox: in line with the conversation's, or beside a turn that runs."""
-    delivery = step.delivery
-    assert delivery is not None
-    if not step.waits:
-        waiting = run(connection, "SELECT pending FROM session WHERE id = :sid", sid=delivery.sid).scalar()
-        delivery = replace(delivery, sid=delivery.control) if waiting else delivery
-    return put(connection, delivery, worker)
+def _in_its_lane(connection: Connection, delivery: Delivery, *, waits: bool) -> Delivery:
+    """The delivery in line with the conversation's, or beside a turn that runs."""
+    if waits or not run(connection, "SELECT pending FROM session WHERE id = :sid", sid=delivery.sid).scalar():
+        return delivery
+    return replace(delivery, sid=delivery.control)
+
+
+def _own_waiting(connection: Connection, sid: str) -> int:
+    return int(run(connection, _OWN_WAITING, sid=sid).scalar() or 0)

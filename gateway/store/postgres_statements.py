@@ -21,9 +21,10 @@ from gateway.store.statements import (
 _ACCEPT = f"""
 WITH r AS ({{rates}}),
 f AS (SELECT
-    COALESCE((SELECT pending FROM session WHERE id = :sid), 0) >= :pending_max AS chat_full,
+    COALESCE((SELECT pending FROM session WHERE id = :sid), 0) >= :pending_max
+        AND (SELECT count(*) FROM inbox WHERE sid = :sid AND {WAITS} AND again IS NULL) >= :pending_max AS chat_full,
     count(*) AS theirs, min(id) AS since, bool_or(starts_with(sid, '{CONTROL}')) AS noted
-    FROM inbox WHERE sender = :sender AND {WAITS}
+    FROM inbox WHERE sender = :sender AND {WAITS} AND again IS NULL
 ),
 g AS (SELECT f.*, theirs >= :sender_max * CASE WHEN :control = :sid THEN 2 ELSE 1 END AS sender_full FROM f),
 a AS (

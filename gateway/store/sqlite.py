@@ -99,7 +99,7 @@ class SqliteStore(Database, Store):
             interrupts = delivery.interrupts and not _value(connection, sql.OTHERS_WAIT, **delivery.row)
             stopped, begun = turn if interrupts else 0, turn if claim and begin else 0
             lease, pending = _count(connection, delivery.sid, owner, stopped, begun)
-            if pending <= pending_max:
+            if pending <= pending_max or _value(connection, sql.OF_PEOPLE, sid=delivery.sid) <= pending_max:
                 return Acceptance(turn=turn, lease=lease)
             _rows(connection, sql.COUNT_DOWN, sid=delivery.sid, by=1)
             since, notes = _value(connection, sql.OLDEST_WAITING, sid=delivery.sid), 0

@@ -15,8 +15,10 @@ RETURNING owner, epoch, pending
 """
 OF_SENDER = f"""
 SELECT count(*) AS theirs, min(id) AS since, count(*) FILTER (WHERE sid LIKE :control_sids) AS notes
-FROM inbox WHERE sender = :sender AND {WAITS}
+FROM inbox WHERE sender = :sender AND {WAITS} AND again IS NULL
 """
+"""Messages that the gateway itself has put there, such as reminders, use up none of a person's limit."""
+OF_PEOPLE = f"SELECT count(*) FROM inbox WHERE sid = :sid AND {WAITS} AND again IS NULL"
 OTHERS_WAIT = f"SELECT {statements.OTHERS_WAIT}"
 OLDEST_WAITING = f"SELECT min(id) FROM inbox WHERE sid = :sid AND {WAITS}"
 NOTED = "SELECT EXISTS (SELECT 1 FROM inbox WHERE sid = :control AND id > :since)"

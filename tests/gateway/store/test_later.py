@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from gateway.config.root import DatabaseConfig
-from gateway.store.later import DUE, MOVE, NEXT_DUE, OF_OWNER, Later, Step
+from gateway.store.later import DUE, MOVE, NEXT_DUE, OF_OWNER, OF_PLACE, Later, Step
 from gateway.store.opening import open_store
 from gateway.store.records import Delivery
 from gateway.store.store import Store
@@ -80,6 +80,28 @@ async def test_text_goes_beside_a_turn_that_runs_and_work_behind_it(store: Store
         await store.close()
 
 
+async def test_command_end_is_postponed_and_a_schedule_skipped_while_its_chat_is_full(store: Store) -> None:
+    try:
+        rows = [await store.later.create(row(f"R-{it}"), key=str(it), most=9) for it in range(3)]
+        one, two, three = (it for it in rows if it is not None)
+        steps = [step(one), step(two), step(three, again=115.0)]
+        taken = await store.later.advance(steps, at=101.0, worker=None, waiting_max=1)
+        assert [(it.later.id, it.skips, it.only_looks) for it, _ in taken] == [
+            ("R-0", False, False),
+            ("R-1", True, False),
+            ("R-2", False, True),
+        ]
+        found = {it.id: (it.due, it.state, it.runs, it.skips) for it in await store.later.every()}
+        assert found == {
+            "R-0": (200.0, "active", 1, 0),
+            "R-1": (200.0, "active", 0, 1),
+            "R-2": (115.0, "active", 0, 0),
+        }
+        assert (await store.backlog()).messages == 1
+    finally:
+        await store.close()
+
+
 def looked_at(connection: Connection) -> int:
     """The rows that the watch looks at in one round, or SQLite's steps: begins one of two that are due, finds the next."""
     driver, steps = connection.connection.driver_connection, 0
@@ -91,7 +113,7 @@ def looked_at(connection: Connection) -> int:
 
     if isinstance(driver, sqlite3.Connection):
         driver.set_progress_handler(count, 1)
-    moved = {"id": "R-0", "due": 10_000.0, "next": None, "state": "done", "ran": 1, "skip": 0, "at": 10_001.0}
+    moved = {"id": "R-0", "due": 10_000.0, "next": None, "state": "done", "skip": 0}
     for statement, names in ((DUE, {"now": 10_001.0, "most": 50}), (MOVE, moved), (NEXT_DUE, {})):
         assert connection.execute(text(statement), names).all()
     if isinstance(driver, sqlite3.Connection):
@@ -105,14 +127,20 @@ async def test_twenty_thousand_rows_that_wait_cost_no_scan(store: Store, databas
     def fill(connection: Connection) -> list[str]:
         columns = "id, kind, due, owner, place, state, body, since"
         many = [
-            {"id": f"R-{it}", "due": 10_000.0 + it, "owner": f"feishu:default:ou_{it % 5000}"} for it in range(ROWS)
+            {
+                "id": f"R-{it}",
+                "due": 10_000.0 + it,
+                "owner": f"feishu:default:ou_{it % 5000}",
+                "place": f"feishu:default:oc_{it % 5000}",
+            }
+            for it in range(ROWS)
         ]
-        insert = f"INSERT INTO later ({columns}) VALUES (:id, 'schedule', :due, :owner, 'p', 'active', '{{}}', 0)"
+        insert = f"INSERT INTO later ({columns}) VALUES (:id, 'schedule', :due, :owner, :place, 'active', '{{}}', 0)"
         connection.execute(text(insert), many)
         connection.execute(text("ANALYZE later"))
         is_sqlite = connection.dialect.name == "sqlite"
         plans = []
-        for statement in (DUE, NEXT_DUE, OF_OWNER, MOVE):
+        for statement in (DUE, NEXT_DUE, OF_OWNER, OF_PLACE, MOVE):
             names = {
                 "now": 10_001.0,
                 "most": 50,
@@ -121,7 +149,7 @@ async def test_twenty_thousand_rows_that_wait_cost_no_scan(store: Store, databas
                 "id": "R-1",
                 "due": 10_001.0,
             }
-            names |= {"next": 5.0, "state": "active", "ran": 1, "skip": 0, "at": 1.0}
+            names |= {"next": 5.0, "state": "active", "skip": 0, "place": "feishu:default:oc_1"}
             given = {name: value for name, value in names.items() if f":{name}" in statement}
             explain = "EXPLAIN QUERY PLAN" if is_sqlite else "EXPLAIN"
             plans.append("\n".join(str(it) for it in connection.execute(text(f"{explain} {statement}"), given).all()))
@@ -129,7 +157,13 @@ async def test_twenty_thousand_rows_that_wait_cost_no_scan(store: Store, databas
 
     try:
         for plan in await store.later.write(fill):
-            assert "later_due" in plan or "later_owner" in plan or "later_pkey" in plan or "autoindex" in plan
+            assert (
+                "later_due" in plan
+                or "later_owner" in plan
+                or "later_place" in plan
+                or "later_pkey" in plan
+                or "autoindex" in plan
+            )
             assert "SCAN later'" not in plan
             assert "Seq Scan" not in plan
         assert [it.id for it in await store.later.due(10_000.5, 50)] == ["R-0"]

@@ -1,0 +1,243 @@
+"""What happens by itself has limits: behind a slow turn, in a full chat, for a chat that is gone, under a wrong clock."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.fault import OperatorError
+from gateway.operate import schedules
+from gateway.store.later import Later
+from tests.channels.contexts import Clock
+from tests.emulators.models.script import calls, says
+from tests.running import ALICE, BOB, GROUP, Running, running
+from tests.stories.at_work import results
+from tests.stories.test_hooks import SECRET, call, signed
+from tests.stories.test_schedules import ANYTIME, ASKED, BEGIN, SCHEDULING, STANDUP, on, texts
+
+IN_GROUP: dict[str, Any] = {"chat": GROUP, "chat_type": "group", "mention_bot": True}
+OFTEN = f'{{ id: report, to: "feishu:{GROUP}", at: "every 5m", task: "Write the report." }}'
+STEP_SECONDS = 300
+
+
+async def rows(house: Running) -> dict[str, Later]:
+    return {it.id: it for it in await house.gateway.runtime.store.later.every()}
+
+
+async def later(house: Running, clock: Clock, seconds: float = STEP_SECONDS) -> None:
+    """The clock goes on, and the watch has seen it: nothing is due any more."""
+    clock.now += seconds
+    house.gateway.wake()
+    await house.until(lambda: _seen(house, clock))
+
+
+async def _seen(house: Running, clock: Clock) -> bool:
+    due = await house.gateway.runtime.store.later.next_due()
+    return due is None or due > clock.now
+
+
+async def begun(house: Running) -> None:
+    """The config's schedules are stored."""
+    await house.until(lambda: house.gateway.runtime.store.later.next_due())
+
+
+def asking(plans: list[dict[str, Any]]) -> Callable[[dict[str, Any]], Any]:
+    """A model that makes these plans once it is asked to, and else has little to say."""
+
+    def model(body: dict[str, Any]) -> Any:
+        newest = str(body["messages"][-1])
+        if "tool_result" in newest:
+            return says("planned")
+        return calls(*(("schedule", {"action": "create"} | it) for it in plans)) if "plan" in newest else says("hm")
+
+    return model
+
+
+async def waiting(house: Running, session: str = f"agent:helper:feishu:default:{GROUP}") -> int:
+    return await house.gateway.runtime.store.later.own_waiting(session)
+
+
+async def test_schedule_skips_and_counts_while_its_last_run_waits(tmp_path: Path, database_url: str) -> None:
+    clock = Clock(BEGIN)
+    config: dict[str, Any] = {"feishu": ANYTIME, "more": on(database_url, f"schedules: [ {OFTEN} ]")}
+    async with running(tmp_path, script=lambda _: says("The report."), now=clock, **config) as house:
+        await begun(house)
+        house.line.hold()
+        for _ in range(5):
+            await later(house, clock)
+        row = (await rows(house))["report"]
+        assert (row.runs, row.skips, row.skipped) == (1, 4, clock.now)
+        assert await waiting(house) == 1
+        with pytest.raises(OperatorError, match="report has not ended its last run yet"):
+            schedules.run(house.gateway.config, "report")
+        house.line.release()
+        assert await house.replies(1) == ["The report."]
+        await house.idle()
+        await later(house, clock)
+        assert await house.replies(2) == ["The report."] * 2
+        await house.idle()
+        assert len(house.anthropic.requests) == 2
+        assert (await rows(house))["report"].runs == 2
+
+
+async def test_schedule_skip_survives_a_restart_while_its_last_run_waits(tmp_path: Path, database_url: str) -> None:
+    clock = Clock(BEGIN)
+    more = on(database_url, f"limits: {{ graceSeconds: 0.1 }}\nschedules: [ {OFTEN} ]")
+    config: dict[str, Any] = {"feishu": ANYTIME, "more": more, "script": lambda _: says("The report.")}
+    async with running(tmp_path, now=clock, **config) as house:
+        await begun(house)
+        house.line.hold()
+        await later(house, clock)
+        await house.until(lambda: house.line.holding)
+    async with running(tmp_path, now=clock, emulator=house.feishu, **config) as house:
+        house.line.hold()
+        await later(house, clock)
+        assert (await rows(house))["report"].skips == 1
+        house.line.release()
+        assert await house.replies(1) == ["The report."]
+        await house.idle()
+        assert texts(house) == ["The report."]
+
+
+async def test_schedule_paused_by_hand_stays_paused_when_it_is_run(tmp_path: Path) -> None:
+    async with running(tmp_path, more=STANDUP) as house:
+        await begun(house)
+        schedules.pause(house.gateway.config, "standup")
+        schedules.run(house.gateway.config, "standup")
+        house.gateway.wake()
+        assert await house.replies(1) == ["Stand-up!"]
+        await house.idle()
+        row = (await rows(house))["standup"]
+        assert (row.state, row.due, row.runs) == ("paused", None, 1)
+
+
+async def test_schedule_begun_at_shutdown_is_left_to_the_next_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(BEGIN)
+    async with running(tmp_path, more=STANDUP, now=clock) as house:
+        await begun(house)
+        store, control = house.gateway.runtime.store, house.gateway.runtime.control
+        advance = store.later.advance
+
+        async def interrupted(*given: Any, **named: Any) -> Any:
+            taken = await advance(*given, **named)
+            control.drain()  # the signal comes between the commit and the lane
+            return taken
+
+        monkeypatch.setattr(store.later, "advance", interrupted)
+        clock.now += 3_600
+        house.gateway.wake()
+        await house.until(lambda: control.draining)
+        await house.until(lambda: _no_lease(house))
+    async with running(tmp_path, more=STANDUP, now=clock, emulator=house.feishu) as house:
+        assert await house.replies(1) == ["Stand-up!"]
+
+
+async def _no_lease(house: Running) -> bool:
+    [row] = (await rows(house)).values()
+    return row.runs == 1 and not await house.gateway.runtime.store.leased()
+
+
+async def test_schedule_text_goes_beside_a_turn_that_runs(tmp_path: Path, database_url: str) -> None:
+    clock = Clock(BEGIN)
+    plans = [{"at": "every 5m", "say": "Stretch!"}, {"at": "every 5m", "task": "Look around."}]
+    config: dict[str, Any] = {"agents": SCHEDULING, "feishu": ANYTIME, "more": on(database_url)}
+    async with running(tmp_path, script=asking(plans), now=clock, **config) as house:
+        await house.say("plan")
+        await house.replies(1)
+        await house.idle()
+        house.line.hold()
+        await house.say("think long")
+        await house.until(lambda: house.line.holding)
+        await later(house, clock)
+        assert (await house.replies(2))[1] == "Stretch!"
+        assert len(house.anthropic.requests) == 3
+        house.line.release()
+        assert await house.replies(4) == ["planned", "Stretch!", "hm", "hm"]
+        await house.idle()
+        assert len(house.anthropic.requests) == 4
+
+
+async def test_schedules_of_members_leave_the_group_open_to_people(tmp_path: Path, database_url: str) -> None:
+    clock = Clock(BEGIN)
+    plans = [{"at": "every 5m", "task": f"work {number}"} for number in range(8)]
+    more = on(
+        database_url,
+        f'owners: ["feishu:{ALICE}"]',
+        f"schedules: [ {OFTEN} ]",
+        "limits: { pendingPerSession: 3, pendingPerSender: 4, pendingOrigins: 6 }",
+    )
+    config: dict[str, Any] = {"agents": SCHEDULING, "feishu": ANYTIME, "more": more}
+    async with running(tmp_path, script=asking(plans), now=clock, **config) as house:
+        await house.say("plan", sender=BOB, **IN_GROUP)
+        await house.replies(1)
+        await house.idle()
+        assert all("Scheduled" in it for it in results(house.anthropic.requests[-1].body)[-8:])
+        house.line.hold()
+        for _ in range(3):
+            await later(house, clock)
+        assert await waiting(house) == 6  # of nine that are due again and again
+        found = await rows(house)
+        assert sum(it.runs for it in found.values()) == 6
+        assert sum(it.skips for it in found.values()) == 3 * len(found) - 6
+        for sender, text in ((ALICE, "I am the owner"), (BOB, "and I a member")):
+            await house.say(text, sender=sender, **IN_GROUP)
+        for number, sender in enumerate((BOB, ALICE)):
+            await house.say("/schedules", sender=sender, **IN_GROUP)
+            listed = (await house.replies(2 + number))[-1]
+            assert len(re.findall(r"`R-\w{5}`", listed)) == 8
+            assert ("report" in listed) == (sender == ALICE)
+            assert listed.startswith(
+                "The reminders and schedules of this group" if sender == ALICE else "Your reminders and schedules"
+            )
+        assert not any("already waiting" in it for it in texts(house))
+        house.line.release()
+        await house.until(lambda: len(texts(house)) == 3 + 6 + 2)
+        await house.idle()
+        assert not any("already waiting" in it for it in texts(house))
+
+
+async def test_schedules_command_of_an_owner_cancels_the_groups(tmp_path: Path) -> None:
+    more = f'owners: ["feishu:{ALICE}"]\nschedules: [ {OFTEN} ]'
+    async with running(tmp_path, script=asking([{"at": "every 1h", "say": "Hey `you`!"}]), **ASKED, more=more) as house:
+        await house.say("plan", sender=BOB, **IN_GROUP)
+        await house.replies(1)
+        await house.idle()
+        [id_] = [it for it in await rows(house) if it != "report"]
+        before = len(texts(house))
+        asked = [
+            (f"/schedules cancel {id_}", ALICE, {}, f"There is no {id_} of yours here"),
+            (f"/schedules cancel {id_}", ALICE, IN_GROUP | {"chat": "oc_other"}, f"There is no {id_} for this group"),
+            ("/schedules cancel report", ALICE, IN_GROUP, "report is in the config"),
+            ("/schedules cancel report", BOB, IN_GROUP, "There is no REPORT of yours here"),
+            (f"/schedules cancel {id_.lower()}", ALICE, IN_GROUP, f"{id_} is cancelled."),
+            (f"/schedules cancel {id_}", ALICE, IN_GROUP, f"{id_} is cancelled."),
+            ("/schedules", BOB, IN_GROUP, "You have no reminders here"),
+        ]
+        for number, (text, sender, where, answer) in enumerate(asked, before + 1):
+            await house.say(text, sender=sender, **where)
+            assert answer in (await house.replies(number))[-1], text
+        assert {name: it.state for name, it in (await rows(house)).items()} == {id_: "cancelled", "report": "active"}
+
+
+async def test_hook_event_waits_for_room_in_its_chat(tmp_path: Path, database_url: str) -> None:
+    hook = f'hooks: {{ ci: {{ secret: "{SECRET}", verify: hmac, to: "feishu:{GROUP}", task: "Look at it." }} }}'
+    more = on(database_url, hook, "limits: { pendingOrigins: 2 }")
+    async with running(tmp_path, script=lambda _: says("Looked."), more=more) as house:
+        house.line.hold()
+        bodies = [f'{{"build": {number}}}'.encode() for number in range(4)]
+        codes = [(await call(house, body, signed(body))).status_code for body in bodies]
+        assert codes == [202, 202, 429, 429]
+        refused = await call(house, bodies[3], signed(bodies[3]))
+        assert refused.headers["retry-after"]
+        assert "limits.pendingOrigins" in refused.text
+        house.line.release()
+        await house.replies(2)
+        await house.idle()
+        assert (await call(house, bodies[3], signed(bodies[3]))).status_code == 202
+        await house.replies(3)
+        await house.idle()
+        assert texts(house) == ["Looked."] * 3
