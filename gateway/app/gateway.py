@@ -21,7 +21,7 @@ from gateway.app.upkeep import Upkeep
 from gateway.app.worker_notices import WorkerNotices
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.notices import Notice, Notices
-from gateway.commands.catalog import run
+from gateway.commands.catalog import run, take_effect
 from gateway.config.exposure import sandboxed
 from gateway.config.root import Config
 from gateway.guard import VERSION
@@ -90,8 +90,8 @@ class Gateway:
         self.notices = Notices(self.runtime)
         self.tasks.serve(self.runtime, self.approvals)
         self.ends.serve(self.runtime, due.set)
-        run_command = partial(run, self.runtime, self.approvals, self.tasks, self.ends)
-        turns = Turns(self.runtime, self.approvals, self.tasks, run_command)
+        parts = self.runtime, self.approvals, self.tasks, self.ends
+        turns = Turns(self.runtime, self.approvals, self.tasks, partial(run, *parts), partial(take_effect, *parts))
         self.lanes = Lanes(self.runtime, turns=turns, outbox=Outbox(self.runtime))
         self.sweep = Sweep(self.runtime, self.lanes)
         self.due = DueWatch(self.runtime, self.lanes, due, self.ends)

@@ -21,7 +21,7 @@ from gateway.approvals.display import SHOWN_CHARS_MAX, visible
 from gateway.approvals.surfaces import find_surfaces, is_approver, message_json, message_of, surfaces_json, surfaces_of
 from gateway.observe.logs import logged
 from gateway.records.inbound import ASK, OUTCOME, Inbound
-from gateway.records.sessions import LOCAL_PERSON, control_session, session_key
+from gateway.records.sessions import LOCAL_PERSON, control_session, person_of, session_key
 from gateway.state.runtime import Runtime
 from gateway.store.approval_records import Admitted, Approval, Decider, Grant, State
 from gateway.store.errors import StoreUnavailable
@@ -216,11 +216,24 @@ class Approvals:
             await self._accept(approval, surface.context, f"settled:{number}", command=OUTCOME, number=number)
         await self._store.approvals.announced(approval.id)
 
-    async def cancel(self, session: str, turn: int, turns: Sequence[int] = ()) -> None:
-        """Cancels a conversation's open requests because message `turn` ends it; after a recall, those of `turns`."""
-        by, at = f"message {turn}", self._runtime.now()
-        for approval in await self._store.approvals.cancel(session, by=by, at=at, turns=turns):
-            await self.announce(approval)
+    async def cancel(
+        self, session: str, turn: int, which: Callable[[Approval], bool] = lambda approval: True
+    ) -> Sequence[Approval]:
+        """Cancels a conversation's open requests because message `turn` ends it; `which` of them. Returns what `turn` has
+        cancelled there, also if it is repeated. Raises StoreUnavailable."""
+        store, by, at = self._store.approvals, f"message {turn}", self._runtime.now()
+        requests = [it for it in await store.open_in([session]) if which(it)]
+        cancelled = await store.cancel(session, requests, by=by, at=at)
+        for approval in cancelled:
+            if not approval.announced:
+                await self.announce(approval)
+        return cancelled
+
+    def may_cancel(self, approval: Approval, message: MessageContext) -> bool:
+        """True if a sender's stop may end the request. One that is decided is work like any other; one that still waits is
+        for its requester and for its approvers."""
+        asked = person_of(message) in approval.requester.split(", ")
+        return asked or approval.state != "pending" or self.may_decide(approval.agent, message)
 
     async def move(self, id_: str, before: State, after: State, **facts: object) -> bool:
         """A state change without a decider; False if the state has changed."""

@@ -48,7 +48,7 @@ async def approve(context: CommandContext) -> str | None:
             "其中 `allow-once` 可换成 `allow-always` 或 `deny`。",
         )
     by = _decider(context)
-    if await context.runtime.store.approvals.is_muted(by.person, at=context.runtime.now()):
+    if await context.runtime.store.approvals.is_muted(by, at=context.runtime.now()):
         return None
     approval = await context.approvals.get(id_of(match[1]))
     if approval is None or not context.approvals.may_decide(approval.agent, message):
@@ -90,9 +90,11 @@ async def list_approvals(context: CommandContext) -> str:
     word, _, wanted = context.arguments.partition(" ")
     if word == "revoke":
         ids = [it.id for it in grants if wanted.strip().upper() in ("ALL", it.id)]
+        by = _decider(context)
         for id_ in ids:
-            await store.revoke(id_, by=person_of(context.message), at=context.runtime.now())
-        return context.say(f"Revoked: {', '.join(ids) or 'nothing'}.", f"已撤销：{', '.join(ids) or '无'}。")
+            await store.revoke(id_, by=by.person, turn=by.turn, at=context.runtime.now())
+        revoked = ", ".join(await store.revoked_by(by))
+        return context.say(f"Revoked: {revoked or 'nothing'}.", f"已撤销：{revoked or '无'}。")
     if context.message.chat.kind == "group":  # of other conversations, too
         return context.say("Ask me in a direct chat.", "请在私聊中查看。")
     if not waiting and not grants:
@@ -169,6 +171,11 @@ async def replace_request(context: CommandContext) -> str | Reply | None:
     return None if here else text
 
 
+async def settle(context: CommandContext) -> None:
+    """Decide what the pressed button decides, without what a platform must be asked for."""
+    await (own.settle if context.arguments.startswith(OWN) else press)(context)
+
+
 async def press(context: CommandContext) -> str | Reply | None:
     """A button carries a token alone: the platform's event says who pressed it, and `settled` replaces the request."""
     if context.arguments.startswith(OWN):
@@ -178,7 +185,7 @@ async def press(context: CommandContext) -> str | Reply | None:
     approval = await context.approvals.get(token.approval) if token else None
     theirs = token is not None and token.approver in ("", by.person)
     if token is None or approval is None or not theirs:
-        muted = await store.is_muted(by.person, at=context.runtime.now())
+        muted = await store.is_muted(by, at=context.runtime.now())
         return None if muted else await _unknown(context, by)
     if not context.approvals.may_decide(approval.agent, message):
         return await _unknown(context, by)

@@ -14,7 +14,7 @@ from channels.api.channel import ApiChannel
 from channels.message import MessageContext
 from gateway.approvals.approvals import Approvals
 from gateway.commands import conversation, own, report, settings
-from gateway.commands.approve import NOTICE_RUNS, approve, list_approvals
+from gateway.commands.approve import NOTICE_RUNS, approve, list_approvals, settle
 from gateway.commands.command import ANY, Command, CommandContext, Perform, Reply
 from gateway.commands.pair import pair
 from gateway.commands.remember import remember
@@ -71,19 +71,7 @@ async def run(
     command = COMMANDS.get(name)
     if command is None and name not in RUNS:  # accepted by a version that had it
         return Ending(outcome="unknown-command", text=None)
-    context = CommandContext(
-        runtime=runtime,
-        approvals=approvals,
-        tasks=tasks,
-        ends=ends,
-        setup=runtime.setup,
-        session=session,
-        turn=turn,
-        message=inbound.context,
-        agent=inbound.agent,
-        arguments=inbound.arguments,
-        language=language_for(inbound.context, runtime.setup.config.language),
-    )
+    context = _context(runtime, approvals, tasks, ends, session, turn, inbound)
     if command and not context.may(command):
         return Ending(outcome=name, reason="not allowed", text=_refusal(context, command))
     reply = await (command.run if command else RUNS[name])(context)
@@ -97,6 +85,49 @@ async def run(
         buttons=reply.buttons,
         folded=reply.folded,
         replaces=reply.replaces,
+    )
+
+
+async def take_effect(
+    runtime: Runtime,
+    approvals: Approvals,
+    tasks: Tasks,
+    ends: CommandEnds,
+    session: str,
+    turn: int,
+    inbound: Inbound,
+) -> None:
+    """Stop or decide what message `turn` stops or decides, if its sender may. Idempotent."""
+    name = inbound.command or ""
+    if (perform := AT_ONCE.get(name)) is None:
+        return
+    await runtime.setup.owners.claimed.verify(inbound.context)
+    context = _context(runtime, approvals, tasks, ends, session, turn, inbound)
+    if (command := COMMANDS.get(name)) is None or context.may(command):
+        await perform(context)
+
+
+def _context(
+    runtime: Runtime,
+    approvals: Approvals,
+    tasks: Tasks,
+    ends: CommandEnds,
+    session: str,
+    turn: int,
+    inbound: Inbound,
+) -> CommandContext:
+    return CommandContext(
+        runtime=runtime,
+        approvals=approvals,
+        tasks=tasks,
+        ends=ends,
+        setup=runtime.setup,
+        session=session,
+        turn=turn,
+        message=inbound.context,
+        agent=inbound.agent,
+        arguments=inbound.arguments,
+        language=language_for(inbound.context, runtime.setup.config.language),
     )
 
 
@@ -182,20 +213,20 @@ _COMMANDS = (
     _command("help [all | COMMAND]", show_help, 1),
     _command("commands", show_all, 0),
     _command("start", conversation.start, 1),
-    _command("new", conversation.new, 0),
-    _command("reset", conversation.new, 0),
-    _command("stop [ID]", conversation.stop, 1, argument=r"`?[0-9A-Fa-f]{8}`?"),
+    _command("new", conversation.new, 0, at_once=True),
+    _command("reset", conversation.new, 0, at_once=True),
+    _command("stop [ID]", conversation.stop, 1, argument=r"`?[0-9A-Fa-f]{8}`?", at_once=True),
     _command("tasks", conversation.tasks, 0),
     _command("retry", conversation.retry, 0),
     _command("edit TEXT", conversation.edit, ANY),
     _command("undo", conversation.undo, 0),
     _command("compact [FOCUS]", conversation.compact, ANY),
     _command("remember [NOTE | forget N]", remember, ANY),
-    _command("schedules [cancel ID]", schedules, 2),
-    _command("reminders [cancel ID]", schedules, 2),
+    _command("schedules [cancel ID]", schedules, 2, at_once=True),
+    _command("reminders [cancel ID]", schedules, 2, at_once=True),
     _command("skill [NAME TEXT]", conversation.use_skill, ANY),
-    _command("approve ID allow-once | allow-always | deny", approve, ANY),
-    _command("approvals [revoke ID | all]", list_approvals, ANY),
+    _command("approve ID allow-once | allow-always | deny", approve, ANY, at_once=True),
+    _command("approvals [revoke ID | all]", list_approvals, ANY, at_once=True),
     _command("export", conversation.export, 0),
     _command("status", report.status, 0),
     _command("context", report.context, 0),
@@ -209,14 +240,16 @@ _COMMANDS = (
     _command("verbose [on | off]", settings.verbose, 1),
     _command("queue [collect | followup | steer | interrupt | default]", settings.queue, 1),
     _command("agent [NAME]", settings.agent, 1, owner_in_groups=True),
-    _command("pair [CODE]", pair, 2),
+    _command("pair [CODE]", pair, 2, at_once=True),
     _command("claim CODE", own.claim, 2),
-    _command("listen [owners]", own.listen, 1),
-    _command("unlisten", own.unlisten, 0),
+    _command("listen [owners]", own.listen, 1, at_once=True),
+    _command("unlisten", own.unlisten, 0, at_once=True),
 )
 COMMANDS = {it.name: it for it in _COMMANDS}
 RUNS: Mapping[str, Perform] = {**NOTICE_RUNS, MISSPELT: suggest}
 """The answers that no person asks for by name."""
+AT_ONCE: Mapping[str, Perform] = {PRESSED: settle} | {it.name: it.run for it in _COMMANDS if it.at_once}
+"""The commands, and the press, that take effect when their message is accepted."""
 
 
 def switched_on(audiences: Mapping[str, Audience]) -> list[Command]:

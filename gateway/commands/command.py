@@ -124,6 +124,9 @@ class Command:
     owner_only: bool = False
     argument: str = ""
     """The pattern of its argument: anything else behind it makes it words to the agent."""
+    at_once: bool = False
+    """It stops or decides something, so it takes effect when its message is accepted: nothing that waits to be sent holds it
+    up. The lane runs it again for the reply, so `run` goes by the message's number and says the same both times."""
 
     @property
     def name(self) -> str:

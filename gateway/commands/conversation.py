@@ -3,9 +3,8 @@
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import tzinfo
-from pathlib import Path
 
 from agents.messages import AssistantMessage, Message, UserMessage, texts
 from channels.message import File
@@ -14,10 +13,12 @@ from gateway.approvals.display import value
 from gateway.commands.command import CommandContext, Reply, dropped_lines, first_words
 from gateway.commands.report import plan_of
 from gateway.records.inbound import REPORT, Inbound, inbound_of, is_readable
-from gateway.records.sessions import sender_of
+from gateway.records.sessions import control_session, sender_of
+from gateway.state.runtime import Stopped
+from gateway.store.approval_records import Approval
 from gateway.store.records import Concerned, Delivery, SessionMark, Summary
 from gateway.store.tasks import Task
-from gateway.turns.batch import is_report
+from gateway.turns.batch import asks_beside, is_report
 from gateway.turns.history import TURNS_MAX, numbered_turns, turns_of
 from gateway.turns.journal import stopped_by
 from gateway.turns.memory import StoredMemory
@@ -38,25 +39,25 @@ async def start(context: CommandContext) -> str:
 
 
 async def new(context: CommandContext) -> str:
-    concerned, lines = await _stop(context)
+    ended = await _stop(context)
     mark = SessionMark(turn=context.turn, kind="new", at=context.runtime.now())
     await context.runtime.store.mark(context.session, mark)
     await context.runtime.choices.choose_queue(context.session, "", turn=context.turn, at=context.runtime.now())
     begins = context.say("A new conversation begins.", "新的对话开始了。")
-    for ended in (
-        first_words(inbound_of(it.body).context.text) for it in concerned if it.begun and is_readable(it.body)
+    for words in (
+        first_words(inbound_of(it.body).context.text) for it in ended.messages if it.begun and is_readable(it.body)
     ):
-        begins += context.say(f" What was being answered ends here: {ended}.", f"正在回答的内容到此为止：{ended}。")
-    return begins + lines
+        begins += context.say(f" What was being answered ends here: {words}.", f"正在回答的内容到此为止：{words}。")
+    return begins + ended.lines
 
 
 async def stop(context: CommandContext) -> str:
     if context.arguments:
         return await _stop_task(context, context.arguments)
-    concerned, lines = await _stop(context)
-    if not concerned and not lines:
-        return context.say("There is nothing to stop.", "当前没有正在处理的消息。")
-    return context.say("Stopped.", "已停止。") + lines
+    ended = await _stop(context)
+    if ended.nothing:
+        return context.say("There is nothing to stop.", "当前没有正在处理的消息。") + ended.kept
+    return context.say("Stopped.", "已停止。") + ended.lines
 
 
 async def _stop_task(context: CommandContext, id_: str) -> str:
@@ -93,28 +94,69 @@ def _state(context: CommandContext, task: Task, now: float) -> str:
     }.get(task.state, context.say("is gone:", "已不存在："))
 
 
-async def _stop(context: CommandContext) -> tuple[Sequence[Concerned], str]:
-    """Stops the turns, the tasks, and the background commands whose end is to be reported; returns what was stopped, and for
-    people which messages of it will not be answered and what else ends. It looks after the stop: an answer that was
-    finished just before it was not stopped."""
-    by, runtime = stopped_by(context.turn), context.runtime
-    await context.approvals.cancel(context.session, context.turn)
-    await runtime.control.stop(context.session, context.turn)
-    stopped = await context.tasks.halt(await context.tasks.of(context.session), by=context.turn)
-    uploads = Path(context.setup.config.tools.files.uploads_dir)
-    commands = await context.ends.halt(context.session, uploads)
-    concerned = await runtime.store.concerned(context.session, before=context.turn, by=by)
-    concerned = [
-        it for it in concerned if not (is_readable(it.body) and inbound_of(it.body).recalled) and not is_report(it)
-    ]  # a recall has ended it, and nothing stops a report
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Ended:
+    """The work that a stop ended: its messages, and the lines about the rest. `kept` is the line about what goes on."""
+
+    messages: Sequence[Concerned]
+    nothing: bool
+    lines: str
+    kept: str
+
+
+async def _stop(context: CommandContext) -> _Ended:
+    """Stops what was begun before the command: turns, tasks, requests to a model beside them, background commands whose end
+    is to be reported, and requests for approval that the sender may end. It looks after the stop: an answer that was
+    finished just before it was not stopped. What runs a second time finds what the first has stopped."""
+    by, runtime, turn, session = stopped_by(context.turn), context.runtime, context.turn, context.session
+    tasks = [it for it in await context.tasks.of(session) if it.turn < turn]
+    asked = await runtime.store.approvals.open_in([session, *(it.sid for it in tasks if it.ended is None)])
+    others = [it for it in asked if (it.sid != session or it.turn < turn) and not _may_cancel(context, it)]
+    waits = {it.sid for it in others} - {session}  # such a task does nothing that a stop could end
+    cancelled = [*await context.approvals.cancel(session, turn, lambda it: it.turn < turn and _may_cancel(context, it))]
+    await runtime.control.stop(session, turn)
+    stopped = await context.tasks.halt([it for it in tasks if it.sid not in waits], by=turn)
+    commands = await context.ends.halt(session, by=turn)
+    concerned = await runtime.store.concerned(session, before=turn, by=by)
+    concerned = [it for it in concerned if not _is_recalled(it) and not is_report(it)]  # nothing stops a report
+    beside = await runtime.store.concerned(control_session(session), before=turn, by=by)
+    asking = [it for it in beside if not _is_recalled(it) and asks_beside(it)]
     lines = dropped_lines(context, [it for it in concerned if not it.begun])
-    if stopped:
-        head = context.say("These tasks end as well:", "以下任务也已停止：")
-        lines += "\n\n" + "\n".join((head, *(f"- `{it.id}` {value(it.title)}" for it in stopped)))
-    if commands:
-        head = context.say("These commands end as well:", "以下命令也已停止：")
-        lines += "\n\n" + "\n".join((head, *(f"- `{it.id}` {value(it.command)}" for it in commands)))
-    return concerned, lines
+    lines += _listed(
+        context.say("These tasks end as well:", "以下任务也已停止："),
+        [f"`{it.id}` {value(it.title)}" for it in stopped],
+    )
+    lines += _listed(
+        context.say("These commands end as well:", "以下命令也已停止："),
+        [
+            *(f"`/{inbound_of(it.body).command}`" for it in asking),
+            *(f"`{it.id}` {value(it.command)}" for it in commands),
+        ],
+    )
+    lines += _listed(
+        context.say("These requests for approval are cancelled:", "以下审批请求已取消："),
+        [f"`{it.id}` {it.tool}" for it in cancelled],
+    )
+    kept = _listed(
+        context.say(
+            "These requests for approval are not yours to end; they still wait:", "以下审批请求不由你取消，仍在等待："
+        ),
+        [f"`{it.id}`" for it in others],
+    )
+    nothing = not (concerned or stopped or asking or commands or cancelled)
+    return _Ended(messages=concerned, nothing=nothing, lines=lines + kept, kept=kept)
+
+
+def _may_cancel(context: CommandContext, approval: Approval) -> bool:
+    return context.is_owner or context.approvals.may_cancel(approval, context.message)
+
+
+def _is_recalled(message: Concerned) -> bool:
+    return is_readable(message.body) and inbound_of(message.body).recalled
+
+
+def _listed(head: str, lines: Sequence[str]) -> str:
+    return "\n\n" + "\n".join((head, *(f"- {it}" for it in lines))) if lines else ""
 
 
 async def retry(context: CommandContext) -> str | None:
@@ -232,6 +274,8 @@ async def compact(context: CommandContext) -> str | Reply:
                 context.session, context.message, turn=context.turn, at=context.runtime.now(), revision=work.revision
             ),
         )
+    if await context.runtime.store.stopped_at(context.session) > context.turn:
+        raise Stopped
     if compacted is None:
         return context.say("There is nothing to summarise yet.", "目前没有需要压缩的内容。")
     if not compacted.turns:

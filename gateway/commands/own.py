@@ -189,6 +189,12 @@ async def press(context: CommandContext, token: str) -> Reply | str:
     return Reply(text=text if act in ("in", "refuse") else f"{where}: {text}", replaces=replaces)
 
 
+async def settle(context: CommandContext) -> None:
+    """Do what the button does, except for leaving a group: the platform does that when the lane asks it to."""
+    if not context.arguments.startswith(f"{OWN}leave:"):
+        await press(context, context.arguments)
+
+
 async def accept_tools(context: CommandContext, server: str, digest: str) -> str:
     """Offers the tools of a server as they are now, if they are still what the notice was about."""
     if not context.is_owner:

@@ -1,8 +1,9 @@
 """A verified message on its way to a row in the inbox: who may speak, which agent answers, which chat it belongs to."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from shlex import quote
 
 import orjson
@@ -27,7 +28,7 @@ from channels.marks import EDITED
 from channels.message import MessageContext, Press
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.surfaces import direct_chat
-from gateway.commands.catalog import command_of, is_setting, misspelt
+from gateway.commands.catalog import AT_ONCE, command_of, is_setting, misspelt
 from gateway.config.bindings import route
 from gateway.config.commands import asks_model
 from gateway.inbox.gatekeeper import CLAIM, Gatekeeper, is_claim, sealed
@@ -38,6 +39,7 @@ from gateway.program import program
 from gateway.records.inbound import INTRODUCTION, MISSPELT, Caller, Inbound, inbound_of
 from gateway.records.sessions import chat_of, control_session, is_control, is_open, session_key
 from gateway.state.runtime import Runtime
+from gateway.store.approval_records import Approval
 from gateway.store.contacts import contact_name
 from gateway.store.records import Acceptance, Delivery
 from gateway.turns.batch import answer_others
@@ -112,8 +114,8 @@ class Intake:
             return "ignored: not known"
         for sid in recall.sids:
             await runtime.control.apply_stop(sid)
-            if asked := [turn for it, turn in recall.turns if it == sid]:
-                await self._approvals.cancel(sid, recall.number, asked)
+            if asked := {turn for it, turn in recall.turns if it == sid}:
+                await self._approvals.cancel(sid, recall.number, partial(_is_of, asked))
         for sid, turn in recall.unanswered:
             await answer_others(runtime, sid, turn)
         log.info("message_recalled", message_id=receipt.message_id, state=recall.state)
@@ -257,6 +259,7 @@ class Intake:
             at=self._runtime.now(),
             chat=chat_of(context),
             rates=self._runtime.setup.config.rates.by_whom if asks_model(command) and not inbound.asked else {},
+            at_once=command in AT_ONCE,
             repeatable=inbound.asked is not None,
             interrupts=command is None and self._runtime.queue(sid, agent, context).mode == "interrupt",
         )
@@ -280,3 +283,7 @@ class Intake:
         return session_key(
             agent, self._runtime.choices.before_migration(context), self._runtime.setup.session_rules(agent).scope
         )
+
+
+def _is_of(turns: Collection[int], approval: Approval) -> bool:
+    return approval.turn in turns

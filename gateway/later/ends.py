@@ -43,13 +43,15 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Expected:
-    """A command whose end is to be reported: its record, and the message to reply to. `turn` is the one that started it."""
+    """A command whose end is to be reported: its record, and the message to reply to. `turn` is the one that started it;
+    `stopped_by` the message that ended it without a report, 0 for none."""
 
     session: str
     turn: int
     folder: str
     id: str
     context: MessageContext
+    stopped_by: int = 0
 
 
 expected_json: TypeAdapter[Expected] = TypeAdapter(Expected)
@@ -100,15 +102,23 @@ class CommandEnds:
         except StoreUnavailable as error:
             log.warning("command_end_waits", id=id_, error=repr(error))
 
-    async def halt(self, session: str, by: Path) -> Sequence[Record]:
-        """Ends the commands of a conversation whose end would be reported, without a report; returns them. `by` holds the
-        uploads of all. Raises StoreUnavailable."""
-        processes = self._runtime.setup.processes
-        records = await asyncio.to_thread(processes.records, processes_of(folder_of(by, session)))
-        running = [it for it in records if it.state in ("running", "elsewhere")]
-        ended = [it for it in running if await self._store.end(_row_id(session, it), "cancelled")]
-        for record in ended:
-            record.ask_to_end()
+    async def halt(self, session: str, *, by: int) -> Sequence[Record]:
+        """Ends the commands that a conversation started before the message `by` and whose end would be reported, without a
+        report; returns those that it ended, also when it runs again. Raises StoreUnavailable."""
+        processes, uploads = self._runtime.setup.processes, Path(self._runtime.setup.config.tools.files.uploads_dir)
+        records = await asyncio.to_thread(processes.records, processes_of(folder_of(uploads, session)))
+        rows = {it.id: it for it in await self._store.those([_row_id(session, it) for it in records])}
+        ended = []
+        for record in records:
+            row = rows.get(_row_id(session, record))
+            expected = expected_json.validate_json(row.body) if row else None
+            if row is None or expected is None:
+                continue
+            is_running = row.state == "active" and record.state in ("running", "elsewhere") and expected.turn < by
+            body = expected_json.dump_json(replace(expected, stopped_by=by)).decode()
+            if expected.stopped_by == by or (is_running and await self._store.halt(row.id, body)):
+                ended.append(record)
+                record.ask_to_end()
         return ended
 
     async def step(self, row: Later, expected: Expected, now: float) -> Step:

@@ -28,6 +28,7 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.secrets import Scrubber
 from gateway.observe.tracing import Tracing
 from gateway.records.inbound import inbound_of
+from gateway.records.sessions import control_session, conversation
 from gateway.state.choices import Choices
 from gateway.state.languages import Languages
 from gateway.state.layers import ToolLayers
@@ -56,7 +57,8 @@ class Lane:
     """One session that this process works for. `turn` is the task of its running turn, `number` that turn's number,
     `revision` the conversation's as read; `calling` while a tool runs. `ended` is the time when its last turn ended, 0
     before the first. `waited_for` is the last message for whose quiet it has waited. `awaiting_slot` until it has had a
-    slot or something to send: it then counts against the free slots."""
+    slot or something to send: it then counts against the free slots. `asks_beside` while a command runs that asks a model;
+    the commands up to `effective` have taken effect."""
 
     lease: Lease
     turn: asyncio.Task[Sequence[OutboxPart]] | None = None
@@ -67,6 +69,8 @@ class Lane:
     ended: float = 0.0
     waited_for: int = 0
     awaiting_slot: bool = True
+    asks_beside: bool = False
+    effective: int = 0
 
 
 class Control:
@@ -95,20 +99,31 @@ class Control:
     async def stop(self, sid: str, before: int) -> int:
         """Stop every turn of a session below `before`, wherever it runs; returns how many messages that concerns."""
         concerned = await self._store.stop(sid, before)
-        if concerned:
-            await self.apply_stop(sid)
+        await self.apply_here(sid)
+        if not {sid, control_session(sid)} <= self.lanes.keys():
+            await self._store.notify(sid)
         return concerned
 
     async def apply_stop(self, sid: str) -> None:
         """Cancels the running turn of a session if it is stopped, answers a recalled message, or is about to ask a model
         about removed words: it then continues from its journal. Another worker is notified instead."""
-        lane = self.lanes.get(sid)
-        if lane is None:
+        if (lane := self.lanes.get(sid)) is None:
             await self._store.notify(sid)
-            return
+        else:
+            await self._apply(lane)
+
+    async def apply_here(self, sid: str) -> None:
+        """Do so with the turn of a session, and with a command that asks a model beside it, if this worker runs them."""
+        for it in (sid, control_session(sid)):
+            if lane := self.lanes.get(it):
+                await self._apply(lane)
+
+    async def _apply(self, lane: Lane) -> None:
+        sid = lane.lease.sid
         with suppress(Fenced, StoreUnavailable):  # then the turn's next journal write notices
             state = await self._store.session_state(lane.lease)
-            ends = state.stopped > lane.number
+            stopped = await self._store.stopped_at(conversation(sid)) if lane.asks_beside else state.stopped
+            ends = stopped > lane.number
             if state.revision != lane.revision and not ends:
                 bodies = await self._store.bodies(sid, lane.number) if lane.calling else {}
                 ends = not lane.calling or any(inbound_of(it).recalled for it in bodies.values())

@@ -125,18 +125,23 @@ class DatabaseApprovals(Database):
         spawned = {"spawned_at": at} if after == "spawned" else {}
         return _move(connection, id_, before, after, "gateway", at, {**facts, **spawned})
 
+    @reads
+    def open_in(self, connection: Connection, sids: Sequence[str]) -> Sequence[Approval]:
+        """The requests of these conversations that have not run, oldest first."""
+        found = "SELECT * FROM approval WHERE sid IN :sids AND state IN ('pending', 'approved') ORDER BY created"
+        return [Approval(**row) for row in run(connection, found, sids=list(sids)).mappings()] if sids else []
+
     @writes
     def cancel(
-        self, connection: Connection, sid: str, *, by: str, at: float, turns: Sequence[int] = ()
+        self, connection: Connection, sid: str, requests: Sequence[Approval], *, by: str, at: float
     ) -> Sequence[Approval]:
-        """Cancels a conversation's requests that have not run, or those of these turns; returns them, also if repeated."""
+        """Cancels those of these requests that are still in the state as read; returns all that `by` has cancelled in the
+        conversation, also if it is repeated."""
         lock(connection, Lock.APPROVALS)
-        open_ones = "SELECT id, state FROM approval WHERE sid = :sid AND state IN ('pending', 'approved')"
-        open_ones += " AND turn IN :turns" if turns else ""
-        for row in run(connection, open_ones, sid=sid, **({"turns": list(turns)} if turns else {})).all():
-            _move(connection, row.id, row.state, "cancelled", by, at, {"decision": by})
+        for it in requests:
+            _move(connection, it.id, it.state, "cancelled", by, at, {"decision": by})
         cancelled = (
-            "SELECT * FROM approval WHERE sid = :sid AND state = 'cancelled' AND decision = :by AND announced = 0"
+            "SELECT * FROM approval WHERE sid = :sid AND state = 'cancelled' AND decision = :by ORDER BY created"
         )
         return [Approval(**row) for row in run(connection, cancelled, sid=sid, by=by).mappings()]
 
@@ -184,8 +189,10 @@ class DatabaseApprovals(Database):
         return mine not in wrong
 
     @reads
-    def is_muted(self, connection: Connection, person: str, *, at: float) -> bool:
-        return len(_wrong(connection, person, at)) >= WRONG_IDS_MAX
+    def is_muted(self, connection: Connection, by: Decider, *, at: float) -> bool:
+        """True if the sender named too many wrong ids in an hour, not counting that of this message."""
+        wrong = _wrong(connection, by.person, at)
+        return len(wrong) >= WRONG_IDS_MAX and f"message {by.turn}" not in wrong
 
     @reads
     def sent(self, connection: Connection, dedupe: str) -> Sequence[str]:
@@ -211,17 +218,28 @@ class DatabaseApprovals(Database):
         return [Approval(**it) for it in waiting], [Grant(**it) for it in grants]
 
     @writes
-    def revoke(self, connection: Connection, id_: str | None, *, by: str, at: float) -> Sequence[str]:
-        """End a grant, or a request that waits; with None all grants. The ids of what has ended."""
+    def revoke(
+        self, connection: Connection, id_: str | None, *, by: str, at: float, turn: int | None = None
+    ) -> Sequence[str]:
+        """End a grant, or a request that waits; with None all grants. The ids of what has ended. `turn`: the message that
+        asks for it."""
         lock(connection, Lock.APPROVALS)
         wanted, names = ("", {}) if id_ is None else (" AND id = :id", {"id": id_})
         ended = f"UPDATE approval_grant SET revoked_at = :at WHERE revoked_at IS NULL{wanted} RETURNING id"
         revoked = list(run(connection, ended, at=at, **names).scalars())
         for it in revoked:
-            _audit(connection, at, by, "revoked", it, "", "")
+            _audit(connection, at, by, "revoked", it, "", "" if turn is None else f"message {turn}")
         if id_ is not None and _move(connection, id_, "pending", "cancelled", by, at, {"decision": "revoked"}):
             revoked.append(id_)
         return revoked
+
+    @reads
+    def revoked_by(self, connection: Connection, by: Decider) -> Sequence[str]:
+        """The grants that the sender's message ended."""
+        revoked = """
+        SELECT object FROM approval_audit WHERE actor = :actor AND action = 'revoked' AND after = :message ORDER BY seq
+        """
+        return list(run(connection, revoked, actor=by.person, message=f"message {by.turn}").scalars())
 
 
 def _wrong(connection: Connection, person: str, at: float) -> Sequence[str]:

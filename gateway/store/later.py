@@ -187,6 +187,16 @@ class DatabaseLater(Database):
         """Makes a row that waits due now."""
         run(connection, "UPDATE later SET due = :now WHERE id = :id AND due > :now", id=id_, now=now)
 
+    @reads
+    def those(self, connection: Connection, ids: Sequence[str]) -> Sequence[Later]:
+        return _rows(connection, f"SELECT {_COLUMNS} FROM later WHERE id IN :ids", ids=list(ids)) if ids else ()
+
+    @writes
+    def halt(self, connection: Connection, id_: str, body: str) -> bool:
+        """End a row that waits, and keep `body` with it; False if it has ended before."""
+        halt = "UPDATE later SET due = NULL, state = 'cancelled', body = :body WHERE id = :id AND state = 'active'"
+        return run(connection, halt, id=id_, body=body).rowcount == 1
+
     @writes
     def end(self, connection: Connection, id_: str, state: LaterState, *, owner: str | None = None) -> Later | None:
         """Ends or pauses a row, of `owner` if that is given; None without one. May be repeated."""

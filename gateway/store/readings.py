@@ -30,6 +30,12 @@ class Readings(Protocol):
         turn: int | None = (await self._one(sql.LAST_TURN, {"sid": sid, "before": before, "by": by}))["turn"]
         return turn
 
+    async def stopped_at(self, sid: str) -> int:
+        """Returns the number of the command that stopped the conversation last; 0 if none did, or a message has interrupted
+        it since."""
+        row = await self._one(sql.STOPPED_AT, {"sid": sid})
+        return row["stopped"] if row else 0
+
     async def concerned(self, sid: str, *, before: int, by: str) -> Sequence[Concerned]:
         """The messages below `before` that wait, or that were stopped with `by` in their final row, in order."""
         rows = await self._rows(sql.CONCERNED, {"sid": sid, "before": before, "by": f'%"{by}"%'})

@@ -55,6 +55,8 @@ class Delivery:
     internal: bool = False
     """It is the gateway's own, and no limit of messages that wait keeps it out."""
     again: bool = False  # a copy of a message that came before
+    at_once: bool = False
+    """It stops or decides something, which takes effect with the acceptance."""
     repeatable: bool = False
     """A refused message may come again under its key: a program repeats it on purpose."""
 

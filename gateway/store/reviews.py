@@ -56,11 +56,11 @@ class DatabaseReviews(Database):
 
     @writes
     def accept(self, connection: Connection, server: str, *, by: str, at: float, digest: str | None) -> list[str]:
-        """Accepts what waits, if it is still what `digest` names, or in any case without one; returns the
-        tools."""
+        """Accepts what waits, if it is still what `digest` names, or in any case without one; returns the tools. Of the same
+        person, the same `digest` has the same result again."""
         known = reviewed(connection, server)
         if digest is not None and digest != digest_of(known):
-            return []
+            return _accepted_before(connection, server, by, digest)
         waiting = {tool: it.pending for tool, it in known.items() if it.pending}
         for tool, text in waiting.items():
             _accept(connection, server, tool, text, at=at, by=by)
@@ -69,8 +69,21 @@ class DatabaseReviews(Database):
 
 def digest_of(known: Mapping[str, Review]) -> str:
     """The digest of what waits."""
-    waiting = "\0".join(f"{tool}\0{it.pending}" for tool, it in sorted(known.items()) if it.pending)
-    return hashlib.sha256(waiting.encode(errors="replace")).hexdigest()[:16]
+    return _digest({tool: it.pending for tool, it in known.items() if it.pending})
+
+
+def _digest(texts: Mapping[str, str]) -> str:
+    joined = "\0".join(f"{tool}\0{text}" for tool, text in sorted(texts.items()))
+    return hashlib.sha256(joined.encode(errors="replace")).hexdigest()[:16]
+
+
+def _accepted_before(connection: Connection, server: str, by: str, digest: str) -> list[str]:
+    """The tools that a person accepted together under that digest."""
+    accepted: dict[float, dict[str, str]] = {}
+    theirs = "SELECT tool, accepted, accepted_at FROM mcp_tool WHERE server = :server AND accepted_by = :by"
+    for row in run(connection, theirs, server=server, by=by):
+        accepted.setdefault(row.accepted_at, {})[row.tool] = row.accepted
+    return next((sorted(tools) for tools in accepted.values() if _digest(tools) == digest), [])
 
 
 def _as_known(known: Mapping[str, Review], listed: Mapping[str, str]) -> bool:

@@ -158,6 +158,10 @@ UNION ALL
 SELECT i.id AS turn, i.body, {_BEGUN} FROM transcript t JOIN inbox i ON i.id = t.turn AND i.sid = t.sid
 WHERE t.sid = :sid AND t.kind = 'final' AND t.turn < :before AND t.content LIKE :by ORDER BY turn
 """
+STOPPED_AT = """
+SELECT CASE WHEN EXISTS (SELECT 1 FROM inbox n WHERE n.id = s.stopped AND n.sid = s.id) THEN 0 ELSE s.stopped END AS stopped
+FROM session s WHERE s.id = :sid
+"""
 BILLS = f"""
 SELECT t.content, t.turn > {_NEW_TURN} AS current, COALESCE(i.at >= :since, 1 = 0) AS recent
 FROM transcript t LEFT JOIN inbox i ON i.id = t.turn
@@ -215,6 +219,9 @@ SELECT body FROM inbox WHERE status IN ({InboxStatus.DONE:d}, {InboxStatus.DEAD:
 ORDER BY id DESC LIMIT :limit
 """
 ACCEPTED = "SELECT body FROM inbox WHERE (dedupe IN (:first, :second) OR dedupe_text = :second) AND body <> ''"
+WAITING_AS = f"""
+SELECT id, sid, body FROM inbox WHERE (dedupe IN (:first, :second) OR dedupe_text = :second) AND {WAITS} LIMIT 1
+"""
 KEEP_LAYERS = """
 INSERT INTO layer (turn, sid, agent, channel, person, outcome, at, prompt, tools, route, content)
 VALUES (:turn, :sid, :agent, :channel, :person, :outcome, :at, :prompt, :tools, :route, :content) ON CONFLICT DO NOTHING

@@ -127,6 +127,12 @@ class Store(Readings, Protocol):
         Raises StoreUnavailable.
         """
 
+    async def waiting_as(self, dedupe: Sequence[str]) -> tuple[int, str, str] | None:
+        """Returns number, session and body of the message that waits under these keys."""
+        first, second = dedupe[0], dedupe[-1]
+        row = await self._one(sql.WAITING_AS, {"first": first, "second": second})
+        return (row["id"], row["sid"], row["body"]) if row else None
+
     async def claim(self, limit: int) -> Sequence[Lease]:
         """Takes at most `limit` chats that have work and no living owner, counting the turns that a crash cut off."""
 

@@ -7,6 +7,7 @@ from itertools import takewhile
 
 from channels.message import MessageContext
 from channels.tools import ToolLists
+from gateway.config.commands import asks_model
 from gateway.records.inbound import REPORT, Inbound, inbound_of, is_readable
 from gateway.records.sessions import agent_of, is_control, parent_of, task_of
 from gateway.state.queues import Queue, is_last_attempt
@@ -118,6 +119,12 @@ def stopped_of(work: Work) -> Sequence[WaitingMessage]:
 def is_report(message: WaitingMessage | Concerned) -> bool:
     """True if it says how a task has ended."""
     return is_readable(message.body) and inbound_of(message.body).command == REPORT
+
+
+def asks_beside(message: WaitingMessage | Concerned) -> bool:
+    """True if it is a command that asks a model, such as `/compact`: a stop of its conversation ends it, too."""
+    command = inbound_of(message.body).command if is_readable(message.body) else None
+    return command is not None and asks_model(command)
 
 
 async def has_recalled(runtime: Runtime, sid: str, turn: int) -> bool:

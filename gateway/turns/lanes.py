@@ -14,17 +14,21 @@ from typing import Any
 import structlog
 
 from gateway.outbox.outbox import Outbox
-from gateway.records.sessions import task_of
+from gateway.records.inbound import inbound_of, is_readable
+from gateway.records.sessions import conversation, is_control, task_of
 from gateway.state.queues import is_last_attempt
 from gateway.state.runtime import Drained, Lane, Runtime, Stopped
 from gateway.store.errors import Fenced, Revised, StoreUnavailable
 from gateway.store.parts import OutboxPart
 from gateway.store.records import Acceptance, Delivery, Lease, Work
+from gateway.turns.batch import asks_beside
 from gateway.turns.history import Histories
 from gateway.turns.turns import Turns
 
 BACKOFF_SECONDS_MAX = 30.0
 PENDING_INTERNAL_MAX = 2**30 - 1
+EFFECT_SECONDS = 1.0
+"""Seconds after which a brake that the database did not take is tried again."""
 OVERDUE_SECONDS = 30.0
 """Seconds that a turn may take to end after it was cancelled."""
 
@@ -99,6 +103,8 @@ class Lanes:
             claim=claim,
             begin=self.free_slots >= len(self._accepting),  # every one of these may take a slot
         )
+        if delivery.at_once and not acceptance.overflow:
+            await self._take_effect(delivery, acceptance.turn)
         if acceptance.lease is not None:
             self.open(acceptance.lease)
             if self._control.draining and not self.has(acceptance.lease):  # left to the next process
@@ -109,6 +115,27 @@ class Lanes:
             await self._control.apply_stop(delivery.sid)
         return acceptance
 
+    async def _take_effect(self, delivery: Delivery, turn: int | None) -> None:
+        """Let a brake or a decision take effect. A redelivery repeats that as long as the first one waits for its reply: the
+        worker that stored it may have died right after the commit."""
+        try:
+            sid, body = delivery.sid, delivery.body
+            if turn is None:
+                if (first := await self._store.waiting_as(delivery.dedupe)) is None:
+                    return
+                turn, sid, body = first
+            await self._turns.take_effect(conversation(sid), turn, inbound_of(body))
+        except StoreUnavailable as error:
+            log.warning("effect_delayed", turn=turn, session=delivery.sid, error=repr(error))
+            self._track(asyncio.create_task(self._take_effect_later(delivery, turn)))
+        except Exception as error:  # the door's edge: the lane runs into it again, and says so
+            log.error("effect_failed", turn=turn, session=delivery.sid, exc_info=error)
+
+    async def _take_effect_later(self, delivery: Delivery, turn: int | None) -> None:
+        with suppress(Drained):  # the lane repeats it after the next start
+            await self._control.pause(EFFECT_SECONDS)
+            await self._take_effect(delivery, turn)
+
     def _accepted(self, task: asyncio.Task[Acceptance]) -> None:
         self._accepting.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -118,8 +145,8 @@ class Lanes:
         """Reacts to another worker's notice: a session to look at, or sessions without an owner."""
         if sid is None:
             self.wanted.set()
-        elif sid in self._control.lanes:
-            self._track(asyncio.create_task(self._control.apply_stop(sid)))
+        else:
+            self._track(asyncio.create_task(self._control.apply_here(sid)))
 
     async def drain(self, grace_seconds: float) -> None:
         """Begins nothing new, lets running turns come to a step border, and cancels those that take longer."""
@@ -188,6 +215,8 @@ class Lanes:
         if view.parts:
             self._leave_queue(lane)
             work = work and await self._not_yet(lane, work)
+        if work and is_control(lane.lease.sid) and (view.parts or len(work.waiting) > 1):
+            await self._take_effects(lane, work)
         for part in view.parts:
             if await self._outbox.deliver(lane.lease, part):
                 return True
@@ -216,6 +245,20 @@ class Lanes:
             if await self._outbox.deliver(lane.lease, part, queued=not number):
                 return True
         return False
+
+    async def _take_effects(self, lane: Lane, work: Work) -> None:
+        """Let all brakes and decisions that wait take effect: the worker that stored them may have died before."""
+        for message in work.waiting:
+            if message.turn > lane.effective and is_readable(message.body):
+                inbound = inbound_of(message.body)
+                try:
+                    if not inbound.recalled:
+                        await self._turns.take_effect(conversation(lane.lease.sid), message.turn, inbound)
+                except StoreUnavailable:
+                    raise
+                except Exception as error:  # it must not keep back what waits before it
+                    log.error("effect_failed", turn=message.turn, session=lane.lease.sid, exc_info=error)
+        lane.effective = work.waiting[-1].turn
 
     async def _not_yet(self, lane: Lane, work: Work) -> Work:
         """Records that the work only waits: if the process dies, that was no attempt."""
@@ -253,6 +296,7 @@ class Lanes:
         lane."""
         lane.number, lane.revision = work.waiting[0].turn, work.revision
         lane.calling = lane.stopping = False
+        lane.asks_beside = is_control(lane.lease.sid) and asks_beside(work.waiting[0])
         lane.turn = asyncio.create_task(self._turns.run(lane.lease, work))
         try:
             await asyncio.wait({lane.turn}, timeout=self._runtime.setup.limits.turn_seconds + OVERDUE_SECONDS)

@@ -27,9 +27,9 @@ from gateway.state.runtime import Drained, Runtime, StartGate, Stopped
 from gateway.store.contacts import APPROVED
 from gateway.store.errors import Fenced, Revised, StoreUnavailable
 from gateway.store.parts import OutboxPart
-from gateway.store.records import Lease, SessionMark, Work
+from gateway.store.records import Lease, SessionMark, WaitingMessage, Work
 from gateway.turns.answering import AgentRun
-from gateway.turns.batch import Batch, answer_others, batch_of, has_recalled, stopped_of
+from gateway.turns.batch import Batch, answer_others, asks_beside, batch_of, has_recalled, stopped_of
 from gateway.turns.budgets import BudgetAccount, account_of
 from gateway.turns.drafts import TurnDraft, draft_of, task_status
 from gateway.turns.finish import Finish
@@ -43,6 +43,8 @@ from gateway.turns.watch import Watch
 
 RunCommand: TypeAlias = Callable[[str, int, Inbound], Awaitable[Ending]]
 """Runs the command that a message is: its conversation, its number, the message."""
+TakeEffect: TypeAlias = Callable[[str, int, Inbound], Awaitable[None]]
+"""Has a message stop or decide what it stops or decides, without a reply. Idempotent."""
 
 log = structlog.get_logger()
 
@@ -50,11 +52,19 @@ log = structlog.get_logger()
 class Turns:
     """Runs the messages of every lane. The methods that return parts finish a turn durably."""
 
-    def __init__(self, runtime: Runtime, approvals: Approvals, tasks: Tasks, run_command: RunCommand) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        approvals: Approvals,
+        tasks: Tasks,
+        run_command: RunCommand,
+        take_effect: TakeEffect,
+    ) -> None:
         self._runtime = runtime
         self._tasks = tasks
         self._approvals = approvals
         self._run_command = run_command
+        self.take_effect = take_effect
         self._store = runtime.store
         self._layers = Layers(runtime)
         self._finish = Finish(runtime, self._layers, tasks)
@@ -132,15 +142,20 @@ class Turns:
         """Ends stopped and recalled messages before they run; None without any."""
         begun, first = work if work.so_far else None, work.waiting[0]
         recalled = begun is not None and await has_recalled(self._runtime, lease.sid, first.turn)
-        if concerned := stopped_of(work):
-            ending = stopped(work.stopped, begun=begun is not None)
+        if is_control(lease.sid):
+            by = await self._store.stopped_at(conversation(lease.sid)) if asks_beside(first) else 0
+            concerned: Sequence[WaitingMessage] = [first] if by > first.turn else []
+        else:
+            by, concerned = work.stopped, stopped_of(work)
+        if was_stopped := bool(concerned):
+            ending = stopped(by, begun=begun is not None)
         else:
             concerned = [it for it in work.waiting if inbound_of(it.body).recalled] if begun is None else []
             concerned = [first] if recalled else concerned
             ending = Ending(outcome="recalled", text=None)
         if not concerned:
             return None
-        if recalled and not stopped_of(work):
+        if recalled and not was_stopped:
             await answer_others(self._runtime, lease.sid, first.turn)
         if recalled:
             await self._store.changes.wipe(lease.sid, first.turn, self._runtime.now(), ended=False)
