@@ -22,6 +22,7 @@ from agents.prompt.fences import FILE_HEADINGS
 from channels.message import MessageContext
 from tools.absent import is_absent
 from tools.config import FilesConfig
+from tools.encoding import decoded
 from tools.uploads import folder_of
 from tools.workspace import Workspace
 
@@ -154,7 +155,7 @@ def _text(workspace: Workspace, name: str) -> tuple[str, bool]:
     except OSError:
         _log_passed_over(workspace.root, name)
         return "", False
-    text = data.decode(errors="replace").removeprefix("\ufeff").strip()
+    text = decoded(data).strip()
     return text[:FILE_CHARS_MAX], len(text) > FILE_CHARS_MAX or len(data) > _BYTES_MAX
 
 

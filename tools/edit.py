@@ -8,6 +8,7 @@ from itertools import chain, repeat
 
 from pydantic import Field
 
+from tools.encoding import UTF_8, Encoding, encoding_of
 from tools.paths import called
 from tools.tool import Arguments, Call, ToolError, ToolResult
 from tools.workspace import Workspace
@@ -29,7 +30,7 @@ class Edit:
         summary="replace one exact passage of a file",
         description=(
             "Replace one passage of a text file. `old_text` must occur exactly once: give enough of its surroundings. "
-            "The file's line endings are kept."
+            "The file's line endings and its encoding are kept."
         ),
         effect="once",
     )
@@ -48,23 +49,50 @@ class Edit:
                 raise ToolError("TOO_LARGE", f"{called(path)!r} is larger than {FILE_BYTES_MAX} bytes; use another way")
             with open(fd, "rb", closefd=False) as file:
                 data = file.read(FILE_BYTES_MAX + 1)
-        try:
-            text = data.decode()
-        except UnicodeDecodeError:
-            raise ToolError("NOT_TEXT", f"{called(path)!r} is not UTF-8 text") from None
+        encoding, text = _text(data, path)
         changed, first, last = replaced(text, arguments.old_text, arguments.new_text)
         try:
-            new_data = changed.encode()
-        except UnicodeEncodeError:
-            raise ToolError("INVALID_ARGUMENT", "'new_text' holds half a character; write it whole") from None
+            new_data = changed.encode(encoding.codec)
+        except UnicodeEncodeError as error:
+            raise _unwritable(changed[error.start], encoding) from None
         name = self.workspace.write(path, new_data, expected=status)
         lines = f"line {first}" if first == last else f"lines {first}-{last}"
         if last < first:
             lines = f"deleted at line {first}"
+        kept = "" if encoding == UTF_8 else f", still in {encoding.title}"
         return ToolResult(
-            content=(f"Edited {name} ({lines}, {len(new_data)} bytes)",),
+            content=(f"Edited {name} ({lines}, {len(new_data)} bytes{kept})",),
             details={"bytesWritten": len(new_data), "path": name, "firstLine": first, "lastLine": last},
         )
+
+
+def _text(data: bytes, path: str) -> tuple[Encoding, str]:
+    """The text, if it can be written back as it was, byte by byte. Raises ToolError."""
+    encoding = encoding_of(data, nuls=True)
+    if encoding is None:
+        raise ToolError("NOT_TEXT", f"{called(path)!r} is a binary file; it cannot be edited as text")
+    try:
+        text = data.decode(encoding.codec)
+        if text.encode(encoding.codec) == data:
+            return encoding, text
+        place = "some of its bytes"
+    except UnicodeDecodeError as error:
+        place = f"its byte {error.start + 1:,}"
+    raise ToolError(
+        "NOT_TEXT",
+        f"{called(path)!r} is not UTF-8 text, nor wholly in any other encoding: as {encoding.title}, {place} would be lost."
+        " Read it and write the text you want as a new file",
+    )
+
+
+def _unwritable(char: str, encoding: Encoding) -> ToolError:
+    if "\ud800" <= char <= "\udfff":
+        return ToolError("INVALID_ARGUMENT", "'new_text' holds half a character; write it whole")
+    return ToolError(
+        "INVALID_ARGUMENT",
+        f"the file is in {encoding.title}, which has no {char!r} (U+{ord(char):04X}); nothing was changed. Leave that"
+        " character out, or write the whole file anew, which makes it UTF-8",
+    )
 
 
 def replaced(text: str, old: str, new: str) -> tuple[str, int, int]:

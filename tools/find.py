@@ -163,9 +163,12 @@ class ResultLines:
             self._lines.append(line)
             self._room -= len(line) + 1
 
+    @property
+    def found(self) -> int:
+        return len(self._lines) + self._more
+
     def result(self, what: str, stopped: str, *notes: str) -> ToolResult:
         more = [f"[{self._more} more {what}{'s' * (self._more != 1)}; narrow it down]"] if self._more else []
         more += [f"[stopped after {stopped}: there may be more; look in a folder of it]"] if stopped else []
         lines = [*(self._lines or [f"(no {what})"]), *more, *notes]
-        found = len(self._lines) + self._more
-        return ToolResult(content=("\n".join(lines),), details={"found": found, "complete": not stopped})
+        return ToolResult(content=("\n".join(lines),), details={"found": self.found, "complete": not stopped})

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 import re2
 from pydantic import Field
 
+from tools.encoding import UTF_8, Encoding, encoding_of
 from tools.find import LIMIT, LIMIT_MAX, PATTERN_CHARS_MAX, Glob, ResultLines, Search, expression
 from tools.ls import shown
 from tools.tool import Arguments, Call, ToolError, ToolResult
@@ -39,7 +41,8 @@ class Grep:
         summary="find lines in files by a regular expression",
         description=(
             "Search the text files below a folder of the workspace, line by line: `path:line: text`, in order of their "
-            "paths. Of a file its first 16 MiB are searched; binary files, what is in .git and links are left out."
+            "paths. Of a file its first 16 MiB are searched, in whatever encoding it is; binary files, what is in .git and "
+            "links are left out."
         ),
         effect="safe",
     )
@@ -54,29 +57,37 @@ class Grep:
     def _grep(self, arguments: GrepArguments) -> ToolResult:
         pattern = expression(arguments.pattern, "pattern", ignore_case=arguments.ignore_case)
         search, page = Search(self.workspace), ResultLines(arguments.limit, self.result_chars)
-        total, cut = 0, 0
+        total, cut, read_as = 0, 0, Counter[str]()
         matches = Glob(arguments.glob) if arguments.glob else None
         for name, below, is_folder in search.below(arguments.path):
             if is_folder or (matches and not matches(below)):
                 continue
-            data, is_cut = self._text(name)
+            data, is_cut, encoding = self._text(name)
             total, cut = total + len(data), cut + is_cut
+            before = page.found
             for line, begin, end, match in _lines(pattern, data):
                 page.add(f"{shown(name)}:{line}: {_shown(data, begin, end, match)}")
                 if search.is_late():
                     break
+            if encoding != UTF_8 and page.found > before:
+                read_as[encoding.title] += 1
             if total > TOTAL_BYTES_MAX:
                 search.stopped = f"{TOTAL_BYTES_MAX:,} bytes"
         notes = [f"[of {cut} larger files only the first {FILE_BYTES_MAX:,} bytes]"] if cut else []
+        notes += [
+            f"[of these files {n} {'is' if n == 1 else 'are'} not UTF-8, read as {it}]" for it, n in read_as.items()
+        ]
         return page.result("matching line", search.stopped, *notes)
 
-    def _text(self, name: str) -> tuple[bytes, bool]:
-        """The beginning of a file, nothing of a binary one; whether there is more."""
+    def _text(self, name: str) -> tuple[bytes, bool, Encoding]:
+        """The beginning of a file in UTF-8, nothing of a binary one; whether there is more; its encoding."""
         with suppress(ToolError, OSError), self.workspace.found(name) as fd, open(fd, "rb", closefd=False) as file:
             head = file.read(HEAD_BYTES)
-            if b"\0" not in head:
-                return head + file.read(FILE_BYTES_MAX - HEAD_BYTES), os.fstat(fd).st_size > FILE_BYTES_MAX
-        return b"", False
+            if encoding_of(head, is_whole=len(head) < HEAD_BYTES) is not None:
+                data, is_cut = head + file.read(FILE_BYTES_MAX - HEAD_BYTES), os.fstat(fd).st_size > FILE_BYTES_MAX
+                encoding = encoding_of(data, is_whole=not is_cut, nuls=True) or UTF_8
+                return data if encoding == UTF_8 else encoding.decode(data).encode(errors="replace"), is_cut, encoding
+        return b"", False, UTF_8
 
 
 def _lines(pattern: "re2._Regexp[bytes]", data: bytes) -> Iterator[tuple[int, int, int, int]]:

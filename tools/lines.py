@@ -2,13 +2,17 @@
 
 Only the page is kept. To find where it begins, the file is read in blocks, from its beginning or from its end: a file of
 any size, or one endless line, costs bounded memory. A line is cut only if it alone is longer than a page, and then a mark
-says how to read on in it.
+says how to read on in it. A file in another encoding than UTF-8 is decoded whole; a last line says so, and how many bytes
+could not be read.
 """
 
 import os
-from dataclasses import dataclass
-from typing import Literal
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
+from tools.encoding import UTF_8, Encoding, encoding_of, is_valid
 from tools.tool import ToolError, ToolResult
 
 BLOCK_BYTES = 65_536
@@ -16,6 +20,11 @@ NOTE_CHARS = 260
 """Kept free in a page for its note and for the mark of a line that is cut."""
 SEEK_BYTES_MAX = 256 * 1024 * 1024
 """Bytes of a file that are read to find where a page begins."""
+DECODED_BYTES_MAX = 32 * 1024 * 1024
+"""The largest file that is read if it is not UTF-8: all of it is decoded, in memory."""
+ENCODING_NOTE_CHARS = 120
+"""The room for the line about an encoding."""
+_BROKEN = re.compile("[\udc80-\udcff]")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,6 +42,32 @@ class Lines:
 
     def read(self, fd: int, size: int) -> ToolResult:
         """Raises ToolError if it lies too far in."""
+        encoding = _encoding(fd, size)
+        if encoding != UTF_8:
+            return self._decoded(fd, size, encoding)
+        text, broken, details = self._page(fd, size)
+        if broken:
+            text, broken, details = replace(self, chars_max=self.chars_max - ENCODING_NOTE_CHARS)._page(fd, size)
+        return ToolResult(content=(_with_note(text, UTF_8, broken),), details=details)
+
+    def _decoded(self, fd: int, size: int, encoding: Encoding) -> ToolResult:
+        if size > DECODED_BYTES_MAX:
+            raise ToolError(
+                "TOO_LARGE",
+                f"the file is in {encoding.title} and has {size:,} bytes; files that are not UTF-8 are read up to"
+                f" {DECODED_BYTES_MAX:,}. Convert a copy to UTF-8, such as by iconv, and read that",
+            )
+        data = os.pread(fd, size, 0)
+        whole = encoding.decode(data).encode(errors="replace")
+        page = replace(self, chars_max=self.chars_max - ENCODING_NOTE_CHARS)
+        with os.fdopen(os.memfd_create("page"), "wb+", buffering=0) as file:
+            file.write(whole)
+            text, _, details = page._page(file.fileno(), len(whole))
+        broken = 0 if is_valid(data, encoding.codec) else text.count("\ufffd")
+        return ToolResult(content=(_with_note(text, encoding, broken),), details={**details, "bytes": size})
+
+    def _page(self, fd: int, size: int) -> tuple[str, int, Mapping[str, Any]]:
+        """The text with its note, how many of its bytes are no UTF-8, and the details."""
         from_end = self.offset < 0
         first, line = (
             _from_end(fd, size, -self.offset) if from_end else (self.offset, _line_start(fd, size, self.offset))
@@ -52,7 +87,9 @@ class Lines:
         elif left_bytes:
             note = f"[lines {first} to {last} of a file of {size:,} bytes; {left_bytes:,} bytes were cut"
             text += f"\n{note}; go on with offset={last + 1}]"
-        return ToolResult(content=(text,), details={"bytes": size, "firstLine": first, "lastLine": last})
+        shown = os.pread(fd, min(end, 4 * room), start)
+        broken = 0 if is_valid(shown, is_whole=start + len(shown) >= size) else len(_BROKEN.findall(_escaped(shown)))
+        return text, broken, {"bytes": size, "firstLine": first, "lastLine": last}
 
     def _whole_lines(self, window: bytes, left_bytes: int, room: int) -> tuple[list[str], int]:
         """The lines at the beginning of `window` that fit, and where they end."""
@@ -76,7 +113,30 @@ def text_page(text: str, offset: int, limit: int | None, chars_max: int, *, byte
     data = text.encode(errors="replace")
     with os.fdopen(os.memfd_create("page"), "wb+", buffering=0) as file:
         file.write(data)
-        return page.read(file.fileno(), len(data))
+        text, _, details = page._page(file.fileno(), len(data))
+    return ToolResult(content=(text,), details=details)
+
+
+def _with_note(text: str, encoding: Encoding, broken: int) -> str:
+    guess = "" if encoding == UTF_8 else f"the file is not UTF-8; it was read as {encoding.title}"
+    lost = (
+        f"{broken:,} byte{'s' * (broken != 1)} that could not be read {'are' if broken != 1 else 'is'} shown as \ufffd"
+    )
+    notes = [it for it, is_said in ((guess, guess), (lost, broken)) if is_said]
+    return f"{text.rstrip(chr(10))}\n[{'; '.join(notes)}]" if notes else text
+
+
+def _encoding(fd: int, size: int) -> Encoding:
+    """The encoding by the file's beginning; if that is ASCII, by the first bytes that are not."""
+    head = os.pread(fd, BLOCK_BYTES, 0)
+    encoding = encoding_of(head, is_whole=size <= len(head), nuls=True) or UTF_8
+    if encoding != UTF_8 or size > DECODED_BYTES_MAX or not head.isascii():
+        return encoding
+    for at in range(0, size, BLOCK_BYTES):
+        if not (block := os.pread(fd, BLOCK_BYTES, at)).isascii():
+            sample = block + os.pread(fd, BLOCK_BYTES, at + BLOCK_BYTES)
+            return encoding_of(sample, is_whole=size <= at + len(sample), nuls=True) or UTF_8
+    return UTF_8
 
 
 def _line_start(fd: int, size: int, line: int) -> int:
@@ -143,11 +203,15 @@ def _cut_line(
     """Text of the line that begins at `line`: what fits from `start` on, or its end if the file's end was wanted."""
     length = min(4 * room, end - start)
     raw = os.pread(fd, length, start if keep == "beginning" else end - length)
-    chars = raw.decode("utf-8", errors="surrogateescape")
+    chars = _escaped(raw)
     kept = (chars[:room] if keep == "beginning" else chars[-room:]).encode("utf-8", errors="surrogateescape")
     missing, at = end - start - len(kept), start - line + len(kept) if keep == "beginning" else 0
     mark = f"[… {missing:,} bytes of this line are not shown; read them with offset={number} and byte={at}]"
     return f"{_text(kept)} {mark}\n" if keep == "beginning" else f"{mark} {_text(kept)}"
+
+
+def _escaped(raw: bytes) -> str:
+    return raw.decode("utf-8", errors="surrogateescape")
 
 
 def _text(raw: bytes) -> str:

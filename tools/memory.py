@@ -19,6 +19,7 @@ from typing import Protocol
 from pydantic import Field
 
 from channels.moment import day
+from tools.encoding import decoded
 from tools.lines import Lines, text_page
 from tools.paths import MEMORY, MEMORY_FOLDER, called, is_memory, relative
 from tools.tool import Arguments, Call, ToolError, ToolResult
@@ -170,7 +171,7 @@ def _in_files(workspace: Workspace, query: Sequence[str]) -> list[Passage]:
     for path in _memory_files(workspace):
         with suppress(ToolError, OSError), workspace.reading(path) as fd:
             at = os.fstat(fd).st_mtime
-            lines = os.pread(fd, FILE_BYTES_MAX, 0).decode(errors="replace").replace("\0", "\ufffd").splitlines()
+            lines = decoded(os.pread(fd, FILE_BYTES_MAX, 0)).replace("\0", "\ufffd").splitlines()
             places = (
                 Passage(path=f"{path}:{number}", at=at, text=line)
                 for number, line in enumerate(lines, 1)

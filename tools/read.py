@@ -15,6 +15,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from tools.documents.document import BYTES_MAX, PICTURES_MAX, Answer, DocumentKind, Documents, Wanted, document_kind
+from tools.encoding import encoding_of
 from tools.lines import BLOCK_BYTES, NOTE_CHARS, Lines, text_page
 from tools.paths import called
 from tools.picture import IMAGE_BYTES_MAX, SOURCE_BYTES_MAX, fitted, image_type
@@ -70,6 +71,7 @@ class Read:
         description=(
             "Read a text file of the workspace, or look at a picture (png, jpeg, gif, webp). A long file comes in pages: "
             "the end of a page says with which `offset` to go on. A negative `offset` reads the end of the file. "
+            "Text in GBK, UTF-16 and the like is shown as UTF-8, and the last line says so. "
             "PDF, Word, Excel, PowerPoint, OpenDocument, EPUB, HTML and CSV come as Markdown, by `page`: the answer begins "
             "with which pages it holds of how many."
         ),
@@ -108,7 +110,7 @@ class Read:
                 return _OpenDocument(fd=os.dup(fd), kind=kind, size=size)
             if arguments.page or arguments.sheet:
                 raise ToolError("INVALID_ARGUMENT", f"{called(path)!r} is no document with pages; use 'offset'")
-            if b"\0" in head:
+            if encoding_of(head, is_whole=size <= len(head)) is None:
                 raise ToolError(
                     "NOT_TEXT", f"{called(path)!r} is a binary file of {size} bytes; it cannot be shown as text"
                 )

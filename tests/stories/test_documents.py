@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agents.providers.config import ProviderConfig, api_of
+from tests.case import case
 from tests.emulators.models.gemini.emulator import GeminiEmulator
 from tests.emulators.models.script import Fault, calls, says
 from tests.loopback import serve_on_loopback
@@ -73,6 +74,27 @@ async def test_a_person_sends_a_pdf_and_asks_and_the_model_reads_the_page(tmp_pa
         assert said == "[page 2 of 3]\n\nThe second page begins here. 第二页从这里开始。\n\n" + (
             "[the pages from 3 on were cut; go on with page=3]"
         )
+
+
+TEXT = "会议纪要：今天讨论了预算。"
+TEXTS = {
+    "ansi.txt": TEXT.encode("gbk"),
+    "unicode.md": TEXT.encode("utf-16"),
+    "table.csv": f"名称,值\n{TEXT},1".encode("gbk"),
+    "page.html": f"<!doctype html><p>{TEXT}".encode("utf-16"),
+    "gbk.html": f"<!doctype html><p>{TEXT}".encode("gbk"),
+}
+
+
+async def test_text_that_is_not_utf8_is_read_as_it_was_written(tmp_path: Path) -> None:
+    async with room(tmp_path, "feishu") as it:
+        for number, (name, data) in enumerate(TEXTS.items()):
+            with case(name):
+                await it.sees(it.file(data, name))
+                path = next(it for it in it.house.uploads() if it.endswith(name))
+                (said,) = await works(it.house, ("read", {"file_path": path}))
+                assert TEXT in said
+                assert ("read as GBK" in said) == (number == 0)
 
 
 BROKEN = {"broken.pdf": b"%PDF-1.7 and no more", "bad.zip": b"PK\x03\x04 no zip"}

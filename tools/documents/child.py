@@ -19,9 +19,10 @@ from lxml import etree
 from tools.documents import hypertext, opendocument, pdf, sheets, slides, words
 from tools.documents.package import Package
 from tools.documents.pages import Pages, UnreadableDocument
+from tools.encoding import CODECS
 from tools.web.page import give_up_rights
 
-_ENCODINGS = ("cp437", "cp1252", "gb18030", "utf-16", "utf-16-le", "utf-16-be", "utf-8-sig", "latin-1", "idna")
+_ENCODINGS = (*CODECS, "cp437", "utf-16", "latin-1", "idna")
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 _OFFICE: dict[str, Callable[[Package, Pages], None]] = {
     "word/document.xml": words.read,

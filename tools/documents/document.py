@@ -13,6 +13,7 @@ from typing import IO, Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, ValidationError
 
+from tools.encoding import encoding_of
 from tools.sandbox.launch import output_of, program
 from tools.tool import ToolError
 
@@ -47,7 +48,7 @@ def document_kind(head: bytes, name: str) -> DocumentKind | None:
         return "epub" if head[30:58] == b"mimetypeapplication/epub+zip" else "office"
     if head.startswith(_OLE):
         return "ole"
-    if b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if encoding_of(head, is_whole=False, nuls=True) is None:
         return None
     kind = _ENDINGS.get(os.path.splitext(name)[1].lower())  # noqa: PTH122 - a model's text, not a path
     return kind or ("html" if _HTML.match(head[:1024]) else None)

@@ -1,10 +1,12 @@
 """Web pages and e-books: their whole text as Markdown, an e-book's chapters one behind the other."""
 
 import re
+from contextlib import suppress
 from typing import Any
 
 from tools.documents.package import Package, beside
 from tools.documents.pages import Flow, Pages, UnreadableDocument
+from tools.encoding import UTF_8, encoding_of, is_valid
 from tools.web.page import clean, to_markdown
 
 _META = re.compile(rb"<(?:meta|\?xml)[^>]{0,200}?(?:charset|encoding)\s*=\s*[\"']?([A-Za-z0-9_-]+)", re.IGNORECASE)
@@ -47,18 +49,19 @@ def _markdown(data: bytes) -> str:
 
     root: Any
     try:
-        parser = HTMLParser(no_network=True, huge_tree=True, encoding=_charset(data))
-        root = document_fromstring(data.replace(b"\0", b""), parser=parser)
+        parser = HTMLParser(no_network=True, huge_tree=True, encoding="utf-8")
+        root = document_fromstring(_text(data).encode(errors="replace"), parser=parser)
     except (etree.ParserError, etree.XMLSyntaxError):
         return ""
     clean(root, "about:blank")  # a link within the document leads nowhere here
     return to_markdown(etree.tostring(root, encoding="unicode", method="html"), root.text_content())
 
 
-def _charset(data: bytes) -> str:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        declared = _META.search(data[:2048])
-        return declared[1].decode() if declared else "gb18030"
-    return "utf-8"
+def _text(data: bytes) -> str:
+    """The text, in the encoding that the page names, unless its bytes have a mark or are UTF-8."""
+    encoding = encoding_of(data, nuls=True) or UTF_8
+    declared = None if is_valid(data) else _META.search(data[:2048])
+    with suppress(LookupError):
+        if declared and not encoding.codec.startswith("utf-16"):
+            return data.decode(declared[1].decode(), "replace").replace("\0", "")
+    return encoding.decode(data).replace("\0", "")

@@ -153,21 +153,3 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 def _cell(text: str) -> str:
     text = " ".join(text.split()).replace("|", "\\|")
     return text if len(text) <= CELL_CHARS_MAX else text[:CELL_CHARS_MAX] + "…"
-
-
-_HIGH = re.compile(rb"[\x80-\xff]+")
-
-
-def decoded(data: bytes) -> str:
-    """The text of bytes that do not say in what encoding they are; Excel in China writes GB18030."""
-    for mark, name in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
-        if data.startswith(mark):
-            return data.decode(name, "replace")
-    # Two bytes are a Chinese character; a single one is a letter with an accent.
-    alone = sum(len(it) == 1 for it in _HIGH.findall(data[:65_536]))
-    for name in ("utf-8", "gb18030") if 2 * alone < len(_HIGH.findall(data[:65_536])) else ("utf-8",):
-        try:
-            return data.decode(name)
-        except UnicodeDecodeError:
-            continue
-    return data.decode("cp1252", "replace")

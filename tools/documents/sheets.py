@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tools.documents.package import Package, relation
-from tools.documents.pages import Pages, Rows, UnreadableDocument, decoded
+from tools.documents.pages import Pages, Rows, UnreadableDocument
+from tools.encoding import decoded
 
 COLUMNS_MAX = 200
 STRINGS_CHARS_MAX = 64 * 1024 * 1024
@@ -144,7 +145,7 @@ class _Book:
 
 
 def read_csv(data: bytes, pages: Pages) -> None:
-    text = decoded(data)
+    text = decoded(data).replace("\0", "\ufffd")
     csv.field_size_limit(1 << 24)
     try:
         dialect: type[csv.Dialect] | csv.Dialect = csv.Sniffer().sniff(text[:16_384], delimiters=",;\t|")
