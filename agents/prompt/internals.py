@@ -25,7 +25,7 @@ _OWN = re.compile(
     rf"|<<<[ \t]*(?:END_)?{EXTERNAL}[^\n>]{{0,700}}(?:>>>\n?|(?=\n)|\Z)|{re.escape(BOUNDARY)}\n?",
     re.MULTILINE | re.IGNORECASE,
 )
-_KEY = re.compile(r"(?<![\w:])(?:aside:)?agent:[\w.%-]+:[a-z]+:[\w.%-]+:[\w.%@:+=-]*\w", re.IGNORECASE)
+_KEY = re.compile(r"(?<![\w:])(?:aside:(?:say:)?)?agent:[\w.%-]+:[a-z]+:[\w.%-]+:[\w.%@:+=-]*\w", re.IGNORECASE)
 _KEY_SHOWN = "[session]"
 _THOUGHTS = "think|thinking|thought|thoughts|antthinking|reasoning"
 _CALLS = "tool_calls?|tool_uses?|tool_responses?|tool_results?|tool_code|function_calls?|function_results|invoke"
@@ -44,7 +44,7 @@ _STARTS = {
 }
 """Everything that is taken out and ends on its line, by what it begins with."""
 _ENDS = {"<<<": ">>>", "<": ">", "[": "]", "(": ")", "## ": ")"}
-_KEYS = ("aside:agent:", "agent:")
+_KEYS = ("aside:say:agent:", "aside:agent:", "agent:")
 _END_CHARS = 900
 
 

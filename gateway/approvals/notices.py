@@ -16,7 +16,7 @@ from channels.message import Button, MessageContext
 from gateway.approvals.surfaces import direct_with
 from gateway.config.bindings import route
 from gateway.records.inbound import NOTICE, Inbound
-from gateway.records.sessions import control_session, session_key
+from gateway.records.sessions import saying_session, session_key
 from gateway.state.runtime import Runtime
 from gateway.store.records import Delivery
 
@@ -84,7 +84,7 @@ class Notices:
             agent=agent, context=context, command=NOTICE, arguments=notice_json.dump_json(notice).decode()
         )
         names = [f"{notice.cause} {notice.at}", *([notice.once] if notice.once else [])]
-        sid = control_session(session_key(agent, context, setup.session_rules(agent).scope))
+        sid = saying_session(session_key(agent, context, setup.session_rules(agent).scope))
         return Delivery.own(inbound, *(f"gateway:notice:{owner}:{name}" for name in names), sid=sid, at=now)
 
 

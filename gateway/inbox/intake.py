@@ -37,7 +37,7 @@ from gateway.outbox.messenger import pressed
 from gateway.outbox.outbox import payload_json
 from gateway.program import program
 from gateway.records.inbound import INTRODUCTION, MISSPELT, Caller, Inbound, inbound_of
-from gateway.records.sessions import chat_of, control_session, is_control, is_open, session_key
+from gateway.records.sessions import chat_of, control_session, is_control, is_open, saying_session, session_key
 from gateway.state.runtime import Runtime
 from gateway.store.approval_records import Approval
 from gateway.store.contacts import contact_name
@@ -254,7 +254,7 @@ class Intake:
         sid = self._session(agent, context)
         return Delivery.of(
             inbound,
-            sid=control_session(sid) if command else sid,
+            sid=saying_session(sid) if command == INTRODUCTION else control_session(sid) if command else sid,
             names=dedupe,
             at=self._runtime.now(),
             chat=chat_of(context),

@@ -7,6 +7,7 @@ session that another worker may own by now.
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from pydantic import TypeAdapter
 from channels.channel import Channel, DeliveryError, Gone, RateLimited, Refused, Unreachable
 from channels.message import Outbound
 from gateway.approvals.pairing import with_code
+from gateway.records.sessions import chat_named, is_saying
 from gateway.state.runtime import Runtime
 from gateway.store.errors import Fenced, StoreUnavailable
 from gateway.store.parts import OutboxPart
@@ -27,6 +29,8 @@ from gateway.store.records import Lease
 
 BACKOFF_SECONDS_MAX = 60.0
 AWAY_SECONDS = 1.0
+URGENT_SECONDS = 0.2
+"""Seconds after which a part that lets others pass looks again."""
 UNRECORDED_SECONDS = 0.25
 UNRECORDED_SECONDS_MAX = 30.0
 
@@ -75,16 +79,33 @@ class Outbox:
         self._runtime = runtime
         self._store = runtime.store
         self._attempt = attempt or Attempts(runtime).make
+        self._urgent: Counter[str] = Counter()
+        """The parts of people's sessions that are to be sent now, by chat."""
 
     async def deliver(self, lease: Lease, part: OutboxPart, *, queued: bool = False) -> bool:
         """Delivers a part; True if that was the session's last work, which is then released. Its later parts wait behind
-        this one. `queued`: the newest commit says so."""
+        this one. `queued`: the newest commit says so. A part of a saying session lets people's parts to its chat pass."""
+        chat = chat_named(lease.sid)
+        if is_saying(lease.sid):
+            return await self._deliver(lease, part, queued=queued, behind=chat)
+        self._urgent[chat] += 1
+        try:
+            return await self._deliver(lease, part, queued=queued)
+        finally:
+            self._urgent[chat] -= 1
+            if not self._urgent[chat]:
+                del self._urgent[chat]
+
+    async def _deliver(self, lease: Lease, part: OutboxPart, *, queued: bool, behind: str | None = None) -> bool:
         now, away = self._runtime.now, False
         asked = part.next_at - part.created
         """Limits the wait: the wall clock may have been set back."""
         while True:
             if (wait := min(part.next_at - now(), asked)) > 0:
                 await self._runtime.control.pause(wait)
+            while behind in self._urgent:
+                queued = False
+                await self._runtime.control.pause(URGENT_SECONDS)
             if not self._store.lease_valid():
                 raise StoreUnavailable("the lease cannot be verified now: nothing is sent")
             if not queued and not await self._store.is_queued(part):  # the message that it answers was recalled

@@ -17,7 +17,7 @@ from gateway.config.bindings import route
 from gateway.config.places import kind_of
 from gateway.config.root import Config
 from gateway.records.inbound import SAY, Inbound
-from gateway.records.sessions import control_session, message_in, session_key
+from gateway.records.sessions import message_in, saying_session, session_key
 from gateway.state.runtime import Runtime
 from gateway.store.records import Delivery
 from gateway.store.sends import SendOutcome
@@ -48,7 +48,7 @@ class Saying:
         )
         agent = route(config.routes, config.agents, context)
         inbound = Inbound(agent=agent, context=context, command=SAY, files=self.files)
-        sid = control_session(session_key(agent, context, "chat"))
+        sid = saying_session(session_key(agent, context, "chat"))
         return Delivery.own(inbound, self.origin.key, sid=sid, at=at)
 
 

@@ -1,6 +1,7 @@
 """A session's name: the conversation of a message. Pure: config and message in, names out."""
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -12,7 +13,11 @@ from gateway.config.bindings import holding
 from gateway.config.root import Config
 
 CONTROL = "aside:"
-"""The ids of control sessions begin with it: those of commands and notes, which never wait behind a turn."""
+"""The ids of sessions beside conversations begin with it: those of commands and notes, which never wait behind a turn."""
+_SAY = "say:"
+SAYING = CONTROL + _SAY
+"""The ids of saying sessions begin with it: those of messages that programs, schedules and the gateway itself send, which
+people never wait for."""
 CHOICE = "choice:"
 """The ids begin with it under which people's choices are kept; no conversation's does."""
 LOCAL_CHANNEL = "web"
@@ -102,6 +107,13 @@ def session_parts(session: str) -> SessionParts:
     )
 
 
+def chat_named(session: str) -> str:
+    """The chat with all its topics that a session sends to."""
+    with suppress(ValueError):
+        return session_parts(conversation(session)).place
+    return conversation(session)
+
+
 def task_session(agent: str, parent: str, task: str) -> str:
     """The name of the conversation that a task has for itself, beside the one that asked."""
     _, by, place = parent.split(":", 2)
@@ -162,10 +174,25 @@ def control_session(session: str) -> str:
     return CONTROL + session
 
 
+def saying_session(session: str) -> str:
+    """The session beside a conversation for what nobody in it has asked for: programs' messages, reminders, notices."""
+    return SAYING + conversation(session)
+
+
 def is_control(session: str) -> bool:
+    """True if it is beside a conversation."""
     return session.startswith(CONTROL)
 
 
+def is_saying(session: str) -> bool:
+    return session.startswith(SAYING)
+
+
+def all_beside(session: str) -> tuple[str, str]:
+    """The sessions that a conversation has beside it."""
+    return control_session(session), saying_session(session)
+
+
 def conversation(session: str) -> str:
-    """The conversation that a control session belongs to."""
-    return session.removeprefix(CONTROL)
+    """The conversation that a session belongs to."""
+    return session.removeprefix(CONTROL).removeprefix(_SAY) if is_control(session) else session

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from sqlalchemy import Connection
 
+from gateway.records.sessions import saying_session
 from gateway.store.arrivals import put
 from gateway.store.errors import NOTIFY_CHANNEL
 from gateway.store.locks import Lock, lock
@@ -295,7 +296,7 @@ def _in_its_lane(connection: Connection, delivery: Delivery, *, waits: bool) -> 
     """The delivery in line with the conversation's, or beside a turn that runs."""
     if waits or not run(connection, "SELECT pending FROM session WHERE id = :sid", sid=delivery.sid).scalar():
         return delivery
-    return replace(delivery, sid=delivery.control)
+    return replace(delivery, sid=saying_session(delivery.sid))
 
 
 def _own_waiting(connection: Connection, sid: str) -> int:

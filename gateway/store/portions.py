@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection
 
-from gateway.records.sessions import control_session, conversation, session_parts
+from gateway.records.sessions import all_beside, conversation, session_parts
 from gateway.store.statements import NEVER, WAITS
 from gateway.store.tasks import children_of
 from gateway.store.writer import run
@@ -48,7 +48,7 @@ class Portion:
 
     @property
     def sids(self) -> list[str]:
-        return [self.sid, control_session(self.sid)]
+        return [self.sid, *all_beside(self.sid)]
 
     @property
     def spans(self) -> list[tuple[int, int]]:
@@ -85,7 +85,7 @@ def portions_of(connection: Connection, channel: str, person: str) -> list[Porti
         found(row, [row.turn], row.message, bool(row.direct))
     sent = run(connection, _SENT, person=who).all()
     sids = {*portions, *(row.sid for row in sent)}
-    sids |= {control_session(conversation(it)) for it in sids}
+    sids |= {beside for it in sids for beside in all_beside(conversation(it))}
     for row in (*sent, *run(connection, _COPIES, sids=sorted(sids), named=named)):
         body = orjson.loads(row.body) if row.body else {"context": {"chat": {}}}
         context = body["context"]

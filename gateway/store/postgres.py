@@ -168,12 +168,14 @@ class PostgresStore(Store):
         revision: int | None = None,
         layers: LayerRow | None = None,
         task: TaskEnd | None = None,
+        beside: str | None = None,
     ) -> Sequence[OutboxPart]:
         names = _journaled(lease, entries, revision) | {
             "status": int(InboxStatus.DEAD if dead else InboxStatus.DONE),
             "keys": [part.key for part in parts],
             "payloads": [part.payload for part in parts],
             "at": at,
+            "beside": beside,
             **{f"layer_{name}": getattr(layers, name, None) for name in LayerRow.__dataclass_fields__},
         }
         statement = sql.FINISH["spent_scope" in names]

@@ -168,9 +168,13 @@ y AS (
         :layer_at::float8, :layer_prompt::text, :layer_tools::text, :layer_route::text, :layer_content::text
     FROM s WHERE :layer_content::text IS NOT NULL ON CONFLICT DO NOTHING
 ),
+b AS (
+    INSERT INTO session (id, owner, epoch, pending, stopped, begun) SELECT :beside::text, NULL, 0, 0, 0, 0 FROM s
+    WHERE :beside::text IS NOT NULL ON CONFLICT DO NOTHING
+),
 o AS (
     INSERT INTO outbox (sid, turn, part, key, payload, status, attempts, ambiguous, next_at, created)
-    SELECT s.id, :turn, p.place - 1, p.key, p.payload, 0, 0, 0, 0, :at FROM s,
+    SELECT COALESCE(:beside::text, s.id), :turn, p.place - 1, p.key, p.payload, 0, 0, 0, 0, :at FROM s,
     unnest(:keys::text[], :payloads::text[]) WITH ORDINALITY AS p (key, payload, place)
     RETURNING {PART_COLUMNS}
 )

@@ -158,6 +158,7 @@ class SqliteStore(Database, Store):
         revision: int | None = None,
         layers: LayerRow | None = None,
         task: TaskEnd | None = None,
+        beside: str | None = None,
     ) -> Sequence[OutboxPart]:
         """The turn's last rows, its reply and the end of its message, all or nothing."""
         turn, status = entries[-1].turn, InboxStatus.DEAD if dead else InboxStatus.DONE
@@ -172,10 +173,12 @@ class SqliteStore(Database, Store):
             _rows(connection, shared.KEEP_LAYERS, turn=turn, sid=lease.sid, **asdict(layers))
         if task is not None:
             end_task(connection, task)
+        if beside:
+            _rows(connection, sql.OPEN_BESIDE, sid=beside)
         queued = []
         for number, part in enumerate(parts):
             row: Any = {"turn": turn, "part": number, "key": part.key, "payload": part.payload, "created": at}
-            queued.append(OutboxPart(id=_value(connection, sql.INSERT_PART, sid=lease.sid, **row), **row))
+            queued.append(OutboxPart(id=_value(connection, sql.INSERT_PART, sid=beside or lease.sid, **row), **row))
         return queued
 
     @writes

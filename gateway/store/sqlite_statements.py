@@ -61,6 +61,9 @@ INSERT_PART = """
 INSERT INTO outbox (sid, turn, part, key, payload, status, attempts, ambiguous, next_at, created)
 VALUES (:sid, :turn, :part, :key, :payload, 0, 0, 0, 0, :created) RETURNING id
 """
+OPEN_BESIDE = """
+INSERT INTO session (id, owner, epoch, pending, stopped, begun) VALUES (:sid, NULL, 0, 0, 0, 0) ON CONFLICT DO NOTHING
+"""
 MARK = "UPDATE outbox SET status = :status, ext_id = :ext_id, reason = :reason WHERE id = :part"
 STOP = "UPDATE session SET stopped = max(stopped, :before) WHERE id = :sid"
 STOPPED = f"SELECT count(*) FROM inbox WHERE sid = :sid AND id < :before AND {WAITS}"

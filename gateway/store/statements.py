@@ -201,7 +201,7 @@ CUT_OFF = f"UPDATE outbox SET attempts = attempts + 1, ambiguous = ambiguous + 1
 _LATELY = "o.id > (SELECT COALESCE(max(id), 0) FROM outbox) - 20000"
 """Searches only the newest 20,000 rows; an index would slow every send."""
 SENT_PARTS = f"""
-SELECT o.payload, COALESCE(i.body, '') AS body, o.sid, o.ext_id, o.turn, o.part
+SELECT o.payload, COALESCE(i.body, '') AS body, COALESCE(i.sid, o.sid) AS sid, o.ext_id, o.turn, o.part
 FROM outbox o LEFT JOIN inbox i ON i.id = o.turn
 WHERE o.{{column}} = :value AND {_LATELY} ORDER BY o.id DESC
 """

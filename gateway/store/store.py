@@ -161,6 +161,7 @@ class Store(Readings, Protocol):
         revision: int | None = None,
         layers: LayerRow | None = None,
         task: TaskEnd | None = None,
+        beside: str | None = None,
     ) -> Sequence[OutboxPart]:
         """Ends the turn of `entries` (the last is its `final` row) and queues its reply, in one commit, which also keeps its
         `layers` and ends the `task` whose last turn it is.

@@ -7,8 +7,8 @@ import structlog
 
 from gateway.observe.logs import logged
 from gateway.outbox.reply import reply
-from gateway.records.inbound import Inbound, inbound_of
-from gateway.records.sessions import is_control, task_of
+from gateway.records.inbound import SAY, Inbound, inbound_of
+from gateway.records.sessions import is_control, saying_session, task_of
 from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime
 from gateway.store.parts import OutboxPart
@@ -52,14 +52,19 @@ class Finish:
         final = Entry(turn=turn, kind="final", content=ending.record(len(parts), at), spent=ending.spent)
         entries = [entry(turn, ending.message), final] if ending.message else [final]
         layers, texts = self._layers.row(lease.sid, turn, inbound, ending, at) or (None, {})
+        # A reminder is a turn of the conversation; that it is still to be sent keeps nobody waiting there.
+        beside = saying_session(lease.sid) if inbound.command == SAY and not aside else None
         queued = await self._store.finish(
-            lease, entries, parts, at=at, dead=ending.dead, revision=revision, layers=layers, task=task
+            lease, entries, parts, at=at, dead=ending.dead, revision=revision, layers=layers, task=task, beside=beside
         )
         with logged("layers_not_kept"):
             await self._layers.keep(texts)
         if task:
             self._tasks.committed(task)
         self._report(turn, inbound.agent, ending, self._runtime.now() - began)
+        if beside:
+            self._runtime.expect(beside)
+            return []
         return queued
 
     async def all(

@@ -25,7 +25,7 @@ from gateway.commands.catalog import switched_on
 from gateway.http.bodies import Bodies
 from gateway.http.request import Unserved, answer_json, id_in_path, number_of, problem, read_json
 from gateway.operate.first_key import FirstKey
-from gateway.records.sessions import chat_session, control_session
+from gateway.records.sessions import all_beside, chat_session
 from gateway.state.runtime import Runtime
 from gateway.store.archive import CONVERSATIONS_MAX, place_of
 from gateway.store.errors import StoreUnavailable
@@ -235,7 +235,7 @@ class Chats:
         agents = sorted({*await self._archive.agents(chat), *(it.id for it in self._config.agents.list)})
         main = [chat_session(it, self._channel.name, self._channel.account, chat) for it in agents]
         asked = [task.sid for it in main for task in await self._runtime.store.tasks.of(it)]
-        sessions = [*main, *map(control_session, main), *asked]
+        sessions = [*main, *(beside for it in main for beside in all_beside(it)), *asked]
         self._channel.live.leaving.add(chat)
         try:
             for session in sessions:

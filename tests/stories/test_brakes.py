@@ -1,4 +1,5 @@
-"""Brakes and decisions take effect when they are accepted, whatever else waits to be sent to their chat."""
+"""What people want comes first: brakes and decisions take effect when they are accepted, whatever else waits to be sent to
+their chat, and nobody waits for what programs, schedules and the gateway itself send there."""
 
 import asyncio
 import re
@@ -6,6 +7,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ import pytest
 
 from channels.channel import Channel, RateLimited, Unreachable
 from channels.message import Outbound
+from gateway.approvals.notices import Notice
+from gateway.operate import schedules
 from gateway.records.sessions import is_control
 from tests.emulators.models.script import calls, says
 from tests.emulators.models.server import Reply
@@ -21,6 +25,7 @@ from tests.stories.at_work import NEVER, results, users
 from tests.stories.test_api_send import API, send
 from tests.stories.test_approvals import IN_GROUP, state
 from tests.stories.test_compaction import summed
+from tests.stories.test_hooks import call, hooks, signed
 from tests.stories.test_replicas import two
 from tests.stories.test_tasks import PARENT, start
 from tests.stories.test_tasks import task_of as newest_task
@@ -366,3 +371,83 @@ async def test_stop_that_was_stored_takes_effect_after_a_restart_before_what_wai
         it = Chat(house, house.gateway.runtime.setup.channels["feishu", "default"])
         await it.at_rest()
         assert any(is_control(sid) for sid in house.gateway.runtime.control.lanes)
+
+
+HOOK = hooks(to=f"feishu:{ALICE_CHAT}", say="Aside: the build {{ body.state }}")
+REMINDER = f'schedules: [ {{ id: stand, to: "feishu:{ALICE_CHAT}", at: "every 1d", say: "Aside: stand up" }} ]'
+LATE = f'owners: ["feishu:{ALICE}"]\n{API}{HOOK}\n{REMINDER}\n{QUICK}'
+
+
+async def by_program(house: Running) -> None:
+    asyncio.get_running_loop().create_task(send(house, {"to": f"feishu:{ALICE_CHAT}", "text": "Aside: deployed"}))
+
+
+async def by_hook(house: Running) -> None:
+    body = b'{"state": "failed"}'
+    assert (await call(house, body, signed(body))).status_code == 202
+
+
+async def by_reminder(house: Running) -> None:
+    schedules.run(house.gateway.config, "stand")
+    house.gateway.wake()
+
+
+async def by_notice(house: Running) -> None:
+    await house.gateway.tell_owners(Notice(cause="test", en="Aside: look", zh="Aside: look"))
+
+
+@pytest.mark.parametrize("at_work", [False, True], ids=["idle", "at work"])
+@pytest.mark.parametrize("way", [by_program, by_hook, by_reminder, by_notice])
+async def test_people_never_wait_for_what_nobody_in_the_chat_asked_for(
+    tmp_path: Path, way: Callable[[Running], Awaitable[None]], at_work: bool
+) -> None:
+    async with running(tmp_path, script=model, agents=WITH_TASKS, more=LATE) as house:
+        it = Chat(house, house.gateway.runtime.setup.channels["feishu", "default"])
+        send_now = it.channel.send
+
+        async def only_people(part: Outbound, key: str) -> str:
+            if not part.text.startswith("Aside"):
+                return await send_now(part, key)
+            it.held.append(part)
+            raise RateLimited("slow down", retry_after_seconds=300.0)
+
+        it.channel.send = only_people  # type: ignore[method-assign]
+        await house.until(lambda: house.gateway.runtime.store.later.every())
+        assert await talk(house, "hello") == "heard"
+        if at_work:
+            await it.say("work")
+            await it.at_work()
+        await way(house)
+        await house.until(lambda: it.held)
+        if at_work:
+            assert await talk(house, "/stop") == "Stopped."
+        assert await talk(house, "hello again") == "heard"
+        assert f"feishu:{ALICE}" in await talk(house, "/whoami")
+
+
+async def test_message_of_a_program_lets_a_reply_to_its_chat_pass_and_keeps_its_order(tmp_path: Path) -> None:
+    async with running(tmp_path, script=model, agents=WITH_TASKS, more=API) as house:
+        it = Chat(house, house.gateway.runtime.setup.channels["feishu", "default"])
+        send_now, slowed, waiting = it.channel.send, list[str](), asyncio.Event()
+
+        async def slow(part: Outbound, key: str) -> str:
+            if part.text.startswith("build") or slowed:
+                return await send_now(part, key)
+            slowed.append(part.text)
+            waiting.set()
+            raise RateLimited("slow down", retry_after_seconds=0.5)
+
+        it.channel.send = slow  # type: ignore[method-assign]
+        await it.say("hello")
+        await waiting.wait()
+        for number in range(3):
+            sent = asyncio.create_task(send(house, {"to": f"feishu:{ALICE_CHAT}", "text": f"build {number}"}))
+            await house.until(partial(queued, house, number + 2))
+        await sent
+        assert await house.replies(4) == ["heard", "build 0", "build 1", "build 2"]
+
+
+async def queued(house: Running, count: int) -> bool:
+    """True once so many messages and parts wait."""
+    backlog = await house.gateway.runtime.store.backlog()
+    return backlog.messages + backlog.parts >= count

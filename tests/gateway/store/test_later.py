@@ -75,7 +75,7 @@ async def test_text_goes_beside_a_turn_that_runs_and_work_behind_it(store: Store
         taken = await store.later.advance([step(one), step(two, waits=False), step(three)], at=101.0, worker=None)
         assert len(taken) == 3
         leases = await store.claim(10)
-        assert sorted(it.sid for it in leases) == ["agent:a:feishu:default:oc", "aside:agent:a:feishu:default:oc"]
+        assert sorted(it.sid for it in leases) == ["agent:a:feishu:default:oc", "aside:say:agent:a:feishu:default:oc"]
     finally:
         await store.close()
 

@@ -63,6 +63,19 @@ async def test_a_sweep_takes_what_was_accepted_without_a_claim_and_no_more_than_
     assert {lease.sid for lease in await store.leased()} == {f"chat{number}" for number in range(5)}
 
 
+async def test_parts_of_another_session_keep_no_chat_and_are_found_by_the_next_sweep(store: Store) -> None:
+    lease = await leased(store, 1)
+    (waiting,) = (await work_of(store, lease)).waiting
+    final = step(waiting.turn, "final")
+    (part,) = await store.finish(lease, final, [NewPart(key="k", payload="later")], at=1.0, beside="aside:say:chat")
+    assert (await look(store, lease)).parts == []
+    assert await store.release(lease)
+    (beside,) = await store.claim(10)
+    assert beside.sid == "aside:say:chat"
+    assert [it.payload for it in (await look(store, beside)).parts] == ["later"]
+    assert await store.sent(beside, part, "om_1")
+
+
 async def test_a_chat_is_not_released_while_a_message_or_a_part_waits(store: Store) -> None:
     lease = await leased(store, 1)
     assert not await store.release(lease)
