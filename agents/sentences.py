@@ -179,11 +179,11 @@ gave_up = Bilingual(
 )
 """The message brought its process down too often."""
 unknown_agent = Bilingual(
-    "The assistant that was to answer this is no longer configured. Please send the message again, in the web chat in a new "
+    "The assistant that was to answer this no longer answers here. Please send the message again, in the web chat in a new "
     "conversation.",
-    "原本负责回答的助手已不在配置中，请重新发送这条消息；在网页聊天中请新建对话。",
+    "原本负责回答的助手不再在此回答，请重新发送这条消息；在网页聊天中请新建对话。",
 )
-"""The agent was taken out of the config while the message waited."""
+"""While the message waited, the agent was taken out of the config, or bound to other chats."""
 too_many = Bilingual(
     "Too many messages are already waiting, so I cannot take more. Please send it again once I have caught up.",
     "排队的消息太多了，暂时无法接收更多。请等我处理完后再发送。",

@@ -112,9 +112,8 @@ class Admission:
     def _check_site(self, headers: Headers) -> None:
         """No page of another site asks for anything, as far as its browser says who asks: the answer would be kept from
         it, the work would not be. Raises Rejected."""
-        host, origin = _bare(_one(headers, "host") or ""), _one(headers, "origin")
-        ours = origin is None or (bool(place := _place(origin)) and place in (host, _bare(self.public_host or "")))
-        if not ours or _one(headers, "sec-fetch-site") not in (None, "same-origin", "none"):
+        site = _one(headers, "sec-fetch-site")
+        if site not in (None, "same-origin", "none") or not is_own_origin(headers, self.public_host):
             sentence = (
                 "The request comes from another site. Behind a proxy, pass the Host header on, or set server.publicUrl."
             )
@@ -190,6 +189,12 @@ def _wrong_token() -> Rejected:
 
 def _digest(text: str) -> str:
     return sha256(text.encode(errors="replace")).hexdigest()
+
+
+def is_own_origin(headers: Headers, public_host: str | None) -> bool:
+    """Return True if a request has no Origin, or that of the host that it asks, or of `public_host`."""
+    ours = {_bare(_one(headers, "host") or ""), _bare(public_host or "")} - {""}
+    return all(_place(origin) in ours for name, origin in headers if name == "origin")
 
 
 def is_loopback(host: str) -> bool:

@@ -145,7 +145,7 @@ def _error(outcome: str, reason: str, text: str) -> ApiError | None:
             return ApiError(429, message, type_="rate_limit_error", code="rate_limit_exceeded")
         case "failed", ("too_large" | "message_too_long"):
             return ApiError(400, message, code="context_length_exceeded", final=True)
-        case "failed", "not configured":
+        case "failed", ("not configured" | "agent-closed"):
             return ApiError(404, message, param="model", code="model_not_found", final=True)
         case "failed", ("internal" | "attempts" | "stuck"):
             return ApiError(500, message, type_="server_error", code=reason, final=True)

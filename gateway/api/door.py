@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import ModuleType
 from typing import TypeAlias
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import structlog
@@ -20,6 +21,7 @@ from starlette.responses import StreamingResponse
 
 from channels.api.channel import ApiChannel
 from channels.message import Attachment, Chat, File, MessageContext, Sender
+from channels.web.admission import is_own_origin
 from gateway.api import chat, mcp, responses
 from gateway.api.answer import POLL_SECONDS, Answering
 from gateway.api.call import ApiCall, ApiError, check_pictures, parsed
@@ -31,6 +33,7 @@ from gateway.http.request import Guesses, answer_json, served
 from gateway.inbox.intake import Intake
 from gateway.outbox.outbox import idempotency_key
 from gateway.outbox.sends import Sends, sending
+from gateway.records.sessions import message_in
 from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
 
@@ -63,10 +66,10 @@ class ApiDoor:
         return [served(path, self._authorised(route), *methods) for path, route, *methods in found]
 
     async def models(self, request: Request, name: str) -> Response:
-        return answer_json({"object": "list", "data": [_model(agent) for agent in self.runtime.setup.runners]})
+        return answer_json({"object": "list", "data": [_model(agent) for agent in self._open(name)]})
 
     async def model(self, request: Request, name: str) -> Response:
-        return answer_json(_model(self._known(request.path_params["model"])))
+        return answer_json(_model(self._known(request.path_params["model"], name)))
 
     async def unknown(self, request: Request, name: str) -> Response:
         raise ApiError(404, f"There is no {request.method} {request.url.path[:100]} here.", code="unknown_url")
@@ -146,6 +149,10 @@ class ApiDoor:
 
     async def mcp(self, request: Request, name: str) -> Response:
         """Answers another agent: asks one of ours, or sends what it says."""
+        url = self.runtime.setup.config.server.public_url
+        if not is_own_origin(request.headers.items(), urlsplit(url).netloc if url else None):
+            sentence = "The request comes from a page of another site (Origin)."
+            raise ApiError(403, sentence, type_="permission_error", code="foreign_origin")
         if request.method != "POST":  # no stream of the gateway's own words, and no session that could be ended
             return Response(status_code=405, headers={"allow": "POST"})
         body = await self._body(request)
@@ -158,12 +165,12 @@ class ApiDoor:
 
         setup = self.runtime.setup
         may_send = setup.config.server.api.may_send(name)
-        return await mcp.answered(request, body, [*setup.runners], ask, send if may_send else None)
+        return await mcp.answered(request, body, self._open(name), ask, send if may_send else None)
 
     def _answering(self, call: ApiCall, name: str, message_id: str) -> Answering:
         setup = self.runtime.setup
         chars = setup.limits.message_chars
-        self._known(call.agent)
+        self._known(call.agent, name)
         if len(call.caller.instructions) > chars:
             raise ApiError(400, f"The instructions are longer than {chars:,} characters (limits.messageChars).")
         channel = setup.channels.get((ApiChannel.name, name))
@@ -213,10 +220,15 @@ class ApiDoor:
         headers = {"cache-control": "no-store", "x-accel-buffering": "no", **ignored}
         return StreamingResponse(body, headers=headers, media_type="text/event-stream")
 
-    def _known(self, agent: str) -> str:
-        if agent in self.runtime.setup.runners:
+    def _open(self, name: str) -> list[str]:
+        """List the agents that the program may ask: as for everybody, none that bindings keep for others."""
+        message = message_in(ApiChannel.name, name, Chat(id="", kind="direct"), name)
+        return [it for it in self.runtime.setup.runners if self.runtime.is_open(it, message)]
+
+    def _known(self, agent: str, name: str) -> str:
+        if agent in (there := self._open(name)):
             return agent
-        agents = ", ".join(self.runtime.setup.runners)
+        agents = ", ".join(there)
         sentence = f"There is no agent {agent[:64]!r}; there is: {agents}."
         raise ApiError(404, sentence, param="model", code="model_not_found")
 

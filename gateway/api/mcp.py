@@ -34,7 +34,7 @@ class AskAgent(BaseModel, extra="forbid"):
     """The arguments of `ask_agent`."""
 
     agent: str
-    message: Annotated[str, Field(min_length=1)]
+    message: Annotated[str, Field(pattern=r"\S")]
     session: Annotated[str, Field(pattern=SESSION.pattern)] | None = None
 
 

@@ -52,6 +52,8 @@ CHINESE = {
     "cut": "回答被截断",
     "budget": "额度已用完",
     "not configured": "没有这个助手",
+    "refused": "不再有权使用",
+    "agent-closed": "助手只供他人使用",
     "unreadable": "消息无法读取",
     "attempts": "多次重试失败",
     "stuck": "卡住不动",

@@ -239,7 +239,8 @@ def _providers(config: Config, findings: Findings) -> None:
 def _bindings(config: Config, findings: Findings) -> None:
     agents = [agent.id for agent in config.agents.list]
     is_every_id_known = all(findings.is_sound(("agents", "list", index, "id")) for index in range(len(agents)))
-    channels = account_names(config.channels)
+    programs = [*config.server.api.tokens]
+    channels = account_names(config.channels) | ({"api": programs} if programs else {})
     for index, binding in enumerate(config.bindings):
         if is_every_id_known and binding.agent not in agents:
             findings.add(("bindings", index, "agent"), _unknown("agent", binding.agent, agents))

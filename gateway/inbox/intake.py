@@ -37,7 +37,7 @@ from gateway.outbox.messenger import pressed
 from gateway.outbox.outbox import payload_json
 from gateway.program import program
 from gateway.records.inbound import INTRODUCTION, MISSPELT, Caller, Inbound, inbound_of
-from gateway.records.sessions import chat_of, control_session, is_control, is_open, saying_session, session_key
+from gateway.records.sessions import chat_of, control_session, is_control, saying_session, session_key
 from gateway.state.runtime import Runtime
 from gateway.store.approval_records import Approval
 from gateway.store.contacts import contact_name
@@ -196,10 +196,8 @@ class Intake:
         there, and in the sender's own words on our page. Any other press is a command, in its message's chat."""
         if found := await pressed(self._runtime.store, receipt.context, press):
             sid, inbound = found
-            setup = self._runtime.setup
-            may = is_open(setup.config, setup.owners, inbound.agent, inbound.context)
-            chosen = self._runtime.choices.agent(inbound.context) == inbound.agent
-            if (may or chosen) and self._session(inbound.agent, inbound.context) == sid:
+            may = self._runtime.is_open(inbound.agent, inbound.context)
+            if may and self._session(inbound.agent, inbound.context) == sid:
                 own = replace(inbound.context, press=None) if can(channel, StoresInbound) else inbound.context
                 return replace(receipt, context=own, agent=inbound.agent)
         if press.placed:
@@ -207,15 +205,9 @@ class Intake:
         return replace(receipt, context=await self._placed(receipt.context, press))
 
     def _agent(self, receipt: Arrived) -> str:
-        setup, chosen = self._runtime.setup, self._runtime.choices.agent(receipt.context)
         if receipt.agent and receipt.context.press and receipt.context.press.label:
             return receipt.agent
-        if chosen in setup.runners:
-            return chosen
-        agent = receipt.agent  # by the page: its sender can write anything there
-        if agent and is_open(setup.config, setup.owners, agent, receipt.context):
-            return agent
-        return route(setup.config.routes, setup.config.agents, receipt.context)
+        return self._runtime.agent(receipt.context, receipt.agent or "")  # the page's sender can name any
 
     async def _keep(self, inbound: Inbound, dedupe: Sequence[str]) -> Acceptance:
         return await self._lanes.accept(self._delivery(inbound, dedupe))

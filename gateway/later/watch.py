@@ -13,7 +13,6 @@ from dataclasses import replace
 import structlog
 
 from agents.language import decided_by
-from channels.access import NOT_PAIRED, refusal
 from channels.message import Chat, MessageContext
 from channels.place import Place
 from gateway.approvals.surfaces import direct_with
@@ -21,7 +20,7 @@ from gateway.config.places import place_in
 from gateway.later import ends
 from gateway.later.schedule import KIND, Schedule, configured_rows, keeps_times, message_of, schedule_of
 from gateway.records.inbound import SAY, Inbound
-from gateway.records.sessions import is_owner, message_in, session_key
+from gateway.records.sessions import agent_of, message_in, session_key
 from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
 from gateway.store.later import Later, LaterState, Step
@@ -126,9 +125,12 @@ class DueWatch:
         except (ValueError, KeyError, OSError) as error:
             log.error("schedule_unreadable", id=row.id, error=type(error).__name__)
             return Step(later=row, next=None, state="paused")
-        if schedule.context is not None and (reason := await self._refusal(schedule.context)):
-            log.warning("schedule_ended", id=row.id, reason=reason)
-            return Step(later=row, next=None, state="cancelled")
+        if schedule.context is not None:
+            if reason := await self._runtime.refusal(schedule.context):
+                log.warning("schedule_ended", id=row.id, reason=reason)
+                return Step(later=row, next=None, state="cancelled")
+            if not self._runtime.is_open(schedule.agent, schedule.context):  # it is as if they asked for it now
+                schedule = replace(schedule, agent=self._runtime.agent(schedule.context))
         next_due = row.resumes if row.by_hand else timing.next(now, row.since)
         over: LaterState = "done" if row.state == "active" and next_due is None else row.state
         is_late = not row.by_hand and row.due is not None and now - row.due > MISSED_SECONDS
@@ -151,24 +153,10 @@ class DueWatch:
         except ValueError as error:
             log.error("command_end_unreadable", id=row.id, error=type(error).__name__)
             return Step(later=row, next=None, state="cancelled")
-        if expected.context.sender.id and (reason := await self._refusal(expected.context)):
+        if reason := await self._runtime.refusal(expected.context, agent_of(expected.session)):
             log.warning("command_end_not_reported", id=row.id, reason=reason)
             return Step(later=row, next=None, state="cancelled")
         return await self._commands.step(row, expected, now)
-
-    async def _refusal(self, context: MessageContext) -> str | None:
-        """The reason that a person may not write in their chat any more; None if they may, or if the account is away."""
-        runtime = self._runtime
-        channel, owners = runtime.setup.channel(context), runtime.setup.owners
-        if channel is None:
-            return None
-        await owners.claimed.verify(context)
-        switch, addressed = runtime.choices.listens(context), replace(context, mentioned=True)
-        reason = refusal(channel.access, addressed, is_owner=is_owner(owners, context), switch=switch)
-        if reason != NOT_PAIRED:
-            return reason
-        place = context.channel, context.account, context.sender.id
-        return None if await self._store.contact_state(*place, runtime.now()) == "paired" else reason
 
     async def _operators(self, schedule: Schedule) -> MessageContext | None:
         """The chat that the config names, with nobody in it as the sender."""

@@ -21,7 +21,7 @@ from gateway.config.problems import quoted, suggestion
 from gateway.config.root import Config
 from gateway.fault import OperatorError
 from gateway.operate.mcp import seen_tools
-from gateway.records.sessions import CHOICE, LOCAL_CHANNEL, message_in
+from gateway.records.sessions import CHOICE, LOCAL_CHANNEL, is_open, message_in
 from gateway.state.choices import chat_key, listen_key, switch_of
 from gateway.state.reasons import (
     Because,
@@ -81,9 +81,10 @@ def explained(loaded: Loaded, context: MessageContext, at: float) -> dict[str, B
         chosen = settings(database, CHOICE + chat_key(context)) if database else ""
         agents = {agent.id: agent for agent in config.agents.list}
         routed = route(config.routes, config.agents, context)
-        agent = agents[chosen if chosen in agents else routed]
-        session = session_reason(agent, context)
         owners = (*config.owners, *(claimed(database) if database else ()))
+        is_chosen = chosen in agents and is_open(config, owners, chosen, context, chosen=chosen)
+        agent = agents[chosen if is_chosen else routed]
+        session = session_reason(agent, context)
         return {
             "agent": agent_reason(config, context, agent.id, chosen),
             "session": session,

@@ -145,11 +145,13 @@ def is_owner(owners: Collection[str], context: MessageContext) -> bool:
     return person_of(context) in owners if owners else person_of(context) == LOCAL_PERSON
 
 
-def is_open(config: Config, owners: Collection[str], agent: str, context: MessageContext) -> bool:
-    """True if the sender may choose the agent: an owner may choose every one, others none that bindings keep for others."""
+def is_open(config: Config, owners: Collection[str], agent: str, context: MessageContext, *, chosen: str = "") -> bool:
+    """Return True if the sender may talk to the agent: an owner may talk to every one, others to none that bindings keep for
+    others. `chosen` is the agent that `/agent` has set for the chat: for a group only owners may do so, and for all."""
     bound = [it for it in config.routes if it.agent == agent]
     is_free = not bound or agent == config.agents.list[0].id or bool(holding(bound, context))
-    return is_free or is_owner(owners, context)
+    is_by_owner = chosen == agent and context.chat.kind == "group" and config.commands.get("agent", "owner") == "owner"
+    return is_free or is_by_owner or is_owner(owners, context)
 
 
 def is_with_owner(owners: Collection[str], context: MessageContext) -> bool:

@@ -28,7 +28,7 @@ from gateway.config.load import Loaded
 from gateway.config.root import Config
 from gateway.observe.secrets import Scrubber
 from gateway.records.inbound import LoadedBody, inbound_json
-from gateway.records.sessions import LOCAL_CHANNEL, session_parts
+from gateway.records.sessions import LOCAL_CHANNEL, is_open, session_parts
 from gateway.rehearse.answers import KeptAnswers, stand_ins
 from gateway.rehearse.compared import Difference, Verdict, differences, similarity
 from gateway.rehearse.kept import KeptTurn, NotRehearsed, RunFacts, calls_in, reply_in, sections_of
@@ -235,7 +235,7 @@ class Rehearsal:
             return inbound.agent
         place = replace(context, chat=replace(context.chat, id=session_parts(turn.sid).chat))
         chosen = await self.layers.chosen(chat_key(place), turn.began)
-        if chosen in self.setup.runners:
+        if chosen in self.setup.runners and is_open(config, self.setup.owners, chosen, place, chosen=chosen):
             return chosen
         usual = route(self.present.routes, self.present.agents, context)
         if context.channel == LOCAL_CHANNEL and inbound.agent != usual:

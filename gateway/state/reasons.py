@@ -47,7 +47,8 @@ def agent_reason(config: Config, context: MessageContext, agent: str, chosen: st
     more = Bilingual()
     if chosen:
         more = Bilingual(
-            f"; {chosen} was chosen with /agent, but no longer exists", f"；用 /agent 选定的 {chosen} 已不存在"
+            f"; {chosen} was chosen with /agent, but is not there for this chat any more",
+            f"；用 /agent 选定的 {chosen} 在此聊天中已不可用",
         )
     if context.channel == LOCAL_CHANNEL:
         more = Bilingual(f"{more.en}; a page of the web chat may name another one", f"{more.zh}；网页聊天可另选助手")

@@ -17,18 +17,22 @@ from agents.providers.provider import Provider
 from agents.runner import AgentRunner
 from agents.turn import Emit
 from channels.abilities import HasCondition, can
+from channels.access import NOT_PAIRED, refusal
 from channels.channel import Channel
 from channels.condition import ChannelState
 from channels.message import MessageContext
+from channels.web.admission import OPERATOR
+from gateway.config.bindings import route
 from gateway.config.channels import configured
 from gateway.config.load import ConfigFile
 from gateway.config.problems import Problem
 from gateway.config.root import Config, LimitsConfig
+from gateway.config.server import filled
 from gateway.observe.metrics import Metrics
 from gateway.observe.secrets import Scrubber
 from gateway.observe.tracing import Tracing
 from gateway.records.inbound import inbound_of
-from gateway.records.sessions import control_session, conversation
+from gateway.records.sessions import LOCAL_CHANNEL, control_session, conversation, is_open, is_owner
 from gateway.state.choices import Choices
 from gateway.state.languages import Languages
 from gateway.state.layers import ToolLayers
@@ -42,6 +46,9 @@ from gateway.store.store import Store
 from tools.mcp.servers import McpServers
 from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
+
+AGENT_CLOSED = "agent-closed"
+"""The refusal of an agent that bindings now keep for others."""
 
 
 class Drained(Exception):
@@ -251,6 +258,38 @@ class Runtime:
         """The queue that the config says, in the mode that was chosen for the conversation."""
         queue, mode = self.setup.queues.of(agent, context), self.choices.queue(sid)
         return replace(queue, mode=mode) if mode else queue
+
+    def agent(self, context: MessageContext, named: str = "") -> str:
+        """Return the agent that answers the message: the chosen one, else the `named` one, if they are open to the sender
+        now; else the one that the bindings say."""
+        setup, chosen = self.setup, self.choices.agent(context)
+        if chosen in setup.runners and self.is_open(chosen, context):
+            return chosen
+        if named and self.is_open(named, context):
+            return named
+        return route(setup.config.routes, setup.config.agents, context)
+
+    def is_open(self, agent: str, context: MessageContext) -> bool:
+        """Return True if the sender may talk to the agent there, by the config in force."""
+        setup, chosen = self.setup, self.choices.agent(context)
+        return is_open(setup.config, setup.owners, agent, context, chosen=chosen)
+
+    async def refusal(self, context: MessageContext, agent: str = "") -> str | None:
+        """Return why the sender of a message that was accepted earlier may not write there any more, or not to `agent`
+        (`AGENT_CLOSED`). None if they may, if it has no sender, or if the account is away. Raises StoreUnavailable."""
+        setup, sender = self.setup, context.sender.id
+        channel, owners = setup.channel(context), setup.owners
+        if channel is None or not sender:
+            return None
+        if context.channel == LOCAL_CHANNEL and sender not in (OPERATOR, *filled(setup.config.server.users)):
+            return "no-user"
+        await owners.claimed.verify(context)
+        switch, addressed = self.choices.listens(context), replace(context, mentioned=True)
+        reason = refusal(channel.access, addressed, is_owner=is_owner(owners, context), switch=switch)
+        place = context.channel, context.account, sender
+        if reason == NOT_PAIRED and await self.store.contact_state(*place, self.now()) == "paired":
+            reason = None
+        return AGENT_CLOSED if reason is None and agent and not self.is_open(agent, context) else reason
 
     def channel(self, context: MessageContext) -> Channel | None:
         """Returns the configured channel, or the one that a turn still holds if an edit has just removed it."""

@@ -39,7 +39,7 @@ class Offers:
     async def in_chat(self, chat: WebConversation) -> dict[str, Any]:
         """Tells what is in force in a conversation, and what its owner may choose."""
         message = self.message(chat.owner, chat.id)
-        agent = self._runtime.choices.agent(message) or chat.agent
+        agent = self._runtime.agent(message, chat.agent)
         return self._choices(agent, message, await self._settings(agent, message))
 
     def message(self, person: str, chat: str = _NEW) -> MessageContext:

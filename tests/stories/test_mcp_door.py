@@ -116,6 +116,8 @@ WRONG: dict[str, tuple[Any, int]] = {
     "an unknown tool": ({"id": 1, "method": "tools/call", "params": {"name": "exec"}}, -32602),
     "a missing argument": (asks(agent="helper"), -32602),
     "one argument too many": (asks(agent="helper", message="hi", system="x"), -32602),
+    "a blank message": (asks(agent="helper", message=" \n\t"), -32602),
+    "an empty message": (asks(agent="helper", message=""), -32602),
     "a session that is no name": (asks(agent="helper", message="hi", session="\0"), -32602),
 }
 
@@ -126,6 +128,57 @@ async def test_a_wrong_message_is_refused_as_the_protocol_has_it(tmp_path: Path,
         answer = await post(house, content)
         assert (answer.status_code, answer.json()["error"]["code"]) == (200, code)
         assert house.anthropic.requests == []
+
+
+FOREIGN = ("https://evil.example", "http://127.0.0.1:1", "null", "", "http://[", "https://localhost.evil.example")
+
+
+async def test_a_page_of_another_site_is_refused_by_its_origin(tmp_path: Path) -> None:
+    more = API.replace("server: {", "server: { publicUrl: 'https://bot.example.com',")
+    async with running(tmp_path, script=lambda _: says("hi"), more=more) as house, client(house.url) as http:
+        body = {"jsonrpc": "2.0", **asks(agent="helper", message="hi")}
+        allowed = {"authorization": f"Bearer {TOKEN}"}
+        for origin in FOREIGN:
+            for method in ("POST", "GET", "DELETE"):
+                answer = await http.request(method, "/mcp", json=body, headers=allowed | {"origin": origin})
+                assert (answer.status_code, answer.json()["error"]["code"]) == (403, "foreign_origin"), origin
+        assert house.anthropic.requests == []
+        for origin in (house.url, "https://bot.example.com"):
+            answer = await http.post("/mcp", json=body, headers=allowed | {"origin": origin})
+            assert answer.json()["result"]["content"][0]["text"] == "hi"
+
+
+KEPT = """
+agents:
+  list:
+    - { id: helper, model: anthropic/claude-sonnet-4-6 }
+    - { id: own, model: anthropic/claude-sonnet-4-6 }
+    - { id: second, model: anthropic/claude-sonnet-4-6 }
+bindings:
+  - { agent: second, match: { channel: feishu, sender: ou_b0b000000000000000000000000000 } }
+  - { agent: own, match: { channel: api, account: ui } }
+"""
+
+
+@pytest.mark.parametrize("owns", [False, True])
+async def test_a_program_reaches_no_agent_that_bindings_keep_for_others(tmp_path: Path, owns: bool) -> None:
+    more = API + ('owners: ["api:ui"]' if owns else "")
+    async with (
+        running(tmp_path, script=lambda _: says("hi"), agents=KEPT, more=more) as house,
+        client(house.url, headers={"authorization": f"Bearer {TOKEN}"}) as http,
+    ):
+        there = ["helper", "own", *(["second"] if owns else [])]
+        assert [it["id"] for it in (await http.get("/v1/models")).json()["data"]] == there
+        listed = (await post(house, {"id": 1, "method": "tools/list"})).json()["result"]["tools"]
+        assert listed[0]["inputSchema"]["properties"]["agent"]["enum"] == there
+        status = 200 if owns else 404
+        assert (await http.get("/v1/models/second")).status_code == status
+        asked = {"model": "second", "messages": [{"role": "user", "content": "hi"}]}
+        assert (await http.post("/v1/chat/completions", json=asked)).status_code == status
+        assert (await http.post("/v1/responses", json={"model": "second", "input": "hi"})).status_code == status
+        result = (await post(house, asks(agent="second", message="hi"))).json()["result"]
+        assert result["isError"] is not owns
+        assert len(house.anthropic.requests) == (3 if owns else 0)
 
 
 async def test_the_door_is_open_to_tokens_alone_and_takes_nothing_but_a_post(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ that person may have, and that person's budget pays for it.
 """
 
 import re
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -22,9 +23,10 @@ from gateway.store.records import Delivery
 from gateway.turns.budgets import used
 from tests.channels.contexts import context
 from tests.emulators.models.script import Turn, calls, says
-from tests.running import AGENTS, ALICE, BOB, GROUP, Running, running
-from tests.stories.at_work import users
+from tests.running import AGENTS, ALICE, BOB, BOB_CHAT, FEISHU, GROUP, Running, running
+from tests.stories.at_work import NEVER, users
 from tests.stories.test_message_tool import does
+from tests.stories.test_reload import edited
 from tests.stories.test_telegram import bot
 from tests.web_page import WEB, opened
 
@@ -225,6 +227,102 @@ async def test_a_button_leads_nobody_to_an_agent_that_bindings_keep_for_others(t
             await house.push(house.feishu.press_event(card, "Yes", sender=who))
             await house.idle()
             assert house.feishu.messages[-1].text == "went"
+
+
+BOUND = f"""
+owners: ["feishu:{ALICE}"]
+bindings: [ {{ agent: second, match: {{ channel: feishu, sender: {BOB} }} }} ]
+limits: {{ parallelTurns: 1 }}
+"""
+TOOLS = "{ allow: [read, message, schedule, task] }"
+SECOND = f"{AGENTS}    - {{ id: second, model: anthropic/claude-sonnet-4-6, tools: {TOOLS} }}\n"
+NEVER_AGAIN = 2**40
+ELSEWHERE = "no longer answers here"
+
+
+def answerers(house: Running, after: int) -> list[str]:
+    """The agents that the model was asked for, behind so many requests."""
+    systems = ["".join(it["text"] for it in found.body["system"]) for found in house.anthropic.requests[after:]]
+    return ["second" if "/workspaces/second" in it else "helper" for it in systems]
+
+
+@pytest.mark.parametrize("choice", ["agent", "schedule", "reminder", "button", "message", "task"])
+async def test_a_right_to_an_agent_is_judged_when_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choice: str
+) -> None:
+    """Bob chose the agent, or had something made that uses it. Then its binding goes to somebody else."""
+    monkeypatch.setattr("gateway.app.reload.LOOK_SECONDS", 0.02)
+    clock, bob = [time.time()], {"sender": BOB, "chat": BOB_CHAT}
+    made = {
+        "schedule": calls(("schedule", {"action": "create", "at": "every 30m", "task": "look"})),
+        "reminder": calls(("schedule", {"action": "create", "at": "every 30m", "say": "stand up"})),
+        "button": calls(does("buttons", message="Go?", buttons=["Yes"])),
+        "task": calls(*(("task", {"action": "start", "prompt": it, "title": it}) for it in ("first", "later"))),
+    }
+    async with edited(tmp_path, agents=SECOND, more=BOUND, now=lambda: clock[0]) as (house, editor):
+        model: list[Any] = [made.get(choice, says("ok"))]
+        house.anthropic.script = lambda body: (
+            NEVER if "This is the task" in users(body)[-1] else model.pop() if model else says("ok")
+        )
+        if choice == "agent":
+            await house.say("/agent second", **bob)
+            await house.replies(1)
+        if choice == "message":
+            house.line.hold()
+        await house.say("begin", **bob)
+        if choice == "message":
+            await house.requested(1)
+            await house.say("and then", **bob)
+        elif choice == "task":
+            lanes = house.gateway.runtime.control.lanes
+            await house.until(lambda: len(lanes) == 2 and all(":task:" in it for it in lanes))
+        else:
+            await house.idle()
+        assert set(answerers(house, 0)) <= {"second"}
+        await editor.replace(f"sender: {BOB}", f"sender: {CAROL}")
+        asked, sent = len(house.anthropic.requests), len(house.feishu.messages)
+        match choice:
+            case "agent":
+                await house.say("again", **bob)
+            case "schedule" | "reminder":
+                clock[0] += 1801
+            case "button":
+                card = next(it for it in house.feishu.messages if "Go?" in it.text)
+                await house.push(house.feishu.press_event(card.message_id, "Yes", sender=BOB))
+            case "message":
+                house.line.release()
+            case "task":
+                (at_work,) = (sid for sid, lane in lanes.items() if lane.turn is not None)
+                await house.gateway.runtime.control.stop(at_work, NEVER_AGAIN)
+        await house.until(lambda: len(house.feishu.messages) > sent)
+        await house.idle()
+        texts = [it.text for it in house.feishu.messages[sent:]]
+        assert "second" not in answerers(house, asked)
+        assert answerers(house, asked) == (["helper"] if choice in ("agent", "schedule") else [])
+        expected = {"reminder": "stand up", "button": "not yours to press", "message": ELSEWHERE, "task": ELSEWHERE}
+        assert expected.get(choice, "ok") in texts[-1]
+
+
+@pytest.mark.parametrize("what", ["message", "task"])
+async def test_what_waits_of_somebody_who_may_no_longer_write_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr("gateway.app.reload.LOOK_SECONDS", 0.02)
+    listed = FEISHU.replace("dmPolicy: open", f"dmPolicy: allowlist\n    allowFrom: [{ALICE}, {BOB}]")
+    async with edited(tmp_path, agents=SECOND, feishu=listed, more=BOUND) as (house, editor):
+        task = calls(("task", {"action": "start", "prompt": "dig", "title": "dig"}), before="let me see")
+        house.anthropic.script = [task, says("begun"), says("dug")] if what == "task" else [says("ok")] * 3
+        house.line.hold()
+        await house.say("begin", sender=BOB, chat=BOB_CHAT)
+        await house.requested(1)
+        if what == "message":
+            await house.say("and then", sender=BOB, chat=BOB_CHAT)
+        await editor.replace(f"[{ALICE}, {BOB}]", f"[{ALICE}]")
+        house.line.release()
+        await house.replies(1)
+        await house.idle()
+        assert len(house.anthropic.requests) == (2 if what == "task" else 1)
+        assert len(house.feishu.messages) == 1
 
 
 async def many_write_while_one_is_answered(it: Team) -> None:

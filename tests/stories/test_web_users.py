@@ -148,3 +148,20 @@ async def test_an_agent_that_is_kept_for_others_answers_nobody_who_names_it(tmp_
         assert (await ann.http.post("/webhooks/web/default", json=press | {"agent": "reviewer"})).json() == {}
         await house.idle()
         assert [sid.split(":")[2] for sid, _ in presses(house.gateway)] == ["helper"]
+
+
+async def test_a_conversation_goes_on_with_an_agent_that_its_person_may_talk_to(tmp_path: Path) -> None:
+    """The agent was hers when the conversation began, and its binding has gone to others since."""
+    hers = CHOICES.replace("channel: feishu }", "channel: web, sender: ann }")
+    chat = "c_ann00000000000000"
+    for more, answers in ((hers, "reviewer"), (CHOICES, "helper")):
+        async with (
+            running(tmp_path, script=lambda _: says("hi"), agents=THREE, more=more, feishu=WEB) as house,
+            opened(house.url, authorization=bearer("ann")) as ann,
+        ):
+            await ann.say("hello", agent="reviewer", chat=chat)
+            await house.requested(1)
+            await house.idle()
+            system = "".join(it["text"] for it in house.anthropic.requests[-1].body["system"])
+            assert f"/workspaces/{answers}" in system
+            assert (await ann.http.get(f"/api/chats/{chat}/choices")).json()["agent"] == answers
