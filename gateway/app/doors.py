@@ -14,6 +14,7 @@ from gateway.http.bodies import Bodies
 from gateway.http.door import Door, Readiness, Webhooks
 from gateway.http.edge import Edge
 from gateway.http.hooks import Hooks
+from gateway.http.refusals import with_retry
 from gateway.http.request import Guesses, Peers, served
 from gateway.inbox.intake import Intake
 from gateway.state.runtime import Runtime
@@ -56,7 +57,7 @@ class Doors:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers with the doors of the config that holds when a request arrives."""
-        await self._app(scope, receive, send)
+        await self._app(scope, receive, with_retry(send))
 
     def build(self) -> None:
         """No documentation pages: what is served is in docs/http.md."""

@@ -148,7 +148,8 @@ class ServerConfig(Section):
     """Open connections in all; fewer if the system allows the process fewer files. Beyond that the connection that has
     waited longest for a request makes room. If all are being answered, the new one gets a 503."""
     max_connections_per_address: Annotated[int, Field(ge=1)] = 200
-    """Open connections of one address, or of one /64 network in IPv6. Those of `trustedProxies` are counted by the
+    """Open connections of one address, or of one /64 network in IPv6. Beyond that the one that has waited longest for a
+    request makes room. If all are being answered, the new one gets a 503. Those of `trustedProxies` are counted by the
     address that each request is from, while it is answered."""
     allowed_hosts: tuple[str, ...] = ()
     """Host names the server answers to, without port, besides that of `publicUrl`; `*.example.com` for all below one, `*`

@@ -159,6 +159,16 @@ class Connection(HttpToolsProtocol):
         else:
             self.transport.close()
 
+    @property
+    def is_idle(self) -> bool:
+        """True if it waits for a request, and has nothing to send."""
+        return (self.cycle is None or self.cycle.response_complete) and not self.transport.get_write_buffer_size()
+
+    @property
+    def has_begun(self) -> bool:
+        """True in the middle of a request's header."""
+        return self._in_header
+
     def _wait_for_peer(self) -> None:
         self._unsent_bytes = self.transport.get_write_buffer_size()
         self._owner.wait_for_peer(self)
@@ -201,7 +211,7 @@ class Connections:
             self._sweeping = connection.loop.call_later(SWEEP_SECONDS, self._sweep, connection.loop)
         address = connection.client[0] if connection.client else ""
         proxied, network = self._peers.trusts(address), network_of(address)
-        counted = not proxied and self._enter(network)
+        counted = not proxied and (self._enter(network) or (self._makes_room(network) and self._enter(network)))
         self._open[connection] = network if counted else None
         if proxied:
             connection.app = self._by_request(connection.app)
@@ -243,9 +253,8 @@ class Connections:
             if not self._enter(network):
                 busy = refusals.BUSY_ADDRESS
                 self.refused(busy)
-                response = Response(busy.sentence, busy.status, {"retry-after": "5"}, "text/plain")
-                await response(scope, receive, send)
-                return
+                response = Response(busy.sentence, busy.status, media_type="text/plain")
+                return await response(scope, receive, refusals.with_retry(send))
             try:
                 await app(scope, receive, send)
             finally:
@@ -257,6 +266,20 @@ class Connections:
         if self._by_network[network] >= self.limits.max_connections_per_address:
             return False
         self._by_network[network] += 1
+        return True
+
+    def _makes_room(self, network: str) -> bool:
+        """Closes the idlest connection of a network that is at its cap; False if all its requests are being answered."""
+        waiting = [it for it, count_for in self._open.items() if count_for == network and it in self._waiting]
+        idle = sorted((it for it in waiting if it.is_idle), key=self._waiting.__getitem__)
+        if not idle:
+            return False
+        oldest = next((it for it in idle if not it.has_begun), idle[0])
+        del self._waiting[oldest]
+        self._open[oldest] = None
+        self._leave(network)
+        self.refused(refusals.BUSY_ADDRESS)
+        oldest.transport.close()
         return True
 
     def _leave(self, network: str) -> None:

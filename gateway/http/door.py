@@ -173,7 +173,7 @@ class Door:
                     response = problem(rejected.status, rejected.code, rejected.sentence)
         except (NotReady, StoreUnavailable, TimeoutError) as error:
             log.error("webhook_unavailable", channel=channel, account=account, error=repr(error))
-            response, outcome = Response(status_code=503, headers={"retry-after": "5"}), "unavailable"
+            response, outcome = Response(status_code=503), "unavailable"
         self._metrics.deliveries.labels(channel, outcome).inc()
         return response
 

@@ -1,7 +1,12 @@
-"""The door's answers before there is a request for the app."""
+"""The door's answers before there is a request for the app, and the rule for every 503: it says when to try again."""
 
 from dataclasses import dataclass
 from http import HTTPStatus
+
+from starlette.types import Message, Send
+
+RETRY_SECONDS = 5
+"""Seconds after which to try again what was answered with a 503."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,10 +20,14 @@ class Refusal:
     @property
     def answer(self) -> bytes:
         body = self.sentence.encode()
-        return (
-            b"HTTP/1.1 %d %b\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
-            % (self.status.value, self.status.phrase.encode(), len(body), body)
-        )
+        lines = [
+            b"HTTP/1.1 %d %b" % (self.status.value, self.status.phrase.encode()),
+            b"content-type: text/plain; charset=utf-8",
+            b"content-length: %d" % len(body),
+            *([b"retry-after: %d" % RETRY_SECONDS] if self.status == HTTPStatus.SERVICE_UNAVAILABLE else ()),
+            b"connection: close",
+        ]
+        return b"\r\n".join((*lines, b"", body))
 
 
 _TOO_LARGE = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
@@ -52,3 +61,16 @@ BUSY_ADDRESS = Refusal(
     HTTPStatus.SERVICE_UNAVAILABLE,
     "There are too many connections from your address (server.maxConnectionsPerAddress). Try again in a moment.",
 )
+
+
+def with_retry(send: Send) -> Send:
+    """Adds `retry-after` to each 503 that does not have one."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] == HTTPStatus.SERVICE_UNAVAILABLE:
+            headers = list(message["headers"])
+            if all(name.lower() != b"retry-after" for name, _ in headers):
+                message["headers"] = [*headers, (b"retry-after", b"%d" % RETRY_SECONDS)]
+        await send(message)
+
+    return sending

@@ -205,9 +205,8 @@ def too_many(wait_seconds: int) -> Response:
 
 
 def unread(unreadable: Unreadable) -> Response:
-    """The answer to a body that could not be read; a sender that was cut off for want of room is to try again."""
-    sentence = f"The request could not be read: {unreadable.reason}."
-    return problem(unreadable.status, "unreadable", sentence, retry_seconds=5 if unreadable.status == 503 else None)
+    """The answer to a body that could not be read."""
+    return problem(unreadable.status, "unreadable", f"The request could not be read: {unreadable.reason}.")
 
 
 def problem(status: int, code: str, sentence: str, *, retry_seconds: int | None = None) -> Response:

@@ -15,7 +15,7 @@ from tests.emulators.models.script import says
 from tests.running import Running, client, running
 from tests.stories.test_process import platforms, started
 from tests.stories.test_process import say as say_to
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, until
 from tests.web_page import WEB, Page
 
 HOST = b"host: 127.0.0.1\r\n"
@@ -254,20 +254,39 @@ async def held(stack: AsyncExitStack, url: str, count: int, address: str) -> lis
     return [await stack.enter_async_context(line(url, address)) for _ in range(count)]
 
 
-async def test_connections_of_one_address_have_a_cap_and_nobody_else_notices(tmp_path: Path) -> None:
+async def test_connections_of_one_address_have_a_cap_at_which_the_idlest_makes_room(tmp_path: Path) -> None:
     async with running(tmp_path, more="server: { maxConnectionsPerAddress: 5 }") as house, AsyncExitStack() as stack:
-        silent = await held(stack, house.url, 5, "127.0.0.2")
-        async with line(house.url, "127.0.0.2") as sixth:
-            status, text = await sixth.answer()
-            assert (status, "maxConnectionsPerAddress" in text) == (503, True)
-            assert await sixth.rest() == b""
+        others = await held(stack, house.url, 1, "127.0.0.3")
+        begun, *silent = await held(stack, house.url, 5, "127.0.0.2")
+        await begun.send(b"GET /healthz HTTP/1.1\r\n")
+        await until(lambda: any(it.has_begun for it in house.gateway.connections._open))
+        assert (await silent[0].ask())[0] == 200
+        async with line(house.url, "127.0.0.2") as sixth, line(house.url, "127.0.0.2") as seventh:
+            for each in (sixth, seventh):
+                assert (await each.ask())[0] == 200
+            for each in silent[1:3]:
+                assert await each.rest() == b""
+            for each in (silent[0], silent[3], *others):
+                assert (await each.ask())[0] == 200
+            await begun.send(HOST, b"\r\n")
+            assert (await begun.answer())[0] == 200
+
+
+async def test_address_whose_connections_are_all_being_answered_gets_a_503_and_nobody_else_notices(
+    tmp_path: Path,
+) -> None:
+    more = "server: { maxConnectionsPerAddress: 3 }"
+    async with running(tmp_path, more=more, feishu=WEB) as house, AsyncExitStack() as stack:
+        for stream in await held(stack, house.url, 3, "127.0.0.2"):
+            await stream.send(b"GET /api/events HTTP/1.1\r\n%b\r\n" % HOST)
+            assert b" 200 " in await stream.reader.readuntil(b"event: hello")
+        async with line(house.url, "127.0.0.2") as fourth:
+            head = await fourth.reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 503 ")
+            assert b"\r\nretry-after: 5\r\n" in head
+            assert b"maxConnectionsPerAddress" in await fourth.rest()
         async with line(house.url, "127.0.0.3") as other:
             assert (await other.ask())[0] == 200
-        assert (await silent[0].ask())[0] == 200
-        silent[1].writer.write_eof()
-        await silent[1].rest()
-        async with line(house.url, "127.0.0.2") as again:
-            assert (await again.ask())[0] == 200
 
 
 async def test_where_all_connections_are_taken_the_one_that_has_been_silent_for_longest_makes_room(
@@ -290,8 +309,9 @@ async def test_where_all_connections_are_being_answered_the_next_one_is_turned_a
             await stream.send(b"GET /api/events HTTP/1.1\r\n%b\r\n" % HOST)
             assert b" 200 " in await stream.reader.readuntil(b"event: hello")
         async with line(house.url) as it:
-            status, text = await it.answer()
-            assert (status, "maxConnections" in text) == (503, True)
+            head = await it.reader.readuntil(b"\r\n\r\n")
+            assert (head.split()[1], b"\r\nretry-after: 5\r\n" in head) == (b"503", True)
+            assert b"maxConnections" in await it.rest()
         streams[0].writer.close()
         await house.until(lambda: len(house.gateway.connections._open) == 9)
         async with line(house.url) as it:

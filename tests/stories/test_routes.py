@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import orjson
 
 from tests.running import ALICE, ALICE_CHAT, Running, client, running
 from tests.security_page import PAGE
 from tests.web_page import WEB
 
 TOKENS = {it: f"canary-{it}-token-9182736455" for it in ("person", "program", "operator")}
+HOOK = "canary-hook-secret-9182736455-9182736455"
 CONFIG = f"""
 server:
   adminToken: {TOKENS["operator"]}
@@ -19,7 +21,7 @@ server:
   api: {{ tokens: {{ script: {TOKENS["program"]} }} }}
   wrongTokensPerMinute: 10000
 hooks:
-  ci: {{ verify: token, secret: canary-hook-secret-9182736455-9182736455, to: "feishu:oc_0123456789abcdef", say: Hello }}
+  ci: {{ verify: token, secret: {HOOK}, to: "feishu:oc_0123456789abcdef", say: Hello }}
 """
 PLACES = {"channel": "feishu", "account": "default", "name": "ci", "agent": "helper", "model": "helper"}
 OWN = {"x-clawgate": "1"}
@@ -64,6 +66,55 @@ async def test_no_page_of_another_site_and_no_form_changes_anything(tmp_path: Pa
                 assert await asked(http, method, path, "operator", header={}) == 403, path
                 elsewhere = OWN | {"origin": "https://elsewhere.example"}
                 assert await asked(http, method, path, "operator", header=elsewhere) == 403, path
+
+
+async def test_every_503_says_when_to_try_again(tmp_path: Path) -> None:
+    """Without its database a gateway answers many routes with one."""
+    sends = CONFIG.replace(TOKENS["program"], f"{{ token: {TOKENS['program']}, send: true }}")
+    async with running(tmp_path, feishu=WEB, more=sends) as house, client(house.url) as http:
+        pools = house.gateway.runtime.store._reader, house.gateway.runtime.store._writer  # type: ignore[attr-defined]
+        headers, body = house.feishu.encode(house.feishu.text_event("Hello", sender=ALICE, chat=ALICE_CHAT))
+        web = {
+            "id": "m_0123456789abcdef",
+            "chat": "c_0123456789abcdef",
+            "agent": "helper",
+            "text": "Hello",
+            "files": [],
+        }
+        call = {"model": "helper", "messages": [{"role": "user", "content": "Hello"}], "input": "Hello"}
+        send = {"to": f"feishu:{ALICE_CHAT}", "text": "Hello"}
+        bodies = {"/webhooks/web/default": web, "/v1/chat/completions": call, "/v1/responses": call, "/v1/send": send}
+        refused = set()
+        for pool in pools:
+            pool._closed = True
+        for method, path in sorted(routes(house) | AHEAD):
+            who = "program" if path.startswith("/v1") else "operator"
+            given, content = OWN | {"authorization": f"Bearer {TOKENS[who]}"}, orjson.dumps(bodies.get(path, {}))
+            given |= {"content-type": "application/json"}
+            if "{account}" in path:
+                given, content = headers, body
+            if path.startswith("/hooks/"):
+                given["authorization"] = f"Bearer {HOOK}"
+            place = re.sub(r"{(\w+)}", lambda it: PLACES.get(it[1], "AAAA-BBBB-CCCC"), path)
+            async with http.stream(
+                method, place, headers=given, content=None if method == "GET" else content
+            ) as answer:
+                if answer.status_code == 503:
+                    refused.add(path)
+                    assert int(answer.headers["retry-after"]) > 0, path
+        for pool in pools:
+            pool._closed = False
+        assert refused >= {
+            "/webhooks/{channel}/{account}",
+            "/webhooks/web/default",
+            "/hooks/{name}",
+            "/v1/chat/completions",
+            "/v1/responses",
+            "/v1/send",
+            "/api/chats",
+            "/api/console/state",
+            "/readyz",
+        }
 
 
 def table() -> dict[tuple[str, str], str]:
