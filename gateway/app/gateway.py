@@ -29,6 +29,7 @@ from gateway.http.connections import Connections
 from gateway.http.door import Readiness
 from gateway.inbox.intake import Intake
 from gateway.inbox.links import ChannelLinks
+from gateway.later.gone import GoneChats
 from gateway.later.watch import DueWatch
 from gateway.observe.logs import logged
 from gateway.observe.secrets import Scrubber
@@ -92,7 +93,8 @@ class Gateway:
         self.ends.serve(self.runtime, due.set)
         parts = self.runtime, self.approvals, self.tasks, self.ends
         turns = Turns(self.runtime, self.approvals, self.tasks, partial(run, *parts), partial(take_effect, *parts))
-        self.lanes = Lanes(self.runtime, turns=turns, outbox=Outbox(self.runtime))
+        outbox = Outbox(self.runtime, on_gone=GoneChats(self.runtime, self.tell_owners).note)
+        self.lanes = Lanes(self.runtime, turns=turns, outbox=outbox)
         self.sweep = Sweep(self.runtime, self.lanes)
         self.due = DueWatch(self.runtime, self.lanes, due, self.ends)
         self.others = WorkerNotices(self.runtime, self.lanes, lasting.live, due.set)

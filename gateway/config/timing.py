@@ -25,6 +25,8 @@ _CRON = re.compile(r"[A-Za-z0-9*/,\-#?]{1,100}")
 LEAP_MINUTES_MAX = 1_500
 """The longest leap of a clock is a day and the hours of its zone's change."""
 RUNS_COMPARED = 300
+YEAR_MIN, YEAR_MAX = 1970, 9998
+"""The years of a single time: each is a time in every zone, and on every platform."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ def timing_of(text: str, zone: tzinfo) -> Times:
         raise ValueError(EXPECTED) from None
     if "T" not in text and ":" not in text:
         raise ValueError(f"{text!r} names no time of the day; {EXPECTED}")
+    if not YEAR_MIN <= moment.year <= YEAR_MAX:
+        raise ValueError(f"{text!r} is too far away; {EXPECTED}")
     return Times(text, zone, "once", float(round(_moment(moment, zone))))
 
 

@@ -68,7 +68,7 @@ class Hooks:
         outcome = "unavailable"
         try:
             response = await self._answered(request, name)
-            outcome = "accepted" if response.status_code == 202 else "too-often"
+            outcome = {202: "accepted", 409: "refused"}.get(response.status_code, "too-often")
         except Rejected:
             outcome = "rejected"
             raise
@@ -89,6 +89,10 @@ class Hooks:
         body = await self._bodies.read(request, bytes_max=limits.max_body_bytes, seconds=limits.body_timeout_seconds)
         signature = proof.check(body)
         key = _key(request, hook)
+        if self._runtime.choices.rests(name, hook.to, now):
+            log.warning("hook_chat_gone", hook=name)
+            sentence = f"The chat of this hook is out of reach. Change hooks.{name}.to, or wait a day."
+            return problem(409, "chat-gone", sentence)
         if (wait := self._rates[name].wait(now)) > 0:
             log.warning("hook_too_often", hook=name, rate=hook.rate)
             sentence = f"This hook takes {hook.rate} events (hooks.{name}.rate)."

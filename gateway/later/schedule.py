@@ -17,7 +17,10 @@ from gateway.records.codes import ALPHABET
 from gateway.store.later import Later, LaterState
 
 KIND = "schedule"
+UNREADABLE = (ValueError, KeyError, OSError, OverflowError)
+"""The errors of a row that a newer version wrote, or whose zone is not known here."""
 ID_CHARS = 5
+NOT_READABLE = "this version of the gateway cannot read it"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,8 +68,8 @@ def row_of(
     due = schedule.timing(default).next(now, now)
     state: LaterState = "paused" if not enabled else "done" if due is None else "active"
     body = schedule_json.dump_json(schedule, exclude_defaults=True).decode()
-    due = due if enabled else None
-    return Later(id=id_, kind=KIND, due=due, owner=owner, place=place, state=state, body=body, since=now)
+    row = Later(id=id_, kind=KIND, due=due, owner=owner, place=place, state=state, body=body, since=now)
+    return row if enabled else replace(row, due=None, why="config")
 
 
 def configured_rows(config: Config, now: float) -> Iterator[Later]:
@@ -93,11 +96,34 @@ def _of_config(it: ScheduleConfig, config: Config) -> Schedule:
     )
 
 
-def keeps_times(before: Later, after: Later) -> bool:
-    """True if a config's new row for the same id has the times of the old one, and nothing switched it on or off."""
-    one, other = schedule_of(before), schedule_of(after)
-    same = (one.at, one.timezone) == (other.at, other.timezone)
-    return same and (before.state == "paused") == (after.state == "paused")
+def adopted(before: Later, after: Later) -> Later:
+    """The row to keep for a schedule of the config that has a stored one. Its times stay unless the config changes them.
+    A pause by hand, or because its chat is gone, is no matter of the config: it stays until the same schedule is switched
+    off there, or has another chat."""
+    moved = before.why == "gone" and before.place != after.place
+    if before.state == "paused" and after.state != "paused" and before.why != "config" and not moved:
+        after = replace(after, state="paused", due=None, why=before.why or "hand")
+    try:
+        one, other = schedule_of(before), schedule_of(after)
+        same = (one.at, one.timezone) == (other.at, other.timezone)
+    except ValueError:  # of a newer version
+        same = False
+    same = same and (before.state == "paused") == (after.state == "paused")
+    return replace(before, body=after.body, place=after.place, why=after.why) if same else _with_runs(before, after)
+
+
+def _with_runs(before: Later, after: Later) -> Later:
+    runs = {name: getattr(before, name) for name in ("ran", "runs", "skipped", "skips", "turn")}
+    return replace(after, **runs)
+
+
+def resumed_at(later: Later, now: float, default: tzinfo) -> float | None:
+    """The time at which a paused schedule goes on; None if it is over. A single time that has passed meanwhile is late,
+    unless it is one to skip. Raises one of UNREADABLE."""
+    schedule = schedule_of(later)
+    timing = schedule.timing(default)
+    due = timing.next(now, later.since)
+    return timing.seconds if due is None and timing.form == "once" and schedule.missed == "once" else due
 
 
 def message_of(
@@ -122,9 +148,17 @@ def message_of(
 
 def line_of(later: Later, zone: tzinfo) -> str:
     """`R-K7QF2: Stand-up — 0 9 * * mon, next Mon 2026-11-30 09:00 CET`."""
-    schedule = schedule_of(later)
-    shown = schedule.shown
-    shown = shown if len(shown) <= 80 else shown[:79].rstrip() + "…"
-    when = f"next {timestamp(later.due, zone)}" if later.due is not None else later.state
-    times = "" if schedule.timing(zone).form == "once" else f"{schedule.at}, "
+    try:
+        schedule = schedule_of(later)
+        shown = schedule.shown
+        shown = shown if len(shown) <= 80 else shown[:79].rstrip() + "…"
+        when = f"next {timestamp(later.due, zone)}" if later.due is not None else state_of(later)
+        times = "" if schedule.timing(zone).form == "once" else f"{schedule.at}, "
+    except UNREADABLE:
+        return f"{later.id}: {NOT_READABLE} — {later.state}"
     return f"{later.id}: {shown} — {times}{when}"
+
+
+def state_of(later: Later) -> str:
+    """Its state, and the reason if that is not plain: `paused: its chat is out of reach`."""
+    return f"{later.state}: its chat is out of reach" if later.why == "gone" else later.state

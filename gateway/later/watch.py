@@ -18,7 +18,7 @@ from channels.place import Place
 from gateway.approvals.surfaces import direct_with
 from gateway.config.places import place_in
 from gateway.later import ends
-from gateway.later.schedule import KIND, Schedule, configured_rows, keeps_times, message_of, schedule_of
+from gateway.later.schedule import UNREADABLE, Schedule, adopted, configured_rows, message_of, schedule_of
 from gateway.records.inbound import SAY, Inbound
 from gateway.records.sessions import agent_of, message_in, session_key
 from gateway.state.runtime import Runtime
@@ -108,12 +108,9 @@ class DueWatch:
     async def configure(self) -> None:
         """Makes the operator's rows those of the config in force. Raises StoreUnavailable."""
         rows = list(configured_rows(self._runtime.setup.config, self._runtime.now()))
-        stored = {it.id: it for it in await self._store.later.every() if it.owner is None and it.kind == KIND}
-        if not rows and not stored:
-            return
-        same = [it.id for it in rows if it.id in stored and _keeps(stored[it.id], it)]
-        await self._store.later.configure(rows, same=same)
-        self._wanted.set()
+        if rows or await self._store.later.configured():
+            await self._store.later.configure(rows, adopted)
+            self._wanted.set()
 
     async def _step(self, row: Later, now: float) -> Step | None:
         """The step that is due for a row; one that cannot be read, or whose person may not write any more, ends."""
@@ -122,9 +119,9 @@ class DueWatch:
         try:
             schedule = schedule_of(row)
             timing = schedule.timing(self._runtime.setup.config.server.zone)
-        except (ValueError, KeyError, OSError) as error:
+        except UNREADABLE as error:
             log.error("schedule_unreadable", id=row.id, error=type(error).__name__)
-            return Step(later=row, next=None, state="paused")
+            return Step(later=row, next=None, state="paused", unreadable=True)
         if schedule.context is not None:
             if reason := await self._runtime.refusal(schedule.context):
                 log.warning("schedule_ended", id=row.id, reason=reason)
@@ -177,10 +174,3 @@ class DueWatch:
         sid = session_key(agent, self._runtime.choices.before_migration(context), "chat")
         is_direct = await self._store.later.direct(sid)
         return replace(context, chat=replace(context.chat, kind="direct")) if is_direct else context
-
-
-def _keeps(before: Later, after: Later) -> bool:
-    try:
-        return keeps_times(before, after)
-    except ValueError:  # of a newer version
-        return False

@@ -6,34 +6,53 @@ from typing import Any
 from channels.moment import iso
 from gateway.config.root import Config
 from gateway.fault import OperatorError
-from gateway.later.schedule import KIND, schedule_of
+from gateway.later.schedule import KIND, NOT_READABLE, UNREADABLE, resumed_at, schedule_of
 from gateway.store import later as stored
 from gateway.store.later import Later
 from gateway.store.opening import connected
+from gateway.store.statements import NEVER
+
+WHY = {"gone": "its chat is out of reach", "config": "enabled: false"}
+"""The reasons of a pause that a list names."""
 
 
 def listed(config: Config) -> list[dict[str, Any]]:
     """Every schedule that is to come, paused, or lately over. Raises DatabaseUnusable."""
+    return page(config, first=0, most=NEVER)[0]
+
+
+def page(config: Config, *, first: int, most: int) -> tuple[list[dict[str, Any]], int]:
+    """Return at most `most` of them from the number `first` on, and the number of all. Raises DatabaseUnusable."""
     with connected(config.database) as connection:
-        return [facts(it, config) for it in stored.every(connection) if it.kind == KIND]
+        rows = stored.schedules(connection, first=first, most=most)
+        return [facts(it, config) for it in rows], stored.schedules_count(connection)
 
 
 def facts(later: Later, config: Config) -> dict[str, Any]:
-    zone, schedule = config.server.zone, schedule_of(later)
+    """The row as lists show it; one that a newer version wrote has a line that says so, and may be cancelled."""
+    zone = config.server.zone
 
     def at(moment: float | None) -> str | None:
         return None if moment is None else iso(moment, zone)
 
+    try:
+        schedule = schedule_of(later)
+        shown = {"at": schedule.at, "to": schedule.to or later.place, "agent": schedule.agent}
+        shown |= {"does": "say" if schedule.say else "task", "title": schedule.shown}
+        due = at(later.due)
+    except UNREADABLE:
+        shown, due = {"at": "", "to": later.place, "agent": "", "does": "", "title": NOT_READABLE}, None
     return {
         "id": later.id,
         "state": later.state,
-        "due": at(later.due),
-        "at": schedule.at,
-        "to": schedule.to or later.place,
+        "why": later.why,
+        "due": due,
+        "at": shown["at"],
+        "to": shown["to"],
         "owner": later.owner,
-        "agent": schedule.agent,
-        "does": "say" if schedule.say else "task",
-        "title": schedule.shown,
+        "agent": shown["agent"],
+        "does": shown["does"],
+        "title": shown["title"],
         "ran": at(later.ran),
         "runs": later.runs,
         "skipped": at(later.skipped),
@@ -42,11 +61,18 @@ def facts(later: Later, config: Config) -> dict[str, Any]:
 
 
 def line(it: dict[str, Any]) -> str:
-    when = f"due {it['due']}" if it["due"] else it["state"]
+    why = f" ({WHY[it['why']]})" if it["why"] in WHY else ""
+    when = f"due {it['due']}" if it["due"] else it["state"] + why
     ran = f", ran {it['runs']} times" if it["runs"] else ""
     skips = f", skipped {it['skips']} times" if it["skips"] else ""
     title = it["title"] if len(it["title"]) <= 60 else it["title"][:59] + "…"
     return f"{it['id']}  {when}  {it['to']}  {it['at']}  {it['does']}: {title}{ran}{skips}"
+
+
+def one(config: Config, id_: str) -> dict[str, Any]:
+    """Raises OperatorError if there is none, or DatabaseUnusable."""
+    with connected(config.database) as connection:
+        return facts(_known(connection, id_), config)
 
 
 def run(config: Config, id_: str) -> dict[str, Any]:
@@ -63,12 +89,14 @@ def pause(config: Config, id_: str) -> dict[str, Any]:
     with connected(config.database) as connection:
         row, now = _known(connection, id_), time.time()
         if row.state == "paused":
-            due = schedule_of(row).timing(config.server.zone).next(now, row.since)
-            stored.resume(connection, id_, due)
+            try:
+                stored.resume(connection, id_, resumed_at(row, now, config.server.zone))
+            except UNREADABLE:
+                raise OperatorError(f"{id_}: {NOT_READABLE}; update it, or cancel this schedule") from None
         elif row.due is None:
             raise OperatorError(f"{id_} is {row.state}: there is nothing to pause")
         else:
-            stored.end(connection, id_, "paused")
+            stored.end(connection, id_, "paused", why="hand")
         return facts(_known(connection, id_), config)
 
 

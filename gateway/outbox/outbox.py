@@ -46,8 +46,11 @@ class Delivered:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GivenUp:
+    """`gone`: the chat, topic or person is out of reach for good."""
+
     reason: str
     ambiguous: bool = False
+    gone: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,13 +75,24 @@ class Away:
 Report: TypeAlias = Delivered | GivenUp | Postponed | RecordStart | Away
 
 
-class Outbox:
-    """`attempt` makes one attempt at one part; by default through the part's channel."""
+OnGone: TypeAlias = Callable[[OutboxPart, str], Awaitable[None]]
 
-    def __init__(self, runtime: Runtime, *, attempt: Callable[[OutboxPart], Awaitable[Report]] | None = None) -> None:
+
+class Outbox:
+    """`attempt` makes one attempt at one part; by default through the part's channel. `on_gone` hears of a part whose chat
+    is gone, before that is recorded: after a crash again."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        attempt: Callable[[OutboxPart], Awaitable[Report]] | None = None,
+        on_gone: OnGone | None = None,
+    ) -> None:
         self._runtime = runtime
         self._store = runtime.store
         self._attempt = attempt or Attempts(runtime).make
+        self._on_gone = on_gone
         self._urgent: Counter[str] = Counter()
         """The parts of people's sessions that are to be sent now, by chat."""
 
@@ -124,7 +138,9 @@ class Outbox:
                     await self._runtime.control.pause(AWAY_SECONDS)
                 case Delivered(message_id=message_id):
                     return await _recorded(partial(self._store.sent, lease, part, message_id))
-                case GivenUp(reason=reason):
+                case GivenUp(reason=reason, gone=gone):
+                    if gone and self._on_gone is not None:
+                        await self._on_gone(part, reason)
                     self._runtime.metrics.dead.labels("part").inc()
                     return await _recorded(partial(self._store.failed, lease, part, reason))
                 case Postponed(seconds=seconds, ambiguous=ambiguous):
@@ -190,8 +206,8 @@ class Attempts:
         return None if recognised or part.begun else RecordStart()
 
     def _after(self, error: DeliveryError, part: OutboxPart, channel: Channel, *, repeatable: bool) -> Report:
-        if isinstance(error, Refused | Gone):
-            return GivenUp(reason=str(error))
+        if isinstance(error, Refused | Gone):  # what replaces a message says nothing of its chat
+            return GivenUp(reason=str(error), gone=isinstance(error, Gone) and not repeatable)
         ambiguous = isinstance(error, Unreachable) and error.maybe_arrived and not repeatable
         give_up_seconds = self._runtime.setup.limits.delivery_seconds
         if self._runtime.now() - part.created >= give_up_seconds:

@@ -1,4 +1,5 @@
-"""Choices for a chat that the inbox must know before it stores a message: the agent that answers, and the queue mode.
+"""Choices for a chat that the inbox must know before it stores a message: the agent that answers, the queue mode, and
+that it is gone.
 
 There are few, so every worker holds all of them in memory and accepting a message asks no database. They are marks under
 ids of their own kind; the worker that writes one notifies the others, which load them again.
@@ -20,6 +21,8 @@ MODES: Sequence[QueueMode] = get_args(QueueMode)
 SWITCHES: Sequence[Switch] = get_args(Switch)
 CHOICES_NOTICE = "choices"
 """The notice by which workers tell each other of a choice; no session has this name."""
+REST_SECONDS = 86_400.0
+"""Seconds after which a hook whose chat was gone takes an event again, to see if the chat is back."""
 
 
 class Choices:
@@ -56,6 +59,15 @@ class Choices:
     def _listen_key(self, channel: str, account: str, chat: str) -> str:
         first = self._chosen.get(_moved_key(channel, account, chat), chat)
         return listen_key(channel, account, first)
+
+    def rests(self, hook: str, to: str, now: float) -> bool:
+        """True if the chat `to` of a hook was gone within the last day."""
+        place, _, at = self._chosen.get(f"hook:{hook}", "").rpartition(" ")
+        return place == to and 0 <= now - float(at) < REST_SECONDS
+
+    async def rest(self, hook: str, to: str, *, turn: int, at: float) -> None:
+        """Records that the chat `to` of a hook is gone."""
+        await self._choose(f"hook:{hook}", f"{to} {at:.0f}", turn, at)
 
     def queue(self, sid: str) -> QueueMode | None:
         """The mode that was chosen for a conversation."""

@@ -5,8 +5,8 @@ Of two replicas, or two rounds, only one finds the time that it has read. That t
 a row whose last run has not ended, or whose conversation is full, begins nothing.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Literal, TypeAlias
 
 from sqlalchemy import Connection
@@ -29,10 +29,13 @@ SELECT {_COLUMNS} FROM later
 WHERE owner = :owner AND kind = 'schedule' AND (state IN ('active', 'paused') OR id = :also) ORDER BY due, since
 """
 _ALL = f"SELECT {_COLUMNS} FROM later ORDER BY state, due, since"
+_SCHEDULES = (
+    f"SELECT {_COLUMNS} FROM later WHERE kind = 'schedule' ORDER BY state, due, since LIMIT :most OFFSET :first"
+)
 _ONE = f"SELECT {_COLUMNS} FROM later WHERE id = :id"
 _INSERT = """
-INSERT INTO later (id, kind, due, owner, place, state, key, body, since)
-VALUES (:id, :kind, :due, :owner, :place, :state, :key, :body, :since) ON CONFLICT DO NOTHING RETURNING id
+INSERT INTO later (id, kind, due, owner, place, state, key, body, since, why)
+VALUES (:id, :kind, :due, :owner, :place, :state, :key, :body, :since, :why) ON CONFLICT DO NOTHING RETURNING id
 """
 OF_PLACE = f"""
 SELECT {_COLUMNS} FROM later
@@ -46,7 +49,13 @@ WHERE id = :id AND due = :due RETURNING id
 _RAN = "UPDATE later SET ran = :at, runs = runs + 1, turn = :turn WHERE id = :id"
 _STILL_WAITS = f"SELECT 1 FROM inbox WHERE id = :turn AND {WAITS}"
 _OWN_WAITING = f"SELECT count(*) FROM inbox WHERE sid = :sid AND {WAITS} AND again IS NOT NULL"
-_END = "UPDATE later SET due = NULL, resumes = NULL, by_hand = 0, state = :state WHERE id = :id"
+_END = "UPDATE later SET due = NULL, resumes = NULL, by_hand = 0, state = :state, why = :why WHERE id = :id"
+_CONFIGURED = f"SELECT {_COLUMNS} FROM later WHERE owner IS NULL AND kind = 'schedule'"
+_CONFIGURE = """
+UPDATE later SET body = :body, place = :place, due = :due, resumes = :resumes, by_hand = :by_hand, state = :state,
+    since = :since, why = :why
+WHERE id = :id
+"""
 LATER_NOTICE = "later"
 """The notice by which another process has the watches of a shared database look at once."""
 
@@ -89,6 +98,7 @@ class Step:
     waits: bool = True
     skips: bool = False
     again: float | None = None
+    unreadable: bool = False
     is_busy: bool = False
     """It would have run, but its last run or too many others still wait."""
 
@@ -132,6 +142,8 @@ class DatabaseLater(Database):
             names = {"id": step.later.id, "due": step.later.due, "next": step.next, "state": step.state}
             if run(connection, MOVE, **names, skip=int(step.skips)).first() is None:
                 continue
+            if step.unreadable:
+                run(connection, "UPDATE later SET why = 'unreadable' WHERE id = :id", id=step.later.id)
             lease = None
             if step.delivery is not None:
                 turn, lease = put(connection, step.delivery, worker)
@@ -162,6 +174,11 @@ class DatabaseLater(Database):
     def of_place(self, connection: Connection, place: str, *, also: str = "") -> Sequence[Later]:
         """The schedules of everybody that wait for a chat; and the row `also`, if it is one of that chat."""
         return _rows(connection, OF_PLACE, place=place, also=also)
+
+    @reads
+    def of_id(self, connection: Connection, id_: str) -> Sequence[Later]:
+        """The row with that id, or none."""
+        return _rows(connection, _ONE, id=id_)
 
     @reads
     def every(self, connection: Connection) -> Sequence[Later]:
@@ -204,24 +221,31 @@ class DatabaseLater(Database):
         return end(connection, id_, state, owner=owner)
 
     @writes
-    def configure(self, connection: Connection, rows: Sequence[Later], *, same: Iterable[str] = ()) -> None:
-        """Makes the operator's rows those of the config. A row of `same` keeps its times: only what it does changes."""
+    def rest(self, connection: Connection, ids: Sequence[str]) -> None:
+        """Pause the active rows among these: their chat is gone. Idempotent."""
+        for id_ in ids:
+            if (row := one(connection, id_)) is not None and row.state == "active":
+                end(connection, id_, "paused", why="gone")
+
+    @reads
+    def configured(self, connection: Connection) -> Sequence[Later]:
+        """The rows of the config's schedules."""
+        return _rows(connection, _CONFIGURED)
+
+    @writes
+    def configure(self, connection: Connection, rows: Sequence[Later], adopt: Callable[[Later, Later], Later]) -> None:
+        """Make the operator's rows those of the config. `adopt` gives the row to keep for a stored and a new one."""
         lock(connection, Lock.SCHEDULES, "config")
-        kept = set(same)
-        stored = {it.id: it for it in _rows(connection, _ALL) if it.owner is None and it.kind == "schedule"}
+        locked = " FOR UPDATE" if is_shared(connection) else ""  # or a run or a pause meanwhile would be undone
+        stored = {it.id: it for it in _rows(connection, _CONFIGURED + locked)}
         for id_ in stored.keys() - {it.id for it in rows}:
             run(connection, "DELETE FROM later WHERE id = :id", id=id_)
         for row in rows:
             before = stored.get(row.id)
             if before is None:
                 insert(connection, row, None)
-            elif row.id in kept:
-                run(connection, "UPDATE later SET body = :body, place = :place WHERE id = :id",
-                    body=row.body, place=row.place, id=row.id)  # fmt: skip
-            else:
-                run(connection, "UPDATE later SET body = :body, place = :place, due = :due, resumes = NULL, by_hand = 0,"
-                    " state = :state, since = :since WHERE id = :id", body=row.body, place=row.place, due=row.due,
-                    state=row.state, since=row.since, id=row.id)  # fmt: skip
+            elif (kept := adopt(before, row)) != before:
+                run(connection, _CONFIGURE, **asdict(kept))
 
     @writes
     def prune(self, connection: Connection, before: float) -> int:
@@ -235,8 +259,12 @@ def one(connection: Connection, id_: str) -> Later | None:
     return next(iter(_rows(connection, _ONE, id=id_)), None)
 
 
-def every(connection: Connection) -> Sequence[Later]:
-    return _rows(connection, _ALL)
+def schedules(connection: Connection, *, first: int = 0, most: int = NEVER) -> Sequence[Later]:
+    return _rows(connection, _SCHEDULES, first=first, most=most)
+
+
+def schedules_count(connection: Connection) -> int:
+    return int(run(connection, "SELECT count(*) FROM later WHERE kind = 'schedule'").scalar_one())
 
 
 def still_waits(connection: Connection, later: Later) -> bool:
@@ -244,17 +272,22 @@ def still_waits(connection: Connection, later: Later) -> bool:
     return run(connection, _STILL_WAITS, turn=later.turn).first() is not None
 
 
-def end(connection: Connection, id_: str, state: LaterState, *, owner: str | None = None) -> Later | None:
+def end(
+    connection: Connection, id_: str, state: LaterState, *, owner: str | None = None, why: Why | None = None
+) -> Later | None:
     found = _rows(connection, _ONE, id=id_)
     if not found or (owner is not None and found[0].owner != owner):
         return None
     if found[0].state != state:
-        run(connection, _END, id=id_, state=state)
+        run(connection, _END, id=id_, state=state, why=why)
     return found[0]
 
 
 def resume(connection: Connection, id_: str, due: float | None) -> None:
-    run(connection, "UPDATE later SET due = :due, state = 'active' WHERE id = :id", id=id_, due=due)
+    """Let a paused row go on at its next time; without one it is over."""
+    state: LaterState = "done" if due is None else "active"
+    resumed = "UPDATE later SET due = :due, state = :state, why = NULL WHERE id = :id"
+    run(connection, resumed, id=id_, due=due, state=state)
     _announce(connection)
 
 
@@ -288,8 +321,7 @@ def _rows(connection: Connection, statement: str, **names: object) -> list[Later
 
 
 def insert(connection: Connection, later: Later, key: str | None) -> bool:
-    names = {name: getattr(later, name) for name in ("id", "kind", "due", "owner", "place", "state", "body", "since")}
-    return run(connection, _INSERT, **names, key=key).first() is not None
+    return run(connection, _INSERT, **asdict(later), key=key).first() is not None
 
 
 def _in_its_lane(connection: Connection, delivery: Delivery, *, waits: bool) -> Delivery:

@@ -14,15 +14,16 @@ from pydantic import BaseModel
 
 from gateway.fault import OperatorError
 from gateway.http.bodies import Bodies
-from gateway.http.request import PersonRoute, Unserved, answer_json, id_in_path, read_json
+from gateway.http.request import PersonRoute, Unserved, answer_json, id_in_path, number_of, read_json
 from gateway.operate import schedules
+from gateway.operate.clipped import brief
 from gateway.operate.sessions import named
 from gateway.records.sessions import LOCAL_PERSON
 from gateway.state.runtime import Runtime
 from gateway.store.names import Names
 from gateway.store.tasks import Task
 from gateway.turns.tasks import Tasks
-from gateway.web.listing import page
+from gateway.web.listing import ROWS_MAX, page
 
 Act: TypeAlias = Literal["pause", "resume", "stop"]
 STATES: Mapping[Act, Sequence[str]] = {"pause": ("active",), "resume": ("paused",), "stop": ("active", "paused")}
@@ -61,15 +62,23 @@ class Plans:
 
     async def schedules(self, request: Request, person: str) -> Response:
         """A page of them; the person who asked for one and its place have their names as `ownerName` and `toName`."""
-        shown = await asyncio.to_thread(lambda: page(self._schedules(), request.query_params))
+        shown = await asyncio.to_thread(self._schedules, request.query_params)
         return answer_json({"schedules": shown.pop("rows")} | shown)
 
-    def _schedules(self) -> list[dict[str, Any]]:
+    def _schedules(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """Read the rows of the page alone unless words are looked for: the room asks again every few seconds."""
         config = self._runtime.setup.config
-        names = named(config)
+        if query.get("words") or query.get("agent"):
+            return page(self._with_names(schedules.listed(config)), query)
+        first = number_of(query.get("from", "")) or 0
+        rows, count = schedules.page(config, first=first, most=ROWS_MAX)
+        return {"rows": brief(self._with_names(rows)), "from": first, "count": count}
+
+    def _with_names(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        names = named(self._runtime.setup.config)
         return [
             it | {"ownerName": names.person(it["owner"]), "toName": names.place(it["to"]) or names.person(it["to"])}
-            for it in schedules.listed(config)
+            for it in rows
         ]
 
     async def change(self, request: Request, person: str) -> Response:
@@ -84,7 +93,7 @@ class Plans:
 
     def _changed(self, id_: str, act: Act) -> dict[str, Any]:
         config = self._runtime.setup.config
-        if not any(it["id"] == id_ and it["state"] in STATES[act] for it in schedules.listed(config)):
+        if schedules.one(config, id_)["state"] not in STATES[act]:
             raise Unserved(*NOT_CHANGED)
         return schedules.cancel(config, id_) if act == "stop" else schedules.pause(config, id_)
 

@@ -78,3 +78,26 @@ async def test_a_tool_of_a_server_that_changed_its_words_is_withheld_and_the_rea
         server.known = {"look": Review(accepted="other words")}
         assert (await look())["state"] == "off"
         assert "an owner has yet to see" in (await look())["reasons"][0]["en"]
+
+
+async def test_schedules_of_a_page_are_read_alone_and_found_by_words_among_all(tmp_path: Path) -> None:
+    operator, many = {"authorization": f"Bearer {ADMIN}"}, 120
+    rows = (f'{{ id: s{it}, to: "telegram:5000{it}", at: "0 9 * * *", say: "Text {it}." }}' for it in range(many))
+    telegram = (
+        '\n  telegram: { botToken: "7000000001:AAAnotherAnotherAnotherAnotherAnot1", apiRoot: "http://127.0.0.1:9" }'
+    )
+    more = f"{SERVER}\nschedules: [ {', '.join(rows)} ]"
+    async with (
+        running(tmp_path, feishu=WEB + telegram, more=more) as house,
+        client(house.url, headers=operator) as http,
+    ):
+        await house.until(lambda: house.gateway.runtime.store.later.next_due())
+        seen = set()
+        for first, length in ((0, 50), (50, 50), (100, 20), (150, 0)):
+            shown = (await http.get(f"/api/console/schedules?from={first}")).json()
+            assert (len(shown["schedules"]), shown["from"], shown["count"]) == (length, first, many)
+            seen |= {it["id"] for it in shown["schedules"]}
+        assert len(seen) == many
+        for asked, count in (("words=Text+77.", 1), ("agent=helper", many), ("agent=other", 0)):
+            shown = (await http.get(f"/api/console/schedules?{asked}")).json()
+            assert (len(shown["schedules"]), shown["count"]) == (min(count, 50), count), asked

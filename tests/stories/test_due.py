@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ from gateway.operate import schedules
 from gateway.store.later import Later
 from tests.channels.contexts import Clock
 from tests.emulators.models.script import calls, says
-from tests.running import ALICE, BOB, GROUP, Running, running
-from tests.stories.at_work import results
+from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, running
+from tests.stories.at_work import results, works
 from tests.stories.test_hooks import SECRET, call, signed
+from tests.stories.test_reload import edited
 from tests.stories.test_schedules import ANYTIME, ASKED, BEGIN, SCHEDULING, STANDUP, on, texts
 
 IN_GROUP: dict[str, Any] = {"chat": GROUP, "chat_type": "group", "mention_bot": True}
@@ -241,3 +243,227 @@ async def test_hook_event_waits_for_room_in_its_chat(tmp_path: Path, database_ur
         await house.replies(3)
         await house.idle()
         assert texts(house) == ["Looked."] * 3
+
+
+OUT_OF_REACH = 230002  # the bot is not in the chat
+TO_BOB = f'{{ id: to-bob, to: "feishu:{BOB}", at: "every 5m", say: "Hello, Bob." }}'
+
+
+def out_of_reach(house: Running, chat: str, *, times: int = 99) -> None:
+    to = f'"receive_id":"{chat}"'
+    house.feishu.fail_next("/im/v1/messages", status=400, code=OUT_OF_REACH, says=to, times=times)
+
+
+async def paused(house: Running, *ids: str) -> None:
+    """Wait until these schedules are paused because their chat is gone."""
+
+    async def are() -> bool:
+        found = await rows(house)
+        return all((found[it].state, found[it].why, found[it].due) == ("paused", "gone", None) for it in ids)
+
+    await house.until(are)
+    await house.idle()
+
+
+@pytest.mark.parametrize("how", ["say", "task"])
+async def test_schedule_of_a_person_is_paused_when_its_chat_is_gone(
+    tmp_path: Path, database_url: str, how: str
+) -> None:
+    clock = Clock(BEGIN)
+    plans = [{"at": "every 1h", how: "The news."}, {"at": "every 2h", "task": "And the rest."}]
+    more = on(database_url, f'owners: ["feishu:{ALICE}"]')
+    config: dict[str, Any] = {"agents": SCHEDULING, "feishu": ANYTIME, "more": more, "script": asking(plans)}
+    async with running(tmp_path, now=clock, **config) as house:
+        await house.say("hello")
+        await house.say("plan", sender=BOB, chat=BOB_CHAT)
+        await house.replies(2)
+        await house.idle()
+        asked = len(house.anthropic.requests)
+        out_of_reach(house, BOB_CHAT)
+        await later(house, clock, 3_600)
+        both = [*await rows(house)]
+        await paused(house, *both)
+        for _ in range(3):
+            await later(house, clock, 7_200)
+        await house.idle()
+        assert len(house.anthropic.requests) - asked == (how == "task")
+        [told] = texts(house)[2:]
+        assert f"I cannot reach `feishu:default:{BOB_CHAT}` any more" in told
+        assert all(it in told for it in both)
+        assert house.feishu.messages[2].chat_id == ALICE_CHAT
+        listed = schedules.listed(house.gateway.config)
+        assert {(it["state"], it["why"]) for it in listed} == {("paused", "gone")}
+        assert "paused (its chat is out of reach)" in schedules.line(listed[0])
+
+
+async def test_schedule_of_the_config_is_paused_when_its_chat_is_gone_until_it_has_another(tmp_path: Path) -> None:
+    clock = Clock(BEGIN)
+    more = f'owners: ["feishu:{ALICE}"]\nschedules: [ {OFTEN}, {TO_BOB} ]'
+    async with edited(tmp_path, feishu=ANYTIME, more=more, script=lambda _: says("Report."), now=clock) as (
+        house,
+        editor,
+    ):
+        await house.say("hello")
+        await house.replies(1)
+        await begun(house)
+        out_of_reach(house, GROUP)
+        out_of_reach(house, BOB)
+        await later(house, clock)
+        await paused(house, "report", "to-bob")
+        assert await house.replies(3)
+        asked = len(house.anthropic.requests)
+        await editor.replace("Write the report.", "Write it.")  # an edit of its text does not bring the chat back
+        for _ in range(3):
+            await later(house, clock)
+        await paused(house, "report", "to-bob")
+        assert len(house.anthropic.requests) == asked
+        await editor.replace(f'to: "feishu:{GROUP}"', f'to: "feishu:{ALICE_CHAT}"')
+        await house.until(lambda: house.gateway.runtime.store.later.next_due())
+        await later(house, clock)
+        assert (await house.replies(4))[3] == "Report."
+        await paused(house, "to-bob")
+        assert len(texts(house)) == 4
+
+
+async def test_hook_refuses_events_when_its_chat_is_gone(tmp_path: Path, database_url: str) -> None:
+    clock = Clock(BEGIN)
+    hook = f'hooks: {{ ci: {{ secret: "{SECRET}", verify: hmac, to: "feishu:{GROUP}", task: "Look at it." }} }}'
+    config = {"feishu": ANYTIME, "more": on(database_url, f'owners: ["feishu:{ALICE}"]', hook)}
+
+    async def event(house: Running, number: int) -> int:
+        body = f'{{"build": {number}}}'.encode()
+        return (await call(house, body, signed(body, at=clock.now))).status_code
+
+    async with edited(tmp_path, script=lambda _: says("Looked."), now=clock, **config) as (house, editor):
+        await house.say("hello")
+        await house.replies(1)
+        out_of_reach(house, GROUP, times=1)
+        assert await event(house, 1) == 202
+        told = (await house.replies(2))[1]
+        assert f"I cannot reach `feishu:default:{GROUP}`" in told
+        assert "The hook `ci` refuses events" in told
+        await house.idle()
+        assert [await event(house, number) for number in (2, 3)] == [409, 409]
+        clock.now += 86_401  # perhaps it is back
+        assert await event(house, 4) == 202
+        assert (await house.replies(3))[2] == "Looked."
+        out_of_reach(house, GROUP, times=1)
+        assert await event(house, 5) == 202
+        await house.until(lambda: house.gateway.runtime.choices.rests("ci", f"feishu:{GROUP}", clock.now))
+        assert await event(house, 6) == 409
+        await editor.replace(f'to: "feishu:{GROUP}"', 'to: "feishu:oc_another"')
+        assert await event(house, 7) == 202
+
+
+async def test_schedule_keeps_running_when_a_reply_to_a_person_finds_their_chat_gone(tmp_path: Path) -> None:
+    """Only what happens by itself is judged: the person who has just written will write again."""
+    clock = Clock(BEGIN)
+    plans = [{"at": "every 1h", "say": "Stretch!"}]
+    async with running(tmp_path, script=asking(plans), **ASKED, now=clock) as house:
+        await house.say("plan")
+        await house.replies(1)
+        await house.idle()
+        house.feishu.fail_next("/im/v1/messages", status=400, code=OUT_OF_REACH)
+        await house.say("hello")
+        await house.idle()
+        await later(house, clock, 3_600)
+        assert (await house.replies(2))[1] == "Stretch!"
+
+
+async def test_schedule_paused_by_hand_stays_paused_over_a_reload_and_a_restart(
+    tmp_path: Path, database_url: str
+) -> None:
+    clock, more = Clock(BEGIN), on(database_url, f"schedules: [ {OFTEN}, {TO_BOB} ]")
+
+    def states(house: Running) -> dict[str, tuple[str, str | None]]:
+        return {it["id"]: (it["state"], it["why"]) for it in schedules.listed(house.gateway.config)}
+
+    by_hand = {"report": ("paused", "hand"), "to-bob": ("active", None)}
+    async with edited(tmp_path, more=more, feishu=ANYTIME, now=clock) as (house, editor):
+        await begun(house)
+        schedules.pause(house.gateway.config, "report")
+        await editor.replace("Write the report.", "Write it.")  # what it does
+        assert states(house) == by_hand
+        await editor.replace("Hello, Bob.", "Good morning, Bob.")  # another schedule
+        assert states(house) == by_hand
+    async with edited(tmp_path, more=more, feishu=ANYTIME, now=clock) as (house, editor):
+        await house.until(lambda: states(house) == by_hand)
+        await later(house, clock, 3_600)
+        assert states(house) == by_hand
+        report = OFTEN.replace("report,", "report, enabled: false,")
+        await editor.replace(OFTEN, report)  # off and on again in the config lets it go on
+        await house.until(lambda: states(house)["report"] == ("paused", "config"))
+        await editor.replace(report, OFTEN)
+        await house.until(lambda: states(house)["report"] == ("active", None))
+        schedules.pause(house.gateway.config, "report")
+        assert schedules.pause(house.gateway.config, "report")["state"] == "active"
+        await house.idle()
+
+
+@pytest.mark.parametrize(("missed", "state"), [("once", "active"), ("skip", "done")])
+async def test_schedule_resumed_after_its_only_time_is_late_or_over(tmp_path: Path, missed: str, state: str) -> None:
+    single = f'{{ id: single, to: "feishu:{GROUP}", at: "2027-01-15T09:00", missed: {missed}, say: "Now!" }}'
+    clock = Clock(BEGIN)
+    async with running(tmp_path, more=f"schedules: [ {single} ]", feishu=ANYTIME, now=clock) as house:
+        await begun(house)
+        row = (await rows(house))["single"]
+        past = replace(row, body=row.body.replace("2027-01-15", "2020-01-15"))  # the operator's clock is the real one
+        await house.gateway.runtime.store.later.configure([past], lambda _, new: replace(new, due=None, state="paused"))
+        after = schedules.pause(house.gateway.config, "single")
+        assert (after["state"], bool(after["due"])) == (state, state == "active")
+        house.gateway.wake()
+        if state == "active":
+            assert "This was due Wed 2020-01-15 09:00" in (await house.replies(1))[0]
+        await house.idle()
+        assert (await rows(house))["single"].state == "done"
+
+
+UNREADABLE = Later(
+    id="R-NEWER",
+    kind="schedule",
+    due=None,
+    owner=f"feishu:default:{ALICE}",
+    place=f"feishu:default:{ALICE_CHAT}",
+    state="paused",
+    body='{"at": 1}',
+    since=BEGIN,
+)
+
+
+async def test_schedule_that_cannot_be_read_leaves_the_lists_whole(tmp_path: Path, database_url: str) -> None:
+    more = on(database_url, STANDUP)
+    script = asking([{"at": "every 1h", "say": "Up!"}])
+    async with running(tmp_path, script=script, agents=SCHEDULING, more=more) as house:
+        await house.say("plan")
+        await house.replies(1)
+        await house.idle()
+        store = house.gateway.runtime.store.later
+        no_zone = '{"agent": "helper", "at": "0 9 * * *", "timezone": "No/Where"}'
+        unreadable = {"R-NEWER": UNREADABLE.body, "R-ZONE1": no_zone}
+        for id_, body in unreadable.items():
+            await store.expect(replace(UNREADABLE, id=id_, body=body))
+        config = house.gateway.config
+        listed = schedules.listed(config)
+        assert {*unreadable, "standup"} < {it["id"] for it in listed}
+        assert any(
+            schedules.line(it).startswith("R-NEWER  paused") and "cannot read it" in schedules.line(it) for it in listed
+        )
+        await house.say("/schedules")
+        shown = (await house.replies(2))[1]
+        assert all(it in shown for it in ("Up!", "`R-NEWER` this version of the gateway cannot read it", "`R-ZONE1`"))
+        with pytest.raises(OperatorError, match="cannot read it; update it, or cancel"):
+            schedules.pause(config, "R-NEWER")
+        assert schedules.run(config, "R-NEWER")["id"] == "R-NEWER"
+        assert schedules.cancel(config, "R-NEWER")["state"] == "cancelled"
+        await house.say("/schedules cancel R-ZONE1")
+        assert (await house.replies(3))[2] == "R-ZONE1 is cancelled."
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Shanghai"])
+async def test_schedule_at_the_end_or_the_beginning_of_time_is_refused(tmp_path: Path, zone: str) -> None:
+    plans = [
+        ("schedule", {"action": "create", "at": at, "say": "x"}) for at in ("9999-12-31T23:59", "0001-01-01T00:00")
+    ]
+    async with running(tmp_path, **ASKED, more=f"server: {{ timezone: {zone} }}", now=Clock(BEGIN)) as house:
+        answers = await works(house, *plans)
+        assert ["INVALID_ARGUMENT" in it and "too far away" in it for it in answers] == [True, True]
