@@ -40,7 +40,8 @@ async def start(context: CommandContext) -> str:
 
 async def new(context: CommandContext) -> str:
     ended = await _stop(context)
-    mark = SessionMark(turn=context.turn, kind="new", at=context.runtime.now())
+    content = json.dumps({"message": context.message.message_id})
+    mark = SessionMark(turn=context.turn, kind="new", content=content, at=context.runtime.now())
     await context.runtime.store.mark(context.session, mark)
     await context.runtime.choices.choose_queue(context.session, "", turn=context.turn, at=context.runtime.now())
     begins = context.say("A new conversation begins.", "新的对话开始了。")
@@ -216,7 +217,7 @@ async def _last_turn(context: CommandContext, nothing: str) -> int | str:
     waiting = [(it.turn, inbound_of(it.body).replays) for it in work.waiting]
     if any(turn < context.turn or replays not in (0, context.turn) for turn, replays in waiting):
         return context.say("An answer is still under way; /stop ends it.", "正在回答中；发送 /stop 可停止。")
-    turn = await context.runtime.store.last_turn(context.session, before=sys.maxsize, by=_by(context))
+    turn = await context.runtime.store.last_turn(context.session, command=context.turn, by=_by(context))
     return nothing if turn is None else turn
 
 

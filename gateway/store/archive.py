@@ -17,7 +17,7 @@ from channels.web.archive import VERSIONS_MAX, Kept, MessageBody, Sized, Unkept,
 from gateway.records.sessions import CHOICE
 from gateway.store import memory
 from gateway.store.approval_words import forget_approvals
-from gateway.store.branches import BRANCH, begins_branch, on_branch, place, words_json
+from gateway.store.branches import BRANCH, begins_branch, on_branch, own_above, place, words_json
 from gateway.store.errors import NOTIFY_CHANNEL
 from gateway.store.locks import Lock, lock
 from gateway.store.statements import NEVER
@@ -93,14 +93,16 @@ class DatabaseArchive(Database):
     @writes
     def replace(self, connection: Connection, chat: str, key: str, text: str, buttons: tuple[Button, ...]) -> bool:
         lock(connection, Lock.ARCHIVE)
-        known = "SELECT number, words, at FROM web_message WHERE chat = :chat AND key = :key AND author = 'agent'"
+        known = (
+            "SELECT number, words, at, under FROM web_message WHERE chat = :chat AND key = :key AND author = 'agent'"
+        )
         if (row := _run(connection, known, chat=chat, key=key).one_or_none()) is None:
             return False
         before = words_json.validate_json(row.words)
         if (before.text, before.buttons) != (text, buttons):
             _run(connection, "DELETE FROM web_message WHERE number = :number", number=row.number)
             words = replace(before, text=text, buttons=buttons, folded=None, place=before.place or row.number)
-            _insert(connection, chat, key, "agent", words, row.at)
+            _insert(connection, chat, key, "agent", words, row.at, under=row.under)
         return True
 
     @reads
@@ -235,7 +237,7 @@ def _number(connection: Connection, statement: str, **names: object) -> int:
 def _say(
     connection: Connection, chat: str, key: str, author: str, words: MessageBody, at: float, follows: int | None = None
 ) -> bool:
-    if not _insert(connection, chat, key, author, words, at, follows):
+    if not _insert(connection, chat, key, author, words, at, follows=follows):
         return False
     _run(connection, "UPDATE web_conversation SET at = :at WHERE id = :chat", chat=chat, at=at)
     keys = [it.id for it in words.files]
@@ -244,17 +246,26 @@ def _say(
 
 
 def _insert(
-    connection: Connection, chat: str, key: str, author: str, words: MessageBody, at: float, follows: int | None = None
+    connection: Connection,
+    chat: str,
+    key: str,
+    author: str,
+    words: MessageBody,
+    at: float,
+    *,
+    follows: int | None = None,
+    under: int | None = None,
 ) -> bool:
     """Returns False if the key exists."""
     new = """
         INSERT INTO web_message (chat, key, author, words, at, follows, under)
-        VALUES (:chat, :key, :author, :words, :at, CAST(:follows AS BIGINT), (
-            SELECT number FROM web_message WHERE chat = :chat AND key = :reply_to AND author = 'you'
-        )) ON CONFLICT (chat, key) DO NOTHING RETURNING number
+        VALUES (:chat, :key, :author, :words, :at, CAST(:follows AS BIGINT), CAST(:under AS BIGINT))
+        ON CONFLICT (chat, key) DO NOTHING RETURNING number
     """
     row = {"chat": chat, "key": key, "author": author, "words": words_json.dump_json(words).decode(), "at": at}
-    if _run(connection, new, **row, follows=follows, reply_to=words.reply_to or "").scalar() is None:
+    if author == "agent" and under is None:
+        under = own_above(connection, chat, words.reply_to)
+    if _run(connection, new, **row, follows=follows, under=under).scalar() is None:
         return False
     if _is_shared(connection):
         _run(connection, "SELECT pg_notify(:channel, :what)", channel=NOTIFY_CHANNEL, what=WEB_NOTICE)

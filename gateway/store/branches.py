@@ -4,6 +4,9 @@ A person's message follows the one that was kept before it, unless its row names
 branch. No turn is copied and none is taken away, so what is erased or recalled is gone from every branch at once. The
 tree is read from the rows of people's messages. A few gaps between their numbers say what is not on a branch; `leave_out`
 turns those into gaps between a session's turns, and the statements that read its history pass over them.
+
+A turn follows its message, not its number: a repeated answer and a report are turns of an older message. A turn that no
+message begins, such as a schedule's, follows the last message of the branch that is shown when it begins (`UNDER`).
 """
 
 from collections import defaultdict
@@ -12,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 
+import orjson
 from pydantic import TypeAdapter
 from sqlalchemy import Connection
 
@@ -32,6 +36,14 @@ BRANCH = """CASE WHEN tip > 0 THEN tip ELSE COALESCE((
 """A number that is another one as soon as another branch is shown; 0 if there is only one."""
 _KNOWN = "SELECT 1 FROM web_message WHERE chat = :chat AND key = :key"
 _SPOKEN = "SELECT message, turn FROM spoken WHERE sid = :sid AND how IN ('said', 'withdrawn')"
+UNDER = "under"
+"""The kind of the mark that names the message which a turn without one of its own follows."""
+_MARKED = "SELECT turn, content FROM mark WHERE sid = :sid AND kind IN ('new', 'under')"
+_MARK_UNDER = """
+INSERT INTO mark (sid, kind, turn, content, at) VALUES (:sid, 'under', :turn, :content, :at) ON CONFLICT DO NOTHING
+"""
+_BODY = "SELECT body, at FROM inbox WHERE id = :turn AND body <> ''"
+_SET_BODY = "UPDATE inbox SET body = :body WHERE id = :turn"
 _WORDS = "SELECT key, words, at FROM web_message WHERE chat = :chat AND key IN :keys ORDER BY number"
 words_json: TypeAdapter[MessageBody] = TypeAdapter(MessageBody)
 
@@ -100,9 +112,23 @@ def on_branch(connection: Connection, chat: str) -> str:
         return ""
     gaps = gaps_of(forks, tip_of(connection, chat))
     values = ", ".join(f"({after}, {before})" for after, before in gaps)
-    place = "COALESCE(under, number)"
+    own = "SELECT max(number) FROM web_message o WHERE chat = :chat AND author = 'you' AND number < web_message.number"
+    place = f"CASE WHEN author = 'you' THEN number ELSE COALESCE(under, ({own}), number) END"
     inside = f"SELECT 1 FROM (VALUES {values}) AS gaps WHERE {place} > gaps.column1 AND {place} < gaps.column2"
     return f"AND NOT EXISTS ({inside})" if gaps else ""
+
+
+def own_above(connection: Connection, chat: str, reply_to: str | None) -> int | None:
+    """The person's message that an agent's one is shown under: the one that it answers, else the last one of the branch
+    that is shown."""
+    which = (
+        "SELECT CASE author WHEN 'you' THEN number ELSE under END FROM web_message WHERE chat = :chat AND key = :key"
+    )
+    if reply_to and (own := run(connection, which, chat=chat, key=reply_to).scalar()):
+        return int(own)
+    last = "SELECT max(number) FROM web_message WHERE chat = :chat AND author = 'you' AND number <= :tip"
+    found: int | None = run(connection, last, chat=chat, tip=tip_of(connection, chat)).scalar()
+    return found
 
 
 def tip_of(connection: Connection, chat: str) -> int:
@@ -176,31 +202,62 @@ class DatabaseBranches(Database):
 
     @writes
     def leave_out(self, connection: Connection, sid: str, turn: int, context: MessageContext) -> bool:
-        """Writes which turns of the session are not on the branch of the person's message that is answered by `turn`,
-        before that begins. An earlier message of the branch that was answered only together with one beside it is
-        answered once more, with this one. False if nothing had to be written: what was loaded is right."""
-        tree = tree_of(connection, context.chat.id)
-        own = next((it for it in tree.own if it.key == context.message_id), None)
-        if own is None or not tree.forks:
+        """Writes which turns of the session are not on the branch of the message that is answered by `turn`, before that
+        begins. A turn of no person's message gets the last one that is shown to follow, and replies to it. An earlier
+        message of the branch that was answered only together with one beside it is answered once more, with this one.
+        False if nothing had to be written: what was loaded is right."""
+        tree, chat = tree_of(connection, context.chat.id), context.chat.id
+        if not tree.forks:
             return False
+        own, changed = next((it for it in tree.own if it.key == context.message_id), None), False
+        if own is None and context.origin and (shown := tree.shown(tip_of(connection, chat))):
+            own, changed = shown[-1], _follow(connection, sid, turn, shown[-1].key)
+        if own is None:
+            return False
+        # An older message may be answered again, or late: what follows it on its branch was said before this turn.
+        is_shown = own in tree.shown(tip_of(connection, chat))
+        gaps = gaps_of(tree.forks, tip_of(connection, chat) if is_shown else tree.tip_with(own.number))
         turns: dict[str, list[int]] = defaultdict(list)
         for row in run(connection, _SPOKEN, sid=sid):
             turns[row.message].append(row.turn)
-        gaps = _of_turns(tree, own, turn, turns)
-        changed = _write(connection, sid, turn, gaps)
-        lost = [it.key for it in tree.shown(own.number) if it is not own and _is_lost(turns[it.key], gaps)]
-        return (bool(lost) and _join(connection, turn, context.chat.id, lost)) or changed
+        answered = {it.key: list(turns[it.key]) for it in tree.shown(own.number) if it is not own}
+        for row in run(connection, _MARKED, sid=sid):
+            turns[orjson.loads(row.content).get("message", "")].append(row.turn)
+        left_out = _of_turns(tree, gaps, turn, turns)
+        changed |= _write(connection, sid, turn, left_out)
+        lost = [] if context.origin else [key for key, numbers in answered.items() if _is_lost(numbers, left_out)]
+        return (bool(lost) and _join(connection, turn, chat, lost)) or changed
 
 
-def _of_turns(tree: BranchTree, own: Own, turn: int, turns: Mapping[str, Sequence[int]]) -> list[Gap]:
-    """The gaps as numbers of turns: the first that is left out, and the first behind it that is not."""
-    gaps = []
-    for after, before in gaps_of(tree.forks, own.number)[1:]:
-        beside = [min(turns[it.key]) for it in tree.own if after < it.number < before and turns[it.key]]
-        behind = [min(turns[it.key]) for it in tree.own if before <= it.number < own.number and turns[it.key]]
-        if beside:
-            gaps.append((min(beside), min([*behind, turn])))
-    return sorted(gaps)
+def _of_turns(tree: BranchTree, between: Sequence[Gap], turn: int, turns: Mapping[str, Sequence[int]]) -> list[Gap]:
+    """The gaps between messages as numbers of turns: the first that is left out, and the first behind it that is not. A
+    turn whose message is not known follows the turn before it."""
+    beside = {it.key for it in tree.own if is_in(it.number, between)}
+    out: dict[int, bool] = {}
+    for key in (it.key for it in tree.own):
+        for number in turns.get(key, ()):
+            out[number] = key in beside or out.get(number, False)
+    gaps, first = list[Gap](), 0
+    for number in sorted(it for it in out if it < turn):
+        if out[number]:
+            first = first or number
+        elif first:
+            gaps.append((first, number))
+            first = 0
+    return [*gaps, *([(first, turn)] if first else ())]
+
+
+def _follow(connection: Connection, sid: str, turn: int, key: str) -> bool:
+    """Has a turn without a message of its own follow this one. False if it does already."""
+    if (row := run(connection, _BODY, turn=turn).first()) is None:
+        return False
+    inbound = inbound_json.validate_json(row.body)
+    if is_new := inbound.context.message_id != key:
+        inbound = replace(inbound, context=replace(inbound.context, message_id=key))
+        run(connection, _SET_BODY, turn=turn, body=inbound_json.dump_json(inbound).decode())
+    content = orjson.dumps({"message": key}).decode()
+    run(connection, _MARK_UNDER, sid=sid, turn=turn, content=content, at=row.at)
+    return is_new
 
 
 def _write(connection: Connection, sid: str, turn: int, gaps: Sequence[Gap]) -> bool:
@@ -222,7 +279,7 @@ def _is_lost(turns: Sequence[int], gaps: Sequence[Gap]) -> bool:
 
 def _join(connection: Connection, turn: int, chat: str, keys: Sequence[str]) -> bool:
     """Has the turn answer these messages as well. False if it does already."""
-    body = run(connection, "SELECT body FROM inbox WHERE id = :turn AND body <> ''", turn=turn).scalar()
+    body = run(connection, _BODY, turn=turn).scalar()
     inbound: Inbound | None = inbound_json.validate_json(body) if body else None
     known = {it.message_id for it in inbound.contexts} if inbound else set(keys)
     rows = [row for row in run(connection, _WORDS, chat=chat, keys=list(keys)) if row.key not in known]
@@ -230,12 +287,7 @@ def _join(connection: Connection, turn: int, chat: str, keys: Sequence[str]) -> 
         return False
     earlier = (_context(inbound.context, row.key, words_json.validate_json(row.words), row.at) for row in rows)
     inbound = replace(inbound, together=(*earlier, *inbound.contexts))
-    run(
-        connection,
-        "UPDATE inbox SET body = :body WHERE id = :turn",
-        turn=turn,
-        body=inbound_json.dump_json(inbound).decode(),
-    )
+    run(connection, _SET_BODY, turn=turn, body=inbound_json.dump_json(inbound).decode())
     return True
 
 

@@ -36,7 +36,9 @@ SELECT t.sid, t.content, COALESCE((
 FROM transcript t WHERE t.kind = 'final'
 """
 """A message stays in the inbox for seven days; after that only what a turn's transcript holds names its person."""
-_MARKS = f"SELECT turn, kind, at, content FROM mark WHERE {_BETWEEN} AND kind <> 'draft' ORDER BY turn, kind"
+_MARKS = (
+    f"SELECT turn, kind, at, content FROM mark WHERE {_BETWEEN} AND kind NOT IN ('draft', 'under') ORDER BY turn, kind"
+)
 
 
 @dataclass(kw_only=True, slots=True)

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from gateway.records.sessions import CHOICE, is_of_person, session_parts, task_of
 from gateway.store import contacts, later, memory
 from gateway.store.approval_words import forget_approvals
-from gateway.store.branches import close_over
+from gateway.store.branches import UNDER, close_over
 from gateway.store.changes import COPIES, REVISE, withdraw
 from gateway.store.chatter import LANGUAGE, REACTION
 from gateway.store.errors import NOTIFY_CHANNEL
@@ -90,8 +90,9 @@ def forget_turns(connection: Connection, portion: Portion, numbers: Sequence[int
         gone = run(connection, f"DELETE FROM {table} WHERE turn IN :numbers", **names).rowcount
     removed["transcript"] += gone
     removed["outbox"] += run(connection, "DELETE FROM outbox WHERE turn IN :numbers", **names).rowcount
-    reactions = f"DELETE FROM mark WHERE sid IN :sids AND kind LIKE '{REACTION}%' AND turn IN :numbers"
-    removed["mark"] += run(connection, reactions, **names).rowcount
+    of_turns = f"(kind = '{UNDER}' OR kind LIKE '{REACTION}%')"
+    marks = f"DELETE FROM mark WHERE sid IN :sids AND {of_turns} AND turn IN :numbers"
+    removed["mark"] += run(connection, marks, **names).rowcount
     kept = "SELECT count(*) FROM inbox WHERE body <> '' AND id IN :numbers"
     removed["inbox"] += run(connection, kept, **names).scalar() or 0
     run(connection, _FORGET, **names)

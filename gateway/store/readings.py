@@ -24,10 +24,10 @@ class Readings(Protocol):
         """Returns the bodies of all messages that a turn answered, by number, oldest first; empty if its own is gone."""
         return {row["id"]: row["body"] for row in await self._rows(sql.BODIES, {"sid": sid, "turn": turn})}
 
-    async def last_turn(self, sid: str, *, before: int, by: str) -> int | None:
-        """Returns the newest finished turn below `before` that was not undone, or the turn that `by` has undone: a
-        command that runs again undoes the same turn."""
-        turn: int | None = (await self._one(sql.LAST_TURN, {"sid": sid, "before": before, "by": by}))["turn"]
+    async def last_turn(self, sid: str, *, command: int, by: str) -> int | None:
+        """Returns the newest finished turn on the branch of a command that was not undone, or the turn that `by` has
+        undone: a command that runs again undoes the same turn."""
+        turn: int | None = (await self._one(sql.LAST_TURN, {"sid": sid, "before": command, "by": by}))["turn"]
         return turn
 
     async def stopped_at(self, sid: str) -> int:

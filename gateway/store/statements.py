@@ -147,7 +147,7 @@ _NEW_TURN = _NEW_TURN.format("")
 LAST_TURN = f"""
 SELECT COALESCE(
     (SELECT max(turn) FROM mark WHERE sid = :sid AND kind = 'undone' AND content = :by),
-    (SELECT max(t.turn) FROM transcript t WHERE t.sid = :sid AND t.kind = 'final' AND t.turn < :before
+    (SELECT max(t.turn) FROM transcript t WHERE t.sid = :sid AND t.kind = 'final'
      AND t.turn > {_BEGIN_TURN} AND {_NOT_UNDONE} AND {_is_on_branch("t.turn", ":before")})
 ) AS turn
 """

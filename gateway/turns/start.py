@@ -39,10 +39,13 @@ class TurnStart:
         """Writes which turns are on other branches of the conversation, so that the next one does not read them. True if
         the work is to be loaded again."""
         first = work.waiting[0]
-        if work.so_far or not is_readable(first.body) or not (context := inbound_of(first.body).context).branch:
+        if work.so_far or not is_readable(first.body):
+            return False
+        context = inbound_of(first.body).context
+        if not context.branch and context.origin is None:  # one that comes later may have been asked for before
             return False
         # What was asked for on another branch is not wanted here.
-        if context.branch == "begins" and not is_control(sid):
+        if context.branch == "begins" and context.origin is None and not is_control(sid):
             await self._approvals.cancel(sid, first.turn)
         return await self._store.branches.leave_out(conversation(sid), first.turn, context)
 

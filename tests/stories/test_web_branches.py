@@ -1,11 +1,22 @@
 """Branches of a conversation over HTTP: whose they are, what a crash leaves of one, and what deleting does."""
 
+import random
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from channels.message import Chat, MessageContext, Origin, Sender
 from channels.web.archive import MessageBody
-from tests.emulators.models.script import Fault, calls, says
+from gateway.approvals.surfaces import message_json as context_json
+from gateway.records.inbound import SAY, Inbound
+from gateway.store.tasks import Task
+from gateway.turns.origins import origin_delivery
+from tests.emulators.models.script import Fault, Turn, calls, says
 from tests.running import FEISHU, Running, running
 from tests.stories.test_web_erase import SECRET, erase, rows_with
 from tests.web_page import CHAT, WEB, Page, new_id, opened
@@ -144,3 +155,220 @@ async def test_another_version_joins_no_turn_that_runs_or_waits(
         await house.idle()
         assert [said(house, it) for it in (1, 2)] == asked
         assert await shown(page) == ["A", "other one"]
+
+
+SID = f"agent:helper:web:default:{CHAT}"
+
+
+def echo(body: Mapping[str, Any]) -> Turn:
+    """Answer with the last word of the newest message."""
+    return says(f"re {words_in(body['messages'][-1:])[-1]}")
+
+
+def words_in(texts: Iterable[object]) -> list[str]:
+    return re.findall(r"\bw\d+\b", str([*texts]).replace("\\n", " "))
+
+
+@dataclass
+class Exchange:
+    """A turn, and the person's message that it follows. `words`: what a later request holds of it."""
+
+    words: set[str]
+    of: str
+    kind: str = "said"
+    undone: bool = False
+
+
+@dataclass
+class Talk:
+    """A person at the page who says, edits, switches and commands, while tasks report and schedules come due. It knows what
+    each branch should hold."""
+
+    house: Running
+    page: Page
+    before: dict[str, str] = field(default_factory=dict)
+    """People's messages, in order, each with the one that it follows."""
+    texts: dict[str, str] = field(default_factory=dict)
+    turns: list[Exchange] = field(default_factory=list)
+    tip: str = ""
+    written: int = 0
+    """What the bot has sent."""
+    number: int = 0
+
+    @property
+    def path(self) -> list[str]:
+        return self.path_to(self.tip)
+
+    def path_to(self, key: str) -> list[str]:
+        path = list[str]()
+        while key:
+            path, key = [key, *path], self.before[key]
+        return path
+
+    @property
+    def branch(self) -> list[Exchange]:
+        return [it for it in self.turns if it.of in self.path]
+
+    @property
+    def history(self) -> list[Exchange]:
+        """The turns of the branch that a request holds."""
+        branch = self.branch
+        begin = max((n for n, it in enumerate(branch, 1) if it.kind == "new"), default=0)
+        return [it for it in branch[begin:] if not it.undone]
+
+    def word(self) -> str:
+        self.number += 1
+        return f"w{self.number}"
+
+    async def step(self, what: str, chance: random.Random) -> None:
+        last = self.history[-1] if self.history else None
+        if not self.before or (what in ("/retry", "/edit") and (last is None or last.kind != "said")):
+            what = "say"
+        of, word = chance.choice([*self.before, ""]), self.word()
+        match what:
+            case "say":
+                await self.say(word, asks=True)
+            case "edit" if of:
+                await self.say(word, other_than=of, asks=True)
+            case "switch" if of:
+                await self.switch(of)
+            case "/retry" if last:
+                await self.say("/retry", asks=True, again=last, word=max(last.words, key=lambda it: int(it[1:])))
+            case "/edit" if last:
+                await self.say(f"/edit {word}", asks=True, again=last, word=word)
+            case "/undo":
+                await self.say("/undo", undoes=last)
+            case "/new":
+                await self.say("/new", begins=True)
+            case "report":
+                asked = chance.choice([it for it in self.turns if it.kind == "said"])
+                await self.report(asked, word)
+            case "schedule" | "asked":
+                await self.schedule(word, asks=what == "asked")
+        await self.check()
+
+    async def say(
+        self,
+        text: str,
+        *,
+        other_than: str = "",
+        asks: bool = False,
+        again: Exchange | None = None,
+        undoes: Exchange | None = None,
+        begins: bool = False,
+        word: str = "",
+    ) -> None:
+        key = new_id()
+        self.before[key] = self.before[other_than] if other_than else self.tip
+        self.tip, self.texts[key] = key, text
+        held, requests = self.history, len(self.house.anthropic.requests)
+        if other_than:
+            assert await instead(self.page, text, other_than, message=key) == (200, "")
+        else:
+            assert (await self.page.say(text, message=key)).status_code == 200
+        if undoes:
+            undoes.undone = True
+        if begins:
+            self.turns.append(Exchange(words=set(), of=key, kind="new"))
+        if again:
+            again.undone = True
+            held = [it for it in held if it is not again]
+        await self.sent()
+        if asks:
+            word = word or text
+            self.asked(requests, held, word)
+            self.turns.append(Exchange(words={word}, of=again.of if again else key))
+
+    async def switch(self, of: str) -> None:
+        messages = await self.house.gateway.runtime.store.archive.messages([*range(1, 2_000)])
+        number = next(it.number for it in messages if it.key == of)
+        assert (await self.page.http.patch(f"/api/chats/{CHAT}", json={"branch": number})).status_code == 200
+        ends = (it for it in reversed(self.before) if it not in self.before.values())
+        self.tip = next(it for it in ends if of in self.path_to(it))
+
+    async def report(self, asked: Exchange, word: str) -> None:
+        """A task that was asked for in a message reports its end."""
+        runtime = self.house.gateway.runtime
+        task = Task(
+            id=f"task{word}",
+            parent=SID,
+            sid=f"{SID}:task:{word}",
+            chat=f"web:default:{CHAT}",
+            person="web:local",
+            agent="helper",
+            title=word,
+            turn=0,
+            origin=context_json.dump_json(context(asked.of)).decode(),
+            started=0.0,
+        )
+        await runtime.store.tasks.begin(word, [task], 99)
+        (ended,) = await runtime.store.tasks.stop([task.id], 0, 1.0)
+        await runtime.accept(self.house.gateway.tasks.report_of(ended))
+        self.turns.append(Exchange(words={word}, of=asked.of, kind="report"))
+        await self.sent()
+
+    async def schedule(self, word: str, *, asks: bool) -> None:
+        runtime, requests = self.house.gateway.runtime, len(self.house.anthropic.requests)
+        due = replace(context(""), text=word, origin=Origin(kind="schedule", id="R-1", run=word))
+        inbound = Inbound(agent="helper", context=due, command=None if asks else SAY)
+        await runtime.accept(origin_delivery(runtime, inbound, f"later:{word}"))
+        held = self.history
+        self.turns.append(Exchange(words={word}, of=self.tip, kind="schedule"))
+        await self.sent()
+        if asks:
+            self.asked(requests, held, word)
+
+    async def sent(self) -> None:
+        """Wait for the reply."""
+        self.written += 1
+        store = self.house.gateway.runtime.store
+
+        async def replied() -> bool:
+            rows = await store.archive.messages([*range(1, 2_000)])
+            return sum(it.author == "agent" for it in rows) >= self.written
+
+        await self.house.until(replied)
+        await self.house.idle()
+
+    def asked(self, requests: int, held: list[Exchange], word: str) -> None:
+        """The model was asked once, with the branch and the new word."""
+        (request,) = self.house.anthropic.requests[requests:]
+        assert {*words_in(request.body["messages"])} == {it for turn in held for it in turn.words} | {word}
+
+    async def check(self) -> None:
+        """The page shows the same branch."""
+        messages = (await self.page.conversation())["messages"]
+        assert [it["text"] for it in messages if it["author"] == "you"] == [self.texts[it] for it in self.path]
+        answers = {*words_in(it["text"] for it in messages if it["author"] == "agent")}
+        assert answers >= {it for turn in self.branch if not turn.undone for it in turn.words}
+        beside = {it for turn in self.turns if turn not in self.branch for it in turn.words}
+        assert answers.isdisjoint(beside - {it for turn in self.branch for it in turn.words})
+
+
+def context(message: str) -> MessageContext:
+    return MessageContext(
+        channel="web",
+        account="default",
+        chat=Chat(id=CHAT, kind="direct"),
+        message_id=message,
+        sender=Sender(id="local", name="User"),
+        text="",
+        sent_at=datetime(2026, 11, 27, tzinfo=UTC),
+        language="en",
+    )
+
+
+STEPS = (
+    ["say"] * 3 + ["edit"] * 3 + ["switch"] * 3 + ["/retry", "/edit", "/undo", "/new", "report", "schedule", "asked"]
+)
+SEEDS = [0, 1, *(pytest.param(it, marks=pytest.mark.long) for it in range(2, 8))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_branch_that_the_page_shows_is_what_the_model_reads(tmp_path: Path, seed: int) -> None:
+    """Whatever is said, edited, commanded, reported or due, and whichever branch is shown meanwhile."""
+    chance = random.Random(seed)
+    async with running(tmp_path, script=echo, feishu=WEB) as house, opened(house.url) as page:
+        talk = Talk(house, page)
+        for _ in range(20):
+            await talk.step(chance.choice(STEPS), chance)

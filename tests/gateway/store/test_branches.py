@@ -1,12 +1,13 @@
 """The branches of a conversation, on both databases: what is shown, and what a turn reads."""
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from agents.messages import Text, UserMessage, message_json
-from channels.message import Chat, MessageContext, Sender
+from channels.message import Chat, MessageContext, Origin, Sender
 from channels.web.archive import VERSIONS_MAX, Kept, MessageBody
 from gateway.records.inbound import Inbound, inbound_of
 from gateway.store.branches import gaps_of
@@ -30,9 +31,10 @@ class Talk:
         kept = await self.store.archive.keep(CHAT, f"m_{text}", body, 1.0, versions_max=versions_max)
         return ("begins" if kept.begins else "goes on") if isinstance(kept, Kept) else kept
 
-    async def accept(self, text: str) -> int:
-        inbound = Inbound(agent="helper", context=context(text))
-        delivery = Delivery.of(inbound, sid=SID, names=[f"{CHAT}:m_{text}"], at=1.0)
+    async def accept(self, text: str, *, again: str = "", origin: Origin | None = None) -> int:
+        inbound = Inbound(agent="helper", context=replace(context(text), origin=origin))
+        inbound = replace(inbound, context=replace(inbound.context, message_id="")) if origin else inbound
+        delivery = Delivery.of(inbound, sid=SID, names=[f"{CHAT}:m_{text}{again}"], at=1.0)
         accepted = await self.store.accept(delivery, pending_max=50, sender_max=200, claim=True)
         self._lease = accepted.lease or self._lease
         assert accepted.turn is not None
@@ -62,6 +64,29 @@ class Talk:
             CHAT, f"k_{last}", MessageBody(text=f"to {last}", agent="helper", reply_to=f"m_{last}"), 2.0
         )
         return [*read, " + ".join(people)]
+
+    async def finish(self, turn: int) -> None:
+        assert self._lease is not None
+        await self.store.finish(self._lease, [Entry(turn=turn, kind="final", content="{}")], [], at=1.0)
+
+    async def due(self, text: str) -> list[str]:
+        """The words that a schedule's turn reads before its text is sent."""
+        origin = Origin(kind="schedule", id="R-1", run=text)
+        turn = await self.accept(text, origin=origin)
+        due = replace(context(text), message_id="", origin=origin)
+        assert await self.store.branches.leave_out(SID, turn, due) is True
+        assert await self.store.branches.leave_out(SID, turn, due) is False
+        assert self._lease is not None
+        work = (await self.store.load(self._lease, history_turns=50, waiting_max=20)).work
+        assert work is not None
+        reply_to = inbound_of(work.waiting[0].body).context.message_id
+        spoken_by = Spoken(message="", person="web:local", direct=True, parts=1)
+        user = Entry(turn=turn, kind="user", content=user_of(text), spoken=[spoken_by])
+        await self.store.append(self._lease, [user])
+        await self.finish(turn)
+        body = MessageBody(text=text, agent="helper", reply_to=reply_to)
+        await self.store.archive.answer(CHAT, f"k_{text}", body, 2.0)
+        return [words(it) for it in work.history if it.kind == "user"]
 
     async def shown(self) -> list[str]:
         return [it.words.text for it in (await page(self.store.archive, CHAT, before=None, limit=50))]
@@ -150,6 +175,60 @@ async def test_an_answer_that_comes_late_stands_on_its_own_branch(talk: Talk) ->
     assert await talk.shown() == ["A", "to A"]
     assert await talk.turn("a")
     assert await talk.shown() == ["a", "to a"]
+
+
+async def test_turn_of_an_older_message_is_on_the_branch_of_that_message(talk: Talk) -> None:
+    """A repeated answer or a report: it has a newer number than what another branch has."""
+    for text in ("root", "a"):
+        await talk.say(text)
+    await talk.say("A", instead="m_a")
+    assert await talk.answer(await talk.accept("a", again=" again"), "a") == ["root", "a", "a"]
+    assert await talk.say("B") == ["root", "A", "B"]
+    assert await talk.turn("a")
+    assert await talk.say("b") == ["root", "a", "a", "b"]
+    assert await talk.turn("B")
+    assert await talk.say("C") == ["root", "A", "B", "C"]
+
+
+async def test_schedule_text_is_on_the_branch_that_is_shown_when_it_is_due(talk: Talk) -> None:
+    for text in ("root", "a"):
+        await talk.say(text)
+    await talk.say("A", instead="m_a")
+    assert await talk.due("on A") == ["root", "A"]
+    assert await talk.turn("a")
+    assert await talk.due("on a") == ["root", "a"]
+    assert await talk.shown() == ["root", "to root", "a", "to a", "on a"]
+    assert await talk.say("b") == ["root", "a", "on a", "b"]
+    assert await talk.turn("A")
+    assert await talk.shown() == ["root", "to root", "A", "to A", "on A"]
+    assert await talk.say("B") == ["root", "A", "on A", "B"]
+
+
+async def test_text_that_answers_no_message_stays_below_the_one_before_it_when_a_branch_begins(talk: Talk) -> None:
+    for text in ("root", "a"):
+        await talk.say(text)
+    await talk.store.archive.answer(CHAT, "k_due", MessageBody(text="due", agent="helper"), 2.0)
+    await talk.say("A", instead="m_a")
+    assert await talk.shown() == ["root", "to root", "A", "to A"]
+    assert await talk.turn("a")
+    assert await talk.shown() == ["root", "to root", "a", "to a", "due"]
+
+
+async def test_new_begins_on_the_branch_where_it_was_said(talk: Talk) -> None:
+    for text in ("root", "a"):
+        await talk.say(text)
+    await talk.say("A", instead="m_a")
+    assert await talk.turn("a")
+    assert await talk.keep("/new") == "begins"
+    command = await talk.accept("/new")
+    await talk.store.branches.leave_out(SID, command, context("/new"))
+    await talk.finish(command)
+    await talk.store.mark(SID, SessionMark(turn=command, kind="new", content='{"message": "m_/new"}', at=1.0))
+    assert await talk.say("b") == ["b"]
+    assert await talk.turn("A")
+    assert await talk.say("B") == ["root", "A", "B"]
+    assert await talk.turn("b")
+    assert await talk.say("c") == ["b", "c"]
 
 
 async def test_what_was_answered_together_with_an_edited_message_is_answered_again_with_it(talk: Talk) -> None:
