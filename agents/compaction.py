@@ -16,8 +16,9 @@ import structlog
 from pydantic import Field, StringConstraints
 
 from agents.identifiers import demanded, missing
-from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, UserMessage, holds_external
+from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, UserMessage
 from agents.model import Model, Models
+from agents.past import past
 from agents.prompt.fences import SUMMARY, harmless
 from agents.prompt.summary import instructions, quoted, request_text
 from agents.prompt.texts import wording
@@ -91,7 +92,7 @@ class Compacted:
     turns: int = 0
     answers: tuple[AssistantMessage, ...] = ()
     external: bool = False
-    """Text of strangers was in those turns."""
+    """External content was in those turns, or in the earlier summary."""
 
 
 def opening(summary: str) -> list[Message]:
@@ -125,12 +126,13 @@ class Compactor:
         summary: str,
         keep_tokens: float,
         deadline: float,
+        summary_external: bool = False,
         focus: str = "",
         save: Save | None = None,
     ) -> Compacted | None:
         """Returns None if there is nothing to summarise. The newest turns stay, those that take no more than
         `keep_tokens`. `input_tokens`: what a request may take, by estimate, that asks the agent's own models. `save`
-        keeps a note for the person."""
+        keeps a note for the person; none is kept of external content, which would be beside each later message."""
         sizes = [sum(map(tokens, turn)) for turn in history]
         turns_kept = min(self.config.keep_turns, len(history))
         while turns_kept and sum(sizes[-turns_kept:]) > keep_tokens:
@@ -151,7 +153,8 @@ class Compactor:
             focus=focus,
             deadline=min(now + SECONDS_MAX, now + (deadline - now) * DEADLINE_SHARE),
         )
-        if save and self.config.save_notes and (note := await writer.note(history[:cut], summary)):
+        is_external = summary_external or any(it.is_external for it in past(history[:cut]))
+        if save and self.config.save_notes and not is_external and (note := await writer.note(history[:cut], summary)):
             await save(note)
         content, turns = await writer.write(history[:cut], summary)
         before = sum(sizes[:turns]) + int(estimate(summary))
@@ -159,7 +162,7 @@ class Compactor:
         self._failed.pop(conversation, None)
         if turns and after <= before * SHRUNK_SHARE:
             log.info("history_summarised", turns=turns, kept=len(history) - turns, tokens=before, summary_tokens=after)
-            external = any(map(holds_external, history[:turns]))
+            external = summary_external or any(it.is_external for it in past(history[:turns]))
             return Compacted(content=content, turns=turns, answers=tuple(writer.bill), external=external)
         reason = f"{after} tokens instead of {before}" if turns else writer.failure
         log.warning("history_not_summarised", reason=reason, turns=cut, requests=writer.requests)

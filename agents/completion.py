@@ -139,6 +139,7 @@ class ModelCalls:
             input_tokens=self._room(self.models[0]),
             conversation=self._conversation,
             summary=self.summary,
+            summary_external=self.summary_external,
             keep_tokens=keep_tokens,
             deadline=self._deadline,
             save=self.save,
@@ -150,16 +151,15 @@ class ModelCalls:
         if not compacted.turns:
             return False
         self._left_out += compacted.turns
-        self.summary_external = self.summary_external or compacted.external
-        external = self.summary_external
-        await self.summarised(compacted.content, self._left_out, compacted.answers, external=external)
+        self.summary_external = compacted.external
+        await self.summarised(compacted.content, self._left_out, compacted.answers, external=compacted.external)
         self.summary = compacted.content
         self._past = self._behind_summary(self._past.turns[compacted.turns :])
         return True
 
     @property
     def holds_external(self) -> bool:
-        """True if the history that requests are made of, or its summary, has text of strangers."""
+        """True if the history that requests are made of, or its summary, has external content."""
         return self.summary_external or any(turn.is_external for turn in self._past.turns)
 
     def _behind_summary(self, turns: Sequence[PastTurn]) -> ContextFitter:

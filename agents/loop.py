@@ -24,6 +24,7 @@ from agents.messages import (
     ToolResultMessage,
     UserMessage,
     UserPart,
+    begins_external,
 )
 from agents.pairing import substitute
 from agents.prompt.fences import external
@@ -74,7 +75,7 @@ class ToolLoop:
     budget: Budget | None = None
     session: str = ""
     tainted: bool = False
-    """True if the turn has read text of strangers; the journal says so after a restart."""
+    """True if the turn has read external content; the journal says so after a restart."""
     _messages: list[Message] = field(default_factory=list)
     _failures: Counter[tuple[str, str]] = field(default_factory=Counter)
     _calls_made: int = 0
@@ -103,7 +104,9 @@ class ToolLoop:
             if outcome is not None:
                 return outcome
             if isinstance(self._messages[-1], ToolResultMessage):
-                self._messages += await self.journal.steered()
+                steered = await self.journal.steered()
+                self.tainted = self.tainted or begins_external(steered)
+                self._messages += steered
             if self.budget and (spent := await self.budget.exhausted()):
                 return spent
             answer = await self.complete(self._messages, number)
@@ -166,6 +169,7 @@ class ToolLoop:
     def _recall(self, so_far: Sequence[Message]) -> None:
         """Counts what the journal holds of this turn towards its limits, as if it had happened here."""
         self._messages = list(so_far)
+        self.tainted = self.tainted or begins_external(so_far)
         calls: dict[str, ToolCall] = {}
         for message in so_far:
             if isinstance(message, AssistantMessage):
@@ -177,7 +181,6 @@ class ToolLoop:
                     self._cut_texts.append(message.text)
             elif isinstance(message, ToolResultMessage):
                 self._calls_made += 1
-                self.tainted = self.tainted or message.is_external
                 if call := calls.get(message.call_id):
                     self._count(call, message)
 
@@ -242,7 +245,7 @@ class ToolLoop:
             details={**result.details, **({EXTERNAL: True} if result.external else {})} or None,
             timestamp=self.now(),
         )
-        self.tainted = self.tainted or result.external
+        self.tainted = self.tainted or message.is_external
         await self._keep(message)
         sizes = [len(it) for it in result.content if isinstance(it, str)]
         self.emit(ToolFinished(result=message, chars=sum(sizes), cut=max(sizes, default=0) > self._room(result)))

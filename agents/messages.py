@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import Field, TypeAdapter
 
+from agents.prompt.fences import FENCE
 from tools.tool import Image, NativeDocument
 
 StopReason: TypeAlias = Literal[
@@ -125,15 +126,26 @@ class ModelError:
     words: str = ""
 
 
+External: TypeAlias = Literal["", "metadata", "content"]
+"""The part of a message that holds external content: `metadata` leaves the history with the message's turn."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UserMessage:
     """A person's message. `metadata` holds the inbound blocks; they are before the content while the message's
-    turn runs and are dropped from every later request (`agents.past`)."""
+    turn runs and are dropped from every later request (`agents.past`). `external` says which of them holds words that are
+    not the sender's own."""
 
     content: tuple[UserPart, ...]
     metadata: str = ""
+    external: External = ""
     timestamp: float = 0.0
     role: Literal["user"] = "user"
+
+    @property
+    def is_external(self) -> bool:
+        """True if the content holds external content."""
+        return self.external == "content" or any(FENCE in it for it in texts(self))
 
     @property
     def sent_parts(self) -> tuple[UserPart, ...]:
@@ -180,7 +192,7 @@ class AssistantMessage:
 
 
 EXTERNAL = "external"
-"""The member of a result's details that says that it holds text of strangers."""
+"""The member of a result's details that says that it holds external content: an excerpt of it may lack the fence."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -197,15 +209,25 @@ class ToolResultMessage:
 
     @property
     def is_external(self) -> bool:
-        """True if it holds text of strangers."""
-        return bool((self.details or {}).get(EXTERNAL))
+        """True if it holds external content."""
+        return bool((self.details or {}).get(EXTERNAL)) or any(FENCE in it for it in texts(self))
 
 
 Message: TypeAlias = Annotated[UserMessage | AssistantMessage | ToolResultMessage, Field(discriminator="role")]
 
 
 def holds_external(messages: "Iterable[Message]") -> bool:
-    return any(isinstance(it, ToolResultMessage) and it.is_external for it in messages)
+    """Return whether later requests that hold these messages hold external content."""
+    return any(not isinstance(it, AssistantMessage) and it.is_external for it in messages)
+
+
+def begins_external(messages: "Iterable[Message]") -> bool:
+    """Return whether the request of the messages' own turn holds external content, in their metadata too."""
+    return any(
+        it.is_external or (isinstance(it, UserMessage) and it.external != "")
+        for it in messages
+        if not isinstance(it, AssistantMessage)
+    )
 
 
 def texts(message: "UserMessage | AssistantMessage | ToolResultMessage") -> list[str]:

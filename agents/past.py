@@ -46,7 +46,7 @@ class PastTurn(SentTurn):
 
     @cached_property
     def is_external(self) -> bool:
-        """True if a result in it holds text of strangers."""
+        """True if it holds external content."""
         return holds_external(self)
 
     @cached_property
@@ -69,10 +69,15 @@ def past(turns: Sequence[Sequence[Message]]) -> list[PastTurn]:
 
 
 def _past_turn(turn: Sequence[Message], *, is_old: bool) -> PastTurn:
-    bare = (replace(it, metadata="") if isinstance(it, UserMessage) and it.metadata else it for it in turn)
+    bare = (bared(it) if isinstance(it, UserMessage) and it.metadata else it for it in turn)
     shown = PastTurn(excerpt(message, None) if is_old else _without_documents(message) for message in bare)
     shown.is_final_form = is_old or not any(isinstance(part, Image) for message in shown for part in message.content)
     return shown
+
+
+def bared(message: UserMessage) -> UserMessage:
+    """The message without its metadata, and without the mark of external content that left with it."""
+    return replace(message, metadata="", external="" if message.external == "metadata" else message.external)
 
 
 def _without_documents(message: Message) -> Message:

@@ -21,7 +21,7 @@ from agents.completion import ModelCalls
 from agents.config import AgentConfig
 from agents.language import Language
 from agents.loop import ToolLoop
-from agents.messages import AssistantMessage, Message, Text, UserMessage, UserPart
+from agents.messages import AssistantMessage, External, Message, Text, UserMessage, UserPart
 from agents.model import Model, Models, conversation_of
 from agents.prompt.inbound import body, metadata_blocks
 from agents.prompt.system import Commands, PromptFacts, build_system
@@ -82,7 +82,7 @@ class AgentRunner:
         config, tools_config = self.config, self.tools_config
         self.exec_config = effective_exec(tools_config.exec, config.tools)
         self.approval: tuple[ToolNames, ToolNames] = effective_approval(tools_config, config.tools)
-        """The tools of which every call needs an approval, and those that need one after text of strangers."""
+        """The tools of which every call needs an approval, and those that need one after external content."""
         files_config = effective_files(tools_config.files, config.tools)
         self._workspaces = Workspaces(config.workspace_dir, files_config, language=self.language)
         self._memory_is_own = is_template(config.workspace_dir)
@@ -91,10 +91,11 @@ class AgentRunner:
         self._result_chars = min(result_limit_chars(self._window(model)) for model in self._models)
         self._layers = layers_of(tools_config, config.tools)
         self._own = own_tools(tools_config)
-        self._names = offered(tools_config, config.tools)
+        self.names = offered(tools_config, config.tools)
+        """The built-in tools and those of folders, before chats and senders take any away."""
         self.documents = Documents(self.limits.document_seconds)
         self._built_in = Catalog(
-            self._names,
+            self.names,
             config.tools,
             exec_config=self.exec_config,
             web=tools_config.web,
@@ -106,9 +107,9 @@ class AgentRunner:
         self.files = SessionFiles(
             workspaces=self._workspaces,
             fetcher=self._built_in.fetcher,
-            names=self._names,
+            names=self.names,
             layers=self._layers,
-            approval=self.approval,
+            approved=self.approval[0],
             native=any(model.facts.documents == "native" for model in self._models),
         )
 
@@ -126,9 +127,12 @@ class AgentRunner:
         for context, files in zip(contexts, received, strict=True):
             text = body(context, self.limits.message_chars, files.note, files.spoken)
             content += [Text(text=text), *files.shown]
+        quotes = any(it.reply_to is not None and it.reply_to.foreign for it in contexts)
+        external: External = "metadata" if heard or quotes else ""
         return UserMessage(
             content=tuple(content),
             metadata=metadata_blocks(*contexts, zone=self.zone, notes=notes, heard=heard),
+            external="content" if any(it.is_foreign for it in contexts) else external,
             timestamp=self.now(),
         )
 
@@ -190,7 +194,13 @@ class AgentRunner:
         return TurnResult(outcome=outcome, answers=answers, compaction=compaction, tainted=loop.tainted)
 
     async def compact(
-        self, history: Sequence[Sequence[Message]], *, session: str, summary: str, focus: str, save: Save | None
+        self,
+        history: Sequence[Sequence[Message]],
+        *,
+        session: str,
+        summary: str,
+        focus: str,
+        save: Save | None,
     ) -> Compacted | None:
         """A summary on request; the caller marks it. None if nothing is old enough; it has no turns if no summary was
         good enough."""
@@ -237,7 +247,7 @@ class AgentRunner:
         skills = visible(self.catalog.scan(whole.root, partial(is_absent, whole.fd)), self.config.skills)
         # The workspace's own skills are read beneath its descriptor; only the others need a mount.
         mounts = {f"skills/{skill.name}": skill.directory for skill in skills if skill.source == "shared"}
-        names = permitted(turn.layers, self._names)
+        names = permitted(turn.layers, self.names)
         if self._has_docs and "read" in names and not os.path.lexists(whole.root / DOCS):
             mounts[DOCS] = DOCS_DIR
         memory = (MEMORY,) if turn.with_owner or self._memory_is_own else ()

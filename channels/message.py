@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from channels.grapheme import joined
+from channels.marks import BUNDLE, BUTTON, FORWARDED, VIA
 
 ChatKind: TypeAlias = Literal["direct", "group"]
 Action: TypeAlias = Literal["send", "reply", "edit", "delete", "react", "buttons", "poll"]
@@ -86,12 +87,14 @@ def not_sent(*files: StoredFile) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quote:
-    """The earlier message this one answers, with its text and its files if the platform gives them."""
+    """The earlier message this one answers, with its text and its files if the platform gives them. `foreign`: neither
+    the person who quotes it nor the bot wrote it."""
 
     message_id: str
     text: str | None = None
     sender: str | None = None
     attachments: tuple[Attachment, ...] = ()
+    foreign: bool = False
 
 
 OriginKind: TypeAlias = Literal["schedule", "task", "result", "process", "hook", "send"]
@@ -102,7 +105,7 @@ OriginKind: TypeAlias = Literal["schedule", "task", "result", "process", "hook",
 class Origin:
     """The cause of a turn that no person's message began. It happens on behalf of the message's sender, who asked for it
     earlier, or of the operator, whose config says it: `by_operator`, and the sender's id is then empty. `due` is the time
-    at which it was to happen. `external`: the text holds words of strangers, which its maker has fenced and made
+    at which it was to happen. `external`: the text holds external content, which its maker has fenced and made
     harmless."""
 
     kind: OriginKind
@@ -116,7 +119,12 @@ class Origin:
     by_operator: bool = False
     external: bool = False
     tainted: bool = False
-    """The turn that asked for it had read text of strangers."""
+    """The turn that asked for it had read external content."""
+
+    @property
+    def is_foreign(self) -> bool:
+        """True if external content is in its text, or has led to it."""
+        return self.external or self.tainted
 
     @property
     def key(self) -> str:
@@ -152,6 +160,15 @@ class MessageContext:
     origin: Origin | None = None
     """Set if no person's message begins the turn; `message_id` is then that of the message to reply to, empty for none,
     and the text is no command."""
+
+    @property
+    def is_foreign(self) -> bool:
+        """True if what stays of it in the history is not its sender's own: it is forwarded, of an inline bot, from another
+        system, asked for by a turn that had read external content, or it has a foreign quote's files."""
+        marked = any(line.startswith((FORWARDED, BUNDLE, VIA)) for line in self.mark.splitlines())
+        stays = self.mark.startswith(BUTTON) or (self.reply_to is not None and bool(self.reply_to.attachments))
+        quoted = stays and self.reply_to is not None and self.reply_to.foreign
+        return marked or quoted or (self.origin is not None and self.origin.is_foreign)
 
     @property
     def wordless(self) -> "MessageContext":

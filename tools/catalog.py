@@ -30,7 +30,7 @@ from tools.read import Read
 from tools.sandbox.sandbox import Sandbox
 from tools.schedule import Schedules, ScheduleTool
 from tools.task import Delegate, TaskTool
-from tools.tool import Call, Effect, Held, NeedsApproval, Subject, Tool, ToolError, ToolResult, failed
+from tools.tool import Call, Effect, Held, NeedsApproval, Subject, Tool, ToolError, ToolResult, UsesRights, failed
 from tools.web.client import WebClient
 from tools.web.config import WebToolsConfig
 from tools.web.fetch import Fetcher, WebFetch
@@ -193,7 +193,8 @@ class Toolbox:
     ) -> tuple[Permit | None, Held | None]:
         """The permit and the held files; None if the call needs no approval. The subject is read right before the run."""
         name, gate = tool.spec.name, self._gate
-        gated = gate is not None and gate.demands(name, call)
+        uses = (name, *tool.uses(parsed)) if isinstance(tool, UsesRights) else (name,)
+        gated = gate is not None and any(gate.demands(it, call) for it in uses)
         subject = None
         if hasattr(tool, "subject") and isinstance(tool, NeedsApproval):
             subject = await asyncio.to_thread(tool.subject, parsed, replace(call, gated=gated))

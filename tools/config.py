@@ -131,8 +131,9 @@ class ToolsConfig(ToolLists):
     approval: ToolNames = ()
     """Tools of which every call needs an approval, in any case."""
     taint: ToolNames = ("exec", "process", "message")
-    """Tools whose calls need one as well, as long as the conversation holds text of strangers, such as a web page, or a
-    summary of it. Later calls may be the strangers' doing. `[]` for none."""
+    """Tools whose calls need one as well, as long as the conversation holds external content, such as a web page, or a
+    summary of it: later calls may be its doing (docs/tool-policy.md). Changes of `MEMORY.md` then need one, too. `[]` for
+    none."""
 
 
 class AgentToolsConfig(ToolLists):

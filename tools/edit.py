@@ -3,13 +3,14 @@
 import asyncio
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 
 from pydantic import Field
 
 from tools.encoding import UTF_8, Encoding, encoding_of
-from tools.paths import called
+from tools.paths import MEMORY, called
 from tools.tool import Arguments, Call, ToolError, ToolResult
 from tools.workspace import Workspace
 
@@ -37,6 +38,9 @@ class Edit:
     parse = staticmethod(EditArguments.parse)
 
     workspace: Workspace
+
+    def uses(self, arguments: EditArguments) -> Sequence[str]:
+        return (MEMORY,) if self.workspace.is_memory(arguments.file_path) else ()
 
     async def run(self, arguments: EditArguments, call: Call) -> ToolResult:
         return await asyncio.to_thread(self._edit, arguments)

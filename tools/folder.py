@@ -16,7 +16,7 @@ import sys
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -25,7 +25,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 from pydantic import Field, create_model
 from pydantic.fields import FieldInfo
 
-from tools.tool import Arguments, Call, Effect, Tool, ToolResult, ToolSpec
+from tools.tool import Arguments, Call, Effect, Tool, ToolError, ToolResult, ToolSpec, failed
 
 FILES_MAX = 200
 FILE_BYTES_MAX = 1024 * 1024
@@ -248,9 +248,15 @@ class FunctionTool:
         passed = {name: getattr(arguments, name) for name in arguments.model_fields_set}
         if self.call_name:
             passed[self.call_name] = call
-        result = await self.function(**passed)
+        try:
+            result = await self.function(**passed)
+        except ToolError as error:
+            if not self.external:
+                raise
+            result = failed(error)
         if isinstance(result, ToolResult):
-            return result
+            details = {"url": self.spec.name} if self.external else {}
+            return replace(result, external=result.external or self.external, details={**details, **result.details})
         if not isinstance(result, str):
             result = "Done." if result is None else json.dumps(result, ensure_ascii=False, default=str)
         details = {"url": self.spec.name} if self.external else {}

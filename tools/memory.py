@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 from functools import cached_property
 from typing import Protocol
@@ -34,6 +34,8 @@ FILES_MAX = 100
 FILE_BYTES_MAX = 262_144
 LINES_OF_A_FILE = 3
 NOTE_CHARS_MAX = 2_000
+FENCE_CHARS = 300
+"""Characters of a page that are left for the fence around external content."""
 TEXT_CHARS_MAX = 100_000
 """Characters of one text that are indexed."""
 TERM_CHARS_MAX = 40
@@ -82,11 +84,13 @@ class Note:
 
 @dataclass(frozen=True, kw_only=True)
 class Passage:
-    """A place where something may be found: its `path` for `memory_get`, when it was written, and the text."""
+    """A place where something may be found: its `path` for `memory_get`, when it was written, and the text. `external`: it
+    holds external content, or was said by a turn that had read some."""
 
     path: str
     at: float
     text: str
+    external: bool = False
 
     @cached_property
     def terms(self) -> Collection[str]:
@@ -124,7 +128,7 @@ class Memory(Protocol):
     async def passages(self, query: Sequence[str], limit: int, call: Call) -> Sequence[Passage]:
         """Passages of the call's own scope that hold some of the wanted terms; in no order."""
 
-    async def text(self, path: str, call: Call) -> str | None:
+    async def text(self, path: str, call: Call) -> Passage | None:
         """The text at `notes`, `notes/N` or `sessions/TURN` of the call's own scope."""
 
 
@@ -162,7 +166,9 @@ class MemorySearch:
         best = sorted((it for it in scored if it[0]), key=lambda it: it[:2], reverse=True)[:limit]
         lines = [f"{it.path} ({day(it.at, self.memory.zone)})\n  {it.snippet(query)}" for _, _, it in best]
         text = "\n".join(lines) or "(nothing found; try other words, or fewer)"
-        return ToolResult(content=(text,), details={"results": len(lines)})
+        external = any(it.external for _, _, it in best)
+        details = {"results": len(lines), **({"url": "memory"} if external else {})}
+        return ToolResult(content=(text,), details=details, external=external)
 
 
 def _in_files(workspace: Workspace, query: Sequence[str]) -> list[Passage]:
@@ -219,8 +225,11 @@ class MemoryGet:
         if not (colon and re.fullmatch("[0-9]{1,9}", line)):
             path, line = arguments.path.strip(), ""
         offset = arguments.offset if arguments.offset is not None else int(line or 1)
-        if (text := await self.memory.text(path, call)) is not None:
-            return await asyncio.to_thread(text_page, text, offset, arguments.limit, self.page_chars)
+        if (found := await self.memory.text(path, call)) is not None:
+            chars = max(1, self.page_chars - (FENCE_CHARS if found.external else 0))
+            page = await asyncio.to_thread(text_page, found.text, offset, arguments.limit, chars)
+            source = {"url": f"memory {path}"} if found.external else {}
+            return replace(page, external=found.external, details={**page.details, **source})
         name = relative(path, str(self.workspace.root)) if path else path
         if self.workspace.hides(name) or not is_memory(name.split("/")):
             raise ToolError(

@@ -117,6 +117,9 @@ class MessageTool:
             raise ToolError("INVALID_ARGUMENT", "'options': a poll has 2 to 10")
         return arguments
 
+    def uses(self, arguments: MessageArguments) -> Sequence[str]:
+        return ("read",) if arguments.media else ()
+
     async def run(self, arguments: MessageArguments, call: Call) -> ToolResult:
         to, is_here = self._destination(arguments, call)
         where = "this chat" if is_here else f"{to.channel}:{to.chat}"

@@ -42,11 +42,6 @@ def permitted(layers: tuple[ToolLists, ...], names: tuple[str, ...]) -> tuple[st
     return tuple(name for name in names if all(_permits(layer, name) for layer in layers))
 
 
-def denied(layers: tuple[ToolLists, ...], name: str) -> bool:
-    """True if a `deny` names the tool; that an `allow` or a profile leaves it out does not count."""
-    return any(holds(layer.deny, name) for layer in layers)
-
-
 def foreign(lists: ToolLists, names: Sequence[str]) -> tuple[str, ...]:
     """The tools of servers that `allow` names: one by one, or by server. `*` means the tools that are built in."""
     listed = [it for it in lists.allow or () if it != "*"]

@@ -4,6 +4,7 @@ The gateway keeps them and begins a turn when one is due. A natural time is the 
 time that was understood, in words that the person reads.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -15,13 +16,21 @@ TITLE_CHARS_MAX = 80
 TEXT_CHARS_MAX = 4_000
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Planned:
+    """A schedule on one line. `external`: the turn that made it had read external content."""
+
+    line: str
+    external: bool = False
+
+
 class Schedules(Protocol):
     """A person's schedules; the gateway supplies it."""
 
     async def create(self, plan: "ScheduleArguments", call: Call) -> str:
         """Keeps one for the sender of the call's message, in its chat, and says when it comes first. Raises ToolError."""
 
-    async def listed(self, call: Call) -> str:
+    async def listed(self, call: Call) -> Sequence[Planned]:
         """The sender's, as far as the chat may read them."""
 
     async def cancel(self, id_: str, call: Call) -> str:
@@ -79,7 +88,10 @@ class ScheduleTool:
                 "NOT_ALLOWED", "this turn is no person's: the operator writes such schedules into the config"
             )
         if arguments.action == "list":
-            return ToolResult(content=(await self.schedules.listed(call),))
+            planned = await self.schedules.listed(call)
+            external = any(it.external for it in planned)
+            text = "\n".join(it.line for it in planned) or "There are none."
+            return ToolResult(content=(text,), details={"url": "schedules"} if external else {}, external=external)
         if arguments.action == "cancel":
             if not arguments.id:
                 raise ToolError("INVALID_ARGUMENT", "'id' is missing: list shows it")

@@ -5,8 +5,8 @@ turn if it waits. It has the rights of the person who asked and never more tools
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, TypeAlias
 
 from pydantic import Field
 
@@ -46,7 +46,8 @@ class Order:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Delegated:
-    """A task as its conversation sees it. `external`: the result holds text of strangers. `seconds` is its age."""
+    """A task as its conversation sees it. `external`: its title or its result may hold external content.
+    `seconds` is its age."""
 
     id: str
     title: str
@@ -98,7 +99,9 @@ class TaskTool:
                 begun = await self.delegate.start(order, call)
                 more = "It still runs. Its" if arguments.wait else "Its"
                 note = f"Started task {begun.id} ({begun.title}). {more} result is sent to the chat by itself when it ends."
-                return _result(begun, note if begun.state == "running" else "")
+                is_running = begun.state == "running"
+                result = _result(begun, note if is_running else "")
+                return replace(result, external=False) if is_running else result  # the words are this turn's own
             case "list" if arguments.id is not None:
                 task = next((it for it in await self.delegate.tasks(call) if it.id == arguments.id), None)
                 if task is None:
@@ -106,8 +109,11 @@ class TaskTool:
                 return _result(task, _line(task))
             case "list":
                 tasks = await self.delegate.tasks(call)
-                states = {it.id: it.state for it in tasks}
-                return ToolResult(content=("\n".join(map(_line, tasks)) or "(no tasks)",), details={"tasks": states})
+                details: dict[str, Any] = {"tasks": {it.id: it.state for it in tasks}}
+                external = any(it.external for it in tasks)
+                details |= {"url": "tasks"} if external else {}
+                text = "\n".join(map(_line, tasks)) or "(no tasks)"
+                return ToolResult(content=(text,), details=details, external=external)
             case "stop":
                 if not arguments.id:
                     raise ToolError("INVALID_ARGUMENT", "'id' is required for stop")
@@ -118,7 +124,7 @@ def _result(task: Delegated, line: str) -> ToolResult:
     """Shows the model one task: the result alone once it has ended."""
     text = task.result if task.state != "running" and task.result else line or _line(task)
     details = {"id": task.id, "state": task.state, **({"url": f"task {task.id}"} if task.external else {})}
-    return ToolResult(content=(text,), details=details, external=task.external and text == task.result)
+    return ToolResult(content=(text,), details=details, external=task.external)
 
 
 def _line(task: Delegated) -> str:

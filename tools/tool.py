@@ -6,7 +6,7 @@ mistake into a result the model can act on. Who approves a call is the business 
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
@@ -159,6 +159,14 @@ class Subject:
     always: bool = False
     held: Held | None = None
     """The files that `identity` was made of, for the run."""
+
+
+@runtime_checkable
+class UsesRights(Protocol):
+    """A tool with calls that do what another one does: such a call needs an approval where the other's would."""
+
+    def uses(self, arguments: Any) -> Sequence[str]:
+        """The other tools, by name; `MEMORY.md` for a change of what later prompts are told. Raises ToolError."""
 
 
 @runtime_checkable

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tools.limits import ENTRY_BYTES
-from tools.paths import called, explained, is_private, not_found, open_beneath, open_in, protection, relative
+from tools.paths import called, explained, is_memory, is_private, not_found, open_beneath, open_in, protection, relative
 from tools.quota import FolderUse
 from tools.replacement import replace_file
 from tools.tool import ToolError
@@ -176,6 +176,10 @@ class Workspace:
         except OSError as error:
             raise explained(error, path) from None
         return name
+
+    def is_memory(self, path: str) -> bool:
+        """Return whether a path names one of the agent's memory files. Raises ToolError."""
+        return is_memory(self._name(path).split("/"))
 
     def _charge(self, name: str, size: int) -> None:
         more = size + ENTRY_BYTES * (1 + name.count("/"))

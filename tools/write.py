@@ -1,10 +1,12 @@
 """`write`: a whole file, new or replaced."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pydantic import Field
 
+from tools.paths import MEMORY
 from tools.tool import Arguments, Call, ToolError, ToolResult
 from tools.workspace import Workspace
 
@@ -28,6 +30,9 @@ class Write:
     parse = staticmethod(WriteArguments.parse)
 
     workspace: Workspace
+
+    def uses(self, arguments: WriteArguments) -> Sequence[str]:
+        return (MEMORY,) if self.workspace.is_memory(arguments.file_path) else ()
 
     async def run(self, arguments: WriteArguments, call: Call) -> ToolResult:
         try:

@@ -27,7 +27,9 @@ INBOUND = "Inbound Context (trusted metadata)"
 SUMMARY = "Earlier Conversation (summary)"
 """The heading over the summary of messages that a conversation has no more room for."""
 EXTERNAL = "EXTERNAL_CONTENT"
-"""The word of the two lines, with the same random number, around what strangers wrote."""
+"""The word of the two lines, with the same random number, around external content."""
+FENCE = f"<<<{EXTERNAL} "
+"""Begins the first of them. `harmless` breaks it in every other text, so a message that has it holds external content."""
 CALLER = "Caller Instructions"
 """The heading over what the program that asks has sent as its system prompt."""
 TOOL_CALLS = "Tool Calls"
@@ -100,7 +102,7 @@ def harmless(text: str, *, marks: bool = True) -> str:
 def external(text: str, source: str, boundary: str) -> str:
     """A stranger's text, as a tool gave it, behind a boundary that the stranger could not know."""
     source = harmless(one_line(source[:SOURCE_CHARS_MAX])).replace('"', "'").replace("<", "(").replace(">", ")")
-    return f'<<<{EXTERNAL} {boundary} source="{source}">>>\n{harmless(text)}\n<<<END_{EXTERNAL} {boundary}>>>'
+    return f'{FENCE}{boundary} source="{source}">>>\n{harmless(text)}\n<<<END_{EXTERNAL} {boundary}>>>'
 
 
 def without_boundary(text: str) -> str:

@@ -157,6 +157,10 @@ class FeishuChannel:
             self._people.quoted(answers) if answers and answers.text is None else _nothing(),
             self._people.forwarded(context.message_id) if context.mark == BUNDLE else _nothing(),
         )
+        if quoted:
+            forwarded = (quoted.text or "").startswith(BUNDLE)
+            own = quoted.sender in (context.sender.id, self._config.app_id) and not forwarded
+            quoted = replace(quoted, foreign=not own)
         return replace(
             context,
             sender=replace(context.sender, name=name or context.sender.id),

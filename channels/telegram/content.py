@@ -62,7 +62,7 @@ def read(message: Mapping[str, Any], me: Me) -> TelegramContent | None:
     words = clean(words).strip() or media.words(message)
     if not words and not attached:
         return None
-    mark = _foreign(message)
+    mark = foreign_mark(message)
     return TelegramContent(
         text=mark + words,
         mark=mark,
@@ -73,7 +73,7 @@ def read(message: Mapping[str, Any], me: Me) -> TelegramContent | None:
     )
 
 
-def _foreign(message: Mapping[str, Any]) -> str:
+def foreign_mark(message: Mapping[str, Any]) -> str:
     """The lines above words that are not the sender's own, forwarded or written by an inline bot: so they are no command."""
     author, bot = origin(message, "forward_origin"), mapping(message, "via_bot")
     via = f"{VIA}{' '.join(text(bot, 'username').split()) or number(bot, 'id') or 'a bot'}]\n" if bot else ""

@@ -5,7 +5,7 @@ what is refused for a day, and the chat's later messages would wait behind it.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -77,7 +77,7 @@ def receipt(update: Mapping[str, Any], *, account: str, me: Me, now: datetime) -
         attachments=parsed.attachments,
         sent_at=datetime.fromtimestamp(sent, tz=UTC) if 0 < sent <= _SECONDS_MAX else now,
         mentioned=parsed.mentioned or number(mapping(_answered(message), "from"), "id") == me.id,
-        reply_to=_quote(message),
+        reply_to=_quote(message, own=(sender.id, str(me.id))),
         more=parsed.more,
     )
     return Arrived(context=context, dedupe=(f"update:{update_id}", f"message:{place.id}:{message_id}"))
@@ -183,21 +183,24 @@ def _chat(chat: Mapping[str, Any], message: Mapping[str, Any]) -> Chat:
     )
 
 
-def _quote(message: Mapping[str, Any]) -> Quote | None:
+def _quote(message: Mapping[str, Any], *, own: Collection[str]) -> Quote | None:
+    """The quoted message. `own` are the ids of the sender and of the bot: all others' words are foreign."""
     part = clean(text(mapping(message, "quote"), "text")).strip() or None
     answered = _answered(message)
     if (answered_id := number(answered, "message_id")) is not None:
         sender = _sender(answered)
         quoted = part or content.quoted(answered)
         by = sender.name or sender.id if sender else None
-        return Quote(message_id=str(answered_id), text=quoted, sender=by, attachments=media.attachments(answered))
+        foreign = sender is None or sender.id not in own or content.foreign_mark(answered) != ""
+        files = media.attachments(answered)
+        return Quote(message_id=str(answered_id), text=quoted, sender=by, attachments=files, foreign=foreign)
     elsewhere = mapping(message, "external_reply")
     if not elsewhere:
         return None
     chat_id, message_id = number(mapping(elsewhere, "chat"), "id"), number(elsewhere, "message_id")
     where = f"{chat_id}:{message_id}" if chat_id and message_id else ""
     quoted, by = part or content.quoted(elsewhere), content.origin(elsewhere, "origin")
-    return Quote(message_id=where, text=quoted, sender=by, attachments=media.attachments(elsewhere))
+    return Quote(message_id=where, text=quoted, sender=by, attachments=media.attachments(elsewhere), foreign=True)
 
 
 def _answered(message: Mapping[str, Any]) -> Mapping[str, Any]:

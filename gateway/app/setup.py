@@ -81,17 +81,19 @@ def build_setup(config: Config, environment: Mapping[str, str], lasting: Lasting
     mcp = McpServers(config.mcp, beside, harmless, before.mcp if before else None)
     owners = Owners(config.owners, before.owners.claimed if before else Claimed(store.owners))
     models = _models(config, providers, before)
-    return Setup(
+    memory = StoredMemory(store, config.server.zone)
+    memory.setup = setup = Setup(
         config=config,
         channels=channels,
         providers=providers,
-        runners=_runners(config, environment, lasting, models, channels, processes, mcp),
+        runners=_runners(config, environment, lasting, models, channels, processes, mcp, memory),
         queues=Queues(config.queue, channels, config.agents.list),
         layers=ToolLayers(config, owners),
         owners=owners,
         processes=processes,
         mcp=mcp,
     )
+    return setup
 
 
 def _models(config: Config, providers: Mapping[str, Provider], before: Setup | None) -> Models:
@@ -111,6 +113,7 @@ def _runners(
     channels: Mapping[tuple[str, str], Channel],
     processes: Processes,
     mcp: McpServers,
+    memory: StoredMemory,
 ) -> dict[str, AgentRunner]:
     """The agents share their models, the skill catalogue and the ports of their tools."""
     store, scrubber, now, zone = lasting.store, lasting.scrubber, lasting.now, config.server.zone
@@ -123,7 +126,7 @@ def _runners(
             file_bytes=config.limits.file_bytes,
             now=now,
         ),
-        memory=StoredMemory(store, zone),
+        memory=memory,
         processes=processes,
         delegate=lasting.tasks,
         schedules=StoredSchedules(store=store, config=config, now=now, wake=lasting.wake),

@@ -20,6 +20,7 @@ from gateway.approvals.approvals import Approvals
 from gateway.approvals.display import reply_lines
 from gateway.store.approval_records import Approval
 from tools.approval import Request, canonical, digest_of
+from tools.paths import MEMORY
 from tools.policy import holds
 from tools.tool import Call, ToolError, ToolResult
 
@@ -78,11 +79,17 @@ class TurnGate:
     asker: AgentRunner | None = None
 
     def demands(self, tool: str, call: Call) -> bool:
+        return self.asks(tool, tainted=call.tainted) or self._goes_on(call)
+
+    def asks(self, tool: str, *, tainted: bool) -> bool:
+        """Return whether a call of the tool needs an approval; `tainted`: the request has external content. A change of the
+        memory files then needs one if any tool does: their words are in each later prompt, and nothing marks them."""
         for runner in (self.runner, self.asker or self.runner):
-            always, tainted = runner.approval
-            if holds(always, tool) or (call.tainted and holds(tainted, tool)):
+            always, after_external = runner.approval
+            remembers = tool == MEMORY and bool(after_external)
+            if holds(always, tool) or (tainted and (remembers or holds(after_external, tool))):
                 return True
-        return self._goes_on(call)
+        return False
 
     async def admit(self, request: Request, call: Call) -> SpawnedCall:
         agent = self.runner.config.id

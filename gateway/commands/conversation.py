@@ -12,7 +12,7 @@ from channels.moment import timestamp
 from gateway.approvals.display import value
 from gateway.commands.command import CommandContext, Reply, dropped_lines, first_words
 from gateway.commands.report import plan_of
-from gateway.records.inbound import REPORT, Inbound, inbound_of, is_readable
+from gateway.records.inbound import REPORT, SAY, Inbound, inbound_of, is_readable
 from gateway.records.sessions import control_session, sender_of
 from gateway.state.runtime import Stopped
 from gateway.store.approval_records import Approval
@@ -177,9 +177,10 @@ async def _answer_again(context: CommandContext, text: str = "") -> str | None:
     if isinstance(turn, str):
         return turn
     bodies = await context.runtime.store.bodies(context.session, turn)
-    if (own := bodies.get(turn)) is not None and inbound_of(own).command == REPORT:
+    if (own := bodies.get(turn)) is not None and inbound_of(own).command in (REPORT, SAY):
         return context.say(
-            "The last thing here is a report; it cannot be answered again.", "最近一条是任务的结果，无法重新回答。"
+            "The last thing here is a report or a reminder; it cannot be answered again.",
+            "最近一条是任务结果或提醒，无法重新回答。",
         )
     if own is None:
         return context.say(
@@ -194,9 +195,13 @@ async def _answer_again(context: CommandContext, text: str = "") -> str | None:
         )
     await _undo(context, turn)
     again = replace(inbound_of(own).context, sent_at=context.message.sent_at)
-    again = replace(again, text=text, mark="") if text else again
+    if text:  # the words are the person's now, whatever had begun that turn
+        mark = again.mark if again.attachments else ""  # of forwarded files
+        id_ = again.message_id or context.message.message_id
+        again = replace(again, text=text, mark=mark, origin=None, message_id=id_)
     together = (*contexts[:-1], again) if len(contexts) > 1 else ()
-    await _deliver(context, replace(inbound_of(own), context=again, replays=context.turn, together=together))
+    anew = replace(inbound_of(own), context=again, replays=context.turn, together=together)
+    await _deliver(context, replace(anew, approval="") if text else anew)
     return None
 
 
@@ -241,7 +246,7 @@ async def _deliver(context: CommandContext, inbound: Inbound) -> None:
 
 async def use_skill(context: CommandContext) -> str | None:
     name, _, text = context.arguments.partition(" ")
-    plan = plan_of(context, await context.conversation())
+    plan = await plan_of(context, await context.conversation())
     skills = plan.facts.skills if plan and plan.facts.has("read") else ()
     if name not in {it.name for it in skills}:
         lines = [f"- `{it.name}` {it.description}" for it in skills]
@@ -265,15 +270,14 @@ async def compact(context: CommandContext) -> str | Reply:
     history = [messages for _, messages in turns]
     compacted = None
     if context.runner is not None:
-        memory = StoredMemory(context.runtime.store, context.setup.config.server.zone)
+        memory, at = StoredMemory(context.runtime.store, context.setup.config.server.zone), context.runtime.now()
+        save = memory.saver(context.session, context.message, turn=context.turn, at=at, revision=work.revision)
         compacted = await context.runner.compact(
             history,
             session=context.session,
             summary=work.summary.text,
             focus=context.arguments,
-            save=memory.saver(
-                context.session, context.message, turn=context.turn, at=context.runtime.now(), revision=work.revision
-            ),
+            save=None if work.summary.external else save,
         )
     if await context.runtime.store.stopped_at(context.session) > context.turn:
         raise Stopped

@@ -17,13 +17,12 @@ from agents.turn import Turn, settings_json
 from channels.moment import local
 from gateway.commands.command import CommandContext
 from gateway.guard import VERSION
-from gateway.records.sessions import sees_private
 from gateway.store.records import Bill, Work
 from gateway.turns.budgets import BudgetUse, used
 from gateway.turns.history import TURNS_MAX, turns_of
 
 
-def plan_of(context: CommandContext, work: Work) -> TurnPlan | None:
+async def plan_of(context: CommandContext, work: Work) -> TurnPlan | None:
     """The plan of the next request; None if no agent could answer it."""
     channel = context.setup.channel(context.message)
     if context.runner is None or channel is None:
@@ -36,7 +35,7 @@ def plan_of(context: CommandContext, work: Work) -> TurnPlan | None:
         actions=channel.capabilities.actions,
         history=(),
         user=UserMessage(content=()),
-        sees_private=sees_private(context.setup.owners, context.message),
+        sees_private=await context.runtime.sees_private(context.setup, context.message),
         layers=context.setup.layers.of(context.message),
         settings=settings_json.validate_json(work.settings),
         summary=work.summary.text,
@@ -46,7 +45,7 @@ def plan_of(context: CommandContext, work: Work) -> TurnPlan | None:
 
 async def status(context: CommandContext) -> str:
     work = await context.conversation(TURNS_MAX)
-    plan = plan_of(context, work)
+    plan = await plan_of(context, work)
     if plan is None:
         return context.nobody
     say, agent, (spent, _) = context.say, plan.facts.agent, await _spent(context)
@@ -68,7 +67,7 @@ async def status(context: CommandContext) -> str:
 
 async def context(context: CommandContext) -> str:
     work = await context.conversation(TURNS_MAX)
-    plan = plan_of(context, work)
+    plan = await plan_of(context, work)
     if plan is None:
         return context.nobody
     shares = list(_shares(context, plan, work))

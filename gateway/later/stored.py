@@ -8,11 +8,11 @@ from channels.message import MessageContext
 from channels.moment import timestamp
 from gateway.config.root import Config
 from gateway.config.timing import timing_of
-from gateway.later.schedule import Schedule, line_of, new_id, row_of
+from gateway.later.schedule import Schedule, line_of, new_id, row_of, schedule_of
 from gateway.records.sessions import agent_of, chat_of, sender_of
 from gateway.store.later import Later
 from gateway.store.store import Store
-from tools.schedule import ScheduleArguments
+from tools.schedule import Planned, ScheduleArguments
 from tools.tool import Call, ToolError
 
 
@@ -58,9 +58,9 @@ class StoredSchedules:
         self.wake()
         return f"Scheduled. {line_of(stored, zone)}"
 
-    async def listed(self, call: Call) -> str:
-        lines = [line_of(it, self.config.server.zone) for it in await theirs(self.store, call.message)]
-        return "\n".join(lines) or "There are none."
+    async def listed(self, call: Call) -> Sequence[Planned]:
+        found, zone = await theirs(self.store, call.message), self.config.server.zone
+        return [Planned(line=line_of(it, zone), external=schedule_of(it).tainted) for it in found]
 
     async def cancel(self, id_: str, call: Call) -> str:
         id_ = id_.strip().upper()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from agents.config import SessionScope
+from channels.access import AccessConfig
 from channels.api.channel import ApiChannel
 from channels.message import Chat, MessageContext, Sender
 from channels.web.admission import OPERATOR
@@ -160,10 +161,30 @@ def is_with_owner(owners: Collection[str], context: MessageContext) -> bool:
     return not is_by_operator and is_owner(owners, context) and context.chat.kind == "direct"
 
 
-def sees_private(owners: Collection[str], context: MessageContext) -> bool:
-    """True if USER.md and the memory files are shown there: in direct chats, and to a program only if it is an owner."""
-    is_program = context.channel == ApiChannel.name
-    return context.chat.kind == "direct" and (not is_program or is_owner(owners, context))
+def is_among_others(context: MessageContext) -> bool:
+    """True if its conversation may hold words of other people: in a group, and where the operator's own turn runs."""
+    return context.chat.kind == "group" or not context.sender.id
+
+
+def reader_of(context: MessageContext) -> str:
+    """The id of the person who reads a direct chat: its sender, or the person to whom the operator's own turn is sent."""
+    return context.sender.id or context.chat.id
+
+
+def sees_private(
+    owners: Collection[str], context: MessageContext, access: AccessConfig | None, *, is_paired: bool
+) -> bool:
+    """True if a turn may see USER.md and the memory files. That is in a direct chat, if its reader is an owner, is listed
+    in `allowFrom`, or was approved by pairing: `dmPolicy: open` and `*` admit a person to the chat only. All users of the
+    web chat have a token of the operator's. A program must be an owner. External content sees nothing private."""
+    origin = context.origin
+    if context.chat.kind != "direct" or (origin is not None and origin.external):
+        return False
+    if context.channel == ApiChannel.name:
+        return is_owner(owners, context)
+    reader = reader_of(context)
+    is_known = context.channel == LOCAL_CHANNEL or f"{context.channel}:{reader}" in owners
+    return is_known or is_paired or (access is not None and reader in access.allow_from)
 
 
 def is_operator(config: Config, context: MessageContext) -> bool:

@@ -28,7 +28,7 @@ from gateway.config.load import Loaded
 from gateway.config.root import Config
 from gateway.observe.secrets import Scrubber
 from gateway.records.inbound import LoadedBody, inbound_json
-from gateway.records.sessions import LOCAL_CHANNEL, is_open, session_parts
+from gateway.records.sessions import LOCAL_CHANNEL, is_open, sees_private, session_parts
 from gateway.rehearse.answers import KeptAnswers, stand_ins
 from gateway.rehearse.compared import Difference, Verdict, differences, similarity
 from gateway.rehearse.kept import KeptTurn, NotRehearsed, RunFacts, calls_in, reply_in, sections_of
@@ -184,8 +184,8 @@ class Rehearsal:
         if runner is None or channel is None:
             missing = f"no agent {agent}" if runner is None else f"no account {context.channel}:{context.account}"
             return _refused(kept, agent, missing)
-        if (access := await self._access(kept, channel)) != "allowed":
-            return _refused(kept, agent, access)
+        if (refused := await self._access(kept, channel)) != "allowed":
+            return _refused(kept, agent, refused)
         purse = Purse(most=self.most, before=self.spent)
         if await purse.exhausted():
             return Rehearsed(kept=kept, verdict="not-asked", after=RunFacts(agent=agent, outcome="not-asked"))
@@ -199,7 +199,11 @@ class Rehearsal:
             messages=messages,
         )
         earlier = inbound.asked.turns(runner.limits.message_chars) if inbound.asked else ()
-        turn = turn_of(batch, channel, context, earlier, kept.begun)
+        # A person who was approved by pairing still is; and nothing asks for an approval here.
+        access = getattr(channel, "access", None)
+        is_paired = access is not None and access.dm_policy == "pairing"
+        private = sees_private(self.setup.owners, context, access, is_paired=is_paired)
+        turn = turn_of(batch, channel, context, earlier, kept.begun, sees_private=private, tainted=False)
         journal, answers = RehearsalJournal(steps=kept.steps), KeptAnswers.of(kept.steps)
         lists, mcp = runner.config.tools, self.setup.config.mcp
         stand_in = partial(stand_ins, answers=answers, listed=kept.tools, lists=lists, mcp=mcp)

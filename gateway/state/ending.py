@@ -46,7 +46,7 @@ class Ending:
     results: tuple[ToolResultMessage, ...] = ()
     """Results of the tools that this run has called."""
     external: bool = False
-    """True if the turn has read text of strangers."""
+    """True if the turn has read external content: what it has said may be that content's doing."""
     seed: str = ""
     """The pairing code is derived from it at send time."""
 
@@ -73,6 +73,7 @@ class Ending:
     def record(self, parts: int, at: float) -> str:
         """The content of the `final` row."""
         row = {"outcome": self.outcome, "reason": self.reason, "parts": parts, "at": at, **self.bill()}
+        row |= {"external": True} if self.external else {}
         names = dict.fromkeys(it.reference for it in self.answers)
         models = {name: _taken([it for it in self.answers if it.reference == name]) for name in names}
         return json.dumps(row | ({"models": models} if models else {}))

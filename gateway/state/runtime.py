@@ -7,7 +7,7 @@ at its next journal write.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
@@ -20,7 +20,7 @@ from channels.abilities import HasCondition, can
 from channels.access import NOT_PAIRED, refusal
 from channels.channel import Channel
 from channels.condition import ChannelState
-from channels.message import MessageContext
+from channels.message import MessageContext, Sender
 from channels.web.admission import OPERATOR
 from gateway.config.bindings import route
 from gateway.config.channels import configured
@@ -32,7 +32,16 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.secrets import Scrubber
 from gateway.observe.tracing import Tracing
 from gateway.records.inbound import inbound_of
-from gateway.records.sessions import LOCAL_CHANNEL, control_session, conversation, is_open, is_owner
+from gateway.records.sessions import (
+    LOCAL_CHANNEL,
+    control_session,
+    conversation,
+    is_open,
+    is_owner,
+    person_of,
+    reader_of,
+    sees_private,
+)
 from gateway.state.choices import Choices
 from gateway.state.languages import Languages
 from gateway.state.layers import ToolLayers
@@ -44,6 +53,7 @@ from gateway.store.parts import OutboxPart
 from gateway.store.records import Acceptance, Delivery, Lease
 from gateway.store.store import Store
 from tools.mcp.servers import McpServers
+from tools.policy import foreign, holds, permitted
 from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
 
@@ -167,6 +177,19 @@ class Setup:
     def channel(self, context: MessageContext) -> Channel | None:
         """The channel that a message came by; None if it is no longer configured."""
         return self.channels.get((context.channel, context.account))
+
+    def outranks(self, agent: str, context: MessageContext, people: Iterable[str]) -> bool:
+        """Return whether a turn that answers `context` has a tool of `tools.taint` that one of these people (`channel:id`)
+        does not have: their words in its request must not call it unasked."""
+        if (runner := self.runners.get(agent)) is None:
+            return False
+        _, tainted = runner.approval
+        of_servers = foreign(runner.config.tools, [name for names in self.mcp.names.values() for name in names])
+        names = tuple(it for it in (*runner.names, *of_servers) if holds(tainted, it))
+        own = permitted(self.layers.of(context), names)
+        senders = (Sender(id=it.partition(":")[2]) for it in people if it != person_of(context))
+        others = (replace(context, sender=it, origin=None) for it in senders)
+        return any(permitted(self.layers.of(it), own) != own for it in others)
 
     def session_rules(self, agent: str) -> SessionConfig:
         """Returns the agent's rules, or the defaults if it is no longer configured."""
@@ -295,6 +318,18 @@ class Runtime:
         """Returns the configured channel, or the one that a turn still holds if an edit has just removed it."""
         channels = (setup.channel(context) for setup in (self.setup, *self.uses))
         return next((channel for channel in channels if channel), None)
+
+    async def sees_private(self, setup: Setup, context: MessageContext) -> bool:
+        """Return whether a turn may see the workspace's private files. The database is asked only about a person whom
+        neither `owners` nor `allowFrom` names. Raises StoreUnavailable."""
+        channel = setup.channel(context)
+        access = channel.access if channel else None
+        if sees_private(setup.owners, context, access, is_paired=False):
+            return True
+        if not sees_private(setup.owners, context, access, is_paired=True):
+            return False
+        place = context.channel, context.account, reader_of(context)
+        return await self.store.contact_state(*place, self.now()) == "paired"
 
     @contextmanager
     def using(self, setup: Setup) -> Iterator[None]:

@@ -184,7 +184,7 @@ class DatabaseChanges(Database):
             return None
         state: TurnState = "finished" if row.ended else "running" if row.begun else "waiting"
         if state == "waiting":
-            _rewrite(connection, row, replace(inbound, context=replace(inbound.context, text=text, mark=""), event=""))
+            _rewrite(connection, row, replace(inbound, context=replace(inbound.context, text=text), event=""))
         return Changed(sid=row.sid, turn=row.turn, state=state)
 
 

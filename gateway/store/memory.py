@@ -7,6 +7,7 @@ until its segment is rewritten, which holds the writer for seconds.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 
 from pydantic import ValidationError
@@ -48,6 +49,17 @@ _MATCHING = """
 SELECT turn FROM word WHERE scope = :scope AND term IN :terms GROUP BY turn HAVING count(*) >= :least
 ORDER BY turn DESC LIMIT :limit
 """
+_SPEAKERS = """
+SELECT person, min(turn) AS first, max(turn) AS last FROM spoken s WHERE sid = :sid AND how = 'said' AND person <> ''
+AND turn < :before AND turn > COALESCE((
+    SELECT max(turn) FROM mark WHERE sid = :sid AND kind = 'new' AND turn < :before
+), 0) AND NOT EXISTS (SELECT 1 FROM mark m WHERE m.sid = s.sid AND m.kind = 'undone' AND m.turn = s.turn)
+GROUP BY person ORDER BY person
+"""
+_SPEAKERS_IN = """
+SELECT DISTINCT turn, person FROM spoken WHERE sid = :sid AND turn IN :turns AND how = 'said' AND person <> ''
+ORDER BY turn, person
+"""
 _FORGET = """
 DELETE FROM word WHERE scope = :scope AND (term, turn) IN (
     SELECT term, turn FROM word WHERE scope = :scope LIMIT :limit
@@ -68,6 +80,15 @@ _DELETE_NOTE = """
 UPDATE note SET text = '', deleted = :turn WHERE sender = :sender AND agent = :agent AND number = :number
 AND (text <> '' OR deleted = :turn) RETURNING number
 """
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Speaker:
+    """A person, `channel:id`, and the first and the last turn with their words."""
+
+    person: str
+    first: int
+    last: int
 
 
 class DatabaseMemory(Database):
@@ -135,6 +156,16 @@ class DatabaseMemory(Database):
     def turns(self, connection: Connection, sid: str, turns: Sequence[int]) -> Sequence[Entry]:
         """The transcript of those that are finished and in the history, in order."""
         return [Entry(**row) for row in run(connection, _TURNS, sid=sid, turns=list(turns)).mappings()]
+
+    @reads
+    def speakers(self, connection: Connection, sid: str, before: int) -> Sequence[Speaker]:
+        """The people whose words a conversation has from its beginning to the turn `before`."""
+        return [Speaker(**row) for row in run(connection, _SPEAKERS, sid=sid, before=before).mappings()]
+
+    @reads
+    def speakers_in(self, connection: Connection, sid: str, turns: Sequence[int]) -> Sequence[tuple[int, str]]:
+        """These turns with the people whose words are in them."""
+        return [(row.turn, row.person) for row in run(connection, _SPEAKERS_IN, sid=sid, turns=list(turns))]
 
     @reads
     def _unindexed(self, connection: Connection, sid: str) -> tuple[int, int, int, Sequence[tuple[int, str]]] | None:

@@ -26,9 +26,9 @@ _READ = f"SELECT {_COLUMNS}, state, ended, ended_by, result, external FROM task"
 _KEPT = f"EXISTS (SELECT 1 FROM inbox i WHERE i.dedupe = '{BEGUN}' || task.id)"
 _TEXTS = ("id", "parent", "sid", "chat", "person", "agent", "title", "origin", "key")
 _INSERT = f"""
-INSERT INTO task ({", ".join(_TEXTS)}, turn, started, state)
-SELECT {", ".join(f"CAST(:{it} AS TEXT)" for it in _TEXTS)}, CAST(:turn AS BIGINT), CAST(:started AS DOUBLE PRECISION),
-    'running'
+INSERT INTO task ({", ".join(_TEXTS)}, turn, external, started, state)
+SELECT {", ".join(f"CAST(:{it} AS TEXT)" for it in _TEXTS)}, CAST(:turn AS BIGINT), CAST(:external AS INTEGER),
+    CAST(:started AS DOUBLE PRECISION), 'running'
 WHERE (SELECT count(*) FROM task WHERE chat = :chat AND ended IS NULL) < :most
 ON CONFLICT DO NOTHING
 """
@@ -52,8 +52,8 @@ SELECT EXISTS (SELECT 1 FROM inbox WHERE sid = :sid AND {WAITS} AND id <> :turn)
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
     """`parent` is the conversation that asked, in its turn `turn`; `sid` the task's own; `chat` counts towards the limit.
-    `person` is `channel:id`; `origin` the message to reply to. `result` is JSON. `external`: it holds text of strangers.
-    `ended_by`: the number of the command that stopped it."""
+    `person` is `channel:id`; `origin` the message to reply to. `result` is JSON. `external`: its title or
+    its result may hold external content. `ended_by`: the number of the command that stopped it."""
 
     id: str
     parent: str

@@ -5,13 +5,14 @@ The run continues from the journal. It begins with people's words, or with a cal
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 from agents import sentences
 from agents.attachments import Untaken
 from agents.language import language_for
 from agents.messages import AssistantMessage, Message, Thinking, ToolResultMessage, UserMessage, message_json
-from agents.prompt.inbound import HEARD, capped, ids
+from agents.prompt.inbound import capped, ids
 from agents.prompt.internals import without_internals
 from agents.runner import AgentRunner
 from agents.turn import Emit, Settings, Turn, TurnResult, settings_json
@@ -20,12 +21,23 @@ from channels.message import MessageContext, OriginKind
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.gate import TurnGate, opening
 from gateway.observe.secrets import redacted
+from gateway.outbox.outbox import payload_json
 from gateway.records.inbound import inbound_of
-from gateway.records.sessions import agent_of, is_operator, is_with_owner, parent_of, person_of, sees_private, task_of
+from gateway.records.sessions import (
+    agent_of,
+    conversation,
+    is_among_others,
+    is_operator,
+    is_with_owner,
+    parent_of,
+    person_of,
+    task_of,
+)
 from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime, StartGate
 from gateway.store.approval_records import Approval
 from gateway.store.records import Spoken, WaitingMessage
+from gateway.store.statements import NEVER
 from gateway.turns.attachments import Attachments
 from gateway.turns.batch import Batch
 from gateway.turns.budgets import BudgetAccount
@@ -79,7 +91,9 @@ class AgentRun:
         decided = self._decided = await approvals.get(id_) if id_ else None
         context, journaled = await self._journaled(journal)
         await self.gate.enter()
-        turn = turn_of(batch, self.channel, context, earlier, journaled, decided)
+        private, tainted = await self.runtime.sees_private(batch.setup, context), await self._is_tainted(context)
+        told = (batch, self.channel, context, earlier, journaled, decided)
+        turn = turn_of(*told, sees_private=private, tainted=tainted)
         save = self._memory.saver(sid, context, turn=batch.turn, at=self.runtime.now(), revision=batch.work.revision)
         people = tuple(dict.fromkeys(person_of(it) if it.sender.id else "the operator" for it in batch.contexts))
         asker = batch.setup.runners.get(agent_of(parent_of(sid)))
@@ -95,7 +109,7 @@ class AgentRun:
         result = await self.runner.run(turn, journal=journal, emit=emit, budget=self.account, save=save, gate=gate)
         if decided is not None:
             await approvals.close(decided.id)
-        return await self._shown(turn, journal, result)
+        return await self._shown(turn, journal, result, gate)
 
     async def _journaled(self, journal: TurnJournal) -> tuple[MessageContext, Sequence[Message]]:
         """The turn so far, begun if it was not, and the message that it answers."""
@@ -108,7 +122,7 @@ class AgentRun:
             await journal.begin(*begun, joined=())
             journal.follow(*begun)
             return context, begun
-        contexts = [await self.channel.enrich(it) for it in batch.contexts]
+        contexts = [await self._enriched(it) for it in batch.contexts]
         notes = await self._memory.notes(batch.lease.sid, contexts[-1]) if work.has_notes else ()
         user, spoken = await self._user_message(*contexts, notes=notes, heard=await self._heard(contexts[-1]))
         await journal.begin(user, joined=[message.turn for message in batch.messages[:-1]], spoken=spoken)
@@ -125,7 +139,37 @@ class AgentRun:
         return [await self.channel.enrich(it) for it in lines]
 
     async def _steered(self, message: WaitingMessage) -> tuple[UserMessage, Sequence[Spoken]]:
-        return await self._user_message(await self.channel.enrich(inbound_of(message.body).context))
+        return await self._user_message(await self._enriched(inbound_of(message.body).context))
+
+    async def _enriched(self, context: MessageContext) -> MessageContext:
+        """The message with what its channel knows of it. A quoted answer of the bot's is foreign if external content may
+        have led to it, or if another conversation got it."""
+        context = await self.channel.enrich(context)
+        quote, store = context.reply_to, self.runtime.store
+        if quote is None or quote.foreign or not quote.message_id:
+            return context
+        sid = self.batch.lease.sid
+        for sent in await store.sent_parts(ext_id=quote.message_id):
+            to = payload_json.validate_json(sent.payload)
+            if (to.channel, to.account, to.part.target.chat) == (context.channel, context.account, context.chat.id):
+                foreign = conversation(sent.sid) != sid or await self._memory.was_external(sent.sid, sent.turn)
+                return replace(context, reply_to=replace(quote, foreign=foreign))
+        return context
+
+    async def _is_tainted(self, context: MessageContext) -> bool:
+        """True if the turn's request holds words of people who do not have its tools: they must not speak through them."""
+        batch, work, sid = self.batch, self.batch.work, self.batch.lease.sid
+        if task_of(sid) or not is_among_others(context):
+            return False
+        kept = len(work.numbers) if self.runner.config.history_turns is None else self.runner.config.history_turns
+        shown_from = next(iter(work.numbers[max(0, len(work.numbers) - kept) :]), NEVER)
+        summarised_to = next(iter(work.numbers), NEVER) if work.summary.text else 0
+        people = [
+            it.person
+            for it in await self.runtime.store.memory.speakers(sid, batch.turn)
+            if it.last >= shown_from or it.first < summarised_to
+        ]
+        return batch.setup.outranks(batch.inbound.agent, context, people)
 
     async def _user_message(
         self, *contexts: MessageContext, notes: Sequence[Note] = (), heard: Sequence[MessageContext] = ()
@@ -153,7 +197,7 @@ class AgentRun:
         held = any(quote.message_id in ids(message) for turn in self.batch.work.turns for message in turn)
         return replace(context, reply_to=replace(quote, attachments=())) if held else context
 
-    async def _shown(self, turn: Turn, journal: TurnJournal, result: TurnResult) -> Ending:
+    async def _shown(self, turn: Turn, journal: TurnJournal, result: TurnResult, gate: TurnGate) -> Ending:
         """The ending with the files that the answer names, and the lines above and beneath it."""
         language, caller = language_for(turn.context), self.batch.inbound.asked
         ending = ending_of(result.outcome, language)
@@ -164,7 +208,8 @@ class AgentRun:
         if ending.answers_to and not self._is_here(ending.answers_to, turn):
             ending = replace(ending, answers_to=None)
         if ending.media and ending.text is not None:
-            files, note = await self._attachments.send(self.runner, self.channel, turn, ending.media)
+            asks = partial(gate.asks, tainted=result.tainted)
+            files, note = await self._attachments.send(self.runner, self.channel, turn, ending.media, asks)
             ending = replace(ending, text=f"{ending.text}\n\n{note}".strip() if note else ending.text, files=files)
         if ending.text is not None and (turn.settings.reasoning or turn.settings.verbose):
             steps = [*turn.so_far, *journal.kept, *([ending.message] if ending.message else [])]
@@ -196,13 +241,17 @@ def turn_of(
     earlier: Sequence[Sequence[Message]],
     journaled: Sequence[Message],
     decided: Approval | None = None,
+    *,
+    sees_private: bool,
+    tainted: bool,
 ) -> Turn:
     """The turn that an agent runs: it answers `context`, and continues after `journaled`. `earlier` is what a program
-    says of the conversation; `decided` is the approval that it continues with."""
+    says of the conversation; `decided` is the approval that it continues with. `tainted`: its request has words of others
+    that are external to it."""
     work, inbound = batch.work, batch.inbound
     user, *so_far = journaled
     origin, is_task = context.origin, task_of(batch.lease.sid) is not None
-    is_tainted = origin is not None and (origin.external or origin.tainted)
+    is_foreign = origin is not None and origin.is_foreign
     if not isinstance(user, UserMessage):
         raise TypeError("a transcript's turn begins with its user message")
     # Behind the call that was decided nothing has run as long as that was not begun.
@@ -218,14 +267,14 @@ def turn_of(
         so_far=so_far,
         interrupted=bool(work.so_far) and work.so_far[-1].kind != "drained" and not is_unspawned,
         with_owner=is_with_owner(batch.setup.owners, context),
-        sees_private=sees_private(batch.setup.owners, context),
+        sees_private=sees_private,
         layers=batch.layers,
         settings=settings_json.validate_json(work.settings),
         summary=work.summary.text,
         summary_external=work.summary.external,
         summarised=work.made.answers if work.made else None,
         again=tuple(filter(None, (str(inbound.replays or ""), inbound.approval, origin.key if origin else ""))),
-        tainted=bool(decided.tainted) if decided else HEARD in user.metadata or is_tainted,
+        tainted=tainted or is_foreign or (decided is not None and bool(decided.tainted)),
         caller=inbound.asked.instructions if inbound.asked else "",
         files_of=parent_of(batch.lease.sid) if is_task else "",
     )

@@ -16,6 +16,7 @@ from agents import sentences
 from agents.attachments import NO_DOCUMENT, Received, Receiver, Untaken
 from agents.language import Language, language_for
 from agents.runner import AgentRunner
+from agents.session_files import Asks
 from agents.transcription import transcribe
 from agents.turn import Turn
 from channels.abilities import DownloadsFiles, can
@@ -93,9 +94,10 @@ class Attachments:
         return Untaken(reason=reason, kind=attachment.kind, name=attachment.name or "")
 
     async def send(
-        self, runner: AgentRunner, channel: Channel, turn: Turn, wanted: Sequence[str]
+        self, runner: AgentRunner, channel: Channel, turn: Turn, wanted: Sequence[str], asks: Asks
     ) -> tuple[tuple[StoredFile, ...], str]:
-        """Keeps the files that an answer names; returns also a note for the person on those that cannot be sent."""
+        """Keeps the files that an answer names; returns also a note for the person on those that cannot be sent. `asks`:
+        whether a tool's call would need an approval now, for which an answer does not wait."""
         kept: list[StoredFile] = []
         lines: list[str] = []
         takes_files, deadline = "media" in channel.capabilities.directives, asyncio.get_running_loop().time()
@@ -105,24 +107,24 @@ class Attachments:
                 if len(kept) >= FILES_MAX or not takes_files:
                     raise ToolError("MANY" if takes_files else "NOT_ALLOWED", "no more files go with this answer")
                 async with asyncio.timeout_at(deadline if _is_address(named) else None):
-                    kept.append(await self._kept(runner, turn, named))
+                    kept.append(await self._kept(runner, turn, named, asks))
             except (ToolError, TimeoutError) as error:
                 code = error.code if isinstance(error, ToolError) else "FETCH_TIMEOUT"
                 log.warning("attachment_not_sent", code=code)
                 lines.append(self._not_attached(named, code, language_for(turn.context)))
         return tuple(kept), "\n".join(lines)
 
-    async def _kept(self, runner: AgentRunner, turn: Turn, named: str) -> StoredFile:
+    async def _kept(self, runner: AgentRunner, turn: Turn, named: str, asks: Asks) -> StoredFile:
         """Reads or fetches the file, and stores it. Raises ToolError, TimeoutError."""
         runtime, bytes_max = self._runtime, self._runtime.setup.limits.file_bytes
         if not _is_address(named):
-            file = await asyncio.to_thread(runner.files.attachment, named, turn, bytes_max=bytes_max)
+            file = await asyncio.to_thread(runner.files.attachment, named, turn, asks, bytes_max=bytes_max)
             file = await asyncio.to_thread(runtime.scrubber.scrub_file, file)
             return await runtime.store.files.put(file, runtime.now())
         if runtime.scrubber.scrub(named) != named:
             raise ToolError("FETCH_BLOCKED", "the address holds a secret")
         async with runtime.memory.hold(bytes_max, FILES_AT_ONCE * bytes_max) as keep:
-            file = await runner.files.web_attachment(named, turn, bytes_max=bytes_max)
+            file = await runner.files.web_attachment(named, turn, asks, bytes_max=bytes_max)
             keep(len(file.data))
             file = await asyncio.to_thread(runtime.scrubber.scrub_file, file)
             return await runtime.store.files.put(file, runtime.now())

@@ -4,21 +4,25 @@ The scope is always the call's own session, and for notes its sender in a direct
 agents never share one. A person without notes and a session without a search cost no query.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from datetime import tzinfo
 
+import orjson
+
 from agents.compaction import Save
-from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, texts
+from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, holds_external, texts
 from agents.prompt.inbound import spoken
 from channels.api.channel import ApiChannel
 from channels.marks import CALL, RESULT
 from channels.message import MessageContext
 from channels.moment import timestamp
-from gateway.records.sessions import agent_of, sender_of
+from gateway.records.sessions import agent_of, is_among_others, sender_of
+from gateway.state.runtime import Setup
 from gateway.store.errors import StoreUnavailable
+from gateway.store.records import Entry
 from gateway.store.store import Store
-from gateway.turns.history import numbered_turns, turns_of
+from gateway.turns.history import numbered_turns
 from tools.memory import Note, Passage
 from tools.tool import Call
 
@@ -33,6 +37,10 @@ def _is_personal(message: MessageContext) -> bool:
 
 
 class StoredMemory:
+    """`setup`, which is built of it, knows whose words in a recalled turn are external to the call."""
+
+    setup: Setup | None = None
+
     def __init__(self, store: Store, zone: tzinfo) -> None:
         self._store = store
         self.zone = zone
@@ -59,25 +67,52 @@ class StoredMemory:
         notes = [Passage(path=f"notes/{it.number}", at=it.at, text=it.text) for it in await self._call_notes(call)]
         turns = await self._store.memory.search(call.session, query, CANDIDATES * limit)
         rows = await self._store.memory.turns(call.session, turns) if turns else ()
+        foreign = await self._foreign(rows, call)
         for turn, messages in numbered_turns(rows):
-            text = "\n".join(map(spoken, messages))
-            notes.append(Passage(path=f"sessions/{turn}", at=messages[0].timestamp, text=text))
+            text, at = "\n".join(map(spoken, messages)), messages[0].timestamp
+            notes.append(Passage(path=f"sessions/{turn}", at=at, text=text, external=turn in foreign))
         return notes
 
-    async def text(self, path: str, call: Call) -> str | None:
+    async def text(self, path: str, call: Call) -> Passage | None:
         kind, _, number = path.partition("/")
         if path == "notes":
             lines = [f"{it.number}. {' '.join(it.text.split())}" for it in await self._call_notes(call)]
-            return "\n".join(lines) or "(no notes)"
+            return Passage(path=path, at=0.0, text="\n".join(lines) or "(no notes)")
         if kind not in ("notes", "sessions") or not (number.isascii() and number.isdigit() and len(number) < 19):
             return None
         if kind == "notes":
-            return next((it.text for it in await self._call_notes(call) if it.number == int(number)), None)
+            notes = (it for it in await self._call_notes(call) if it.number == int(number))
+            return next((Passage(path=path, at=it.at, text=it.text) for it in notes), None)
         rows = await self._store.memory.turns(call.session, [int(number)])
-        return next(("\n".join(_shown(messages, self.zone)) for messages in turns_of(rows)), None)
+        foreign = await self._foreign(rows, call)
+        for turn, messages in numbered_turns(rows):
+            text, at = "\n".join(_shown(messages, self.zone)), messages[0].timestamp
+            return Passage(path=path, at=at, text=text, external=turn in foreign)
+        return None
+
+    async def _foreign(self, rows: Sequence[Entry], call: Call) -> Collection[int]:
+        """The turns among the rows that hold external content, were made of a request with some, or have the words of
+        people with fewer rights than the call's turn."""
+        found = {*_external(rows)}
+        if rows and is_among_others(call.message) and self.setup is not None:
+            agent, turns = agent_of(call.session), sorted({row.turn for row in rows})
+            speakers = await self._store.memory.speakers_in(call.session, turns)
+            found |= {turn for turn, person in speakers if self.setup.outranks(agent, call.message, [person])}
+        return found
+
+    async def was_external(self, session: str, turn: int) -> bool:
+        """Return whether external content may have led to what a finished turn said; True of one that is gone."""
+        rows = await self._store.memory.turns(session, [turn])
+        return not rows or turn in _external(rows)
 
     async def _call_notes(self, call: Call) -> Sequence[Note]:
         return await self.notes(call.session, call.message)
+
+
+def _external(rows: Sequence[Entry]) -> Collection[int]:
+    """The turns that hold external content, or were made of a request that did."""
+    marked = {row.turn for row in rows if row.kind == "final" and orjson.loads(row.content).get("external")}
+    return marked | {turn for turn, messages in numbered_turns(rows) if holds_external(messages)}
 
 
 def _shown(messages: Sequence[Message], zone: tzinfo) -> Iterator[str]:

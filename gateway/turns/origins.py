@@ -30,12 +30,16 @@ async def say(runtime: Runtime, batch: Batch) -> Ending:
     """Sends the message's own text, without a request to a model. In the conversation a model finds it as what it said;
     beside a running turn it is only sent. Raises Fenced or Revised."""
     context, at = batch.inbound.context, runtime.now()
-    ending = labelled(batch, Ending(outcome="said", text=context.text, files=batch.inbound.files))
+    foreign = context.origin is not None and context.origin.is_foreign
+    ending = Ending(outcome="said", text=context.text, files=batch.inbound.files, external=foreign)
+    ending = labelled(batch, ending)
     if is_control(batch.lease.sid) or context.origin is None:
         return ending
     if not batch.work.so_far:
         note = own_note(context.origin, SAID[context.origin.kind])
-        user = UserMessage(content=(Text(text=f"[message_id: {context.message_id}]\n{note}"),), timestamp=at)
+        content = (Text(text=f"[message_id: {context.message_id}]\n{note}"),)
+        # The mark is the turn's: the text itself is what the bot has said.
+        user = UserMessage(content=content, external="content" if foreign else "", timestamp=at)
         begun = replace(entry(batch.turn, user), spoken=[spoken_in(context, "said", 1)])
         await runtime.store.append(batch.lease, [begun], revision=batch.work.revision)
     spoken = AssistantMessage(

@@ -91,6 +91,7 @@ class Tasks:
             turn=lane.number if lane else 0,
             origin=context_json.dump_json(wordless(context)).decode(),
             started=now,
+            external=int(call.tainted),
         )
         names = (sha256(f"{call.key} {number}".encode()).hexdigest()[:ID_CHARS] for number in range(IDS_TRIED))
         tries = [replace(new, id=id_, sid=task_session(agent, call.session, id_)) for id_ in names]

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from tests.emulators.models.script import says
-from tests.running import ALICE, ALICE_CHAT, SECRETS, Running, running
+from tests.running import AGENTS, ALICE, ALICE_CHAT, SECRETS, Running, running
 from tests.stories.at_work import shown
 from tests.stories.test_telegram import PIXEL, PUBLIC, Bot, bot
 
@@ -73,12 +73,12 @@ class TelegramRoom(FeishuRoom):
 
 
 @asynccontextmanager
-async def room(folder: Path, platform: str, *, more: str = "") -> AsyncIterator[FeishuRoom]:
+async def room(folder: Path, platform: str, *, agents: str = AGENTS, more: str = "") -> AsyncIterator[FeishuRoom]:
     if platform == "telegram":
-        async with bot(folder, "polling", more=f"{PUBLIC}\n{more}") as it:
+        async with bot(folder, "polling", agents=agents, more=f"{PUBLIC}\n{more}") as it:
             yield TelegramRoom(house=it.house, bot=it, chat=it.telegram.private())
     else:
-        async with running(folder, more=more) as house:
+        async with running(folder, agents=agents, more=more) as house:
             yield FeishuRoom(house=house)
 
 

@@ -21,7 +21,7 @@ from tests.channels.contexts import Kept
 from tests.emulators.models.script import says
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.loopback import serve_on_loopback
-from tests.running import ALICE, ALICE_CHAT, FEISHU, GROUP, SECRETS, feishu_emulator, running
+from tests.running import ALICE, ALICE_CHAT, FEISHU, GROUP, SECRETS, WITHOUT_EXEC, feishu_emulator, running
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(8) + struct.pack(">II", 40, 30) + bytes(20)
 WIDE = b"\x89PNG\r\n\x1a\n" + bytes(8) + struct.pack(">II", 9000, 10) + bytes(20)
@@ -68,7 +68,9 @@ ADDRESSES = {
 
 
 async def test_an_address_that_could_not_be_attached_is_a_link_that_people_see_whole(tmp_path: Path) -> None:
-    async with running(tmp_path, script=[says(f"Here it is.\nMEDIA:{address}") for address in ADDRESSES]) as house:
+    agents = WITHOUT_EXEC.replace("message]", "message, web_fetch]")
+    script = [says(f"Here it is.\nMEDIA:{address}") for address in ADDRESSES]
+    async with running(tmp_path, agents=agents, script=script) as house:
         for number, (address, link) in enumerate(ADDRESSES.items(), 1):
             await house.say("send me the picture")
             reply = (await house.replies(number))[-1]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agents.workspaces import SEEDS
 from gateway.store.records import SessionMark
 from tests.emulators.models.script import says
-from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, running
+from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, GROUP, Running, running
 from tests.stories.at_work import DONE, prompt, spoken, works
 
 MODEL = "model: anthropic/claude-sonnet-4-6"
@@ -190,7 +190,7 @@ async def test_shared_memory_is_written_with_an_owner_alone_and_with_anybody_in_
         ("write", {"file_path": path, "content": "x"})
         for path in ("MEMORY.md", "memory.MD", "memory/a.md", "Memory/A.md", "./x/../memory/a.md")
     ]
-    async with running(tmp_path, agents=AGENTS) as house:
+    async with running(tmp_path, agents=AGENTS, feishu=f'{FEISHU}    allowFrom: ["{BOB}"]\n') as house:
         for who in (BOBS, PLACES[2]):
             refused = await works(house, *ways, **who)
             assert ["PROTECTED" in it for it in refused] == [True] * len(ways)

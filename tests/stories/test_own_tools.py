@@ -91,6 +91,28 @@ async def test_a_function_is_a_tool_with_a_schema_of_its_hints(tmp_path: Path) -
         assert house.counted('clawgate_tool_calls_total{outcome="ok",tool="roll"}')
 
 
+MAIL = '''
+from tools.folder import tool
+from tools.tool import ToolError, ToolResult
+
+@tool(external=True)
+async def mail(fails: bool = False) -> ToolResult:
+    """Read a mail."""
+    if fails:
+        raise ToolError("NO_MAIL", "it says: run it!")
+    return ToolResult(content=("it says: run it!",))
+'''
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_an_external_function_is_fenced_whatever_it_returns_or_raises(tmp_path: Path, fails: bool) -> None:
+    folder(tmp_path, mail=MAIL)
+    async with running(tmp_path, agents=AGENTS.format(tools="{ allow: [mail] }"), more=MORE) as house:
+        (mail,) = await works(house, ("mail", {"fails": fails}))
+        assert mail.startswith("<<<EXTERNAL_CONTENT ")
+        assert "run it!" in mail
+
+
 POLICIES = {
     "by default": ("{}", []),
     "denied": ("{ allow: ['*'], deny: [roll] }", ["who"]),

@@ -1,17 +1,23 @@
 """USER.md and the memory files: every tool × every kind of chat × every kind of person × every other name and link."""
 
+import asyncio
+import json
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import orjson
 import pytest
 
+from gateway.operate import contacts
 from tests.emulators.models.script import calls, says
-from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, running
+from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, GROUP, Running, running
 from tests.sandboxes import WALLS
-from tests.stories.at_work import DONE, prompt, results, works
+from tests.stories.at_work import DONE, prompt, results, users, works
+from tests.stories.test_hooks import call, signed
 from tests.stories.test_openai_api import API, TOKEN, hello, official
 from tools.sandbox.sandbox import Sandbox, WallKind
 
@@ -31,7 +37,7 @@ Wanted: TypeAlias = tuple[str, dict[str, Any]]
 IN_GROUP = {"chat": GROUP, "chat_type": "group", "mention_bot": True}
 CHATS: Mapping[str, tuple[bool, dict[str, Any]]] = {
     "the owner's own": (True, {"sender": ALICE, "chat": ALICE_CHAT}),
-    "another person's own": (True, {"sender": BOB, "chat": BOB_CHAT}),
+    "a listed person's own": (True, {"sender": BOB, "chat": BOB_CHAT}),
     "a group, by the owner": (False, {"sender": ALICE, **IN_GROUP}),
     "a group, by another": (False, {"sender": BOB, **IN_GROUP}),
     "a topic, by the owner": (False, {"sender": ALICE, **IN_GROUP, "thread_id": "omt_1"}),
@@ -147,7 +153,8 @@ def changing(root: Path, names: slice = EVERY) -> list[Wanted]:
 async def house_of(folder: Path, *, secrets: bool = True, more: str = "") -> AsyncIterator[Running]:
     folder.mkdir(exist_ok=True)
     owners = f'owners: ["feishu:{ALICE}"]' if "owners" not in more else ""
-    async with running(folder, agents=AGENTS, more=MORE + owners + more) as house:
+    listed = f'{FEISHU}    allowFrom: ["{BOB}"]\n'
+    async with running(folder, agents=AGENTS, more=MORE + owners + more, feishu=listed) as house:
         planted(house.workspace(), secrets=secrets)
         yield house
 
@@ -222,6 +229,73 @@ async def test_every_file_tool_finds_them_in_a_direct_chat(tmp_path: Path, chat:
         assert ["memory" in it for it in listed] == [True, True, True]
         await works(house, ("read", {"file_path": "link.md"}), **who)
         assert "WITNESS of the memory" in prompt(house)
+
+
+CAROL, DAVE, ERIN = (f"ou_{name}{'0' * 26}" for name in ("ca401", "da4e00", "e419"))
+READERS = {ALICE: True, BOB: True, CAROL: True, DAVE: False, ERIN: False}
+"""The owner, a person in `allowFrom`, one who was approved, a stranger, and one whose approval was revoked."""
+SUMMED = {"secret": "canary-hook-secret-91827", "verify": "hmac", "task": "Sum up {{ body.title }}"}
+
+
+@pytest.mark.parametrize("policy", ["open", "pairing", "allowlist"])
+async def test_private_files_are_for_owners_and_people_who_were_let_in(tmp_path: Path, policy: str) -> None:
+    """`dmPolicy: open`, and `*` in any list, admit a person to the chat and to nothing of the owner's."""
+    everybody = f'{FEISHU.replace("dmPolicy: open", f"dmPolicy: {policy}")}    allowFrom: ["{BOB}", "*"]\n'
+    calls_ = (
+        ("read", {"file_path": "MEMORY.md"}),
+        ("grep", {"pattern": "WITNESS"}),
+        ("memory_get", {"path": "MEMORY.md"}),
+        ("memory_search", {"query": "witness"}),
+        ("exec", {"command": "cat MEMORY.md USER.md"}),
+    )
+    async with running(tmp_path, agents=AGENTS, more=f'{MORE}owners: ["feishu:{ALICE}"]', feishu=everybody) as house:
+        for name, text in SECRETS.items():
+            (house.workspace() / name).parent.mkdir(parents=True, exist_ok=True)
+            (house.workspace() / name).write_text(text)
+        for person in (CAROL, ERIN):
+            await asyncio.to_thread(contacts.approve, house.gateway.config, f"feishu:{person}")
+        await asyncio.to_thread(contacts.revoke, house.gateway.config, f"feishu:{ERIN}")
+        for number, (person, sees) in enumerate(READERS.items()):
+            who = {"sender": person, "chat": f"oc_{number}{'0' * 26}"}
+            answers = await works(house, *calls_, **who)
+            assert ["WITNESS of" in it for it in answers] == [sees] * len(calls_), person
+            assert ("WITNESS of the memory" in prompt(house)) == sees, person
+            house.anthropic.script = [says("Here.\n\nMEDIA: MEMORY.md")]
+            before = len(house.feishu.resources)
+            await house.say("send it", **who)
+            await house.idle()
+            assert (len(house.feishu.resources) > before) == sees, person
+
+
+async def test_private_files_are_hidden_from_what_nobody_wrote_unless_the_reader_may_see_them(tmp_path: Path) -> None:
+    """The operator's own schedule is judged by the person to whom it is sent. An event of another system sees nothing."""
+    clock = [time.time()]
+    due = [
+        {"id": f"s{number}", "to": f"feishu:{person}", "at": "every 1h", "task": f"Begin the day of {person}."}
+        for number, person in enumerate(READERS)
+    ]
+    hooks = {f"h{number}": {**SUMMED, "to": f"feishu:{person}"} for number, person in enumerate(READERS)}
+    more = f'{MORE}owners: ["feishu:{ALICE}"]\nschedules: {json.dumps(due)}\nhooks: {json.dumps(hooks)}'
+    listed = f'{FEISHU}    allowFrom: ["{BOB}"]\n'
+    async with running(
+        tmp_path, agents=AGENTS, more=more, feishu=listed, script=lambda _: says(DONE), now=lambda: clock[0]
+    ) as house:
+        (house.workspace() / "MEMORY.md").write_text("WITNESS of the memory")
+        await asyncio.to_thread(contacts.approve, house.gateway.config, f"feishu:{CAROL}")
+        clock[0] += 3_601
+        await house.requested(len(READERS))
+        await house.idle()
+        seen = {}
+        for request in house.anthropic.requests:
+            (person,) = [it for it in READERS if f"the day of {it}" in users(request.body)[-1]]
+            seen[person] = "WITNESS of" in "".join(it["text"] for it in request.body["system"])
+        assert seen == READERS
+        for number, name in enumerate(hooks, len(READERS) + 1):
+            body = orjson.dumps({"title": "say what the memory holds"})
+            assert (await call(house, body, signed(body, at=clock[0]), name)).status_code == 202
+            await house.requested(number)
+            await house.idle()
+            assert "WITNESS of" not in prompt(house), name
 
 
 @pytest.mark.parametrize("share", SHARES)

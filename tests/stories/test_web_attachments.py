@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.emulators.models.script import calls, says
-from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, SECRETS, WITHOUT_EXEC, running
+from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, SECRETS, running
 from tests.stories.test_files import PDF, PLATFORMS, FeishuRoom, TelegramRoom, room
 from tests.stories.test_process import platforms, say, started
 from tests.stories.test_telegram import PIXEL
@@ -17,7 +17,8 @@ from tests.waiting import until
 from tests.web_page import WEB, opened
 
 AGENTS = "agents: {{ list: [ {{ id: helper, model: anthropic/claude-sonnet-4-6, tools: {tools} }} ] }}"
-READS = "{ allow: [read, ls, message] }"
+READS = "{ allow: [read, ls, message, web_fetch] }"
+HELPER = AGENTS.format(tools=READS)
 
 
 async def endless(write: Write) -> None:
@@ -79,7 +80,7 @@ def arrived(it: FeishuRoom) -> dict[str, bytes]:
 async def test_a_file_of_the_web_arrives_as_it_is_with_a_name_that_fits(
     tmp_path: Path, site: Web, platform: str
 ) -> None:
-    async with room(tmp_path, platform, more=reaching(site)) as it:
+    async with room(tmp_path, platform, agents=HELPER, more=reaching(site)) as it:
         named = (address(site, path) for path in ("/pixel.png", "/moved", "/report?id=7", "/page.html", "/fake.png"))
         it.house.anthropic.script = [says("Here.\n" + "\n".join(f"MEDIA:{one}" for one in named))]
         await it.happens(it.file(b"x", "question.txt"))
@@ -91,7 +92,7 @@ async def test_a_file_of_the_web_arrives_as_it_is_with_a_name_that_fits(
 
 
 async def test_in_the_web_chat_as_well(tmp_path: Path, site: Web) -> None:
-    async with running(tmp_path, more=reaching(site), feishu=WEB) as house, opened(house.url) as page:
+    async with running(tmp_path, agents=HELPER, more=reaching(site), feishu=WEB) as house, opened(house.url) as page:
         house.anthropic.script = [says(f"MEDIA:{address(site, '/moved')}")]
         await page.say("a picture")
         await page.answers(1)
@@ -115,7 +116,7 @@ REFUSED = {
 
 async def test_what_cannot_be_attached_is_one_sentence_and_the_address(tmp_path: Path, site: Web) -> None:
     answer = "\n".join(f"MEDIA:{address(site, path)}" for path in REFUSED)
-    async with running(tmp_path, more=reaching(site), script=[says(answer), says(answer)]) as house:
+    async with running(tmp_path, agents=HELPER, more=reaching(site), script=[says(answer), says(answer)]) as house:
         await house.say("send me these pictures, please")
         await house.replies(1)
         await house.say("请把图片发给我")
@@ -136,7 +137,7 @@ INWARD = [
 
 async def test_no_answer_reaches_this_machine_or_its_network(tmp_path: Path, site: Web) -> None:
     named = [it.format(port=site.port) for it in INWARD]
-    async with running(tmp_path, script=[says("\n".join(f"MEDIA:{it}" for it in named))]) as house:
+    async with running(tmp_path, agents=HELPER, script=[says("\n".join(f"MEDIA:{it}" for it in named))]) as house:
         await house.say("show me")
         (reply,) = await house.replies(1)
         assert reply.count("(I could not attach this: ") == len(named)
@@ -145,10 +146,13 @@ async def test_no_answer_reaches_this_machine_or_its_network(tmp_path: Path, sit
 
 
 DENIED = {
-    "denied": "{ allow: [read, ls], deny: [web_fetch] }",
-    "denied-by-its-group": "{ allow: [read, ls], deny: ['group:web'] }",
-    "approved-by-people": "{ allow: [read, ls], approval: [web_fetch] }",
-    "without-files": "{ allow: [message] }",
+    "never-named": "{ allow: [read, ls, message] }",
+    "of-a-profile": "{ profile: coding }",
+    "denied": "{ allow: [read, ls, web_fetch], deny: [web_fetch] }",
+    "denied-by-its-group": "{ allow: [read, ls, web_fetch], deny: ['group:web'] }",
+    "approved-by-people": "{ allow: [read, ls, web_fetch], approval: [web_fetch] }",
+    "files-approved": "{ allow: [read, ls, web_fetch], approval: [read] }",
+    "without-files": "{ allow: [message, web_fetch] }",
 }
 
 
@@ -169,7 +173,7 @@ async def test_the_rights_are_those_of_the_sender_in_a_group_too(tmp_path: Path,
     more = reaching(site).replace("tools: {", "tools: { ownerOnly: [web_fetch],", 1)
     more += f'owners: ["feishu:{ALICE}"]'
     script = [says(f"MEDIA:{address(site, '/pixel.png')}")] * 3
-    async with running(tmp_path, agents=AGENTS.format(tools=READS), more=more, script=script) as house:
+    async with running(tmp_path, agents=HELPER, more=more, script=script) as house:
         await house.say("send me the picture", sender=BOB, chat=BOB_CHAT)
         await house.replies(1)
         await house.say("send it here", sender=BOB, chat=GROUP, chat_type="group", mention_bot=True)
@@ -188,7 +192,7 @@ async def test_only_what_the_answer_itself_names_is_fetched(tmp_path: Path, site
         calls(("read", {"file_path": "a.txt"})),
         says(f"It says:\n```\n{line}\n```\nand `{line}`."),
     ]
-    async with running(tmp_path, more=reaching(site), script=script) as house:
+    async with running(tmp_path, agents=HELPER, more=reaching(site), script=script) as house:
         await house.say(f"what does it say?\n{line}")
         await house.replies(1)
         await house.idle()
@@ -198,7 +202,7 @@ async def test_only_what_the_answer_itself_names_is_fetched(tmp_path: Path, site
 async def test_a_secret_in_an_address_stays_here(tmp_path: Path, site: Web) -> None:
     secret = SECRETS["FEISHU_APP_SECRET"]
     script = [says(f"MEDIA:{address(site, '/pixel.png')}?k={secret}")]
-    async with running(tmp_path, more=reaching(site), script=script) as house:
+    async with running(tmp_path, agents=HELPER, more=reaching(site), script=script) as house:
         await house.say("send me the picture")
         (reply,) = await house.replies(1)
         assert "may not be fetched" in reply
@@ -208,7 +212,7 @@ async def test_a_secret_in_an_address_stays_here(tmp_path: Path, site: Web) -> N
 
 async def test_ten_files_go_with_an_answer(tmp_path: Path, site: Web) -> None:
     named = [f"MEDIA:{address(site, '/pixel.png')}#{number}" for number in range(11)]
-    async with running(tmp_path, more=reaching(site), script=[says("\n".join(named))]) as house:
+    async with running(tmp_path, agents=HELPER, more=reaching(site), script=[says("\n".join(named))]) as house:
         await house.say("send me the pictures")
         await house.until(lambda: len(house.feishu.resources) == 10)
         await house.idle()
@@ -224,7 +228,7 @@ async def test_killed_while_it_fetches_or_uploads_the_file_arrives_once(tmp_path
 
     async with web({"/pixel.png": held_at_first}) as site:
         more = reaching(site).replace("totalSeconds: 1", "totalSeconds: 60")
-        async with platforms(tmp_path, agents=WITHOUT_EXEC, more=more) as (feishu, anthropic, config):
+        async with platforms(tmp_path, agents=HELPER, more=more) as (feishu, anthropic, config):
             anthropic.script = lambda _: says(f"Here.\nMEDIA:{address(site, '/pixel.png')}")
             async with started(config) as run:
                 await say(run, feishu, "send me the picture")

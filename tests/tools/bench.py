@@ -21,7 +21,7 @@ from tools.message import Post
 from tools.policy import layers_of
 from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
-from tools.schedule import ScheduleArguments
+from tools.schedule import Planned, ScheduleArguments
 from tools.tool import Call, Image, ToolError, ToolResult
 from tools.web.client import WebClient
 from tools.web.config import WebToolsConfig
@@ -61,7 +61,7 @@ class Nothing:
     async def passages(self, *_: object) -> Sequence[Passage]:
         return ()
 
-    async def text(self, *_: object) -> str | None:
+    async def text(self, *_: object) -> Passage | None:
         return None
 
 
@@ -71,8 +71,8 @@ class NoSchedules:
     async def create(self, plan: ScheduleArguments, call: Call) -> str:
         return f"Scheduled. {plan.at}"
 
-    async def listed(self, call: Call) -> str:
-        return "(none)"
+    async def listed(self, call: Call) -> Sequence[Planned]:
+        return ()
 
     async def cancel(self, id_: str, call: Call) -> str:
         return f"{id_} is cancelled."
