@@ -2,16 +2,20 @@
 
 A file defines `TOOLS`, a list of tools or functions, or else every public `async def` in it is a tool: its schema is made
 from the type hints, its texts from the docstring. A file is code of the gateway's process and runs with its rights, so one
-that others may write is refused. A file that cannot be loaded takes nothing else along; one that has not changed is not run
-again.
+that other users of this machine may write or replace is refused. A file that cannot be loaded takes nothing else along;
+one that has not changed is not run again.
 """
 
+import errno
+import grp
 import hashlib
 import inspect
 import json
 import os
+import pwd
 import re
 import stat
+import struct
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -32,6 +36,10 @@ FILE_BYTES_MAX = 1024 * 1024
 SUMMARY_CHARS = 200
 MESSAGE_CHARS = 300
 CODE_IN_MEMORY = 256
+LINKS_MAX = 40
+_OUR_FILE = Path(__file__).resolve()
+_ACL_NAMED, _ACL_WRITES = (0x02, 0x08), 0x02
+"""The entries of an access list for a named user or group, and the right to write: `acl(5)`, `linux/posix_acl.h`."""
 _NAME = re.compile(r"[a-z](?:_?[a-z0-9])*_?")
 _WORD = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _SECTION = re.compile(r"^\s*(?:Args|Arguments|Parameters|Returns|Raises|Yields|Examples?):\s*$", re.MULTILINE)
@@ -145,14 +153,87 @@ def _loaded(path: Path) -> _Loaded:
             status, source = os.fstat(file.fileno()), file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
         return _Loaded(key=f"{path} {error.errno}", faults=(Fault(path=path, line=0, reason=str(error.strerror)),))
-    reason = ""
     if status.st_mode & stat.S_IWOTH:
         reason = "everybody on this machine may write to it, so it is not run"
+    elif reason := _writers(path, status):
+        pass
     elif len(source) > FILE_BYTES_MAX:
         reason = f"it is larger than {FILE_BYTES_MAX:,} bytes"
     if reason:
         return _Loaded(key=f"{path} {reason}", faults=(Fault(path=path, line=0, reason=reason),), words=_words(source))
     return _run(path, source, status.st_mtime_ns)
+
+
+def _writers(path: Path, opened: os.stat_result) -> str:
+    """Name who else on this machine decides what is in a file: by its owner and rights, or by those of a folder or a link on
+    the way to it. Empty if nobody does: the gateway's user, root, and the owner of the gateway's own code do anyway."""
+    trusted, status = _trusted(), opened
+    try:
+        for place, status in _way(path):
+            if place in _OUR_FILE.parents:  # who may write there may replace the gateway's code as well
+                continue
+            if status.st_uid not in trusted:
+                return f"{_shown(place, path)} belongs to another user of this machine, so it is not run"
+            if not stat.S_ISLNK(status.st_mode) and _is_shared(place, status):
+                return f"other users of this machine may write to {_shown(place, path)}, so it is not run"
+    except OSError as error:
+        return str(error.strerror)
+    return "" if os.path.samestat(status, opened) else "it was replaced while it was read"
+
+
+def _trusted() -> set[int]:
+    return {0, os.geteuid(), _OUR_FILE.stat().st_uid}
+
+
+def _shown(place: Path, path: Path) -> str:
+    return "it" if place == path else str(place)
+
+
+def _way(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield each folder, link and file on the way to a file, the file last. Raises OSError."""
+    place, left, links = Path("/"), [*reversed(path.absolute().parts[1:])], 0
+    yield place, place.stat()
+    while left:
+        if (name := left.pop()) == "..":
+            place = place.parent
+            continue
+        status = (place / name).lstat()
+        yield place / name, status
+        if not stat.S_ISLNK(status.st_mode):
+            place /= name
+            continue
+        target = (place / name).readlink()
+        place, links = Path("/") if target.is_absolute() else place, links + 1
+        left += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+        if links > LINKS_MAX:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+
+def _is_shared(place: Path, status: os.stat_result) -> bool:
+    """Return True if others may write there. In a sticky folder, such as /tmp, they cannot replace what is not theirs."""
+    if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
+        return False
+    by_group = status.st_mode & stat.S_IWGRP and not is_own_group(status)
+    return bool(status.st_mode & stat.S_IWOTH or by_group or _is_listed(place))
+
+
+def is_own_group(status: os.stat_result) -> bool:
+    """Return True if a file's group is its owner's alone, as many systems make one for each user."""
+    try:
+        owner, group = pwd.getpwuid(status.st_uid).pw_name, grp.getgrgid(status.st_gid)
+    except KeyError:
+        return status.st_uid == status.st_gid
+    return group.gr_name == owner and {*group.gr_mem} <= {owner}
+
+
+def _is_listed(place: Path) -> bool:
+    """Return True if an access list lets a named user or group write there."""
+    try:
+        found = os.getxattr(place, "system.posix_acl_access") if sys.platform == "linux" else b""
+    except OSError:  # it has none, or the file system knows none
+        return False
+    entries = struct.iter_unpack("<HHI", found[4 : len(found) - (len(found) - 4) % 8])
+    return any(tag in _ACL_NAMED and rights & _ACL_WRITES for tag, rights, _ in entries)
 
 
 def _words(source: bytes) -> frozenset[str]:

@@ -1,10 +1,11 @@
 """Checks of the config's folders.
 
 The file tools reach everything beneath a workspace. So it must not hold the config, the database or what people send,
-belong to the system, or be shared: two agents must not see each other's files (see `tools.workspace`). And no agent may
-write to the folder of the operator's own tools.
+belong to the system, or be shared: two agents must not see each other's files (see `tools.workspace`). The same holds for
+the folder that an MCP server's program may write. And neither may write to the folder of the operator's own tools.
 """
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -32,9 +33,17 @@ def check_folders(config: Config, config_file: Path, home: str, findings: Findin
             if message := _unusable(workspace, folders, home, config) or _neighbour(workspace, seen):
                 findings.add(key, message)
             seen[agent.id] = workspace
+    for name, server in config.mcp.servers.items():
+        place: Key = ("mcp", "servers", name, "cwd")
+        if server.command and findings.is_sound(place[:3]):
+            folder = Path(server.cwd)
+            if message := _unusable(folder, folders, home, config, "program's folder") or _neighbour(folder, seen):
+                findings.add(place, message)
 
 
-def _unusable(workspace: Path, folders: Iterable[Path], home: str, config: Config) -> str | None:
+def _unusable(
+    workspace: Path, folders: Iterable[Path], home: str, config: Config, what: str = "workspace"
+) -> str | None:
     for part in workspace.parts:  # two chats must never be one folder, so a placeholder is a whole part
         if any(it in part and it != part for it in PLACEHOLDERS):
             return "{chat} and {sender} are each a whole folder name, such as ./data/workspaces/{agent}/{chat}"
@@ -43,13 +52,13 @@ def _unusable(workspace: Path, folders: Iterable[Path], home: str, config: Confi
     system = {*_OF_THE_SYSTEM, *(str(Path(it).resolve()) for it in _OF_THE_SYSTEM)}  # `/bin` is often `/usr/bin`
     is_system = str(workspace) in _SHARED or any(map(workspace.is_relative_to, system))
     if is_system or (home and Path(home).resolve().is_relative_to(workspace)):
-        return "a folder of the system or a whole home folder cannot be a workspace"
+        return f"a folder of the system or a whole home folder cannot be a {what}"
     if _CODE.is_relative_to(workspace) or any(map(workspace.is_relative_to, _CODE_FOLDERS)):
-        return "the workspace would hold Clawgate's own code — choose another folder"
+        return f"the {what} would hold Clawgate's own code — choose another folder"
     if any(folder.is_relative_to(workspace) for folder in folders):
-        return "the workspace would hold the config file — choose another folder"
+        return f"the {what} would hold the config file — choose another folder"
     if config.database.path and Path(config.database.path).is_relative_to(workspace):
-        return "the workspace would hold the database — choose another folder"
+        return f"the {what} would hold the database — choose another folder"
     if _overlaps(Path(config.tools.files.uploads_dir), workspace):
         return "overlaps tools.files.uploadsDir, where the files that people send are kept — keep them apart"
     return None
@@ -70,15 +79,24 @@ def check_tool_folders(config: Config, findings: Findings) -> Config:
     """The config without the folders of tools that agents or people could write to: their files would be the gateway's."""
     places = {agent.workspace_dir: f"the workspace of agent {agent.id}" for agent in config.agents.list}
     places[config.tools.files.uploads_dir] = "tools.files.uploadsDir"
+    places |= {it.cwd: f"the folder of MCP server {name}" for name, it in config.mcp.servers.items() if it.command}
     kept = []
     for index, directory in enumerate(config.tools.directories):
-        inside = [what for place, what in places.items() if f"{directory}/".startswith(_literal(place))]
+        real = [directory, *(os.path.realpath(it) for it in _python_files(directory))]
+        inside = [what for place, what in places.items() for it in real if f"{it}/".startswith(_literal(place))]
         if inside:
             why = f"lies in {inside[0]}: who writes there would write the gateway's code — move it out"
             findings.add(("tools", "directories", index), why)
         else:
             kept.append(directory)
     return config.but(tools=config.tools.but(directories=tuple(kept)))
+
+
+def _python_files(directory: str) -> list[Path]:
+    try:
+        return [*Path(directory).glob("*.py")]
+    except OSError:
+        return []
 
 
 def _literal(folder: str) -> str:

@@ -3,9 +3,6 @@
 Each is a message that names its key, and the step to take; none holds a value that could be a secret.
 """
 
-import grp
-import os
-import pwd
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -28,6 +25,7 @@ from gateway.config.root import Config
 from gateway.config.skill_warnings import NO_FOLDER, skill_warnings
 from gateway.observe.secrets import secrets_in
 from tools.catalog import own_tools
+from tools.folder import is_own_group as _own_group
 
 
 def warnings(
@@ -255,14 +253,6 @@ def _writable(file: Path) -> Warned:
                 f"{path}：本机的其他用户可以写入，从而决定这里运行什么",
             )
             yield (), message, Bilingual("chmod go-w it", "请执行 chmod go-w")
-
-
-def _own_group(status: os.stat_result) -> bool:
-    """True if its group is the owner's alone, as many systems make one for each user."""
-    try:
-        return pwd.getpwuid(status.st_uid).pw_name == grp.getgrgid(status.st_gid).gr_name
-    except KeyError:
-        return status.st_uid == status.st_gid
 
 
 def _open_folders(config: Config) -> Warned:

@@ -15,6 +15,7 @@ import pytest
 
 from gateway.config.load import load
 from gateway.config.problems import ConfigErrors
+from tests.gateway.config.writing import lines
 from tests.running import ALICE, SECRETS, running
 from tests.stories.at_work import works
 from tests.stories.test_doctor import examined
@@ -262,3 +263,29 @@ def _read(file: Path) -> bytes:
         return file.read_bytes()
     except OSError:
         return b""
+
+
+@pytest.mark.parametrize(
+    "cwd",
+    [
+        ".",
+        "..",
+        "./data",
+        "./data/uploads/x",
+        "./data/workspaces",
+        "./data/workspaces/one/tools",
+        "./linked",
+        "/",
+        "/etc/mcp",
+        "~",
+    ],
+)
+def test_a_programs_folder_holds_no_workspace_config_or_data(tmp_path: Path, cwd: str) -> None:
+    """The program may write all of it."""
+    (tmp_path / "data" / "workspaces" / "one").mkdir(parents=True)
+    (tmp_path / "linked").symlink_to("data")
+    agent = "agents: { list: [ { id: one, model: demo/guide } ] }"
+    server = "mcp: {{ servers: {{ files: {{ command: [no-such], cwd: '{}' }} }} }}"
+    (line,) = lines(tmp_path, f"{agent}\n{server.format(cwd)}\n", {"HOME": str(tmp_path)})
+    assert "mcp.servers.files.cwd: " in line
+    assert lines(tmp_path, f"{agent}\n{server.format('./files')}\n") == []

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.gateway.config.writing import lines
 from tests.running import SECRETS, Running, running
 from tests.stories.at_work import prompt, results, works
 from tests.stories.test_process import ROOT
+from tools.folder import folder_tools
 
 AGENTS = "agents: {{ list: [ {{ id: helper, model: anthropic/claude-sonnet-4-6, tools: {tools} }} ] }}"
 ALLOWED = AGENTS.format(tools="{ allow: [read, roll, who] }")
@@ -55,7 +57,7 @@ async def _hidden() -> None:
 
 def folder(place: Path, **files: str) -> Path:
     where = place / "tools.d"
-    where.mkdir(exist_ok=True)
+    where.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (where / f"{name}.py").write_text(text, encoding="utf-8")
     return where
@@ -217,14 +219,22 @@ def ignore(_: Config) -> None:
     """Nothing here is logged."""
 
 
-@pytest.mark.parametrize("inside", ["./data/workspaces/helper/tools", "./data/uploads", "./data/workspaces/one/x"])
+@pytest.mark.parametrize(
+    "inside",
+    ["./data/workspaces/helper/tools", "./data/uploads", "./data/workspaces/one/x", "./data/mcp/files/x", "./notes/x"],
+)
 def test_code_is_not_read_where_an_agent_can_write(tmp_path: Path, inside: str) -> None:
     one = "{ id: one, model: demo/guide, workspaceDir: './data/workspaces/one/{chat}' }"
     agents = f"{{ id: helper, model: demo/guide }}, {one}"
     witness = tmp_path / "witness"
     (tmp_path / inside).mkdir(parents=True)
     (tmp_path / inside / "evil.py").write_text(f"open({str(witness)!r}, 'w').close()\n")
-    (line,) = lines(tmp_path, f"agents: {{ list: [ {agents} ] }}\ntools: {{ directories: ['{inside}'] }}\n")
+    servers = "mcp: { servers: { files: { command: [no-such] }, notes: { command: [no-such], cwd: ./notes } } }"
+    text = f"agents: {{ list: [ {agents} ] }}\n{servers}\ntools: {{ directories: ['DIRECTORY'] }}\n"
+    (line,) = lines(tmp_path, text.replace("DIRECTORY", inside))
+    assert "would write the gateway's code" in line
+    (folder(tmp_path) / "linked.py").symlink_to(tmp_path / inside / "evil.py")
+    (line,) = lines(tmp_path, text.replace("DIRECTORY", "./tools.d"))
     assert "would write the gateway's code" in line
     assert not witness.exists()
 
@@ -238,6 +248,63 @@ def test_a_file_that_everybody_may_write_is_not_run(tmp_path: Path) -> None:
     (warning,) = [str(it) for it in load(config, {}).warnings if "tool" in it.message]
     assert "everybody on this machine may write to it" in warning
     assert not witness.exists()
+
+
+ACL = b"\x02\x00\x00\x00" + b"".join(
+    struct.pack("<HHI", tag, rights, who)
+    for tag, rights, who in [(0x01, 6, 0xFFFFFFFF), (0x02, 6, 4711), (0x04, 4, 0xFFFFFFFF), (0x10, 6, 0xFFFFFFFF)]
+)
+"""The user 4711 may write, besides the owner."""
+
+
+@pytest.mark.parametrize("case", ["folder", "folder above", "link", "group", "owner", "access list", "chain"])
+def test_a_file_that_others_may_replace_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    witness = tmp_path / "witness"
+    where = folder(tmp_path / "above", evil=f"open({str(witness)!r}, 'w').close()\n{DICE}")
+    match case:
+        case "folder":
+            where.chmod(0o777)
+        case "folder above":
+            where.parent.chmod(0o777)
+        case "link":
+            shared = tmp_path / "shared"
+            shared.mkdir()
+            shared.chmod(0o777)
+            (where / "evil.py").rename(shared / "evil.py")
+            (where / "evil.py").symlink_to("../../shared/evil.py")
+        case "chain":
+            (where / "evil.py").rename(where / "evil.txt")
+            (where / "loop.py").symlink_to("evil.py")
+            (where / "evil.py").symlink_to("loop.py")
+        case "group":
+            monkeypatch.setattr("tools.folder.is_own_group", lambda status: False)
+            where.chmod(0o775)
+        case "owner":
+            monkeypatch.setattr("tools.folder._trusted", set)
+        case "access list":
+            monkeypatch.setattr("os.getxattr", lambda place, name: ACL if place == where / "evil.py" else b"")
+    found = folder_tools([str(where)], [])
+    assert found.tools == ()
+    assert not witness.exists()
+    assert {"chain": "symbolic links", "owner": "belongs to another user"}.get(case, "other users") in str(
+        found.faults[0]
+    )
+
+
+@pytest.mark.parametrize("case", ["sticky", "own group", "link"])
+def test_a_file_that_nobody_else_may_replace_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    where = folder(tmp_path / "above", dice=DICE)
+    match case:
+        case "sticky":  # as /tmp is
+            where.parent.chmod(0o1777)
+        case "own group":  # as a clone is with the umask 002
+            monkeypatch.setattr("tools.folder.is_own_group", lambda status: True)
+            (where / "dice.py").chmod(0o664)
+            where.chmod(0o775)
+        case "link":
+            (where / "dice.py").rename(tmp_path / "dice.py")
+            (where / "dice.py").symlink_to("../../dice.py")
+    assert folder_tools([str(where)], []).names == ("roll", "who")
 
 
 def test_output_of_a_tool_file_while_it_is_loaded_is_not_on_standard_output(
