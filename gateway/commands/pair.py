@@ -23,8 +23,8 @@ async def pair(context: CommandContext) -> str | None:
         return await _waiting(context)
     contacts, at = context.runtime.store.contacts, context.runtime.now()
     if ":" in code[0]:
-        waiting = await contacts.waiting(at - PAIRING_SECONDS)
-        asked = next((it.turn for it in waiting if it.name == code[0]), None)
+        known = await contacts.listed(at - PAIRING_SECONDS)  # also who was let in: the lane runs the command again
+        asked = next((it.turn for it in known if it.name == code[0]), None)
         return await let_in(context, asked or 0, "let in")
     found = await contacts.redeem(hashed(code[0]) or "", by=context.person, turn=context.turn, at=at)
     if found == "muted":

@@ -94,6 +94,8 @@ class Lanes:
         claim = not draining and (not shared or (self.free_slots > 0 and self._store.lease_valid()))
         limits = self._runtime.setup.limits
         pending_max, sender_max = limits.pending_per_session, limits.pending_per_sender
+        if delivery.at_once:  # other commands that wait never keep a brake out
+            pending_max, sender_max = 2 * pending_max, 2 * sender_max
         if delivery.internal:
             pending_max = sender_max = PENDING_INTERNAL_MAX
         acceptance = await self._store.accept(

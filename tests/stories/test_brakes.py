@@ -257,6 +257,19 @@ async def test_stop_says_what_it_stopped_though_its_reply_came_late(tmp_path: Pa
         assert await talk(house, "/stop") == "There is nothing to stop."
 
 
+async def test_commands_that_wait_keep_no_brake_out(tmp_path: Path) -> None:
+    more = "limits: { pendingPerSession: 3, pendingPerSender: 3, graceSeconds: 0.1 }"
+    async with running(tmp_path, script=model, agents=WITH_TASKS, more=more) as house:
+        it = Chat(house, house.gateway.runtime.setup.channels["feishu", "default"])
+        await it.say("work")
+        await it.at_work()
+        await undeliverable(it)
+        for _ in range(9):
+            await it.say("/whoami")
+        await it.say("/stop")
+        await it.at_rest()
+
+
 async def test_redelivered_stop_stops_no_later_turn(tmp_path: Path) -> None:
     async with running(tmp_path, script=model, agents=WITH_TASKS, more=QUICK) as house:
         it = Chat(house, house.gateway.runtime.setup.channels["feishu", "default"])
@@ -328,6 +341,17 @@ async def test_stop_takes_effect_at_the_other_replica_while_its_reply_waits(tmp_
         await undeliverable(there)
         await there.say("/stop")
         await here.at_rest()
+
+
+async def test_stop_ends_a_compaction_at_the_other_replica(tmp_path: Path, postgres_url: str) -> None:
+    async with two(tmp_path, postgres_url, model, agents=WITH_TASKS) as (one, other):
+        for text in ("one", "two", "three"):
+            await talk(one, text)
+            await one.idle()
+        here = Chat(one, one.gateway.runtime.setup.channels["feishu", "default"])
+        await compacting(here)
+        await other.say("/stop")
+        assert (await one.replies(4))[3] == "Stopped.\n\nThese commands end as well:\n- `/compact`"
 
 
 async def test_redelivered_stop_takes_effect_if_the_worker_that_stored_it_died(
