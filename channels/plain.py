@@ -17,6 +17,7 @@ _UNSEEN = re.compile(
     "[\x00-\x08\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
 )
 _CALLS = re.compile(r"(?<![\w.])@(?=\w)|(?<!\S)/(?=[A-Za-z]\w*(?:@\w+)?(?:[^\w/.]|$))|<(?=at\b)", re.IGNORECASE)
+_JOINED = re.compile(rf"{_CALLS.pattern}|&(?=#|\w+;)|(?<!\w):(?=\w)", re.IGNORECASE)
 _INLINE = re.compile(r"[\\`*~\[\]()<>|$!]|(?<![^\W_])_|_(?![^\W_])|&(?=#|\w+;)|(?<!\w):(?=\w)")
 _BLOCK = re.compile(r"^([#+=-]|\d{1,9}(?=[.)])|[ \t]+)", re.MULTILINE)
 
@@ -34,6 +35,12 @@ def plain(text: str, where: Where = "text") -> str:
             text = _CALLS.sub(lambda match: f"{match[0]}\u200b", text)
             text = _INLINE.sub(lambda match: f"&#{ord(match[0])};", text)
             return _BLOCK.sub(_block, text)
+
+
+def apart(before: str, after: str) -> str:
+    """Return a space of no width if two texts, each harmless by itself, would call somebody together; else nothing."""
+    tail = before[-2:]
+    return "\u200b" if tail and _JOINED.match(tail + after, len(tail) - 1) else ""
 
 
 def _block(match: re.Match[str]) -> str:

@@ -44,6 +44,15 @@ def fits(raw: bytes, data: Mapping[str, Any]) -> bool:
     return False
 
 
+def is_deep(data: object) -> bool:
+    """Return True if it is nested deeper than a delivery may be."""
+    level: list[Any] = [data] if isinstance(data, dict | list) else []
+    for _ in range(DEPTH_MAX):
+        inner = (one for it in level for one in (it.values() if isinstance(it, dict) else it))
+        level = [it for it in inner if isinstance(it, dict | list)]
+    return bool(level)
+
+
 def clean(text: str) -> str:
     """The text without what no database and no model takes: half characters and NUL."""
     odd = "\0" in text or any("\ud800" <= char <= "\udfff" for char in text)

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from channels.plain import Where
+from channels.plain import Where, apart
 
 SECRET_HEADERS = (
     "authorization",
@@ -67,15 +67,18 @@ class Template:
         return len(_PLACE.findall(self.text))
 
     def filled(self, event: Event, harmless: Callable[[str, Where], str]) -> str:
-        """The text with the event's values, each as `harmless` gives it back. A value is never read as a template."""
+        """The text with the event's values, each as `harmless` gives it back. A value is never read as a template, and calls
+        nobody together with what is beside it."""
         code = list(_CODE.finditer(self.text))
-
-        def value(found: re.Match[str]) -> str:
+        text, end, is_beside = "", 0, False
+        for found in _PLACE.finditer(self.text):
             around = next((it for it in code if it.start() <= found.start() < it.end()), None)
             inside: Where = "text" if around is None else "block of code" if around["fence"] else "line of code"
-            return harmless(event.value(found[1].strip()), inside)
-
-        return _PLACE.sub(value, self.text)
+            literal, value = self.text[end : found.start()], harmless(event.value(found[1].strip()), inside)
+            text += (apart(text, literal) if is_beside else "") + literal
+            text += (apart(text, value) if inside == "text" else "") + value
+            end, is_beside = found.end(), inside == "text"
+        return text + (apart(text, self.text[end:]) if is_beside else "") + self.text[end:]
 
 
 def template(text: str) -> str:

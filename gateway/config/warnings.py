@@ -71,6 +71,7 @@ def _all(resolved: Resolved, file: Path, origin: Callable[[Key], Key]) -> Warned
     yield from _own_tools(config)
     yield from _bindings(config)
     yield from _server(config)
+    yield from _hooks(config)
     yield from _inline_secrets(config, file, names)
     yield from _writable(file.resolve())
     yield from _open_folders(config)
@@ -226,6 +227,20 @@ def _server(config: Config) -> Warned:
             "server.allowedHosts：接受任何主机名，包括陌生人指向这里的",
         )
         yield ("server", "allowedHosts"), message, Bilingual("name your hosts", "请写明你的主机名")
+
+
+def _hooks(config: Config) -> Warned:
+    """Two hooks with one secret: what proves an event to the one proves it to the other."""
+    first: dict[str, str] = {}
+    for name, hook in config.hooks.items():
+        other = first.setdefault(hook.secret.get_secret_value(), name)
+        if other != name:
+            message = Bilingual(
+                f"hooks.{name}.secret: the same as that of hooks.{other}, so an event of one is valid at the other",
+                f"hooks.{name}.secret：与 hooks.{other} 相同，因此一处的事件在另一处也有效",
+            )
+            fix = Bilingual("give each hook its own secret", "请为每个 hook 设置各自的密钥")
+            yield ("hooks", name, "secret"), message, fix
 
 
 def _inline_secrets(config: Config, file: Path, names: Mapping[Key, tuple[str, ...]]) -> Warned:

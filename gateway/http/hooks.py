@@ -11,6 +11,7 @@ import hmac
 import math
 import secrets
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -25,6 +26,7 @@ from channels.channel import Rejected
 from channels.message import Chat, Origin
 from channels.place import Place
 from channels.plain import Where, plain
+from channels.wire import DEPTH_MAX, is_deep
 from gateway.config.bindings import route
 from gateway.config.budgets import Rate
 from gateway.config.hooks import HookConfig
@@ -89,6 +91,13 @@ class Hooks:
         body = await self._bodies.read(request, bytes_max=limits.max_body_bytes, seconds=limits.body_timeout_seconds)
         signature = proof.check(body)
         key = _key(request, hook)
+        id_ = idempotency_key("hook", name, key or signature) if key or signature else str(uuid4())
+        origin = Origin(kind="hook", id=name, run=id_, by_operator=True, external=True)
+        # A person who repeats what they have overheard may use another key, or another hook with the same secret.
+        proven = (f"hook:{signature}",) if signature else ()
+        if await self._runtime.store.has_arrived(origin.key, *proven):  # and a repetition takes nobody else's turn
+            log.info("hook_called", hook=name, id=id_, again=True)
+            return answer_json({"id": id_}, 202)
         if self._runtime.choices.rests(name, hook.to, now):
             log.warning("hook_chat_gone", hook=name)
             sentence = f"The chat of this hook is out of reach. Change hooks.{name}.to, or wait a day."
@@ -97,10 +106,8 @@ class Hooks:
             log.warning("hook_too_often", hook=name, rate=hook.rate)
             sentence = f"This hook takes {hook.rate} events (hooks.{name}.rate)."
             return problem(429, "too-often", sentence, retry_seconds=math.ceil(wait))
-        id_ = idempotency_key("hook", name, key or signature) if key or signature else str(uuid4())
-        delivery = self._delivery(name, hook, Event(body=_parsed(request, body), headers=dict(request.headers)), id_)
-        if signature:  # a person who repeats what they have overheard may use another key
-            delivery = replace(delivery, dedupe=(*delivery.dedupe, f"hook:{name}:{signature}"))
+        delivery = self._delivery(hook, Event(body=_parsed(request, body), headers=dict(request.headers)), origin)
+        delivery = replace(delivery, dedupe=(*delivery.dedupe, *proven))
         try:
             async with asyncio.timeout(ACCEPT_SECONDS):
                 if await self._runtime.store.later.own_waiting(delivery.sid) >= self._config.limits.pending_origins:
@@ -110,12 +117,13 @@ class Hooks:
                 acceptance = await self._runtime.accept(delivery)
         except TimeoutError:
             raise StoreUnavailable("the event was not stored in time") from None
+        if acceptance.turn is None:
+            self._rates[name].give_back(now)
         log.info("hook_called", hook=name, id=id_, again=acceptance.turn is None)
         return answer_json({"id": id_}, 202)
 
-    def _delivery(self, name: str, hook: HookConfig, event: Event, id_: str) -> Delivery:
+    def _delivery(self, hook: HookConfig, event: Event, origin: Origin) -> Delivery:
         place = place_in(self._config.channels, hook.to)
-        origin = Origin(kind="hook", id=name, run=id_, by_operator=True, external=True)
         if hook.say is not None:
             saying = Saying(place=place, text=Template(hook.say).filled(event, plain), origin=origin)
             return saying.delivery(self._config, self._runtime.now())
@@ -198,6 +206,11 @@ class Window:
         self.taken.append(now)
         return 0.0
 
+    def give_back(self, taken: float) -> None:
+        """Uncount an event that was taken at that time, as it had arrived already."""
+        with suppress(ValueError):
+            self.taken.remove(taken)
+
 
 def _header(request: Request, name: str) -> bytes:
     """A header's bytes; empty if it is not there, or there twice."""
@@ -217,7 +230,10 @@ def _key(request: Request, hook: HookConfig) -> str:
 def _parsed(request: Request, body: bytes) -> Any:
     """JSON if it is said to be; else JSON if it can be read as such, or text. Raises Unserved."""
     try:
-        return orjson.loads(body)
+        parsed = orjson.loads(body)
+        if is_deep(parsed):
+            raise Unserved(400, "too-deep", f"The body is nested deeper than {DEPTH_MAX} levels.")
+        return parsed
     except orjson.JSONDecodeError:
         if "json" in request.headers.get("content-type", ""):
             raise Unserved(400, "not-json", "The body is not the JSON that its content-type says.") from None

@@ -50,6 +50,10 @@ class Readings(Protocol):
         """Returns the whole conversation since it began, with what a summary has replaced, without undone turns."""
         return [Entry(**row) for row in await self._rows(sql.TRANSCRIPT, {"sid": sid})]
 
+    async def has_arrived(self, first: str, second: str = "") -> bool:
+        """Return True if a message has one of these dedupe keys, also if its words are erased."""
+        return bool(await self._rows(sql.ARRIVED, {"first": first, "second": second}))
+
     async def choices(self) -> Mapping[str, str]:
         """The newest choice for each sid that begins with `CHOICE`, by the rest of the sid."""
         rows = await self._rows(sql.CHOICES, {"prefix": f"{CHOICE}%"})

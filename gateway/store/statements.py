@@ -219,6 +219,7 @@ SELECT body FROM inbox WHERE status IN ({InboxStatus.DONE:d}, {InboxStatus.DEAD:
 ORDER BY id DESC LIMIT :limit
 """
 ACCEPTED = "SELECT body FROM inbox WHERE (dedupe IN (:first, :second) OR dedupe_text = :second) AND body <> ''"
+ARRIVED = "SELECT 1 FROM inbox WHERE dedupe IN (:first, :second) OR dedupe_text = :second LIMIT 1"
 WAITING_AS = f"""
 SELECT id, sid, body FROM inbox WHERE (dedupe IN (:first, :second) OR dedupe_text = :second) AND {WAITS} LIMIT 1
 """

@@ -15,9 +15,12 @@ import orjson
 import pytest
 import yaml
 
+from channels.plain import plain
+from gateway.config.load import load
+from gateway.config.template import Event, Template
 from tests.emulators.models.script import says
 from tests.emulators.telegram.emulator import TelegramEmulator
-from tests.running import GROUP, Running, client, running
+from tests.running import GROUP, SECRETS, Running, client, running
 from tests.stories.at_work import users
 from tests.stories.test_process import ROOT
 from tests.stories.test_replicas import two
@@ -269,3 +272,79 @@ async def test_an_event_that_is_a_command_is_none(tmp_path: Path, how: str) -> N
         (text,) = await house.replies(1)
         assert text.replace("\u200b", "") == ("/new" if how == "say" else "I was asked for /new")
         assert len(house.anthropic.requests) == (how == "task")
+
+
+TOGETHER = [
+    ("{{ body.a }}{{ body.b }}", "@", "all"),
+    ("by @{{ body.a }}", "all", ""),
+    ("{{ body.a }}everyone", "@", ""),
+    ("{{ body.a }}{{ body.no }}{{ body.b }}", "@", "all"),
+    ("{{ body.a }}{{ body.b }}all", "&", "#64;"),
+    ("{{ body.a }}{{ body.b }}", "/", "stop"),
+    ("/{{ body.a }}", "stop", ""),
+    ("{{ body.a }}{{ body.b }}", ":", "fire:"),
+]
+
+
+@pytest.mark.parametrize(("say", "a", "b"), TOGETHER)
+def test_values_call_nobody_together_with_what_is_beside_them(say: str, a: str, b: str) -> None:
+    said = unescape(Template(say).filled(Event(body={"a": a, "b": b}, headers={}), plain))
+    assert not re.search(r"@\w|(?:^|\s)/\w|:\w+:", said)
+
+
+def test_an_address_of_the_template_stays_whole() -> None:
+    event = Event(body={"path": "a/b", "user": "bob"}, headers={})
+    say = "https://ci.example/{{ body.path }}?by={{ body.user }} mail@{{ body.user }}.example"
+    assert Template(say).filled(event, plain) == "https://ci.example/a/b?by=bob mail@bob.example"
+
+
+@pytest.mark.parametrize("verify", ["hmac", "github"])
+async def test_a_replayed_event_takes_no_place_of_a_genuine_one(tmp_path: Path, verify: str) -> None:
+    clock = [time.time()]
+
+    def proof(raw: bytes, key: str) -> dict[str, str]:
+        return github(raw, **{"x-github-delivery": key}) if verify == "github" else signed(raw, at=clock[0], key=key)
+
+    more = hooks(verify=verify, rate="2/1m", say="{{ body.n }}")
+    async with running(tmp_path, more=more, now=lambda: clock[0]) as house:
+        raw = orjson.dumps({"n": 1})
+        first = proof(raw, "one")
+        assert (await call(house, raw, first)).status_code == 202
+        clock[0] += 120
+        again = [(await call(house, raw, first)).status_code for _ in range(5)]
+        for number in (2, 3):
+            new = orjson.dumps({"n": number})
+            assert (await call(house, new, proof(new, str(number)))).status_code == 202
+        late = orjson.dumps({"n": 4})
+        assert (await call(house, late, proof(late, "4"))).status_code == 429
+        assert (await call(house, raw, first)).status_code == 202  # known, also where no more are taken
+        assert again == [202] * 5
+        await house.replies(3)
+        await house.idle()
+        assert [it.text for it in house.feishu.messages] == ["1", "2", "3"]
+
+
+async def test_an_event_counts_once_for_each_secret(tmp_path: Path) -> None:
+    hook = orjson.loads(hooks().removeprefix("hooks: "))["ci"]
+    more = f"hooks: {orjson.dumps({'ci': hook, 'other': hook}).decode()}"
+    async with running(tmp_path, more=more) as house:
+        heard = signed(RAW)
+        assert (await call(house, RAW, heard)).status_code == 202
+        for key in ("", "another"):
+            again = heard | ({"idempotency-key": key} if key else {})
+            assert (await call(house, RAW, again, name="other")).status_code == 202
+        await house.replies(1)
+        await house.idle()
+        assert len(house.feishu.messages) == 1
+        (warning,) = [str(it) for it in load(tmp_path / "config.yaml", SECRETS).warnings if "hooks.ci" in str(it)]
+        assert "hooks.other.secret: the same as that of hooks.ci" in warning
+
+
+@pytest.mark.parametrize(("depth", "status"), [(64, 202), (65, 400), (300, 400), (1000, 400)])
+async def test_a_body_that_is_nested_too_deeply_is_refused(tmp_path: Path, depth: int, status: int) -> None:
+    raw = b"[" * depth + b"]" * depth
+    async with running(tmp_path, more=hooks(say="{{ body }}")) as house:
+        answer = await call(house, raw, signed(raw))
+        assert answer.status_code == status
+        if status == 400:
+            assert answer.json()["code"] == "too-deep"
