@@ -20,7 +20,7 @@ from channels.marks import NOTE, TRANSCRIPT
 from channels.message import PICTURES, UNKNOWN_TYPE, File
 from tools.attachment import safe_name
 from tools.documents.document import Glance
-from tools.picture import fitted, image_type
+from tools.picture import fitted, image_type, unshown
 from tools.tool import Image, NativeDocument, ToolError
 from tools.uploads import UPLOADS
 from tools.workspace import Workspace
@@ -89,7 +89,7 @@ class Receiver:
             shown = base64.b64encode(picture.data).decode()
             self._shown.append(Image(media_type=picture.type, data=shown, name=safe_name(file.name)))
         elif sent.type.startswith("image/") or sent.data[4:11] in _HEIC:
-            facts.append("not shown: no picture of a kind or size that can be shown to you")
+            facts.append(f"not shown: {unshown(sent.data)}")
         if self.native and _is_small(document, file.data):
             facts.append("shown to you")
             data = base64.b64encode(file.data).decode()

@@ -269,7 +269,8 @@ class ToolLoop:
         if result.external:
             boundary, source = secrets.token_hex(8), str(result.details.get("url", ""))
             texts = (it if isinstance(it, Image) else truncate_result(it, chars) for it in result.content)
-            return tuple(it if isinstance(it, Image) else Text(text=external(it, source, boundary)) for it in texts)
+            fenced = (it if isinstance(it, Image) else Text(text=external(it, source, boundary)) for it in texts)
+            return (*fenced, *([Text(text=result.note)] if result.note else ()))
         parts = (it if isinstance(it, Image) else Text(text=truncate_result(it, chars)) for it in result.content if it)
         return tuple(parts) or (Text(text="(no output)"),)
 

@@ -8,6 +8,7 @@ decoded, and one picture is decoded at a time: a small file can hold a huge pict
 import ctypes
 import io
 import threading
+import zlib
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,8 +21,9 @@ SIDE_MAX = 2_000
 """Pixels. Models scale down what is larger, and refuse it if a request has many pictures."""
 PIXELS_MAX = 40_000_000
 JPEG_QUALITY = 85
+_PNG = b"\x89PNG\r\n\x1a\n"
 _SIGNATURES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (_PNG, "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
@@ -57,34 +59,79 @@ def fitted(data: bytes) -> Picture | None:
         return None
     as_it_is = Picture(type=kind, data=data) if kind and len(data) <= IMAGE_BYTES_MAX else None
     try:
-        from PIL import Image, ImageOps  # loaded with the first picture
+        import PIL.Image  # noqa: F401 - loaded with the first picture
     except ImportError:
         return as_it_is
     _give_memory_back()
     try:
-        with _one_at_a_time, Image.open(io.BytesIO(data), formats=_FORMATS) as source:
-            width, height = source.size
-            if as_it_is and max(width, height) <= SIDE_MAX:
-                source.load()
-                return as_it_is
-            if width * height > PIXELS_MAX:
-                return None
-            source.draft("RGB", (SIDE_MAX, SIDE_MAX))  # a JPEG is decoded small
-            small: Image.Image = source
-            if source.mode in ("RGBA", "LA"):  # scaled whole, it would be copied whole
-                factor = max(1, max(source.size) // SIDE_MAX)
-                small = Image.merge(source.mode, [source.getchannel(it).reduce(factor) for it in source.getbands()])
-                small.info = source.info
-            small.thumbnail((SIDE_MAX, SIDE_MAX))
-            upright = ImageOps.exif_transpose(small).convert("RGBA")
-            paper = Image.new("RGB", upright.size, "white")
-            paper.paste(upright, mask=upright)
-            written = io.BytesIO()
-            paper.save(written, "JPEG", quality=JPEG_QUALITY)
-            note = f", scaled from {width}x{height} to {paper.width}x{paper.height}"
-            return Picture(type="image/jpeg", data=written.getvalue(), note=note)
+        return _decoded(data, as_it_is)
     except Exception:  # noqa: BLE001 - bytes of strangers: a decoder may raise anything
+        sound = without_broken_chunks(data)
+    if sound == data:
         return None
+    try:
+        return _decoded(sound, as_it_is and Picture(type=as_it_is.type, data=sound, note=", without damaged metadata"))
+    except Exception:  # noqa: BLE001 - as above
+        return None
+
+
+def unshown(data: bytes) -> str:
+    """The reason for which `fitted` gives None."""
+    if image_type(data[:16]) is None and not data.startswith(_CONVERTED):
+        return "it is of no kind that models know"
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data), formats=_FORMATS) as source:
+            is_large = source.width * source.height > PIXELS_MAX
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        is_large = True
+    except Exception:  # noqa: BLE001 - as in `fitted`
+        is_large = False
+    return f"it has more than {PIXELS_MAX // 10**6} megapixels" if is_large else "it is damaged"
+
+
+def without_broken_chunks(data: bytes) -> bytes:
+    """A PNG without the ancillary chunks whose checksum is wrong: no decoder needs them, and some refuse the whole picture
+    for one. Anything else comes back unchanged."""
+    if not data.startswith(_PNG):
+        return data
+    kept, at = [_PNG], len(_PNG)
+    while at + 12 <= len(data):
+        end = at + 12 + int.from_bytes(data[at : at + 4], "big")
+        name, chunk = data[at + 4 : at + 8], data[at:end]
+        is_ancillary = bool(name[0] & 0x20)  # PNG specification, 5.4: the first letter is small
+        if not is_ancillary or zlib.crc32(chunk[4:-4]) == int.from_bytes(chunk[-4:], "big"):
+            kept.append(chunk)
+        at = end
+    return b"".join((*kept, data[at:]))
+
+
+def _decoded(data: bytes, as_it_is: Picture | None) -> Picture | None:
+    """Raises what the decoder raises."""
+    from PIL import Image, ImageOps
+
+    with _one_at_a_time, Image.open(io.BytesIO(data), formats=_FORMATS) as source:
+        width, height = source.size
+        if as_it_is and max(width, height) <= SIDE_MAX:
+            source.load()
+            return as_it_is
+        if width * height > PIXELS_MAX:
+            return None
+        source.draft("RGB", (SIDE_MAX, SIDE_MAX))  # a JPEG is decoded small
+        small: Image.Image = source
+        if source.mode in ("RGBA", "LA"):  # scaled whole, it would be copied whole
+            factor = max(1, max(source.size) // SIDE_MAX)
+            small = Image.merge(source.mode, [source.getchannel(it).reduce(factor) for it in source.getbands()])
+            small.info = source.info
+        small.thumbnail((SIDE_MAX, SIDE_MAX))
+        upright = ImageOps.exif_transpose(small).convert("RGBA")
+        paper = Image.new("RGB", upright.size, "white")
+        paper.paste(upright, mask=upright)
+        written = io.BytesIO()
+        paper.save(written, "JPEG", quality=JPEG_QUALITY)
+        note = f", scaled from {width}x{height} to {paper.width}x{paper.height}"
+        return Picture(type="image/jpeg", data=written.getvalue(), note=note)
 
 
 @cache

@@ -18,7 +18,7 @@ from tools.documents.document import BYTES_MAX, PICTURES_MAX, Answer, DocumentKi
 from tools.encoding import encoding_of
 from tools.lines import BLOCK_BYTES, NOTE_CHARS, Lines, text_page
 from tools.paths import called
-from tools.picture import IMAGE_BYTES_MAX, SOURCE_BYTES_MAX, fitted, image_type
+from tools.picture import SOURCE_BYTES_MAX, fitted, image_type, unshown
 from tools.tool import Arguments, Call, Image, ToolError, ToolResult
 from tools.workspace import Workspace
 
@@ -194,7 +194,8 @@ def _pictures(answer: Answer, name: str) -> list[Image]:
 def _image(fd: int, size: int, path: str) -> ToolResult:
     data = b"".join(iter(lambda: os.read(fd, BLOCK_BYTES), b"")) if size <= SOURCE_BYTES_MAX else b""
     if (picture := fitted(data)) is None:
-        note = f"[picture {called(path)!r}, {size} bytes: larger than the {IMAGE_BYTES_MAX} bytes a model takes]"
+        reason = unshown(data) if data else f"it is larger than {SOURCE_BYTES_MAX // 1024**2} MiB"
+        note = f"[picture {called(path)!r}, {size} bytes: not shown, {reason}]"
         return ToolResult(content=(note,), details={"bytes": size})
     image = Image(media_type=picture.type, data=base64.b64encode(picture.data).decode(), name=called(path))
     return ToolResult(content=(f"[picture {called(path)}{picture.note}]", image), details={"bytes": size})

@@ -50,6 +50,8 @@ class ToolResult:
     content: tuple[str | Image, ...]
     details: Mapping[str, Any] = field(default_factory=dict)
     is_error: bool = False
+    note: str = ""
+    """The gateway's own line to the model, after external content and outside of its fence."""
     external: bool = False
     """True if it holds text of strangers, such as a web page's: the turn may act for them from here on."""
 

@@ -30,6 +30,8 @@ def list_servers(as_json: AsJson = False, config: ConfigOption = CONFIG) -> None
         print_text(f"{server['server']}: {_line(server['fault']) or str(len(server['tools'])) + ' tools'}")
         for tool in server["tools"]:
             print_text(f"  {tool['name']}  {tool['state']}  {', '.join(tool['agents']) or '-'}  {_said(tool)}")
+        for tool, reason in server["leftOut"].items():
+            print_text(f"  {_line(tool)}  left out: {reason}")
 
 
 def _said(tool: dict[str, Any]) -> str:

@@ -26,6 +26,7 @@ from gateway.config.skill_warnings import NO_FOLDER, skill_warnings
 from gateway.observe.secrets import secrets_in
 from tools.catalog import own_tools
 from tools.folder import is_own_group as _own_group
+from tools.mcp.config import downloader
 
 
 def warnings(
@@ -53,6 +54,15 @@ def _all(resolved: Resolved, file: Path, origin: Callable[[Key], Key]) -> Warned
                 "请去掉 sandbox，并在 readable 中写明所需文件夹",
             )
             yield ("mcp", "servers", name, "sandbox"), message, fix
+        if command := downloader(server):
+            message = Bilingual(
+                f"MCP server {name}: {command} downloads it, and its sandbox has no network",
+                f"MCP 服务器 {name}：{command} 需要下载它，而沙箱没有网络",
+            )
+            fix = Bilingual(
+                "set network: true, or install it and name its program", "请设置 network: true，或先安装并写明其程序"
+            )
+            yield ("mcp", "servers", name, "command"), message, fix
     yield from _channels(config, names)
     yield from _providers(config, names)
     yield from dict.fromkeys(_models(config, origin))

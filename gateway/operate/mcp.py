@@ -22,7 +22,7 @@ from gateway.guard import VERSION
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.opening import offline
 from gateway.store.reviews import DatabaseReviews, reviewed
-from tools.mcp.config import McpServerConfig
+from tools.mcp.config import McpServerConfig, downloader
 from tools.mcp.definition import Definition, ServerGone
 from tools.mcp.server import Environment, McpServer, Review, reason_of
 from tools.policy import SERVERS, foreign
@@ -80,7 +80,8 @@ async def _listed(server: McpServer) -> tuple[list[Definition], str]:
 
 def _facts(config: Config, server: McpServer, found: tuple[list[Definition], str]) -> dict[str, Any]:
     tools, fault = found
-    return {"server": server.name, "fault": fault, "tools": [_tool(config, it, server.known) for it in tools]}
+    shown = [_tool(config, it, server.known) for it in tools]
+    return {"server": server.name, "fault": fault, "tools": shown, "leftOut": dict(server.left_out)}
 
 
 def _tool(config: Config, tool: Definition, reviews: Mapping[str, Review]) -> dict[str, Any]:
@@ -133,6 +134,13 @@ async def probe(loaded: Loaded, name: str) -> list[Finding]:
     if fault:
         return [*findings, Finding(check, "error", Bilingual(fault), _fix(config))]
     findings.append(Finding(check, "ok", Bilingual(f"{len(tools)} tools", f"{len(tools)} 个工具")))
+    if server.left_out:
+        reasons = "; ".join(f"{tool}: {reason}" for tool, reason in server.left_out.items())
+        message = Bilingual(
+            f"tools that cannot be used are left out: {reasons}", f"以下工具无法使用，已略去：{reasons}"
+        )
+        fix = Bilingual("tell the makers of the server", "请告知该服务器的开发者")
+        findings.append(Finding(check, "warning", message, fix))
     waiting = [it.name for it in tools if server.known and server.known.get(it.tool, Review()).accepted != it.text]
     if waiting:
         message = Bilingual(
@@ -157,6 +165,11 @@ def _fix(config: McpServerConfig) -> Bilingual:
     if config.url:
         return Bilingual(f"is {config.url} right?", f"请检查地址 {config.url}")
     command = " ".join(config.command)
+    if name := downloader(config):
+        return Bilingual(
+            f"{name} downloads the server: set network: true, or install it and name its program",
+            f"{name} 需要下载该服务器：请设置 network: true，或先安装并写明其程序",
+        )
     return Bilingual(
         f"try it by itself: {command}; if it runs there, name the folders that it needs in readable",
         f"请单独试运行：{command}；如可运行，请在 readable 中写明所需文件夹",

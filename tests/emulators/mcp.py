@@ -1,7 +1,7 @@
 """A hostile MCP server: a program of its own that speaks the protocol by hand, so that it can break every rule of it.
 
 Its folder has a `behaviour.json`, which is read for each request: `tools` is what it lists, `name: description` or a whole
-definition. It imports nothing that the interpreter does not bring.
+definition; `raw` are entries that go as they are. It imports nothing that the interpreter does not bring.
 """
 
 import base64
@@ -41,9 +41,10 @@ def listed() -> list[dict[str, Any]]:
     tools = behaviour().get("tools", {})
     found = ({"description": it} if isinstance(it, str) else it for it in tools.values())
     schemas = {"echo": TEXT}
-    return [
+    made = [
         {"name": name, "inputSchema": schemas.get(name, NOTHING), **it} for name, it in zip(tools, found, strict=True)
     ]
+    return [*made, *behaviour().get("raw", ())]
 
 
 def text(words: str) -> dict[str, Any]:
@@ -99,14 +100,25 @@ def called(name: str, arguments: dict[str, Any], token: Any) -> dict[str, Any] |
             for number in range(20_000):
                 send({"method": "notifications/message", "params": {"level": "info", "data": number}})
             return text("flooded")
+        case "burst":
+            for number in range(int(arguments["count"])):
+                params = {"progressToken": token, "progress": number}
+                if arguments["kind"] == "message":
+                    params = {"level": "info", "data": number}
+                send({"method": f"notifications/{arguments['kind']}", "params": params})
+            return text("the burst is over")
+        case "fail":
+            return text(str(arguments["words"])) | {"isError": True}
         case "noise":
             sys.stdout.write("no JSON at all\n{broken\n")
             sys.stderr.write("a complaint\n")
             return text("heard")
         case "lie":
             return {"content": "not a list"}
-        case _:
+        case "echo":
             return text(str(arguments.get("text")))
+        case _:
+            return text(f"called with {json.dumps(arguments, ensure_ascii=False)}")
 
 
 def answered(method: str, params: dict[str, Any]) -> dict[str, Any] | None:

@@ -15,6 +15,7 @@ import pytest
 
 from gateway.config.load import load
 from gateway.config.problems import ConfigErrors
+from tests.case import case
 from tests.gateway.config.writing import lines
 from tests.running import ALICE, SECRETS, running
 from tests.stories.at_work import works
@@ -213,6 +214,40 @@ async def test_doctor_tries_each_server_and_says_what_is_wrong(tmp_path: Path) -
     assert "without a sandbox" in str(found[2])
     assert "there is no program" in str(found[3])
     assert "did not answer within 0.5 s" in str(found[4])
+
+
+async def test_a_tool_left_out_is_named_by_mcp_list_and_doctor(tmp_path: Path) -> None:
+    behave(tmp_path, tools={"echo": "x"}, raw=[{"name": "old"}])
+    text = f"{agents('mcp:evil')}\nchannels: {{ web: {{}} }}\n{servers(evil=evil())}"
+    config = tmp_path / "config.yaml"
+    config.write_text(text, encoding="utf-8")
+    code, output = await ask("mcp", "list", "--config", str(config), more=SECRETS)
+    assert (code, "  old  left out: its input schema is not that of an object\n" in output) == (0, True)
+    (finding,) = [it for it in await examined(tmp_path, text, "mcp") if "left out" in str(it)]
+    assert finding.status == "warning"
+    assert "old: its input schema is not that of an object" in str(finding)
+
+
+DOWNLOADING = {
+    "npx, -y, server": "npx",
+    "/usr/bin/uvx, server": "uvx",
+    "bunx, server": "bunx",
+    "pnpm, dlx, server": "pnpm dlx",
+    "pipx, run, server": "pipx run",
+    "pipx, list": "",
+    "mcp-server-time": "",
+}
+
+
+def test_check_warns_of_a_server_that_downloads_itself_without_a_network(tmp_path: Path) -> None:
+    for command, name in DOWNLOADING.items():
+        for more in ("", ", network: true", ", sandbox: off"):
+            with case(command, more):
+                config = tmp_path / "config.yaml"
+                config.write_text(f"{agents('mcp:x')}\n{servers(x=f'command: [{command}]{more}')}", encoding="utf-8")
+                warned = [str(it) for it in load(config, SECRETS).warnings if "downloads it" in str(it)]
+                assert len(warned) == bool(name and not more)
+                assert all(f"MCP server x: {name} downloads it" in it and "network: true" in it for it in warned)
 
 
 WRONG = {

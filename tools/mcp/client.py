@@ -8,18 +8,20 @@ nothing (no sampling, no elicitation, no roots).
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import anyio
 import mcp.types as types
 from mcp import Client
 from mcp.client import Transport
 from mcp.client.session import IncomingMessage
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from tools.mcp.definition import Definition, ProgramEnd, ServerGone
+from tools.mcp.definition import Definition, ProgramEnd, ServerGone, UnusableTool
 from tools.mcp.http import guarded_client
 from tools.mcp.result import refusal_of, result_of
 from tools.mcp.stdio import MESSAGE_BYTES_MAX
@@ -45,31 +47,71 @@ def http(url: str, headers: Mapping[str, str], web: WebClient) -> Transport:
     return streams()
 
 
+@dataclass
+class _Judge:
+    """Reads the tools of `tools/list` itself: the SDK refuses a whole page for one unsound tool, so it is shown none."""
+
+    server: str
+    found: list[Definition] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    @asynccontextmanager
+    async def judged(self, transport: Transport) -> AsyncIterator[Any]:
+        """Wrap the transport: each answer is judged on its way to the SDK."""
+        to_session, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        async with transport as (read, write), anyio.create_task_group() as tasks:
+
+            async def pass_on() -> None:
+                async with to_session:
+                    async for message in read:
+                        with suppress(anyio.BrokenResourceError):  # the session is gone
+                            await to_session.send(self._sound(message))
+
+            tasks.start_soon(pass_on)
+            async with received:
+                yield received, write
+            tasks.cancel_scope.cancel()
+
+    def _sound(self, message: SessionMessage | Exception) -> SessionMessage | Exception:
+        answer = message.message if isinstance(message, SessionMessage) else None
+        if not isinstance(answer, types.JSONRPCResponse) or not isinstance(answer.result.get("tools"), list):
+            return message
+        for listed in answer.result["tools"]:
+            try:
+                self.found.append(Definition.of(self.server, listed))
+            except UnusableTool as error:
+                self.left_out[error.tool] = str(error)
+        page = answer.model_copy(update={"result": answer.result | {"tools": []}})
+        return replace(message, message=page) if isinstance(message, SessionMessage) else message
+
+
 class McpSession:
     """`changed` is set when the server's tools are to be listed again, `ended` when its program has ended."""
 
-    def __init__(self, client: Client, server: str, changed: asyncio.Event, ended: ProgramEnd) -> None:
+    def __init__(self, client: Client, judge: _Judge, changed: asyncio.Event, ended: ProgramEnd) -> None:
         self._client = client
-        self._server = server
+        self._judge = judge
+        self._server = judge.server
         self.changed = changed
         self.ended = ended
 
-    async def listed(self) -> list[Definition]:
-        """The server's tools. Raises ServerGone and ToolError."""
-        tools: list[Definition] = []
-        cursor = None
+    async def listed(self) -> tuple[list[Definition], Mapping[str, str]]:
+        """List the server's tools, each judged by itself, and the reason for each that is left out, by its name there.
+        Raises ServerGone and ToolError."""
+        judge, cursor = self._judge, None
+        judge.found.clear()
+        judge.left_out.clear()
         for _ in range(PAGES_MAX):
             parameters = types.PaginatedRequestParams(cursor=cursor)
             try:
                 page = await self._client.session.list_tools(params=parameters)
             except (MCPError, ValidationError, RuntimeError) as error:
                 raise _failure(error) from error
-            of = partial(Definition.of, self._server)
-            tools += filter(None, (of(it.name, it.description or "", it.input_schema) for it in page.tools))
-            cursor = page.next_cursor
-            if cursor is None or len(tools) >= TOOLS_MAX:
+            if page.next_cursor is None or page.next_cursor == cursor or len(judge.found) >= TOOLS_MAX:
                 break
-        return tools[:TOOLS_MAX]
+            cursor = page.next_cursor
+        too_many = {it.tool: f"a server may have {TOOLS_MAX:,} tools" for it in judge.found[TOOLS_MAX:]}
+        return judge.found[:TOOLS_MAX], {**judge.left_out, **too_many}
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any], *, seconds: float, tell: Callable[[str], None]
@@ -115,9 +157,11 @@ async def connected(
             changed.set()
 
     info = types.Implementation(name="clawgate", version=version)
-    client = Client(transport, client_info=info, message_handler=heard, read_timeout_seconds=seconds, cache=None)
+    judge = _Judge(server)
+    judged = judge.judged(transport)
+    client = Client(judged, client_info=info, message_handler=heard, read_timeout_seconds=seconds, cache=None)
     async with client:
-        connection = McpSession(client, server, changed, ended)
+        connection = McpSession(client, judge, changed, ended)
         listening = asyncio.create_task(connection.listen())
         try:
             yield connection

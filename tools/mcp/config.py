@@ -1,6 +1,8 @@
 """The config of tools that other programs offer by the Model Context Protocol (docs/mcp.md)."""
 
+import re
 from fnmatch import fnmatchcase
+from pathlib import PurePath
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
@@ -68,6 +70,55 @@ class McpServerConfig(Section):
             names = ", ".join(type(self).model_fields[it].alias or it for it in wrong)
             raise ValueError(f"{names}: only for a server with {'command' if self.url else 'url'}")
         return self
+
+
+_NETWORK = re.compile(
+    "EAI_AGAIN|ENOTFOUND|ENETUNREACH|ECONNREFUSED|getaddrinfo|name resolution|resolve host|Network is unreachable", re.I
+)
+_WRITING = re.compile("EROFS|EACCES|EPERM|Read-only file system|Permission denied|Operation not permitted", re.I)
+_READING = re.compile("ENOENT|No such file|not exist", re.I)
+_DOWNLOADERS = {
+    "npx": "",
+    "uvx": "",
+    "bunx": "",
+    "pnpm": "dlx",
+    "yarn": "dlx",
+    "npm": "exec",
+    "pipx": "run",
+    "uv": "run",
+}
+"""Commands that fetch the server before they run it, with the word that makes them."""
+
+
+def downloader(config: McpServerConfig) -> str:
+    """The command that needs the network to start the server, such as `npx`; empty if it has one, or needs none."""
+    if not config.command or config.network or config.sandbox == "off":
+        return ""
+    name = PurePath(config.command[0]).name
+    word = _DOWNLOADERS.get(name)
+    return f"{name} {word}".strip() if word is not None and (not word or word in config.command[1:3]) else ""
+
+
+def sandbox_hint(config: McpServerConfig, name: str, words: str) -> str:
+    """The sentence that names the setting behind a failure, if its `words` are those of a program that met its sandbox;
+    empty if not. It begins with a blank."""
+    if not config.command or config.sandbox == "off":
+        return ""
+    key = f"mcp.servers.{name}"
+    if command := downloader(config):
+        return (
+            f" {command} downloads the server, and its sandbox has no network: set {key}.network: true, or install it"
+        )
+    if _NETWORK.search(words) and not config.network:
+        return f" the sandbox of this server has no network: set {key}.network: true"
+    if _WRITING.search(words):
+        return (
+            f" the sandbox of this server lets it write in its own folder only ({key}.cwd): "
+            f"name a path there in {key}.env or in its arguments"
+        )
+    if _READING.search(words):
+        return f" the sandbox of this server hides other folders: name those that it needs in {key}.readable"
+    return ""
 
 
 class McpConfig(Section):

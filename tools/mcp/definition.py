@@ -1,14 +1,17 @@
 """A tool as its server defines it, and what of that reaches a model.
 
-A server's name, description and schema are text of strangers in a place that models obey, so an owner sees them once
+Names, descriptions and schemas are untrusted text in a place that models obey, so an owner reviews them once
 (`tools.mcp.servers`), and none of it poses as the gateway's: names are ours, descriptions are harmless and cut, schemas are
-rewritten in the house form. What the house form cannot say, such as unions and patterns, is left to the server.
+rewritten in the house form. What is reviewed, hashed and sent to a model is one text: invisible characters are dropped
+first. What the house form cannot say, such as patterns and unions of a member, is left to the server. A tool that cannot
+be used is left out with a reason, and takes no other along.
 """
 
 import asyncio
 import hashlib
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,16 +27,28 @@ TOOL_CHARS_MAX = 128
 DEPTH_MAX = 8
 MEMBERS_MAX = 100
 ENUM_MAX = 100
+DEFAULT_CHARS_MAX = 500
 STEPS_MAX = 2_000
 MISTAKES_MAX = 5
 Schema: TypeAlias = Mapping[str, Any]
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
 _BOUNDS = ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems")
 _TYPES = ("string", "number", "integer", "boolean", "object", "array")
+_UNIONS = ("allOf", "anyOf", "oneOf")
+_UNSEEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+"""Categories of characters that a reader cannot see: controls, bidi and zero-width ones, halves of a pair, private use."""
 
 
 class ServerGone(Exception):
     """The server cannot be reached any more."""
+
+
+class UnusableTool(Exception):
+    """A tool that is left out. `tool` is its name on the server; the message is the reason."""
+
+    def __init__(self, tool: str, reason: str) -> None:
+        super().__init__(reason)
+        self.tool = tool
 
 
 class ProgramEnd(asyncio.Event):
@@ -51,13 +66,22 @@ class Definition:
     text: str = field(repr=False)
 
     @classmethod
-    def of(cls, server: str, tool: str, description: str, schema: Schema) -> "Definition | None":
-        """None if it is too long to be looked at, or has no name that could be."""
-        definition = {"description": description, "inputSchema": dict(schema)}
-        text = json.dumps(definition, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    def of(cls, server: str, listed: object) -> "Definition":
+        """Read one entry of `tools/list`, judged by the members that are used here. Raises UnusableTool."""
+        entry = listed if isinstance(listed, Mapping) else {}
+        tool, description, schema = entry.get("name"), entry.get("description"), entry.get("inputSchema")
+        if not isinstance(tool, str) or not 0 < len(tool) <= TOOL_CHARS_MAX or not tool.isprintable():
+            raise UnusableTool("(no name)", f"it has no name of 1 to {TOOL_CHARS_MAX} visible characters")
+        if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
+            raise UnusableTool(tool, "its input schema is not that of an object")
+        execution = entry.get("execution")
+        if isinstance(execution, Mapping) and execution.get("taskSupport") == "required":
+            raise UnusableTool(tool, "it can be called as a task only, which this gateway does not do")
+        definition = {"description": description if isinstance(description, str) else "", "inputSchema": schema}
+        text = json.dumps(_visible(definition), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
         data = text.encode(errors="replace")
-        if len(data) > DEFINITION_BYTES_MAX or not 0 < len(tool) <= TOOL_CHARS_MAX or not tool.isprintable():
-            return None
+        if len(data) > DEFINITION_BYTES_MAX:
+            raise UnusableTool(tool, f"its definition is longer than {DEFINITION_BYTES_MAX // 1024} KiB")
         return cls(server, tool, data.decode())
 
     @cached_property
@@ -94,10 +118,14 @@ class Definition:
         )
 
     def parse(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The arguments, checked by the house form. Raises ToolError, which names every mistake and shows no value."""
+        """Check the arguments by the house form. Raises ToolError, which names every mistake and shows no value."""
         from jsonschema import Draft202012Validator
 
-        given = {name: value for name, value in raw.items() if value is not None}  # strict decoders send null
+        # Strict decoders send null for a member that is left out. It stays where the server's schema allows it.
+        members, others = self.schema["properties"], {} if self.schema["additionalProperties"] else {"type": "none"}
+        given = {
+            name: value for name, value in raw.items() if value is not None or _allows_null(members.get(name, others))
+        }
         mistakes = [
             f"{'.'.join(map(str, it.absolute_path))[:NAME_CHARS_MAX] or 'arguments'}: {_sentence(it)}"
             for it in Draft202012Validator(self.schema).iter_errors(given)
@@ -107,12 +135,39 @@ class Definition:
         return given
 
 
+def _visible(value: Any) -> Any:
+    """The value without characters that a reviewer could not see."""
+    if isinstance(value, str):
+        if value.isascii() and value.isprintable():
+            return value
+        return "".join(it for it in value if it in "\n\t" or unicodedata.category(it) not in _UNSEEN)
+    if isinstance(value, Mapping):
+        return {_visible(name): _visible(it) for name, it in value.items()}
+    return [_visible(it) for it in value] if isinstance(value, list | tuple) else value
+
+
+def _allows_null(member: Schema) -> bool:
+    """True for a nullable member, and for one that may be anything."""
+    kind = member.get("type")
+    return kind is None or (isinstance(kind, list) and "null" in kind)
+
+
 def _described(schema: Schema, harmless: Callable[[str], str]) -> dict[str, Any]:
+    """The schema as a model sees it. A name or a value cannot be changed, since the server knows it by that: one that
+    would pose as the gateway's is left out."""
     copy = dict(schema)
     if isinstance(described := copy.get("description"), str):
         copy["description"] = harmless(described)
     if "properties" in copy:
-        copy["properties"] = {name: _described(it, harmless) for name, it in copy["properties"].items()}
+        members = {name: it for name, it in copy["properties"].items() if harmless(name) == name}
+        copy["properties"] = {name: _described(it, harmless) for name, it in members.items()}
+        copy["required"] = [it for it in copy["required"] if it in members]
+    if "enum" in copy:
+        copy["enum"] = [it for it in copy["enum"] if not isinstance(it, str) or harmless(it) == it]
+        if not copy["enum"]:
+            del copy["enum"]
+    if "default" in copy and harmless(default := json.dumps(copy["default"], ensure_ascii=False)) != default:
+        del copy["default"]
     if "items" in copy:
         copy["items"] = _described(copy["items"], harmless)
     return copy
@@ -159,16 +214,51 @@ class _References:
         return part_of
 
 
+@dataclass
+class _Members:
+    """The members of an object. Those of a union's branches are optional: which of them go together, the server knows."""
+
+    schemas: dict[str, Any] = field(default_factory=dict)
+    required: dict[str, None] = field(default_factory=dict)
+    is_declared: bool = False
+    """True if a part of the schema names the members, even if there are none."""
+    is_open: bool = False
+    """True if a part of the schema says that other members are allowed."""
+
+    def add(self, schema: Schema, references: _References, depth: int, *, optional: bool = False) -> None:
+        schema = references.resolved(schema)
+        members, required = schema.get("properties"), schema.get("required")
+        if isinstance(members, Mapping):
+            self.is_declared = True
+            for name, member in members.items():
+                # Two branches that say different things of one member: anything.
+                self.schemas[name] = member if self.schemas.get(name, member) == member else {}
+        if isinstance(required, Sequence) and not isinstance(required, str) and not optional:
+            self.required |= dict.fromkeys(it for it in required if isinstance(it, str))
+        extra = schema.get("additionalProperties", schema.get("unevaluatedProperties", False))
+        self.is_open = self.is_open or bool(extra) or bool(schema.get("patternProperties"))
+        if depth > DEPTH_MAX:
+            return
+        for union in _UNIONS:
+            branches = schema.get(union)
+            for branch in branches if isinstance(branches, list | tuple) else ():
+                self.add(branch, references, depth + 1, optional=optional or union != "allOf")
+        for name in ("then", "else"):
+            if name in schema:
+                self.add(schema[name], references, depth + 1, optional=True)
+
+
 def _object(schema: Any, references: _References, depth: int) -> dict[str, Any]:
-    schema = references.resolved(schema)
-    members = schema.get("properties")
-    members = dict(list(members.items())[:MEMBERS_MAX]) if isinstance(members, Mapping) else {}
-    required = schema.get("required")
-    required = [it for it in required if it in members] if isinstance(required, Sequence) else []
+    whole = _Members()
+    whole.add(schema, references, depth)
+    names = [it for it in whole.schemas if _is_name(it)][:MEMBERS_MAX]
+    members = {name: _member(whole.schemas[name], references, depth + 1) for name in names}
+    closed = references.resolved(schema).get("additionalProperties") is False
     return {
-        "properties": {name: _member(it, references, depth + 1) for name, it in members.items() if _is_name(name)},
-        "required": [it for it in required if _is_name(it)],
-        "additionalProperties": bool(depth and schema.get("additionalProperties", not members)),
+        "properties": members,
+        # The server itself puts in what is left out of these.
+        "required": [it for it in whole.required if it in members and "default" not in members[it]],
+        "additionalProperties": whole.is_open or not (whole.is_declared or closed),
     }
 
 
@@ -177,32 +267,49 @@ def _is_name(name: str) -> bool:
 
 
 def _member(schema: Any, references: _References, depth: int) -> dict[str, Any]:
-    """One member in the house form; of a union its only sound branch, else anything."""
+    """One member in the house form; of a union its only branch besides null, else anything."""
     schema = references.resolved(schema)
     member: dict[str, Any] = {}
     described = schema.get("description") or schema.get("title")
     if isinstance(described, str):
         member["description"] = described[:DESCRIPTION_CHARS_MAX]
+    default = schema.get("default")
+    if "default" in schema and len(json.dumps(default, ensure_ascii=False)) <= DEFAULT_CHARS_MAX:
+        member["default"] = default
     if depth > DEPTH_MAX:
         return member
-    for union in ("anyOf", "oneOf", "allOf"):
-        if isinstance(branches := schema.get(union), Sequence) and not isinstance(branches, str):
-            sound = [it for it in map(references.resolved, branches) if it.get("type") != "null"]
+    for union in _UNIONS:
+        if isinstance(branches := schema.get(union), list | tuple):
+            resolved = [*map(references.resolved, branches)]
+            sound = [it for it in resolved if it.get("type") != "null"]
+            nullable = len(sound) < len(resolved) and union != "allOf"
             schema = {**sound[0], **schema} if len(sound) == 1 else {}
-            return {**_member({**schema, union: None}, references, depth + 1), **member} if schema else member
+            made = {**_member({**schema, union: None}, references, depth + 1), **member} if schema else member
+            return _or_null(made) if nullable else made
     kind, values = schema.get("type"), schema.get("enum")
     if "const" in schema:
         values = [schema["const"]]
-    if isinstance(kind, Sequence) and not isinstance(kind, str):
+    nullable = schema.get("nullable") is True
+    if isinstance(kind, list | tuple):
         kinds = [it for it in kind if it != "null"]
+        nullable = nullable or len(kinds) < len(kind)
         kind = kinds[0] if len(kinds) == 1 else None
     if kind in _TYPES:
         member["type"] = kind
-    if isinstance(values, Sequence) and values and all(isinstance(it, str) for it in values):
-        member |= {"type": "string", "enum": [str(it)[:DESCRIPTION_CHARS_MAX] for it in values[:ENUM_MAX]]}
+    if isinstance(values, list | tuple) and (texts := [it for it in values if it is not None]):
+        nullable = nullable or len(texts) < len(values)
+        if all(isinstance(it, str) for it in texts):
+            member |= {"type": "string", "enum": [str(it)[:DESCRIPTION_CHARS_MAX] for it in texts[:ENUM_MAX]]}
     member |= {it: schema[it] for it in _BOUNDS if isinstance(schema.get(it), int | float)}
     if kind == "array":
         member["items"] = _member(schema.get("items"), references, depth + 1)
     elif kind == "object":
         member |= _object(schema, references, depth)
-    return member
+    return _or_null(member) if nullable else member
+
+
+def _or_null(member: dict[str, Any]) -> dict[str, Any]:
+    """The member, which may be null as well. One without a type may be anything."""
+    if not isinstance(kind := member.get("type"), str):
+        return member
+    return member | {"type": [kind, "null"]} | ({"enum": [*member["enum"], None]} if "enum" in member else {})

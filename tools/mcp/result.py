@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import mcp.types as types
 
-from tools.picture import fitted
+from tools.picture import fitted, unshown
 from tools.tool import Image, ToolResult
 
 IMAGES_MAX = 8
@@ -61,7 +61,7 @@ def _picture(data: str, what: str) -> str | Image:
         return f"[{what}: not shown, it is damaged]"
     picture = fitted(raw)
     if picture is None:
-        return f"[{what}, {len(raw):,} bytes: not shown]"
+        return f"[{what}, {len(raw):,} bytes: not shown, {unshown(raw)}]"
     return Image(media_type=picture.type, data=base64.b64encode(picture.data).decode())
 
 

@@ -9,12 +9,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
-from tools.mcp.config import McpServerConfig
+from channels.marks import NOTE
+from tools.mcp.config import McpServerConfig, sandbox_hint
 from tools.mcp.definition import Definition, ProgramEnd, ServerGone
 from tools.sandbox.sandbox import Sandbox
 from tools.tool import Call, ToolError, ToolResult
@@ -79,6 +80,8 @@ class McpServer:
     known: Mapping[str, Review] = field(default_factory=dict)
     listed: Sequence[Definition] | None = None
     """The tools that it has, as far as the config takes them; None before it has said so."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """The reason for each of its tools that cannot be used, by its name there."""
     _connection: "McpSession | None" = None
     _task: asyncio.Task[None] | None = None
     _tried: asyncio.Event = field(default_factory=asyncio.Event)
@@ -126,7 +129,7 @@ class McpServer:
             raise self._unavailable("the server no longer has this tool as it was")
         async with self._slots:
             try:
-                result = await self._within(connection, tool, arguments, call)
+                result = self._explained(await self._within(connection, tool, arguments, call))
             except ToolError as error:
                 self._timeouts = self._timeouts + 1 if error.code == "TOOL_TIMEOUT" else 0
                 if self._timeouts >= TIMEOUTS_MAX:
@@ -135,7 +138,8 @@ class McpServer:
                 raise
             except ServerGone as error:
                 self._gone.set()
-                raise self._unavailable("the server ended during the call; it may have done it, or not") from error
+                words = "the server ended during the call; it may have done it, or not"
+                raise self._unavailable(f"{words}{self._hint(connection.ended.reason)}") from error
         self._timeouts = 0
         return result
 
@@ -160,6 +164,18 @@ class McpServer:
             raise self._unavailable(f"the server {self.name!r} cannot be reached; it is tried again by itself")
         return self._connection
 
+    def _explained(self, result: ToolResult) -> ToolResult:
+        """The result; of a failure that the sandbox may have caused, with the setting that would change it."""
+        texts = [it for it in result.content if isinstance(it, str)]
+        hint = self._hint("\n".join(texts)) if result.is_error else ""
+        if not hint:
+            return result
+        log.warning("mcp_call_met_the_sandbox", server=self.name, hint=hint.strip())
+        return replace(result, note=f"{NOTE}:{hint})")
+
+    def _hint(self, words: str) -> str:
+        return sandbox_hint(self.config, self.name, words)
+
     def _unavailable(self, message: str) -> ToolError:
         return ToolError("TOOL_UNAVAILABLE", message, retryable=True)
 
@@ -170,7 +186,8 @@ class McpServer:
         while True:
             began = time.monotonic()
             try:
-                self._is_down(await self._serve() or "it has ended")
+                reason = await self._serve() or "it has ended"
+                self._is_down(f"{reason}{self._hint(reason)}")
             except ToolError as error:
                 self._is_down(error.message)
             except Exception as error:  # noqa: BLE001 - a server's edge: whatever it does, it is tried again
@@ -235,10 +252,10 @@ class McpServer:
             if not starting.expired():
                 raise
             message = f"it did not answer within {self.config.start_seconds:g} s"
-            raise ToolError("TOOL_UNAVAILABLE", message) from None
+            raise ToolError("TOOL_UNAVAILABLE", f"{message}{self._hint('timeout')}") from None
         except (Exception, BaseExceptionGroup) as error:
             if ended.is_set() and starting.when() is not None:
-                raise ToolError("TOOL_UNAVAILABLE", ended.reason) from error
+                raise ToolError("TOOL_UNAVAILABLE", f"{ended.reason}{self._hint(ended.reason)}") from error
             raise innermost(error) from error  # the SDK's tasks wrap what is raised among them
 
     async def _transport(self, ended: ProgramEnd) -> AbstractAsyncContextManager[Any]:
@@ -255,7 +272,12 @@ class McpServer:
 
     async def listed_by(self, connection: "McpSession") -> list[Definition]:
         """The tools that the config takes, by name, each once; `known` is then what owners have seen of them."""
-        found = {it.name: it for it in await connection.listed() if self.config.takes(it.tool)}
+        tools, left_out = await connection.listed()
+        found = {it.name: it for it in tools if self.config.takes(it.tool)}
+        if left_out != self.left_out:
+            for tool, reason in left_out.items():
+                log.warning("mcp_tool_left_out", server=self.name, tool=tool, reason=reason)
+        self.left_out = left_out
         texts = {it.tool: it.text for it in found.values()}
         self.known = await self.environment.reviews.record(self.name, texts, self.environment.now())
         return [found[name] for name in sorted(found)]

@@ -1,12 +1,14 @@
 """The pipes to an MCP server that we started: a JSON message a line, each way, through its supervisor.
 
-A line has a longest length and the messages that wait have a number; a server that goes beyond is stopped, as one that
-writes no JSON may be: what it prints elsewhere than on its error output is noise, and left out.
+A line has a longest length, and so have all messages that wait: a server that goes beyond is stopped. Of a burst, progress
+and log notifications are dropped: nothing but a status line is lost. Output that is no JSON is noise, and left out.
 """
 
+import math
 import sys
+from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TypeAlias
 
 import anyio
@@ -24,7 +26,10 @@ log = structlog.get_logger()
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 """The longest message of a server."""
 WAITING_MAX = 1_000
-"""Messages that were not taken up yet."""
+"""Messages that wait to be taken up; while there are so many, droppable notifications are dropped. Ten times as many end
+the server."""
+WAITING_BYTES_MAX = 4 * MESSAGE_BYTES_MAX
+DROPPABLE = ("notifications/progress", "notifications/message")
 REASON_CHARS = 200
 LIFE_SECONDS = 7 * 86_400
 ERRORS_BYTES = 4_096
@@ -39,6 +44,9 @@ class MessageLines(Output):
         super().__init__(0)
         self._messages = messages
         self._begun = bytearray()
+        self._waiting: deque[int] = deque()
+        """The bytes of each message that was not taken up yet."""
+        self._dropped = 0
 
     def feed(self, data: bytes) -> None:
         if self.total > MESSAGE_BYTES_MAX:
@@ -55,19 +63,30 @@ class MessageLines(Output):
         if not line.lstrip().startswith(b"{"):
             return
         try:
-            self._messages.send_nowait(SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)))
+            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError:
             log.warning("mcp_message_unreadable", bytes=len(line))
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass  # the session is gone
-        except anyio.WouldBlock:
+            return
+        waiting = self._messages.statistics().current_buffer_used
+        while len(self._waiting) > waiting:
+            self._waiting.popleft()
+        if waiting >= WAITING_MAX and getattr(message, "method", "") in DROPPABLE:
+            self._dropped += 1
+            if self._dropped.bit_count() == 1:  # the first, second, fourth, eighth …
+                log.info("mcp_notifications_dropped", count=self._dropped)
+            return
+        if waiting >= WAITING_MAX * 10 or sum(self._waiting) + len(line) > WAITING_BYTES_MAX:
             self.total = sys.maxsize
+            return
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the session is gone
+            self._messages.send_nowait(SessionMessage(message))
+            self._waiting.append(len(line))
 
 
 @asynccontextmanager
 async def pipes(supervised: Supervised, ended: ProgramEnd) -> AsyncIterator[Streams]:
     """The streams that the SDK's session speaks by. The server ends with them, and they with the server: `ended` says so."""
-    to_session, received = anyio.create_memory_object_stream[Incoming](WAITING_MAX)
+    to_session, received = anyio.create_memory_object_stream[Incoming](math.inf)
     sent, from_session = anyio.create_memory_object_stream[SessionMessage](0)
     errors = Output(ERRORS_BYTES)
 

@@ -30,7 +30,7 @@ SHARED_BYTES_MAX = 64 * 1024 * 1024
 _INNER = "bin sbin lib lib32 lib64 libexec share include"
 _SETTINGS = (
     "ld.so.cache ld.so.conf ld.so.conf.d alternatives localtime timezone mime.types nsswitch.conf protocols services fonts "
-    "ca-certificates pki/ca-trust pki/tls/certs ssl/certs ssl/openssl.cnf"
+    "chromium.d ca-certificates pki/ca-trust pki/tls/certs ssl/certs ssl/openssl.cnf"
 )
 SYSTEM = (
     *(f"{prefix}/{it}" for prefix in ("/usr", "/usr/local") for it in _INNER.split()),
