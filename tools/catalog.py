@@ -170,7 +170,7 @@ class Toolbox:
                 too_large = f"the arguments exceed {self._argument_bytes_max} bytes; split the work"
                 raise ToolError("INVALID_ARGUMENT", too_large)
             if arguments is None:
-                raise ToolError("INVALID_ARGUMENT", "the arguments must be one JSON object")
+                raise ToolError("INVALID_ARGUMENT", f"the arguments must be one JSON object: {_fault(raw)}")
             parsed = tool.parse(arguments)
             permit, held = await self._permit(tool, arguments, parsed, call)
             try:
@@ -206,3 +206,37 @@ class Toolbox:
         if gate is None:
             raise ToolError("NO_APPROVER", "this call needs an approval, and nobody can be asked for one here")
         return await gate.admit(Request(tool=name, arguments=arguments, subject=subject), call), subject.held
+
+
+def _fault(raw: str) -> str:
+    """The cause for which a text is no JSON object, and its place, for the model that wrote it."""
+    if not raw.strip():
+        return "they were cut off before they began; make the call again"
+    try:
+        value = json.loads(raw, strict=False, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        place = f"at character {error.pos + 1} (line {error.lineno}, column {error.colno})"
+        if error.msg.startswith("Unterminated string") or error.pos >= len(raw.rstrip()):
+            start = f"; the string that begins {place} has no end" if error.pos < len(raw.rstrip()) else ""
+            end = f"they end at character {len(raw.rstrip())}, before they are whole{start}"
+            return f"{end}; make the call again, in smaller steps"
+        fix = "; write a backslash as \\\\" if "escape" in error.msg else ""
+        near = raw[max(0, error.pos - 15) : error.pos + 15]
+        return f"{error.msg[:1].lower()}{error.msg[1:]} {place}, near {near!r}{fix}"
+    except ValueError as error:
+        return str(error)
+    except RecursionError:
+        return "they are nested too deeply"
+    kinds = {
+        list: "a list",
+        str: "a string",
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+        type(None): "null",
+    }
+    return f"they are {kinds.get(type(value), 'nested too deeply, or hold half a character or a number too large')}"
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON; write null or a number")

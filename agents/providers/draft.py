@@ -22,7 +22,7 @@ from agents.messages import (
 )
 from agents.providers.errors import BadStream
 from agents.providers.models import family_of
-from agents.providers.payload import parse_arguments, well_formed, well_formed_json
+from agents.providers.payload import mended_arguments, well_formed, well_formed_json
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
 
 ANSWER_CHARS_MAX = 8_000_000
@@ -55,7 +55,7 @@ class TextBuffer:
 @dataclass(slots=True)
 class Block:
     """A part of the answer. `payload` makes of the block's whole text what the vendor wants back. A call is not shown
-    before it is `started`, since its name may follow its first arguments."""
+    before it is `started`, since its name may follow its first arguments. One that `is_repeated` is not of the answer."""
 
     index: int
     kind: BlockKind
@@ -66,6 +66,8 @@ class Block:
     started: bool = False
     unshown: str = ""
     call: ToolCall | None = None
+    vendor_id: str = ""
+    is_repeated: bool = False
 
 
 @dataclass(slots=True)
@@ -101,7 +103,7 @@ class Draft:
         """The call `key` is known by name; what it holds already is shown."""
         block = self.blocks[key]
         if not block.started:
-            block.started, block.name = True, well_formed(name)
+            block.started, block.name, block.vendor_id = True, well_formed(name), vendor_id
             block.call_id = self.unique_id(vendor_id, block.index)
             yield ToolCallStart(index=block.index, id=block.call_id, name=block.name)
         if block.unshown:
@@ -129,17 +131,30 @@ class Draft:
     def close(self, key: Hashable, *, arguments: str | None = None, cut: bool = False) -> Iterator[ModelEvent]:
         """A call is whole, or `cut`; `arguments` if they are not what was streamed. Nothing for other blocks."""
         block = self.blocks.get(key)
-        if block is None or block.kind != "call" or block.call is not None:
+        if block is None or block.kind != "call" or block.call is not None or block.is_repeated:
             return
         raw = block.body.text if arguments is None else well_formed(arguments)
+        parsed, raw = (None, raw) if cut and not raw.strip() else mended_arguments(raw)
+        block.is_repeated = self.holds(block.vendor_id, block.name, parsed)
+        if block.is_repeated:
+            return
         block.call = ToolCall(
             id=block.call_id,
             name=block.name,
-            arguments=None if cut and not raw.strip() else parse_arguments(raw),
+            arguments=parsed,
             arguments_raw=raw,
             wire=self._wire(block.payload(raw)),
         )
         yield ToolCallEnd(index=block.index, call=block.call)
+
+    def holds(self, vendor_id: str, name: str, arguments: dict[str, Any] | None) -> bool:
+        """True if the answer has this very call already: some servers send each a second time, under another index or with
+        the last event. Without an id of the vendor's, two equal calls are two."""
+        return arguments is not None and any(
+            block.vendor_id == vendor_id not in ("", "null") and block.call is not None
+            and (block.call.name, block.call.arguments) == (name, arguments)
+            for block in self.blocks.values()
+        )  # fmt: skip
 
     def count(self, chars: int) -> None:
         """Raises BadStream if an answer has no end."""

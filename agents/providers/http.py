@@ -5,6 +5,7 @@ would carry the key to wherever it points.
 """
 
 import asyncio
+import codecs
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ import orjson
 
 from agents.providers.config import ProviderConfig
 from agents.providers.errors import BadStream, RequestRefused
-from agents.providers.payload import json_object, object_of
+from agents.providers.refusals import unreadable
 from channels.transport import Transport, client_class
 
 END = "[DONE]"
@@ -27,10 +28,13 @@ REFUSAL_BYTES_MAX = 256 * 1024
 REFUSAL_SECONDS = 5.0
 """The limits of reading a refusal's body, in bytes and seconds: its status says the most."""
 ERROR_BYTES_MAX = 1_000_000
-"""The longest error that is read in place of events."""
+"""The longest error that is read in place of an answer."""
 EVENT_BYTES_MAX = 8 * 1024 * 1024
 STREAM_BYTES_MAX = 256 * 1024 * 1024
-"""The limits of one event, and of all that an answer takes on the way: with either a server could fill the memory."""
+"""The limits of one event or of an answer that is whole, and of all that an answer takes on the way: without either a server
+could fill the memory."""
+WORDS_BYTES = 2_000
+"""The beginning of a body that is kept to say what it was if it was no answer."""
 
 
 class PlainClient:
@@ -141,7 +145,7 @@ def http_client(config: ProviderConfig, base_url: str, library: Any, **options: 
 
 
 async def _refusal(response: Any, seconds: float) -> object:
-    """The parsed body; None if it is too long, stalls, breaks off or is no JSON."""
+    """The parsed body, or its text if it is no JSON; None if it is too long, stalls or breaks off."""
     body = b""
     with suppress(Exception):
         async with asyncio.timeout(seconds):
@@ -149,7 +153,9 @@ async def _refusal(response: Any, seconds: float) -> object:
                 body += chunk
                 if len(body) > REFUSAL_BYTES_MAX:
                     return None
-        return json.loads(body)
+        with suppress(ValueError):
+            return json.loads(body)
+        return body.decode(errors="replace")
     return None
 
 
@@ -174,27 +180,15 @@ class ArrivingAnswer:
         self._chunks: AsyncIterator[bytes]
 
     async def open(self, sending: Awaitable[Any]) -> None:
-        """Raises BadStream if what is answered is neither events nor an error: a proxy's page with status 200."""
         async with asyncio.timeout_at(self._until):
             self._response = await sending
             self.headers = self._response.headers
             packed = "content-encoding" in self.headers
             self._chunks = aiter(self._response.aiter_bytes() if packed else self._response.stream)
-            kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if kind and kind != "text/event-stream":
-                await self._read_error(kind)
-
-    async def _read_error(self, kind: str) -> None:
-        """OpenRouter and others tell an error as JSON with status 200; it is an event like any other."""
-        body = b""
-        while kind == "application/json" and len(body) <= ERROR_BYTES_MAX and (chunk := await anext(self._chunks, b"")):
-            body += chunk
-        if len(body) > ERROR_BYTES_MAX or not object_of(error := json_object(body), "error"):
-            raise BadStream("the answer is not an event stream")
-        self._reader.found.append(json.dumps(error))
 
     async def read(self) -> Sequence[str] | None:
-        """The data of events that arrived together; None at the end of the body, or of the patience with it."""
+        """The data of events that arrived together; None at the end of the body, or of the patience with it. Raises
+        BadStream, and AttemptFailed if the whole body is no answer: a proxy's page with status 200."""
         if self._over:
             return None
         if self.ended and not self._in_tail:
@@ -206,7 +200,7 @@ class ArrivingAnswer:
             self._received += len(chunk)
             if self._received > STREAM_BYTES_MAX:
                 raise BadStream(f"the answer is longer than {STREAM_BYTES_MAX:,} bytes")
-            events = self._reader.feed(chunk or b"\n\n")
+            events = self._reader.feed(chunk) if chunk else self._reader.end()
         except Exception:
             if self.ended:
                 return None
@@ -223,37 +217,115 @@ class ArrivingAnswer:
 
 
 class _EventReader:
-    """Lines end at line feeds alone: Python's other line ends may be inside JSON."""
+    """The events of a body, or the JSON that it is instead: its first bytes decide, not its content type. Servers label
+    sound events as JSON or plain text, and some answer whole although a stream was asked for.
+
+    Lines end at LF or CRLF, or at CR in a body without any LF: Python's other line ends may be inside JSON. A byte that is
+    no UTF-8 costs its own character alone, so lines are decoded once they are whole.
+    """
 
     def __init__(self) -> None:
-        self.found: list[str] = []
         self._rest = bytearray()
         self._data: list[str] = []
         self._size = 0
+        self._found: list[str] = []
+        self._head = b""
+        self._is_begun = self._is_json = self._has_event = self._has_lf = self._ends_at_cr = False
 
     def feed(self, chunk: bytes) -> list[str]:
         """The events that are whole with it. Each byte is looked at once. Raises BadStream."""
+        if not self._is_begun and not (chunk := self._begin(chunk)):
+            return []
+        if len(self._head) < WORDS_BYTES:
+            self._head += chunk[:WORDS_BYTES]
+        if self._is_json:
+            self._rest += chunk
+        else:
+            self._split(chunk)
+        if self._size + len(self._rest) > EVENT_BYTES_MAX:
+            raise BadStream(f"an event is longer than {EVENT_BYTES_MAX:,} bytes")
+        return self._taken()
+
+    def end(self) -> list[str]:
+        """The events that the end makes whole. Raises AttemptFailed if nothing of the body was one."""
+        if self._is_json:
+            self._found += _values(self._rest.decode(errors="replace"))
+            self._rest.clear()
+        elif self._is_begun:
+            self._ends_at_cr = self._ends_at_cr or not self._has_lf
+            self._split(self._cleared() + b"\n\n")
+        found = self._taken()
+        if not found and not self._has_event:
+            raise unreadable(self._head.decode(errors="replace"))
+        return found
+
+    def _begin(self, chunk: bytes) -> bytes:
+        """Return the bytes from the first one on that says what the body is; nothing before."""
+        self._rest += chunk
+        begun = self._rest.removeprefix(codecs.BOM_UTF8).lstrip()
+        if not begun or codecs.BOM_UTF8.startswith(self._rest):
+            return b""
+        self._rest.clear()
+        self._is_begun, self._is_json = True, begun.startswith((b"{", b"["))
+        return bytes(begun)
+
+    def _split(self, chunk: bytes) -> None:
+        if self._ends_at_cr:
+            chunk = chunk.replace(b"\r", b"\n")
         first, *lines = chunk.split(b"\n")
+        seen = max(0, len(self._rest) - _CR_CHARS)
         self._rest += first
         if lines:
+            self._has_lf = True
             *lines, rest = bytes(self._rest), *lines
             self._rest = bytearray(rest)
             for line in lines:
                 self._add_line(line.removesuffix(b"\r"))
-        if self._size + len(self._rest) > EVENT_BYTES_MAX:
-            raise BadStream(f"an event is longer than {EVENT_BYTES_MAX:,} bytes")
-        found, self.found = self.found, []
-        return found
+        elif not self._has_lf and b"\r" in first and _CR_STREAM.search(self._rest, seen):
+            self._ends_at_cr = True
+            self._split(self._cleared())
+
+    def _cleared(self) -> bytes:
+        rest = bytes(self._rest)
+        self._rest.clear()
+        return rest
 
     def _add_line(self, line: bytes) -> None:
         if line.startswith(b"data:"):
-            self._data.append(line[5:].removeprefix(b" ").decode())
+            self._data.append(line[5:].removeprefix(b" ").decode(errors="replace"))
             self._size += len(line)
+        elif line.startswith(b"{") and line.endswith(b"}"):  # an error that a proxy puts between events, bare
+            self._found.append(line.decode(errors="replace"))
         elif not line and self._data:
-            self.found.append("\n".join(self._data))
+            self._found.append("\n".join(self._data))
             self._data, self._size = [], 0
 
+    def _taken(self) -> list[str]:
+        found, self._found = self._found, []
+        self._has_event = self._has_event or bool(found)
+        return found
 
+
+def _values(text: str) -> Iterator[str]:
+    """The objects of a body that is JSON: one, a list of them, or one after the other. Raises BadStream."""
+    at = 0
+    try:
+        while at < len(text):
+            value, at = _DECODER.raw_decode(text, at)
+            for it in value if isinstance(value, list) else [value]:
+                if len(text) > ERROR_BYTES_MAX and isinstance(it, dict) and it.get("error"):
+                    raise BadStream(f"an error is longer than {ERROR_BYTES_MAX:,} characters")
+                yield json.dumps(it)
+            at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
+    except (ValueError, RecursionError):
+        raise BadStream("the answer is JSON, and broke off or is broken") from None
+
+
+_CR_STREAM = re.compile(rb"\r\r(?:data|event|id|retry|:)")
+"""The end of an event and the beginning of the next one, in a stream whose lines end at CR."""
+_CR_CHARS = 8
+_DECODER = json.JSONDecoder()
+_BETWEEN = re.compile(r"[ \t\r\n,]*")
 _LONG_NUMBER = re.compile("[0-9]{19}")
 
 

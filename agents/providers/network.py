@@ -20,7 +20,7 @@ from agents.providers.draft import Draft
 from agents.providers.errors import AttemptFailed, BadStream, RequestRefused
 from agents.providers.http import END, TAIL_SECONDS, AnyClient, ArrivingAnswer, LazyClient, event_of
 from agents.providers.provider import Done, ModelEvent, ModelRequest
-from agents.providers.refusals import failure_of, word
+from agents.providers.refusals import failure_of, is_error, word
 
 log = structlog.get_logger()
 
@@ -159,6 +159,8 @@ def _fed(assembly: Assembly, answer: ArrivingAnswer, events: Sequence[str]) -> I
     for data in events:
         try:
             event = event_of(data)
+            if is_error(event):
+                raise failure_of(event)
             yield from assembly.feed(event)
         except (BadStream, AttemptFailed):
             if not answer.ended:
@@ -178,7 +180,6 @@ def _numbered(failed: AttemptFailed, headers: Mapping[str, str]) -> AttemptFaile
 _REQUEST_IDS = ("request-id", "x-request-id", "mistral-correlation-id")
 _KINDS: dict[str, ErrorKind] = {
     "TimeoutError": "timeout",
-    "UnicodeDecodeError": "incomplete",
     "TimeoutException": "timeout",
     "DecodingError": "incomplete",
     "HTTPError": "network",

@@ -43,20 +43,63 @@ def well_formed_json(value: Any) -> Any:
 DEPTH_MAX = 64
 
 
+_FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*)\n```", re.DOTALL | re.IGNORECASE)
+
+
 def parse_arguments(raw: str) -> dict[str, Any] | None:
-    """The arguments as an object; None if they are not one. Nothing is repaired by guessing. What strict JSON cannot
-    carry back (NaN, infinities, lone surrogates, absurd depth) counts as broken."""
-    if not raw.strip():
+    """The arguments as an object; None if they are not one. What strict JSON cannot carry back (NaN, infinities, lone
+    surrogates, absurd depth) counts as broken. Nothing is repaired by guessing; a mechanical slip that leaves one meaning
+    alone is read as that: raw control characters within strings, an empty object before or behind, the same object twice,
+    an object that is encoded twice, a fence around it."""
+    text = raw.strip().removeprefix("\ufeff")
+    if not text:
         return {}
+    if fenced := _FENCE.fullmatch(text):
+        text = fenced[1]
     try:
-        value = json.loads(raw, parse_constant=refuse_constant)
+        value = _only(_values(text))
+        if isinstance(value, str):
+            value = _only(_values(value))
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) and _carriable(value, DEPTH_MAX) else None
 
 
+def mended_arguments(raw: str) -> tuple[dict[str, Any] | None, str]:
+    """The arguments, and the text to keep and to send back: what was written, or JSON if a slip was mended."""
+    arguments = parse_arguments(raw)
+    if arguments is not None and raw.strip():
+        try:
+            json.loads(raw, parse_constant=refuse_constant)
+        except (ValueError, RecursionError):
+            return arguments, json.dumps(arguments, ensure_ascii=False)
+        if not raw.lstrip().startswith("{"):
+            return arguments, json.dumps(arguments, ensure_ascii=False)
+    return arguments, raw
+
+
+def _values(text: str) -> list[Any]:
+    """The JSON values in a text, one after the other. Raises ValueError."""
+    values, at = [], len(text) - len(text.lstrip())
+    while at < len(text):
+        value, at = _DECODER.raw_decode(text, at)
+        values.append(value)
+        while at < len(text) and text[at].isspace():
+            at += 1
+    return values
+
+
+def _only(values: list[Any]) -> Any:
+    """The value that is meant, without empty objects around it and repetitions; None if there are several."""
+    meant = [it for it in values if it != {}] or values[:1]
+    return meant[0] if meant and all(it == meant[0] for it in meant) else None
+
+
 def refuse_constant(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
+
+
+_DECODER = json.JSONDecoder(strict=False, parse_constant=refuse_constant)
 
 
 def _carriable(value: Any, depth: int) -> bool:

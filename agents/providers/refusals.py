@@ -33,14 +33,16 @@ _BY_STATUS: dict[int, ErrorKind] = {
     529: "overloaded",
 }
 _CERTAIN: dict[ErrorKind, str] = {
-    "billing": r"quota|billing|credit|(?:spend|usage)_limit|perday|\b1113\b|\b13(?:0[89]|1\d|2[01])\b",
+    "billing": r"quota|billing|credit|(?:spend|usage)_limit|perday|\b1113\b|\b13(?:0[89]|1\d|2[01])\b"
+    r"|arrear|overdue|balance|payment_required|chargeresourceexhausted|resourcepackexhausted",
     "stale_thinking": r"invalid_encrypted_content",
     "too_large": r"context_length_exceeded|request_too_large|\b1261\b",
     "overloaded": r"overload|slow_down|\b1305\b",
     "not_found": r"model_not_found|invalid_model",
     "timeout": r"deadline_exceeded",
 }
-"""Names that say more than any status; the numbers are Zhipu's."""
+"""Names that say more than any status; the numbers are Zhipu's. For an empty account DashScope has `Arrearage`, Volcengine
+`AccountOverdueError`, Tencent `ResourcePackExhausted`."""
 _LIKELY: dict[ErrorKind, str] = {
     "rate_limited": r"rate_limit|resource_exhausted|\b1302\b",
     "overloaded": r"capacity|unavailable",
@@ -61,8 +63,22 @@ _NOT_OVERFLOW = r"rate.?limit|too many (?:requests|tokens)|please wait|number of
 _SAYS: dict[ErrorKind, str] = {
     "stale_thinking": r"thinking` block|thinking`, but found|thinking chunk|thinking signature|thought.?signature"
     r"|`signature`|reasoning_content|\.thinking\b",  # the last is the place that Mistral's validator names
-    "billing": r"credit balance is too low",
+    "billing": r"credit balance is too low|insufficient[ _](?:account )?(?:balance|credits?|funds)"
+    r"|balance is (?:insufficient|not enough)|not enough (?:balance|credits?)|account is in good standing|in arrears"
+    r"|account is overdue|overdue balance|(?:out of|all) (?:your )?available credits"
+    r"|余额不足|欠费|额度不足|额度已?用[尽完]",
 }
+_EMPTY_STATUS = (0, 400, 401, 402, 403, 422, 429, 500)
+"""The statuses with which a vendor may say in prose alone that an account is empty: SiliconFlow 403, MiniMax 200, routers
+429 and 500."""
+_ANSWERS = frozenset(
+    {"choices", "candidates", "output", "content", "response", "message_id", "delta", "usageMetadata", "type"}
+)
+"""The members of which an event of a wire has at least one."""
+_ERROR_MEMBERS = frozenset(
+    {"code", "status", "status_code", "success", "error_code", "errcode", "errorCode", "error_msg", "errors", "detail"}
+)
+_TAGS = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>?", re.DOTALL | re.IGNORECASE)
 _DELAY = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
 
 
@@ -72,12 +88,12 @@ def failure_of(
     """The error that a server sent with `status`, or reported in a stream that began with 200. `body` is the parsed JSON,
     with or without an `error` member around it. `headers` have a say in whether and when to try again (`x-should-retry`
     overrides the kind); `now` is wall time in seconds, for a Retry-After that names a date."""
-    body = body[0] if isinstance(body, list) and body else body
+    body = _unwrapped(body)
     error = object_of(body, "error") or (body if isinstance(body, dict) else {})
-    headers, code = headers or {}, error.get("code")
+    headers, code = headers or {}, error.get("code", error.get("error_code"))
     names, words = " ".join(_names(error))[:_PROSE_CHARS_MAX].lower(), prose_of(body)
     prose = words.lower()
-    meant = status or (code if isinstance(code, int) and 400 <= code < 600 else 0)
+    meant = status or next((it for it in map(_status, (code, error.get("status"), error.get("status_code"))) if it), 0)
     kind = _kind(meant, names, prose)
     should_retry = headers.get("x-should-retry", "").lower()
     wait = retry_after(headers, now)
@@ -91,6 +107,45 @@ def failure_of(
     return AttemptFailed(failed, "content_filter" if _is_filtered(meant, names, prose) else "error")
 
 
+def unreadable(text: str) -> AttemptFailed:
+    """The failure of a body with status 200 that is no answer at all, such as a proxy's page; its first words are kept."""
+    words = prose_of(text)
+    shown = "a web page" if _is_page(text) else "compressed, and does not say so" if text.startswith("\x1f") else "text"
+    summary = f"status=200 the answer is {shown if text.strip() else 'empty'}, not a model's"
+    return AttemptFailed(
+        ModelError(kind="incomplete", summary=summary, retryable=True, words=" ".join(words.split())[:WORDS_CHARS_MAX])
+    )
+
+
+def is_error(event: object) -> bool:
+    """True for an error without an `error` member around it, in the forms of routers and of vendors' own interfaces."""
+    event = _unwrapped(event)
+    if not isinstance(event, dict) or event.keys() & _ANSWERS:
+        return False
+    return bool(event.get("error")) or (bool(event.keys() & _ERROR_MEMBERS) and bool(prose_of(event)))
+
+
+def _unwrapped(body: object) -> object:
+    """A refusal without its envelope: a list of one, Tencent's `Response.Error`, MiniMax's `base_resp`."""
+    body = body[0] if isinstance(body, list) and body else body
+    if error := object_of(object_of(body, "Response"), "Error"):
+        return {"code": error.get("Code"), "message": error.get("Message")}
+    told = object_of(body, "base_resp")
+    if told.get("status_code") and isinstance(body, dict) and not body.get("choices"):
+        return {"code": told.get("status_code"), "message": told.get("status_msg")}
+    return body
+
+
+def _status(value: object) -> int:
+    """A status that a body names; 0 without one."""
+    text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
+    return int(text) if re.fullmatch(r"[45]\d\d", text) else 0
+
+
+def _is_page(text: str) -> bool:
+    return bool(re.match(r"\s*<(?:!doctype|html|head|body|\?xml|!--)", text, re.IGNORECASE))
+
+
 def broken_off(reason: str, kind: ErrorKind = "server") -> AttemptFailed:
     """The failure of an answer that ended for no known reason."""
     summary = f"status=200 finish_reason={word(reason)}"
@@ -98,7 +153,7 @@ def broken_off(reason: str, kind: ErrorKind = "server") -> AttemptFailed:
 
 
 def _names(error: Mapping[str, object]) -> Iterator[str]:
-    values = (error.get(member) for member in ("code", "type", "status"))
+    values = (error.get(member) for member in ("code", "type", "status", "error_code", "errorCode", "errcode"))
     yield from (str(value) for value in values if isinstance(value, str | int))
     yield text_of(error.get("details"), "error_code")
     for detail in objects_of(error, "details"):
@@ -111,6 +166,8 @@ def _kind(status: int, names: str, prose: str) -> ErrorKind:
         return "no_tools"
     if kind := _named(_CERTAIN, names):
         return kind
+    if status in _EMPTY_STATUS and re.search(_SAYS["billing"], prose):
+        return "billing"
     if status in (0, 400, 413, 422):
         if re.search(_OVERFLOW, prose) and not re.search(_NOT_OVERFLOW, prose):
             return "too_large"
@@ -135,6 +192,8 @@ def _is_filtered(status: int, names: str, prose: str) -> bool:
 def prose_of(value: object, depth: int = 4) -> str:
     """A refusal's words to people: beside or in the error object, in its own, or in a validator's list with the places."""
     match value:
+        case str() if _is_page(value):
+            return " ".join(_TAGS.sub(" ", value).split())[:_PROSE_CHARS_MAX]
         case str():
             return value[:_PROSE_CHARS_MAX]
         case list() if depth:
@@ -145,7 +204,8 @@ def prose_of(value: object, depth: int = 4) -> str:
             return f"{fault} {'.'.join(steps)}"[:_PROSE_CHARS_MAX]
         case dict() if depth:
             inner = value.get("error")
-            places = (inner if isinstance(inner, dict) else None, value.get("message"), value.get("detail"), inner)
+            told = (value.get(it) for it in ("message", "detail", "error_msg", "errmsg", "errorMessage", "errors"))
+            places = (inner if isinstance(inner, dict) else None, *told, inner)
             return next(filter(None, (prose_of(it, depth - 1) for it in places)), "")
     return ""
 

@@ -63,6 +63,23 @@ def test_every_schema_is_in_the_form_that_all_providers_take(at: Bench) -> None:
         assert "\n" not in spec.summary
 
 
+BEFORE = "they were cut off before they began; make the call again"
+FAULTS = {
+    "{oops": "expecting property name enclosed in double quotes at character 2 (line 1, column 2), near '{oops'",
+    '{"a": "C:\\path"}': (
+        'invalid \\escape at character 10 (line 1, column 10), near \'{"a": "C:\\\\path"}\'; write a backslash as \\\\'
+    ),
+    '{"a": "b': (
+        "they end at character 8, before they are whole; the string that begins at character 7 (line 1, column 7) has no"
+        " end; make the call again, in smaller steps"
+    ),
+    '{"a": ': "they end at character 5, before they are whole; make the call again, in smaller steps",
+    '{"a": 1} x': "extra data at character 10 (line 1, column 10), near '{\"a\": 1} x'",
+    '{"a": NaN}': "NaN is not JSON; write null or a number",
+    '"words"': "they are a string",
+}
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments", "raw", "message"),
     [
@@ -70,8 +87,9 @@ def test_every_schema_is_in_the_form_that_all_providers_take(at: Bench) -> None:
         ("read", {"file_path": "a", "x": 1}, "", "'x' is not an argument of this tool"),
         ("read", {"file_path": 7}, "", "'file_path': input should be a valid string"),
         ("read", {"file_path": "a", "offset": 0}, "", "'offset' is 0; the first line is 1, the last is -1"),
-        ("read", None, "[1]", "the arguments must be one JSON object"),
-        ("read", None, "{oops", "the arguments must be one JSON object"),
+        ("read", None, "[1]", "the arguments must be one JSON object: they are a list"),
+        ("read", None, " ", f"the arguments must be one JSON object: {BEFORE}"),
+        *(("read", None, raw, f"the arguments must be one JSON object: {fault}") for raw, fault in FAULTS.items()),
         ("message", {"action": "edit", "message": "x"}, "", "'action' must be 'send'"),
     ],
 )

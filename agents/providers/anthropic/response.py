@@ -12,7 +12,7 @@ from typing import Any
 from agents.messages import AssistantMessage, StopReason, Usage
 from agents.providers.draft import Draft, Payload
 from agents.providers.errors import BadStream
-from agents.providers.payload import count_of, object_of, required_index, required_object, text_of
+from agents.providers.payload import count_of, object_of, objects_of, required_index, required_object, text_of
 from agents.providers.provider import ModelEvent
 from agents.providers.refusals import failure_of
 
@@ -55,8 +55,20 @@ class AnthropicAssembly:
                 for index in self._starts:
                     yield from self._close(index)
                 self.draft.ended = True
+            case "message" if isinstance(event.get("content"), list) and not self._starts:
+                yield from self._take(event)
             case kind if kind == "error" or object_of(event, "error"):
                 raise failure_of(event)
+
+    def _take(self, message: dict[str, Any]) -> Iterator[ModelEvent]:
+        """Takes an answer that came whole, though a stream was asked for."""
+        self.draft.response_id = text_of(message, "id") or None
+        self._count(message.get("usage"))
+        for index, block in enumerate(objects_of(message, "content")):
+            yield from self._open(index, block)
+            yield from self._close(index)
+        self._stop_reason = text_of(message, "stop_reason")
+        self.draft.ended = True
 
     def _open(self, index: int, start: dict[str, Any]) -> Iterator[ModelEvent]:
         match kind := text_of(start, "type"):
@@ -95,9 +107,10 @@ class AnthropicAssembly:
     def _close(self, index: int) -> Iterator[ModelEvent]:
         block = self.draft.blocks.get(index)
         whole = self._starts.get(index, {}).get("input")
-        if block is not None and not block.body.raw and isinstance(whole, dict) and whole:
+        if block is not None and not block.body.raw and isinstance(whole, dict | str) and whole:
             # Compatible servers may send the whole input at once.
-            yield from self.draft.close(index, arguments=json.dumps(whole, ensure_ascii=False))
+            text = whole if isinstance(whole, str) else json.dumps(whole, ensure_ascii=False)
+            yield from self.draft.close(index, arguments=text)
         else:
             yield from self.draft.close(index)
 

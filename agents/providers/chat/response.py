@@ -13,7 +13,7 @@ from agents.providers.chat.vendors import Vendor, for_model
 from agents.providers.draft import Draft, Payload
 from agents.providers.errors import BadStream
 from agents.providers.http import END
-from agents.providers.openai.answer import Calls, usage_of
+from agents.providers.openai.answer import COMPLETION, Calls, content_of, usage_of, whole_message
 from agents.providers.payload import object_of, text_of
 from agents.providers.provider import ModelEvent
 from agents.providers.refusals import broken_off, failure_of
@@ -54,8 +54,10 @@ class ChatAssembly:
         choice = first_choice(event)
         if usage := object_of(event, "usage") or object_of(choice, "usage"):
             self.draft.usage = usage_of(usage)
-        yield from self._extend(object_of(choice, "delta"))
-        if (reason := text_of(choice, "finish_reason")) and not self._finish_reason:
+        message = whole_message(event, choice) if not self.draft.blocks else {}
+        yield from self._extend(message or object_of(choice, "delta"))
+        reason = text_of(choice, "finish_reason") or ("stop" if message and event.get("object") == COMPLETION else "")
+        if reason and not self._finish_reason:
             self._finish_reason, self.draft.ended = reason, True
             if self._stop_reason == "error":
                 raise broken_off(reason)
@@ -69,7 +71,8 @@ class ChatAssembly:
         if isinstance(details := delta.get(DETAILS), list) and details:
             text = merge(self._details, details)
             yield from self._think("" if field_name else text)
-        yield from self._write(text_of(delta, "content"))
+        for kind, text in content_of(delta):
+            yield from self._think(text) if kind == "thinking" else self._write(text)
         if refusal := text_of(delta, "refusal"):
             self._refused = True
             yield from self._write(refusal)

@@ -5,14 +5,14 @@ Calls are beside the content in this protocol, not in it: text that goes on afte
 shape is known to do otherwise (arguments as an object, calls in pieces, an id "null" or none) is understood.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from agents.messages import AssistantMessage, StopReason
 from agents.providers.draft import Draft, Payload
 from agents.providers.errors import BadStream
-from agents.providers.openai.answer import Calls, usage_of
+from agents.providers.openai.answer import COMPLETION, Calls, content_of, usage_of, whole_message
 from agents.providers.payload import object_of, objects_of, text_of
 from agents.providers.provider import ModelEvent
 from agents.providers.refusals import broken_off, failure_of
@@ -88,16 +88,21 @@ class MistralAssembly:
             self.draft.usage = usage_of(usage)
         for choice in objects_of(event, "choices"):
             if choice.get("index") in (0, None):
-                yield from self._choose(choice)
+                message = whole_message(event, choice) if not self.draft.blocks else {}
+                yield from self._choose(choice, message or object_of(choice, "delta"))
+                if message and not self._finish_reason and event.get("object") == COMPLETION:
+                    self._finish_reason, self.draft.ended = "stop", True
+                    yield from self._calls.close()
 
-    def _choose(self, choice: dict[str, Any]) -> Iterator[ModelEvent]:
-        delta = object_of(choice, "delta")
-        content = text_of(delta, "content")
-        for chunk in [{"type": "text", "text": content}] if content else objects_of(delta, "content"):
-            if chunk.get("type") == "text" and text_of(chunk, "text"):
-                yield from self._write(text_of(chunk, "text"))
-            elif chunk.get("type") == "thinking":
+    def _choose(self, choice: dict[str, Any], delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
+        content = delta.get("content")
+        for chunk in content if isinstance(content, list) else [content]:
+            if isinstance(chunk, dict) and chunk.get("type") == "thinking":
                 yield from self._think(chunk)
+            else:
+                for _, text in content_of({"content": [chunk]}):
+                    if text:
+                        yield from self._write(text)
         pieces = objects_of(delta, "tool_calls")
         yield from self._calls.add([piece | {"id": None} if piece.get("id") == "null" else piece for piece in pieces])
         if reason := text_of(choice, "finish_reason"):

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from agents.messages import Usage
 from agents.providers.draft import Block, Draft
 from agents.providers.payload import arguments_of, count_of, index_of, object_of, parse_arguments, text_of
 from agents.providers.provider import ModelEvent
+from agents.providers.refusals import word
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +49,10 @@ class Calls:
             piece = _read(value)
             if not (piece.id or piece.name or piece.arguments):
                 continue
-            call = self._known(piece, here) or self._new(piece)
+            call = self._known(piece, here)
+            if call is None and self._is_repeated(piece):
+                continue
+            call = call or self._new(piece)
             here.append(call)
             if call.block.call is None:
                 yield from self._extend(call, piece)
@@ -71,6 +75,15 @@ class Calls:
             return None
         return same[-1]
 
+    def _is_repeated(self, piece: _Piece) -> bool:
+        """True if it is a whole call that is there already, perhaps still open."""
+        return bool(piece.id and piece.name and piece.arguments.strip()) and any(
+            (call.vendor_id, call.name) == (piece.id, piece.name)
+            and call.complete
+            and parse_arguments(call.block.body.raw) == parse_arguments(piece.arguments)
+            for call in self._calls
+        )
+
     def _new(self, piece: _Piece) -> _Call:
         key = f"call {len(self._calls)}"
         call = _Call(key=key, block=self.draft.open(key, "call"), index=piece.index)
@@ -92,8 +105,14 @@ def _another(call: _Call, piece: _Piece, here: Sequence[_Call]) -> bool:
         any(call is other for other in here)
         or (bool(call.name) and piece.name != call.name)
         or (bool(piece.id and call.vendor_id) and piece.id != call.vendor_id)
-        or (piece.arguments.lstrip().startswith("{") and call.complete)
+        or (piece.arguments.lstrip().startswith("{") and call.complete and not _continues(call, piece))
     )
+
+
+def _continues(call: _Call, piece: _Piece) -> bool:
+    """True if the arguments began with an empty object, which some servers send before the real ones."""
+    same = bool(piece.id) and piece.id == call.vendor_id and piece.index is not None
+    return same and call.block.body.raw.strip() == "{}"
 
 
 def _read(value: object) -> _Piece:
@@ -105,6 +124,38 @@ def _read(value: object) -> _Piece:
         name=text_of(function, "name"),
         arguments=arguments_of(function),
     )
+
+
+COMPLETION = "chat.completion"
+"""The type of an answer that is whole, though a stream was asked for."""
+
+
+def whole_message(event: Mapping[str, Any], choice: Mapping[str, Any]) -> dict[str, Any]:
+    """The message of an answer that came whole; a chunk may repeat it beside its own delta, and then it is no news."""
+    if event.get("object") == COMPLETION or "delta" not in choice:
+        return object_of(choice, "message")
+    return {}
+
+
+def content_of(message: Mapping[str, Any]) -> Iterator[tuple[Literal["text", "thinking"], str]]:
+    """The pieces of a content that is a text or a list of parts. A part without a text is named."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else [content]
+    for part in parts:
+        if isinstance(part, str):
+            yield "text", part
+        elif isinstance(part, dict):
+            kind = text_of(part, "type")
+            is_thought = kind in ("thinking", "reasoning", "reasoning_text")
+            inner = next(
+                (part[it] for it in ("text", "thinking", "reasoning", "refusal", "content") if part.get(it)), ""
+            )
+            texts = inner if isinstance(inner, list) else [inner]
+            text = "".join(it if isinstance(it, str) else text_of(it, "text") for it in texts)
+            if text or is_thought or kind in ("", "text", "output_text"):
+                yield "thinking" if is_thought else "text", text
+            else:
+                yield "text", f"[unreadable part: {word(kind)}]"
 
 
 def usage_of(usage: Mapping[str, Any]) -> Usage:

@@ -96,6 +96,9 @@ class ResponsesAssembly:
                 response = object_of(event, "response")
                 self._note(response)
                 raise failure_of(response or event)
+            case None if event.get("object") == "response" and event.get("status") in ("completed", "incomplete"):
+                # An answer that came whole, though a stream was asked for.
+                yield from self._end(event, completed=event["status"] == "completed")
             case None if isinstance(event.get("error"), dict):  # a proxy's, without any form
                 raise failure_of(event)
             case str() as type_ if type_ in _DELTAS:
@@ -142,6 +145,8 @@ class ResponsesAssembly:
         if place not in self._items:
             yield from self._open(place, end)
         item = self._items[place]
+        if item.end == end and item.type == "function_call":  # said twice
+            return
         if item.end:
             raise BadStream("an item was closed twice")
         item.end = end

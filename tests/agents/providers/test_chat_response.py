@@ -133,15 +133,35 @@ NULLS = [
     chunk(content="Hi", tool_calls=[]),
     {"choices": [None]},
     {"error": None, **chunk(content=" there")},
-    chunk(content=[{"type": "text", "text": "from the future"}]),
+    chunk(content=[{"type": "text", "text": " as a part"}]),
 ]
 
 
 def test_members_that_are_null_empty_or_strange_are_passed_over() -> None:
     shown, message = put_together(*NULLS, chunk("stop"))
-    assert [event.text for event in shown if isinstance(event, TextDelta)] == ["Hi", " there"]
-    assert (message.content, message.stop_reason) == ((Text(text="Hi there"),), "end_turn")
+    assert [event.text for event in shown if isinstance(event, TextDelta)] == ["Hi", " there", " as a part"]
+    assert (message.content, message.stop_reason) == ((Text(text="Hi there as a part"),), "end_turn")
     assert (message.api, message.response_id, message.usage) == (API, "chatcmpl-1", Usage(estimated=True))
+
+
+PARTS: list[tuple[Any, str]] = [
+    ([{"type": "text", "text": "fine "}, {"type": "output_text", "text": "words"}], "fine words"),
+    (["fine ", "words"], "fine words"),
+    ([{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "words"}], "words"),
+    ([{"type": "refusal", "refusal": "no"}], "no"),
+    ({"type": "text", "text": "one"}, "one"),
+    (
+        [{"type": "image_url", "image_url": {}}, {"type": "text", "text": " there"}],
+        "[unreadable part: image_url] there",
+    ),
+    ([{"type": "text", "text": ""}, None, 7], ""),
+]
+
+
+@pytest.mark.parametrize(("content", "text"), PARTS)
+def test_content_as_parts_is_read_and_a_part_without_text_is_named(content: Any, text: str) -> None:
+    _, message = put_together(chunk(content=content), chunk("stop"))
+    assert message.text == text
 
 
 def test_line_ends_before_the_first_word_are_not_part_of_the_answer() -> None:

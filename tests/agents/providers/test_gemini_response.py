@@ -55,7 +55,7 @@ def test_unsigned_texts_are_one_and_a_signed_one_stays_apart() -> None:
 
 def test_calls_come_whole_with_their_own_signature_and_id() -> None:
     first = made(args={"path": "目录", "n": 1.0}) | {"thoughtSignature": "AAAA"}
-    _, message = assemble(chunk(first, made(id="a"), made(id="a"), responseId="r1"), end())
+    _, message = assemble(chunk(first, made(id="a"), made(id="a", args={"n": 2}), made(id="a"), responseId="r1"), end())
     assert [call.id for call in message.calls] == ["call_r1_0", "a", "a_2"]
     call = message.calls[0]
     assert (call.name, call.arguments_raw, message.stop_reason) == ("ls", '{"path": "目录", "n": 1.0}', "tool_use")

@@ -83,7 +83,11 @@ _STREAMED: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
     ),
     "whole calls without index": ([made("{}", **_A), made("{}", **_B)], ["A ls {}", "B cat {}"]),
     "pieces without index": ([made('{"a":', **_A), made("1}")], ['A ls {"a":1}']),
-    "one id and one index for two calls": ([made("{}", index=0, **_A)] * 2, ["A ls {}", "A_1 ls {}"]),
+    "one id and one index for two calls": (
+        [made('{"n":1}', index=0, **_A), made('{"n":2}', index=0, **_A)],
+        ['A ls {"n":1}', 'A_1 ls {"n":2}'],
+    ),
+    "a call that is repeated": ([made('{"n":1}', index=0, **_A), made('{"n": 1}', index=1, **_A)], ['A ls {"n":1}']),
     "no id, the id null, and no index": (
         [made("{}", index=0, name="ls"), made("{}", index=1, name="ls", id="null"), made("{}", name="x", id=None)],
         ["call_cmpl1_0 ls {}", "call_cmpl1_1 ls {}", "call_cmpl1_2 x {}"],

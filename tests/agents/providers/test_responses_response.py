@@ -176,8 +176,8 @@ def test_the_whole_arguments_beat_their_pieces() -> None:
 
 def test_calls_without_an_id_or_with_the_same_can_still_be_told_apart() -> None:
     created = {"type": "response.created", "response": {"id": "resp_1"}}
-    items = [closed(call(call_id), place) for place, call_id in enumerate(["", "same", "same"])]
-    pieces, message = assemble(created, *items)
+    made_items = [call(""), call("same"), call("same", arguments='{"n": 2}')]
+    pieces, message = assemble(created, *(closed(item, place) for place, item in enumerate(made_items)))
     ids = [made.id for made in message.calls]
     assert ids == ["call_resp_1_0", "same", "same_2"]
     assert [piece.id for piece in pieces if isinstance(piece, ToolCallStart)] == ids

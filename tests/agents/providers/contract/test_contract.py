@@ -85,10 +85,11 @@ async def test_a_text_arrives_in_pieces_and_whole(subject: Subject) -> None:
 
 
 _SAME = Call(name="ls", id="call_same")
+_OTHER = replace(_SAME, arguments={"path": "b"})
 _CALLS: dict[str, Turn] = {
     "parallel": calls(("ls", {"path": "目录/🙂"}), ("ls", {"path": "b"}), ("read", {}), before="Looking."),
     "of a tool that nobody offered": calls(("rocket", {"to": "moon"})),
-    "by ids that cannot pair": Turn(parts=(_SAME, _SAME, Call(name="ls", id="null"))),
+    "by ids that cannot pair": Turn(parts=(_SAME, _OTHER, Call(name="ls", id="null"))),
     "a thousand": calls(*(("ls", {"path": str(number)}) for number in range(1000))),
 }
 
@@ -328,18 +329,23 @@ async def recorded(subject: Subject, turn: Turn) -> str:
 
 
 @WIRE
-async def test_the_same_events_are_read_in_any_wrapping_but_not_as_anything_else(subject: Subject) -> None:
+async def test_the_same_events_are_read_in_any_wrapping_and_a_part_of_them_is_no_answer(subject: Subject) -> None:
     body = await recorded(subject, says("ok"))
     lines = [line for line in body.splitlines() if line.startswith("data:") and "[DONE]" not in line]
     unnamed, events = "\n\n".join(lines) + "\n\n", Fault(status=200, body=body, content_type="text/event-stream")
-    read = [unnamed, unnamed.replace("\n", "\r\n") + "data: [DONE]\r\n\r\n"]
+    read = [
+        unnamed,
+        unnamed.replace("\n", "\r\n") + "data: [DONE]\r\n\r\n",
+        *(f"\ufeff{it}".replace("\n", end) for it in (body.replace("\r", ""), unnamed) for end in ("\n", "\r\n", "\r")),
+        "\n".join(line.removeprefix("data: ") for line in lines),
+    ]
+    labels = [replace(events, content_type=it) for it in ("application/json", "text/plain; charset=utf-8", "text/html")]
     unread = [
-        replace(events, content_type="text/html"),
         replace(events, headers={"content-encoding": "gzip"}),
         replace(events, body=f"{lines[0]}\n\ndata: [DONE]\n\n"),
     ]
-    async with subject.connected(*(replace(events, body=it) for it in read), *unread) as (_, provider):
-        for _ in read:
+    async with subject.connected(*(replace(events, body=it) for it in read), *labels, *unread) as (_, provider):
+        for _ in (*read, *labels):
             assert (await go_on(subject, provider)).text == "ok"
         for fault in unread:
             assert failure(await go_on(subject, provider)) == ("incomplete", True), fault
