@@ -52,12 +52,14 @@ class Untaken:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Received:
     """`note` is the gateway's line on the files; empty if there were none. `spoken` is what was said in them, made
-    harmless; `untaken` what their sender is told of."""
+    harmless; `untaken` what their sender is told of. `has_quoted`: the files of the quoted message are among them, or can
+    never be had."""
 
     note: str = ""
     spoken: str = ""
     shown: tuple[Image | NativeDocument, ...] = ()
     untaken: tuple[Untaken, ...] = ()
+    has_quoted: bool = False
 
 
 @dataclass(kw_only=True)

@@ -134,11 +134,12 @@ External: TypeAlias = Literal["", "metadata", "content"]
 class UserMessage:
     """A person's message. `metadata` holds the inbound blocks; they are before the content while the message's
     turn runs and are dropped from every later request (`agents.past`). `external` says which of them holds words that are
-    not the sender's own."""
+    not the sender's own. `quoted`: the ids of the messages that it answers and whose files came with it."""
 
     content: tuple[UserPart, ...]
     metadata: str = ""
     external: External = ""
+    quoted: tuple[str, ...] = ()
     timestamp: float = 0.0
     role: Literal["user"] = "user"
 

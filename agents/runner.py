@@ -127,10 +127,12 @@ class AgentRunner:
         for context, files in zip(contexts, received, strict=True):
             text = body(context, self.limits.message_chars, files.note, files.spoken)
             content += [Text(text=text), *files.shown]
-        quotes = any(it.reply_to is not None and it.reply_to.foreign for it in contexts)
-        external: External = "metadata" if heard or quotes else ""
+        is_foreign = any(it.reply_to is not None and it.reply_to.foreign for it in contexts)
+        external: External = "metadata" if heard or is_foreign else ""
+        quotes = [(it.reply_to, files) for it, files in zip(contexts, received, strict=True)]
         return UserMessage(
             content=tuple(content),
+            quoted=tuple(quote.message_id for quote, files in quotes if quote and files.has_quoted),
             metadata=metadata_blocks(*contexts, zone=self.zone, notes=notes, heard=heard),
             external="content" if any(it.is_foreign for it in contexts) else external,
             timestamp=self.now(),

@@ -95,6 +95,8 @@ class Quote:
     sender: str | None = None
     attachments: tuple[Attachment, ...] = ()
     foreign: bool = False
+    opens_thread: bool = False
+    """It is the first message of the thread, which the platform names in every message there."""
 
 
 OriginKind: TypeAlias = Literal["schedule", "task", "result", "process", "hook", "send"]

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Literal
 
 from agents import sentences
-from agents.attachments import Untaken
+from agents.attachments import Received, Untaken
 from agents.language import language_for
 from agents.messages import AssistantMessage, Message, Thinking, ToolResultMessage, UserMessage, message_json
 from agents.prompt.inbound import capped, ids
@@ -58,6 +58,10 @@ UNTAKEN_LINES_MAX = 3
 """Lines beneath an answer on files that could not be taken."""
 
 
+class NothingLeft(Exception):
+    """Every message of the turn was recalled before its content could be read."""
+
+
 @dataclass(kw_only=True)
 class AgentRun:
     """`gate` spaces the starts of turns."""
@@ -72,7 +76,7 @@ class AgentRun:
     _decided: Approval | None = None
     """The approval that the run continues with; None if it continues with people's words."""
     _messages: list[UserMessage] = field(default_factory=list)
-    """The user messages that this run has made of people's messages."""
+    """The user messages of this turn, which the run has made of people's messages, or an earlier one had."""
     _untaken: list[Untaken] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -80,7 +84,7 @@ class AgentRun:
         self._memory = StoredMemory(self.runtime.store, self.runner.zone)
 
     async def ending(self, emit: Emit) -> Ending:
-        """Raises Fenced, Drained, Stopped or StoreUnavailable."""
+        """Raises Fenced, Drained, Stopped, StoreUnavailable or NothingLeft."""
         batch, approvals, caller = self.batch, self.approvals, self.batch.inbound.asked
         sid, id_ = batch.lease.sid, batch.inbound.approval
         earlier = caller.turns(self.runner.limits.message_chars) if caller else []
@@ -116,13 +120,17 @@ class AgentRun:
         batch, work, context = self.batch, self.batch.work, self.batch.inbound.context
         if so_far := [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]:
             journal.follow(*so_far)
+            self._messages += [it for it in so_far if isinstance(it, UserMessage)]
             return context, so_far
         if self._decided is not None:
             begun = opening(self._decided, context, self.runtime.now(), self.runner.zone)
             await journal.begin(*begun, joined=())
             journal.follow(*begun)
             return context, begun
-        contexts = [await self._enriched(it) for it in batch.contexts]
+        enriched = [await self._enriched(it) for it in batch.contexts]
+        contexts = [it for it, before in zip(enriched, batch.contexts, strict=True) if not is_recalled(it, before)]
+        if not contexts:
+            raise NothingLeft
         notes = await self._memory.notes(batch.lease.sid, contexts[-1]) if work.has_notes else ()
         user, spoken = await self._user_message(*contexts, notes=notes, heard=await self._heard(contexts[-1]))
         await journal.begin(user, joined=[message.turn for message in batch.messages[:-1]], spoken=spoken)
@@ -144,7 +152,7 @@ class AgentRun:
     async def _enriched(self, context: MessageContext) -> MessageContext:
         """The message with what its channel knows of it. A quoted answer of the bot's is foreign if external content may
         have led to it, or if another conversation got it."""
-        context = await self.channel.enrich(context)
+        context = await self.channel.enrich(self._without_known_root(context))
         quote, store = context.reply_to, self.runtime.store
         if quote is None or quote.foreign or not quote.message_id:
             return context
@@ -175,12 +183,16 @@ class AgentRun:
         self, *contexts: MessageContext, notes: Sequence[Note] = (), heard: Sequence[MessageContext] = ()
     ) -> tuple[UserMessage, Sequence[Spoken]]:
         """The message that the model reads, and the speakers of its words."""
-        sid = self.batch.lease.sid
-        received = [
-            await self._attachments.receive(self.runner, self.channel, self._with_new_files(it), sid) for it in contexts
-        ]
+        sid, received = self.batch.lease.sid, list[Received]()
+        held = self._held()
+        for context in contexts:
+            reading = _without_files_of(held, context)
+            received.append(await self._attachments.receive(self.runner, self.channel, reading, sid))
+            if reading.reply_to and received[-1].has_quoted:
+                held.add(reading.reply_to.message_id)
         self._untaken += [it for files in received for it in files.untaken]
-        self._messages.append(self.runner.user_message(*contexts, received=received, notes=notes, heard=heard))
+        message = self.runner.user_message(*contexts, received=received, notes=notes, heard=heard)
+        self._messages.append(message)
         quotes = [it.reply_to for it in contexts if it.reply_to]
         spoken = [
             *(spoken_in(it, "said", 1 + len(files.shown)) for it, files in zip(contexts, received, strict=True)),
@@ -189,13 +201,16 @@ class AgentRun:
         ]
         return self._messages[-1], spoken
 
-    def _with_new_files(self, context: MessageContext) -> MessageContext:
-        """The message without the files of a quoted message that the conversation holds, with its files."""
-        quote = context.reply_to
-        if quote is None or not quote.attachments:
-            return context
-        held = any(quote.message_id in ids(message) for turn in self.batch.work.turns for message in turn)
-        return replace(context, reply_to=replace(quote, attachments=())) if held else context
+    def _held(self) -> set[str]:
+        """The ids of the messages whose files the conversation holds, with the messages themselves or as quoted."""
+        turns = (*self.batch.work.turns, self._messages)
+        return {id_ for turn in turns for message in turn for id_ in (*ids(message), *quoted_in(message))}
+
+    def _without_known_root(self, context: MessageContext) -> MessageContext:
+        """The message without the one that opens its thread, unless it begins the conversation: only there it is new."""
+        work, quote = self.batch.work, context.reply_to
+        is_known = bool(work.turns or work.so_far or work.summary.text or self._messages)
+        return replace(context, reply_to=None) if quote and quote.opens_thread and is_known else context
 
     async def _shown(self, turn: Turn, journal: TurnJournal, result: TurnResult, gate: TurnGate) -> Ending:
         """The ending with the files that the answer names, and the lines above and beneath it."""
@@ -232,6 +247,22 @@ class AgentRun:
         here = {it for messages in turns for message in messages for it in ids(message)}
         here |= {it.reply_to.message_id for it in self.batch.inbound.contexts if it.reply_to}
         return "reply" in self.channel.capabilities.directives and message_id in here - {turn.context.message_id, ""}
+
+
+def is_recalled(context: MessageContext, before: MessageContext) -> bool:
+    """True for a message that had a text, until the platform was asked for its content."""
+    return bool(before.text) and not context.text and not context.attachments
+
+
+def quoted_in(message: Message) -> Sequence[str]:
+    return message.quoted if isinstance(message, UserMessage) else ()
+
+
+def _without_files_of(held: Collection[str], context: MessageContext) -> MessageContext:
+    quote = context.reply_to
+    if quote is None or quote.message_id not in held:
+        return context
+    return replace(context, reply_to=replace(quote, attachments=()))
 
 
 def turn_of(

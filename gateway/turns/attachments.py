@@ -48,6 +48,7 @@ class Attachments:
             return Received()
         receiver = await asyncio.to_thread(runner.files.receiver, context, session)
         untaken: list[Untaken] = []
+        has_quoted = len(attachments) > len(context.attachments)
         for number, attachment in enumerate(attachments[:FILES_MAX]):
             missed: Untaken | None
             try:
@@ -60,6 +61,8 @@ class Attachments:
                     reason = f"not fetched: {error}" if isinstance(error, TooLarge) else f"{reason}: {error}"
                 receiver.miss(attachment.name or attachment.kind, reason)
                 missed = _missed(attachment, error)
+                if number >= len(context.attachments) and not isinstance(error, NotHandedOut):
+                    has_quoted = False  # a later quote may bring it
             if missed and number < len(context.attachments):
                 untaken.append(missed)
         reason, beyond = f"not fetched: of one message only {FILES_MAX} files are", attachments[FILES_MAX:]
@@ -69,7 +72,7 @@ class Attachments:
             receiver.miss("others", f"{more} more {reason}")
         if beyond and len(context.attachments) > FILES_MAX:
             untaken.append(Untaken(reason="many", kind=beyond[0].kind, name=beyond[0].name or ""))
-        return replace(receiver.received(), untaken=tuple(untaken))
+        return replace(receiver.received(), untaken=tuple(untaken), has_quoted=has_quoted)
 
     async def _fetch(
         self, receiver: Receiver, runner: AgentRunner, channel: DownloadsFiles, attachment: Attachment, prefix: str

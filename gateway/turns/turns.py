@@ -29,7 +29,7 @@ from gateway.store.contacts import APPROVED
 from gateway.store.errors import Fenced, Revised, StoreUnavailable
 from gateway.store.parts import OutboxPart
 from gateway.store.records import Lease, SessionMark, WaitingMessage, Work
-from gateway.turns.answering import AgentRun
+from gateway.turns.answering import AgentRun, NothingLeft
 from gateway.turns.batch import Batch, answer_others, asks_beside, batch_of, has_recalled, stopped_of
 from gateway.turns.budgets import BudgetAccount, account_of
 from gateway.turns.drafts import TurnDraft, draft_of, task_status
@@ -242,7 +242,7 @@ class Turns:
             return await self._refuse(batch, spent)
         if not batch.work.so_far and context.branch != "begins" and batch.is_over():
             batch = replace(batch, work=await self._begin_anew(batch))
-        ending = await AgentRun(
+        run = AgentRun(
             runtime=self._runtime,
             approvals=self._approvals,
             batch=batch,
@@ -250,7 +250,13 @@ class Turns:
             runner=runner,
             account=account,
             gate=self._gate,
-        ).ending(emit)
+        )
+        try:
+            ending = await run.ending(emit)
+        except NothingLeft:
+            ending = Ending(outcome="recalled", text=None)
+            await self._finish.all(batch.lease, batch.messages[:-1], ending)
+            return ending
         if late is not None and batch.queue.stale == "label" and ending.text is not None:
             return replace(ending, text=f"{sentences.late(late, language_for(context))}\n\n{ending.text}")
         return labelled(batch, ending)
