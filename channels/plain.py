@@ -49,3 +49,15 @@ def _block(match: re.Match[str]) -> str:
     if mark.isspace():
         return "\u00a0" * len(mark.expandtabs(4))
     return f"&#{ord(mark[0])};{mark[1:]}"
+
+
+def marked(text: str, mark: str) -> str:
+    """The words of a text between two marks of Markdown; blanks around the words stay outside of them."""
+    words = text.strip()
+    if not words:
+        return text
+    start = text.index(words)
+    before, behind = text[:start], text[start + len(words) :]
+    if mark == "`" and "`" in words:
+        return f"{before}`` {words} ``{behind}"
+    return f"{before}{mark}{words}{mark}{behind}"

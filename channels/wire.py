@@ -5,12 +5,15 @@ Platforms add fields and kinds with every release, so nothing here is a model of
 
 import json
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 import orjson
 
 DEPTH_MAX, KEYS_MAX, TEXT_CHARS_MAX = 64, 10_000, 262_144
 """The limit of one delivery; no platform comes near."""
+BEYOND = f"larger than a delivery may be: {DEPTH_MAX} levels, {KEYS_MAX:,} keys, texts of {TEXT_CHARS_MAX:,} characters"
+"""The reason for a delivery that `fits` refuses."""
 ID_MAX = 2**52
 """Telegram's ids have up to 52 significant bits."""
 
@@ -72,6 +75,14 @@ def mappings(holder: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
 def text(holder: Mapping[str, Any], key: str) -> str:
     value = holder.get(key)
     return value if isinstance(value, str) else ""
+
+
+def scalar(holder: Mapping[str, Any], key: str) -> str:
+    """A value to be shown: a string, or a number as text; empty for anything else."""
+    value = holder.get(key)
+    if isinstance(value, bool) or (isinstance(value, float) and not isfinite(value)):
+        return ""
+    return str(value) if isinstance(value, str | int | float) else ""
 
 
 def number(holder: Mapping[str, Any], key: str) -> int | None:

@@ -37,6 +37,7 @@ from channels.feishu.api import FeishuApi
 from channels.feishu.causes import CAUSES, cause_of
 from channels.feishu.config import FeishuAccount, listens
 from channels.feishu.connection import LongConnection
+from channels.feishu.content import is_incomplete as is_incomplete_text
 from channels.feishu.events import receipt
 from channels.feishu.live import is_closed
 from channels.feishu.outgoing import FeishuOutgoing, split
@@ -151,11 +152,12 @@ class FeishuChannel:
 
     async def enrich(self, context: MessageContext) -> MessageContext:
         grouped, answers = context.chat.kind == "group", context.reply_to
-        name, title, quoted, bundle = await asyncio.gather(
-            self._people.name(context.sender.id),
+        is_incomplete = context.mark == BUNDLE or is_incomplete_text(context.text)
+        name, title, quoted, whole = await asyncio.gather(
+            self._people.name(context.sender.id) if context.sender.id else _nothing(),
             self._people.title(context.chat.id) if grouped else _nothing(),
             self._people.quoted(answers) if answers and answers.text is None else _nothing(),
-            self._people.forwarded(context.message_id) if context.mark == BUNDLE else _nothing(),
+            self._people.whole(context.message_id, self._bot) if is_incomplete else _nothing(),
         )
         if quoted:
             forwarded = (quoted.text or "").startswith(BUNDLE)
@@ -166,8 +168,9 @@ class FeishuChannel:
             sender=replace(context.sender, name=name or context.sender.id),
             chat=replace(context.chat, title=title),
             reply_to=quoted or answers,
-            text=(bundle and bundle.text) or context.text,
-            attachments=bundle.attachments if bundle else context.attachments,
+            text=context.text if whole is None else whole.text,
+            mark="" if whole and not whole.text else context.mark,
+            attachments=whole.attachments if whole else context.attachments,
         )
 
     def split(self, text: str) -> list[str]:

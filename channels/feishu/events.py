@@ -1,7 +1,7 @@
 """A verified, decrypted event becomes a receipt: who said what, where. Pure.
 
 Only `header.event_type` and `event.*` are sure to be there: everything else is looked for and may be missing. Every
-type is checked here; an event that does not fit is `Rejected`.
+type is checked here. An event without the ids that it needs is `Ignored`, because Feishu would repeat what is refused.
 """
 
 import hashlib
@@ -35,11 +35,22 @@ _MILLISECONDS_MAX = 253_402_300_799_000
 
 def receipt(event: Mapping[str, Any], *, account: str, bot: str | None, now: datetime, zone: tzinfo) -> Receipt:
     """Decides on an event whose sender and token have been checked. `bot` is the bot's own open id, if known.
-    Raises Rejected, or NotReady for a group message while `bot` is unknown."""
+    Raises Rejected for what is no event, or NotReady for a group message while `bot` is unknown."""
+    try:
+        return _receipt(event, account=account, bot=bot, now=now, zone=zone)
+    except _Missing as missing:
+        return Ignored(kind=_kind(event), reason=str(missing))
+
+
+class _Missing(Exception):
+    """An id that the event must have is missing, or is no id."""
+
+
+def _receipt(event: Mapping[str, Any], *, account: str, bot: str | None, now: datetime, zone: tzinfo) -> Receipt:
     kind, body = _kind(event), event.get("event")
     if kind in (MESSAGE, CARD_ACTION, RECALLED, ADDED, REMOVED, MENU, REACTION):
         if not isinstance(body, dict):
-            raise Rejected("event without a body", status=400)
+            raise _Missing("event without a body")
         if kind == CARD_ACTION:
             return _press(body, mapping(event, "header"), account=account, now=now)
         if kind == MENU:
@@ -84,24 +95,27 @@ def _message(
         raise NotReady("the bot's own id is not known yet, so a mention cannot be told from another")
     if sender_id == bot:
         return Ignored(kind=MESSAGE, reason="own message")
-    names, mentioned = _mentions(message.get("mentions"), bot)
-    kind = message.get("message_type")
-    parsed = content.read(kind if isinstance(kind, str) else "", message.get("content"), names, zone)
+    names, mentioned = mentions(message.get("mentions"), bot)
+    kind, raw = text(message, "message_type"), message.get("content")
+    parsed = content.read(kind, raw, names, zone)
     if parsed is None:
-        return Ignored(kind=MESSAGE, reason="empty")
+        return Ignored(kind=MESSAGE, reason="no person's message")
+    if not parsed.text and not parsed.attachments:  # only the bot's name is written
+        parsed = content.read(kind, raw, mentions(message.get("mentions"), None)[0], zone) or parsed
     thread, parent = _optional_id(message, "thread_id"), _optional_id(message, "parent_id")
+    opens = thread is not None and parent == _optional_id(message, "root_id")
     context = MessageContext(
         channel="feishu",
         account=account,
         chat=Chat(id=chat_id, kind="direct" if direct else "group", thread=thread),
         message_id=message_id,
         sender=Sender(id=sender_id, is_bot=sender.get("sender_type", "user") != "user"),
-        text=parsed.text,
+        text=parsed.text or ("" if parsed.attachments else content.UNREAD),
         mark=BUNDLE if kind == content.BUNDLES else "",
         attachments=parsed.of(message_id).attachments,
         sent_at=_moment(message.get("create_time")) or _moment(header.get("create_time")) or now,
-        mentioned=mentioned,
-        reply_to=Quote(message_id=parent) if parent else None,
+        mentioned=mentioned or bot in parsed.at,
+        reply_to=Quote(message_id=parent, opens_thread=opens) if parent else None,
     )
     return Arrived(context=context, dedupe=_dedupe(message, message_id, chat_id, sender_id))
 
@@ -151,17 +165,18 @@ def _dedupe(message: Mapping[str, Any], message_id: str, chat_id: str, sender_id
     return (key, f"text:{hashlib.sha256(made_of).hexdigest()}")
 
 
-def _mentions(mentions: object, bot: str | None) -> tuple[dict[str, str], bool]:
-    """The text for each placeholder, and whether the bot is among them. Told by open id, never by name or place."""
-    names: dict[str, str] = {}
+def mentions(mentions: object, bot: str | None) -> tuple[dict[str, str], bool]:
+    """The text for each placeholder and for the bot's open id, and whether the bot is among them. Told by open id, never
+    by name or place; messages that are fetched have it as the id itself."""
+    names: dict[str, str] = {} if bot is None else {bot: ""}
     mentioned = False
     for mention in mentions if isinstance(mentions, list) else ():
         if not isinstance(mention, dict) or not isinstance(key := mention.get("key"), str):
             continue
-        own = bot is not None and mapping(mention, "id").get("open_id") == bot
+        own = bot is not None and bot in (mapping(mention, "id").get("open_id"), mention.get("id"))
         mentioned = mentioned or own
-        name = mention.get("name")
-        names[key] = "" if own else f"@{clean(name) if isinstance(name, str) else key.lstrip('@')}"
+        name = clean(text(mention, "name")).strip() or key.lstrip("@")
+        names[key] = "" if own else f"@{name}"
     return names, mentioned
 
 
@@ -173,9 +188,9 @@ def _moment(value: object) -> datetime | None:
 
 
 def _id(holder: Mapping[str, Any], key: str) -> str:
-    """Raises Rejected if it is missing or no id."""
+    """Raises _Missing."""
     if (found := _optional_id(holder, key)) is None:
-        raise Rejected(f"event without {key}", status=400)
+        raise _Missing(f"event without {key}")
     return found
 
 

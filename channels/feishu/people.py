@@ -1,9 +1,11 @@
 """The things that Feishu gives besides events: the files of messages, names, titles, quoted and bundled messages."""
 
 import asyncio
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from typing import Any
 from urllib.parse import quote
@@ -14,9 +16,12 @@ from channels.channel import DeliveryError, NotHandedOut, TooLarge
 from channels.download import twice
 from channels.feishu import content
 from channels.feishu.api import FILE_BYTES_MAX, HINTS, NOT_HANDED_OUT, TOO_LARGE_CODES, FeishuApi
+from channels.feishu.events import mentions
+from channels.feishu.post import Content
 from channels.marks import BUNDLE
 from channels.message import Attachment, File, Quote, media_type
-from channels.wire import clean, mapping, mappings, text
+from channels.moment import timestamp
+from channels.wire import clean, mapping, mappings, scalar, text
 
 NOT_FETCHABLE = ("sticker", "other")
 log = structlog.get_logger()
@@ -44,8 +49,9 @@ FOUND_SECONDS = 1800.0
 MISSING_SECONDS = 300.0
 ENTRIES_MAX = 10_000
 LOOKUP_SECONDS = 2.0
-BUNDLE_MAX, BUNDLE_LINE_CHARS = 50, 1_000
-"""The limits of messages that are forwarded together, and of a line."""
+BUNDLE_MAX, BUNDLE_LINE_CHARS, BUNDLE_DEPTH_MAX = 50, 1_000, 3
+"""The limits of messages that are forwarded together, of the text of each, and of bundles within bundles."""
+CLOSED = "[Feishu does not say what is in it]"
 NAMES_MAX = 10
 
 
@@ -69,38 +75,43 @@ class People:
 
     async def quoted(self, quote_: Quote) -> Quote:
         items = await self._items(quote_.message_id)
+        items = [] if items and items[0].get("deleted") is True else items
         read = await self._read(quote_.message_id, items)
         sender = mapping(items[0], "sender") if items else {}
         files = read.attachments if text(sender, "sender_type") != "app" else ()  # no other app may fetch an app's
         by = text(sender, "id") or None
-        return Quote(message_id=quote_.message_id, text=read.text or None, sender=by, attachments=files)
+        return replace(quote_, text=read.text or None, sender=by, attachments=files)
 
-    async def forwarded(self, message_id: str) -> content.Content:
-        """A bundle of forwarded messages; without text if it cannot be had."""
+    async def whole(self, message_id: str, bot: str | None = None) -> Content | None:
+        """The content of a message whose event lacks it: of a bundle, of a card, or of an empty one. Empty if the message
+        was recalled, None if its content cannot be had. `bot` is the open id whose mentions are left out."""
         items = await self._items(message_id)
-        return await self._read(message_id, items) if items else content.Content(text="")
+        if items and items[0].get("deleted") is True:
+            return Content(text="")
+        read = await self._read(message_id, items, bot)
+        return read if read.text or read.attachments else None
 
     async def _items(self, message_id: str) -> list[Mapping[str, Any]]:
-        """A message, and behind it what it bundles; nothing of what was taken back. Of cards the whole is asked for."""
+        """A message, and after it what it bundles. Of cards the whole is asked for."""
         path = f"/open-apis/im/v1/messages/{quote(message_id, safe='')}"
-        items = mappings(await self._get(path, {"card_msg_content_type": "user_card_content"}), "items")
-        return [it for it in items if it.get("deleted") is not True]
+        return mappings(await self._get(path, {"card_msg_content_type": "user_card_content"}), "items")
 
-    async def _read(self, message_id: str, items: Sequence[Mapping[str, Any]]) -> content.Content:
-        """A bundle's messages, with who wrote each; a long one's beginning. Bundles within it stay closed."""
-        inside = [it for it in items if text(it, "upper_message_id") == message_id]
-        if not inside:
-            return _content(items[0], self._zone) if items else content.Content(text="")
-        senders = list(dict.fromkeys(text(mapping(it, "sender"), "id") for it in inside[:BUNDLE_MAX]))
-        found = await asyncio.gather(*(self.name(it) for it in senders[:NAMES_MAX] if it))
-        names = dict(zip(filter(None, senders[:NAMES_MAX]), found, strict=True))
-        lines, files = [BUNDLE], list[Attachment]()
-        for item in inside[:BUNDLE_MAX]:
-            by, read = text(mapping(item, "sender"), "id"), _content(item, self._zone)
-            lines.append(f"{names.get(by) or by or '?'}: {read.text}"[:BUNDLE_LINE_CHARS])
-            files += read.attachments
-        lines += [f"[{len(inside) - BUNDLE_MAX} more]"] if len(inside) > BUNDLE_MAX else []
-        return content.Content(text="\n".join(lines), attachments=tuple(files))
+    async def _read(self, message_id: str, items: Sequence[Mapping[str, Any]], bot: str | None = None) -> Content:
+        """A message; if it is a bundle, its messages, with who wrote each and when, in the order of their times."""
+        if not items:
+            return Content(text="")
+        if text(items[0], "msg_type") != content.BUNDLES and text(items[0], "message_id") in ("", message_id):
+            return _content(items[0], self._zone, bot)
+        inside: dict[str, list[Mapping[str, Any]]] = {}
+        for item in sorted(items, key=lambda it: _milliseconds(it) or 0):
+            if upper := text(item, "upper_message_id"):
+                inside.setdefault(upper, []).append(item)
+        senders = list(dict.fromkeys(text(mapping(it, "sender"), "id") for it in items[: BUNDLE_MAX + 1]))
+        asked = [it for it in senders if it][:NAMES_MAX]
+        names = dict(zip(asked, await asyncio.gather(*map(self.name, asked)), strict=True))
+        bundle = _Bundle(inside=inside, names=names, zone=self._zone)
+        lines = bundle.lines(message_id, 0)
+        return Content(text="\n".join((BUNDLE, *lines)), attachments=tuple(bundle.attachments))
 
     async def _cached(
         self, path: str, read: Callable[[Mapping[str, Any]], str | None], params: dict[str, str] | None = None
@@ -123,10 +134,52 @@ class People:
             return {}
 
 
-def _content(item: Mapping[str, Any], zone: tzinfo) -> content.Content:
-    names = {text(mention, "key"): f"@{text(mention, 'name')}" for mention in mappings(item, "mentions")}
+@dataclass
+class _Bundle:
+    """Reads messages that were forwarded together, `inside` by the bundle that each is part of."""
+
+    inside: Mapping[str, Sequence[Mapping[str, Any]]]
+    names: Mapping[str, str | None]
+    zone: tzinfo
+    attachments: list[Attachment] = field(default_factory=list)
+    _left: int = BUNDLE_MAX
+
+    def lines(self, bundle: str, depth: int) -> list[str]:
+        """A line for each message, one within another further in; what is left out is counted."""
+        indent, lines = "  " * depth, list[str]()
+        if depth > BUNDLE_DEPTH_MAX or not self.inside.get(bundle):
+            return [indent + CLOSED]
+        for at, item in enumerate(messages := self.inside[bundle]):
+            if not self._left:
+                lines.append(f"{indent}[{len(messages) - at} more]")
+                break
+            self._left -= 1
+            lines += self._message(item, depth)
+        return lines
+
+    def _message(self, item: Mapping[str, Any], depth: int) -> list[str]:
+        indent, by, sent = "  " * depth, text(mapping(item, "sender"), "id"), _milliseconds(item)
+        when = f"{timestamp(sent / 1000, self.zone)} " if sent else ""
+        read = Content(text="[recalled]") if item.get("deleted") is True else _content(item, self.zone)
+        self.attachments += read.attachments
+        words = read.text or "[nothing written]"
+        if (more := len(words) - BUNDLE_LINE_CHARS) > 0:
+            words = f"{words[:BUNDLE_LINE_CHARS]}… [{more:,} more characters]"
+        shown = f"{when}{self.names.get(by) or by or '?'}: {words}".replace("\n", f"\n{indent}")
+        nested = text(item, "msg_type") == content.BUNDLES
+        return [indent + shown, *(self.lines(text(item, "message_id"), depth + 1) if nested else ())]
+
+
+def _content(item: Mapping[str, Any], zone: tzinfo, bot: str | None = None) -> Content:
+    names, _ = mentions(item.get("mentions"), bot)
     read = content.read(text(item, "msg_type"), mapping(item, "body").get("content"), names, zone)
-    return read.of(text(item, "message_id")) if read else content.Content(text="")
+    return read.of(text(item, "message_id")) if read else Content(text="")
+
+
+def _milliseconds(item: Mapping[str, Any]) -> int | None:
+    """The time at which a message was sent."""
+    value = scalar(item, "create_time")
+    return int(value) if re.fullmatch(r"[0-9]{13}", value) else None
 
 
 def _name(holder: Mapping[str, Any]) -> str | None:

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.padding import PKCS7
 
 from channels.channel import Rejected, WebhookRequest
-from channels.wire import fits, mapping
+from channels.wire import BEYOND, fits, mapping
 
 TIMESTAMP_HEADER = "x-lark-request-timestamp"
 NONCE_HEADER = "x-lark-request-nonce"
@@ -102,9 +102,16 @@ def parse(raw: bytes) -> dict[str, Any]:
         found = orjson.loads(raw)
     except orjson.JSONDecodeError:
         raise Rejected("body is not JSON", status=400) from None
-    if not isinstance(found, dict) or not fits(raw, found):
-        raise Rejected("body is not a JSON object of an event's size", status=400)
-    return found
+    if not isinstance(found, dict):
+        raise Rejected("body is not a JSON object", status=400)
+    return _of_size(raw, found)
+
+
+def _of_size(raw: bytes, event: dict[str, Any]) -> dict[str, Any]:
+    """Raises Rejected: the delivery is genuine, so no setting is to blame for it, and nobody has guessed."""
+    if not fits(raw, event):
+        raise Rejected(BEYOND, status=400, sentence=f"The event is {BEYOND}.")
+    return event
 
 
 def encrypted_part(body: bytes) -> str:
@@ -119,7 +126,7 @@ def encrypted_part(body: bytes) -> str:
 
 
 def decrypt(text: str, key: str) -> dict[str, Any]:
-    """The object that was encrypted. Raises Rejected, in the same words for every fault."""
+    """The object that was encrypted. Raises Rejected, in the same words for every fault but its size."""
     try:
         raw = base64.b64decode(text, validate=True)
         if len(raw) < 2 * _BLOCK_BYTES or len(raw) % _BLOCK_BYTES:
@@ -130,8 +137,8 @@ def decrypt(text: str, key: str) -> dict[str, Any]:
         unpadder = PKCS7(_BLOCK_BYTES * 8).unpadder()
         plain = unpadder.update(padded) + unpadder.finalize()
         found = orjson.loads(plain)
-        if not isinstance(found, dict) or not fits(plain, found):
+        if not isinstance(found, dict):
             raise ValueError
     except (ValueError, binascii.Error):
         raise Rejected("cannot be decrypted", status=400, guess=True, cause="encryptKey") from None
-    return found
+    return _of_size(plain, found)

@@ -92,6 +92,9 @@ def test_an_event_has_so_much_depth_so_many_keys_and_so_long_a_text_and_no_more(
             with nullcontext() if fits else pytest.raises(Rejected) as refused:
                 assert isinstance(channel(**changes).receive(post, NOW), Arrived)
             assert fits or (refused and refused.value.status == 400)
+            # it is genuine: five of them must not make the operator look at the Encrypt Key
+            assert fits or (refused and "262,144 characters" in refused.value.reason and refused.value.sentence)
+            assert fits or (refused and (refused.value.guess, refused.value.cause) == (False, ""))
 
 
 @pytest.mark.parametrize(("age", "ok"), [(3600, True), (3601, False), (-3600, True), (-3601, False)])

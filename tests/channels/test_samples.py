@@ -96,6 +96,6 @@ def is_as_noted(context: MessageContext, sample: Sample) -> None:
 
 
 def test_there_is_a_sample_for_every_kind_of_event() -> None:
-    assert len(SAMPLES) == 44
+    assert len(SAMPLES) == 48
     outcomes = {"accepted", "duplicate", "pressed", "ignored", "answered", "rejected"}
     assert {sample.outcome for sample in SAMPLES} == outcomes

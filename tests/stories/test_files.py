@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.emulators.feishu.resources import Resource
 from tests.emulators.models.script import says
 from tests.running import AGENTS, ALICE, ALICE_CHAT, SECRETS, Running, running
 from tests.stories.at_work import shown
@@ -145,19 +146,21 @@ async def test_the_person_is_told_in_their_language_what_could_not_be_taken(tmp_
 
 async def test_feishus_posts_stickers_and_files_behind_a_token_that_ended(tmp_path: Path) -> None:
     async with room(tmp_path, "feishu") as it:
-        event = it.house.feishu.post_event("look", PIXEL, sender=ALICE, chat=ALICE_CHAT)
-        message = event["event"]["message"]
-        content = orjson.loads(message["content"])
-        content["content"] += [content["content"][1]] * 11
-        message["content"] = orjson.dumps(content).decode()
-        words, pictures = await it.sees(event)
+        feishu = it.house.feishu
+        picture = Resource(name="x", media_type="image/png", data=PIXEL, size=len(PIXEL))
+
+        def post(pictures: int) -> Any:
+            keys = [f"img_v3_{number}" for number in range(pictures)]
+            feishu.resources |= dict.fromkeys(keys, picture)
+            rows = [[{"tag": "text", "text": "look"}], *([{"tag": "img", "image_key": key}] for key in keys)]
+            content = orjson.dumps({"title": "", "content": rows}).decode()
+            return feishu.message_event("post", content, sender=ALICE, chat=ALICE_CHAT)
+
+        words, pictures = await it.sees(post(12))
         assert "look" in words
         assert len(pictures) == 10
         assert words.count("image, not fetched: of one message only 10 files are") == 2
-        content["content"] += [content["content"][1]] * 2_000
-        event = it.house.feishu.message_event(
-            "post", orjson.dumps(content).decode(), sender=ALICE, chat=ALICE_CHAT, chat_type="p2p"
-        )
+        event = post(2_012)
         words, _ = await it.sees(event)
         assert words.count("image, not fetched: of one message only 10 files are") == 10
         assert "others, 1992 more not fetched: " in words

@@ -11,6 +11,7 @@ from gateway.operate.sessions import erase
 from tests.emulators.models.script import Turn, says
 from tests.running import ALICE, ALICE_CHAT, BOB, FEISHU, GROUP, Running, running
 from tests.stories.at_work import users
+from tests.stories.test_telegram import bot
 from tests.stories.test_web_erase import rows_with
 
 OTHER = "oc_960000000000000000000000000001"
@@ -182,6 +183,64 @@ async def test_what_is_taken_back_is_not_overheard(tmp_path: Path) -> None:
         await chats(house, "lunch")
         await house.push(house.feishu.recalled_event("om_secret"))
         assert [it["text"] for it in await asked(house, "hello")] == ["lunch"]
+
+
+@pytest.mark.parametrize("platform", ["feishu", "telegram"])
+async def test_mention_of_the_bot_alone_is_answered_also_with_a_quote(tmp_path: Path, platform: str) -> None:
+    async with bot(tmp_path, "webhook", script=lambda _: says("ok")) as it:
+        house, telegram = it.house, it.telegram
+        if platform == "feishu":
+            quoted = house.feishu.text_event("the colleague's plan", sender=BOB, chat=GROUP)["event"]["message"]
+            facts: dict[str, Any] = {"chat": GROUP, "chat_type": "group", "mention_bot": True}
+            await house.say("", **facts)
+            await house.idle()
+            await house.say("", parent_id=quoted["message_id"], **facts)
+        else:
+            group, name = telegram.supergroup(), f"@{telegram.bot['username']}"
+            alice, marked = telegram.private(), [{"type": "mention", "offset": 0, "length": len(name)}]
+            answered = telegram.text_update("the colleague's plan", chat=group, sender=alice)["message"]["message_id"]
+            for reply_to in (None, answered):
+                said = telegram.text_update(name, chat=group, sender=alice, entities=marked, reply_to=reply_to)
+                await it.happens(said)
+                await house.idle()
+        await house.idle()
+        alone, quoting = [users(it.body)[-1] for it in house.anthropic.requests]
+        assert re.search(r": @(Helper Bot|fixture\\?_helper\\?_bot)$", alone)
+        assert "the colleague's plan" in quoting
+
+
+async def test_content_that_the_event_lacks_is_fetched_by_id_and_what_was_recalled_is_not_answered(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, script=lambda _: says("ok")) as house:
+        for number, lost in enumerate(("", "{}", '{"text":""}'), 1):
+            event = house.feishu.message_event("text", lost, sender=ALICE, chat=ALICE_CHAT)
+            house.feishu.known[event["event"]["message"]["message_id"]].content = '{"text":"the words"}'
+            await house.push(event)
+            await house.idle()
+            assert len(house.feishu.messages) == number
+            assert "the words" in users(house.anthropic.requests[-1].body)[-1]
+        event = house.feishu.message_event("text", "", sender=ALICE, chat=ALICE_CHAT)
+        house.feishu.fail_next("/messages/om_", status=400, code=230002)
+        await house.push(event)
+        await house.idle()
+        assert "[message whose content has not come with it]" in users(house.anthropic.requests[-1].body)[-1]
+        event = house.feishu.message_event("text", "", sender=ALICE, chat=ALICE_CHAT)
+        house.feishu.recall(event["event"]["message"]["message_id"])
+        await house.push(event)
+        await house.idle()
+        assert (len(house.anthropic.requests), len(house.feishu.messages)) == (4, 4)
+
+
+async def test_card_that_the_event_does_not_show_is_fetched_as_it_was_made(tmp_path: Path) -> None:
+    async with running(tmp_path, script=lambda _: says("ok")) as house:
+        excuse = '{"title":null,"elements":[[{"tag":"text","text":"请升级至最新版本客户端，以查看内容"}]]}'
+        event = house.feishu.message_event("interactive", excuse, sender=ALICE, chat=ALICE_CHAT)
+        made = '{"schema":"2.0","body":{"elements":[{"tag":"markdown","content":"Sum 17"}]}}'
+        house.feishu.known[event["event"]["message"]["message_id"]].content = made
+        await house.push(event)
+        await house.idle()
+        assert users(house.anthropic.requests[-1].body)[-1].endswith("[card]\nSum 17")
 
 
 async def test_a_bundle_of_forwarded_messages_is_read(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import io
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from tests.emulators.models.script import says
 from tests.emulators.speech import KEY, SpeechEmulator
 from tests.emulators.telegram.files import StoredFile
 from tests.loopback import serve_on_loopback
-from tests.running import ALICE, ALICE_CHAT, BOB, FEISHU, feishu_emulator, running
+from tests.running import ALICE, ALICE_CHAT, BOB, FEISHU, GROUP, feishu_emulator, running
 from tests.stories.at_work import NEVER, shown
 from tests.stories.test_files import FeishuRoom, TelegramRoom, room
 from tests.stories.test_telegram import PIXEL
@@ -164,6 +164,67 @@ async def test_a_picture_that_the_conversation_has_is_not_fetched_again_for_a_qu
         assert (pictures, "quoted-" in words) == ([], False)
 
 
+TOPIC = {"chat_type": "group", "mention_bot": True, "thread_id": "omt_topic"}
+
+
+@pytest.mark.parametrize("place", ["feishu", "feishu in a topic", "telegram"])
+async def test_quoted_files_are_fetched_and_shown_once_however_many_messages_quote_them(
+    tmp_path: Path, place: str
+) -> None:
+    platform, _, in_topic = place.partition(" ")
+    async with room(tmp_path, platform) as it:
+        asked: Callable[[str], Any]
+        if isinstance(it, TelegramRoom):
+            telegram, chat = it.bot.telegram, it.chat
+            answered = it.bot.telegram.photo_update(PIXEL, chat=chat)["message"]["message_id"]
+            asked = lambda text: telegram.text_update(text, chat=chat, reply_to=answered)  # noqa: E731
+        else:
+            facts = {"chat": GROUP, **TOPIC} if in_topic else {"chat": ALICE_CHAT}
+            root = it.house.feishu.image_event(PIXEL, sender=BOB, chat=facts["chat"])["event"]["message"]["message_id"]
+            facts |= {"parent_id": root, "root_id": root}
+            asked = lambda text: it.house.feishu.text_event(text, sender=ALICE, **facts)  # noqa: E731
+        first, pictures = await it.sees(asked("what is it?"))
+        assert (pictures, "attached files: quoted-" in first) == (["image/png"], True)
+        for number in range(2):
+            words, pictures = await it.sees(asked(f"and now? {number}"))
+            assert (pictures, "quoted-" in words, "Replied message" in words) == ([], False, not in_topic)
+            assert str(it.house.anthropic.requests[-1].body).count("'image/png'") == 1
+        assert list(it.house.uploads().values()) == [PIXEL]
+
+
+async def test_quoted_files_are_known_after_a_restart(tmp_path: Path) -> None:
+    feishu = feishu_emulator()
+    photo = feishu.image_event(PIXEL, sender=BOB, chat=ALICE_CHAT)["event"]["message"]["message_id"]
+    for wanted in (["image/png"], []):
+        async with running(tmp_path, emulator=feishu, script=[says("ok")]) as house:
+            await house.say("what is it?", parent_id=photo)
+            await house.idle()
+            assert shown(house)[1] == wanted
+
+
+async def test_messages_of_one_turn_that_quote_the_same_file_bring_it_once(tmp_path: Path) -> None:
+    async with room(tmp_path, "feishu") as it:
+        parent, house = it.photo(PIXEL)["event"]["message"]["message_id"], it.house
+        house.line.hold()
+        await house.say("begin")
+        await house.until(lambda: house.line.holding)
+        for text in ("this", "and this"):
+            await house.push(house.feishu.text_event(text, sender=ALICE, chat=ALICE_CHAT, parent_id=parent))
+        house.line.release()
+        await house.idle()
+        assert len([it for it in house.feishu.requests if "/resources/" in it.path]) == 1
+        assert str(house.anthropic.requests[-1].body).count("'image/png'") == 1
+
+
+async def test_a_quoted_file_that_failed_is_fetched_for_the_next_quote(tmp_path: Path) -> None:
+    async with room(tmp_path, "feishu") as it:
+        parent = it.photo(PIXEL)["event"]["message"]["message_id"]
+        it.fail(503, times=2)
+        for wanted in ([], ["image/png"], []):
+            asked = it.house.feishu.text_event("what is it?", sender=ALICE, chat=ALICE_CHAT, parent_id=parent)
+            assert (await it.sees(asked))[1] == wanted
+
+
 async def test_a_bundle_is_read_with_what_it_brings_and_a_card_with_what_is_written_on_it(tmp_path: Path) -> None:
     async with room(tmp_path, "feishu") as it:
         feishu = it.house.feishu
@@ -184,6 +245,47 @@ async def test_a_bundle_is_read_with_what_it_brings_and_a_card_with_what_is_writ
         meeting = '{"summary":"Plan","start_time":"1608265395000","end_time":"1608267015000"}'
         words, _ = await it.sees(feishu.message_event("calendar", meeting, sender=ALICE, chat=ALICE_CHAT))
         assert "[calendar event: Plan, from Fri 2020-12-18 04:23 UTC, to Fri 2020-12-18 04:50 UTC]" in words
+
+
+async def test_bundles_within_a_bundle_are_read_in_the_order_of_their_times_and_each_cut_is_marked(
+    tmp_path: Path,
+) -> None:
+    async with room(tmp_path, "feishu") as it:
+        feishu = it.house.feishu
+        event = feishu.bundle_event(sender=ALICE, chat=ALICE_CHAT)
+        upper = event["event"]["message"]["message_id"]
+
+        def holds(name: str, created: int, kind: str, content: Any, within: str = upper) -> str:
+            raw = content if isinstance(content, str) else json.dumps(content)
+            feishu.known[name] = Known(
+                chat_id=ALICE_CHAT,
+                sender=BOB,
+                msg_type=kind,
+                content=raw,
+                upper=within,
+                created=f"160826539{created:04}",
+            )
+            return name
+
+        holds("om_long", 3, "text", {"text": "x" * 3_000})
+        inner = holds("om_inner", 2, "merge_forward", "Merged and Forwarded Message")
+        holds("om_first", 1, "text", {"text": "the plan"})
+        holds("om_file", 2, "file", {"file_key": "file_1", "file_name": "a.pdf"}, inner)
+        closed = holds("om_closed", 4, "merge_forward", "Merged and Forwarded Message")
+        holds("om_gone", 1, "text", {"text": "a secret"}, inner)
+        feishu.recall("om_gone")
+        words, _ = await it.sees(event)
+        when = "Fri 2020-12-18 04:23 UTC Bob"
+        lines = [f"{when}: the plan", f"{when}: [merged and forwarded messages]", f"  {when}: [recalled]"]
+        lines += [f"  {when}: [file: a.pdf]", f"{when}: {'x' * 1_000}… [2,000 more characters]"]
+        lines += [f"{when}: [merged and forwarded messages]", "  [Feishu does not say what is in it]"]
+        read = words.partition("]\n[merged and forwarded messages]")[2] or words
+        assert [line for line in lines if line not in words.replace("\\_", "_")] == []
+        assert closed not in read
+        assert "a secret" not in words
+        assert "a.pdf, could not be fetched" in words
+        words, _ = await it.sees(feishu.bundle_event(sender=ALICE, chat=ALICE_CHAT))
+        assert "[merged and forwarded messages]\n[Feishu does not say what is in it]" in words
 
 
 def written(kind: str, width: int, height: int, **more: Any) -> bytes:
@@ -405,7 +507,7 @@ KINDS: list[tuple[str, Any, str | None, int]] = [
         1,
     ),
     ("interactive", {"json_card": LARK}, "[card]\n**x**", 0),
-    ("interactive", {"json_card": "{"}, "[card]", 0),
+    ("interactive", {"json_card": "{"}, "[card whose content Feishu does not hand out]", 0),
     ("system", {"template": "{from_user} invited"}, None, 0),
     ("newest", {"a": 1}, "[unsupported message: newest]", 0),
 ]

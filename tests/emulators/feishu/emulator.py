@@ -331,8 +331,11 @@ class FeishuEmulator(ResourceSource):
         found = self.known.get(message_id)
         if found is None:
             raise Refusal(99992354, "The request you send is not a valid {message_id} or not exists")
-        inside = {key: it for key, it in self.known.items() if it.upper == message_id}
-        return _data({"items": [_item(key, it) for key, it in {message_id: found, **inside}.items()]})
+        inside = {message_id: found}
+        for key, it in self.known.items():  # a bundle's messages are later than it is, and those of one within it
+            if it.upper in inside:
+                inside[key] = it
+        return _data({"items": [_item(key, it) for key, it in inside.items()]})
 
     async def _resource(self, request: Request) -> Response:
         """The bytes as they are; only errors are JSON."""
@@ -538,6 +541,8 @@ def _code(code: int, *, status: int = 400, message: str = "", headers: Mapping[s
 
 def _item(message_id: str, known: Known) -> dict[str, Any]:
     sender = {"id": known.sender, "id_type": "open_id", "sender_type": "user"}
-    item = {"message_id": message_id, "msg_type": known.msg_type, "chat_id": known.chat_id, "sender": sender}
+    item: dict[str, Any] = {"message_id": message_id, "msg_type": known.msg_type, "chat_id": known.chat_id, "sender": sender}
     item |= {"upper_message_id": known.upper} if known.upper else {}
+    item |= {"create_time": known.created} if known.created else {}
+    item |= {"mentions": known.mentions} if known.mentions else {}
     return item | {"deleted": known.recalled, "body": {"content": known.content}}

@@ -33,6 +33,10 @@ class Known:
     upper: str | None = None
     """The bundle of forwarded messages that it is part of."""
     thread_id: str | None = None
+    created: str = ""
+    """Milliseconds."""
+    mentions: list[dict[str, Any]] = field(default_factory=list)
+    """As the API says them: the id as text."""
 
 
 @dataclass(kw_only=True)
@@ -92,10 +96,16 @@ class EventSource:
         self.chats.setdefault(chat, "")
         if chat_type == "p2p":
             self.direct[sender] = chat
-        self.known[message_id] = Known(
-            chat_id=chat, sender=sender, msg_type=message_type, content=content, thread_id=more.get("thread_id")
-        )
         milliseconds = str(int(self.now() * 1000))
+        self.known[message_id] = Known(
+            chat_id=chat,
+            sender=sender,
+            msg_type=message_type,
+            content=content,
+            thread_id=more.get("thread_id"),
+            created=milliseconds,
+            mentions=[{**it, "id": it["id"]["open_id"], "id_type": "open_id"} for it in more.get("mentions") or ()],
+        )
         message = {"message_id": message_id, "create_time": milliseconds, "update_time": milliseconds, "chat_id": chat}
         message |= {"chat_type": chat_type, "message_type": message_type, "content": content, **more}
         ids = {"open_id": sender, "union_id": "on_" + sender[3:], "user_id": None}
