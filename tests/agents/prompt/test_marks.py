@@ -29,7 +29,6 @@ ELSEWHERE = {
     "stands for something that is no text, which anybody can send": (
         "[image: ",
         "[image]",
-        "[video]",
         "[card]",
         "[unreadable ",
         "[unsupported: ",

@@ -541,7 +541,12 @@ def _code(code: int, *, status: int = 400, message: str = "", headers: Mapping[s
 
 def _item(message_id: str, known: Known) -> dict[str, Any]:
     sender = {"id": known.sender, "id_type": "open_id", "sender_type": "user"}
-    item: dict[str, Any] = {"message_id": message_id, "msg_type": known.msg_type, "chat_id": known.chat_id, "sender": sender}
+    item: dict[str, Any] = {
+        "message_id": message_id,
+        "msg_type": known.msg_type,
+        "chat_id": known.chat_id,
+        "sender": sender,
+    }
     item |= {"upper_message_id": known.upper} if known.upper else {}
     item |= {"create_time": known.created} if known.created else {}
     item |= {"mentions": known.mentions} if known.mentions else {}
