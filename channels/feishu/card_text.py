@@ -183,7 +183,7 @@ def _row(cells: list[str]) -> str:
 
 
 def _address(node: Mapping[str, Any]) -> str:
-    """Where an element leads when it is pressed; empty if nowhere."""
+    """The address that a press of the element opens; empty if none."""
     places = [node, *(mapping(node, key) for key in ("multi_url", "card_link", "url"))]
     places += [it for it in mappings(node, "behaviors") if it.get("type") in (None, "open_url")]
     places += [mapping(it, "multi_url") for it in mappings(node, "behaviors")]
