@@ -50,7 +50,7 @@ def read_card(content: Mapping[str, Any], names: PeopleNames) -> Content:
             card = loads(made) if isinstance(made, str) else content
         except ValueError:
             card = content
-        lines = [_read(line) for line in _Card(names).lines(card, 0)]
+        lines = [_read(line) for line in _MadeCard(names).lines(card, 0)]
     lines = [line for line in lines if line.strip()]
     lines = [line for at, line in enumerate(lines) if not at or line != lines[at - 1]]
     if not any(line for line in lines if line not in (UNREADABLE_CARD, f"[image] {UNREADABLE_CARD}")):
@@ -70,7 +70,7 @@ def _read(line: str) -> str:
     return UNREADABLE_CARD if _EXCUSE.fullmatch(line) else line
 
 
-class _Card:
+class _MadeCard:
     """Reads a card as it was made."""
 
     def __init__(self, names: PeopleNames) -> None:
