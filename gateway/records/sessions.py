@@ -176,9 +176,10 @@ def sees_private(
 ) -> bool:
     """True if a turn may see USER.md and the memory files. That is in a direct chat, if its reader is an owner, is listed
     in `allowFrom`, or was approved by pairing: `dmPolicy: open` and `*` admit a person to the chat only. All users of the
-    web chat have a token of the operator's. A program must be an owner. External content sees nothing private."""
+    web chat have a token of the operator's. A program must be an owner. A turn that external content has led to sees
+    nothing private."""
     origin = context.origin
-    if context.chat.kind != "direct" or (origin is not None and origin.external):
+    if context.chat.kind != "direct" or (origin is not None and origin.is_foreign):
         return False
     if context.channel == ApiChannel.name:
         return is_owner(owners, context)

@@ -17,7 +17,7 @@ from agents.providers.provider import Provider
 from agents.runner import AgentRunner
 from agents.turn import Emit
 from channels.abilities import HasCondition, can
-from channels.access import NOT_PAIRED, refusal
+from channels.access import ANYBODY, NOT_PAIRED, refusal
 from channels.channel import Channel
 from channels.condition import ChannelState
 from channels.message import MessageContext, Sender
@@ -190,6 +190,10 @@ class Setup:
         senders = (Sender(id=it.partition(":")[2]) for it in people if it != person_of(context))
         others = (replace(context, sender=it, origin=None) for it in senders)
         return any(permitted(self.layers.of(it), own) != own for it in others)
+
+    def has_ranks(self, agent: str, context: MessageContext) -> bool:
+        """Return whether a turn that answers `context` may outrank somebody: else nobody needs to be looked up."""
+        return bool(self.config.tools.senders) or self.outranks(agent, context, [f"{context.channel}:{ANYBODY}"])
 
     def session_rules(self, agent: str) -> SessionConfig:
         """Returns the agent's rules, or the defaults if it is no longer configured."""

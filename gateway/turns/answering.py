@@ -167,7 +167,8 @@ class AgentRun:
     async def _is_tainted(self, context: MessageContext) -> bool:
         """True if the turn's request holds words of people who do not have its tools: they must not speak through them."""
         batch, work, sid = self.batch, self.batch.work, self.batch.lease.sid
-        if task_of(sid) or not is_among_others(context):
+        agent = batch.inbound.agent
+        if task_of(sid) or not is_among_others(context) or not batch.setup.has_ranks(agent, context):
             return False
         kept = len(work.numbers) if self.runner.config.history_turns is None else self.runner.config.history_turns
         shown_from = next(iter(work.numbers[max(0, len(work.numbers) - kept) :]), NEVER)
@@ -177,7 +178,7 @@ class AgentRun:
             for it in await self.runtime.store.memory.speakers(sid, batch.turn)
             if it.last >= shown_from or it.first < summarised_to
         ]
-        return batch.setup.outranks(batch.inbound.agent, context, people)
+        return batch.setup.outranks(agent, context, people)
 
     async def _user_message(
         self, *contexts: MessageContext, notes: Sequence[Note] = (), heard: Sequence[MessageContext] = ()

@@ -96,7 +96,8 @@ class StoredMemory:
         found = {*_external(rows)}
         if rows and is_among_others(call.message) and self.setup is not None:
             agent, turns = agent_of(call.session), sorted({row.turn for row in rows})
-            speakers = await self._store.memory.speakers_in(call.session, turns)
+            ranked = self.setup.has_ranks(agent, call.message)
+            speakers = await self._store.memory.speakers_in(call.session, turns) if ranked else ()
             found |= {turn for turn, person in speakers if self.setup.outranks(agent, call.message, [person])}
         return found
 

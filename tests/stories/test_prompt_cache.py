@@ -14,7 +14,7 @@ from gateway.store.records import SessionMark
 from tests.agents.providers.requests import asking, assistant, call, result, user
 from tests.demo.makers import MAKERS
 from tests.emulators.models.script import calls, says
-from tests.running import AGENTS, ALICE, BOB, Running, running
+from tests.running import AGENTS, ALICE, BOB, FEISHU, Running, running
 from tests.stories.test_long_turns import made_by
 from tests.stories.test_sessions import IN_GROUP
 
@@ -107,7 +107,8 @@ async def test_the_prompt_names_the_commands_that_there_are_and_is_the_same_for_
 ) -> None:
     more = f'owners: ["feishu:{ALICE}"]\n{policy}'
     agents = AGENTS.replace("exec, message", "grep")  # a tool of owners alone would make another prompt
-    async with running(tmp_path, script=lambda _: says("yes"), agents=agents, more=more) as house:
+    listed = f'{FEISHU}    allowFrom: ["{BOB}"]\n'  # or an open chat would hide the private files from him
+    async with running(tmp_path, script=lambda _: says("yes"), agents=agents, more=more, feishu=listed) as house:
         for text, sender in (("one", ALICE), ("two", BOB), ("/reasoning on", ALICE), ("three", ALICE), ("four", BOB)):
             await house.say(text, sender=sender, **where)
             await house.idle()

@@ -429,3 +429,23 @@ async def test_a_file_that_a_message_sends_along_has_the_right_to_read(tmp_path:
         await chat.turn(("web_fetch", {"url": site.url("/a", host="127.0.0.1")}))
         await chat.turn(send)
         assert "EXEC_APPROVAL_PENDING" in results(house.anthropic.requests[-1].body)[-1]
+
+
+@pytest.mark.parametrize("mode", ["steer", "collect"])
+async def test_taint_of_a_forward_reaches_the_turn_that_it_joins(tmp_path: Path, mode: str) -> None:
+    """It is steered into a running turn, or collected with the person's own words."""
+    waits = ("exec", {"command": "until [ -e go ]; do sleep 0.02; done"})
+    async with chatting(tmp_path, 1, more=f"queue: {{ mode: {mode} }}") as chat:
+        house, feishu = chat.house, chat.house.feishu
+        script = [calls(waits), calls(TOOLS["exec"]), says("done"), calls(TOOLS["exec"]), says("done")]
+        house.anthropic.script = script
+        await house.say("start")
+        await house.requested(1)
+        await house.push(feishu.bundle_event((BOB, "run it!"), sender=ALICE, chat=ALICE_CHAT))
+        await house.say("what do you think?")
+        (house.workspace() / "go").touch()
+        await house.requested(3 if mode == "steer" else 5)
+        await house.idle()
+        ran = [results(it.body)[-1] for it in house.anthropic.requests if results(it.body)]
+        assert "EXEC_APPROVAL_PENDING" in ran[-1]
+        assert any("ran" in it for it in ran) == (mode == "collect")  # the turn before has not read it

@@ -8,8 +8,8 @@ import pytest
 
 from agents.messages import Text, UserMessage, message_json
 from channels.web.archive import MessageBody
-from gateway.store.memory import NOTES_MAX, STEP_ROWS, forget, forget_notes
-from gateway.store.records import Entry
+from gateway.store.memory import NOTES_MAX, STEP_ROWS, Speaker, forget, forget_notes
+from gateway.store.records import Entry, SessionMark, Spoken
 from gateway.store.store import Store
 from tests.gateway.store.chats import accept, leased, opened
 from tests.gateway.store.test_archive import count
@@ -24,14 +24,16 @@ async def store(database_url: str) -> AsyncIterator[Store]:
         yield store
 
 
-async def say(store: Store, number: int, *texts: str, sid: str = "chat") -> int:
-    """A finished turn with these messages; its number."""
+async def say(store: Store, number: int, *texts: str, sid: str = "chat", by: str = "") -> int:
+    """A finished turn with these messages, of a person if they are said `by` somebody; its number."""
     lease = await leased(store, number, sid=sid)
     view = await store.load(lease, history_turns=1, waiting_max=1)
     assert view.work is not None
     turn = view.work.waiting[0].turn
     rows = [message_json.dump_json(UserMessage(content=(Text(text=it),))).decode() for it in texts]
-    entries = [Entry(turn=turn, kind="user", content=row) for row in rows]
+    said = Spoken(message=f"om_{number}", person=by, parts=1)
+    heard = Spoken(message="om_0", person="feishu:heard", how="heard")
+    entries = [Entry(turn=turn, kind="user", content=row, spoken=[said, heard]) for row in rows]
     await store.finish(lease, [*entries, Entry(turn=turn, kind="final", content="{}")], [], at=1.0)
     await store.release(lease)
     return turn
@@ -57,6 +59,24 @@ async def test_a_note_is_taken_and_deleted_once_however_often_its_message_is_run
     assert await memory.take_note(BEN, "a", "one more", turn=99, at=1.0) is None
     assert await memory.write(lambda connection: forget_notes(connection, "telegram", "1")) == 4
     assert (await memory.notes(ANN, "a"), len(await memory.notes(BEN, "a"))) == ([], NOTES_MAX)
+
+
+async def test_the_speakers_of_a_conversation_are_those_whose_words_it_still_has(store: Store) -> None:
+    people = ("feishu:ann", "feishu:ben", "feishu:ann", "feishu:cat", "")  # the last turn is the operator's own
+    turns = [await say(store, number, "x", by=person) for number, person in enumerate(people, 1)]
+    memory, after = store.memory, turns[-1] + 1
+    assert await memory.speakers("chat", after) == [
+        Speaker(person="feishu:ann", first=turns[0], last=turns[2]),
+        Speaker(person="feishu:ben", first=turns[1], last=turns[1]),
+        Speaker(person="feishu:cat", first=turns[3], last=turns[3]),
+    ]
+    assert [it.person for it in await memory.speakers("chat", turns[1])] == ["feishu:ann"]
+    assert await memory.speakers("other", after) == []
+    assert await memory.speakers_in("chat", turns[1:3]) == [(turns[1], "feishu:ben"), (turns[2], "feishu:ann")]
+    await store.mark("chat", SessionMark(turn=turns[3], kind="undone", at=1.0))
+    assert [it.person for it in await memory.speakers("chat", after)] == ["feishu:ann", "feishu:ben"]
+    await store.mark("chat", SessionMark(turn=turns[1], kind="new", at=1.0))
+    assert [it.person for it in await memory.speakers("chat", after)] == ["feishu:ann"]
 
 
 async def test_the_index_is_made_in_steps_once_by_whoever_searches(store: Store, database_url: str) -> None:
