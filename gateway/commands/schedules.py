@@ -8,7 +8,7 @@ from gateway.approvals.display import value
 from gateway.commands.command import CommandContext
 from gateway.later.schedule import line_of
 from gateway.later.stored import theirs
-from gateway.records.sessions import sender_of
+from gateway.records.sessions import chat_of, sender_of
 from gateway.store.later import Later
 
 _CANCEL = re.compile(r"(?:cancel|delete|取消|删除)\s+(\S{1,64})", re.IGNORECASE)
@@ -60,7 +60,14 @@ async def _cancelled(context: CommandContext, id_: str) -> str:
 
 
 async def _shown(context: CommandContext, *, ended: str = "") -> Sequence[Later]:
-    return await theirs(context.runtime.store, context.message, ended=ended.upper(), everybodys=_is_everybodys(context))
+    """A group that has another id now may have some under its first."""
+    store, choices, message = context.runtime.store, context.runtime.choices, context.message
+    ids = {it.chat.id: it for it in (choices.after_migration(message), choices.before_migration(message))}
+    if _is_everybodys(context):
+        found = [await store.later.of_place(chat_of(it), also=ended.upper()) for it in ids.values()]
+    else:
+        found = [await theirs(store, it, ended=ended.upper()) for it in ids.values()]
+    return [*{it.id: it for rows in found for it in rows}.values()]
 
 
 def _is_everybodys(context: CommandContext) -> bool:

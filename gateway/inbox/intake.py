@@ -79,6 +79,8 @@ class Intake:
         if isinstance(receipt, Moved):
             if any(self._listens(channel, it) for it in (receipt.before, receipt.after)):
                 await self._runtime.choices.move(channel.name, channel.account, receipt.before, receipt.after)
+                place = f"{channel.name}:{channel.account}:"
+                await self._runtime.store.later.move(place, receipt.before, receipt.after)
             return "ignored: group migrated"
         if isinstance(receipt, Membership):
             return await self._join(channel, receipt)

@@ -77,13 +77,8 @@ def _place_of(message: MessageContext) -> MessageContext:
     return replace(message.wordless, message_id=id_, press=None, origin=None)
 
 
-async def theirs(
-    store: Store, message: MessageContext, *, ended: str = "", everybodys: bool = False
-) -> Sequence[Later]:
-    """The sender's schedules that a chat may read: in a group those of that group, `everybodys` for an owner of the bot.
-    `ended`: one that is over, too."""
-    here = chat_of(message)
-    if everybodys and message.chat.kind == "group":
-        return await store.later.of_place(here, also=ended)
+async def theirs(store: Store, message: MessageContext, *, ended: str = "") -> Sequence[Later]:
+    """The sender's schedules that a chat may read: in a group those of that group. `ended`: one that is over, too."""
     rows = await store.later.of_owner(sender_of(message), also=ended)
+    here = chat_of(message)
     return [it for it in rows if message.chat.kind == "direct" or it.place == here]

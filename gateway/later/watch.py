@@ -19,6 +19,7 @@ from gateway.approvals.surfaces import direct_with
 from gateway.config.places import place_in
 from gateway.later import ends
 from gateway.later.schedule import UNREADABLE, Schedule, adopted, configured_rows, message_of, schedule_of
+from gateway.observe.logs import logged
 from gateway.records.inbound import SAY, Inbound
 from gateway.records.sessions import agent_of, message_in, session_key
 from gateway.state.runtime import Runtime
@@ -49,6 +50,9 @@ class DueWatch:
         self._commands = commands
 
     async def run(self) -> None:
+        with logged("moved_groups_not_followed"):
+            for move in self._runtime.choices.moves:  # a process may have died before it had done that
+                await self._store.later.move(f"{move.channel}:{move.account}:", move.before, move.after)
         while True:
             try:
                 self._wanted.clear()
@@ -123,6 +127,8 @@ class DueWatch:
             log.error("schedule_unreadable", id=row.id, error=type(error).__name__)
             return Step(later=row, next=None, state="paused", unreadable=True)
         if schedule.context is not None:
+            schedule = replace(schedule, context=self._runtime.choices.after_migration(schedule.context))
+            assert schedule.context is not None
             if reason := await self._runtime.refusal(schedule.context):
                 log.warning("schedule_ended", id=row.id, reason=reason)
                 return Step(later=row, next=None, state="cancelled")
@@ -150,6 +156,8 @@ class DueWatch:
         except ValueError as error:
             log.error("command_end_unreadable", id=row.id, error=type(error).__name__)
             return Step(later=row, next=None, state="cancelled")
+        if (context := self._runtime.choices.after_migration(expected.context)) != expected.context:
+            expected = replace(expected, context=replace(context, message_id=""))  # there it is another message's
         if reason := await self._runtime.refusal(expected.context, agent_of(expected.session)):
             log.warning("command_end_not_reported", id=row.id, reason=reason)
             return Step(later=row, next=None, state="cancelled")
@@ -161,7 +169,7 @@ class DueWatch:
             place = place_in(self._runtime.setup.config.channels, schedule.to)
         except ValueError:
             return None
-        context = await self._chat(place, schedule.agent)
+        context = self._runtime.choices.after_migration(await self._chat(place, schedule.agent))
         words = decided_by(schedule.say or schedule.task)
         return replace(context, language=words or self._runtime.setup.config.language)
 

@@ -7,13 +7,13 @@ ids of their own kind; the worker that writes one notifies the others, which loa
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from channels.access import Switch
 from channels.message import MessageContext
 from channels.queue import QueueMode
-from gateway.records.sessions import CHOICE, chat_session
+from gateway.records.sessions import CHOICE, chat_session, session_parts
 from gateway.store.records import SessionMark
 from gateway.store.store import Store
 
@@ -21,6 +21,7 @@ MODES: Sequence[QueueMode] = get_args(QueueMode)
 SWITCHES: Sequence[Switch] = get_args(Switch)
 CHOICES_NOTICE = "choices"
 """The notice by which workers tell each other of a choice; no session has this name."""
+_MOVED = "moved:"
 REST_SECONDS = 86_400.0
 """Seconds after which a hook whose chat was gone takes an event again, to see if the chat is back."""
 
@@ -29,6 +30,8 @@ class Choices:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._chosen: Mapping[str, str] = {}
+        self._moves: Mapping[str, Move] = {}
+        """Migrations, by the chat's first id."""
         self._lock = asyncio.Lock()
 
     def agent(self, context: MessageContext) -> str:
@@ -39,6 +42,15 @@ class Choices:
         """Returns the message with the chat's id from before a migration: its conversations keep their names."""
         before = self._chosen.get(_moved_key(context.channel, context.account, context.chat.id))
         return replace(context, chat=replace(context.chat, id=before)) if before else context
+
+    def after_migration(self, context: MessageContext) -> MessageContext:
+        """Returns the message with the chat's present id: what was kept under an earlier one is sent and judged there."""
+        move = self._moves.get(chat_session("", context.channel, context.account, context.chat.id))
+        return replace(context, chat=replace(context.chat, id=move.after)) if move else context
+
+    @property
+    def moves(self) -> Sequence["Move"]:
+        return [*self._moves.values()]
 
     async def move(self, channel: str, account: str, before: str, after: str) -> None:
         """Records a chat's new id; idempotent."""
@@ -85,12 +97,29 @@ class Choices:
         """Raises StoreUnavailable."""
         async with self._lock:  # an older answer must not come behind a newer one
             self._chosen = await self._store.choices()
+            moves = (Move.of(key, before) for key, before in self._chosen.items() if key.startswith(_MOVED))
+            self._moves = {chat_session("", it.channel, it.account, it.before): it for it in moves}
 
     async def _choose(self, key: str, value: str, turn: int, at: float) -> None:
         """Records the choice of the command `turn`: the newest holds, and a repetition changes nothing."""
         await self._store.mark(CHOICE + key, SessionMark(turn=turn, kind="settings", content=value, at=at))
         await self.load()
         await self._store.notify(CHOICES_NOTICE)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Move:
+    """A group's migration: its chat has another id since."""
+
+    channel: str
+    account: str
+    before: str
+    after: str
+
+    @classmethod
+    def of(cls, key: str, before: str) -> "Move":
+        place = session_parts(key.removeprefix(_MOVED))
+        return cls(channel=place.channel, account=place.account, before=before, after=place.chat)
 
 
 def listen_key(channel: str, account: str, chat: str) -> str:
@@ -109,4 +138,4 @@ def chat_key(context: MessageContext) -> str:
 
 
 def _moved_key(channel: str, account: str, chat: str) -> str:
-    return f"moved:{chat_session('', channel, account, chat)}"
+    return f"{_MOVED}{chat_session('', channel, account, chat)}"

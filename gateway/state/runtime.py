@@ -311,8 +311,11 @@ class Runtime:
         if context.channel == LOCAL_CHANNEL and sender not in (OPERATOR, *filled(setup.config.server.users)):
             return "no-user"
         await owners.claimed.verify(context)
-        switch, addressed = self.choices.listens(context), replace(context, mentioned=True)
-        reason = refusal(channel.access, addressed, is_owner=is_owner(owners, context), switch=switch)
+        switch, owns = self.choices.listens(context), is_owner(owners, context)
+        ids = self.choices.after_migration(context), self.choices.before_migration(context)
+        # Until the operator has put the new id into groupAllowFrom, the old one counts.
+        reasons = [refusal(channel.access, replace(it, mentioned=True), is_owner=owns, switch=switch) for it in ids]
+        reason = None if None in reasons else reasons[0]
         place = context.channel, context.account, sender
         if reason == NOT_PAIRED and await self.store.contact_state(*place, self.now()) == "paired":
             reason = None

@@ -6,9 +6,11 @@ a row whose last run has not ended, or whose conversation is full, begins nothin
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Literal, TypeAlias
 
+import orjson
 from sqlalchemy import Connection
 
 from gateway.records.sessions import saying_session
@@ -227,6 +229,17 @@ class DatabaseLater(Database):
             if (row := one(connection, id_)) is not None and row.state == "active":
                 end(connection, id_, "paused", why="gone")
 
+    @writes
+    def move(self, connection: Connection, account: str, before: str, after: str) -> int:
+        """Put the rows of a group that has another id now, at the account `channel:name:`, there; return their number.
+        Those of the config stay what the config says. Idempotent."""
+        moved = "SELECT id, body FROM later WHERE place = :place AND (owner IS NOT NULL OR kind <> 'schedule')"
+        found = run(connection, moved, place=account + before).mappings().all()
+        for row in found:
+            names = {"id": row["id"], "place": account + after, "body": _moved(row["body"], before, after)}
+            run(connection, "UPDATE later SET place = :place, body = :body WHERE id = :id", **names)
+        return len(found)
+
     @reads
     def configured(self, connection: Connection) -> Sequence[Later]:
         """The rows of the config's schedules."""
@@ -322,6 +335,17 @@ def _rows(connection: Connection, statement: str, **names: object) -> list[Later
 
 def insert(connection: Connection, later: Later, key: str | None) -> bool:
     return run(connection, _INSERT, **asdict(later), key=key).first() is not None
+
+
+def _moved(body: str, before: str, after: str) -> str:
+    """Give the body the chat's new id and no message to reply to: messages have other numbers there."""
+    with suppress(ValueError, TypeError, KeyError):
+        content = orjson.loads(body)
+        if content["context"]["chat"]["id"] == before:
+            content["context"]["chat"]["id"] = after
+            content["context"]["message_id"] = ""
+            return orjson.dumps(content).decode()
+    return body
 
 
 def _in_its_lane(connection: Connection, delivery: Delivery, *, waits: bool) -> Delivery:
