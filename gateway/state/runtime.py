@@ -130,7 +130,7 @@ class Control:
             await self._apply(lane)
 
     async def apply_here(self, sid: str) -> None:
-        """Do so with the turn of a session, and with a command that asks a model beside it, if this worker runs them."""
+        """Apply a stop to a session's turn and to a command that asks a model beside it, if this worker runs them."""
         for it in (sid, control_session(sid)):
             if lane := self.lanes.get(it):
                 await self._apply(lane)

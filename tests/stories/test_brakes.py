@@ -17,7 +17,9 @@ from channels.channel import Channel, RateLimited, Unreachable
 from channels.message import Outbound
 from gateway.approvals.notices import Notice
 from gateway.operate import schedules
+from gateway.records.inbound import Inbound
 from gateway.records.sessions import is_control
+from gateway.store.errors import StoreUnavailable
 from tests.emulators.models.script import calls, says
 from tests.emulators.models.server import Reply
 from tests.running import AGENTS, ALICE, ALICE_CHAT, BOB, GROUP, Running, running
@@ -255,6 +257,65 @@ async def test_stop_says_what_it_stopped_though_its_reply_came_late(tmp_path: Pa
         _, reply = await house.replies(2)
         assert reply == "Stopped.\n\n1 waiting message was dropped:\n- “and this”"
         assert await talk(house, "/stop") == "There is nothing to stop."
+
+
+async def test_stop_whose_reply_came_late_leaves_alone_what_began_after_it(tmp_path: Path) -> None:
+    async with running(tmp_path, script=model, agents=WITH_TASKS, more=f"{MORE}{QUICK}") as house:
+        it = Chat(house, house.gateway.runtime.setup.channels["feishu", "default"])
+        send_now = it.channel.send
+
+        async def hold_help(part: Outbound, key: str) -> str:
+            if "commands" not in part.text:
+                return await send_now(part, key)
+            it.held.append(part)
+            raise Unreachable("the platform answers 503", maybe_arrived=False)
+
+        it.channel.send = hold_help  # type: ignore[method-assign]
+        await it.say("work")
+        await it.at_work()
+        await it.say("/help")
+        await house.until(lambda: it.held)
+        await it.say("/stop")
+        await it.at_rest()
+        await it.say("begin")
+        task = await newest_task(house, PARENT)
+        await house.replies(1)
+        await it.say("run")
+        await house.replies(2)
+        (approval,) = await house.gateway.runtime.store.approvals.open_in([PARENT])
+        await it.say("other work")
+        await it.at_work()
+        turn = house.gateway.runtime.control.lanes[PARENT].number
+        it.channel.send = send_now  # type: ignore[method-assign]
+        await house.until(lambda: "Stopped." in house.feishu.shown(ALICE_CHAT))
+        assert (await newest_task(house, PARENT)).id == task.id
+        assert (await newest_task(house, PARENT)).state == "running"
+        assert await state(house, approval.id) == "pending"
+        lane = house.gateway.runtime.control.lanes[PARENT]
+        assert (lane.number, lane.stopping) == (turn, False)
+
+
+async def test_stop_that_the_database_did_not_take_at_once_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, script=model, agents=WITH_TASKS, more=QUICK) as house:
+        it = Chat(house, house.gateway.runtime.setup.channels["feishu", "default"])
+        turns, failed = house.gateway.lanes._turns, list[int]()
+        take_effect = turns.take_effect
+
+        async def once_away(session: str, turn: int, inbound: Inbound) -> None:
+            if not failed:
+                failed.append(turn)
+                raise StoreUnavailable("away")
+            await take_effect(session, turn, inbound)
+
+        await it.say("work")
+        await it.at_work()
+        await undeliverable(it)
+        monkeypatch.setattr(turns, "take_effect", once_away)
+        await it.say("/stop")
+        await it.at_rest()
+        assert failed
 
 
 async def test_commands_that_wait_keep_no_brake_out(tmp_path: Path) -> None:
