@@ -117,6 +117,19 @@ def _with_runs(before: Later, after: Later) -> Later:
     return replace(after, **runs)
 
 
+def recalled(later: Later, now: float, default: tzinfo) -> Later:
+    """Reckon the times of a row again that were reckoned by a clock that was ahead. A time at which it has run already is
+    no second run: its message has the same key. Raises one of UNREADABLE."""
+    since = min(later.since, now)
+    timing = schedule_of(later).timing(default)
+    due = timing.next(now, since)
+    if due is None or timing.form == "once":
+        return later
+    if later.by_hand:
+        return replace(later, since=since, due=now, resumes=due)
+    return replace(later, since=since, due=min(due, later.due) if later.due is not None else due)
+
+
 def resumed_at(later: Later, now: float, default: tzinfo) -> float | None:
     """The time at which a paused schedule goes on; None if it is over. A single time that has passed meanwhile is late,
     unless it is one to skip. Raises one of UNREADABLE."""

@@ -7,8 +7,10 @@ once, even if other workers try.
 """
 
 import asyncio
+import math
 from contextlib import suppress
 from dataclasses import replace
+from datetime import tzinfo
 
 import structlog
 
@@ -18,7 +20,7 @@ from channels.place import Place
 from gateway.approvals.surfaces import direct_with
 from gateway.config.places import place_in
 from gateway.later import ends
-from gateway.later.schedule import UNREADABLE, Schedule, adopted, configured_rows, message_of, schedule_of
+from gateway.later.schedule import UNREADABLE, Schedule, adopted, configured_rows, message_of, recalled, schedule_of
 from gateway.observe.logs import logged
 from gateway.records.inbound import SAY, Inbound
 from gateway.records.sessions import agent_of, message_in, session_key
@@ -35,6 +37,8 @@ BATCH_MAX = 50
 """Rows that one transaction takes: what arrives meanwhile waits for one commit only."""
 LOOK_SECONDS = 5.0
 CLOCK_SECONDS = 1.0
+RECALLED_MAX = 20
+"""Schedules that one line of the log names."""
 
 log = structlog.get_logger()
 
@@ -48,6 +52,8 @@ class DueWatch:
         self._lanes = lanes
         self._wanted = wanted
         self._commands = commands
+        self._latest = math.inf
+        """The time of the last round; before the first one it is not known what the clock was."""
 
     async def run(self) -> None:
         with logged("moved_groups_not_followed"):
@@ -55,6 +61,7 @@ class DueWatch:
                 await self._store.later.move(f"{move.channel}:{move.account}:", move.before, move.after)
         while True:
             try:
+                await self._follow_the_clock()
                 self._wanted.clear()
                 if not await self.once():
                     await self._sleep()
@@ -64,6 +71,19 @@ class DueWatch:
             except Exception as error:  # the watch's edge: nothing else begins what is due
                 log.error("due_not_begun", exc_info=error)
                 await asyncio.sleep(LOOK_SECONDS)
+
+    async def _follow_the_clock(self) -> None:
+        """Take back the times that were reckoned by a clock that was ahead: at the start, and whenever it was set back.
+        Else a moment in another year would have every schedule wait until then."""
+        now, latest = self._runtime.now(), self._latest
+        if now < latest:
+            zone = self._runtime.setup.config.server.zone
+            steps = [
+                (row, after) for row in await self._store.later.ahead(now) if (after := _now_due(row, now, zone)) != row
+            ]
+            if steps and await self._store.later.recall(steps):
+                log.warning("schedules_recalled", count=len(steps), ids=[row.id for row, _ in steps][:RECALLED_MAX])
+        self._latest = now
 
     async def once(self) -> int:
         """Begins what is due, at most a batch, and returns the number of rows. Raises StoreUnavailable."""
@@ -182,3 +202,13 @@ class DueWatch:
         sid = session_key(agent, self._runtime.choices.before_migration(context), "chat")
         is_direct = await self._store.later.direct(sid)
         return replace(context, chat=replace(context.chat, kind="direct")) if is_direct else context
+
+
+def _now_due(row: Later, now: float, zone: tzinfo) -> Later:
+    """The row with its times by a clock that is right now."""
+    if row.kind == ends.KIND:
+        return replace(row, due=min(row.due or now, now + ends.LOOK_SECONDS))
+    try:
+        return recalled(row, now, zone)
+    except UNREADABLE:  # the watch pauses it when it is due
+        return row

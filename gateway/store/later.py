@@ -52,6 +52,11 @@ _RAN = "UPDATE later SET ran = :at, runs = runs + 1, turn = :turn WHERE id = :id
 _STILL_WAITS = f"SELECT 1 FROM inbox WHERE id = :turn AND {WAITS}"
 _OWN_WAITING = f"SELECT count(*) FROM inbox WHERE sid = :sid AND {WAITS} AND again IS NOT NULL"
 _END = "UPDATE later SET due = NULL, resumes = NULL, by_hand = 0, state = :state, why = :why WHERE id = :id"
+_AHEAD = f"""
+SELECT {_COLUMNS} FROM later
+WHERE due > :now AND (since > :now OR ran > :now OR skipped IS NOT NULL OR kind <> 'schedule')
+"""
+_RECALL = "UPDATE later SET due = :due, resumes = :resumes, since = :since WHERE id = :id AND due = :read"
 _CONFIGURED = f"SELECT {_COLUMNS} FROM later WHERE owner IS NULL AND kind = 'schedule'"
 _CONFIGURE = """
 UPDATE later SET body = :body, place = :place, due = :due, resumes = :resumes, by_hand = :by_hand, state = :state,
@@ -228,6 +233,16 @@ class DatabaseLater(Database):
         for id_ in ids:
             if (row := one(connection, id_)) is not None and row.state == "active":
                 end(connection, id_, "paused", why="gone")
+
+    @reads
+    def ahead(self, connection: Connection, now: float) -> Sequence[Later]:
+        """The rows that may wait too long because the clock was ahead when they were last moved on, or made."""
+        return _rows(connection, _AHEAD, now=now)
+
+    @writes
+    def recall(self, connection: Connection, steps: Sequence[tuple[Later, Later]]) -> int:
+        """Give rows the times of the second for those of the first, unless they have others meanwhile; return how many."""
+        return sum(run(connection, _RECALL, **asdict(after), read=before.due).rowcount for before, after in steps)
 
     @writes
     def move(self, connection: Connection, account: str, before: str, after: str) -> int:

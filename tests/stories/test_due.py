@@ -467,3 +467,78 @@ async def test_schedule_at_the_end_or_the_beginning_of_time_is_refused(tmp_path:
     async with running(tmp_path, **ASKED, more=f"server: {{ timezone: {zone} }}", now=Clock(BEGIN)) as house:
         answers = await works(house, *plans)
         assert ["INVALID_ARGUMENT" in it and "too far away" in it for it in answers] == [True, True]
+
+
+YEARS = 4 * 365 * 86_400.0
+EVERY_HOUR = f'{{ id: hourly, to: "feishu:{GROUP}", at: "every 1h", say: "Time!" }}'
+DAILY = f'{{ id: daily, to: "feishu:{GROUP}", at: "0 9 * * *", say: "Stand-up!" }}'
+SKIPPED = f'{{ id: skipped, to: "feishu:{GROUP}", at: "30 9 * * *", missed: skip, say: "Later." }}'
+
+
+@pytest.mark.parametrize("how", ["running", "restarted", "made ahead"])
+async def test_schedule_follows_a_clock_that_jumps_ahead_and_back(tmp_path: Path, database_url: str, how: str) -> None:
+    clock = Clock(BEGIN + YEARS if how == "made ahead" else BEGIN)
+    more = on(database_url, f"schedules: [ {EVERY_HOUR}, {DAILY}, {SKIPPED} ]")
+    begin: dict[str, Any] = {"feishu": ANYTIME, "more": more, "now": clock}
+    expected = {"hourly": BEGIN + 3_600, "daily": BEGIN + 3_600, "skipped": BEGIN + 5_400}
+
+    async def are_due(house: Running) -> bool:
+        return {id_: it.due for id_, it in (await rows(house)).items()} == expected
+
+    async with running(tmp_path, **begin) as house:
+        await begun(house)
+        if how != "made ahead":
+            assert await are_due(house)
+            await later(house, clock, YEARS)
+            await house.idle()
+        ahead = len(texts(house))
+        if how == "running":
+            clock.now = BEGIN
+            house.gateway.wake()
+            await house.until(lambda: are_due(house))
+    clock.now = BEGIN
+    async with running(tmp_path, emulator=house.feishu, **begin) as house:
+        await house.until(lambda: are_due(house))
+        await later(house, clock, 3_601)
+        await house.idle()
+        again = ["Stand-up!", "Time!"] if how == "made ahead" else []  # else these times have had their messages
+        assert sorted(texts(house)[ahead:]) == again
+        await later(house, clock, 1_799)  # one that is to be skipped if it is missed
+        await later(house, clock, 1_801)
+        await house.until(lambda: len(texts(house)) >= ahead + len(again) + 2)
+        await house.idle()
+        assert sorted(texts(house)[ahead + len(again) :]) == ["Later.", "Time!"]
+        found = await rows(house)
+        assert found["skipped"].runs == 1
+        assert found["daily"].due == BEGIN + 86_400 + 3_600
+
+
+async def test_command_end_is_looked_at_after_a_clock_that_was_ahead(tmp_path: Path, database_url: str) -> None:
+    clock, more = Clock(BEGIN), on(database_url)
+    async with running(tmp_path, more=more, now=clock) as house:
+        looked_at_ahead = replace(UNREADABLE, id="P-1", kind="process", state="active", due=BEGIN + YEARS)
+        await house.gateway.runtime.store.later.expect(looked_at_ahead)
+    async with running(tmp_path, more=more, now=clock, emulator=house.feishu) as house:
+        await house.until(lambda: _looks_by(house, BEGIN + 15))
+        await later(house, clock, 16)
+        assert (await rows(house))["P-1"].state == "cancelled"  # it cannot be read, and has been
+
+
+async def _looks_by(house: Running, due: float) -> bool:
+    found = (await rows(house))["P-1"].due
+    return found is not None and found <= due
+
+
+async def test_schedule_is_not_run_again_when_the_clock_is_set_back_a_little(tmp_path: Path, database_url: str) -> None:
+    clock, more = Clock(BEGIN), on(database_url, f"schedules: [ {EVERY_HOUR}, {DAILY} ]")
+    async with running(tmp_path, more=more, feishu=ANYTIME, now=clock) as house:
+        await begun(house)
+        for _ in range(3):
+            await later(house, clock, 3_601)
+            clock.now -= 3_601
+            house.gateway.wake()
+            await house.until(lambda: _seen(house, clock))
+        await later(house, clock, 3_601)
+        await house.idle()
+        assert sorted(texts(house)) == ["Stand-up!", "Time!"]
+        assert {id_: it.runs for id_, it in (await rows(house)).items()} == {"hourly": 1, "daily": 1}
