@@ -62,6 +62,22 @@ WELL_KNOWN: tuple[WellKnown, ...] = (
 """The vendors whose key has a usual name, in the order in which `auto` looks."""
 
 NOT_A_KEY = "an API key has only plain ASCII characters; was a placeholder left in?"
+_SLIPS: tuple[tuple[str, str], ...] = (
+    (r"([\"'`]).*\1", "it has quotes around it, which are part of the value here; write it without them"),
+    (r"[\"'`].*|.*[\"'`]", "it has a quote at one end; write it without"),
+    (
+        r"(?i)(?:authorization:\s*)?(?:bearer|basic)\s.*|authorization:.*",
+        "it begins with a word of the header, such as Bearer; write the key alone",
+    ),
+    (r".*\s#.*", "it has a comment behind it, which is part of the value here; write the comment on a line of its own"),
+    (r"(?:export\s+)?[A-Z][A-Z0-9_]*=.*", "it begins with a name and an equals sign; write the value alone"),
+    (r".*\s.*", "it has a blank inside; no key has one"),
+)
+"""The slips with which a key comes from a file that something else than we reads, such as docker's --env-file."""
+_ENDPOINT = re.compile(
+    r"(?:/chat)?/completions|/responses|/messages|/embeddings|/models(?:/[^/]*:(?:stream)?[gG]enerateContent)?"
+)
+"""The paths that a wire adds itself."""
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
@@ -137,8 +153,8 @@ class ProviderConfig(Section):
     @classmethod
     def _keys_can_be_sent(cls, value: SecretStr | tuple[SecretStr, ...]) -> SecretStr | tuple[SecretStr, ...]:
         for key in value if isinstance(value, tuple) else (value,):
-            if not can_be_sent(key.get_secret_value()):
-                raise ValueError(NOT_A_KEY)
+            if fault := fault_of_key(key.get_secret_value()):
+                raise ValueError(fault)
         return value
 
     @field_validator("api", mode="before")
@@ -167,6 +183,10 @@ class ProviderConfig(Section):
             usable = False
         if not usable or not re.fullmatch(r"[\x21-\x7e]+", value) or url.query or url.fragment:
             raise ValueError("expected an http:// or https:// address without query, such as https://api.anthropic.com")
+        if match := re.search(f"(?:{_ENDPOINT.pattern})/*$", url.path):
+            end = match[0].rstrip("/")
+            end = "/models" if end.startswith("/models/") else end
+            raise ValueError(f"ends in {end}, which is added to it for each request — write the address before that")
         return value
 
     @field_validator("headers")
@@ -178,9 +198,13 @@ class ProviderConfig(Section):
         return value
 
 
-def can_be_sent(key: str) -> bool:
-    """True if it fits into a header, as every vendor wants it."""
-    return bool(_HEADER_VALUE.fullmatch(key.strip()))
+def fault_of_key(key: str) -> str:
+    """The reason for which a key cannot be one, with the fix; empty if it may be one. Of the key nothing is repeated."""
+    key = key.strip()
+    slip = next((words for form, words in _SLIPS if re.fullmatch(form, key, re.DOTALL)), "")
+    if slip:
+        return f"this is no API key: {slip}"
+    return "" if _HEADER_VALUE.fullmatch(key) else NOT_A_KEY
 
 
 def api_of(name: str, config: ProviderConfig) -> Api:

@@ -130,10 +130,10 @@ def _dotenv(config: Path) -> Path:
 
 def _only_exported(loaded: "Loaded", config: Path) -> list[str]:
     """The variables that the config takes from this shell, which the service will not have."""
-    from dotenv import dotenv_values
+    from gateway.config.dotenv import over_file
 
     used = {*(name for names in loaded.names.values() for name in names), *loaded.variables.values()}
-    return sorted(used & environment().keys() - dotenv_values(_dotenv(config), interpolate=False).keys())
+    return sorted(used & environment().keys() - over_file(_dotenv(config), {}).keys())
 
 
 def _program(name: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from channels.bilingual import Bilingual
+from gateway.config.dotenv import faults
 from gateway.config.problems import Findings, Key, shown
 
 FILE_BYTES_MAX = 65_536
@@ -39,8 +40,9 @@ class Expansion:
         self._findings = findings
 
     def note(self, path: Path) -> None:
-        """Remembers a file of values, and warns if others can read it."""
+        """Remembers a file of values, and warns if it is not read whole, or others can read it."""
         self.files.add(path)
+        self.warnings += [((), *fault) for fault in faults(path)]
         if path.is_file() and path.stat().st_mode & 0o077:
             message = Bilingual(f"{path.name} can be read by others", f"{path.name} 可被他人读取")
             self.warnings.append(((), message, PRIVATE))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pydantic import SecretStr
 
 from agents.config import AUTO
-from agents.providers.config import NOT_A_KEY, WELL_KNOWN, ProviderConfig, can_be_sent, well_known
+from agents.providers.config import WELL_KNOWN, ProviderConfig, fault_of_key, well_known
 from channels.bilingual import Bilingual
 from gateway.config.problems import Findings, Key
 from gateway.config.root import Config
@@ -89,8 +89,8 @@ class _Keys:
             return block
         key = self.env[variable].strip()
         self.findings.hide(key)
-        if not can_be_sent(key):
-            self.findings.add(place, f"{variable} in the environment: {NOT_A_KEY}")
+        if fault := fault_of_key(key):
+            self.findings.add(place, f"{variable} in the environment: {fault}")
             return block
         self.variables[name] = variable
         return block.but(api_key=SecretStr(key))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from channels.finding import Finding
 from gateway.config.checks import check
-from gateway.config.dotenv import DOTENV, over_file
+from gateway.config.dotenv import DOTENV, faults, over_file
 from gateway.config.expand import Expansion
 from gateway.config.explain import not_a_mapping
 from gateway.config.folders import check_folders, check_tool_folders
@@ -67,7 +67,7 @@ def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> 
     expansion.note(folder / DOTENV)
     document = _read(path, findings, expansion)
     if document is None:
-        raise ConfigErrors(findings.problems)
+        raise _errors(findings, folder)
     config = with_absolute_paths(read(root, document, findings), folder, home)
     chosen = resolve_models(config, expansion.names, env, findings)
     config = chosen.config
@@ -77,7 +77,7 @@ def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> 
     check(config, {name: catalog.names(workspace) for name, (workspace, _) in agents.items()}, findings)
     check_folders(config, path, home, findings)
     if findings.problems:
-        raise ConfigErrors(findings.problems)
+        raise _errors(findings, folder)
     return Loaded(
         config=config,
         warnings=tuple(it.cleaned(redacted) for it in warnings(chosen, path, findings, expansion.warnings)),
@@ -91,6 +91,13 @@ def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> 
         auto=chosen.auto,
         variables=chosen.variables,
     )
+
+
+def _errors(findings: Findings, folder: Path) -> ConfigErrors:
+    """The problems, and what of `.env` is not read: it may be why a variable is not set."""
+    for message, fix in faults(folder / DOTENV):
+        findings.at(Position(1, 1), (), f"{message} — {fix}")
+    return ConfigErrors(findings.problems)
 
 
 def skill_catalog(config: Config, env: Mapping[str, str]) -> SkillCatalog:

@@ -11,6 +11,37 @@ def config(**members: object) -> ProviderConfig:
     return ProviderConfig.model_validate(members)
 
 
+ENDPOINTS = [
+    *(
+        (f"{before}{end}{slash}", end)
+        for before in ("", "/v1", "/proxy/v1")
+        for end in ("/chat/completions", "/completions", "/responses", "/messages", "/embeddings", "/models")
+        for slash in ("", "/")
+    ),
+    ("/v1beta/models/gemini-3-flash:generateContent", "/models"),
+    ("/v1beta/models/gemini-3-flash:streamGenerateContent", "/models"),
+]
+KEYS = {
+    '"sk-abc"': "quotes around it",
+    "'sk-abc'": "quotes around it",
+    '"sk-abc': "a quote at one end",
+    "sk-abc # mine": "a comment behind it",
+    "Bearer sk-abc": "a word of the header",
+    "Authorization: Bearer sk-abc": "a word of the header",
+    "sk abc": "a blank inside",
+    "DEEPSEEK_API_KEY=sk-abc": "a name and an equals sign",
+    "export KEY=sk-abc": "a name and an equals sign",
+}
+
+
+@pytest.mark.parametrize(
+    "url", ["https://m.example.com/v1", "https://h.example.com/models/qwen/v1", "http://h/messages/v1"]
+)
+@pytest.mark.parametrize("key", ["sk-abc", " sk-abc\n", "sk-abc#1", "a=b", "bearer-like", "AIza_x-y", "id.secret", ""])
+def test_an_address_and_a_key_that_only_look_odd_are_taken(url: str, key: str) -> None:
+    assert config(baseUrl=url, apiKey=key).keys == ((key.strip(),) if key else ())
+
+
 @pytest.mark.parametrize(
     ("members", "message"),
     [
@@ -21,6 +52,12 @@ def config(**members: object) -> ProviderConfig:
         ({"baseUrl": "http://host/?q=1"}, "expected an http:// or https:// address"),
         ({"baseUrl": "http://ho st"}, "expected an http:// or https:// address"),
         ({"apiKey": "你的密钥"}, "was a placeholder left in?"),
+        *(({"baseUrl": f"https://m.example.com{path}"}, f"ends in {end}, which is added") for path, end in ENDPOINTS),
+        *(
+            ({name: value}, words)
+            for key, words in KEYS.items()
+            for name, value in (("apiKey", key), ("apiKeys", (key,)))
+        ),
         ({"headers": {"x-a": "b\nc"}}, "header 'x-a' cannot be sent"),
         ({"headers": {"": "b"}}, "cannot be sent"),
     ],

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from agents.providers.chat.vendors import WellKnown
 from agents.providers.config import IMPLIED, WELL_KNOWN
 from agents.providers.models import facts_of
+from gateway.config.problems import ConfigErrors
 from gateway.config.root import Config
 from gateway.observe.secrets import secrets_of
 from tests.gateway.config.writing import loaded
@@ -125,3 +127,16 @@ def test_a_default_model_is_one_we_know_and_that_takes_tools() -> None:
     models = [vendor.default_model for vendor in WELL_KNOWN if vendor.default_model]
     assert len(models) == 8
     assert [model for model in models if not facts_of(model).known or not facts_of(model).tools] == []
+
+
+@pytest.mark.parametrize("vendor", WELL_KNOWN, ids=lambda it: it.names[0])
+@pytest.mark.parametrize("key", ['"sk-abcdef"', "sk-abcdef # mine", "Bearer sk-abcdef", "sk abcdef"])
+def test_a_key_with_what_an_env_file_of_docker_leaves_around_it_is_named_with_its_variable(
+    tmp_path: Path, vendor: WellKnown, key: str
+) -> None:
+    text = f"agents: {{ list: [ {{ id: a, model: {vendor.names[0]}/x }} ] }}\n"
+    for variable in vendor.variables:
+        with pytest.raises(ConfigErrors) as error:
+            loaded(tmp_path, text, {variable: key})
+        assert f"{variable} in the environment: this is no API key: it " in str(error.value)
+        assert "abcdef" not in str(error.value)

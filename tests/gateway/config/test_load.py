@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from agents.providers.config import WELL_KNOWN
 from channels.finding import Finding
+from gateway.config.dotenv import append
 from gateway.config.load import load
+from gateway.config.problems import ConfigErrors
 from gateway.config.reader import fields_of
 from gateway.config.reference import all_models
 from gateway.config.root import Config
@@ -62,6 +64,43 @@ def test_an_env_file_beside_the_config_is_read_and_the_environment_wins(tmp_path
     assert any(".env can be read by others" in str(warning) for warning in found.warnings)
     env_file.chmod(0o600)
     assert not any(".env" in str(warning) for warning in loaded(tmp_path, text, {"NAME": "n"}).warnings)
+
+
+DOTENVS = {
+    "utf-16": ("# 我的密钥\r\nNAME=n\r\n".encode("utf-16"), ".env is not UTF-8 but UTF-16, so nothing of it is read"),
+    "gbk": ("# 我的密钥\r\nNAME=n\r\n".encode("gbk"), ".env is not UTF-8 but GBK, so nothing of it is read"),
+    "a broken byte": (b"# \xff\nNAME=n\n", ".env is not UTF-8, so nothing of it is read"),
+    "a line": (b"NAME=n\nthese are words\n", ".env: line 2 is not NAME=value, so it is passed over"),
+    "an open quote": (b'NAME=n\nKEY="sk\n', ".env: line 2 is not NAME=value, so it is passed over"),
+    "sound": ("\ufeff# 密钥\r\nexport NAME='n' # mine\r\n\r\nBARE\r\n".encode(), ""),
+}
+
+
+@pytest.mark.parametrize("kind", DOTENVS)
+def test_an_env_file_that_is_not_read_whole_is_a_warning_and_named_beside_what_it_breaks(
+    tmp_path: Path, kind: str
+) -> None:
+    data, words = DOTENVS[kind]
+    (tmp_path / ".env").write_bytes(data)
+    (tmp_path / ".env").chmod(0o600)
+    warned = [str(it) for it in loaded(tmp_path, AGENT).warnings if ".env" in str(it)]
+    assert [it for it in warned if words in it] == (warned if words else [])
+    assert len(warned) == bool(words)
+    text = AGENT.replace("id: a", 'id: a, name: "${NAME}", greeting: "${LACKING}"')
+    with pytest.raises(ConfigErrors) as error:
+        loaded(tmp_path, text)
+    told = [str(it) for it in error.value.problems]
+    assert any("LACKING is not set" in it for it in told)
+    assert any(words in it for it in told if ".env" in it) == bool(words)
+    assert any("NAME is not set" in it for it in told) == ("nothing of it" in words)
+
+
+def test_a_secret_is_not_put_into_an_env_file_that_nobody_could_read(tmp_path: Path) -> None:
+    data, _ = DOTENVS["utf-16"]
+    (tmp_path / ".env").write_bytes(data)
+    with pytest.raises(OSError, match="not UTF-8"):
+        append(tmp_path / ".env", {"KEY": "sk-abc"})
+    assert (tmp_path / ".env").read_bytes() == data
 
 
 def test_an_empty_variable_hides_nothing_of_the_env_file(tmp_path: Path) -> None:
