@@ -15,7 +15,7 @@ from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.models.dialogue import summary_names
 from tests.emulators.models.script import Turn, calls, says
 from tests.running import AGENTS, ALICE, ALICE_CHAT, APP_ID, BOB, FEISHU, GROUP, Running, running
-from tests.stories.at_work import results, text_of, users
+from tests.stories.at_work import prompt, results, text_of, users
 from tests.stories.test_approvals import ASKS
 from tests.stories.test_background import process
 from tests.stories.test_compaction import GOOD
@@ -449,3 +449,24 @@ async def test_taint_of_a_forward_reaches_the_turn_that_it_joins(tmp_path: Path,
         ran = [results(it.body)[-1] for it in house.anthropic.requests if results(it.body)]
         assert "EXEC_APPROVAL_PENDING" in ran[-1]
         assert any("ran" in it for it in ran) == (mode == "collect")  # the turn before has not read it
+
+
+async def test_a_schedule_of_a_tainted_turn_sees_nothing_private(tmp_path: Path) -> None:
+    """The page may have written its task, and nobody is there when it is due."""
+    clock = [time.time()]
+    plan = ("schedule", {"action": "create", "at": "every 30m", "task": f"Go on. {OWN_TURN}"})
+    options: Any = {"more": OWNED, "now": lambda: clock[0]}
+    async with web({"/a": response(PAGE)}) as site, chatting(tmp_path, site.port, **options) as chat:
+        house, fetch = chat.house, ("web_fetch", {"url": site.url("/a", host="127.0.0.1")})
+        (house.workspace() / "MEMORY.md").write_text("WITNESS of the memory")
+        await chat.turn(plan)
+        assert "WITNESS" in prompt(house)
+        await chat.turn(fetch, chat=f"{ALICE_CHAT}1")
+        await chat.turn(plan, chat=f"{ALICE_CHAT}1")
+        before = len(house.anthropic.requests)
+        clock[0] += 1_801
+        await house.requested(before + 4)
+        await house.idle()
+        due = [json.dumps(it.body) for it in house.anthropic.requests[before:]]
+        assert {"WITNESS" in it for it in due if "run it!" not in it} == {True}
+        assert {"WITNESS" in it for it in due if "run it!" in it} == {False}
