@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from pydantic import Field, TypeAdapter
 
 from agents.prompt.fences import FENCE
-from tools.tool import Image, NativeDocument
+from channels.marks import RESULT_GONE
+from tools.tool import SOURCES, Image, NativeDocument
 
 StopReason: TypeAlias = Literal[
     "end_turn",
@@ -212,6 +213,18 @@ class ToolResultMessage:
     def is_external(self) -> bool:
         """True if it holds external content."""
         return bool((self.details or {}).get(EXTERNAL)) or any(FENCE in it for it in texts(self))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The older texts that it repeats, as `tools.tool` names them."""
+        return tuple((self.details or {}).get(SOURCES, ()))
+
+    @property
+    def withdrawn(self) -> "ToolResultMessage":
+        """The result without its content, once something that it repeats was recalled or erased."""
+        text = Text(text=f"{RESULT_GONE}: it repeated something that has been taken back or erased.)")
+        kept = {name: it for name, it in (self.details or {}).items() if name in ("id", "state", EXTERNAL)}
+        return replace(self, content=(text,), details=kept or None)
 
 
 Message: TypeAlias = Annotated[UserMessage | AssistantMessage | ToolResultMessage, Field(discriminator="role")]

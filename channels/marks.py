@@ -10,6 +10,8 @@ OWN_TURN = "(A note of the gateway"
 """A turn that no person's words began."""
 TAKEN_BACK = "(The person has taken this message back"
 ANSWER_GONE = "(This answer was removed"
+RESULT_GONE = "(This result was removed"
+"""The line in the place of a tool's result that repeated what was recalled or erased."""
 EDITED = "(edited)"
 """The mark above the new words of a message whose answer has begun."""
 FORWARDED = "[forwarded from"
@@ -28,6 +30,7 @@ MARKS = (
     OWN_TURN,
     TAKEN_BACK,
     ANSWER_GONE,
+    RESULT_GONE,
     EDITED,
     FORWARDED,
     BUNDLE,

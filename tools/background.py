@@ -85,6 +85,7 @@ class Process:
     processes: Processes
 
     async def run(self, arguments: ProcessArguments, call: Call) -> ToolResult:
+        self.shell.workspace.shows_uploads()
         match arguments.action:
             case "start":
                 return await self._start(arguments, call)

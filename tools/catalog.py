@@ -30,7 +30,20 @@ from tools.read import Read
 from tools.sandbox.sandbox import Sandbox
 from tools.schedule import Schedules, ScheduleTool
 from tools.task import Delegate, TaskTool
-from tools.tool import Call, Effect, Held, NeedsApproval, Subject, Tool, ToolError, ToolResult, UsesRights, failed
+from tools.tool import (
+    SOURCES,
+    Call,
+    Effect,
+    Held,
+    NeedsApproval,
+    Subject,
+    Tool,
+    ToolError,
+    ToolResult,
+    UsesRights,
+    failed,
+    sources,
+)
 from tools.web.client import WebClient
 from tools.web.config import WebToolsConfig
 from tools.web.fetch import Fetcher, WebFetch
@@ -156,9 +169,11 @@ class Toolbox:
 
     async def call(self, name: str, arguments: Mapping[str, Any] | None, raw: str, call: Call) -> ToolResult:
         """Run one call. `arguments` is None if `raw`, the model's text, is no JSON object. Raises only CancelledError."""
-        result = await self._call(name, arguments, raw, call)
+        with sources() as found:
+            result = await self._call(name, arguments, raw, call)
         content = tuple(self._scrub(it) if isinstance(it, str) else it for it in result.content)
-        return replace(result, content=content)
+        details = {**result.details, SOURCES: sorted(found)} if found else result.details
+        return replace(result, content=content, details=details)
 
     async def _call(self, name: str, arguments: Mapping[str, Any] | None, raw: str, call: Call) -> ToolResult:
         try:

@@ -111,6 +111,7 @@ class Exec:
         """Starts a command, with the approved files as they were `held`; the caller attends to it. Raises ToolError."""
         if "\0" in command:
             raise ToolError("INVALID_ARGUMENT", "'command' holds a NUL character")
+        self.workspace.shows_uploads()
         environment = self._environment() | ({"TERM": "xterm"} if isinstance(stdin, tuple) else {})
         bounds = self.config.but(timeout_seconds=seconds)
         try:

@@ -22,7 +22,7 @@ from channels.moment import day
 from tools.encoding import decoded
 from tools.lines import Lines, text_page
 from tools.paths import MEMORY, MEMORY_FOLDER, called, is_memory, relative
-from tools.tool import Arguments, Call, ToolError, ToolResult
+from tools.tool import Arguments, Call, ToolError, ToolResult, repeats
 from tools.workspace import Workspace
 
 RESULTS_MAX = 20
@@ -85,12 +85,13 @@ class Note:
 @dataclass(frozen=True, kw_only=True)
 class Passage:
     """A place where something may be found: its `path` for `memory_get`, when it was written, and the text. `external`: it
-    holds external content, or was said by a turn that had read some."""
+    holds external content, or was said by a turn that had read some. `source` names the older text that it is part of."""
 
     path: str
     at: float
     text: str
     external: bool = False
+    source: str = ""
 
     @cached_property
     def terms(self) -> Collection[str]:
@@ -101,6 +102,8 @@ class Passage:
 
     def snippet(self, query: Sequence[str]) -> str:
         """The lines around the one that fits best, on one line."""
+        if self.source:
+            repeats(self.source)
         lines = [" ".join(it.split()) for it in self.text.splitlines() if it.strip()]
         scores = [sum(it in found for it in query) for found in map(frozenset, map(terms, lines))]
         best = max(range(len(lines)), key=scores.__getitem__, default=0)

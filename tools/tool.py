@@ -6,7 +6,9 @@ mistake into a result the model can act on. Who approves a call is the business 
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
@@ -54,6 +56,52 @@ class ToolResult:
     """The gateway's own line to the model, after external content and outside of its fence."""
     external: bool = False
     """True if it holds text of strangers, such as a web page's: the turn may act for them from here on."""
+
+
+SOURCES = "sources"
+"""The member of a result's details that lists the older texts that it repeats."""
+_sources: ContextVar[set[str] | None] = ContextVar("sources", default=None)
+
+
+def repeats(*sources: str) -> None:
+    """Note that the running call reads older texts: turns, uploads, notes, tasks or reminders, by the names below. A recall
+    or an erasure of one of them withdraws the call's result. The ports through which old text comes call this, so that it
+    holds for every tool that uses them."""
+    if (found := _sources.get()) is not None:
+        found.update(sources)
+
+
+@contextmanager
+def sources() -> Iterator[set[str]]:
+    """Collect the sources of one call, also from the threads and tasks that it begins."""
+    found: set[str] = set()
+    token = _sources.set(found)
+    try:
+        yield found
+    finally:
+        _sources.reset(token)
+
+
+def turn_source(number: int) -> str:
+    return f"turn:{number}"
+
+
+def task_source(id_: str) -> str:
+    return f"task:{id_}"
+
+
+def note_source(sender: str, agent: str, number: int | None) -> str:
+    """None stands for all of a person's notes."""
+    return f"note:{agent}:{'*' if number is None else number}:{sender}"
+
+
+def schedule_source(id_: str) -> str:
+    return f"schedule:{id_}"
+
+
+def upload_source(folder: str, tag: str) -> str:
+    """The files of one message, in a session's folder; `*` stands for all files there."""
+    return f"upload:{folder}:{tag}"
 
 
 class ToolError(Exception):

@@ -7,11 +7,17 @@ from hashlib import sha256
 from pathlib import Path
 
 UPLOADS = "uploads"
+QUOTED = "quoted-"
+"""The names of files that came with a quoted message begin with it."""
 
 
 def folder_of(base: Path, session: str) -> Path:
     """The session's folder: it never changes, and no two sessions share one."""
-    return base / sha256(session.encode(errors="surrogatepass")).hexdigest()[:32]
+    return base / folder_name(session)
+
+
+def folder_name(session: str) -> str:
+    return sha256(session.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def processes_of(uploads: Path) -> Path:
@@ -26,6 +32,18 @@ def make_folder(folder: Path) -> int:
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def forget_message(base: Path, session: str, tag: str) -> None:
+    """Delete the files of one message. Blocking. Raises OSError."""
+    with suppress(FileNotFoundError):
+        shutil.rmtree(folder_of(base, session) / tag)
+
+
+def forget_quoted(base: Path, session: str, tag: str) -> None:
+    """Delete the files of the message that this one quoted, which were kept with it. Blocking. Raises OSError."""
+    for file in (folder_of(base, session) / tag).glob(f"{QUOTED}*"):
+        file.unlink(missing_ok=True)
 
 
 def forget(base: Path, session: str) -> None:

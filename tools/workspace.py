@@ -20,7 +20,7 @@ from tools.limits import ENTRY_BYTES
 from tools.paths import called, explained, is_memory, is_private, not_found, open_beneath, open_in, protection, relative
 from tools.quota import FolderUse
 from tools.replacement import replace_file
-from tools.tool import ToolError
+from tools.tool import ToolError, repeats, upload_source
 from tools.uploads import UPLOADS, make_folder
 
 NOBODY = 65_534
@@ -85,6 +85,11 @@ class Workspace:
     def was_sent(self, path: str) -> bool:
         """True if a path lies among the files that people sent. Raises ToolError."""
         return self.uploads is not None and self._name(path).startswith(f"{UPLOADS}/")
+
+    def shows_uploads(self) -> None:
+        """Note that a command sees every file that people sent: its output may repeat any of them."""
+        if self.uploads is not None and self.uploads.is_dir():
+            repeats(upload_source(self.uploads.name, "*"))
 
     def close(self) -> None:
         """Lets go of the descriptor, once, by the maker of the workspace; the last one to let go closes it."""
@@ -214,6 +219,8 @@ class Workspace:
     def _open(self, name: str, flags: int) -> tuple[int, int]:
         """A descriptor, and the device of the folder it was opened beneath. Raises OSError."""
         if self.uploads is not None and (name == UPLOADS or name.startswith(f"{UPLOADS}/")):
+            if tag := name[len(UPLOADS) + 1 :].partition("/")[0]:
+                repeats(upload_source(self.uploads.name, tag))
             return open_in(self.uploads, name[len(UPLOADS) + 1 :], flags)
         if self.hides(name):
             raise FileNotFoundError

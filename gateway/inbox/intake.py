@@ -1,14 +1,17 @@
 """A verified message on its way to a row in the inbox: who may speak, which agent answers, which chat it belongs to."""
 
+import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from shlex import quote
 
 import orjson
 import structlog
 
+from agents.attachments import tag
 from agents.prompt.inbound import HEARD_CHARS_MAX
 from channels.abilities import AnswersPresses, StoresInbound, can
 from channels.access import NOT_MENTIONED, NOT_PAIRED, group_refusal
@@ -32,6 +35,7 @@ from gateway.commands.catalog import AT_ONCE, command_of, is_setting, misspelt
 from gateway.config.bindings import route
 from gateway.config.commands import asks_model
 from gateway.inbox.gatekeeper import CLAIM, Gatekeeper, is_claim, sealed
+from gateway.observe.logs import logged
 from gateway.observe.secrets import without_tokens
 from gateway.outbox.messenger import pressed
 from gateway.outbox.outbox import payload_json
@@ -40,10 +44,12 @@ from gateway.records.inbound import INTRODUCTION, MISSPELT, Caller, Inbound, inb
 from gateway.records.sessions import chat_of, control_session, is_control, saying_session, session_key
 from gateway.state.runtime import Runtime
 from gateway.store.approval_records import Approval
+from gateway.store.changes import Recall
 from gateway.store.contacts import contact_name
 from gateway.store.records import Acceptance, Delivery
 from gateway.turns.batch import answer_others
 from gateway.turns.lanes import Lanes
+from tools.uploads import forget_message, forget_quoted
 
 EVENT_BYTES_MAX = 65_536
 """The longest event that is kept to look at."""
@@ -114,6 +120,8 @@ class Intake:
         )
         if recall is None:
             return "ignored: not known"
+        base = Path(runtime.setup.config.tools.files.uploads_dir)
+        await asyncio.to_thread(_forget_files, base, recall, receipt.message_id)
         for sid in recall.sids:
             await runtime.control.apply_stop(sid)
             if asked := {turn for it, turn in recall.turns if it == sid}:
@@ -277,6 +285,15 @@ class Intake:
         return session_key(
             agent, self._runtime.choices.before_migration(context), self._runtime.setup.session_rules(agent).scope
         )
+
+
+def _forget_files(base: Path, recall: Recall, message: str) -> None:
+    """Delete the files of a recalled message, also where others quoted it. Blocking."""
+    with logged("uploads_not_deleted"):
+        for sid in recall.sids:
+            forget_message(base, sid, tag(message))
+        for sid, quoting in recall.quoting:
+            forget_quoted(base, sid, tag(quoting))
 
 
 def _is_of(turns: Collection[int], approval: Approval) -> bool:

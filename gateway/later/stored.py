@@ -13,7 +13,7 @@ from gateway.records.sessions import agent_of, chat_of, sender_of
 from gateway.store.later import Later
 from gateway.store.store import Store
 from tools.schedule import Planned, ScheduleArguments
-from tools.tool import Call, ToolError
+from tools.tool import Call, ToolError, repeats, schedule_source
 
 
 @dataclass(kw_only=True)
@@ -49,7 +49,8 @@ class StoredSchedules:
         )
         owner, place = sender_of(call.message), chat_of(call.message)
         row = row_of(schedule, new_id(), place=place, owner=owner, now=now, default=zone)
-        stored = await self.store.later.create(row, key=call.key, most=limits.schedules_per_person)
+        most, session = limits.schedules_per_person, call.session
+        stored = await self.store.later.create(row, key=call.key, most=most, session=session)
         if stored is None:
             message = (
                 f"this person has {limits.schedules_per_person} already; cancel one first (limits.schedulesPerPerson)"
@@ -60,6 +61,7 @@ class StoredSchedules:
 
     async def listed(self, call: Call) -> Sequence[Planned]:
         found, zone = await theirs(self.store, call.message), self.config.server.zone
+        repeats(*(schedule_source(it.id) for it in found))
         return [Planned(line=line_of(it, zone), external=schedule_of(it).tainted) for it in found]
 
     async def cancel(self, id_: str, call: Call) -> str:

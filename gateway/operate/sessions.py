@@ -29,13 +29,14 @@ from gateway.fault import OperatorError
 from gateway.observe.terminal import printable
 from gateway.records.sessions import message_in, session_parts
 from gateway.store import conversations, erasure, layers, memory
+from gateway.store.changes import quoting_of
 from gateway.store.chatter import REACTION
 from gateway.store.conversations import Session
 from gateway.store.names import Names, names
 from gateway.store.opening import connected
 from gateway.store.portions import Portion, portions_of, spans_of
 from gateway.store.scrub import scrub
-from tools.uploads import folder_of, forget, processes_of
+from tools.uploads import folder_of, forget, forget_quoted, processes_of
 
 T = TypeVar("T")
 WAIT_SECONDS = 30.0
@@ -210,6 +211,11 @@ def _delete_files(
     removed["upload"] += sum(path.is_file() for folder in folders for path in folder.rglob("*"))
     if portion.whole:
         forget(base, portion.sid)
+    if portion.messages and not portion.whole:
+        with connected(config.database) as connection:
+            quoting = quoting_of(connection, portion.sid, sorted(portion.messages))
+        for message in quoting:
+            forget_quoted(base, portion.sid, tag(message))
     for folder in (*folders, processes_of(uploads)):  # what runs ends with its record
         with suppress(FileNotFoundError):
             shutil.rmtree(folder)

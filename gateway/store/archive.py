@@ -19,6 +19,7 @@ from gateway.store import memory
 from gateway.store.approval_words import forget_approvals
 from gateway.store.branches import BRANCH, begins_branch, on_branch, own_above, place, words_json
 from gateway.store.errors import NOTIFY_CHANNEL
+from gateway.store.later import forget_asked
 from gateway.store.locks import Lock, lock
 from gateway.store.statements import NEVER
 from gateway.store.tasks import children_of, forget_tasks
@@ -184,6 +185,7 @@ class DatabaseArchive(Database):
         names = {"chat": chat, "sessions": sessions}
         turns = _run(connection, f"{_TURNS} LIMIT {STEP_ROWS}", **names).scalars().all()
         forget_approvals(connection, turns)
+        forget_asked(connection, turns)
         for table in ("transcript", "spoken", "outbox", "layer"):
             _run(connection, f"DELETE FROM {table} WHERE turn IN :turns", turns=turns)
         _run(connection, "DELETE FROM inbox WHERE status <> 0 AND id IN :turns", turns=turns)

@@ -6,7 +6,7 @@ concerned are locked and get a new revision: a turn that has read the old one wr
 (`Revised`), and continues with what is left. Sent messages stay on the platform, and approved calls have run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
@@ -15,19 +15,41 @@ import orjson
 from pydantic import ValidationError
 from sqlalchemy import Connection
 
-from agents.messages import AssistantMessage, Text, UserMessage, message_json
+from agents.attachments import tag
+from agents.messages import AssistantMessage, Text, ToolCall, ToolResultMessage, UserMessage, message_json
 from channels.marks import ANSWER_GONE, TAKEN_BACK
 from channels.message import MessageContext
 from gateway.records.inbound import Inbound, inbound_json
 from gateway.records.sessions import control_session, conversation, session_parts
-from gateway.store import memory
+from gateway.store import later, memory
 from gateway.store.approval_words import forget_words
 from gateway.store.records import SessionMark
 from gateway.store.statements import MARK, NEVER, TO_SEND, WAITS, InboxStatus, OutboxStatus
 from gateway.store.writer import Database, run, writes
+from tools.tool import note_source, schedule_source, task_source, turn_source, upload_source
+from tools.uploads import UPLOADS, folder_name
 
 TurnState: TypeAlias = Literal["waiting", "running", "finished", "overheard"]
 WRITE = "UPDATE transcript SET content = :content WHERE sid = :sid AND seq = :seq"
+COPIED = """
+SELECT s.sid, s.seq, s.turn, s.message, t.kind FROM spoken s JOIN transcript t ON t.sid = s.sid AND t.seq = s.seq
+WHERE s.message IN :sources AND s.how = 'copied' AND s.turn >= :since ORDER BY s.sid, s.seq
+"""
+_SAID_IN = "SELECT sid, seq, place, turn, how, parts FROM spoken WHERE sid = :sid AND turn = :turn AND how = 'said'"
+_UNCOPY = "DELETE FROM spoken WHERE sid = :sid AND seq = :seq AND how = 'copied'"
+_ANSWERS = """
+SELECT seq, content FROM transcript
+WHERE turn = :turn AND sid = :sid AND kind = 'assistant' AND seq < :before ORDER BY seq DESC
+"""
+_COPYING_TASKS = "UPDATE task SET result = '' WHERE sid IN :sids RETURNING id"
+_RUNS = """
+SELECT id, sid, body, status FROM inbox WHERE dedupe >= :first AND dedupe < :end AND body <> ''
+"""
+"""The runs of a reminder, also those that wait, by their dedupe keys."""
+_QUOTING = """
+SELECT DISTINCT s.message FROM spoken q JOIN spoken s ON s.sid = q.sid AND s.seq = q.seq AND s.how = 'said'
+WHERE q.message IN :messages AND q.sid = :sid AND q.how = 'quoted'
+"""
 _IN_ROW = "SELECT place, parts FROM spoken WHERE sid = :sid AND seq = :seq AND parts > 0 ORDER BY place"
 _WITHDRAW = "UPDATE spoken SET how = 'withdrawn', parts = 1 WHERE sid = :sid AND seq = :seq AND place = :place"
 RECALLED = "recalled"
@@ -38,7 +60,9 @@ SELECT i.id, i.sid, i.body, i.status, COALESCE(i.turn, i.id) AS turn,
     EXISTS (SELECT 1 FROM inbox o WHERE o.id = COALESCE(i.turn, i.id) AND o.status > {InboxStatus.JOINED:d}) AS ended
 FROM inbox i WHERE """
 FOUND = f"{ROW} (i.dedupe = :name OR i.dedupe_text = :name) AND i.body <> ''"
-SPOKEN = "SELECT sid, seq, place, turn, how, parts FROM spoken WHERE message = :message ORDER BY sid, seq, place"
+SPOKEN = """
+SELECT sid, seq, place, turn, how, parts FROM spoken WHERE message = :message AND how <> 'copied' ORDER BY sid, seq, place
+"""
 WAITING_SIDS = f"SELECT DISTINCT sid FROM inbox WHERE status = {InboxStatus.WAITING:d}"
 REVISE = "UPDATE session SET revision = revision + 1 WHERE id IN :sids"
 _LOCK = "UPDATE session SET revision = revision WHERE id IN :sids"
@@ -55,7 +79,8 @@ _CHATTER = "DELETE FROM chatter WHERE chat = :chat AND message = :message"
 _UNTIL = "COALESCE((SELECT min(turn) FROM mark WHERE sid = :sid AND kind = 'new' AND turn >= :turn), :never)"
 SUMMARIES = f"DELETE FROM mark WHERE sid = :sid AND kind = 'summary' AND turn >= :turn AND turn <= {_UNTIL}"
 NOTES = f"""
-UPDATE note SET text = '' WHERE sid = :sid AND text <> '' AND turn >= :turn AND turn <= {_UNTIL} RETURNING sender
+UPDATE note SET text = '' WHERE sid = :sid AND text <> '' AND turn >= :turn AND turn <= {_UNTIL}
+RETURNING sender, agent, number
 """
 _SHOWN = "SELECT DISTINCT sid, seq, 0 AS parts FROM spoken WHERE person = :person AND direct = 1 AND turn >= :turn"
 """The places of notes beside a person's own messages."""
@@ -98,6 +123,8 @@ class Recall:
     sids: Sequence[str] = ()
     turns: Sequence[tuple[str, int]] = ()
     unanswered: Sequence[tuple[str, int]] = ()
+    quoting: Sequence[tuple[str, str]] = ()
+    """The messages that quoted it, with their conversations."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,7 +157,17 @@ class DatabaseChanges(Database):
             "sids": sorted(sids),
             "named": f'%"message_id":{orjson.dumps(message).decode()}%',
         }
-        changes = 0
+        quoting = [(sid, it) for sid in sorted(sids) for it in quoting_of(connection, sid, [message])]
+        turns = sorted({(fact.sid, fact.turn) for fact in facts if fact.parts})
+        said = {turn for _, turn in turns} | ({own.turn} if own else set())
+        sources = {turn_source(it) for it in said}
+        sources |= {
+            it for sid in sids for it in uploads_of(connection, sid, message, [it for it in facts if it.sid == sid])
+        }
+        copying = forget_reminders(connection, sorted(said), at)
+        copying |= withdraw_copies(connection, sources, since=min(said, default=0), at=at)
+        run(connection, REVISE, sids=sorted({sid for sid, _ in copying} - sids))
+        changes = len(copying)
         for row in run(connection, COPIES, **copies).all():
             with suppress(ValidationError):
                 changes += _rewrite(connection, row, without(inbound_json.validate_json(row.body), message))
@@ -138,17 +175,9 @@ class DatabaseChanges(Database):
             changes += withdraw(connection, fact)
         if changes:  # once, however often a platform tells it: a running turn asks its model again
             run(connection, REVISE, sids=sorted(sids))
-        turns = sorted({(fact.sid, fact.turn) for fact in facts if fact.parts})
         for sid, turn in turns:
             run(connection, _FORGET_TASKS, sid=sid, turn=turn, at=at)
-            names: dict[str, Any] = {"sid": sid, "turn": turn, "never": NEVER}
-            run(connection, SUMMARIES, **names)
-            for note in run(connection, NOTES, **names).all():
-                channel, _, person = note.sender.split(":", 2)
-                shown = run(connection, _SHOWN, person=f"{channel}:{person}", turn=turn).all()
-                run(connection, REVISE, sids=sorted({it.sid for it in shown} - sids))
-                for row in shown:
-                    withdraw(connection, row)
+            forget_made(connection, sid, turn, at, revised=sids)
             forget_words(connection, turn)
             if not run(connection, f"SELECT 1 FROM inbox WHERE id = :turn AND {WAITS}", turn=turn).first():
                 is_others_too = run(connection, _OTHERS, turn=turn).first() is not None
@@ -158,7 +187,9 @@ class DatabaseChanges(Database):
             "overheard" if own is None else "finished" if own.ended else "running" if own.begun else "waiting"
         )
         number = own.id if own else 0
-        return Recall(state=state, number=number, sids=sorted(sids), turns=turns, unanswered=unanswered)
+        sids |= {sid for sid, _ in copying}
+        found = {"sids": sorted(sids), "turns": turns, "unanswered": unanswered, "quoting": quoting}
+        return Recall(state=state, number=number, **found)
 
     @writes
     def wipe(self, connection: Connection, sid: str, turn: int, at: float, *, ended: bool) -> None:
@@ -186,6 +217,115 @@ class DatabaseChanges(Database):
         if state == "waiting":
             _rewrite(connection, row, replace(inbound, context=replace(inbound.context, text=text), event=""))
         return Changed(sid=row.sid, turn=row.turn, state=state)
+
+
+def forget_made(connection: Connection, sid: str, turn: int, at: float, *, revised: Iterable[str] = ()) -> None:
+    """Remove the summaries and notes that were made of a conversation since a turn, and what repeats these notes.
+    `revised` are conversations that have a new revision already."""
+    names: dict[str, Any] = {"sid": sid, "turn": turn, "never": NEVER}
+    run(connection, SUMMARIES, **names)
+    for note in run(connection, NOTES, **names).all():
+        channel, _, person = note.sender.split(":", 2)
+        shown = run(connection, _SHOWN, person=f"{channel}:{person}", turn=turn).all()
+        for row in shown:
+            withdraw(connection, row)
+        sources = {note_source(note.sender, note.agent, it) for it in (note.number, None)}
+        copying = withdraw_copies(connection, sources, since=turn, at=at)
+        concerned = {it.sid for it in shown} | {it for it, _ in copying}
+        run(connection, REVISE, sids=sorted(concerned - set(revised)))
+
+
+def withdraw_copies(connection: Connection, sources: Iterable[str], *, since: int, at: float) -> set[tuple[str, int]]:
+    """Remove what repeats these texts, and what repeats that in turn: results of tools, and runs of reminders. Returns the
+    conversations and turns that held it. `since` is the first turn that may."""
+    seen, copying = set[str](), set[tuple[str, int]]()
+    while wanted := sorted(set(sources) - seen):
+        seen.update(wanted)
+        rows = run(connection, COPIED, sources=wanted, since=since).all()
+        for row in {(it.sid, it.seq): it for it in rows}.values():
+            if row.kind == "toolResult":
+                _withdraw_result(connection, row, asks=not row.message.endswith(":*"))
+            else:
+                _withdraw_run(connection, row.sid, row.turn, at)
+            run(connection, _UNCOPY, sid=row.sid, seq=row.seq)
+        found = {(row.sid, row.turn) for row in rows}
+        for sid, turn in sorted(found - copying):
+            forget_made(connection, sid, turn, at, revised=[sid])
+        copying |= found
+        tasks = run(connection, _COPYING_TASKS, sids=sorted({it.sid for it in rows})).scalars()
+        sources = {*(turn_source(row.turn) for row in rows), *map(task_source, tasks)}
+    return copying
+
+
+def _withdraw_result(connection: Connection, row: Any, *, asks: bool) -> None:
+    """Remove a result's content. `asks`: its call may name what it looked for, so its arguments go as well."""
+    place = {"sid": row.sid, "seq": row.seq}
+    content = run(connection, "SELECT content FROM transcript WHERE sid = :sid AND seq = :seq", **place).scalar()
+    left = "{}"
+    with suppress(ValidationError):
+        message = message_json.validate_json(content or "")
+        if isinstance(message, ToolResultMessage):
+            left = message_json.dump_json(message.withdrawn).decode()
+            if asks:
+                _withdraw_call(connection, row, message.call_id)
+    run(connection, WRITE, **place, content=left)
+
+
+def _withdraw_call(connection: Connection, row: Any, call_id: str) -> None:
+    asked = {"sid": row.sid, "turn": row.turn, "before": row.seq}
+    for answer in run(connection, _ANSWERS, **asked).all():
+        with suppress(ValidationError):
+            message = message_json.validate_json(answer.content)
+            if isinstance(message, AssistantMessage) and any(it.id == call_id for it in message.calls):
+                bare: dict[str, Any] = {"arguments": {}, "arguments_raw": "{}", "wire": None}
+                content = tuple(
+                    replace(it, **bare) if isinstance(it, ToolCall) and it.id == call_id else it
+                    for it in message.content
+                )
+                left = message_json.dump_json(replace(message, content=content)).decode()
+                run(connection, WRITE, sid=row.sid, seq=answer.seq, content=left)
+                return
+
+
+def _withdraw_run(connection: Connection, sid: str, turn: int, at: float) -> None:
+    """Remove the words of a reminder's run; one that has not ended is left to its end, which finds it recalled."""
+    for row in run(connection, _SAID_IN, sid=sid, turn=turn).all():
+        withdraw(connection, row)
+    if not run(connection, f"SELECT 1 FROM inbox WHERE id = :turn AND {WAITS}", turn=turn).first():
+        _wipe(connection, sid, turn, at)
+
+
+def forget_reminders(connection: Connection, turns: Sequence[int], at: float) -> set[tuple[str, int]]:
+    """Delete the reminders that were asked for in these turns, and the words of their runs. Returns the conversations and
+    turns of the runs, and those that repeat the reminders."""
+    ids = later.forget_asked(connection, turns)
+    found = set[tuple[str, int]]()
+    for id_ in ids:
+        for row in run(connection, _RUNS, first=f"later:{id_}:", end=f"later:{id_};").all():
+            with suppress(ValidationError):
+                inbound = inbound_json.validate_json(row.body)
+                gone = replace(inbound, recalled=True, context=inbound.context.wordless, together=(), event="")
+                _rewrite(connection, row, gone)
+            if row.status != InboxStatus.WAITING:
+                _wipe(connection, row.sid, row.id, at)
+            found.add((row.sid, row.id))
+    sources = [schedule_source(it) for it in ids]
+    return found | withdraw_copies(connection, sources, since=min(turns, default=0), at=at)
+
+
+def uploads_of(connection: Connection, sid: str, message: str, facts: Sequence[Any]) -> set[str]:
+    """The files of a message as sources. A command sees all files of its conversation, so its output counts for any of
+    them; `facts` are the places of the message, of which one shows whether it had files."""
+    folder, name = folder_name(sid), tag(message)
+    held = "SELECT 1 FROM transcript WHERE sid = :sid AND seq = :seq AND content LIKE :named"
+    names = {"named": f"%{UPLOADS}/{name}/%"}
+    has_files = any(run(connection, held, sid=it.sid, seq=it.seq, **names).first() for it in facts if it.parts)
+    return {upload_source(folder, it) for it in ((name, "*") if has_files else (name,))}
+
+
+def quoting_of(connection: Connection, sid: str, messages: Sequence[str]) -> Sequence[str]:
+    """The messages of a conversation that quoted one of these."""
+    return list(run(connection, _QUOTING, sid=sid, messages=list(messages)).scalars())
 
 
 def _wipe(connection: Connection, sid: str, turn: int, at: float, *, keeping: bool = False, ended: bool = True) -> None:
@@ -252,6 +392,7 @@ def withdraw(connection: Connection, fact: Any) -> bool:
     if left != content:
         run(connection, WRITE, **place, content=left)
     if fact.parts:
+        memory.forget_turn(connection, fact.sid, fact.turn, [content], keeping=left)
         run(connection, _WITHDRAW, **place, place=fact.place)
     return left != content
 

@@ -5,6 +5,8 @@ An inbox row keeps its keys until they expire, but not its sender: a redelivery 
 Deleted data is overwritten; `gateway.store.scrub` empties SQLite's log.
 """
 
+import re
+import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +18,14 @@ from gateway.records.sessions import CHOICE, is_of_person, session_parts, task_o
 from gateway.store import contacts, later, memory
 from gateway.store.approval_words import forget_approvals
 from gateway.store.branches import UNDER, close_over
-from gateway.store.changes import COPIES, REVISE, withdraw
+from gateway.store.changes import (
+    COPIES,
+    REVISE,
+    forget_reminders,
+    uploads_of,
+    withdraw,
+    withdraw_copies,
+)
 from gateway.store.chatter import LANGUAGE, REACTION
 from gateway.store.errors import NOTIFY_CHANNEL
 from gateway.store.files import PENDING
@@ -24,6 +33,7 @@ from gateway.store.portions import Portion
 from gateway.store.statements import NEVER, WAITS, InboxStatus
 from gateway.store.tasks import forget_tasks
 from gateway.store.writer import is_shared, run
+from tools.tool import turn_source
 
 TURNS_AT_ONCE = 50
 ROWS_AT_ONCE = 500
@@ -44,6 +54,10 @@ _CLOSE_GAPS = """
 DELETE FROM gap WHERE sid IN :sids AND NOT EXISTS (SELECT 1 FROM web_message WHERE chat = :chat AND follows IS NOT NULL)
 """
 """The last branch of a conversation needs none: its messages say nothing of branches, so no turn would correct them."""
+_NOTICES = f"""
+SELECT id, body FROM inbox WHERE dedupe >= 'gateway:notice:' AND dedupe < 'gateway:notice;' AND body <> '' AND NOT {WAITS}
+"""
+_WITH_FILES = "SELECT sid, seq, message, parts FROM spoken WHERE turn IN :numbers AND parts > 0"
 _BESIDE = "SELECT DISTINCT sid, seq, turn, 0 AS parts FROM spoken WHERE"
 _QUOTED = f"{_BESIDE} message IN :messages AND sid = :sid AND how = 'quoted'"
 _HEARD = f"{_BESIDE} how = 'heard' AND person IN :people"
@@ -79,6 +93,7 @@ def forget_turns(connection: Connection, portion: Portion, numbers: Sequence[int
     """A step: the rows of these turns; how many, by what they were."""
     names: dict[str, Any] = {"sids": portion.sids, "numbers": list(numbers)}
     removed: Counter[str] = Counter()
+    _forget_copies(connection, numbers)
     words = "SELECT turn, content FROM transcript WHERE turn IN :numbers AND kind <> 'toolResult'"
     for row in () if portion.whole else run(connection, words, **names).all():
         memory.forget_turn(connection, portion.sid, row.turn, [row.content])
@@ -97,6 +112,16 @@ def forget_turns(connection: Connection, portion: Portion, numbers: Sequence[int
     removed["inbox"] += run(connection, kept, **names).scalar() or 0
     run(connection, _FORGET, **names)
     return removed
+
+
+def _forget_copies(connection: Connection, numbers: Sequence[int]) -> None:
+    """Remove what other turns repeat of these and of the files in them, and the reminders that were asked for in them."""
+    at, since = time.time(), min(numbers, default=0)
+    sources = set(map(turn_source, numbers))
+    for row in run(connection, _WITH_FILES, numbers=list(numbers)).all():
+        sources |= uploads_of(connection, row.sid, row.message, [row])
+    copying = forget_reminders(connection, numbers, at) | withdraw_copies(connection, sources, since=since, at=at)
+    run(connection, REVISE, sids=sorted({sid for sid, _ in copying}))
 
 
 def forget_quotes(connection: Connection, portion: Portion, messages: Sequence[str]) -> None:
@@ -126,8 +151,8 @@ def forget_session(connection: Connection, portion: Portion) -> Counter[str]:
     kinds = "'summary', 'settings', 'undone'" if portion.all_between else "'summary'"
     gone = f"sid = :sid AND kind IN ({kinds}) AND turn > :after AND turn <= :until"
     # a summary made later may stand for these turns too
-    later = ":again > 0 OR EXISTS (SELECT 1 FROM gap WHERE sid = :sid)"
-    gone += f" OR sid = :sid AND kind = 'summary' AND turn > :after AND ({later})"
+    is_later = ":again > 0 OR EXISTS (SELECT 1 FROM gap WHERE sid = :sid)"
+    gone += f" OR sid = :sid AND kind = 'summary' AND turn > :after AND ({is_later})"
     gone = "sid IN :all" if portion.whole else gone
     removed["mark"] += run(connection, f"DELETE FROM mark WHERE {gone}", **names).rowcount
     place = session_parts(portion.sid)
@@ -138,6 +163,7 @@ def forget_session(connection: Connection, portion: Portion) -> Counter[str]:
     if portion.whole and portion.all_between:
         run(connection, "DELETE FROM session WHERE id IN :sids AND pending = 0", sids=portion.sids)
     if portion.whole and portion.all_between and not task_of(portion.sid):  # the chat is the sender's
+        removed["later"] += later.forget_place(connection, place.place)
         spent = "DELETE FROM usage WHERE scope = :scope"
         removed["usage"] += run(connection, spent, scope=f"chat:{place.place}").rowcount
         removed["chatter"] += run(connection, "DELETE FROM chatter WHERE chat = :chat", chat=place.place).rowcount
@@ -165,10 +191,24 @@ def forget_person(connection: Connection, channel: str, person: str) -> Counter[
     removed["task"] += forget_tasks(connection, [], who)
     theirs = [it for it in later.owners(connection) if is_of_person(it, channel, person)]
     removed["later"] += later.forget(connection, theirs)
+    removed["outbox"] += _forget_notices(connection, channel, person)
     removed["contact"] += contacts.forget(connection, channel, person)
     if channel == "web":
         removed["file"] += run(connection, f"DELETE FROM file WHERE {PENDING}", pending_owner=person).rowcount
     removed["chatter"] += run(connection, "DELETE FROM chatter WHERE sender IN :said", said=said).rowcount
+    return removed
+
+
+def _forget_notices(connection: Connection, channel: str, person: str) -> int:
+    """Remove the notices that named a person to the owners: who waits, or who added the bot to a group."""
+    name = re.compile(rf"(?<![\w-]){re.escape(channel)}:([^:`\s]+:)?{re.escape(person)}(?![\w-])")
+    rows = run(connection, _NOTICES).all()
+    turns = [row.id for row in rows if name.search(orjson.loads(row.body).get("arguments", ""))]
+    for row in run(connection, "SELECT key, payload FROM outbox WHERE turn IN :turns", turns=turns).all():
+        chat = orjson.loads(row.payload)["part"]["target"]["chat"]
+        run(connection, "DELETE FROM web_message WHERE chat = :chat AND key = :key", chat=chat, key=row.key)
+    removed = run(connection, "DELETE FROM outbox WHERE turn IN :turns", turns=turns).rowcount
+    run(connection, _FORGET, numbers=turns)
     return removed
 
 

@@ -63,6 +63,10 @@ UPDATE later SET body = :body, place = :place, due = :due, resumes = :resumes, b
     since = :since, why = :why
 WHERE id = :id
 """
+_ASKED = """
+UPDATE later SET asked = (SELECT turn FROM transcript WHERE sid = :sid ORDER BY seq DESC LIMIT 1) WHERE id = :id
+"""
+"""The call is the newest row of its conversation: it is journaled before it runs."""
 LATER_NOTICE = "later"
 """The notice by which another process has the watches of a shared database look at once."""
 
@@ -192,15 +196,19 @@ class DatabaseLater(Database):
         return _rows(connection, _ALL)
 
     @writes
-    def create(self, connection: Connection, later: Later, *, key: str, most: int) -> Later | None:
-        """Keeps a new schedule of a person, the same one for the same `key`; None if they have `most`."""
+    def create(self, connection: Connection, later: Later, *, key: str, most: int, session: str = "") -> Later | None:
+        """Keeps a new schedule of a person, the same one for the same `key`; None if they have `most`. It is that of the
+        turn that runs in `session`: a recall or an erasure of the turn takes it along."""
         lock(connection, Lock.SCHEDULES, later.owner)  # two at once could exceed the limit
         made = f"SELECT {_COLUMNS} FROM later WHERE key = :key"
         if found := _rows(connection, made, key=key):
             return found[0]
         if len(_rows(connection, OF_OWNER, owner=later.owner, also="")) >= most:
             return None
-        return later if insert(connection, later, key) else None
+        if not insert(connection, later, key):
+            return None
+        run(connection, _ASKED, id=later.id, sid=session)
+        return later
 
     @writes
     def expect(self, connection: Connection, later: Later) -> None:
@@ -338,6 +346,18 @@ def _announce(connection: Connection) -> None:
 def forget(connection: Connection, owners: Sequence[str]) -> int:
     """Deletes every row of these people, as the database names them, and returns the count."""
     return run(connection, "DELETE FROM later WHERE owner IN :owners", owners=list(owners)).rowcount
+
+
+def forget_asked(connection: Connection, turns: Sequence[int]) -> Sequence[str]:
+    """Delete the reminders that were asked for in these turns; returns their ids."""
+    gone = "DELETE FROM later WHERE asked IN :turns RETURNING id"
+    return list(run(connection, gone, turns=list(turns)).scalars())
+
+
+def forget_place(connection: Connection, place: str) -> int:
+    """Delete a chat's reminders of which no turn is known: an older version kept none with them."""
+    gone = "DELETE FROM later WHERE place = :place AND owner IS NOT NULL AND asked IS NULL"
+    return run(connection, gone, place=place).rowcount
 
 
 def owners(connection: Connection) -> Sequence[str]:

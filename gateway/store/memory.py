@@ -230,9 +230,9 @@ def forget(connection: Connection, sid: str) -> bool:
     return run(connection, _FORGET, scope=_scope(sid), limit=STEP_TERMS).rowcount == STEP_TERMS
 
 
-def forget_turn(connection: Connection, sid: str, turn: int, contents: Sequence[str]) -> None:
-    """Removes a turn from the index; `contents` are its rows."""
-    found = sorted({term for content in contents for term in terms(_words(content))})
+def forget_turn(connection: Connection, sid: str, turn: int, contents: Sequence[str], *, keeping: str = "") -> None:
+    """Removes a turn from the index; `contents` are its rows. `keeping` is the row that stays of them."""
+    found = sorted({term for content in contents for term in terms(_words(content))} - {*terms(_words(keeping))})
     gone = "DELETE FROM word WHERE scope = :scope AND turn = :turn AND term IN :terms"
     for at in range(0, len(found), STEP_ROWS):
         run(connection, gone, scope=_scope(sid), turn=turn, terms=found[at : at + STEP_ROWS])

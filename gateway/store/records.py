@@ -25,14 +25,15 @@ waiting, or is none of these."""
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Spoken:
     """A message with words in a transcript row, by which a recall and an erasure find them: in `parts` parts of its content
-    or, if quoted or heard, in its metadata. `person` is `channel:id`, empty if unknown; `direct`: they are alone with the
-    bot."""
+    or, if quoted or heard, in its metadata. What is `copied` is a tool's result, or a reminder's run: `message` names the
+    older text that it repeats, as `tools.tool` does. `person` is `channel:id`, empty if unknown; `direct`: they are alone
+    with the bot."""
 
     message: str
     person: str
     name: str = ""
     direct: bool = False
-    how: Literal["said", "quoted", "heard"] = "said"
+    how: Literal["said", "quoted", "heard", "copied"] = "said"
     parts: int = 0
 
 

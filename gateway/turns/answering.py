@@ -41,10 +41,11 @@ from gateway.store.statements import NEVER
 from gateway.turns.attachments import Attachments
 from gateway.turns.batch import Batch
 from gateway.turns.budgets import BudgetAccount
-from gateway.turns.journal import TurnJournal, ending_of
+from gateway.turns.journal import TurnJournal, copied, ending_of
 from gateway.turns.memory import StoredMemory
 from gateway.turns.watch import about
 from tools.memory import Note
+from tools.tool import schedule_source
 
 REASONING_CHARS_MAX = 4_000
 CALL_CHARS_MAX = 100
@@ -199,6 +200,7 @@ class AgentRun:
             *(spoken_in(it, "said", 1 + len(files.shown)) for it, files in zip(contexts, received, strict=True)),
             *(Spoken(message=it.message_id, person="", how="quoted") for it in quotes),
             *(spoken_in(it, "heard", 0) for it in heard),
+            *(it for context in contexts for it in reminder_in(context)),
         ]
         return self._messages[-1], spoken
 
@@ -319,6 +321,12 @@ def spoken_in(context: MessageContext, how: Literal["said", "heard"], parts: int
         # Found by the person on whose behalf it ran, never by the message that it answers.
         person, message, name = person if context.sender.id else "", "", name or "operator"
     return Spoken(message=message, person=person, name=name, direct=is_direct, how=how, parts=parts)
+
+
+def reminder_in(context: MessageContext) -> Sequence[Spoken]:
+    """The reminder whose words a run repeats."""
+    origin = context.origin
+    return [copied(schedule_source(origin.id))] if origin and origin.kind == "schedule" else ()
 
 
 def above(settings: Settings, messages: Sequence[Message]) -> Iterator[str]:

@@ -24,6 +24,7 @@ from channels.channel import Channel, DeliveryError, NotHandedOut, TooLarge
 from channels.message import Attachment, MessageContext, StoredFile
 from gateway.state.runtime import Runtime
 from tools.tool import ToolError
+from tools.uploads import QUOTED
 
 FILES_MAX = 10
 """Files of one message, and of one reply."""
@@ -52,7 +53,7 @@ class Attachments:
         for number, attachment in enumerate(attachments[:FILES_MAX]):
             missed: Untaken | None
             try:
-                quoted = "quoted-" if number >= len(context.attachments) else ""
+                quoted = QUOTED if number >= len(context.attachments) else ""
                 missed = await self._fetch(receiver, runner, channel, attachment, quoted)
             except (DeliveryError, TimeoutError) as error:
                 log.warning("attachment_not_fetched", channel=channel.name, kind=attachment.kind, error=repr(error))

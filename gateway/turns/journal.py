@@ -27,6 +27,7 @@ from gateway.store.records import Entry, Kind, Lease, SessionState, Spoken, Summ
 from gateway.store.spending import Spent
 from gateway.turns.batch import Batch, is_report
 from gateway.turns.budgets import BudgetAccount
+from tools.tool import turn_source
 
 STEERED_MAX = 20
 """Waiting messages that one step of a turn takes in."""
@@ -63,13 +64,18 @@ class TurnJournal:
 
     async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
         """Journals a step. Raises Fenced, Stopped or Drained. A tool's result is kept even if the conversation has
-        changed; an answer that was made from removed words is not."""
+        changed, without its content if it repeats older text; an answer that was made from removed words is not."""
         spent = self.account.spent() if self.account else None
-        has_run = isinstance(message, ToolResultMessage)
-        new = [entry(self._turn, message, spent=spent)]
+        is_result = isinstance(message, ToolResultMessage)
+        new = entry(self._turn, message, spent=spent)
+        revision = None if is_result and not new.spoken else self._revision
         try:
-            state = await self.runtime.store.append(self._lease, new, revision=None if has_run else self._revision)
+            state = await self.runtime.store.append(self._lease, [new], revision=revision)
         except Revised:
+            if isinstance(message, ToolResultMessage):  # what it repeats may be what was removed meanwhile
+                new = entry(self._turn, message.withdrawn, spent=spent)
+                await self.runtime.store.append(self._lease, [new])
+                spent = None
             await hand_over(self.runtime, self._lease, self._turn, spent)
             raise
         self._check(state)
@@ -128,7 +134,15 @@ async def hand_over(runtime: Runtime, lease: Lease, turn: int, spent: Spent | No
 
 def entry(turn: int, message: Message, *, kind: Kind | None = None, spent: Spent | None = None) -> Entry:
     content = message_json.dump_json(message).decode()
-    return Entry(turn=turn, kind=kind or message.role, content=content, spent=spent)
+    spoken: Sequence[Spoken] = ()
+    if isinstance(message, ToolResultMessage):
+        spoken = [copied(it) for it in message.sources if it != turn_source(turn)]
+    return Entry(turn=turn, kind=kind or message.role, content=content, spent=spent, spoken=spoken)
+
+
+def copied(source: str) -> Spoken:
+    """The fact by which a recall and an erasure of `source` find the row that repeats it."""
+    return Spoken(message=source, person="", how="copied")
 
 
 def stopped(by: int, *, begun: bool) -> Ending:

@@ -24,7 +24,7 @@ from gateway.store.records import Entry
 from gateway.store.store import Store
 from gateway.turns.history import numbered_turns
 from tools.memory import Note, Passage
-from tools.tool import Call
+from tools.tool import Call, note_source, repeats, turn_source
 
 CANDIDATES = 4
 """Turns read for each wanted result: the index knows which words occur, not how well they fit."""
@@ -64,26 +64,32 @@ class StoredMemory:
         return save if _is_personal(message) else None
 
     async def passages(self, query: Sequence[str], limit: int, call: Call) -> Sequence[Passage]:
-        notes = [Passage(path=f"notes/{it.number}", at=it.at, text=it.text) for it in await self._call_notes(call)]
+        notes = [
+            Passage(path=f"notes/{it.number}", at=it.at, text=it.text, source=_note(call, it.number))
+            for it in await self._call_notes(call)
+        ]
         turns = await self._store.memory.search(call.session, query, CANDIDATES * limit)
         rows = await self._store.memory.turns(call.session, turns) if turns else ()
         foreign = await self._foreign(rows, call)
         for turn, messages in numbered_turns(rows):
-            text, at = "\n".join(map(spoken, messages)), messages[0].timestamp
-            notes.append(Passage(path=f"sessions/{turn}", at=at, text=text, external=turn in foreign))
+            text, at, source = "\n".join(map(spoken, messages)), messages[0].timestamp, turn_source(turn)
+            notes.append(Passage(path=f"sessions/{turn}", at=at, text=text, external=turn in foreign, source=source))
         return notes
 
     async def text(self, path: str, call: Call) -> Passage | None:
         kind, _, number = path.partition("/")
         if path == "notes":
+            repeats(_note(call, None))
             lines = [f"{it.number}. {' '.join(it.text.split())}" for it in await self._call_notes(call)]
             return Passage(path=path, at=0.0, text="\n".join(lines) or "(no notes)")
         if kind not in ("notes", "sessions") or not (number.isascii() and number.isdigit() and len(number) < 19):
             return None
         if kind == "notes":
+            repeats(_note(call, int(number)))
             notes = (it for it in await self._call_notes(call) if it.number == int(number))
             return next((Passage(path=path, at=it.at, text=it.text) for it in notes), None)
         rows = await self._store.memory.turns(call.session, [int(number)])
+        repeats(turn_source(int(number)))
         foreign = await self._foreign(rows, call)
         for turn, messages in numbered_turns(rows):
             text, at = "\n".join(_shown(messages, self.zone)), messages[0].timestamp
@@ -114,6 +120,10 @@ def _external(rows: Sequence[Entry]) -> Collection[int]:
     """The turns that hold external content, or were made of a request that did."""
     marked = {row.turn for row in rows if row.kind == "final" and orjson.loads(row.content).get("external")}
     return marked | {turn for turn, messages in numbered_turns(rows) if holds_external(messages)}
+
+
+def _note(call: Call, number: int | None) -> str:
+    return note_source(sender_of(call.message), agent_of(call.session), number)
 
 
 def _shown(messages: Sequence[Message], zone: tzinfo) -> Iterator[str]:

@@ -12,7 +12,7 @@ from gateway.records.sessions import is_control, sender_behind, session_key
 from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime
 from gateway.store.records import Delivery
-from gateway.turns.answering import spoken_in
+from gateway.turns.answering import reminder_in, spoken_in
 from gateway.turns.batch import Batch
 from gateway.turns.journal import entry
 
@@ -40,7 +40,7 @@ async def say(runtime: Runtime, batch: Batch) -> Ending:
         content = (Text(text=f"[message_id: {context.message_id}]\n{note}"),)
         # The mark is the turn's: the text itself is what the bot has said.
         user = UserMessage(content=content, external="content" if foreign else "", timestamp=at)
-        begun = replace(entry(batch.turn, user), spoken=[spoken_in(context, "said", 1)])
+        begun = replace(entry(batch.turn, user), spoken=[spoken_in(context, "said", 1), *reminder_in(context)])
         await runtime.store.append(batch.lease, [begun], revision=batch.work.revision)
     spoken = AssistantMessage(
         content=(Text(text=context.text),), provider="", model="", api="", stop_reason="end_turn", timestamp=at

@@ -36,7 +36,7 @@ from gateway.store.tasks import BEGUN, Task, TaskEnd, TaskState
 from gateway.turns.batch import Batch
 from gateway.turns.reports import keep, tells
 from tools.task import Delegated, Order
-from tools.tool import Call, ToolError
+from tools.tool import SOURCES, Call, ToolError, repeats, task_source, turn_source
 
 ID_CHARS = 8
 IDS_TRIED = 3
@@ -196,6 +196,7 @@ class Tasks:
         """Writes the report's rows: the gateway's note, and the result as one of the tool's."""
         text = truncate_result(result.whole or task.state, RESULT_CHARS_MAX)
         details: dict[str, Any] = {"id": task.id, "state": task.state}
+        details[SOURCES] = [turn_source(task.turn), task_source(task.id)]
         if task.external:
             text, details = external(text, f"task {task.id}", secrets.token_hex(8)), details | {EXTERNAL: True}
         given = ToolResultMessage(call_id="", tool="task", content=(Text(text=text),), is_error=False, details=details)
@@ -251,6 +252,7 @@ class Tasks:
 
     def _seen(self, task: Task) -> Delegated:
         result = result_json.validate_json(task.result) if task.result else Result()
+        repeats(turn_source(task.turn), task_source(task.id))
         return Delegated(
             id=task.id,
             title=task.title,

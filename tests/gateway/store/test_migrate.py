@@ -53,7 +53,7 @@ INDEXES |= {
 INDEXES |= {"contact_waiting", "wrong_code_sender"}
 INDEXES |= {"approval_audit_actor", "approval_grant_digest", "approval_of_session", "approval_open", "approval_turn"}
 INDEXES |= {"inbox_again", "inbox_joined", "inbox_person", "inbox_ended", "note_session"}
-INDEXES |= {"layer_found", "later_due", "later_owner", "task_chat", "task_parent"}
+INDEXES |= {"layer_found", "later_asked", "later_due", "later_owner", "later_place", "task_chat", "task_parent"}
 INDEXES |= {"mark_kind", "spoken_message", "spoken_person", "spoken_turn", "transcript_turn"}
 
 
