@@ -4,21 +4,21 @@ Telegram marks up text by entities, whose offsets count UTF-16 units. They alone
 like one. The bot's own mention goes, and so does its name behind a command; links keep their address and code its fence.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from channels.marks import FORWARDED, VIA
 from channels.message import Attachment
+from channels.plain import marked
 from channels.telegram import media
+from channels.telegram.rich import MARKS, RichReader
 from channels.wire import clean, mapping, mappings, number, text
 
 MORE_UNITS_MIN = 4_000
 """A longer text than 4096 units is cut by the client that it is pasted into."""
-DEPTH_MAX = 20
-"""Telegram nests 16 deep."""
-Mentions: TypeAlias = Callable[[Mapping[str, Any]], bool]
-"""True if a node mentions the bot; it is left out then."""
+RAW = ("pre", "code", "mention", "text_mention", "bot_command")
+"""Entities whose words are read as they are."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,6 +28,10 @@ class Me:
     id: int
     username: str | None = None
     commands: frozenset[str] = frozenset()
+
+
+NOBODY = Me(id=0)
+"""No mention and no command is this bot's."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,13 +56,16 @@ class _Entity:
 
 def read(message: Mapping[str, Any], me: Me) -> TelegramContent | None:
     """The content of a message; None if it says nothing, as a service message does."""
-    marked = _Marked(message)
-    entities = list(marked.entities())
+    written = _Marked(message)
+    entities = list(written.entities())
     mentioned = any(_is_mine(entity, me) or _is_menu_command(entity, me) for entity in entities)
-    words = marked.rewritten(entities, me) or marked.text
+    words = written.rewritten(entities, me) or written.text
+    attached, for_another = media.attachments(message), any(_is_for_another(entity, me) for entity in entities)
     if not words and (blocks := mapping(message, "rich_message")):
-        words, mentioned = _rich(blocks, me)
-    attached = media.attachments(message)
+        rich = _Rich(me)
+        reader = RichReader(rich.addressed)
+        words = reader.read(blocks) or rich.named
+        mentioned, for_another, attached = rich.mentioned, rich.for_another, (*attached, *reader.attachments)
     words = clean(words).strip() or media.words(message)
     if not words and not attached:
         return None
@@ -68,8 +75,8 @@ def read(message: Mapping[str, Any], me: Me) -> TelegramContent | None:
         mark=mark,
         attachments=attached,
         mentioned=mentioned,
-        for_another=any(_is_for_another(entity, me) for entity in entities),
-        more=bool(text(message, "media_group_id")) or marked.units >= MORE_UNITS_MIN,
+        for_another=for_another,
+        more=bool(text(message, "media_group_id")) or written.units >= MORE_UNITS_MIN,
     )
 
 
@@ -82,8 +89,20 @@ def foreign_mark(message: Mapping[str, Any]) -> str:
 
 def quoted(message: Mapping[str, Any]) -> str | None:
     """The words of a message that another one answers."""
-    words = _Marked(message).text or _flatten(mapping(message, "rich_message"), lambda node: False)
+    written = _Marked(message)
+    words = written.rewritten([*written.entities()], NOBODY) or _unaddressed().read(mapping(message, "rich_message"))
     return clean(words).strip() or media.words(message) or None
+
+
+def files(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
+    """The files of a message that another one answers."""
+    reader = _unaddressed()
+    reader.read(mapping(message, "rich_message"))
+    return (*media.attachments(message), *reader.attachments)
+
+
+def _unaddressed() -> RichReader:
+    return RichReader(lambda kind, words, node, is_first: None)
 
 
 def origin(message: Mapping[str, Any], key: str) -> str | None:
@@ -114,7 +133,7 @@ class _Marked:
 
     def entities(self) -> Iterator[_Entity]:
         """The entities, in their order, without those outside of the text."""
-        for wire in sorted(self._wire, key=lambda wire: number(wire, "offset") or 0):
+        for wire in sorted(self._wire, key=lambda wire: (number(wire, "offset") or 0, -(number(wire, "length") or 0))):
             start, length = number(wire, "offset"), number(wire, "length")
             if start is None or length is None or start < 0 or length <= 0 or start + length > self.units:
                 continue
@@ -122,12 +141,21 @@ class _Marked:
             yield _Entity(kind=text(wire, "type"), start=start, end=end, text=self._cut(start, end), wire=wire)
 
     def rewritten(self, entities: list[_Entity], me: Me) -> str:
-        rewritten, at = "", 0
-        for entity in entities:
-            if entity.start < at or (instead := _instead(entity, me)) is None:
+        """The text as Markdown, without what addresses the bot."""
+        return self._between(0, self.units, entities, me).strip()
+
+    def _between(self, at: int, end: int, entities: list[_Entity], me: Me) -> str:
+        """Entities are nested or apart: one within another is written inside its marks."""
+        rewritten = ""
+        for number_, entity in enumerate(entities):
+            if entity.start < at or entity.end > end:
                 continue
             rewritten += self._cut(at, entity.start)
             at = entity.end
+            inside = [it for it in entities[number_ + 1 :] if it.end <= entity.end]
+            words = self._between(entity.start, entity.end, inside, me) if entity.kind not in RAW else entity.text
+            is_command = any(it.kind == "bot_command" for it in inside)
+            instead = words if is_command and entity.kind in MARKS else _instead(entity, words, me)
             if entity.kind == "pre":
                 rewritten = rewritten + "\n" if rewritten and not rewritten.endswith("\n") else rewritten
                 instead += "" if self._cut(at, at + 1) in ("", "\n") else "\n"
@@ -137,29 +165,31 @@ class _Marked:
                 else:
                     rewritten = rewritten.removesuffix(" ")
             rewritten += instead
-        return (rewritten + self._cut(at, self.units)).strip()
+        return rewritten + self._cut(at, end)
 
     def _cut(self, start: int, end: int) -> str:
         return self._raw[2 * start : 2 * end].decode("utf-16-le", errors="surrogatepass")
 
 
-def _instead(entity: _Entity, me: Me) -> str | None:
-    """The text in an entity's place; None if it stays as it is."""
+def _instead(entity: _Entity, words: str, me: Me) -> str:
+    """The text in an entity's place; `words` are its own as Markdown."""
     match entity.kind:
         case "mention" | "text_mention" if _is_mine(entity, me):
             return ""
         case "bot_command" if _is_mine(entity, me):
             return entity.text.partition("@")[0]
         case "text_link" if (url := text(entity.wire, "url")) and url != entity.text:
-            return f"[{entity.text}]({url})"
+            return f"[{words}]({url})"
         case "pre":
             fence = "```" if "```" not in entity.text else "````"
             body = entity.text.removesuffix("\n")
             return f"{fence}{text(entity.wire, 'language')}\n{body}\n{fence}"
         case "blockquote" | "expandable_blockquote":
-            return "\n".join(f"> {line}" for line in entity.text.splitlines())
+            return "\n".join(f"> {line}" for line in words.splitlines())
+        case _ if entity.kind in MARKS:
+            return marked(words, MARKS[entity.kind])
         case _:
-            return None
+            return words
 
 
 def _is_mine(entity: _Entity, me: Me) -> bool:
@@ -188,80 +218,22 @@ def _is_for_another(entity: _Entity, me: Me) -> bool:
     return named and me.username is not None and not _is_mine(entity, me)
 
 
-def _rich(blocks: Mapping[str, Any], me: Me) -> tuple[str, bool]:
-    mentioned = False
+@dataclass
+class _Rich:
+    """Judges the mentions and commands of a rich message as those of a text are."""
 
-    def mine(node: Mapping[str, Any]) -> bool:
-        nonlocal mentioned
-        entity = _Entity(kind=text(node, "type"), start=1, end=1, text=text(node, "text"), wire=node)
-        found = entity.kind != "bot_command" and _is_mine(entity, me)
-        mentioned = mentioned or found
-        return found
+    me: Me
+    mentioned: bool = False
+    for_another: bool = False
+    named: str = ""
 
-    return _flatten(blocks, mine), mentioned
-
-
-def _flatten(message: Mapping[str, Any], mentions: Mentions) -> str:
-    """A rich message, which has blocks instead of a text, as Markdown. An unknown block gives its text."""
-    return "\n".join(_blocks(mappings(message, "blocks"), mentions, 0)).strip()
-
-
-def _blocks(blocks: list[Mapping[str, Any]], mentions: Mentions, depth: int) -> list[str]:
-    if depth > DEPTH_MAX:
-        return []
-    return [line for block in blocks for line in _block(block, mentions, depth + 1)]
-
-
-def _block(block: Mapping[str, Any], mentions: Mentions, depth: int) -> list[str]:
-    words = _text(block.get("text"), mentions, depth)
-    inside = _blocks(mappings(block, "blocks"), mentions, depth)
-    match block.get("type"):
-        case "heading":
-            return ["#" * min(max(number(block, "size") or 1, 1), 6) + " " + words]
-        case "pre":
-            fence = "```" if "```" not in words else "````"
-            return [f"{fence}{text(block, 'language')}", words, fence]
-        case "blockquote" | "expandable_blockquote" | "pullquote":
-            return [f"> {line}" for part in (words, *inside) if part for line in part.split("\n")]
-        case "list":
-            return [line for item in mappings(block, "items") for line in _item(item, mentions, depth)]
-        case "table":
-            return _table(block.get("cells"), mentions, depth)
-        case "details":
-            return [line for line in (_text(block.get("summary"), mentions, depth), *inside) if line]
-        case "divider":
-            return ["---"]
-        case "photo" | "video" | "audio" | "animation" | "document" | "voice_note" | "map" as kind:
-            return [f"[{kind.replace('_', ' ')}]"]
-        case _:
-            return [line for line in (words, *inside) if line]
-
-
-def _item(item: Mapping[str, Any], mentions: Mentions, depth: int) -> list[str]:
-    box = ("[x] " if item.get("is_checked") is True else "[ ] ") if item.get("has_checkbox") is True else ""
-    marker = text(item, "label") or "-"
-    lines = "\n".join(_blocks(mappings(item, "blocks"), mentions, depth)).split("\n")
-    return [f"{marker} {box}{lines[0]}", *(f"  {line}" for line in lines[1:])]
-
-
-def _table(rows: object, mentions: Mentions, depth: int) -> list[str]:
-    lines = []
-    for row in rows if isinstance(rows, list) else ():
-        cells = [cell for cell in (row if isinstance(row, list) else ()) if isinstance(cell, dict)]
-        lines.append("| " + " | ".join(_text(cell.get("text"), mentions, depth) for cell in cells) + " |")
-    return lines
-
-
-def _text(node: object, mentions: Mentions, depth: int) -> str:
-    """A string, several of them, or one with a style."""
-    if depth > DEPTH_MAX:
-        return ""
-    match node:
-        case str():
-            return node
-        case list():
-            return "".join(_text(part, mentions, depth + 1) for part in node)
-        case dict():
-            return "" if mentions(node) else _text(node.get("text"), mentions, depth + 1)
-        case _:
-            return ""
+    def addressed(self, kind: str, words: str, node: Mapping[str, Any], is_first: bool) -> str | None:
+        start = 0 if is_first else 1
+        entity = _Entity(kind=kind, start=start, end=start + 1, text=words, wire=node)
+        self.for_another = self.for_another or _is_for_another(entity, self.me)
+        is_mine = _is_mine(entity, self.me)
+        self.mentioned = self.mentioned or is_mine or _is_menu_command(entity, self.me)
+        if not is_mine:
+            return None
+        self.named = self.named or words
+        return _instead(entity, words, self.me)

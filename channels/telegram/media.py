@@ -67,8 +67,35 @@ def _contact(contact: Mapping[str, Any]) -> str:
     return "contact: " + ", ".join(filter(None, (name, text(contact, "phone_number"))))
 
 
-def _list(kind: str, title: str, entries: str) -> "_MediaWords":
-    return lambda it: f"{kind}: {text(it, title)} — {' / '.join(text(one, 'text') for one in mappings(it, entries))}"
+def _poll(poll: Mapping[str, Any]) -> str:
+    options = [
+        text(it, "text") + (f" ({votes})" if (votes := number(it, "voter_count")) is not None else "")
+        for it in mappings(poll, "options")
+    ]
+    kind = "poll, closed" if poll.get("is_closed") is True else "poll"
+    more = "".join(f"; {it}" for key in ("description", "explanation") if (it := text(poll, key)))
+    return f"{kind}: {text(poll, 'question')} — {' / '.join(options)}{more}"
+
+
+def _checklist(checklist: Mapping[str, Any]) -> str:
+    tasks = [f"[{'x' if _is_done(it) else ' '}] {text(it, 'text')}" for it in mappings(checklist, "tasks")]
+    return f"checklist: {text(checklist, 'title')} — {' / '.join(tasks)}"
+
+
+def _is_done(task: Mapping[str, Any]) -> bool:
+    return bool(number(task, "completion_date")) or "completed_by_user" in task or "completed_by_chat" in task
+
+
+def chosen(message: Mapping[str, Any], answered: Mapping[str, Any]) -> str:
+    """The task or the option of the answered message that this one is about."""
+    task, option = number(message, "reply_to_checklist_task_id"), text(message, "reply_to_poll_option_id")
+    for it in mappings(mapping(answered, "checklist"), "tasks"):
+        if task is not None and number(it, "id") == task:
+            return f"[this task: {clean(text(it, 'text'))}]"
+    for it in mappings(mapping(answered, "poll"), "options"):
+        if option and text(it, "persistent_id") == option:
+            return f"[this option: {clean(text(it, 'text'))}]"
+    return ""
 
 
 _MediaWords: TypeAlias = Callable[[Mapping[str, Any]], str]
@@ -95,8 +122,8 @@ _WORDS: dict[str, _MediaWords] = {
     "venue": _venue,
     "location": lambda place: f"location: {_coordinate(place, 'latitude')}, {_coordinate(place, 'longitude')}",
     "contact": _contact,
-    "poll": _list("poll", "question", "options"),
-    "checklist": _list("checklist", "title", "tasks"),
+    "poll": _poll,
+    "checklist": _checklist,
     "dice": lambda media: f"dice {text(media, 'emoji')}: {number(media, 'value')}",
     "game": _named("game"),
     "invoice": _named("invoice"),

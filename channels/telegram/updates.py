@@ -189,18 +189,21 @@ def _quote(message: Mapping[str, Any], *, own: Collection[str]) -> Quote | None:
     answered = _answered(message)
     if (answered_id := number(answered, "message_id")) is not None:
         sender = _sender(answered)
-        quoted = part or content.quoted(answered)
+        lines = (part or content.quoted(answered), media.chosen(message, answered))
+        quoted = "\n".join(filter(None, lines)) or None
         by = sender.name or sender.id if sender else None
         foreign = sender is None or sender.id not in own or content.foreign_mark(answered) != ""
-        files = media.attachments(answered)
+        files = content.files(answered)
         return Quote(message_id=str(answered_id), text=quoted, sender=by, attachments=files, foreign=foreign)
     elsewhere = mapping(message, "external_reply")
+    if story := mapping(message, "reply_to_story"):
+        return Quote(message_id="", text="[story]", sender=name(mapping(story, "chat")), foreign=True)
     if not elsewhere:
         return None
     chat_id, message_id = number(mapping(elsewhere, "chat"), "id"), number(elsewhere, "message_id")
     where = f"{chat_id}:{message_id}" if chat_id and message_id else ""
     quoted, by = part or content.quoted(elsewhere), content.origin(elsewhere, "origin")
-    return Quote(message_id=where, text=quoted, sender=by, attachments=media.attachments(elsewhere), foreign=True)
+    return Quote(message_id=where, text=quoted, sender=by, attachments=content.files(elsewhere), foreign=True)
 
 
 def _answered(message: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -54,6 +54,10 @@ from tools.uploads import forget_message, forget_quoted
 EVENT_BYTES_MAX = 65_536
 """The longest event that is kept to look at."""
 
+EDITED_SECONDS_MAX = 172_800.0
+"""The age of a message whose edit may begin a turn: Telegram lets people edit for two days. Finished messages are known
+longer than that."""
+
 log = structlog.get_logger()
 
 
@@ -144,10 +148,13 @@ class Intake:
         return "ignored: not our answer"
 
     async def _edit(self, channel: Channel, receipt: Edited) -> str:
-        """Changes a waiting message; the turn that is answering it is followed by a word on the change."""
+        """Changes a waiting message; the turn that is answering it is followed by a word on the change. In a group a message
+        that was not said to the bot, and whose edit mentions it, is answered like a new one."""
         arrived, scope = receipt.arrived, f"{channel.name}:{channel.account}:"
         context, (change, name) = arrived.context, arrived.dedupe
         changed = await self._runtime.store.changes.edit(scope + name, context.sender.id, context.text)
+        if changed is None and context.mentioned and context.chat.kind == "group" and self._is_recent(context):
+            return await self._admit(channel, arrived)
         if changed is None or changed.state == "finished":
             return "ignored: edit"
         log.info("message_edited", message_id=context.message_id, state=changed.state)
@@ -156,6 +163,10 @@ class Intake:
             context = replace(context, text=edited + context.text, mark=edited + context.mark, attachments=())
             return await self._admit(channel, replace(arrived, context=context, dedupe=(change,)), receipt.number)
         return "edited"
+
+    def _is_recent(self, context: MessageContext) -> bool:
+        """False for a message so old that it may have been answered and forgotten."""
+        return self._runtime.now() - context.sent_at.timestamp() < EDITED_SECONDS_MAX
 
     async def _admit(self, channel: Channel, receipt: Arrived, replays: int = 0) -> str:
         context = receipt.context

@@ -16,7 +16,15 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 
 def complaints(record: dict[str, Any]) -> Iterator[str]:
-    """`calls` are {method, body, result}, `updates` as they are sent; a refused call has no result."""
+    """`calls` are {method, body, result}, `updates` as they are sent; a refused call has no result. `rich`: the types of
+    blocks and nodes that are known to us."""
+    if known := record.get("rich"):
+        for name, kind in vars(types).items():
+            field = (
+                getattr(kind, "model_fields", {}).get("type") if name.startswith(("RichBlock", "RichText")) else None
+            )
+            if field is not None and isinstance(field.default, str) and field.default not in known:
+                yield f"{name}: {field.default!r} is not read"
     for call in record["calls"]:
         model = getattr(methods, call["method"][0].upper() + call["method"][1:])
         yield from misfits(model, call["body"], call["method"], strict=True)

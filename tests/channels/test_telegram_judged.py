@@ -19,6 +19,7 @@ from channels.message import Attachment, Button, Outbound, Target
 from channels.telegram.channel import TelegramChannel
 from channels.telegram.config import TelegramAccount
 from channels.telegram.timing import Timing
+from tests.channels import test_telegram_content as content
 from tests.channels.contexts import Kept
 from tests.channels.telegram_calls import ALICE, FORUM, SMALL, TEAM, emulator
 from tests.channels.telegram_samples import load_samples
@@ -44,6 +45,7 @@ class Record:
     telegram: TelegramEmulator
     calls: list[dict[str, Any]] = field(default_factory=list)
     updates: list[dict[str, Any]] = field(default_factory=list)
+    rich: list[str] = field(default_factory=list)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request, answered = bytearray(), bytearray()
@@ -74,7 +76,7 @@ class Record:
 
     async def verdict(self, folder: Path) -> Any:
         file = folder / "record.json"
-        file.write_bytes(orjson.dumps({"calls": self.calls, "updates": self.updates}))
+        file.write_bytes(orjson.dumps({"calls": self.calls, "updates": self.updates, "rich": self.rich}))
         process = await asyncio.create_subprocess_exec(
             str(JUDGE), "-W", "error", str(SCRIPT), str(file),
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -211,3 +213,10 @@ async def test_every_call_of_the_channel_every_answer_and_update_of_the_emulator
         "getUpdates: ('offset',) Input should be a valid integer",
         "the answer to getUpdates: Update has no news",
     ]
+
+
+@judged
+async def test_rich_types_of_the_bot_api_are_all_among_those_that_are_read(tmp_path: Path) -> None:
+    updates = [{"update_id": at, "message": content.rich(block)} for at, block in enumerate(content.RICH, 1)]
+    known = [it["type"] for it in (*content.BLOCKS, *content.NODES)]
+    assert await Record(TelegramEmulator(), updates=updates, rich=known).verdict(tmp_path) == []

@@ -189,7 +189,7 @@ def test_the_answered_message_goes_along_also_from_another_chat() -> None:
     channel = {"id": -1002000000061, "type": "channel", "title": "News"}
     elsewhere = {"origin": {"type": "channel", "chat": channel}, "chat": channel, "message_id": 77}
     found = arrived(message("thoughts?", external_reply=elsewhere, quote={"text": "breaking"}))
-    assert found.context.reply_to == Quote(message_id="-1002000000061:77", text="breaking", sender="News")
+    assert found.context.reply_to == Quote(message_id="-1002000000061:77", text="breaking", sender="News", foreign=True)
     found = arrived(message("why?", reply_to_message=message("the whole of it", message_id=5)))
     assert found.context.reply_to == Quote(message_id="5", text="the whole of it", sender="Alice")
 

@@ -1,12 +1,14 @@
 """A bot in a group: what it overhears, and that it forgets what people take back."""
 
 import re
+import time
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
+from gateway.inbox.intake import EDITED_SECONDS_MAX
 from gateway.operate.sessions import erase
 from tests.emulators.models.script import Turn, says
 from tests.running import ALICE, ALICE_CHAT, BOB, FEISHU, GROUP, Running, running
@@ -197,16 +199,41 @@ async def test_mention_of_the_bot_alone_is_answered_also_with_a_quote(tmp_path: 
             await house.say("", parent_id=quoted["message_id"], **facts)
         else:
             group, name = telegram.supergroup(), f"@{telegram.bot['username']}"
-            alice, marked = telegram.private(), [{"type": "mention", "offset": 0, "length": len(name)}]
+            alice = telegram.private()
             answered = telegram.text_update("the colleague's plan", chat=group, sender=alice)["message"]["message_id"]
             for reply_to in (None, answered):
-                said = telegram.text_update(name, chat=group, sender=alice, entities=marked, reply_to=reply_to)
+                said = telegram.text_update(name, chat=group, sender=alice, reply_to=reply_to)
                 await it.happens(said)
                 await house.idle()
         await house.idle()
         alone, quoting = [users(it.body)[-1] for it in house.anthropic.requests]
         assert re.search(r": @(Helper Bot|fixture\\?_helper\\?_bot)$", alone)
         assert "the colleague's plan" in quoting
+
+
+async def test_edit_that_adds_the_mention_begins_a_turn_and_no_other_edit_does(tmp_path: Path) -> None:
+    clock = [time.time()]
+    async with bot(tmp_path, "webhook", script=lambda _: says("ok"), now=lambda: clock[0]) as it:
+        telegram, house = it.telegram, it.house
+        alice, group, name = telegram.private(), telegram.supergroup(), f"@{telegram.bot['username']}"
+        texts = ("what is for lunch?", "lunch at noon", "from last week")
+        updates = [telegram.text_update(text, chat=group, sender=alice) for text in texts]
+        await it.happens(*updates)
+        first, told, old = [update["message"] for update in updates]
+        question = f"{name} what is for lunch?"
+        asked = telegram.edit_update(first["message_id"], question, chat=group)
+        for _ in range(2):
+            await it.happens(asked)
+            await house.idle()
+        await it.happens(telegram.edit_update(told["message_id"], "lunch at one", chat=group))
+        again = telegram.edit_update(first["message_id"], f"{question}!", chat=group)
+        await it.happens(again)
+        clock[0] += EDITED_SECONDS_MAX + 1
+        await it.happens(telegram.edit_update(old["message_id"], f"{name} now", chat=group))
+        await house.idle()
+        (request,) = house.anthropic.requests
+        assert users(request.body)[-1].endswith(": what is for lunch?")
+        assert [sent.text for sent in telegram.messages] == ["ok"]
 
 
 async def test_content_that_the_event_lacks_is_fetched_by_id_and_what_was_recalled_is_not_answered(

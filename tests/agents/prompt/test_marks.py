@@ -32,6 +32,9 @@ ELSEWHERE = {
         "[card]",
         "[unreadable ",
         "[unsupported: ",
+        "[this option: ",
+        "[this task: ",
+        "[story]",
         "[card whose content Feishu does not hand out]",
         "[message whose content has not come with it]",
         "[Feishu does not say what is in it]",
@@ -75,7 +78,7 @@ ELSEWHERE = {
         "(a program)",
         "(new): ",
     ),
-    "SQL, and what models write": ("(SELECT ", "(\n    SELECT ", "[DONE]", "[tool:"),
+    "SQL, and what models write": ("(SELECT ", "(kind = '", "(\n    SELECT ", "[DONE]", "[tool:"),
 }
 
 
