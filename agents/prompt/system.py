@@ -125,7 +125,8 @@ def _stable(facts: LastingFacts) -> Iterator[str]:
     if facts.workspace_files:
         yield _worded("Workspace Files (injected)", *map(_file, facts.workspace_files))
     if facts.directives:
-        names = [it for it in ("media", "voice", "reply") if it in facts.directives]
+        media = "media of the web" if facts.has("web_fetch") else "media"
+        names = [{"media": media}.get(it, it) for it in ("media", "voice", "reply") if it in facts.directives]
         yield _worded("Assistant Output Directives", *(wording(f"Assistant Output Directives, {it}") for it in names))
     if facts.chat_kind == "group":
         yield _worded("Silent Replies")

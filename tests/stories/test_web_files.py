@@ -114,6 +114,7 @@ async def test_the_files_that_an_answer_names_can_be_downloaded_byte_for_byte(ho
     await house.idle()
     both, alone, ten, link = page.written()
     assert (both["text"], alone["text"]) == ("Here it is.", "")
+    assert "https address" not in str(house.anthropic.requests[0].body["system"])  # the agent has no web_fetch
     assert link["text"] == f"(I could not attach this: files of the web are not attached here.) {address}"
     assert [(file["name"], file["type"], file["size"]) for file in both["files"]] == [
         ("chart.png", "image/png", len(PNG)),
