@@ -1,7 +1,7 @@
 """The encoding of a text file that does not name it: UTF-8, UTF-16, or an "ANSI" of Windows in China, Japan or the West.
 
 A file that is UTF-8 is never guessed about. Of anything else the likeliest reading is the one whose characters are the most
-common in its own language: bytes in GBK that are read as Big5 are characters that nobody uses. A guess is always named.
+common in its own language: bytes in GBK that are read as Big5 are characters that nobody uses. The tools name a guess.
 """
 
 import codecs

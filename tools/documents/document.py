@@ -166,6 +166,10 @@ _SENTENCES: dict[str, tuple[str, str]] = {
         "DOCUMENT_UNREADABLE",
         "it is in Office's format from before 2007. Ask for it as .docx, .xlsx, .pptx or PDF",
     ),
+    "unknown": (
+        "DOCUMENT_UNREADABLE",
+        "nothing of what it holds was understood, though it is not empty. Ask for it as PDF, or saved by another program",
+    ),
     "broken": ("DOCUMENT_BROKEN", "it is damaged, or not what its name says. Ask for it again, or as PDF"),
     "crashed": (
         "DOCUMENT_BROKEN",

@@ -10,6 +10,7 @@ from tools.encoding import UTF_8, encoding_of, is_valid
 from tools.web.page import clean, to_markdown
 
 _META = re.compile(rb"<(?:meta|\?xml)[^>]{0,200}?(?:charset|encoding)\s*=\s*[\"']?([A-Za-z0-9_-]+)", re.IGNORECASE)
+_MARKUP = re.compile(r"<(script|style|template|head)\b.*?</\1\s*>|<!--.*?-->|<[^>]*>", re.DOTALL | re.IGNORECASE)
 _CONTAINER = "{urn:oasis:names:tc:opendocument:xmlns:container}"
 _OPF = "{http://www.idpf.org/2007/opf}"
 
@@ -23,6 +24,8 @@ def read(data: bytes, pages: Pages) -> None:
     for block in _markdown(data).split("\n\n"):
         flow.add(block)
     flow.turn()
+    if not pages.total and _MARKUP.sub("", _text(data)).strip():
+        raise UnreadableDocument("unknown")
 
 
 def read_epub(package: Package, pages: Pages) -> None:

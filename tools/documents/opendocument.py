@@ -169,11 +169,16 @@ def _values(row: Any) -> list[str]:
 
 def _value(cell: Any) -> str:
     kind, value = cell.get(f"{_OFFICE}value-type"), cell.get(f"{_OFFICE}value", "")
+    number = (
+        float(value)
+        if re.fullmatch(r"[-+]?[0-9.]{1,40}(?:[eE][-+]?\d{1,3})?", value) and value.count(".") < 2
+        else None
+    )
     match kind:
         case "float" | "currency":
-            return f"{float(value):.15g}" if abs(float(value)) < 1e15 else str(value)
+            return f"{number:.15g}" if number is not None and abs(number) < 1e15 else str(value)
         case "percentage":
-            return f"{float(value) * 100:.10g}%"
+            return str(value) if number is None else f"{number * 100:.10g}%"
         case "date":
             return str(cell.get(f"{_OFFICE}date-value", "")).replace("T", " ")
     text = "\n".join("".join(it.itertext()) for it in cell.iterfind(f"{_TEXT}p"))

@@ -6,6 +6,7 @@ with its own DTD is refused: no program writes such Office files.
 
 import io
 import posixpath
+import re
 import zipfile
 from collections.abc import Iterator
 from typing import IO, Any
@@ -16,7 +17,11 @@ from tools.documents.pages import UnreadableDocument
 MEMBERS_MAX = 20_000
 EXPANDED_BYTES_MAX = 512 * 1024 * 1024
 """All that is unpacked of one file, together."""
+_TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/"
 _OPTIONS: dict[str, Any] = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": False}
+_STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/([A-Za-z]+)/")
+_STRICT_BYTES = 64
+"""More than a match is long. Strict OOXML (ISO/IEC 29500) has the names of 2006 under another address."""
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 
 
@@ -54,7 +59,7 @@ class Package:
     def tree(self, name: str) -> Any:
         from lxml import etree
 
-        data = self.read(name)
+        data = _STRICT.sub(_TRANSITIONAL, self.read(name))
         tree = etree.parse(io.BytesIO(data), etree.XMLParser(**_OPTIONS))
         if tree.docinfo.internalDTD is not None:
             raise UnreadableDocument("bomb")
@@ -65,7 +70,7 @@ class Package:
         one is asked for."""
         from lxml import etree
 
-        for _, element in etree.iterparse(self.open(name), tag=tags, remove_comments=True, **_OPTIONS):
+        for _, element in etree.iterparse(_Transitional(self.open(name)), tag=tags, remove_comments=True, **_OPTIONS):
             if element.getroottree().docinfo.internalDTD is not None:
                 raise UnreadableDocument("bomb")
             if next(element.iterancestors(*tags), None) is not None:
@@ -87,6 +92,13 @@ class Package:
                 kind, target = it.get("Type", "").rpartition("/")[2], beside(name, it.get("Target", ""))
                 found[it.get("Id", "")] = kind, target
         return found
+
+    def links(self, name: str) -> dict[str, str]:
+        """The addresses outside of the file that a member refers to, by id."""
+        folder, _, leaf = name.rpartition("/")
+        rels = f"{folder}/_rels/{leaf}.rels".lstrip("/")
+        tree = self.tree(rels) if rels in self.names else ()
+        return {it.get("Id", ""): it.get("Target", "") for it in tree if it.get("TargetMode") == "External"}
 
 
 def relation(element: Any) -> str:
@@ -116,3 +128,26 @@ class _Bounded(io.RawIOBase):
         data = self._file.read(size)
         self._package.spend(len(data))
         return data
+
+
+class _Transitional(io.RawIOBase):
+    """A member with the names of Strict OOXML in their usual form, as a stream."""
+
+    def __init__(self, file: _Bounded) -> None:
+        self._file = file
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        while True:
+            piece = self._file.read(size)
+            data = _STRICT.sub(_TRANSITIONAL, self._rest + piece)
+            if not piece:
+                self._rest = b""
+                return data
+            whole = max(0, len(data) - _STRICT_BYTES)
+            self._rest = data[whole:]
+            if whole:
+                return data[:whole]

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -30,7 +31,10 @@ def read(package: Package, pages: Pages) -> None:
     pages.sheet = chosen(pages)
     if pages.last < pages.first:
         return  # only the sheets are asked for
-    _, name = related.get(relation(sheets[pages.sheet - 1]), ("", ""))
+    kind, name = related.get(relation(sheets[pages.sheet - 1]), ("", ""))
+    if kind in ("chartsheet", "dialogsheet"):
+        pages.add(f"[{kind.removesuffix('sheet')}]")
+        return
     properties = tree.find(f"{_MAIN}workbookPr")
     is_1904 = properties is not None and properties.get("date1904") in ("1", "true")
     book = _Book(_strings(package), *_formats(package), datetime(1904, 1, 1) if is_1904 else datetime(1899, 12, 30))  # noqa: DTZ001 - a sheet knows no time zone
@@ -82,9 +86,10 @@ def _formats(package: Package) -> tuple[set[int], set[int]]:
     dates, percent = set(), set()
     for style, it in enumerate(tree.iterfind(f"{_MAIN}cellXfs/{_MAIN}xf")):
         number, code = it.get("numFmtId", "0"), codes.get(it.get("numFmtId"), "")
-        if _DATE_CODE.search(code.replace("General", "")) or (not code and int(number) in _DATES):
+        known = int(number) if number.isdecimal() and len(number) < 6 else 0
+        if _DATE_CODE.search(code.replace("General", "")) or (not code and known in _DATES):
             dates.add(style)
-        elif "%" in code or (not code and int(number) in _PERCENT):
+        elif "%" in code or (not code and known in _PERCENT):
             percent.add(style)
     return dates, percent
 
@@ -102,35 +107,48 @@ class _Book:
         values: list[str] = []
         for cell in row:
             if cell.tag == f"{_MAIN}c" and (text := self._value(cell)):
-                at = self._column(cell.get("r", "").rstrip("0123456789"), len(values))
+                at = self._column(cell.get("r", "").replace("$", "").rstrip("0123456789"), len(values))
                 if at < COLUMNS_MAX:
                     values += [""] * (at + 1 - len(values))
                     values[at] = text
         return values
 
     def _column(self, letters: str, following: int) -> int:
+        if not re.fullmatch("[A-Za-z]{1,4}", letters):
+            return following
         if letters not in self._columns:
             number = 0
             for letter in letters[:4].upper():
                 number = number * 26 + ord(letter) - 64
             self._columns[letters] = number - 1
-        return self._columns[letters] if letters else following
+        return self._columns[letters]
 
     def _value(self, cell: Any) -> str:
+        """The value as a person reads it; if it is odd, as it is written."""
+        try:
+            return self._shown(cell)
+        except (ValueError, IndexError, OverflowError):
+            return str(cell.findtext(f"{_MAIN}v") or "")
+
+    def _shown(self, cell: Any) -> str:
         kind, value = cell.get("t", "n"), cell.findtext(f"{_MAIN}v")
         if kind == "inlineStr":
             return _text(cell)
         if not value:  # what wrote it reckons nothing
             formula = cell.findtext(f"{_MAIN}f")
-            return f"={formula}" if formula else ""
+            shared = cell.find(f"{_MAIN}f") is not None
+            return f"={formula}" if formula else "=(a formula that another cell has)" if shared else ""
         if kind == "s":
-            return self.strings[int(value)]
+            return self.strings[int(value)] if value.isdecimal() else str(value)
         if kind == "b":
-            return "TRUE" if value == "1" else "FALSE"
-        return self._number(value, int(cell.get("s", "0"))) if kind == "n" else str(value)
+            return {"1": "TRUE", "0": "FALSE"}.get(value, str(value))
+        style = cell.get("s", "0")
+        return self._number(value, int(style) if style.isdecimal() else 0) if kind == "n" else str(value)
 
     def _number(self, value: str, style: int) -> str:
         number = float(value)
+        if not math.isfinite(number):
+            return value
         if style in self.percent:
             return f"{number * 100:.10g}%"
         if style in self.dates and 0 <= number < 2_958_466:

@@ -1,32 +1,62 @@
 """Word documents: headings, numbered lists, tables and footnotes as Markdown, page by page if Word left its breaks."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from tools.documents.package import Package
-from tools.documents.pages import Flow, Pages, table
+from tools.documents.package import Package, relation
+from tools.documents.pages import Flow, Pages, UnreadableDocument, table
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _MC_FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
-_PICTURE = "{http://schemas.openxmlformats.org/drawingml/2006/picture}pic"
+_M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
+_DRAWING = "{http://schemas.openxmlformats.org/drawingml/2006/%s}%s"
 _BREAK = "\f"
 SPAN_MAX = 60
 _LEVEL = re.compile(r"%(\d)")
-_SKIPPED = {f"{_W}del", f"{_W}moveFrom", f"{_W}instrText", _MC_FALLBACK}
+_SKIPPED = {*(_W + it for it in ("del", "moveFrom", "instrText", "delText", "rt", "pPr", "rPr", "sdtPr")), _MC_FALLBACK}
+_AROUND = {*(_W + it for it in ("sdt", "sdtContent", "ins", "moveTo", "customXml", "smartTag"))}
+"""The elements around rows and cells that are no level of their own."""
+_MARKS = {
+    f"{_W}lastRenderedPageBreak": _BREAK,
+    f"{_W}tab": "\t",
+    f"{_W}ptab": "\t",
+    f"{_W}cr": "\n",
+    f"{_W}noBreakHyphen": "-",
+    f"{_W}object": "[embedded object]",
+    f"{_W}altChunk": "[embedded document]",
+    _DRAWING % ("picture", "pic"): "[picture]",
+    "{urn:schemas-microsoft-com:vml}imagedata": "[picture]",
+    _DRAWING % ("chart", "chart"): "[chart]",
+    _DRAWING % ("diagram", "relIds"): "[diagram]",
+}
+_MATH = {
+    "f": "({num})/({den})",
+    "sSup": "{e}^({sup})",
+    "sSub": "{e}_({sub})",
+    "sSubSup": "{e}_({sub})^({sup})",
+    "rad": "√({e})",
+}
+"""The forms of formulas in which a place has a meaning; of others the letters follow each other."""
+_NOTES = {"footnote": ("", ""), "endnote": ("", ""), "comment": ("c", "comment by ")}
+"""The kinds of notes with what is before their number, and before their author."""
 
 
 def read(package: Package, pages: Pages) -> None:
     document = _Document(package)
     flow = Flow(pages)
-    for element in package.elements("word/document.xml", f"{_W}p", f"{_W}tbl"):
+    is_empty = True
+    for element in package.elements("word/document.xml", f"{_W}p", f"{_W}tbl", f"{_W}altChunk"):
+        is_empty = False
         before, *behind = document.block(element).split(_BREAK)
         flow.add(before)
         for text in behind:
             flow.turn()
             flow.add(text)
-    for note in document.notes():
+    if is_empty and not _is_blank(package):
+        raise UnreadableDocument("unknown")
+    for note in (*document.notes(), *document.margins()):
         flow.add(note)
     flow.turn()
 
@@ -39,21 +69,26 @@ class _Document:
         self._read_styles()
         self._levels = self._numbering()
         self._counts: dict[str, Counter[int]] = {}
+        self._links = package.links("word/document.xml")
 
     def block(self, element: Any) -> str:
         if element.tag == f"{_W}p":
             return self._paragraph(element)
-        rows = ([*self._cells(row)] for row in element.iterfind(f"{_W}tr"))
+        if element.tag in _MARKS:
+            return _MARKS[element.tag]
+        whole = (row for row in _within(element, f"{_W}tr") if row.find(f"{_W}trPr/{_W}del") is None)
+        rows = ([*self._cells(row)] for row in whole)
         return table([it for it in rows if any(it)])
 
     def _cells(self, row: Any) -> Iterator[str]:
-        for cell in row.iterfind(f"{_W}tc"):
-            yield " ".join(_text(it).replace(_BREAK, " ") for it in cell.iter(f"{_W}p"))
+        for cell in _within(row, f"{_W}tc"):
+            own = (it for it in cell.iter(f"{_W}p") if next(it.iterancestors(f"{_W}p", _MC_FALLBACK), None) is None)
+            yield " ".join(self._text(it).replace(_BREAK, " ") for it in own)
             span = _value(cell, "tcPr", "gridSpan")
             yield from [""] * (min(int(span), SPAN_MAX) - 1 if span.isdecimal() else 0)
 
     def _paragraph(self, element: Any) -> str:
-        text = _text(element).strip(" \t\n")
+        text = self._text(element).strip(" \t\n")
         style = _value(element, "pPr", "pStyle")
         begins = element.find(f"{_W}pPr/{_W}pageBreakBefore")
         page = _BREAK if begins is not None and begins.get(f"{_W}val") not in ("0", "false") else ""
@@ -108,12 +143,85 @@ class _Document:
         return {it.get(f"{_W}numId", ""): abstract.get(_value(it, "abstractNumId"), {}) for it in numbers}
 
     def notes(self) -> Iterator[str]:
-        for kind in ("footnote", "endnote"):
+        for kind, (mark, by) in _NOTES.items():
             if (name := f"word/{kind}s.xml") in self._package.names:
                 for note in self._package.tree(name).iter(f"{_W}{kind}"):
-                    text = " ".join(_text(it) for it in note.iter(f"{_W}p")).strip()
+                    text = " ".join(self._text(it) for it in note.iter(f"{_W}p")).strip()
+                    author = f"{by}{note.get(f'{_W}author')}: " if by and note.get(f"{_W}author") else ""
                     if text and not note.get(f"{_W}type"):
-                        yield f"[^{note.get(f'{_W}id')}]: {text}"
+                        yield f"[^{mark}{note.get(f'{_W}id')}]: {author}{text}"
+
+    def margins(self) -> Iterator[str]:
+        """The texts above and below the pages, each once, behind all else."""
+        told = set()
+        for kind, name in self._package.related("word/document.xml").values():
+            if kind in ("header", "footer") and name in self._package.names:
+                text = " ".join(self._text(it) for it in self._package.tree(name).iter(f"{_W}p")).strip()
+                if any(map(str.isalpha, text)) and text not in told:
+                    told.add(text)
+                    yield f"{kind.capitalize()}: {text}"
+
+    def _text(self, element: Any) -> str:
+        return "".join(self._pieces(element))
+
+    def _pieces(self, element: Any) -> Iterator[str]:
+        """The text of a paragraph, in which a form feed is a page's end. What was struck out in review is not there."""
+        for it in element:
+            tag = it.tag
+            if tag in (f"{_W}t", f"{_M}t"):
+                yield it.text or ""
+            elif tag in _MARKS:
+                yield _MARKS[tag]
+            elif tag == f"{_W}br":
+                yield _BREAK if it.get(f"{_W}type") == "page" else "\n"
+            elif tag == f"{_W}sym":
+                yield _symbol(it.get(f"{_W}char", ""))
+            elif tag in (f"{_W}footnoteReference", f"{_W}endnoteReference"):
+                yield f"[^{it.get(f'{_W}id')}]"
+            elif tag == f"{_W}commentReference":
+                yield f"[^c{it.get(f'{_W}id')}]"
+            elif tag == f"{_W}txbxContent":
+                yield "\n" + "\n".join(self._text(inner) for inner in it.iter(f"{_W}p")) + "\n"
+            elif tag == f"{_W}hyperlink":
+                yield self._link(it)
+            elif isinstance(tag, str) and tag.startswith(_M):
+                yield self._formula(it)
+            elif tag not in _SKIPPED:
+                yield from self._pieces(it)
+
+    def _link(self, element: Any) -> str:
+        text, address = self._text(element), self._links.get(relation(element), "")
+        return f"[{text}]({address})" if address and text.strip() and address != text else text
+
+    def _formula(self, element: Any) -> str:
+        """A formula on one line."""
+        form = _MATH.get(element.tag.removeprefix(_M))
+        if form is None:
+            return self._text(element)
+        parts = {it.tag.removeprefix(_M): self._text(it) for it in element if isinstance(it.tag, str)}
+        return form.format_map(defaultdict(str, parts))
+
+
+def _within(element: Any, tag: str) -> Iterator[Any]:
+    """The children of this tag, also inside of content controls and insertions."""
+    for it in element:
+        if it.tag == tag:
+            yield it
+        elif it.tag in _AROUND:
+            yield from _within(it, tag)
+
+
+def _is_blank(package: Package) -> bool:
+    """True for a document in which nothing is written: its body has at most the settings of its pages."""
+    root = package.tree("word/document.xml")
+    body = root.find(f"{_W}body")
+    return root.tag == f"{_W}document" and (body is None or all(it.tag == f"{_W}sectPr" for it in body))
+
+
+def _symbol(code: str) -> str:
+    """A character of a font of pictures, which has no meaning outside of it, by its number."""
+    char = chr(int(code, 16)) if re.fullmatch(r"[0-9A-Fa-f]{1,4}", code) else ""
+    return char if char.isprintable() and not "\ue000" <= char <= "\uf8ff" else f"[symbol {code}]"
 
 
 def _list_of(element: Any) -> tuple[str, str]:
@@ -124,26 +232,3 @@ def _list_of(element: Any) -> tuple[str, str]:
 def _value(element: Any, *path: str) -> str:
     found = element.find("/".join(_W + it for it in path))
     return "" if found is None else found.get(f"{_W}val", "")
-
-
-def _text(element: Any) -> str:
-    return "".join(_pieces(element))
-
-
-def _pieces(element: Any) -> Iterator[str]:
-    """The text of a paragraph, in which a form feed is a page's end. What was struck out in review is not there."""
-    for it in element:
-        if it.tag == f"{_W}t":
-            yield it.text or ""
-        elif it.tag == f"{_W}br":
-            yield _BREAK if it.get(f"{_W}type") == "page" else "\n"
-        elif it.tag == f"{_W}lastRenderedPageBreak":
-            yield _BREAK
-        elif it.tag == f"{_W}tab":
-            yield "\t"
-        elif it.tag in (f"{_W}footnoteReference", f"{_W}endnoteReference"):
-            yield f"[^{it.get(f'{_W}id')}]"
-        elif it.tag == _PICTURE:
-            yield "[picture]"
-        elif it.tag not in _SKIPPED and it.tag != f"{_W}pPr":
-            yield from _pieces(it)
