@@ -220,6 +220,7 @@ class Gateway:
         while not stored:
             with logged("schedules_not_stored"):
                 await self.due.configure()
+                await self.due.end_refused()
                 stored = True
             await asyncio.sleep(0 if stored else SCHEDULES_AGAIN_SECONDS)
 

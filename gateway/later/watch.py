@@ -20,10 +20,19 @@ from channels.place import Place
 from gateway.approvals.surfaces import direct_with
 from gateway.config.places import place_in
 from gateway.later import ends
-from gateway.later.schedule import UNREADABLE, Schedule, adopted, configured_rows, message_of, recalled, schedule_of
+from gateway.later.schedule import (
+    KIND,
+    UNREADABLE,
+    Schedule,
+    adopted,
+    configured_rows,
+    message_of,
+    recalled,
+    schedule_of,
+)
 from gateway.observe.logs import logged
 from gateway.records.inbound import SAY, Inbound
-from gateway.records.sessions import agent_of, message_in, session_key
+from gateway.records.sessions import agent_of, message_in, sender_of, session_key
 from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
 from gateway.store.later import Later, LaterState, Step
@@ -135,6 +144,26 @@ class DueWatch:
         if rows or await self._store.later.configured():
             await self._store.later.configure(rows, adopted)
             self._wanted.set()
+
+    async def end_refused(self) -> None:
+        """Cancel the schedules of persons who may not write any more: admitted again before one was due, they would get what
+        nobody expects any more. Raises StoreUnavailable."""
+        refused: dict[tuple[str, ...], str | None] = {}
+        for row in await self._store.later.every():
+            if row.kind != KIND or row.owner is None or row.state not in ("active", "paused"):
+                continue
+            try:
+                context = schedule_of(row).context
+            except UNREADABLE:  # the watch says so when it is due
+                continue
+            if context is None:
+                continue
+            place = (sender_of(context), context.chat.kind, context.chat.id)
+            if place not in refused:
+                refused[place] = await self._runtime.refusal(context)
+            if reason := refused[place]:
+                await self._store.later.end(row.id, "cancelled")
+                log.warning("schedule_ended", id=row.id, reason=reason)
 
     async def _step(self, row: Later, now: float) -> Step | None:
         """The step that is due for a row; one that cannot be read, or whose person may not write any more, ends."""

@@ -17,7 +17,7 @@ from gateway.config.root import Config
 from gateway.fault import OperatorError
 from gateway.program import program
 from gateway.records.codes import hashed
-from gateway.store import contacts
+from gateway.store import contacts, later
 from gateway.store.contacts import Contact
 from gateway.store.opening import connected
 from gateway.store.owners import claimed
@@ -78,14 +78,20 @@ def revoke(config: Config, who: str) -> list[str]:
         owned = f"{channel}:{person}" in claimed(connection)
         people = contacts.revoke(connection, channel, person, account)
         owned = owned and f"{channel}:{person}" not in claimed(connection)
+        places = {(it.channel, it.account) for it in people}
+        lists = [it.config.allow_from for it in _accounts(config) if (it.kind.name, it.name) in places]
+        listed = f"{channel}:{person}" in config.owners or {person, ANYBODY} & {it for ids in lists for it in ids}
+        whose = {it.name: f"{it.channel}:{it.account}:{it.person}" for it in people}
+        ended = {name: 0 if listed else later.end_direct(connection, owner) for name, owner in whose.items()}
     if not people:
         raise OperatorError(f"{who}: was not let in by pairing — `pairing list` shows who was")
-    notes = [f"{it.name}: may no longer write" + (", and is no owner any more" if owned else "") for it in people]
-    places = {(it.channel, it.account) for it in people}
-    lists = [it.config.allow_from for it in _accounts(config) if (it.kind.name, it.name) in places]
-    if f"{channel}:{person}" in config.owners or {person, ANYBODY} & {it for listed in lists for it in listed}:
-        notes.append("warning: may write all the same, as owners or allowFrom in the config say so")
-    return notes
+    notes = [f"{it.name}: may no longer write{_also(owned, ended[it.name])}" for it in people]
+    return [*notes, "warning: may write all the same, as owners or allowFrom in the config say so"] if listed else notes
+
+
+def _also(owned: bool, ended: int) -> str:
+    schedules = f"; {ended} schedule{'s' if ended > 1 else ''} of theirs cancelled" if ended else ""
+    return (", and is no owner any more" if owned else "") + schedules
 
 
 def _place(config: Config, who: str) -> tuple[str, str, list[str]]:

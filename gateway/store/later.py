@@ -5,6 +5,7 @@ Of two replicas, or two rounds, only one finds the time that it has read. That t
 a row whose last run has not ended, or whose conversation is full, begins nothing.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -317,6 +318,15 @@ def end(
     if found[0].state != state:
         run(connection, _END, id=id_, state=state, why=why)
     return found[0]
+
+
+def end_direct(connection: Connection, owner: str) -> int:
+    """Cancel the schedules that a person has made in direct chats; return the count."""
+    found = _rows(connection, OF_OWNER, owner=owner, also="")
+    direct = [it for it in found if (json.loads(it.body).get("context") or {}).get("chat", {}).get("kind") == "direct"]
+    for row in direct:
+        end(connection, row.id, "cancelled")
+    return len(direct)
 
 
 def resume(connection: Connection, id_: str, due: float | None) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.operate import schedules
+from gateway.operate import contacts, schedules
 from gateway.operate.sessions import erase
 from tests.channels.contexts import Clock
 from tests.emulators.models.script import calls, says
@@ -471,3 +471,69 @@ async def test_who_is_erased_leaves_no_schedule_no_task_and_nothing_that_is_wait
         await house.until(lambda: not processes_of(command))
         await house.idle()
         assert len(texts(house)) == 2
+
+
+REMIND = calls(("schedule", {"action": "create", "at": "every 2h", "say": "drink water"}))
+
+
+@pytest.mark.parametrize("listed", [False, True])
+async def test_a_revocation_cancels_what_a_person_has_in_their_direct_chat(tmp_path: Path, listed: bool) -> None:
+    """Approved again before it was due, they heard of what nobody expected any more."""
+    clock = Clock()
+    bob: dict[str, Any] = {"sender": BOB, "chat": BOB_CHAT}
+    feishu = ANYTIME.replace("dmPolicy: open", "dmPolicy: pairing" + (f"\n    allowFrom: [{BOB}]" if listed else ""))
+    async with running(tmp_path, agents=SCHEDULING, feishu=feishu, now=clock) as house:
+        config, later = house.gateway.config, house.gateway.runtime.store.later
+        await asyncio.to_thread(contacts.approve, config, f"feishu:{BOB}")
+        group: dict[str, Any] = {"chat": GROUP, "chat_type": "group", "mention_bot": True}
+        for number, where in enumerate((bob, bob | group), start=1):
+            house.anthropic.script = [REMIND, says("ok")]
+            await house.say("remind me", **where)
+            await house.replies(number)
+            await house.idle()
+        notes = await asyncio.to_thread(contacts.revoke, config, f"feishu:{BOB}")
+        states = {it.place.rpartition(":")[2]: it.state for it in await later.every()}
+        assert states == {BOB_CHAT: "active" if listed else "cancelled", GROUP: "active"}
+        assert notes[0] == f"feishu:{BOB}: may no longer write" + ("" if listed else "; 1 schedule of theirs cancelled")
+        await asyncio.to_thread(contacts.approve, config, f"feishu:{BOB}")
+        clock.now += 2 * 3600 + 1
+        told = await settled(house, 4 if listed else 3)
+        assert told.count("drink water") == (2 if listed else 1)
+
+
+@pytest.mark.parametrize("place", ["direct", "group", "web"])
+async def test_an_edit_that_takes_a_person_off_a_list_cancels_their_schedules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setattr("gateway.app.reload.LOOK_SECONDS", 0.02)
+    clock = Clock()
+    lists = f"dmPolicy: allowlist\n    allowFrom: [{ALICE}, {BOB}]\n    groupSenders: [{ALICE}, {BOB}]"
+    feishu = f"{ANYTIME.replace('dmPolicy: open', lists)}  web: {{}}\n"
+    users = "server: { users: { ann: canary-token-of-ann-91827 } }"
+    asked: dict[str, Any] = {"sender": BOB, "chat": BOB_CHAT}
+    asked |= {"chat": GROUP, "chat_type": "group", "mention_bot": True} if place == "group" else {}
+    async with (
+        edited(tmp_path, agents=SCHEDULING, feishu=feishu, more=users, now=clock) as (house, editor),
+        opened(house.url, authorization="Bearer canary-token-of-ann-91827") as ann,
+    ):
+        house.anthropic.script = [REMIND, says("ok")]
+        if place == "web":
+            await ann.say("remind me")
+        else:
+            await house.say("remind me", **asked)
+        await house.requested(2)
+        await house.idle()
+        later = house.gateway.runtime.store.later
+        assert [it.state for it in await later.every()] == ["active"]
+        if place == "web":
+            await editor.replace("ann: canary", "bea: canary")
+        else:
+            await editor.replace(
+                f"{'allowFrom' if place == 'direct' else 'groupSenders'}: [{ALICE}, {BOB}]",
+                f"{'allowFrom' if place == 'direct' else 'groupSenders'}: [{ALICE}]",
+            )
+
+        async def cancelled() -> bool:
+            return [it.state for it in await later.every()] == ["cancelled"]
+
+        await house.until(cancelled)
