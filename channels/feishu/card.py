@@ -15,6 +15,8 @@ from channels.formulas import shielded
 from channels.message import Button, Folded
 
 SUMMARY_CHARS = 60
+SUMMARY_SOURCE_CHARS = 4_000
+"""The beginning of an answer from which its summary is taken: its first words may be far behind their marks."""
 TABLES_MAX = 5
 _PREFIX = re.compile("[ >]*")
 _PING = re.compile(r"<(?=/?at\b)", re.IGNORECASE)
@@ -30,9 +32,20 @@ def answer_card(text: str) -> dict[str, Any]:
 
 
 def made(elements: Sequence[Mapping[str, Any]], summary: str, **config: Any) -> dict[str, Any]:
-    summary = without_pings(" ".join(summary.split())[:SUMMARY_CHARS])
+    summary = without_pings(summarised(summary))
     config = {"update_multi": True, "summary": {"content": summary}} | config
     return {"schema": "2.0", "config": config, "body": {"elements": list(elements)}}
+
+
+def summarised(text: str) -> str:
+    """The beginning of a text as the chat list and a notification show it: its words without the marks of Markdown."""
+    words: list[str] = []
+    for token in _summary_markdown().parse(text[:SUMMARY_SOURCE_CHARS]):
+        parts = token.children or ((token,) if token.type in ("fence", "code_block") else ())
+        parts = [it for it in parts if it.type != "html_inline"]
+        words += [" " if it.type in ("softbreak", "hardbreak") else it.content for it in parts]
+        words.append(" ")
+    return " ".join("".join(words).split())[:SUMMARY_CHARS]
 
 
 def needs_card(text: str) -> bool:
@@ -54,6 +67,17 @@ def shown(text: str) -> str:
             lines[first:end] = [fence, *lines[first:end], fence]
         text = "\n".join(lines)
     return without_pings(text).replace("![", "!\u200b[")
+
+
+def fenced(text: str) -> list[str]:
+    """The text in pieces, each a fence of the top level or what is between two; joined by newlines they are the text."""
+    lines, done = _lines(text), 0
+    pieces: list[str] = []
+    for token in _markdown().parse("\n".join(lines)) if "```" in text or "~~~" in text else ():
+        if token.type == "fence" and token.level == 0 and token.map:
+            pieces += ["\n".join(it) for it in (lines[done : token.map[0]], lines[slice(*token.map)]) if it]
+            done = token.map[1]
+    return [*pieces, "\n".join(lines[done:])] if lines[done:] or not pieces else pieces
 
 
 def without_pings(text: str) -> str:
@@ -101,3 +125,8 @@ def _button(button: Button) -> dict[str, Any]:
 @lru_cache(maxsize=1)
 def _markdown() -> MarkdownIt:
     return MarkdownIt("commonmark").enable("table")
+
+
+@lru_cache(maxsize=1)
+def _summary_markdown() -> MarkdownIt:
+    return MarkdownIt("commonmark").enable(["table", "strikethrough"])

@@ -25,7 +25,7 @@ from channels.feishu.api import (
     WITHDRAWN_CODES,
     FeishuApi,
 )
-from channels.feishu.card import answer_card, card, needs_card, without_pings
+from channels.feishu.card import answer_card, card, fenced, needs_card, without_pings
 from channels.feishu.config import Rendering
 from channels.feishu.live import HANDLE, LiveCards
 from channels.formulas import shielded
@@ -169,7 +169,9 @@ def _forms(part: Outbound, rendering: Rendering) -> Iterator[_Form]:
         yield "interactive", card(part.text, part.buttons, part.folded), BAD_CONTENT_CODES | AUDIT_CODES
     elif rendering == "card" or (rendering == "auto" and needs_card(part.text)):
         yield "interactive", answer_card(part.text), BAD_CONTENT_CODES | AUDIT_CODES
-    yield "post", {"zh_cn": {"content": [[{"tag": "md", "text": text}]]}}, BAD_CONTENT_CODES | AUDIT_CODES
+    # Clients may swallow what follows a fence in the same node: the official SDK sends them apart, too.
+    rows = [[{"tag": "md", "text": it}] for it in fenced(text) if it.strip()] or [[{"tag": "md", "text": text}]]
+    yield "post", {"zh_cn": {"content": rows}}, BAD_CONTENT_CODES | AUDIT_CODES
     yield "text", {"text": text}, AUDIT_CODES
     yield "text", {"text": NOT_PASSED}, frozenset()
 

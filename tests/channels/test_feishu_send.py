@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from channels.channel import DeliveryError, Gone, RateLimited, Refused, Unreachable
+from channels.feishu.card import answer_card, card, fenced
 from channels.feishu.channel import FeishuChannel
 from channels.feishu.config import FeishuAccount
 from channels.feishu.outgoing import NOT_PASSED
@@ -293,3 +294,37 @@ async def test_every_change_of_a_card_has_a_number_of_its_own_whatever_the_clock
         await channel.send(replace(part("whole"), replaces=handle), "key-2")
         (card,) = feishu.cardkit.cards.values()
         assert card.states[-4:] == ["one", "one two", "one two three", "whole"]
+
+
+SUMMARIES = [
+    ("Here:\n\n| Name | Qty |\n|---|---:|\n| Apples | 3 |", "Here: Name Qty Apples 3"),
+    ("```bash\nls -l\n```", "ls -l"),
+    ("# Plan\n\n- **one**\n- [x] *two*\n> ~~three~~", "Plan one [x] two three"),
+    ("see [the page](https://x.y) and ![a chart](https://x.y/z.png)", "see the page and a chart"),
+    ('a <b>bold</b> `x` <at user_id="all">all</at>\nline', "a bold x all line"),
+    ("1. one\n2. two\n\n---\n\nthe\\* end", "one two the* end"),
+    ("**" + "word " * 30 + "end**", ("word " * 30)[:60].strip()),
+    ("    indented", "indented"),
+]
+
+
+@pytest.mark.parametrize(("text", "summary"), SUMMARIES)
+def test_card_summary_has_the_words_without_markup(text: str, summary: str) -> None:
+    for made in (answer_card(text), card(text, ())):
+        assert made["config"]["summary"]["content"].strip() == summary
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("plain", ["plain"]),
+        ("a\n```\nx\n```\nb", ["a", "```\nx\n```", "b"]),
+        ("a\n\n~~~py\nx\n~~~\n\nb\n```\ny\n```", ["a\n", "~~~py\nx\n~~~", "\nb", "```\ny\n```"]),
+        ("- a\n  ```\n  x\n  ```\n- b", ["- a\n  ```\n  x\n  ```\n- b"]),
+        ("```\nnever closed", ["```\nnever closed"]),
+        ("", [""]),
+    ],
+)
+def test_post_has_a_node_for_each_fence(text: str, pieces: list[str]) -> None:
+    assert fenced(text) == pieces
+    assert "\n".join(fenced(text)) == text

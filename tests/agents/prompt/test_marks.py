@@ -43,7 +43,6 @@ ELSEWHERE = {
         "[button: ",
         "[red packet",
         "[unsupported message: ",
-        "[x] ",
         "(no text",
         "(empty message)",
         "(see the picture)",
