@@ -78,6 +78,9 @@ class ToolLoop:
     """True if the turn has read external content; the journal says so after a restart."""
     _messages: list[Message] = field(default_factory=list)
     _failures: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _failed_now: set[tuple[str, str]] = field(default_factory=set)
+    """The failures of the last answer's calls: equal calls of one answer are one attempt, for the model has read none of
+    their results yet."""
     _calls_made: int = 0
     _pauses: int = 0
     _nudged: bool = False
@@ -174,6 +177,7 @@ class ToolLoop:
         for message in so_far:
             if isinstance(message, AssistantMessage):
                 calls = {call.id: call for call in message.calls}
+                self._failed_now.clear()
                 self._pauses += message.stop_reason == "pause"
                 if message.stop_reason in _CUT and message.calls:
                     self._cut = True
@@ -254,7 +258,9 @@ class ToolLoop:
     def _count(self, call: ToolCall, result: ToolResultMessage) -> None:
         """A failure of the same call. What changed something gives every call a new chance: tests fail until fixed."""
         if result.is_error:
-            self._failures[call.name, call.arguments_raw] += 1
+            if (key := (call.name, call.arguments_raw)) not in self._failed_now:
+                self._failed_now.add(key)
+                self._failures[key] += 1
         elif self.toolbox.effect(call.name) != "safe":
             self._failures.clear()
 
@@ -277,6 +283,8 @@ class ToolLoop:
     async def _keep(self, message: AssistantMessage | ToolResultMessage) -> None:
         await self.journal.append(message)
         self._messages.append(message)
+        if isinstance(message, AssistantMessage):
+            self._failed_now.clear()
 
 
 _CUT = ("max_tokens", "context_window")

@@ -93,7 +93,8 @@ class TaskTool:
                 prompt = (arguments.prompt or "").strip()
                 if not prompt:
                     raise ToolError("INVALID_ARGUMENT", "'prompt' is required for start")
-                title = " ".join((arguments.title or prompt).split())
+                title = " ".join((arguments.title or prompt).replace("\0", " ").split())  # no database takes a NUL
+                title = title.encode(errors="replace").decode()  # nor half a surrogate pair
                 title = title if len(title) <= TITLE_CHARS_MAX else title[: TITLE_CHARS_MAX - 1] + "…"
                 order = Order(prompt=prompt, title=title, agent=arguments.agent, waits=arguments.wait)
                 begun = await self.delegate.start(order, call)
@@ -101,6 +102,7 @@ class TaskTool:
                 note = f"Started task {begun.id} ({begun.title}). {more} result is sent to the chat by itself when it ends."
                 is_running = begun.state == "running"
                 result = _result(begun, note if is_running else "")
+                result = replace(result, is_error=begun.state not in ("running", "ended"))
                 return replace(result, external=False) if is_running else result  # the words are this turn's own
             case "list" if arguments.id is not None:
                 task = next((it for it in await self.delegate.tasks(call) if it.id == arguments.id), None)
@@ -121,10 +123,17 @@ class TaskTool:
 
 
 def _result(task: Delegated, line: str) -> ToolResult:
-    """Shows the model one task: the result alone once it has ended."""
+    """Shows the model one task: the result alone once it has ended. What a task said that failed or was stopped is marked,
+    so that it does not read like a result."""
     text = task.result if task.state != "running" and task.result else line or _line(task)
+    text = text if task.state in ("running", "ended") else f"{failure(task.id)} {text}"
     details = {"id": task.id, "state": task.state, **({"url": f"task {task.id}"} if task.external else {})}
     return ToolResult(content=(text,), details=details, external=task.external)
+
+
+def failure(id_: str) -> str:
+    """The words before what a task left that did not end by itself."""
+    return f"Task {id_} failed:"
 
 
 def _line(task: Delegated) -> str:

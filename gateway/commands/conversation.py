@@ -79,7 +79,7 @@ async def tasks(context: CommandContext) -> str:
     listed, now = await context.tasks.of(context.session), context.runtime.now()
     if not listed:
         return context.say("There are no tasks in this conversation.", "本次对话没有任务。")
-    lines = [f"- `{it.id}` {_state(context, it, now)} {value(it.title)}" for it in reversed(listed)]
+    lines = [f"- `{it.id}` {_state(context, it, now)} {value(it.title)}" for it in listed]
     if any(it.ended is None for it in listed):
         lines.append(context.say("`/stop ID` stops one of them.", "`/stop 编号` 可停止其中一个。"))
     return "\n".join(lines)
@@ -123,10 +123,7 @@ async def _stop(context: CommandContext) -> _Ended:
     beside = await runtime.store.concerned(control_session(session), before=turn, by=by)
     asking = [it for it in beside if not _is_recalled(it) and asks_beside(it)]
     lines = dropped_lines(context, [it for it in concerned if not it.begun])
-    lines += _listed(
-        context.say("These tasks end as well:", "以下任务也已停止："),
-        [f"`{it.id}` {value(it.title)}" for it in stopped],
-    )
+    lines += _ended_tasks(context, stopped)
     lines += _listed(
         context.say("These commands end as well:", "以下命令也已停止："),
         [
@@ -193,7 +190,7 @@ async def _answer_again(context: CommandContext, text: str = "") -> str | None:
             "Only the person who wrote that message can have it answered again.",
             "只有写那条消息的人可以让它重新得到回答。",
         )
-    await _undo(context, turn)
+    await _undo(context, turn)  # what the task that ends would say is of the message as it was
     again = replace(inbound_of(own).context, sent_at=context.message.sent_at)
     if text:  # the words are the person's now, whatever had begun that turn
         mark = again.mark if again.attachments else ""  # of forwarded files
@@ -210,9 +207,9 @@ async def undo(context: CommandContext) -> str:
     if isinstance(turn, str):
         return turn
     body = (await context.runtime.store.bodies(context.session, turn)).get(turn)
-    await _undo(context, turn)
+    stopped = await _undo(context, turn)
     words = first_words(inbound_of(body).context.text) if body else ""
-    return context.say(f"Forgotten: {words or 'the last exchange'}.", f"已撤销：{words or '上一轮对话'}。")
+    return context.say(f"Forgotten: {words or 'the last exchange'}.", f"已撤销：{words or '上一轮对话'}。") + stopped
 
 
 async def _last_turn(context: CommandContext, nothing: str) -> int | str:
@@ -231,9 +228,16 @@ def _by(context: CommandContext) -> str:
     return json.dumps({"by": context.turn})
 
 
-async def _undo(context: CommandContext, turn: int) -> None:
+async def _undo(context: CommandContext, turn: int) -> str:
+    """Forgets a turn and stops the tasks that it asked for; the lines that name them."""
     mark = SessionMark(turn=turn, kind="undone", content=_by(context), at=context.runtime.now())
     await context.runtime.store.mark(context.session, mark)
+    return _ended_tasks(context, await context.tasks.halt_of(context.session, turn, by=context.turn))
+
+
+def _ended_tasks(context: CommandContext, stopped: Sequence[Task]) -> str:
+    head = context.say("These tasks end as well:", "以下任务也已停止：")
+    return _listed(head, [f"`{it.id}` {value(it.title)}" for it in stopped])
 
 
 async def _deliver(context: CommandContext, inbound: Inbound) -> None:

@@ -35,7 +35,7 @@ from gateway.store.statements import NEVER
 from gateway.store.tasks import BEGUN, Task, TaskEnd, TaskState
 from gateway.turns.batch import Batch
 from gateway.turns.reports import keep, tells
-from tools.task import Delegated, Order
+from tools.task import Delegated, Order, failure
 from tools.tool import SOURCES, Call, ToolError, repeats, task_source, turn_source
 
 ID_CHARS = 8
@@ -132,8 +132,11 @@ class Tasks:
             raise _unavailable() from error
 
     async def of(self, session: str) -> Sequence[Task]:
-        """The newest tasks of a conversation, oldest first. Raises StoreUnavailable."""
-        return (await self._store.of(session))[-LISTED_MAX:]
+        """The tasks of a conversation: all that run, then the newest of the others; each newest first. Raises
+        StoreUnavailable."""
+        tasks = [*reversed(await self._store.of(session))]
+        running = [it for it in tasks if it.ended is None]
+        return [*running, *[it for it in tasks if it.ended is not None][: max(0, LISTED_MAX - len(running))]]
 
     async def halt(self, tasks: Sequence[Task], *, by: int) -> Sequence[Task]:
         """Stops the tasks that still run, as the command `by`; returns those that it stopped. Raises StoreUnavailable."""
@@ -143,6 +146,15 @@ class Tasks:
             await self._runtime.control.stop(task.sid, NEVER)
             self._tell(task.id)
         return stopped
+
+    async def halt_of(self, session: str, turn: int, *, by: int) -> Sequence[Task]:
+        """Stops the tasks that a turn has asked for, once the conversation forgets the turn. Raises StoreUnavailable."""
+        return await self.halt([it for it in await self._store.of(session) if it.turn == turn], by=by)
+
+    async def halt_beside(self, session: str, before: int) -> None:
+        """Stops the tasks that were asked for before a message on branches that it has left. Raises StoreUnavailable."""
+        if tasks := [it for it in await self._store.beside(session) if it.turn < before]:
+            await self.halt(tasks, by=before)
 
     async def end_of(self, sid: str, turn: int, ending: Ending) -> TaskEnd | None:
         """The end of the task whose conversation it is, to be committed with its turn; None if it has no task, or if more
@@ -194,12 +206,14 @@ class Tasks:
 
     async def _keep(self, batch: Batch, task: Task, result: Result) -> None:
         """Writes the report's rows: the gateway's note, and the result as one of the tool's."""
-        text = truncate_result(result.whole or task.state, RESULT_CHARS_MAX)
+        text, has_failed = truncate_result(result.whole or task.state, RESULT_CHARS_MAX), task.state != "ended"
         details: dict[str, Any] = {"id": task.id, "state": task.state}
         details[SOURCES] = [turn_source(task.turn), task_source(task.id)]
         if task.external:
             text, details = external(text, f"task {task.id}", secrets.token_hex(8)), details | {EXTERNAL: True}
-        given = ToolResultMessage(call_id="", tool="task", content=(Text(text=text),), is_error=False, details=details)
+        text = f"{failure(task.id)}\n{text}" if has_failed else text
+        content = (Text(text=text),)
+        given = ToolResultMessage(call_id="", tool="task", content=content, is_error=has_failed, details=details)
         await keep(self._runtime, batch, {"action": "list", "id": task.id}, given)
 
     async def _waited(self, task: Task) -> Task:

@@ -303,3 +303,15 @@ async def test_the_same_call_that_fails_ends_the_turn_although_others_that_merel
     run = make(*pairs)
     assert await run.go() == LimitReached(limit="repeating")
     assert sum(it.is_error for it in run.results) == LIMITS.identical_failures
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_equal_calls_of_one_answer_that_fail_are_one_attempt(make: Callable[..., Run], restarted: bool) -> None:
+    """The model has read none of their results when it makes them."""
+    answers = [answer(*(call("read", 3 * n + at, file_path="none") for at in range(3))) for n in range(3)]
+    results = [result(at, "read", is_error=True) for at in range(3)]
+    so_far: list[Message] = [answers[0], *results] if restarted else []
+    run = make(*answers[restarted:2], answer("done"))
+    assert isinstance(await run.go(so_far), Answered)
+    run = make(*answers[restarted:], answer("done"))
+    assert await run.go(so_far) == LimitReached(limit="repeating")

@@ -3,12 +3,17 @@
 import asyncio
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gateway.config.load import load
 from gateway.operate.sessions import erase, listed
-from gateway.store.tasks import Task
+from gateway.store.tasks import Task, TaskEnd
+from gateway.turns.tasks import LISTED_MAX
+from tests.case import case
 from tests.emulators.models.script import calls, says
 from tests.emulators.models.server import Reply
 from tests.running import AGENTS, ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, SECRETS, Running, running
@@ -345,3 +350,74 @@ async def test_erasing_a_person_erases_what_tasks_did_for_them(tmp_path: Path) -
     for file in (tmp_path / "data").glob("clawgate.db*"):
         assert b"three canaries" not in file.read_bytes()
         assert b"list all" not in file.read_bytes()
+
+
+async def test_a_task_that_runs_is_listed_first_and_stopped_however_many_came_after_it(tmp_path: Path) -> None:
+    for brake in ("/stop {}", "/stop", "/new", "tool"):
+        folder = tmp_path / brake.partition(" ")[0].strip("/") / str(len(brake))
+        folder.mkdir(parents=True)
+        model = Model({"begin": calls(start("long work"))}, {"long work": NEVER})
+        async with running(folder, agents=WITH_TASKS, script=model) as house:
+            await house.say("begin")
+            await house.replies(1)
+            old, store = await task_of(house), house.gateway.runtime.store.tasks
+            for number in range(LISTED_MAX):
+                newer = replace(old, id=f"t{number}", sid=f"{old.sid}{number}", started=old.started + 1 + number)
+                assert await store.begin(f"key {number}", [newer], 99)
+                await store.end(TaskEnd(id=newer.id, state="ended", at=newer.started))
+            await house.say("/tasks")
+            lines = (await house.replies(2))[1].splitlines()
+            with case(brake):
+                assert lines[0].startswith(f"- `{old.id}` ⏳ runs for")
+                assert len(lines) == LISTED_MAX + 1
+            model.asks["call it off"] = calls(("task", {"action": "stop", "id": old.id}))
+            await house.say("call it off" if brake == "tool" else brake.format(old.id))
+            await house.replies(3)
+            with case(brake):
+                assert (await store.get(old.id) or old).state == "stopped"
+
+
+@pytest.mark.parametrize("command", ["/undo", "/edit other", "/retry"])
+async def test_a_task_of_a_forgotten_message_is_stopped(tmp_path: Path, command: str) -> None:
+    model = Model({"begin": calls(start("long work"))}, {"long work": NEVER})
+    async with running(tmp_path, agents=WITH_TASKS, script=model) as house:
+        await house.say("before")
+        await house.replies(1)
+        await house.say("begin")
+        await house.replies(2)
+        task = await task_of(house)
+        model.asks["begin"] = says("begun again")
+        await house.say(command)
+        said = (await house.replies(3))[2]
+        await house.idle()
+        assert (await house.gateway.runtime.store.tasks.get(task.id) or task).state == "stopped"
+        assert ("These tasks end as well:" in said) == (command == "/undo")
+        assert len(house.feishu.messages) == 3
+
+
+@pytest.mark.parametrize("wait", [True, False])
+async def test_a_task_that_failed_does_not_read_like_a_result(tmp_path: Path, wait: bool) -> None:
+    refusal = says("no", stop="refusal")
+    model = Model({"count": calls(start("list all", wait=wait))}, {"list all": refusal})
+    async with running(tmp_path, agents=WITH_TASKS, script=model) as house:
+        await house.say("count")
+        await house.replies(1 if wait else 2)
+        await house.idle()
+        task = await task_of(house)
+        assert task.state == "failed"
+        await house.say("and now?")
+        await house.replies(2 if wait else 3)
+        blocks = [it for message in model.bodies[-1]["messages"] for it in message["content"] if isinstance(it, dict)]
+        (last,) = [it for it in blocks if it["type"] == "tool_result" and "failed:" in text_of(it)]
+        assert text_of(last).startswith(f"Task {task.id} failed:")
+        assert last["is_error"]
+
+
+async def test_a_task_title_with_a_nul_is_kept_on_every_database(tmp_path: Path, database_url: str) -> None:
+    model = Model({"count": calls(start("a\0b", wait=True))}, {})
+    async with running(
+        tmp_path, agents=WITH_TASKS, script=model, more=f'database: {{ url: "{database_url}" }}'
+    ) as house:
+        await house.say("count")
+        assert "TASK_UNAVAILABLE" not in (await house.replies(1))[0]
+        assert (await task_of(house)).title == "A B"

@@ -17,7 +17,7 @@ from gateway.records.inbound import SAY, Inbound
 from gateway.store.tasks import Task
 from gateway.turns.origins import origin_delivery
 from tests.emulators.models.script import Fault, Turn, calls, says
-from tests.running import FEISHU, Running, running
+from tests.running import AGENTS, FEISHU, Running, running
 from tests.stories.test_web_erase import SECRET, erase, rows_with
 from tests.web_page import CHAT, WEB, Page, new_id, opened
 
@@ -372,3 +372,25 @@ async def test_branch_that_the_page_shows_is_what_the_model_reads(tmp_path: Path
         talk = Talk(house, page)
         for _ in range(20):
             await talk.step(chance.choice(STEPS), chance)
+
+
+async def test_an_edit_on_the_page_stops_the_tasks_of_what_it_leaves_and_no_others(tmp_path: Path) -> None:
+    def model(body: dict[str, Any]) -> Turn:
+        if "This is the task" in str(body["messages"]):
+            return says("late", pause_seconds=60.0)
+        asks = str(body["messages"][-1]["content"])
+        return calls(("task", {"action": "start", "prompt": "work"})) if "do it" in asks else says("ok")
+
+    async with (
+        running(tmp_path, agents=AGENTS.replace("exec,", "exec, task,"), feishu=WEB, script=model) as house,
+        opened(house.url) as page,
+    ):
+        for number, text in enumerate(("do it first", "do it second"), start=1):
+            await page.say(text, message=f"m_number_{number}")
+            await page.answers(number)
+        await house.until(lambda: len(house.anthropic.requests) == 6)
+        assert await instead(page, "leave it", "m_number_2") == (200, "")
+        await page.answers(3)
+        await house.until(lambda: len(house.gateway.runtime.control.lanes) == 1)
+        tasks = await house.gateway.runtime.store.tasks.of(SID)
+        assert [it.state for it in tasks] == ["running", "stopped"]
