@@ -115,3 +115,15 @@ def test_the_pages_that_have_snippets_are_found() -> None:
         "docs/providers.md",
         *(f"channels/{name}/README.md" for name in CHANNEL_TYPES),
     } <= counts.keys()
+
+
+@pytest.mark.parametrize("command", ["check", "doctor"])
+async def test_an_env_file_that_is_not_utf8_is_named(tmp_path: Path, command: str) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "channels: { web: {} }\nagents: { list: [ { id: helper, model: demo/guide } ] }\n", encoding="utf-8"
+    )
+    (tmp_path / ".env").write_bytes("# 我的密钥\r\nDEEPSEEK_API_KEY=sk-abc\r\n".encode("gbk"))
+    _, output = await ask(command, "--config", str(file))
+    assert ".env is not UTF-8 but GBK, so nothing of it is read" in output
+    assert "save it in the encoding UTF-8" in output
