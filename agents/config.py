@@ -84,7 +84,7 @@ class AgentDefaults(Section):
     greeting: str = ""
     """The answer to a person who writes `/start`; the gateway's own sentence if it is empty."""
     history_turns: Annotated[int, Field(ge=0)] | None = None
-    """The number of earlier turns of a chat that the model is shown, at most; as many as fit if unset."""
+    """The number of earlier turns of a chat that the model is shown, at most; as many as fit if unset, up to 500."""
     compaction: CompactionConfig = CompactionConfig()
     tool_choice: str = "auto"
     """`auto`, `none`, `required`, or the name of the one tool that must be called first."""

@@ -15,8 +15,8 @@ from agents.truncate import shortened
 from channels.marks import NOTE
 from tools.tool import Image, NativeDocument
 
-MESSAGE_BYTES = 1_000
-"""The memory that a message takes besides its text."""
+MESSAGE_BYTES = 800
+"""The memory that a message takes besides its text, as an object and as JSON, measured."""
 IMAGE_TURNS = 3
 """A picture is shown in its own turn and in the two behind it."""
 

@@ -138,7 +138,7 @@ class PostgresStore(Store):
         return [Lease(**row) for row in await self._rows(sql.CLAIM, {"owner": self.worker, "limit": limit})]
 
     async def load(self, lease: Lease, *, history_turns: int, waiting_max: int, known: Known | None = None) -> View:
-        names = lease.row | {"skip": history_turns - 1, "waiting_max": waiting_max} | shared.names_of(known)
+        names = lease.row | {"waiting_max": waiting_max} | shared.bounds(history_turns, known)
         async with self._connection() as connection, connection.pipeline():
             queued = await connection.execute(_psycopg(shared.QUEUED), names)
             waiting = await connection.execute(_psycopg(shared.WAITING), names)

@@ -17,7 +17,7 @@ class Readings(Protocol):
         names = {"sid": sid, "before": before}
         waiting = await self._rows(sql.WAITING_BEFORE, names | {"waiting_max": waiting_max})
         revision = (await self._ours(sql.REVISION, names))["revision"]
-        entries = await self._rows(sql.HISTORY_BEFORE, names | {"skip": history_turns - 1})
+        entries = await self._rows(sql.HISTORY_BEFORE, names | sql.bounds(history_turns))
         return replace(Work.of(waiting, [Entry(**row) for row in entries]), revision=revision)
 
     async def bodies(self, sid: str, turn: int) -> Mapping[int, str]:

@@ -125,7 +125,7 @@ class SqliteStore(Database, Store):
     ) -> View:
         parts = [OutboxPart(**row) for row in _rows(connection, shared.QUEUED, **lease.row)]
         rows = _rows(connection, shared.WAITING, **lease.row, waiting_max=waiting_max)
-        names = {"sid": lease.sid, "skip": history_turns - 1} | shared.names_of(known)
+        names = {"sid": lease.sid} | shared.bounds(history_turns, known)
         entries = _rows(connection, shared.HISTORY, **names) if rows else ()
         return View.of(parts, [dict(row) for row in rows], [Entry(**row) for row in entries])
 
@@ -207,7 +207,7 @@ class SqliteStore(Database, Store):
         _rows(connection, sql.PROBE)
 
     async def _rows(self, statement: str, names: Mapping[str, Any]) -> Sequence[Any]:
-        run = self.read if statement.lstrip().startswith("SELECT") else self.write
+        run = self.read if statement.lstrip().startswith(("SELECT", "WITH")) else self.write
         return await run(lambda connection: _rows(connection, statement, **names))
 
     async def close(self) -> None:

@@ -78,6 +78,8 @@ BODIES = """
 SELECT id, body FROM inbox WHERE sid = :sid AND (id = :turn OR turn = :turn) AND body <> ''
 AND EXISTS (SELECT 1 FROM inbox WHERE id = :turn AND sid = :sid AND body <> '') ORDER BY id
 """
+HISTORY_CHARS_MAX = 4_000_000
+"""Characters of the rows that are loaded of a chat's past: as many as the largest window of a model holds."""
 _LAST = """COALESCE((
     SELECT u.seq FROM transcript u WHERE u.sid = :sid AND u.kind = 'user' AND u.turn {} ORDER BY u.seq DESC LIMIT 1{}
 ), 0)"""
@@ -111,9 +113,9 @@ def _history_version(before: str, begin: str, seq: str) -> str:
 
 def _history(before: str, *, continues: bool) -> str:
     """The transcript before the turn `before`, from the conversation's beginning or its summary on, preceded by the
-    newest marks. A conversation that began later leaves the turn its own: a stopped turn is ended by what it has
-    journaled. `continues`: only the rows behind the known one, if all before it is unchanged; a row then says how it was
-    read."""
+    newest marks: the newest `:skip` + 1 turns, as far as their rows take no more than `:history_chars`, and one in any
+    case. A conversation that began later leaves the turn its own: a stopped turn is ended by what it has journaled.
+    `continues`: only the rows behind the known one, if all before it is unchanged; a row then says how it was read."""
     holds = _is_on_branch("mark.turn", before)
     begin = _BEGIN.format(f"turn < {before} AND {holds}")
     stands = f"{_history_version(before, begin, ':known_seq')} = :known"
@@ -122,14 +124,23 @@ def _history(before: str, *, continues: bool) -> str:
     summary, settings = others
     held = (f"{new} AND turn < {before} AND {holds}", f"{summary} AND {holds}", settings)
     marks = (newest.format(which, f"of_{at}") for at, which in enumerate(held))
-    begun, oldest = _LAST.format(f"<= {begin}", ""), _LAST.format(f"< {before}", " OFFSET :skip")
-    after = f"(SELECT max(seq) FROM (SELECT {begun} AS seq UNION ALL SELECT {oldest} - 1) AS bounds)"
+    begun, newest_turn = _LAST.format(f"<= {begin}", ""), _LAST.format(f"< {before}", "")
+    oldest = _LAST.format(f"< {before}", " OFFSET :skip")
+    after = "(SELECT CASE WHEN begun >= seq THEN begun ELSE seq END FROM fitting)"
     read = ""
     if continues:
         after = f"CASE WHEN {stands} THEN :known_seq ELSE {after} END"
         how = f"CASE WHEN {stands} THEN 'incremental' ELSE 'full' END"
         read = f"UNION ALL SELECT {_ENDED}, {how}, {_history_version(before, begin, _ENDED)}, -2"
     return f"""
+WITH bounds AS (SELECT {begun} AS begun, {oldest} AS oldest, {newest_turn} AS newest),
+sized AS (
+    SELECT seq, kind, SUM(length(content)) OVER (ORDER BY seq DESC) AS chars FROM transcript
+    WHERE sid = :sid AND turn < {before} AND seq > (SELECT begun FROM bounds) AND seq >= (SELECT oldest FROM bounds)
+), fitting AS (
+    SELECT begun, COALESCE((SELECT min(seq) FROM sized WHERE kind = 'user' AND chars <= :history_chars), newest) - 1 AS seq
+    FROM bounds
+)
 SELECT turn, kind, content FROM (
     SELECT turn, kind, content, seq FROM transcript t
     WHERE t.sid = :sid AND t.turn > {begin} AND t.seq > {after} AND {_NOT_UNDONE}
@@ -304,5 +315,7 @@ def answer_of(rows: Sequence[Any]) -> StoredAnswer | None:
     return StoredAnswer(final=final, payloads=[row["payload"] for row in rows if row["payload"]])
 
 
-def names_of(known: Known | None) -> dict[str, Any]:
-    return {"known_seq": known.seq, "known": known.version} if known else {"known_seq": 0, "known": ""}
+def bounds(history_turns: int, known: Known | None = None) -> dict[str, Any]:
+    """The names that bound a history that is loaded."""
+    of_known = {"known_seq": known.seq, "known": known.version} if known else {"known_seq": 0, "known": ""}
+    return {"skip": history_turns - 1, "history_chars": HISTORY_CHARS_MAX} | of_known

@@ -3,6 +3,9 @@
 Turns that the model's safety system refused are left out, since everything after them would be refused too, and so are
 turns with an unreadable row, so that one bad row cannot break a chat. A chat's turns are kept in memory and only later
 rows are read: the statement that reads says if the kept ones are still valid.
+
+A turn gets the newest part of a long chat: so many turns, and so many bytes, as few models' windows hold. What is kept is
+what a turn gets, so no turn reads the rest of a long chat again.
 """
 
 from collections.abc import Sequence
@@ -21,12 +24,16 @@ from gateway.store.records import Entry, Known, Lease, View
 from gateway.store.store import Store
 from tools.tool import Image, NativeDocument
 
-TURNS_MAX = 1_000
-"""Turns of one chat; a summary replaces most of a long conversation long before this limit."""
+TURNS_MAX = 500
+"""Turns of one chat. A summary replaces most of a long conversation before this limit, unless its turns are short."""
 WAITING_MAX = 20
 """Messages of one chat that are loaded together."""
-KEPT_SIZE_MAX, SESSION_SIZE_MAX = 8_000_000, 2_000_000
-"""Approximate bytes of the turns that are kept, of all chats and of one; other turns are read again each time."""
+KEPT_SIZE_MAX, SESSION_SIZE_MAX = 48_000_000, 8_000_000
+"""Kept turns take so many bytes of memory (`PastTurn.size`) at most, of all chats and of one: enough for forty chats of
+500 short turns. The chat that was active longest ago is given up first, and is read again when it goes on."""
+CUT_SHARE = 0.75
+"""The share of a chat's limits that is left once it exceeds one. The step is large, so that the requests in between
+begin with the same bytes."""
 _SIZE = attrgetter("size")
 
 log = structlog.get_logger()
@@ -49,7 +56,8 @@ class Histories:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._kept: dict[str, _Kept] = {}
-        self._size = 0
+        self.size = 0
+        """The kept turns take so many bytes of memory."""
 
     async def load(self, lease: Lease) -> View:
         """Loads the work of a chat with its finished turns."""
@@ -68,26 +76,41 @@ class Histories:
             since = max(0, len(kept.turns) - IMAGE_TURNS)
             numbers, turns = [*kept.numbers, *numbers], [*kept.turns, *turns]
         shown = past(turns[since:])
-        size = sum(map(_SIZE, chain(turns[:since], shown)))
-        parts = (part for turn in turns[-IMAGE_TURNS:] for message in turn for part in message.content)
-        size += sum(len(part.data) for part in parts if isinstance(part, Image | NativeDocument))
+        parts = [part for turn in turns[-IMAGE_TURNS:] for message in turn for part in message.content]
+        files = sum(len(part.data) for part in parts if isinstance(part, Image | NativeDocument))
+        sizes = list(map(_SIZE, chain(turns[:since], shown)))
         turns[since:] = [it if it.is_final_form else turn for it, turn in zip(shown, turns[since:], strict=True)]
-        work = replace(work, history=history, numbers=numbers[-TURNS_MAX:], turns=turns[-TURNS_MAX:])
+        if (cut := _beyond(sizes)) > 0:
+            log.info("history_cut", turns=cut)
+            numbers, turns, sizes = numbers[cut:], turns[cut:], sizes[cut:]
+        work = replace(work, history=history, numbers=numbers, turns=turns)
         self._forget(lease.sid)
         is_whole = {row.turn for row in rows} == {row.turn for row in rows if row.kind == "final"}
-        if is_whole and not work.so_far and work.known and size <= SESSION_SIZE_MAX:  # else one of them may go on
-            newest = work.history[-1:]
-            self._kept[lease.sid] = _Kept(
-                known=work.known, numbers=work.numbers, turns=work.turns, newest=newest, size=size
-            )
-            self._size += size
-            while self._size > KEPT_SIZE_MAX:
+        if is_whole and not work.so_far and work.known:  # else one of them may go on
+            size = sum(sizes) + files
+            kept = _Kept(known=work.known, numbers=numbers, turns=turns, newest=history[-1:], size=size)
+            self._kept[lease.sid] = kept
+            self.size += size
+            while self.size > KEPT_SIZE_MAX:
                 self._forget(next(iter(self._kept)))
         return replace(view, work=work)
 
     def _forget(self, sid: str) -> None:
         if gone := self._kept.pop(sid, None):
-            self._size -= gone.size
+            self.size -= gone.size
+
+
+def _beyond(sizes: Sequence[int]) -> int:
+    """The number of the oldest turns that a chat has too many: 0 as long as it keeps within its limits."""
+    total, left = sum(sizes), len(sizes)
+    if left <= TURNS_MAX and total <= SESSION_SIZE_MAX:
+        return 0
+    turns_max, size_max = int(TURNS_MAX * CUT_SHARE), int(SESSION_SIZE_MAX * CUT_SHARE)
+    for size in sizes[:-1]:
+        if left <= turns_max and total <= size_max:
+            break
+        total, left = total - size, left - 1
+    return len(sizes) - left
 
 
 def turns_of(entries: Sequence[Entry]) -> list[list[Message]]:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,11 +12,12 @@ from agents.messages import AssistantMessage, Message, Text, UserMessage, messag
 from agents.past import PastTurn
 from agents.tokens import tokens
 from gateway.config.root import DatabaseConfig
-from gateway.store import erasure
+from gateway.store import erasure, statements
 from gateway.store.opening import connected
 from gateway.store.portions import spans_of
 from gateway.store.records import Entry, Known, Lease, SessionMark, View
 from gateway.store.store import Store
+from gateway.turns import history
 from gateway.turns.history import Histories
 from tests.gateway.store.chats import message, opened
 
@@ -40,12 +42,13 @@ def rows(turn: int) -> list[Entry]:
 class Chat:
     """One chat of a worker that keeps its turns."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, sid: str = SID, histories: Histories | None = None) -> None:
         self.store = store
-        self.histories = Histories(store)
+        self.histories = histories or Histories(store)
         self.read = 0
         """Rows of its transcript that the last load has read."""
         self._number = 0
+        self._sid = sid
         self._load = store.load
 
         async def load(lease: Lease, *, history_turns: int, waiting_max: int, known: Known | None = None) -> View:
@@ -57,7 +60,9 @@ class Chat:
 
     async def write(self) -> Lease:
         self._number += 1
-        delivery = replace(message(self._number, sid=SID), body='{"context": {"message_id": "m", "reply_to": null}}')
+        delivery = replace(
+            message(self._number, sid=self._sid), body='{"context": {"message_id": "m", "reply_to": null}}'
+        )
         lease = (await self.store.accept(delivery, pending_max=50, sender_max=50, claim=True)).lease
         assert lease is not None
         return lease
@@ -105,6 +110,67 @@ async def test_turn_200_reads_no_more_than_turn_10(database_url: str, monkeypatc
             costs[number] = chat.read, len(reckoned), len(shown)
         assert len(await chat.turns(await chat.write())) == 200
     assert costs[200] == costs[10] == (3, 0, 1)
+
+
+async def test_long_chat_is_cut_in_steps_and_reads_no_more_than_a_short_one(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "TURNS_MAX", 20)
+    async with opened(database_url) as store:
+        chat, begins = Chat(store), list[int]()
+        for number in range(1, 101):
+            lease = await chat.write()
+            turns = await chat.turns(lease)
+            assert min(number - 1, 15) <= len(turns) <= 20
+            assert [*turns] == [*range(number - len(turns), number)]
+            assert chat.read <= 3
+            begins.append(min(turns, default=1))
+            await store.finish(lease, rows(number), [], at=1.0)
+        assert len({*begins}) == 15  # each step is six turns: the requests in between begin with the same one
+        fresh = await chat.turns(await chat.write(), Histories(store))
+        assert [*fresh] == [*range(81, 101)]
+        assert chat.read == 20 * 3
+
+
+async def test_history_is_loaded_as_far_as_its_rows_fit_a_window(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(database_url) as store:
+        chat = Chat(store)
+        for _ in range(9):
+            await chat.finish(await chat.write())
+        lease = await chat.write()
+        size = sum(len(it.content) for it in rows(1))
+        for chars, loaded in ((size * 4 + 1, [6, 7, 8, 9]), (size * 4 - 1, [7, 8, 9]), (1, [9])):
+            monkeypatch.setattr(statements, "HISTORY_CHARS_MAX", chars)
+            assert [*await chat.turns(lease, Histories(store))] == loaded
+
+
+async def test_chats_that_alternate_are_kept_as_far_as_they_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(f"sqlite:///{tmp_path}/x.db") as store:
+        histories = Histories(store)
+        chats = [Chat(store, sid=f"{SID}{it}", histories=histories) for it in range(6)]
+        for _ in range(5):
+            for chat in chats:
+                await chat.finish(await chat.write())
+        size = histories.size
+        for room, least, most in ((size * 2, 3, 3), (size, 3, 3 * 6)):
+            monkeypatch.setattr(history, "KEPT_SIZE_MAX", room)
+            reads = set[int]()
+            for chat in chats:
+                turns = await chat.turns(lease := await chat.write())
+                reads.add(chat.read)
+                assert turns == await chat.turns(lease, Histories(store))
+                await chat.finish(lease)
+                assert histories.size <= room
+            assert (min(reads), max(reads)) == (least, most)
+
+
+def test_forty_chats_of_500_short_turns_are_kept() -> None:
+    turn = [message_json.validate_json(it.content) for it in rows(1)[:2]]
+    assert 40 * 500 * past.past([turn])[0].size < history.KEPT_SIZE_MAX
 
 
 SEEDS = [("sqlite", 0), ("sqlite", 1), pytest.param("postgresql", 2, marks=pytest.mark.slow)]

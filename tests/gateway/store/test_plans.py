@@ -88,7 +88,16 @@ def test_what_each_turn_reads_is_found_by_its_own_index(tmp_path: Path) -> None:
     """An index more may be taken for what another serves better: the whole conversation would be read for each turn."""
     (tmp_path / "x.db").write_bytes(_empty_database())
     with closing(sqlite3.connect(tmp_path / "x.db")) as database:
-        names = {"sid": "a", "skip": 3, "known_seq": 0, "known": "", "epoch": 1, "waiting_max": 20, "turn": 3}
+        names = {
+            "sid": "a",
+            "skip": 3,
+            "history_chars": 9,
+            "known_seq": 0,
+            "known": "",
+            "epoch": 1,
+            "waiting_max": 20,
+            "turn": 3,
+        }
         names |= {"day": "2026-11-22", "month": "2026-11", "first": "a", "second": "b", "third": "c"}
 
         def plan(statement: str) -> str:
