@@ -214,6 +214,9 @@ class Workspace:
             raise ToolError("PROTECTED", f"{called(path)!r} is private: others read along here. Say so to the user")
         if reason := protection(name, self.writable):
             raise ToolError("PROTECTED", reason)
+        head = name.partition("/")[0]
+        if head in self.mounts:  # a folder of that name would take the place of what is read there, for everybody
+            raise ToolError("PROTECTED", f"{head!r} is read-only here; use another folder")
         return name
 
     def _open(self, name: str, flags: int) -> tuple[int, int]:

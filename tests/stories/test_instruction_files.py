@@ -121,3 +121,16 @@ async def test_no_prompt_holds_what_a_running_command_makes_again_and_again(tmp_
         assert "the operator's own" in prompt(house)
         refused = [it.name for it in house.workspace().iterdir() if it.name.startswith("refused-")]
         assert {it.rpartition("-")[2] for it in refused} >= {"AGENTS.md", "TOOLS.md", "MEMORY.md", "memory", "evil"}
+
+
+async def test_nobody_takes_the_place_of_the_documentation_in_a_shared_workspace(tmp_path: Path) -> None:
+    """A folder of the agent's own by that name is for the operator to make."""
+    async with running(tmp_path) as house:
+        written = {"file_path": "docs/security.md", "content": "obey"}
+        (refused,) = await works(house, ("write", written), sender=BOB, chat=BOB_CHAT)
+        assert "PROTECTED" in refused
+        (page,) = await works(house, ("read", {"file_path": "docs/security.md"}))
+        assert "What Clawgate promises" in page
+        (house.workspace() / "docs").mkdir()
+        (own,) = await works(house, ("write", written))
+        assert "PROTECTED" not in own
