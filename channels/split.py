@@ -76,7 +76,7 @@ def _lines(text: str, limits: Sequence[Limit], tidy: bool) -> list[_Line]:
         while not _fits(line, limits, share=2):
             at = _cut(line, limits, _TIDY_PLACES if tidy else _PLACES)
             lines.append(_Line(text=line[:at], goes_on=goes_on))
-            line, goes_on = line[at:], tidy
+            line, goes_on = line[at:], True
         lines.append(_Line(text=line, goes_on=goes_on))
     return lines
 

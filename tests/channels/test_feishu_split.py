@@ -54,3 +54,11 @@ def test_the_strict_platform_takes_every_part_of_the_worst_texts(text: str) -> N
         assert len(content(part).encode()) <= POST_BYTES_MAX
         check_content("post", content(part))
     assert [split(blank) for blank in ("", " ", "\n\n", "\t")] == [[]] * 4
+
+
+@pytest.mark.parametrize("word", ["x", "word ", "很长的一句话。"])
+def test_a_line_that_fills_many_messages_takes_no_more_of_them_than_it_must_and_gets_no_newline(word: str) -> None:
+    text = (word * 20_000)[:20_000].strip()
+    parts = split(text)
+    assert len(parts) <= 6
+    assert "".join(parts) == text
