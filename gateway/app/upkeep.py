@@ -1,7 +1,8 @@
 """The upkeep of a gateway, each part at its interval: it prunes the database, measures the loop, and watches the models."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from gateway.approvals.display import value
 from gateway.approvals.notices import Notice
@@ -23,19 +24,26 @@ class Upkeep:
         self._tell = tell
 
     async def prune(self) -> None:
-        """Deletes what is kept no longer. The rows that a turn's layers refer to stay as long as these."""
+        """Deletes what is kept no longer. The rows that a turn's layers refer to stay as long as these. A step that fails
+        holds up no other."""
         store = self._runtime.store
         while True:
-            with logged("prune_failed"):
-                now, kept = self._runtime.now(), self._runtime.setup.config.console.keep_days * DAY_SECONDS
-                await store.prune(now - max(DEDUPE_SECONDS, kept))
-                while await store.layers.prune(now - kept):
-                    pass
-                await store.layers.prune_texts()
-                await store.files.prune(now)
-                for table in (store.chatter, store.tasks, store.later):
-                    await table.prune(now - DEDUPE_SECONDS)
+            now, kept = self._runtime.now(), self._runtime.setup.config.console.keep_days * DAY_SECONDS
+            steps: Sequence[Callable[[], Awaitable[object]]] = (
+                partial(store.prune, now - max(DEDUPE_SECONDS, kept)),
+                partial(self._prune_layers, now - kept),
+                store.layers.prune_texts,
+                partial(store.files.prune, now),
+                *(partial(it.prune, now - DEDUPE_SECONDS) for it in (store.chatter, store.tasks, store.later)),
+            )
+            for step in steps:
+                with logged("prune_failed"):
+                    await step()
             await asyncio.sleep(PRUNE_EVERY_SECONDS)
+
+    async def _prune_layers(self, before: float) -> None:
+        while await self._runtime.store.layers.prune(before):
+            pass
 
     async def measure_lag(self) -> None:
         clock = asyncio.get_running_loop().time

@@ -9,8 +9,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.app.reload import Reload
+from gateway.app.upkeep import Upkeep
 from gateway.config.load import load
 from tests.running import SECRETS, Running, running
+from tests.waiting import PATIENCE_SECONDS
 
 PRUNE, LAG = "gateway.app.upkeep.PRUNE_EVERY_SECONDS", "gateway.app.upkeep.LAG_EVERY_SECONDS"
 LOOPS: dict[str, tuple[Callable[[Running], tuple[Any, str]], str]] = {
@@ -124,3 +126,25 @@ async def test_the_gateway_ends_though_a_library_swallows_a_cancellation(
         await asyncio.sleep(0)
     assert swallowed.is_set()
     assert task.cancelled()
+
+
+async def test_a_step_of_the_upkeep_that_fails_holds_up_no_other(
+    house: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, pruned = house.gateway.runtime.store, asyncio.Event()
+
+    async def fails(_: float) -> int:
+        raise RuntimeError("a row that cannot be read")
+
+    async def prunes(_: float) -> int:
+        pruned.set()
+        return 0
+
+    monkeypatch.setattr(store, "prune", fails)
+    monkeypatch.setattr(store.later, "prune", prunes)
+    upkeep = asyncio.create_task(Upkeep(house.gateway.runtime, house.gateway.tell_owners).prune())
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await pruned.wait()
+    finally:
+        upkeep.cancel()
