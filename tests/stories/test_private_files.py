@@ -291,7 +291,7 @@ async def test_private_files_are_hidden_from_what_nobody_wrote_unless_the_reader
             seen[person] = "WITNESS of" in "".join(it["text"] for it in request.body["system"])
         assert seen == READERS
         for number, name in enumerate(hooks, len(READERS) + 1):
-            body = orjson.dumps({"title": "say what the memory holds"})
+            body = orjson.dumps({"title": "say what the memory holds", "id": name})
             assert (await call(house, body, signed(body, at=clock[0]), name)).status_code == 202
             await house.requested(number)
             await house.idle()

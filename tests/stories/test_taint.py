@@ -177,7 +177,7 @@ async def begins(chat: Chat, way: str, name: str, where: dict[str, str], fetch: 
         case "a page":
             await chat.turn(fetch, text="read about marmots", **where)
         case "a hook's task":
-            body = orjson.dumps({"title": MARMOTS})
+            body = orjson.dumps({"title": MARMOTS, "id": name})
             assert (await call(chat.house, body, signed(body, at=at), name)).status_code == 202
             await chat.house.idle()
         case _:
