@@ -76,9 +76,9 @@ class _Judge:
         answer = message.message if isinstance(message, SessionMessage) else None
         if not isinstance(answer, types.JSONRPCResponse) or not isinstance(answer.result.get("tools"), list):
             return message
-        for listed in answer.result["tools"]:
+        for entry in answer.result["tools"]:
             try:
-                self.found.append(Definition.of(self.server, listed))
+                self.found.append(Definition.listed(self.server, entry))
             except UnusableTool as error:
                 self.left_out[error.tool] = str(error)
         page = answer.model_copy(update={"result": answer.result | {"tools": []}})

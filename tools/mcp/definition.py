@@ -66,18 +66,23 @@ class Definition:
     text: str = field(repr=False)
 
     @classmethod
-    def of(cls, server: str, listed: object) -> "Definition":
+    def listed(cls, server: str, entry: object) -> "Definition":
         """Read one entry of `tools/list`, judged by the members that are used here. Raises UnusableTool."""
-        entry = listed if isinstance(listed, Mapping) else {}
-        tool, description, schema = entry.get("name"), entry.get("description"), entry.get("inputSchema")
+        members = entry if isinstance(entry, Mapping) else {}
+        tool, description, schema = members.get("name"), members.get("description"), members.get("inputSchema")
         if not isinstance(tool, str) or not 0 < len(tool) <= TOOL_CHARS_MAX or not tool.isprintable():
             raise UnusableTool("(no name)", f"it has no name of 1 to {TOOL_CHARS_MAX} visible characters")
         if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
             raise UnusableTool(tool, "its input schema is not that of an object")
-        execution = entry.get("execution")
+        execution = members.get("execution")
         if isinstance(execution, Mapping) and execution.get("taskSupport") == "required":
             raise UnusableTool(tool, "it can be called as a task only, which this gateway does not do")
-        definition = {"description": description if isinstance(description, str) else "", "inputSchema": schema}
+        return cls.of(server, tool, description if isinstance(description, str) else "", schema)
+
+    @classmethod
+    def of(cls, server: str, tool: str, description: str, schema: Schema) -> "Definition":
+        """Raises UnusableTool."""
+        definition = {"description": description, "inputSchema": schema}
         text = json.dumps(_visible(definition), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
         data = text.encode(errors="replace")
         if len(data) > DEFINITION_BYTES_MAX:
