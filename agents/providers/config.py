@@ -70,7 +70,7 @@ _SLIPS: tuple[tuple[str, str], ...] = (
         "it begins with a word of the header, such as Bearer; write the key alone",
     ),
     (r".*\s#.*", "it has a comment behind it, which is part of the value here; write the comment on a line of its own"),
-    (r"(?:export\s+)?[A-Z][A-Z0-9_]*=.*", "it begins with a name and an equals sign; write the value alone"),
+    (r"(?:export\s+)?[A-Z][A-Z0-9_]*=[^=].*", "it begins with a name and an equals sign; write the value alone"),
     (r".*\s.*", "it has a blank inside; no key has one"),
 )
 """The slips with which a key comes from a file that something else than we reads, such as docker's --env-file."""

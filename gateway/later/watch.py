@@ -21,7 +21,6 @@ from gateway.approvals.surfaces import direct_with
 from gateway.config.places import place_in
 from gateway.later import ends
 from gateway.later.schedule import (
-    KIND,
     UNREADABLE,
     Schedule,
     adopted,
@@ -148,22 +147,18 @@ class DueWatch:
     async def end_refused(self) -> None:
         """Cancel the schedules of persons who may not write any more: admitted again before one was due, they would get what
         nobody expects any more. Raises StoreUnavailable."""
-        refused: dict[tuple[str, ...], str | None] = {}
-        for row in await self._store.later.every():
-            if row.kind != KIND or row.owner is None or row.state not in ("active", "paused"):
-                continue
+        later = self._store.later
+        for first in await later.of_each():
             try:
-                context = schedule_of(row).context
+                context = schedule_of(first).context
             except UNREADABLE:  # the watch says so when it is due
                 continue
-            if context is None:
+            if context is None or not (reason := await self._runtime.refusal(context)):
                 continue
-            place = (sender_of(context), context.chat.kind, context.chat.id)
-            if place not in refused:
-                refused[place] = await self._runtime.refusal(context)
-            if reason := refused[place]:
-                await self._store.later.end(row.id, "cancelled")
-                log.warning("schedule_ended", id=row.id, reason=reason)
+            for row in await later.of_owner(sender_of(context)):
+                if row.place == first.place:
+                    await later.end(row.id, "cancelled")
+                    log.warning("schedule_ended", id=row.id, reason=reason)
 
     async def _step(self, row: Later, now: float) -> Step | None:
         """The step that is due for a row; one that cannot be read, or whose person may not write any more, ends."""

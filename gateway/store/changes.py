@@ -43,7 +43,7 @@ WHERE turn = :turn AND sid = :sid AND kind = 'assistant' AND seq < :before ORDER
 """
 _COPYING_TASKS = "UPDATE task SET result = '' WHERE sid IN :sids RETURNING id"
 _RUNS = """
-SELECT id, sid, body, status FROM inbox WHERE dedupe >= :first AND dedupe < :end AND body <> ''
+SELECT id, sid, body, status, dedupe FROM inbox WHERE dedupe >= :first AND dedupe < :end AND body <> ''
 """
 """The runs of a reminder, also those that wait, by their dedupe keys."""
 _QUOTING = """
@@ -301,7 +301,10 @@ def forget_reminders(connection: Connection, turns: Sequence[int], at: float) ->
     ids = later.forget_asked(connection, turns)
     found = set[tuple[str, int]]()
     for id_ in ids:
-        for row in run(connection, _RUNS, first=f"later:{id_}:", end=f"later:{id_};").all():
+        first, end = later.run_keys(id_)
+        for row in run(connection, _RUNS, first=first, end=end).all():
+            if not row.dedupe.startswith(first):
+                continue
             with suppress(ValidationError):
                 inbound = inbound_json.validate_json(row.body)
                 gone = replace(inbound, recalled=True, context=inbound.context.wordless, together=(), event="")

@@ -214,13 +214,14 @@ def _forget_notices(connection: Connection, channel: str, person: str) -> int:
 
 def _marks_of(connection: Connection, prefix: str, channel: str, person: str) -> list[str]:
     """The kinds of marks that begin with `prefix` and name the person."""
+    word = prefix.strip()
     kinds = run(
         connection,
         "SELECT DISTINCT kind FROM mark WHERE kind >= :first AND kind < :end",
-        first=f"{prefix}{channel}:",
-        end=f"{prefix}{channel};",
+        first=word,
+        end=word[:-1] + chr(ord(word[-1]) + 1),  # letters alone are in the same order in every collation of a database
     ).scalars()
-    return [it for it in kinds if is_of_person(it.removeprefix(prefix), channel, person)]
+    return [it for it in kinds if it.startswith(prefix) and is_of_person(it.removeprefix(prefix), channel, person)]
 
 
 def forget_web(connection: Connection, portion: Portion) -> Counter[str]:

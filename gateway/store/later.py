@@ -44,6 +44,12 @@ OF_PLACE = f"""
 SELECT {_COLUMNS} FROM later
 WHERE place = :place AND kind = 'schedule' AND (state IN ('active', 'paused') OR id = :also) ORDER BY due, since
 """
+_OF_EACH = f"""
+SELECT {_COLUMNS} FROM later WHERE id IN (
+    SELECT min(id) FROM later WHERE owner IS NOT NULL AND kind = 'schedule' AND state IN ('active', 'paused')
+    GROUP BY owner, place
+)
+"""
 MOVE = """
 UPDATE later SET due = :next, resumes = NULL, by_hand = 0, state = :state,
     skipped = CASE WHEN :skip = 1 THEN due ELSE skipped END, skips = skips + :skip
@@ -191,6 +197,11 @@ class DatabaseLater(Database):
     def of_id(self, connection: Connection, id_: str) -> Sequence[Later]:
         """The row with that id, or none."""
         return _rows(connection, _ONE, id=id_)
+
+    @reads
+    def of_each(self, connection: Connection) -> Sequence[Later]:
+        """One schedule of each person for each chat, of those that wait."""
+        return _rows(connection, _OF_EACH)
 
     @reads
     def every(self, connection: Connection) -> Sequence[Later]:
@@ -362,6 +373,13 @@ def forget_asked(connection: Connection, turns: Sequence[int]) -> Sequence[str]:
     """Delete the reminders that were asked for in these turns; returns their ids."""
     gone = "DELETE FROM later WHERE asked IN :turns RETURNING id"
     return list(run(connection, gone, turns=list(turns)).scalars())
+
+
+def run_keys(id_: str) -> tuple[str, str]:
+    """Return bounds of the dedupe keys of a row's runs, `later:ID:` and a time. Digits come before letters in every
+    collation that a database may have; the order of punctuation differs. So other keys may be in between."""
+    first = f"later:{id_}:"
+    return first, f"{first}a"
 
 
 def forget_place(connection: Connection, place: str) -> int:

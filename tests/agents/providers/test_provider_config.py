@@ -37,7 +37,9 @@ KEYS = {
 @pytest.mark.parametrize(
     "url", ["https://m.example.com/v1", "https://h.example.com/models/qwen/v1", "http://h/messages/v1"]
 )
-@pytest.mark.parametrize("key", ["sk-abc", " sk-abc\n", "sk-abc#1", "a=b", "bearer-like", "AIza_x-y", "id.secret", ""])
+@pytest.mark.parametrize(
+    "key", ["sk-abc", " sk-abc\n", "sk-abc#1", "a=b", "bearer-like", "AIza_x-y", "JBSWY3DP====", "id.secret", ""]
+)
 def test_an_address_and_a_key_that_only_look_odd_are_taken(url: str, key: str) -> None:
     assert config(baseUrl=url, apiKey=key).keys == ((key.strip(),) if key else ())
 

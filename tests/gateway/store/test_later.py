@@ -2,12 +2,15 @@
 
 import asyncio
 import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection, text
 
 from gateway.config.root import DatabaseConfig
-from gateway.store.later import DUE, MOVE, NEXT_DUE, OF_OWNER, OF_PLACE, Later, Step
+from gateway.store.later import DUE, MOVE, NEXT_DUE, OF_OWNER, OF_PLACE, Later, Step, run_keys
 from gateway.store.opening import open_store
 from gateway.store.records import Delivery
 from gateway.store.store import Store
@@ -121,6 +124,35 @@ def looked_at(connection: Connection) -> int:
         return steps
     counted = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'later'"
     return int(connection.execute(text(counted)).scalar_one())
+
+
+@pytest.mark.parametrize("order", ["bytes", "punctuation first", "punctuation ignored"])
+def test_runs_of_a_reminder_are_found_in_every_collation(order: str) -> None:
+    """Outside of "C", databases put a semicolon before a colon, and both before digits."""
+    chars = " _-,;:!?./0123456789"
+    keys: dict[str, Callable[[str], Any]] = {
+        "bytes": str.encode,
+        "punctuation first": lambda text: [(chars.find(it) if it in chars else ord(it.lower()), it) for it in text],
+        "punctuation ignored": lambda text: [it for it in text.lower() if it.isalnum()],
+    }
+    key = keys[order]
+    first, end = run_keys("R-K7QF2")
+    assert key(first) <= key("later:R-K7QF2:0.000") < key("later:R-K7QF2:1764000000.000") < key(end)
+
+
+async def test_of_each_finds_one_schedule_of_each_person_in_each_chat(store: Store) -> None:
+    try:
+        for number in range(12):
+            owner, place = f"feishu:default:ou_{number % 2}", f"feishu:default:oc_{number % 3}"
+            await store.later.expect(replace(row(f"R-{number:02}", owner=owner), place=place))
+        await store.later.expect(replace(row("P-1", owner="feishu:default:ou_9"), kind="process"))
+        await store.later.expect(row("config", owner=None))
+        await store.later.end("R-00", "cancelled")
+        assert [it.id for it in sorted(await store.later.of_each(), key=lambda it: it.id)] == [
+            "R-01", "R-02", "R-03", "R-04", "R-05", "R-06",
+        ]  # fmt: skip
+    finally:
+        await store.close()
 
 
 async def test_twenty_thousand_rows_that_wait_cost_no_scan(store: Store, database_url: str) -> None:
