@@ -85,7 +85,7 @@ async def test_nothing_of_a_press_is_believed_but_its_signed_event(tmp_path: Pat
         ):
             event = house.feishu.press_event(card, ALLOW.label, sender=ALICE)
             event["event"][path[0]] = event["event"][path[0]] | {path[1]: wrong}
-            assert (await house.push(event)).status_code == 400
+            assert (await house.push(event)).json() == {}  # refused, it would be pushed again
         # A card that the gateway has not sent stands in nobody's direct chat, whatever the button says.
         foreign = house.feishu.text_event("not a card", sender=ALICE, chat=ALICE_CHAT)["event"]["message"]["message_id"]
         says_so = {"token": ALLOW.token, "chat_type": "p2p", "operator": ALICE}

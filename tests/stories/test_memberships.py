@@ -34,7 +34,9 @@ async def test_added_to_a_group_in_which_it_listens_it_introduces_itself_once(tm
         await house.replies(2)
         await house.idle()
         assert (len(house.feishu.messages), house.anthropic.requests) == (2, [])
-        assert (await house.push(house.feishu.event("im.chat.member.bot.added_v1", {"chat_id": 7}))).status_code == 400
+        await house.push(house.feishu.event("im.chat.member.bot.added_v1", {"chat_id": 7}))
+        await house.idle()
+        assert len(house.feishu.messages) == 2
 
 
 async def test_on_telegram_as_well_and_a_block_is_no_group(tmp_path: Path) -> None:

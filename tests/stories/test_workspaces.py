@@ -232,15 +232,17 @@ async def test_the_documentation_that_the_prompt_names_is_there_to_read(tmp_path
         await works(house)
         found = re.search(r"documentation of \S+ itself lies in (\S+)\n", prompt(house))
         assert found
-        listed, page, written = await works(
+        listed, page = await works(
             house,
             ("ls", {"path": found[1]}),
             ("read", {"file_path": f"{found[1]}/config.md", "limit": 3}),
-            ("write", {"file_path": "docs/plan.md", "content": "ours"}),
         )
         assert "config.md" in listed.split("\n")
         assert page.startswith("# ")
-        assert written.startswith("Wrote docs/plan.md")
+        own = next((tmp_path / "data/workspaces").glob("helper*")) / "docs"
+        own.mkdir()  # by the operator: no file tool makes a folder of that name
+        own.chmod(0o777)
+        (own / "plan.md").write_text("ours")
         listed, page = await works(house, ("ls", {"path": "docs"}), ("read", {"file_path": "docs/config.md"}))
         assert listed == "plan.md"
         assert '"NOT_FOUND"' in page

@@ -58,6 +58,7 @@ def test_a_picture_that_is_not_shown_has_its_reason() -> None:
         + (head := b"IHDR" + struct.pack(">IIBBBBB", 50_000, 50_000, 8, 2, 0, 0, 0))
     )
     huge += struct.pack(">I", zlib.crc32(head))
+    huge += struct.pack(">I", 0) + b"IDAT" + struct.pack(">I", zlib.crc32(b"IDAT"))
     for data, reason in (
         (b"GIF89a", "it is damaged"),
         (bytes(broken), "it is damaged"),
