@@ -131,6 +131,12 @@ class DatabaseLayers(Database):
             run(connection, _KEEP, hash=name, content=content)
 
     @reads
+    def missing(self, connection: Connection, hashes: Sequence[str]) -> Sequence[str]:
+        """The hashes of which no text is stored."""
+        stored = set(run(connection, "SELECT hash FROM layer_text WHERE hash IN :hashes", hashes=hashes).scalars())
+        return [it for it in hashes if it not in stored]
+
+    @reads
     def listed(
         self, connection: Connection, *, before: int | None, only: Mapping[str, str], limit: int = TURNS_MAX
     ) -> Sequence[ListedTurn]:

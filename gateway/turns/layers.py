@@ -33,20 +33,17 @@ from gateway.turns.turn_record import TurnRecord
 RECORDS_MAX = 1_024
 KNOWN_MAX = 256
 """Prompts, tools and routes whose hash is remembered."""
-KEPT_AGAIN_SECONDS = 600.0
-"""A text is written again after this time: an erasure may have removed it with the last turn that had it."""
 
 log = structlog.get_logger()
 
 
 class Layers:
-    """The records of the turns that run, and the texts that are known to be stored."""
+    """The records of the turns that run, and the texts that many of them share."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._records: dict[int, TurnRecord] = {}
         self._known: dict[Any, tuple[str, Mapping[str, str]]] = {}
-        self._kept: dict[str, float] = {}
         self._of: Setup | None = None
         """The setup that what is known is of."""
 
@@ -112,18 +109,10 @@ class Layers:
         return LayerRow(**facts, route=route, content=orjson.dumps(content).decode()), texts
 
     async def keep(self, texts: Mapping[str, str]) -> None:
-        """Stores those of a turn's texts that were not stored lately. Raises StoreUnavailable."""
-        now = self._runtime.now()
-        new = {
-            name: text
-            for name, text in texts.items()
-            if now - self._kept.get(name, -KEPT_AGAIN_SECONDS) >= KEPT_AGAIN_SECONDS
-        }
-        if new:
-            await self._runtime.store.layers.keep(new)
-            self._kept.update(dict.fromkeys(new, now))
-            while len(self._kept) > KNOWN_MAX * 16:
-                del self._kept[next(iter(self._kept))]
+        """Store those of a turn's texts that the database lacks. Raises StoreUnavailable."""
+        # Ask the database each time: an erasure, also one by another process, removes a text with the last turn that had it.
+        if texts and (missing := await self._runtime.store.layers.missing(list(texts))):
+            await self._runtime.store.layers.keep({name: texts[name] for name in missing})
 
     def _route(self, record: TurnRecord, context: MessageContext) -> tuple[str, Mapping[str, str]]:
         runtime, setup, turn = self._runtime, record.setup, record.started.turn if record.started else None

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from weakref import WeakValueDictionary
 
 import orjson
 import structlog
@@ -79,7 +80,8 @@ class Chats:
         self._archive = runtime.store.archive
         self._config = runtime.setup.config
         self._offers = Offers(runtime, channel)
-        self._searching = asyncio.Lock()
+        self._searching: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """The lock of each person who searches."""
 
     async def chats(self, request: Request, person: str) -> Response:
         """The data that a page begins with: the conversations, who answers there, and what may be sent."""
@@ -129,13 +131,16 @@ class Chats:
         return {"chats": [*map(self._view, found)], "next": place_of(found[-1]) if more else None}
 
     async def search(self, request: Request, person: str) -> Response:
-        """Searches one conversation after the other, so that other readers of the database do not wait."""
+        """Searches one conversation after the other, so that other readers of the database do not wait, and no further
+        once the asker has left."""
         words = words_of(request.query_params.get("words", ""))
         chats_found: list[dict[str, Any]] = []
         if not words:
             return answer_json({"chats": chats_found, "more": False})
-        async with self._searching:
+        async with self._searching.setdefault(person, asyncio.Lock()):
             async for it in self._all(person):
+                if await request.is_disconnected():
+                    break
                 hits = await self._runtime.store.search.hits(it.id, words, limit=HITS_MAX)
                 if hits or has_all(it.title, words):
                     chats_found.append(self._found(it, hits, words))

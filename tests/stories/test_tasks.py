@@ -11,7 +11,7 @@ import pytest
 
 from gateway.config.load import load
 from gateway.operate.sessions import erase, listed
-from gateway.store.tasks import Task, TaskEnd
+from gateway.store.tasks import ORPHAN_SECONDS, Task, TaskEnd
 from gateway.turns.tasks import LISTED_MAX
 from tests.case import case
 from tests.emulators.models.script import calls, says
@@ -350,6 +350,26 @@ async def test_erasing_a_person_erases_what_tasks_did_for_them(tmp_path: Path) -
     for file in (tmp_path / "data").glob("clawgate.db*"):
         assert b"three canaries" not in file.read_bytes()
         assert b"list all" not in file.read_bytes()
+
+
+@pytest.mark.parametrize("died", [True, False])
+async def test_a_task_whose_process_died_before_its_message_was_stored_counts_no_longer(
+    tmp_path: Path, died: bool
+) -> None:
+    model = Model({"begin": calls(start("a")), "again": calls(start("b"))}, {"a": NEVER, "b": says("done")})
+    async with running(tmp_path, agents=WITH_TASKS, script=model, more="limits: { tasksPerChat: 2 }") as house:
+        await house.say("begin")
+        await house.replies(1)
+        first, store = await task_of(house), house.gateway.runtime.store.tasks
+        since = first.started + (-2 * ORPHAN_SECONDS if died else ORPHAN_SECONDS)
+        row = replace(first, id="messageless", sid=f"{first.sid}messageless", started=since)
+        assert await store.begin(row.id, [row], 2)
+        await house.say("again")
+        await house.replies(3 if died else 2)
+        busy = "TASKS_BUSY" in str(model.bodies)
+        assert (busy, await store.get(row.id) is None) == (not died, died)
+        await house.say("/stop")
+        await house.idle()
 
 
 async def test_a_task_that_runs_is_listed_first_and_stopped_however_many_came_after_it(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import json
 import re
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
@@ -445,6 +445,39 @@ async def test_an_erased_person_leaves_no_layer_and_no_text(tmp_path: Path) -> N
     assert ALICE not in left
     assert ALICE_CHAT not in left
     assert BOB_CHAT in left
+
+
+async def test_a_turn_after_an_erasure_shows_its_prompt_and_tools(tmp_path: Path, database_url: str) -> None:
+    async with housed(tmp_path, database_url) as (house, http):
+        for words in ("before", "after"):  # the second turn has the texts that went with the first
+            await house.say(words)
+            await house.idle()
+            [turn] = await listed(http)
+            shown = await opened(http, turn["id"])
+            assert all(it["text"] for it in shown["prompt"])
+            assert shown["tools"]
+            assert shown["route"]
+            if words == "before":
+                assert erase(house.gateway.config, person=("feishu", ALICE)).removed["layer_text"] > 0
+
+
+async def test_texts_that_the_database_has_are_not_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with housed(tmp_path) as (house, _):
+        layers, written = house.gateway.runtime.store.layers, list[str]()
+        keep = layers.keep
+
+        async def counted(texts: Mapping[str, str]) -> None:
+            written.extend(texts)
+            await keep(texts)
+
+        monkeypatch.setattr(layers, "keep", counted)
+        for count in (1, 2, 3):
+            await house.say("hello")
+            await house.replies(count)
+            await house.idle()
+        assert len(written) == len(set(written)) > 0
 
 
 def rows(folder: Path, table: str) -> list[Any]:

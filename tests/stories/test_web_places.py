@@ -1,11 +1,17 @@
 """Chats found with their lines, pinned above the others or put aside, and no one else's."""
 
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
+from gateway.store.search import WebHit
 from tests.emulators.models.script import says
 from tests.running import Running, running
 from tests.stories.test_web_streams import history
 from tests.stories.test_web_users import SERVER, bearer
+from tests.waiting import until
 from tests.web_page import CHAT, WEB, Page, opened
 
 ASIDE = "c_aside_aside_aside"
@@ -86,3 +92,41 @@ async def test_a_chat_is_pinned_or_put_aside_by_its_person_alone_seen_on_every_p
         await moved(ann, ASIDE, archived=True)
         assert (await ann.http.delete(f"/api/chats/{ASIDE}")).status_code == 204
         assert (await ann.http.get("/api/archived")).json() == {"chats": [], "next": None}
+
+
+async def test_a_search_ends_when_its_asker_leaves_and_holds_up_no_other_person(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        running(tmp_path, more=SERVER, feishu=WEB) as house,
+        opened(house.url, authorization=bearer("ann")) as ann,
+        opened(house.url, authorization=bearer("bob")) as bob,
+    ):
+        for number in range(4):
+            await ann.say("hello", chat=f"c_of_ann_{number}_of_ann")
+        await bob.say("hello", chat=ASIDE)
+        await ann.answers(4)
+        await bob.answers(1)
+        search, may_go_on, searched = house.gateway.runtime.store.search, asyncio.Event(), list[tuple[str, str]]()
+        hits = search.hits
+
+        async def slow(chat: str, words: Sequence[str], *, limit: int) -> Sequence[WebHit]:
+            searched.append((chat, words[0]))
+            if chat != ASIDE:
+                await may_go_on.wait()
+            return await hits(chat, words, limit=limit)
+
+        monkeypatch.setattr(search, "hits", slow)
+        leaving = [asyncio.create_task(found(ann, word)) for word in ("first", "second")]
+        await until(lambda: len(searched) == 1)
+        assert [it[0] for it in await found(bob, "hello")] == [ASIDE]
+        for it in leaving:
+            it.cancel()
+        await asyncio.wait(leaving)
+        await ann.http.get("/api/chats")  # a later request: the server has seen that the others are closed
+        staying = asyncio.create_task(found(ann, "hello"))
+        may_go_on.set()
+        assert len(await staying) == 4
+        begun = [word for chat, word in searched if chat != ASIDE]
+        assert begun[0] in ("first", "second")
+        assert begun[1:] == ["hello"] * 4
