@@ -156,6 +156,14 @@ class AnswersPresses(Channel, Protocol):
 
 
 @runtime_checkable
+class SendsPolls(Channel, Protocol):
+    """A channel with the action `poll`. It reports each vote as `Voted`, with the poll's id."""
+
+    async def send_poll(self, part: Outbound, key: str) -> tuple[str, str]:
+        """Send a part with `options`. Return the message id and the poll id, as `send` does and with its errors."""
+
+
+@runtime_checkable
 class ActsOnMessages(Channel, Protocol):
     """A channel on which a message can be taken back, and have a reaction. Both the same however often."""
 

@@ -92,6 +92,16 @@ class Reacted:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Voted:
+    """A person voted in a poll of the platform's id `poll`, or revoked the vote: `options` are then empty, else the
+    positions of the chosen options. The platform does not name the chat, so that of `arrived` is a group without an id."""
+
+    arrived: Arrived
+    poll: str
+    options: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Membership:
     """The bot was added to a group, or removed from it. `context` says by whom, and no words."""
 
@@ -108,14 +118,14 @@ class Moved:
     after: str
 
 
-Receipt: TypeAlias = Arrived | AnsweredAtOnce | Ignored | Recalled | Edited | Reacted | Membership | Moved
+Receipt: TypeAlias = Arrived | AnsweredAtOnce | Ignored | Recalled | Edited | Reacted | Voted | Membership | Moved
 Deliver: TypeAlias = Callable[[Receipt], Awaitable[None]]
 """Stores one receipt durably. If it raises, the update must be delivered again; NotStored: that is not its fault."""
 
 
 def with_event(receipt: Receipt, event: Mapping[str, Any]) -> Receipt:
     """The receipt with the event that it was read from, if a turn may begin with it."""
-    if isinstance(receipt, Edited):
+    if isinstance(receipt, Edited | Voted):
         return replace(receipt, arrived=replace(receipt.arrived, event=event))
     return replace(receipt, event=event) if isinstance(receipt, Arrived) else receipt
 

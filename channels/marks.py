@@ -19,6 +19,7 @@ BUNDLE = "[merged and forwarded messages]"
 VIA = "[via @"
 """The mark above words that an inline bot wrote in a person's name."""
 BUTTON = "[button"
+VOTE = "[poll vote"
 TRANSCRIPT = "[transcript of"
 LEFT_OUT = "[Earlier steps of this turn are left out"
 RESULT = "[result of"
@@ -36,6 +37,7 @@ MARKS = (
     BUNDLE,
     VIA,
     BUTTON,
+    VOTE,
     TRANSCRIPT,
     LEFT_OUT,
     RESULT,

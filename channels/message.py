@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from channels.grapheme import joined
-from channels.marks import BUNDLE, BUTTON, FORWARDED, VIA
+from channels.marks import BUNDLE, BUTTON, FORWARDED, VIA, VOTE
 
 ChatKind: TypeAlias = Literal["direct", "group"]
 Action: TypeAlias = Literal["send", "reply", "edit", "delete", "react", "buttons", "poll"]
@@ -168,9 +168,18 @@ class MessageContext:
         """True if what stays of it in the history is not its sender's own: it is forwarded, of an inline bot, from another
         system, asked for by a turn that had read external content, or it has a foreign quote's files."""
         marked = any(line.startswith((FORWARDED, BUNDLE, VIA)) for line in self.mark.splitlines())
-        stays = self.mark.startswith(BUTTON) or (self.reply_to is not None and bool(self.reply_to.attachments))
+        stays = (
+            self.mark.startswith(BUTTON)
+            or self.is_vote
+            or (self.reply_to is not None and bool(self.reply_to.attachments))
+        )
         quoted = stays and self.reply_to is not None and self.reply_to.foreign
         return marked or quoted or (self.origin is not None and self.origin.is_foreign)
+
+    @property
+    def is_vote(self) -> bool:
+        """True for a vote in an agent's poll."""
+        return self.mark.startswith(VOTE)
 
     @property
     def wordless(self) -> "MessageContext":
@@ -186,7 +195,8 @@ LABEL_CHARS_MAX = 40
 class Press:
     """A button that was pressed. `token` is what it was sent with; `message_id` is the message above it. Not `placed`:
     the event does not say in what kind of chat, so the context says a group, the stricter. `label` is what an agent
-    wrote on it, once that is known; on the gateway's own buttons it is empty."""
+    wrote on it, once that is known; on the gateway's own buttons it is empty. A vote in an agent's poll is a press without
+    a token, whose label is the vote."""
 
     token: str
     message_id: str

@@ -38,7 +38,11 @@ class MessageArguments(Arguments):
     buttons: list[str] = Field(
         default=[], max_length=8, description="Labels; what is pressed comes back as a message of this conversation."
     )
-    options: list[str] = Field(default=[], max_length=10, description="The answers of a poll, 2 to 10.")
+    options: list[str] = Field(
+        default=[],
+        max_length=10,
+        description="The answers of a poll, 2 to 10; each vote comes back as a message of this conversation.",
+    )
 
 
 _MEMBERS = {"media": "media", "voice": "voice", "reply_to": "reply", "emoji": "react", "buttons": "buttons"}

@@ -58,7 +58,7 @@ log = structlog.get_logger()
 
 class TelegramChannel:
     """`channels.channel.Channel`, and of its abilities `HasCondition`, `Listens`, `DownloadsFiles`, `ShowsProgress`,
-    `ShowsDrafts`, `ActsOnMessages`, `AnswersPresses` and `ChecksHeaders`, for one account."""
+    `ShowsDrafts`, `ActsOnMessages`, `SendsPolls`, `AnswersPresses` and `ChecksHeaders`, for one account."""
 
     name = "telegram"
     capabilities = Capabilities(
@@ -197,6 +197,11 @@ class TelegramChannel:
             raise Gone("the message is not there: its group has become a supergroup")
         async with self._paced(chat):
             return await self._outgoing.send(part, chat)
+
+    async def send_poll(self, part: Outbound, key: str) -> tuple[str, str]:
+        chat = self._outgoing.migrated.get(part.target.chat, part.target.chat)
+        async with self._paced(chat):
+            return await self._outgoing.send_poll(part, chat)
 
     async def delete(self, chat: str, message_id: str) -> None:
         async with self._paced(chat):

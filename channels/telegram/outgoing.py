@@ -18,7 +18,7 @@ from channels.message import Button, File, Outbound, StoredFile, not_sent
 from channels.telegram.api import MethodError, TelegramApi, refusal_of
 from channels.telegram.render import RenderedText, folding, rendered, units
 from channels.telegram.timing import is_group
-from channels.wire import number
+from channels.wire import mapping, number, text
 
 CAPTION_UNITS_MAX = 1_024
 CAPTION_CHARS = 800
@@ -62,9 +62,6 @@ class TelegramOutgoing:
     async def send(self, part: Outbound, chat: str) -> str:
         """The message id. Raises DeliveryError."""
         made, place = _rendered(part), self._place(part, chat)
-        if part.options:
-            poll = {"question": part.text, "options": [{"text": it} for it in part.options], "is_anonymous": False}
-            return await self._called(part, poll | place, partial(self._api.call, "sendPoll"))
         if not part.files:
             method = "sendMessage" if part.replaces is None else "editMessageText"
             return await self._called(part, self._worded(made) | place, partial(self._api.call, method))
@@ -79,6 +76,18 @@ class TelegramOutgoing:
         except Refused:
             lines = "\n\n".join(filter(None, (caption.plain, not_sent(*part.files))))
             return await self._called(part, {"text": lines} | place, partial(self._api.call, "sendMessage"))
+
+    async def send_poll(self, part: Outbound, chat: str) -> tuple[str, str]:
+        """The ids of the message and of its poll. Votes in an anonymous poll would not be reported. Raises DeliveryError."""
+        poll = {"question": part.text, "options": [{"text": it} for it in part.options], "is_anonymous": False}
+        ids: list[str] = []
+
+        async def attempt(body: dict[str, Any]) -> Any:
+            message = await self._api.call("sendPoll", body)
+            ids.append(text(mapping(message, "poll"), "id") if isinstance(message, dict) else "")
+            return message
+
+        return await self._called(part, poll | self._place(part, chat), attempt), ids[-1]
 
     async def finish_draft(self, draft: Outbound, chat: str) -> str:
         """The answer in the place of its draft; if that is gone, it comes again. Without words the draft is deleted."""

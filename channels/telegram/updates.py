@@ -9,25 +9,28 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from channels.channel import Arrived, Edited, Ignored, Membership, Moved, NotReady, Reacted, Receipt
+from channels.channel import Arrived, Edited, Ignored, Membership, Moved, NotReady, Reacted, Receipt, Voted
 from channels.message import BUTTON_TOKEN, Chat, MessageContext, Press, Quote, Sender
 from channels.telegram import content, media
 from channels.telegram.content import Me, name
 from channels.wire import clean, mapping, mappings, number, text
 
-ALLOWED_UPDATES = ("message", "edited_message", "callback_query", "my_chat_member", "message_reaction")
+ALLOWED_UPDATES = ("message", "edited_message", "callback_query", "my_chat_member", "message_reaction", "poll_answer")
 """The kinds of update that Telegram is asked for, spelt out: left out, its earlier list would stay."""
 _OTHERS = """channel_post edited_channel_post business_connection business_message edited_business_message
 deleted_business_messages guest_message stopped_message_generation message_reaction_count inline_query
-chosen_inline_result shipping_query pre_checkout_query purchased_paid_media poll poll_answer chat_member
+chosen_inline_result shipping_query pre_checkout_query purchased_paid_media poll chat_member
 chat_join_request chat_boost removed_chat_boost managed_bot subscription"""
 KNOWN = frozenset((*ALLOWED_UPDATES, *_OTHERS.split()))
-"""Updates we know of; a message starts a turn, a press of a button is a command, and nothing else does anything."""
+"""Updates we know of; a message starts a turn, a press of a button is a command, and a vote is an
+answer to the agent whose poll it is."""
 _MESSAGE, _EDITED, _MEMBERSHIP = "message", "edited_message", "my_chat_member"
 _REACTION = "message_reaction"
+_VOTE = "poll_answer"
 _OUT = ("left", "kicked")
 PRESS = "callback_query"
 QUERY_CHARS_MAX = 64
+POLL_CHARS_MAX = 64
 LANGUAGE_CHARS_MAX = 35
 _SECONDS_MAX = 253_402_300_799
 _MIGRATED = ("migrate_to_chat_id", "migrate_from_chat_id")
@@ -46,6 +49,8 @@ def receipt(update: Mapping[str, Any], *, account: str, me: Me, now: datetime) -
         return Edited(arrived=edited, number=edits) if isinstance(edited, Arrived) else edited
     if kind == _REACTION:
         return _reacted(mapping(update, _REACTION))
+    if kind == _VOTE:
+        return _voted(update, account=account, now=now)
     if kind == _MEMBERSHIP:
         return _membership(update, account=account, now=now)
     if (moved := migration(update)) is not None:
@@ -117,6 +122,30 @@ def _reacted(reaction: Mapping[str, Any]) -> Receipt:
     if not (chat and message_id and sender and emoji):
         return Ignored(kind=_REACTION, reason="not handled")
     return Reacted(message_id=str(message_id), sender=str(sender), emoji=emoji, chat=str(chat))
+
+
+def _voted(update: Mapping[str, Any], *, account: str, now: datetime) -> Receipt:
+    """A vote in a poll that the bot sent, or the end of one. Source: the Bot API's PollAnswer, which names no chat; an
+    anonymous administrator votes as `voter_chat`."""
+    answer, update_id = mapping(update, _VOTE), number(update, "update_id")
+    poll, options = text(answer, "poll_id"), answer.get("option_ids")
+    sender = _sender({"sender_chat": answer.get("voter_chat"), "from": answer.get("user")})
+    if not clean(poll) or len(poll) > POLL_CHARS_MAX or update_id is None or sender is None:
+        return Ignored(kind=_VOTE, reason="malformed")
+    if not isinstance(options, list) or any(type(it) is not int or it < 0 for it in options):
+        return Ignored(kind=_VOTE, reason="malformed")
+    context = MessageContext(
+        channel="telegram",
+        account=account,
+        chat=Chat(id="", kind="group"),
+        message_id=f"vote:{update_id}",
+        sender=sender,
+        text="",
+        sent_at=now,
+        mentioned=True,
+    )
+    arrived = Arrived(context=context, dedupe=(f"update:{update_id}",))
+    return Voted(arrived=arrived, poll=poll, options=tuple(sorted(set(options))))
 
 
 def _membership(update: Mapping[str, Any], *, account: str, now: datetime) -> Receipt:

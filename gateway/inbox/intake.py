@@ -26,6 +26,7 @@ from channels.channel import (
     Reacted,
     Recalled,
     Receipt,
+    Voted,
 )
 from channels.marks import EDITED
 from channels.message import MessageContext, Press
@@ -37,7 +38,7 @@ from gateway.config.commands import asks_model
 from gateway.inbox.gatekeeper import CLAIM, Gatekeeper, is_claim, sealed
 from gateway.observe.logs import logged
 from gateway.observe.secrets import without_tokens
-from gateway.outbox.messenger import pressed
+from gateway.outbox.messenger import pressed, voted
 from gateway.outbox.outbox import payload_json
 from gateway.program import program
 from gateway.records.inbound import INTRODUCTION, MISSPELT, Caller, Inbound, inbound_of
@@ -86,6 +87,8 @@ class Intake:
             return await self._react(channel, receipt)
         if isinstance(receipt, Edited):
             return await self._edit(channel, receipt)
+        if isinstance(receipt, Voted):
+            return await self._vote(channel, receipt)
         if isinstance(receipt, Moved):
             if any(self._listens(channel, it) for it in (receipt.before, receipt.after)):
                 await self._runtime.choices.move(channel.name, channel.account, receipt.before, receipt.after)
@@ -147,6 +150,35 @@ class Intake:
                 return "reacted"
         return "ignored: not our answer"
 
+    async def _vote(self, channel: Channel, receipt: Voted) -> str:
+        """Give a vote in an agent's poll to the poll's conversation, as a press of its button, if the voter may use that
+        agent there. No one is notified of any other vote."""
+        if found := await voted(self._runtime.store, receipt):
+            sid, inbound = found
+            may = self._runtime.is_open(inbound.agent, inbound.context)
+            if may and self._session(inbound.agent, inbound.context) == sid:
+                arrived = replace(receipt.arrived, context=inbound.context, agent=inbound.agent)
+                return await self._admit(channel, arrived)
+        log.info("vote_ignored", channel=channel.name, account=channel.account, poll=receipt.poll)
+        return "ignored: not our poll"
+
+    async def _joins_vote(self, context: MessageContext, sid: str) -> bool:
+        """Keep a group's vote for the turn of another person's vote, if that still waits: so many votes at once begin few
+        turns. Return False if the vote begins a turn itself."""
+        chatter = self._runtime.store.chatter
+        if context.chat.kind != "group":
+            return False
+        if await chatter.holds(context):
+            return True  # a redelivery
+        waiting = [inbound_of(it).context for it in await chatter.unbegun(sid)]
+        voters = {it.sender.id for it in waiting if it.is_vote}
+        if not voters or context.sender.id in voters:  # a person's own votes are collected as their messages are
+            return False
+        question = context.reply_to.text if context.reply_to else ""
+        heard = f"{context.text} (poll: {question})"[:HEARD_CHARS_MAX]
+        await chatter.keep(replace(context, text=heard, reply_to=None), self._runtime.now())
+        return True
+
     async def _edit(self, channel: Channel, receipt: Edited) -> str:
         """Changes a waiting message; the turn that is answering it is followed by a word on the change. In a group a message
         that was not said to the bot, and whose edit mentions it, is answered like a new one."""
@@ -170,7 +202,7 @@ class Intake:
 
     async def _admit(self, channel: Channel, receipt: Arrived, replays: int = 0) -> str:
         context = receipt.context
-        if context.press is not None:
+        if context.press is not None and not context.press.label:
             receipt = await self._pressed(channel, receipt, context.press)
             context = receipt.context
         if receipt.is_menu:
@@ -195,6 +227,9 @@ class Intake:
             shown = replace(context, text=f"/{CLAIM}") if is_claim(context) else context
             kept = await channel.keep(shown, agent, names=not is_setting(context))
             context = replace(kept, text=context.text)
+        if context.is_vote and await self._joins_vote(context, self._session(agent, context)):
+            log.info("vote_heard", session=self._session(agent, context), **facts)
+            return "accepted"
         event = self._event(receipt)
         acceptance = await self.accept(context, agent, receipt.dedupe, replays=replays, event=event)
         outcome = "duplicate" if acceptance.turn is None else "overflow" if acceptance.overflow else "accepted"

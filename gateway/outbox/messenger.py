@@ -2,7 +2,7 @@
 
 A send happens while the turn waits, since its id is the tool's result; the turn's journal holds the call, so a crash
 repeats it under the same keys. A sent message is a row of the outbox like a reply's part: by it a message is known as the
-bot's own, and a press as one of the buttons under it.
+bot's own, a press as one of the buttons under it, and a vote as one in its poll.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ import structlog
 
 from agents.prompt.internals import without_internals
 from channels import marks
-from channels.abilities import ActsOnMessages
-from channels.channel import Channel, DeliveryError, RateLimited, Unreachable
+from channels.abilities import ActsOnMessages, SendsPolls
+from channels.channel import Channel, DeliveryError, RateLimited, Unreachable, Voted
 from channels.message import Action, Button, MessageContext, Outbound, Press, Quote, StoredFile, Target
 from channels.place import Place
 from gateway.observe.metrics import Metrics
@@ -136,9 +136,9 @@ class ChannelMessenger:
         row = NewPart(key=key, payload=payload_json.dump_json(payload).decode())
         if part.buttons:
             await self.store.keep_sent(call.session, row, None, self.now())
-        sent = await self._attempted(carrier, lambda: carrier.send(part, key), repeats=repeats)
+        sent, poll = await self._attempted(carrier, lambda: _send(carrier, part, key), repeats=repeats)
         try:
-            await self.store.keep_sent(call.session, row, sent, self.now())
+            await self.store.keep_sent(call.session, row, sent, self.now(), poll=poll)
         except StoreUnavailable as error:  # it was sent: the turn's own journal says so next
             log.error("sent_unrecorded", channel=to.channel, message_id=sent, error=repr(error))
         log.info("message_sent", channel=to.channel, account=to.account, message_id=sent)
@@ -186,6 +186,14 @@ class ChannelMessenger:
             await self._check_is_own(at, message_id)
 
 
+async def _send(carrier: Channel, part: Outbound, key: str) -> tuple[str, str]:
+    """The ids of the message and of its poll, empty if it is none."""
+    if part.options:
+        assert isinstance(carrier, SendsPolls)
+        return await carrier.send_poll(part, key)
+    return await carrier.send(part, key), ""
+
+
 def _is_in(sent: SentPart, at: Place) -> bool:
     payload = payload_json.validate_json(sent.payload)
     return (payload.channel, payload.account, payload.part.target.chat) == (at.channel, at.account, at.chat)
@@ -212,5 +220,33 @@ async def pressed(store: Store, context: MessageContext, press: Press) -> tuple[
         mark=f"{marks.BUTTON}: {button.shown}]",
         press=replace(press, placed=True, label=button.shown),
         reply_to=Quote(message_id=press.message_id, text=part.part.text[:QUOTED_CHARS_MAX]),
+    )
+    return sent.sid, Inbound(agent=answered.agent, context=message)
+
+
+async def voted(store: Store, vote: Voted) -> tuple[str, Inbound] | None:
+    """Return the session of an agent's poll and the vote as a message to it, in the poll's chat. Return None for a poll of
+    another bot or account, of an erased or recalled turn, or that was sent to another chat than its conversation's."""
+    context = vote.arrived.context
+    for sent in await store.sent_parts(poll=vote.poll):
+        payload = payload_json.validate_json(sent.payload)
+        if (payload.channel, payload.account) == (context.channel, context.account):
+            break
+    else:
+        return None
+    part, answered = payload.part, inbound_of(sent.body) if sent.body else None
+    if answered is None or sent.ext_id is None or answered.context.chat.id != part.target.chat:
+        return None
+    if any(it >= len(part.options) for it in vote.options) or not part.options:
+        return None
+    chosen = ", ".join(" ".join(part.options[it].split()) for it in vote.options)
+    mark = f"{marks.VOTE}: {chosen}]" if chosen else f"{marks.VOTE} revoked]"
+    message = replace(
+        context,
+        chat=answered.context.chat,
+        text=mark,
+        mark=mark,
+        press=Press(token="", message_id=sent.ext_id, label=chosen or "revoked"),
+        reply_to=Quote(message_id=sent.ext_id, text=part.text[:QUOTED_CHARS_MAX]),
     )
     return sent.sid, Inbound(agent=answered.agent, context=message)

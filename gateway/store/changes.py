@@ -102,7 +102,8 @@ WHERE sid = :sid OR (parent = :sid AND turn = :turn)
 """A task's words come from those that asked for it."""
 _SENT = "SELECT id, status, payload FROM outbox WHERE turn = :turn"
 _BLANK = f"""
-UPDATE outbox SET payload = :payload, reason = CASE status WHEN {OutboxStatus.QUEUED:d} THEN '{RECALLED}' ELSE reason END,
+UPDATE outbox SET payload = :payload, poll = NULL,
+    reason = CASE status WHEN {OutboxStatus.QUEUED:d} THEN '{RECALLED}' ELSE reason END,
     status = CASE WHEN {TO_SEND} AND NOT :replaces THEN {OutboxStatus.SENT:d} ELSE status END WHERE id = :id
 """
 """A part that takes the place of an unfinished answer is still sent: without words it takes that away."""
@@ -346,7 +347,7 @@ def _wipe(connection: Connection, sid: str, turn: int, at: float, *, keeping: bo
                 run(connection, "DELETE FROM transcript WHERE sid = :sid AND seq = :seq", **place)
     for row in run(connection, _SENT, turn=turn).all():
         payload = orjson.loads(row.payload)
-        payload["part"] |= {"text": "", "buttons": [], "files": []}
+        payload["part"] |= {"text": "", "buttons": [], "files": [], "options": []}
         names = {"id": row.id, "payload": orjson.dumps(payload).decode(), "replaces": bool(payload["part"]["replaces"])}
         run(connection, _BLANK, **names)
     run(connection, _LAYERLESS, turn=turn, content='{"recalled":true}')

@@ -1,4 +1,5 @@
-"""The talk in groups beside the bot, if the config has their history kept: the newest few lines of each chat.
+"""The talk in groups beside the bot, if the config has their history kept: the newest few lines of each chat. Also votes in
+an agent's poll that share the turn of an earlier vote.
 
 Nothing is marked as read. What a turn gets is what arrived between the message that the last turn of its session answers
 and its own, so a turn that begins again reads the same.
@@ -13,16 +14,17 @@ from sqlalchemy import Connection
 from channels.access import HISTORY_MAX
 from channels.message import MessageContext
 from gateway.records.sessions import chat_of, sender_of
+from gateway.store.statements import InboxStatus
 from gateway.store.writer import Database, reads, run, writes
 
 _KEEP = """
 INSERT INTO chatter (chat, thread, message, sender, body, at) VALUES (:chat, :thread, :message, :sender, :body, :at)
 ON CONFLICT DO NOTHING
 """
-_TRIM = f"""
+_TRIM = """
 DELETE FROM chatter WHERE chat = :chat AND thread = :thread AND message IN (
     SELECT message FROM chatter WHERE chat = :chat AND thread = :thread
-    ORDER BY at DESC, message DESC LIMIT 100 OFFSET {HISTORY_MAX}
+    ORDER BY at DESC, message DESC LIMIT 100 OFFSET :kept
 )
 """
 _SINCE = """
@@ -30,6 +32,15 @@ SELECT body FROM chatter WHERE chat = :chat AND thread = :thread AND at <= :unti
     SELECT at FROM inbox WHERE id = (SELECT max(turn) FROM transcript WHERE sid = :sid AND kind = 'user' AND turn < :turn)
 ), 0) ORDER BY at DESC, message DESC LIMIT :limit
 """
+_UNBEGUN = f"""
+SELECT body FROM inbox i WHERE sid = :sid AND status = {InboxStatus.WAITING:d} AND body <> ''
+AND NOT EXISTS (SELECT 1 FROM transcript t WHERE t.turn = i.id AND t.kind = 'user')
+"""
+VOTES_MAX = 200
+"""The votes that are kept of a chat."""
+VOTES = "votes "
+"""The prefix of the thread under which votes are kept, so that neither they nor the talk push the other out."""
+_HELD = "SELECT 1 FROM chatter WHERE chat = :chat AND thread = :thread AND message = :message"
 REACTION = "reaction "
 """Prefix of the kind of a mark that holds a reaction to an answer; the person follows."""
 _MARK = """
@@ -49,16 +60,35 @@ class DatabaseChatter(Database):
         place = _place(context)
         row = {"message": context.message_id, "sender": sender_of(context), "at": at}
         run(connection, _KEEP, **place, **row, body=message_json.dump_json(context).decode())
-        run(connection, _TRIM, **place)
+        run(connection, _TRIM, **place, kept=VOTES_MAX if context.is_vote else HISTORY_MAX)
 
     @reads
     def since(
         self, connection: Connection, sid: str, context: MessageContext, *, turn: int, until: float, limit: int
     ) -> Sequence[MessageContext]:
         """Returns the newest `limit` messages, oldest first, that the session's last turn before `turn` could not know."""
-        names = {"sid": sid, "turn": turn, "until": until, "limit": limit}
-        rows = run(connection, _SINCE, **_place(context), **names).all()
+        place = {"chat": chat_of(context), "thread": context.chat.thread or ""}
+        rows = run(connection, _SINCE, **place, sid=sid, turn=turn, until=until, limit=limit).all()
         return [message_json.validate_json(row.body) for row in reversed(rows)]
+
+    @reads
+    def votes_since(
+        self, connection: Connection, sid: str, context: MessageContext, *, turn: int, until: float
+    ) -> Sequence[MessageContext]:
+        """Return the votes that the session's last turn before `turn` could not know, oldest first."""
+        place = {"chat": chat_of(context), "thread": VOTES + (context.chat.thread or "")}
+        rows = run(connection, _SINCE, **place, sid=sid, turn=turn, until=until, limit=VOTES_MAX).all()
+        return [message_json.validate_json(row.body) for row in reversed(rows)]
+
+    @reads
+    def holds(self, connection: Connection, context: MessageContext) -> bool:
+        """Return True if the message is kept."""
+        return run(connection, _HELD, **_place(context), message=context.message_id).scalar() is not None
+
+    @reads
+    def unbegun(self, connection: Connection, sid: str) -> Sequence[str]:
+        """Return the bodies of the session's waiting messages whose turn has not begun."""
+        return [row.body for row in run(connection, _UNBEGUN, sid=sid).all()]
 
     @writes
     def forget(self, connection: Connection, chat: str, message: str) -> bool:
@@ -88,4 +118,5 @@ class DatabaseChatter(Database):
 
 
 def _place(context: MessageContext) -> dict[str, str]:
-    return {"chat": chat_of(context), "thread": context.chat.thread or ""}
+    thread = context.chat.thread or ""
+    return {"chat": chat_of(context), "thread": VOTES + thread if context.is_vote else thread}

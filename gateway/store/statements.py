@@ -217,9 +217,9 @@ FROM outbox o LEFT JOIN inbox i ON i.id = o.turn
 WHERE o.{{column}} = :value AND {_LATELY} ORDER BY o.id DESC
 """
 KEEP_SENT = f"""
-INSERT INTO outbox (sid, turn, part, key, payload, status, ext_id, attempts, ambiguous, next_at, created)
+INSERT INTO outbox (sid, turn, part, key, payload, status, ext_id, poll, attempts, ambiguous, next_at, created)
 SELECT :sid, t.turn, (SELECT COALESCE(min(part), 0) FROM outbox WHERE turn = t.turn AND part < 0) - 1, :key, :payload,
-    {OutboxStatus.SENT:d}, :ext_id, 0, 0, 0, CAST(:at AS DOUBLE PRECISION)
+    {OutboxStatus.SENT:d}, :ext_id, :poll, 0, 0, 0, CAST(:at AS DOUBLE PRECISION)
 FROM (SELECT COALESCE(min(id), 0) AS turn FROM inbox WHERE sid = :sid AND {WAITS}) AS t
 WHERE NOT EXISTS (SELECT 1 FROM outbox o WHERE o.key = :key AND {_LATELY}) RETURNING id
 """

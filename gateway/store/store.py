@@ -212,14 +212,15 @@ class Store(Readings, Protocol):
         """True if it is still to be sent."""
         return bool(await self._rows(sql.IS_QUEUED, {"part": part.id}))
 
-    async def sent_parts(self, *, ext_id: str = "", key: str = "") -> Sequence[SentPart]:
-        """Returns the recently sent parts with that platform id or key."""
-        statement = sql.SENT_PARTS.format(column="key" if key else "ext_id")
-        return [SentPart(**row) for row in await self._rows(statement, {"value": key or ext_id})]
+    async def sent_parts(self, *, ext_id: str = "", key: str = "", poll: str = "") -> Sequence[SentPart]:
+        """Return the recently sent parts with that platform id, key or poll id."""
+        statement = sql.SENT_PARTS.format(column="key" if key else "poll" if poll else "ext_id")
+        return [SentPart(**row) for row in await self._rows(statement, {"value": key or poll or ext_id})]
 
-    async def keep_sent(self, sid: str, part: NewPart, ext_id: str | None, at: float) -> None:
-        """Records a message that a tool sends during the running turn; again with its id once that is known."""
-        names = {"sid": sid, "key": part.key, "payload": part.payload, "ext_id": ext_id, "at": at}
+    async def keep_sent(self, sid: str, part: NewPart, ext_id: str | None, at: float, *, poll: str = "") -> None:
+        """Record a message that a tool sends during the running turn; again with its id once that is known. `poll` is the
+        platform's id of the poll that the message is."""
+        names = {"sid": sid, "key": part.key, "payload": part.payload, "ext_id": ext_id, "poll": poll or None, "at": at}
         if await self._one(sql.KEEP_SENT, names) is None and ext_id:
             await self._rows(sql.SET_SENT, {"key": part.key, "ext_id": ext_id})
 

@@ -138,13 +138,17 @@ class AgentRun:
         return contexts[-1], [user]
 
     async def _heard(self, context: MessageContext) -> Sequence[MessageContext]:
-        """The messages of the group since the last answer, if its history is kept."""
-        limit = self.channel.access.history_in(context.chat.id) if context.chat.kind == "group" else 0
-        if not limit or task_of(self.batch.lease.sid):
-            return ()
+        """The messages of the group since the last answer, if its history is kept, and the votes of other people. Those
+        that came while a vote waited for its turn are answered by that turn."""
         sid, until = self.batch.lease.sid, self.batch.messages[-1].at
-        chatter = self.runtime.store.chatter
-        lines = await chatter.since(sid, context, turn=self.batch.turn, until=until, limit=limit)
+        if context.chat.kind != "group" or task_of(sid):
+            return ()
+        chatter, turn = self.runtime.store.chatter, self.batch.turn
+        limit, lines = self.channel.access.history_in(context.chat.id), list[MessageContext]()
+        if limit:
+            lines += await chatter.since(sid, context, turn=turn, until=until, limit=limit)
+        latest = max(until, self.runtime.now()) if context.is_vote else until
+        lines += await chatter.votes_since(sid, context, turn=turn, until=latest)
         return [await self.channel.enrich(it) for it in lines]
 
     async def _steered(self, message: WaitingMessage) -> tuple[UserMessage, Sequence[Spoken]]:

@@ -11,7 +11,7 @@ BOT_TOKEN = f"{BOT_ID}:sample-token-that-opens-no-door-000"
 WEBHOOK_SECRET = "samples_Secret-token_01"
 FOLDER = Path(__file__).resolve().parents[2] / "channels" / "telegram" / "samples"
 
-Outcome: TypeAlias = Literal["accepted", "duplicate", "pressed", "ignored", "rejected"]
+Outcome: TypeAlias = Literal["accepted", "duplicate", "pressed", "voted", "ignored", "rejected"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

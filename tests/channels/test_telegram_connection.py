@@ -22,7 +22,7 @@ from tests.channels.telegram_samples import WEBHOOK_SECRET, load_samples
 
 PUBLIC = "https://bot.example.com"
 URL = f"{PUBLIC}/webhooks/telegram/default"
-ALLOWED = ["message", "edited_message", "callback_query", "my_chat_member", "message_reaction"]
+ALLOWED = ["message", "edited_message", "callback_query", "my_chat_member", "message_reaction", "poll_answer"]
 SET = {"url": URL, "allowed_updates": ALLOWED}
 DOWN = refusal(500, "Internal Server Error: restart")
 MENU = (

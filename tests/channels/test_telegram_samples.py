@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from channels.access import refusal
-from channels.channel import Arrived, Edited, Ignored, Membership, Moved, Reacted, Rejected, WebhookRequest
+from channels.channel import Arrived, Edited, Ignored, Membership, Moved, Reacted, Rejected, Voted, WebhookRequest
 from channels.message import Press, Quote
 from channels.telegram.channel import SECRET_HEADER
 from channels.telegram.updates import ALLOWED_UPDATES
@@ -36,6 +36,13 @@ def test_a_sample_has_the_outcome_its_note_states(sample: Sample) -> None:
             isinstance(receipt, Arrived) and refusal(channel.access, receipt.context)
         )
         return
+    if sample.outcome == "voted":
+        answer = sample.update["poll_answer"]
+        assert isinstance(receipt, Voted)
+        assert (receipt.poll, receipt.options) == (answer["poll_id"], tuple(answer["option_ids"]))
+        assert receipt.arrived.context.sender.id == str(answer["user"]["id"])
+        assert receipt.arrived.dedupe == (f"update:{sample.update['update_id']}",)
+        return
     assert isinstance(receipt, Arrived)
     if sample.outcome == "pressed":
         query, press = sample.update["callback_query"], receipt.context.press
@@ -60,7 +67,14 @@ def test_a_sample_has_the_outcome_its_note_states(sample: Sample) -> None:
 
 
 def test_there_is_a_sample_for_every_kind_of_update() -> None:
-    assert len(SAMPLES) == 63
-    assert {sample.outcome for sample in SAMPLES} == {"accepted", "duplicate", "pressed", "ignored", "rejected"}
+    assert len(SAMPLES) == 64
+    assert {sample.outcome for sample in SAMPLES} == {
+        "accepted",
+        "duplicate",
+        "pressed",
+        "voted",
+        "ignored",
+        "rejected",
+    }
     kinds = {key for sample in SAMPLES for key in sample.update if key != "update_id"}
     assert kinds >= {*ALLOWED_UPDATES, "channel_post", "message_reaction"}

@@ -121,6 +121,7 @@ EXAMPLES = [
     "[merged and forwarded messages]",
     "[via @gif]",
     "[button: yes]",
+    "[poll vote: yes]",
     "[transcript of voice.ogg]",
     "[Earlier steps of this turn are left out here. What they did stands.]",
     "[result of exec]",

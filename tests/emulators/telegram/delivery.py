@@ -50,6 +50,8 @@ class Pending:
         (body,) = (body for kind, body in self.update.items() if kind != "update_id")
         if "callback_query" in self.update:
             return f"callback_query {body['from']['id']}"
+        if "poll_answer" in self.update:
+            return f"poll_answer {body['poll_id']}"
         return f"chat {body.get('chat', {}).get('id')}"
 
 

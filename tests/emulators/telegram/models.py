@@ -184,6 +184,7 @@ class SendPoll(_Send):
     question: Annotated[str, _measures(300)]
     options: Structure[Annotated[list[PollOption], Field(min_length=2, max_length=10)]]
     is_anonymous: Flag = True
+    allows_multiple_answers: Flag = False
 
 
 class SendFile(_Send):

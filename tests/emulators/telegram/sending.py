@@ -4,6 +4,7 @@ Each call leaves a line in a ledger, and a message that everybody sees and that 
 """
 
 import asyncio
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,8 +76,21 @@ class Sending(Subscription):
         return await self._place(call, "text", formatted, body)
 
     async def _send_poll(self, call: models.SendPoll) -> dict[str, Any]:
-        options = [{"text": it.text, "voter_count": 0} for it in call.options]
-        poll = {"id": "1", "question": call.question, "options": options, "is_anonymous": call.is_anonymous}
+        options = [
+            {"persistent_id": str(number), "text": it.text, "voter_count": 0} for number, it in enumerate(call.options)
+        ]
+        poll = {
+            "id": str(secrets.randbelow(10**18) + 10**18),
+            "question": call.question,
+            "options": options,
+            "total_voter_count": 0,
+            "is_closed": False,
+            "is_anonymous": call.is_anonymous,
+            "type": "regular",
+            "allows_multiple_answers": call.allows_multiple_answers,
+            "allows_revoting": True,
+            "members_only": False,
+        }
         return await self._place(call, "poll", Formatted(text=call.question, entities=()), {"poll": poll})
 
     async def _send_photo(self, call: models.SendFile, files: Uploads) -> dict[str, Any]:

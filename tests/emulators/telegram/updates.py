@@ -156,6 +156,21 @@ class UpdateSource(ChatBook):
         reactions = {"old_reaction": [], "new_reaction": [{"type": "emoji", "emoji": emoji}]}
         return self.update("message_reaction", body | {"date": int(self.now())} | reactions)
 
+    def vote_update(self, message_id: int, *options: int, chat: int, sender: int) -> dict[str, Any]:
+        """Somebody votes in the poll of a message, or revokes the vote: then there are no options. An anonymous poll
+        reports no votes. A group as `sender` is its anonymous administrator. Source: the Bot API's PollAnswer."""
+        poll = self.known[chat, message_id]["poll"]
+        if poll["is_anonymous"] or poll["is_closed"]:
+            raise ValueError("the votes in this poll are not reported")
+        if len(set(options)) > 1 and not poll["allows_multiple_answers"]:
+            raise ValueError("this poll takes one answer")
+        chosen = [poll["options"][it]["persistent_id"] for it in options]
+        voter = (
+            {"user": self.people[sender]} if sender in self.people else {"voter_chat": dict(self.chats[sender].public)}
+        )
+        body = {"poll_id": poll["id"], **voter, "option_ids": list(options), "option_persistent_ids": chosen}
+        return self.update("poll_answer", body)
+
     def membership_update(
         self, chat: int, status: str, *, before: str = "member", by: int | None = None
     ) -> dict[str, Any]:

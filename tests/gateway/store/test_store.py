@@ -118,6 +118,11 @@ async def test_what_a_tool_sends_during_a_turn_is_on_record_once_and_beside_the_
     await store.keep_sent(lease.sid, asked, "om_1", 1.0)
     assert [it.payload for it in await store.sent_parts(ext_id="om_1")] == ["asked"]
     assert [it.payload for it in await store.sent_parts(ext_id="om_2")] == ["said"]
+    poll = NewPart(key="poll", payload="poll")
+    for _ in range(2):
+        await store.keep_sent(lease.sid, poll, "om_4", 1.0, poll="4711")
+    assert [(it.payload, it.ext_id) for it in await store.sent_parts(poll="4711")] == [("poll", "om_4")]
+    assert await store.sent_parts(poll="om_4") == []
     assert (await look(store, lease)).parts == []
     (reply,) = await finish(store, lease, "reply")
     assert reply.part == 0
