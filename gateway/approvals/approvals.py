@@ -224,6 +224,9 @@ class Approvals:
         store, by, at = self._store.approvals, f"message {turn}", self._runtime.now()
         requests = [it for it in await store.open_in([session]) if which(it)]
         cancelled = await store.cancel(session, requests, by=by, at=at)
+        # One that was approved since the look is cancelled as approved: it would run after the stop.
+        while requests := [it for it in await store.open_in([session]) if which(it)]:
+            cancelled = await store.cancel(session, requests, by=by, at=at)
         for approval in cancelled:
             if not approval.announced:
                 await self.announce(approval)

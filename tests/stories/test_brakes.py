@@ -19,6 +19,7 @@ from gateway.approvals.notices import Notice
 from gateway.operate import schedules
 from gateway.records.inbound import Inbound
 from gateway.records.sessions import is_control
+from gateway.store.approval_records import Decider
 from gateway.store.errors import StoreUnavailable
 from tests.emulators.models.script import calls, says
 from tests.emulators.models.server import Reply
@@ -391,6 +392,25 @@ async def test_member_of_a_group_cancels_no_request_of_another(tmp_path: Path, b
         assert ("These requests for approval are cancelled" if where == "conversation" else "These tasks end") in reply
         while await state(house, id_) != "cancelled":
             await asyncio.sleep(0.01)
+
+
+async def test_stop_cancels_a_request_that_is_approved_between_its_look_and_its_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, script=model, agents=WITH_TASKS, more=MORE) as house:
+        it = Chat(house, house.gateway.runtime.setup.channels["feishu", "default"])
+        await it.say("run")
+        (id_,) = await it.requests(1)
+        approvals = house.gateway.runtime.store.approvals
+        cancel, by = approvals.cancel, Decider(person=f"feishu:{ALICE}")
+
+        async def approved_before(*request: Any, **more: Any) -> Any:
+            await approvals.decide(id_, "allow-once", by, at=0.0, grant=None)
+            return await cancel(*request, **more)
+
+        monkeypatch.setattr(approvals, "cancel", approved_before)
+        assert [found.id for found in await house.gateway.approvals.cancel(PARENT, 1000)] == [id_]
+        assert await state(house, id_) == "cancelled"
 
 
 async def test_stop_takes_effect_at_the_other_replica_while_its_reply_waits(tmp_path: Path, postgres_url: str) -> None:
