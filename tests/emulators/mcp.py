@@ -100,6 +100,12 @@ def called(name: str, arguments: dict[str, Any], token: Any) -> dict[str, Any] |
             for number in range(20_000):
                 send({"method": "notifications/message", "params": {"level": "info", "data": number}})
             return text("flooded")
+        case "unasked":
+            for number in range(int(arguments["count"])):
+                send(
+                    {"id": f"nobody's {number}", "result": {"tools": [{"name": f"t{number}", "inputSchema": NOTHING}]}}
+                )
+            return text("all sent")
         case "burst":
             for number in range(int(arguments["count"])):
                 params = {"progressToken": token, "progress": number}

@@ -245,6 +245,16 @@ async def test_backpressure_a_burst_of_notifications_ends_no_server_and_no_call(
         assert not server.fault
 
 
+async def test_lists_of_tools_that_nobody_asked_for_take_no_memory(tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {"count": {"type": "integer"}}}
+    async with troubled(tmp_path, tools={"unasked": {"description": "x", "inputSchema": schema}}) as house:
+        judge = house.gateway.runtime.setup.mcp.servers["evil"]._connection._judge  # type: ignore[union-attr]
+        (result,) = await works(house, ("evil__unasked", {"count": 500}))
+        assert "all sent" in result
+        assert [it.tool for it in judge.found] == ["unasked"]
+        assert judge.left_out == {}
+
+
 TEXT = {"type": "string"}
 SCALE = {**TEXT, "enum": ["css", "device"], "default": "css"}
 ALLOWED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {

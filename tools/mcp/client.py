@@ -6,8 +6,8 @@ nothing (no sampling, no elicitation, no roots).
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -49,11 +49,23 @@ def http(url: str, headers: Mapping[str, str], web: WebClient) -> Transport:
 
 @dataclass
 class _Judge:
-    """Reads the tools of `tools/list` itself: the SDK refuses a whole page for one unsound tool, so it is shown none."""
+    """Reads the tools of `tools/list` itself: the SDK refuses a whole page for one unsound tool, so it is shown none. It
+    looks at answers only while a list is asked for, and at no more pages once it has enough: a server may send any."""
 
     server: str
     found: list[Definition] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
+    is_listing: bool = False
+
+    @contextmanager
+    def listing(self) -> Iterator[None]:
+        self.found.clear()
+        self.left_out.clear()
+        self.is_listing = True
+        try:
+            yield
+        finally:
+            self.is_listing = False
 
     @asynccontextmanager
     async def judged(self, transport: Transport) -> AsyncIterator[Any]:
@@ -73,10 +85,11 @@ class _Judge:
             tasks.cancel_scope.cancel()
 
     def _sound(self, message: SessionMessage | Exception) -> SessionMessage | Exception:
-        answer = message.message if isinstance(message, SessionMessage) else None
+        answer = message.message if self.is_listing and isinstance(message, SessionMessage) else None
         if not isinstance(answer, types.JSONRPCResponse) or not isinstance(answer.result.get("tools"), list):
             return message
-        for entry in answer.result["tools"]:
+        has_enough = len(self.found) + len(self.left_out) > TOOLS_MAX
+        for entry in () if has_enough else answer.result["tools"]:
             try:
                 self.found.append(Definition.listed(self.server, entry))
             except UnusableTool as error:
@@ -99,17 +112,16 @@ class McpSession:
         """List the server's tools, each judged by itself, and the reason for each that is left out, by its name there.
         Raises ServerGone and ToolError."""
         judge, cursor = self._judge, None
-        judge.found.clear()
-        judge.left_out.clear()
-        for _ in range(PAGES_MAX):
-            parameters = types.PaginatedRequestParams(cursor=cursor)
-            try:
-                page = await self._client.session.list_tools(params=parameters)
-            except (MCPError, ValidationError, RuntimeError) as error:
-                raise _failure(error) from error
-            if page.next_cursor is None or page.next_cursor == cursor or len(judge.found) >= TOOLS_MAX:
-                break
-            cursor = page.next_cursor
+        with judge.listing():
+            for _ in range(PAGES_MAX):
+                parameters = types.PaginatedRequestParams(cursor=cursor)
+                try:
+                    page = await self._client.session.list_tools(params=parameters)
+                except (MCPError, ValidationError, RuntimeError) as error:
+                    raise _failure(error) from error
+                if page.next_cursor is None or page.next_cursor == cursor or len(judge.found) >= TOOLS_MAX:
+                    break
+                cursor = page.next_cursor
         too_many = {it.tool: f"a server may have {TOOLS_MAX:,} tools" for it in judge.found[TOOLS_MAX:]}
         return judge.found[:TOOLS_MAX], {**judge.left_out, **too_many}
 
