@@ -57,10 +57,15 @@ class Erased:
     left: Sequence[str]
 
 
-def summary(session: Session, zone: tzinfo) -> dict[str, Any]:
+def place_facts(session: Session) -> dict[str, Any]:
+    """The id and the place of a session, known also before it was read."""
     place = session_parts(session.sid)
     facts: dict[str, Any] = {"id": session.id, "agent": place.agent, "channel": place.channel, "account": place.account}
-    facts |= {"chat": place.chat, "thread": place.thread, "sender": place.sender}
+    return facts | {"chat": place.chat, "thread": place.thread, "sender": place.sender}
+
+
+def summary(session: Session, zone: tzinfo) -> dict[str, Any]:
+    facts = place_facts(session)
     facts |= {"started": iso(session.started, zone), "last": iso(session.last, zone)}
     return facts | {"turns": session.turns, "tokens": session.tokens}
 
@@ -71,13 +76,27 @@ def found(config: Config, name: str) -> tuple[Session, list[dict[str, Any]], lis
         session = next((it for it in conversations.sessions(connection) if it.id == name), None)
         if session is None:
             return None
-        return session, conversations.entries(connection, session), conversations.marks(connection, session)
+        entries, marks = conversations.entries(connection, session), conversations.marks(connection, session)
+        return conversations.read(connection, session), entries, marks
 
 
 def listed(config: Config) -> list[Session]:
-    """Raises DatabaseUnusable."""
+    """List the sessions with times and tokens, the last active at the end. Raises DatabaseUnusable."""
     with connected(config.database) as connection:
-        return conversations.sessions(connection)
+        found = [conversations.read(connection, it) for it in conversations.sessions(connection)]
+    return sorted(found, key=lambda it: (it.last, it.id))
+
+
+def newest(config: Config) -> list[Session]:
+    """List the sessions unread, the one with the newest message first. Raises DatabaseUnusable."""
+    with connected(config.database) as connection:
+        return conversations.sessions(connection)[::-1]
+
+
+def read(config: Config, sessions: Sequence[Session]) -> list[Session]:
+    """Add times and tokens to these sessions. Raises DatabaseUnusable."""
+    with connected(config.database) as connection:
+        return [conversations.read(connection, it) for it in sessions]
 
 
 def named(config: Config) -> Names:

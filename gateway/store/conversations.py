@@ -1,14 +1,14 @@
 """Sessions as people mean them, to be read: the turns of one chat with one agent, from one `/new` to the next.
 
-A chat keeps its key for ever; a `new` mark ends one session and begins the next. The listing reads only the end of a row,
-which has the time, since rows can be long.
+A chat keeps its key for ever; a `new` mark ends one session and begins the next. The list of all
+sessions counts their turns and reads no text; `read` adds what the rows of one session say, of long ones only the end, which
+has the time.
 """
 
 import re
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
@@ -19,13 +19,22 @@ from gateway.records.sessions import CONTROL
 
 _TAIL_CHARS = 80
 _TIME = re.compile(r'"timestamp":([0-9.e+]+),"role":"[A-Za-z]+"}$')
+_BETWEEN = "sid = :sid AND turn > :after AND (turn <= :until OR :until < 0)"
+_SESSIONS = f"""
+SELECT sid, begin, count(*) AS turns, max(turn) AS newest FROM (
+    SELECT t.sid, t.turn, COALESCE((
+        SELECT max(m.turn) FROM mark m WHERE m.sid = t.sid AND m.kind = 'new' AND m.turn < t.turn
+    ), 0) AS begin
+    FROM transcript t WHERE t.kind = 'user' AND t.sid NOT LIKE '{CONTROL}%'
+) AS turns GROUP BY sid, begin ORDER BY max(turn), sid
+"""
+"""Finds the turns by the index `transcript_turns`, and counts them in the database: no text of any message is read."""
 _ROWS = f"""
-SELECT sid, turn, kind, CASE WHEN kind = 'final' THEN content ELSE substr(content, length(content) - {_TAIL_CHARS}) END
+SELECT kind, CASE WHEN kind = 'final' THEN content ELSE substr(content, length(content) - {_TAIL_CHARS}) END
     AS content
-FROM transcript WHERE kind IN ('user', 'final') AND sid NOT LIKE '{CONTROL}%' ORDER BY sid, seq
+FROM transcript WHERE {_BETWEEN} AND kind IN ('user', 'final') ORDER BY seq
 """
 _BEGINNINGS = "SELECT sid, turn FROM mark WHERE kind = 'new' ORDER BY sid, turn"
-_BETWEEN = "sid = :sid AND turn > :after AND (turn <= :until OR :until < 0)"
 _ENTRIES = f"SELECT seq, turn, kind, content FROM transcript WHERE {_BETWEEN} ORDER BY seq"
 _NAMES = f"SELECT seq, name FROM spoken WHERE {_BETWEEN} AND parts > 0 ORDER BY seq, place"
 _BILLS = """
@@ -41,10 +50,10 @@ _MARKS = (
 )
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Session:
     """The turns of `sid` above `after`, up to `until` if it has ended. Times are those of its first message and of its
-    last turn's end; `tokens` are input, cached too, and output."""
+    last turn's end; `tokens` are input, cached too, and output. These are 0 before it was `read`."""
 
     sid: str
     after: int
@@ -91,18 +100,32 @@ def bills(connection: Connection) -> Iterator[TurnBill]:
 
 
 def sessions(connection: Connection) -> list[Session]:
-    """Lists the sessions that have a turn, the last active at the end."""
+    """Lists the sessions that have a turn, unread; the one with the newest message is at the end."""
     beginnings: dict[str, list[int]] = defaultdict(list)
     for row in connection.execute(text(_BEGINNINGS)):
         beginnings[row.sid].append(row.turn)
-    found: dict[tuple[str, int], Session] = {}
-    for row in connection.execute(text(_ROWS).execution_options(yield_per=500)):
-        ends = beginnings[row.sid]
-        place = bisect_left(ends, row.turn)
-        after, until = (ends[place - 1] if place else 0), (ends[place] if place < len(ends) else None)
-        session = found.setdefault((row.sid, after), Session(sid=row.sid, after=after, until=until))
-        _count(session, row.kind, row.content)
-    return sorted((it for it in found.values() if it.turns), key=lambda it: (it.last, it.id))
+
+    def until(sid: str, after: int) -> int | None:
+        return next((it for it in beginnings.get(sid, ()) if it > after), None)
+
+    rows = connection.execute(text(_SESSIONS)).all()
+    return [Session(sid=it.sid, after=it.begin, until=until(it.sid, it.begin), turns=it.turns) for it in rows]
+
+
+def read(connection: Connection, session: Session) -> Session:
+    """The session with its times and tokens, from its messages and the ends of its turns."""
+    started, last, tokens = 0.0, 0.0, 0
+    for row in _rows(connection, _ROWS, session):
+        at = 0.0
+        if row["kind"] == "user":
+            at = float(found[1]) if (found := _TIME.search(row["content"])) else 0.0
+            started = started or at
+        elif isinstance(final := _value(row["content"]), dict):
+            at = float(final.get("at", 0.0))
+            counted = final.get("tokens") or {}
+            tokens += sum(counted.get(it, 0) for it in ("input", "cache_read", "cache_write", "output"))
+        last = max(last, at)
+    return replace(session, started=started, last=last, tokens=tokens)
 
 
 def entries(connection: Connection, session: Session) -> list[dict[str, Any]]:
@@ -128,19 +151,6 @@ def _rows(connection: Connection, statement: str, session: Session) -> Iterator[
     until = -1 if session.until is None else session.until
     names = {"sid": session.sid, "after": session.after, "until": until}
     yield from connection.execute(text(statement), names).mappings()
-
-
-def _count(session: Session, kind: str, content: str) -> None:
-    at = 0.0
-    if kind == "user":
-        session.turns += 1
-        at = float(found[1]) if (found := _TIME.search(content)) else 0.0
-        session.started = session.started or at
-    elif isinstance(final := _value(content), dict):
-        at = float(final.get("at", 0.0))
-        counted = final.get("tokens") or {}
-        session.tokens += sum(counted.get(it, 0) for it in ("input", "cache_read", "cache_write", "output"))
-    session.last = max(session.last, at)
 
 
 def _value(content: str) -> Any:

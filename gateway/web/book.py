@@ -1,7 +1,7 @@
 """The console's routes to what was said and done: the sessions of all channels, and the turns, layer by layer."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -12,11 +12,12 @@ from gateway.http.request import PersonRoute, Unserved, answer_json, id_in_path,
 from gateway.observe.secrets import Mask
 from gateway.operate.clipped import PIECE_CHARS, brief, clipped, text_at
 from gateway.operate.sessions import found as found_session
-from gateway.operate.sessions import listed, markdown, named, summary
+from gateway.operate.sessions import markdown, named, newest, place_facts, read, summary
 from gateway.operate.turn_list import turn_list
 from gateway.operate.turns import scrubbed, turn_layers
 from gateway.state.runtime import Runtime
-from gateway.web.listing import page
+from gateway.store.conversations import Session
+from gateway.web.listing import page_of
 
 SHOWN_CHARS = 100_000
 """Characters of a session that are shown, from its end: the newest is what an operator looks for."""
@@ -41,15 +42,24 @@ class Book:
         )
 
     async def sessions(self, request: Request, person: str) -> Response:
-        """The sessions of every channel, the last active first, a page of them."""
-        shown = await asyncio.to_thread(lambda: page(self._sessions(), request.query_params))
-        return answer_json({"sessions": shown.pop("rows")} | shown)
+        """The sessions of every channel, the one with the newest message first, a page of them."""
+        return answer_json(await asyncio.to_thread(self._sessions, dict(request.query_params)))
 
-    def _sessions(self) -> list[dict[str, Any]]:
+    def _sessions(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """Looks for the words in all sessions' places and names, and reads the sessions of the page alone."""
         config = self._runtime.setup.config
-        found, names, scrub = listed(config), named(config), self._runtime.scrubber.scrub
-        views = [(it, summary(it, config.server.zone)) for it in reversed(found)]
-        return [view | {"name": scrub(names.chat(it.sid)), "sid": it.sid} for it, view in views]
+        found, names, scrub = newest(config), named(config), self._runtime.scrubber.scrub
+        known = {}
+
+        def view(session: Session) -> dict[str, Any]:
+            place = place_facts(session) | {"name": scrub(names.chat(session.sid)), "sid": session.sid}
+            known[place["id"]] = session
+            return place
+
+        shown = page_of(found, query, view)
+        sessions = read(config, [known[it["id"]] for it in shown["rows"]])
+        rows = zip(sessions, shown.pop("rows"), strict=True)
+        return {"sessions": [summary(session, config.server.zone) | row for session, row in rows]} | shown
 
     async def session(self, request: Request, person: str) -> Response:
         read = await asyncio.to_thread(self._read, id_in_path(request, "session"))

@@ -1,11 +1,12 @@
 """A page of a list for the console: found by words and by the fields that a row has, fifty rows at a time."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from gateway.http.request import number_of
 from gateway.operate.clipped import brief
 
+T = TypeVar("T")
 ROWS_MAX = 50
 FIELDS = ("agent", "channel")
 """The fields that a row must have exactly so; a row without the field is not meant."""
@@ -22,6 +23,15 @@ def page(
     first = number_of(query.get(begin, "")) or 0
     shown = {"rows": brief(meant[first : first + ROWS_MAX]), "from": first, "count": len(meant)}
     return shown | ({"names": [it[marked] for it in meant]} if marked else {})
+
+
+def page_of(found: Sequence[T], query: Mapping[str, str], view: Callable[[T], Mapping[str, Any]]) -> dict[str, Any]:
+    """The `page` of the views of what was found. Unless something is looked for, only those of the page are made."""
+    if query.get("words") or any(map(query.get, FIELDS)):
+        return page([view(it) for it in found], query)
+    first = number_of(query.get("from", "")) or 0
+    rows = [view(it) for it in found[first : first + ROWS_MAX]]
+    return {"rows": brief(rows), "from": first, "count": len(found)}
 
 
 def holds(words: Sequence[str], *values: Any) -> bool:

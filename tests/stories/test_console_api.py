@@ -4,7 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 
+from gateway.operate.sessions import listed, summary
+from gateway.records.sessions import chat_session
+from gateway.store import conversations
+from gateway.store.conversations import Session
+from gateway.store.records import SessionMark
+from gateway.web.listing import ROWS_MAX
+from tests.case import case
 from tests.running import SECRETS, client, running
 from tests.stories.test_mcp import agents, behave, evil, ready, servers
 from tests.web_page import WEB
@@ -57,6 +65,51 @@ async def test_usage_is_of_a_month_unless_other_days_are_asked_for_and_of_a_year
         for asked, days in (("", 30), ("?days=7", 7), ("?days=9999", 366), ("?days=soon", 30)):
             answer = await http.get(f"/api/console/usage{asked}")
             assert len(answer.json()["days"]) == days, asked
+
+
+async def test_a_page_of_sessions_reads_the_rows_of_its_own_sessions_alone(
+    tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = f'{SERVER}\ndatabase: {{ url: "{database_url}" }}'
+    operator = {"authorization": f"Bearer {ADMIN}"}
+    async with running(tmp_path, feishu=WEB, more=more) as house, client(house.url, headers=operator) as http:
+        store, chats = house.gateway.runtime.store, [f"oc_{number:032d}" for number in range(ROWS_MAX + 3)]
+        for number, chat in enumerate(chats):
+            await house.say(f"hello {number}", chat=chat)
+            await house.replies(number + 1)
+        await house.say("again", chat=chats[1])
+        await house.replies(len(chats) + 1)
+        await house.idle()
+        again = chat_session("helper", "feishu", "default", chats[1])
+        await store.mark(again, SessionMark(turn=len(chats) + 1, kind="new", at=1.0))
+        await house.say("anew", chat=chats[1])
+        await house.replies(len(chats) + 2)
+        await house.idle()
+        whole = {it.id: it for it in listed(house.gateway.config)}
+        assert len(whole) == len(chats) + 1
+
+        rows_read, read = list[str](), conversations.read
+
+        def counted(connection: Connection, session: Session) -> Session:
+            rows_read.append(session.id)
+            return read(connection, session)
+
+        monkeypatch.setattr(conversations, "read", counted)
+        newest = [chats[1], chats[1], *chats[:1:-1], chats[0]]
+        for query, shown in (
+            ("", newest[:ROWS_MAX]),
+            (f"?from={ROWS_MAX}", newest[ROWS_MAX:]),
+            (f"?words={chats[0]}", [chats[0]]),
+            ("?channel=telegram", []),
+        ):
+            rows_read.clear()
+            found = (await http.get(f"/api/sessions{query}")).json()["sessions"]
+            with case(query):
+                assert [it["chat"] for it in found] == shown
+                assert rows_read == [it["id"] for it in found]
+                zone = house.gateway.config.server.zone
+                assert [{**it, **summary(whole[it["id"]], zone)} for it in found] == found
+                assert all(it["started"] <= it["last"] and it["tokens"] for it in found)
 
 
 @pytest.mark.slow
