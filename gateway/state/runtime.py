@@ -39,8 +39,8 @@ from gateway.records.sessions import (
     is_open,
     is_owner,
     person_of,
-    reader_of,
     sees_private,
+    session_key,
 )
 from gateway.state.choices import Choices
 from gateway.state.languages import Languages
@@ -328,14 +328,18 @@ class Runtime:
 
     async def sees_private(self, setup: Setup, context: MessageContext) -> bool:
         """Return whether a turn may see the workspace's private files. The database is asked only about a person whom
-        neither `owners` nor `allowFrom` names. Raises StoreUnavailable."""
+        neither `owners` nor `allowFrom` names, and who reads the operator's own turn. Raises StoreUnavailable."""
         channel = setup.channel(context)
+        if not context.sender.id and context.chat.kind == "direct":
+            there = self.choices.before_migration(context)
+            reader = await self.store.later.reader([session_key(it, there, "chat") for it in setup.runners])
+            context = replace(context, sender=Sender(id=reader or context.chat.id))
         access = channel.access if channel else None
         if sees_private(setup.owners, context, access, is_paired=False):
             return True
         if not sees_private(setup.owners, context, access, is_paired=True):
             return False
-        place = context.channel, context.account, reader_of(context)
+        place = context.channel, context.account, context.sender.id
         return await self.store.contact_state(*place, self.now()) == "paired"
 
     @contextmanager

@@ -184,6 +184,17 @@ class DatabaseLater(Database):
         return bool(run(connection, newest, sid=sid).scalar())
 
     @reads
+    def reader(self, connection: Connection, sids: Sequence[str]) -> str:
+        """The id of the person whose direct chat has these conversations, by the newest words there; empty if nobody has
+        written yet."""
+        newest = """
+        SELECT person FROM spoken WHERE sid = :sid AND how = 'said' AND direct = 1 AND person <> ''
+        ORDER BY seq DESC LIMIT 1
+        """
+        people = (run(connection, newest, sid=it).scalar() for it in sids)
+        return str(next(filter(None, people), "")).partition(":")[2]
+
+    @reads
     def of_owner(self, connection: Connection, owner: str, *, also: str = "") -> Sequence[Later]:
         """The schedules that a person has waiting; and the row `also`, if it is theirs, though it has ended."""
         return _rows(connection, OF_OWNER, owner=owner, also=also)

@@ -298,6 +298,30 @@ async def test_private_files_are_hidden_from_what_nobody_wrote_unless_the_reader
             assert "WITNESS of" not in prompt(house), name
 
 
+@pytest.mark.parametrize("to", ["person", "chat"])
+@pytest.mark.parametrize("sees", [True, False])
+async def test_private_files_are_there_for_a_schedule_to_a_person_who_has_written(
+    tmp_path: Path, to: str, sees: bool
+) -> None:
+    """A platform's direct chat has an id of its own, from which nobody can tell the person."""
+    clock = [time.time()]
+    person, place = (ALICE, ALICE_CHAT) if sees else (BOB, BOB_CHAT)
+    due = [
+        {"id": "s", "to": f"feishu:{person if to == 'person' else place}", "at": "every 1h", "task": "Begin the day."}
+    ]
+    more = f'{MORE}owners: ["feishu:{ALICE}"]\nschedules: {json.dumps(due)}'
+    async with running(tmp_path, agents=AGENTS, more=more, script=lambda _: says(DONE), now=lambda: clock[0]) as house:
+        (house.workspace() / "MEMORY.md").write_text("WITNESS of the memory")
+        await house.say("hello", sender=person, chat=place)
+        await house.replies(1)
+        await house.idle()
+        clock[0] += 3_601
+        await house.requested(2)
+        assert "Begin the day" in users(house.anthropic.requests[-1].body)[-1]
+        assert ("WITNESS of" in prompt(house)) == sees
+        await house.idle()
+
+
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("is_owner", [True, False])
 async def test_a_program_finds_them_only_if_it_is_an_owner(tmp_path: Path, is_owner: bool, share: int) -> None:
