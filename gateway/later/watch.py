@@ -15,6 +15,7 @@ from datetime import tzinfo
 import structlog
 
 from agents.language import decided_by
+from channels.access import GROUP_DISABLED, GROUP_NOT_ALLOWED
 from channels.message import Chat, MessageContext
 from channels.place import Place
 from gateway.approvals.surfaces import direct_with
@@ -154,6 +155,8 @@ class DueWatch:
             except UNREADABLE:  # the watch says so when it is due
                 continue
             if context is None or not (reason := await self._runtime.refusal(context)):
+                continue
+            if reason in (GROUP_DISABLED, GROUP_NOT_ALLOWED):  # its id may just have changed: judged when a row is due
                 continue
             for row in await later.of_owner(sender_of(context)):
                 if row.place == first.place:

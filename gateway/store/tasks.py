@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from gateway.store.arrivals import put
 from gateway.store.records import Delivery
-from gateway.store.statements import NEVER, ON_BRANCH, WAITS
+from gateway.store.statements import NEVER, WAITS
 from gateway.store.writer import Database, reads, run, writes
 
 TaskState: TypeAlias = Literal["running", "ended", "failed", "stopped", "recalled"]
@@ -119,14 +119,6 @@ class DatabaseTasks(Database):
     def of(self, connection: Connection, parent: str) -> Sequence[Task]:
         """The tasks that a conversation asked for, oldest first."""
         return _tasks(connection, "parent = :parent", parent=parent)
-
-    @reads
-    def beside(self, connection: Connection, parent: str) -> Sequence[Task]:
-        """The tasks that run for turns on other branches of a conversation."""
-        columns = ", ".join(f"task.{it}" for it in Task.__dataclass_fields__)
-        left = f"task.parent = :sid AND task.ended IS NULL AND NOT {ON_BRANCH.replace('t.turn', 'task.turn')}"
-        rows = run(connection, f"SELECT {columns} FROM task WHERE {left} ORDER BY started, id", sid=parent).mappings()
-        return [Task(**row) for row in rows]
 
     @reads
     def newest(self, connection: Connection, most: int) -> Sequence[Task]:

@@ -7,15 +7,13 @@ from gateway.records.sessions import conversation, is_control
 from gateway.state.runtime import Runtime
 from gateway.store.records import Lease, Work
 from gateway.turns.batch import of_one_person
-from gateway.turns.tasks import Tasks
 
 
 class TurnStart:
-    def __init__(self, runtime: Runtime, approvals: Approvals, tasks: Tasks) -> None:
+    def __init__(self, runtime: Runtime, approvals: Approvals) -> None:
         self._runtime = runtime
         self._store = runtime.store
         self._approvals = approvals
-        self._tasks = tasks
 
     def wait_seconds(self, lease: Lease, work: Work, *, during_turn: bool, waited: bool) -> float:
         """Returns the seconds to wait for more messages. `during_turn`: these arrived while a turn ran; the chat must
@@ -49,10 +47,7 @@ class TurnStart:
         # What was asked for on another branch is not wanted here.
         if context.branch == "begins" and context.origin is None and not is_control(sid):
             await self._approvals.cancel(sid, first.turn)
-        changed = await self._store.branches.leave_out(conversation(sid), first.turn, context)
-        if context.branch == "begins" and context.origin is None and not is_control(sid):
-            await self._tasks.halt_beside(sid, first.turn)
-        return changed
+        return await self._store.branches.leave_out(conversation(sid), first.turn, context)
 
     def is_away(self, work: Work) -> bool:
         """True if the config has no such account now: an edit may have taken it away for a moment only."""

@@ -151,11 +151,6 @@ class Tasks:
         """Stops the tasks that a turn has asked for, once the conversation forgets the turn. Raises StoreUnavailable."""
         return await self.halt([it for it in await self._store.of(session) if it.turn == turn], by=by)
 
-    async def halt_beside(self, session: str, before: int) -> None:
-        """Stops the tasks that were asked for before a message on branches that it has left. Raises StoreUnavailable."""
-        if tasks := [it for it in await self._store.beside(session) if it.turn < before]:
-            await self.halt(tasks, by=before)
-
     async def end_of(self, sid: str, turn: int, ending: Ending) -> TaskEnd | None:
         """The end of the task whose conversation it is, to be committed with its turn; None if it has no task, or if more
         comes: a decision, or another message. Raises StoreUnavailable."""

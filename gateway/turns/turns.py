@@ -70,7 +70,7 @@ class Turns:
         self._layers = Layers(runtime)
         self._finish = Finish(runtime, self._layers, tasks)
         self._gate = StartGate()
-        self.start = TurnStart(runtime, approvals, tasks)
+        self.start = TurnStart(runtime, approvals)
 
     def is_awaited(self, sid: str) -> bool:
         """True if it is the conversation of a task for which a running turn waits."""

@@ -374,7 +374,7 @@ async def test_branch_that_the_page_shows_is_what_the_model_reads(tmp_path: Path
             await talk.step(chance.choice(STEPS), chance)
 
 
-async def test_an_edit_on_the_page_stops_the_tasks_of_what_it_leaves_and_no_others(tmp_path: Path) -> None:
+async def test_an_edit_on_the_page_leaves_the_tasks_of_the_earlier_version_running(tmp_path: Path) -> None:
     def model(body: dict[str, Any]) -> Turn:
         if "This is the task" in str(body["messages"]):
             return says("late", pause_seconds=60.0)
@@ -391,6 +391,9 @@ async def test_an_edit_on_the_page_stops_the_tasks_of_what_it_leaves_and_no_othe
         await house.until(lambda: len(house.anthropic.requests) == 6)
         assert await instead(page, "leave it", "m_number_2") == (200, "")
         await page.answers(3)
-        await house.until(lambda: len(house.gateway.runtime.control.lanes) == 1)
         tasks = await house.gateway.runtime.store.tasks.of(SID)
-        assert [it.state for it in tasks] == ["running", "stopped"]
+        assert [it.state for it in tasks] == ["running", "running"]
+        await page.say("/stop")
+        await page.answers(4)
+        tasks = await house.gateway.runtime.store.tasks.of(SID)
+        assert [it.state for it in tasks] == ["stopped", "stopped"]
