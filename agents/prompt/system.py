@@ -105,9 +105,7 @@ def _stable(facts: LastingFacts) -> Iterator[str]:
     yield _section("Tooling", *tooling(facts))
     if facts.tools:
         yield _section("Tool Call Style", *tool_call_style(facts))
-        later = [it for it in ("task", "schedule") if facts.has(it)]
-        texts = [f"with {it}s" for it in later] or ["without tasks"]
-        yield _worded("Execution Bias", *(wording(f"Execution Bias, {it}") for it in texts))
+        yield _worded("Execution Bias", *(wording(f"Execution Bias, {it}") for it in later_work(facts)))
     yield _worded("Safety")
     if any(facts.commands):
         whose = zip(("everybody", "the owners of this bot"), facts.commands, strict=True)
@@ -175,6 +173,18 @@ def tool_call_style(facts: LastingFacts) -> Iterator[str]:
         yield wording("Tool Call Style, without commands")
 
 
+def later_work(facts: LastingFacts) -> Iterator[str]:
+    """Yield the texts on what the agent can have happen after its answer: exactly what its tools do."""
+    runs = facts.exec_mode != "deny"
+    later = [it for it in ("task", "process", "schedule") if facts.has(it) and (runs or it != "process")]
+    yield "with later work" if later else "without later work"
+    yield from (f"with {it}" for it in later)
+    if runs and facts.has("exec") and not facts.has("process"):
+        yield "with exec alone"
+    if later and "schedule" not in later:
+        yield "without schedule"
+
+
 def _file(file: tuple[str, str]) -> str:
     """Notes are made of what people and pages say: nothing in them may command."""
     name, content = file
@@ -190,6 +200,11 @@ def messaging(facts: PromptFacts) -> Sequence[str]:
             "`channel` only when it differs from this one.",
             f"- If you have delivered the visible answer with `message`, answer {SILENT} so that it is not sent twice.",
         ]
+    else:
+        lines.append(
+            "- You can write to no other chat or person here, except with a tool that says so: do not promise to pass a "
+            "message on."
+        )
     lines.append("- Never call a chat platform's API yourself, with curl or otherwise: the gateway does the sending.")
     return lines
 

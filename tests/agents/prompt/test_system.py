@@ -2,6 +2,8 @@
 
 import re
 from dataclasses import replace
+from itertools import combinations
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,11 @@ from agents.providers.provider import System
 from agents.tokens import request_tokens
 from skills.catalog import Skill
 from tests.agents.prompt.reader import SECTIONS
+from tools import message
+from tools.background import Process
+from tools.exec import Exec
+from tools.schedule import ScheduleTool
+from tools.task import TaskTool
 from tools.tool import ToolSpec
 
 SKILL = Skill(
@@ -173,6 +180,49 @@ def test_what_an_agent_cannot_do_is_not_spoken_of(change: dict[str, Any], there:
     text = render(build_system(replace(FULL, **change)))
     assert there in text
     assert gone not in text
+
+
+SPECS = (Exec.spec, Process.spec, TaskTool.spec, ScheduleTool.spec, message._spec(frozenset({"send"})))
+CLAIMS = {
+    "exec": ("what it left in the background is stopped", "A command of `exec` ends with its call"),
+    "process": ("With `notify: true` its end is sent to the chat", "`notify: true` to have its end sent to this chat"),
+    "task": ("its result is sent to the chat by itself", "the gateway sends its result to this chat"),
+    "schedule": ("reminders and repeated work", "`say` for a reminder, `task` for work"),
+    "message": ("Send a message at once", "Use the `message` tool only to send something proactively"),
+}
+"""What a tool's description promises about later or unasked messages, and the line of the prompt that says so, too."""
+DENIALS = {
+    "process": ["A command of `exec` ends with its call", "you leave in the background"],
+    "task": ["Do not promise to report back"],
+    "schedule": ["nothing wakes you later", "Nothing wakes you at a later time", "Do not promise to report back or"],
+    "message": ["You can write to no other chat"],
+}
+"""The sentences that must not be in the prompt of an agent with the tool; without any such tool one of them is."""
+SUBSETS = [set(it) for size in range(6) for it in combinations(CLAIMS, size)]
+
+
+@pytest.mark.parametrize("names", SUBSETS, ids=lambda it: "-".join(sorted(it)) or "none")
+def test_the_prompt_promises_exactly_what_the_tools_do(names: set[str]) -> None:
+    text = render(build_system(replace(BARE, tools=tools("read", *sorted(names)))))
+    promised = {name for name, (_, line) in CLAIMS.items() if line in text}
+    assert promised == names - ({"exec"} if "process" in names else set())
+    assert [it for name in names for it in DENIALS.get(name, []) if it in text] == []
+    for name in {"message", "schedule"} - names:
+        assert any(it in text for it in DENIALS[name])
+    later = names & {"task", "process", "schedule"}
+    assert ("Do not promise to report back or to remind" in text) == (not later)
+    assert ("Nothing wakes you at a later time" in text) == bool(later and "schedule" not in later)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=attrgetter("name"))
+def test_each_promise_of_the_prompt_is_one_of_the_tools_description(spec: ToolSpec) -> None:
+    assert CLAIMS[spec.name][0] in spec.description
+
+
+def test_where_commands_are_switched_off_none_is_promised() -> None:
+    text = render(build_system(replace(BARE, tools=tools("exec", "process"), exec_mode="deny")))
+    assert "notify" not in text
+    assert "Do not promise to report back" in text
 
 
 def test_the_runtime_is_one_line_and_says_below_it_whether_reasoning_is_shown() -> None:
