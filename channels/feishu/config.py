@@ -1,5 +1,6 @@
 """The settings that connect a Feishu app: one account, or several under `accounts`."""
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Literal, TypeAlias
 
@@ -7,9 +8,11 @@ from pydantic import Field, SecretStr
 
 from channels.access import AccessConfig, Mistake, Quotes, access_warnings, id_problems, is_blank, is_http
 from channels.bilingual import Bilingual
+from channels.message import ChatKind
 from channels.queue import QueueConfig
 
 DEFAULT = "default"
+_EXAMPLE = re.compile("(ou|oc)_(0123456789abcdef[0-9a-f]*|.*….*)")
 Rendering: TypeAlias = Literal["auto", "post", "card"]
 
 
@@ -77,6 +80,13 @@ def listens(account: FeishuAccount, public_url: str | None) -> bool:
         account.verification == "token" and not is_blank(account.verification_token)
     )
     return account.mode == "websocket" or (account.mode == "auto" and not (public_url and verifies))
+
+
+def example(id_: str) -> ChatKind | None:
+    """Return the kind of chat of an id that the documentation shows; None for any other."""
+    if not _EXAMPLE.fullmatch(id_):
+        return None
+    return "direct" if id_.startswith("ou_") else "group"
 
 
 def problems(account: FeishuAccount) -> Iterator[Mistake]:

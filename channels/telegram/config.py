@@ -8,12 +8,14 @@ from pydantic import Field, SecretStr
 
 from channels.access import AccessConfig, Mistake, Quotes, access_warnings, id_problems, is_blank, is_http
 from channels.bilingual import Bilingual
+from channels.message import ChatKind
 from channels.queue import QueueConfig
 
 DEFAULT = "default"
 _TOKEN = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{30,64}")
 _SECRET = re.compile(r"[A-Za-z0-9_-]{1,256}")
 _PERSON, _GROUP = r"[1-9][0-9]{0,15}", r"-[1-9][0-9]{0,15}"
+_EXAMPLES: dict[str, ChatKind] = {"123456789": "direct", "-1001234567890": "group"}
 
 
 class TelegramAccount(AccessConfig):
@@ -66,6 +68,11 @@ def accounts(config: TelegramConfig) -> dict[str, TelegramAccount]:
 def bot_of(account: TelegramAccount) -> str:
     """The bot's own number: the part of its token before the colon, which is no secret."""
     return account.bot_token.get_secret_value().strip().partition(":")[0]
+
+
+def example(id_: str) -> ChatKind | None:
+    """Return the kind of chat of an id that the documentation shows; None for any other."""
+    return _EXAMPLES.get(id_)
 
 
 def problems(account: TelegramAccount) -> Iterator[Mistake]:

@@ -17,6 +17,7 @@ from channels.feishu import doctor as feishu_doctor
 from channels.feishu.channel import FeishuChannel
 from channels.feishu.config import FeishuConfig
 from channels.finding import Finding
+from channels.message import ChatKind
 from channels.moment import zone_of
 from channels.section import Section
 from channels.telegram import config as telegram
@@ -71,6 +72,8 @@ class ChannelType:
     """The settings of an account that work but deserve a look, each with the fix."""
     can_write_first: Callable[[str], bool] = lambda person: False
     """True if the platform derives a person's direct chat from this id: the bot may write there before they have."""
+    example: Callable[[str], ChatKind | None] = lambda id_: None
+    """The kind of chat that an id of the documentation's examples names; None for any other id."""
     address: Callable[[Any], str] = lambda account: ""
     """The address at which its platform answers."""
     probe: Callable[[Any, str, Exposure, float], Awaitable[list[Finding]]] | None = None
@@ -225,6 +228,7 @@ CHANNEL_TYPES: dict[str, ChannelType] = {
         keys=("appId", "appSecret"),
         bot=lambda account: str(account.app_id),
         can_write_first=lambda person: person.startswith("ou_"),
+        example=feishu.example,
         address=lambda account: str(account.base_url),
         probe=lambda account, name, exposure, now: feishu_doctor.probe(account, name, exposure.server.public_url),
         bot_key="appId",
@@ -241,6 +245,7 @@ CHANNEL_TYPES: dict[str, ChannelType] = {
         keys=("botToken",),
         bot=telegram.bot_of,
         can_write_first=lambda person: not person.startswith("-"),
+        example=telegram.example,
         address=lambda account: str(account.api_root),
         probe=lambda account, name, exposure, now: telegram_doctor.probe(
             account, name, exposure.server.public_url, now

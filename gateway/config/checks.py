@@ -16,6 +16,7 @@ from channels.moment import zone_of
 from channels.tools import ToolLists
 from gateway.config.channels import Account, ChannelsConfig, account_names, configured, named_accounts
 from gateway.config.commands import OWNER_ONLY, WORDS
+from gateway.config.example_ids import refuse_examples
 from gateway.config.places import place_in
 from gateway.config.problems import Findings, Key, quoted, suggestion
 from gateway.config.root import Config
@@ -58,6 +59,7 @@ def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Finding
     _people(config, findings)
     _hooks(config, findings)
     _schedules(config, findings)
+    refuse_examples(config, findings)
 
 
 def _schedules(config: Config, findings: Findings) -> None:

@@ -207,8 +207,8 @@ class Config(Section):
     models: dict[str, ModelConfig] = {}
     """The facts you know of models, by `provider/model` or by the model's name alone; prices, too (docs/providers.md)."""
     owners: tuple[PersonId, ...] = ()
-    """The people who run this bot, as `channel:id`, such as `feishu:ou_…` or `telegram:123`: `/whoami` prints yours. Without
-    any, the person at this machine is the only owner, in the web chat."""
+    """The people who run this bot, as `channel:id`, such as `feishu:ou_…` or `telegram:123456789`: `/whoami` prints yours.
+    Without any, the person at this machine is the only owner, in the web chat."""
     notify_owners: bool = True
     """True if owners hear in their direct chats, once an hour for one cause, that a person waits to be let in, that the
     bot was added to a group, or that a channel, a model or an edit of this file is refused."""

@@ -17,8 +17,8 @@ class ScheduleConfig(Section):
     id: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
     """Its name: lower-case letters, digits, `-` and `_`."""
     to: str
-    """The chat, as `channel:chat`, `channel:account:chat` or either with `#thread` behind it, such as `feishu:oc_team`. A
-    person's id is their direct chat."""
+    """The chat, as `channel:chat`, `channel:account:chat` or either with `#thread` behind it, such as
+    `feishu:oc_0123456789abcdef`. A person's id is their direct chat."""
     at: str
     """Its times: five fields of cron such as `0 9 * * mon`, or `every 30m`, `every 6h`, `every 1d`, or one time such as
     `2026-12-24T18:00`."""

@@ -18,6 +18,7 @@ from channels.finding import Finding
 from channels.web.admission import is_loopback
 from gateway.config.bindings import specificity
 from gateway.config.channels import configured
+from gateway.config.example_ids import example_warnings
 from gateway.config.exposure import exec_mode
 from gateway.config.keys import DEMO, Auto, Resolved
 from gateway.config.problems import Findings, Key, Warned, did_you_mean, keyed, quoted, shown
@@ -80,6 +81,7 @@ def _all(resolved: Resolved, file: Path, origin: Callable[[Key], Key]) -> Warned
     yield from skill_warnings(config)
     yield from _own_tools(config)
     yield from _bindings(config)
+    yield from example_warnings(config)
     yield from _server(config)
     yield from _hooks(config)
     yield from _inline_secrets(config, file, names)

@@ -12,6 +12,7 @@ from channels.access import ANYBODY, AccessConfig
 from channels.moment import iso
 from gateway.approvals.display import visible
 from gateway.config.channels import Account, configured
+from gateway.config.example_ids import is_example
 from gateway.config.places import id_refusals
 from gateway.config.root import Config
 from gateway.fault import OperatorError
@@ -105,6 +106,8 @@ def _place(config: Config, who: str) -> tuple[str, str, list[str]]:
         )
     for problem in id_refusals(accounts[0], "allow_from", person):
         raise OperatorError(f"{who}: {problem}")
+    if is_example(config.channels, who):
+        raise OperatorError(f"{who}: is the example's id — `pairing list` shows who waits")
     return channel, person, [it.name for it in accounts]
 
 

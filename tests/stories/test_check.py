@@ -34,8 +34,17 @@ def snippets(page: Path) -> list[str]:
     return [textwrap.dedent(text) for _, text in found]
 
 
+OWN_IDS = (
+    (r"\b(ou|oc)_(?:0123456789abcdef|…)", r"\1_abcdef0123456789"),
+    (r"\b1(23456789\b|001234567890\b)", r"2\1"),
+)
+
+
 def pasted(config: Any, text: str, page: Path) -> Any:
-    """The config with a snippet put where it belongs: at the top, or among the keys of the page's channel."""
+    """The config with a snippet put where it belongs: at the top, or among the keys of the page's channel. Its ids are
+    replaced by a person's own, as an example's are refused."""
+    for example, own in OWN_IDS:
+        text = re.sub(example, own, text)
     snippet, channel = data_of(text), page.parent.name
     if channel in CHANNEL_TYPES and snippet.keys() <= set(known_keys(Config, ("channels", channel))):
         snippet = {"channels": {channel: snippet}}
