@@ -22,13 +22,16 @@ endif
 endif
 together = $(MAKE) --no-print-directory -sj4 SIDE_BY_SIDE=yes
 
-.PHONY: run demo ready test test-all quick check size bench chaos screenshots fix docs env browser lock clean
+.PHONY: run demo rehearsal ready test test-all quick check size bench chaos screenshots fix docs env browser lock clean
 
 run: .venv/.run            ## serve ./config.yaml
 	@$(BIN)/python -m gateway serve
 
 demo: .venv/.run           ## one message through the gateway, offline; ARGS='--full' for every layer, '--api mistral --channel telegram'
 	@$(BIN)/python -m tests.demo $(ARGS)
+
+rehearsal: .venv/.run      ## a Telegram and a Feishu on this machine, four people to be, a gateway to kill; ARGS='--demo --keep FOLDER'
+	@$(BIN)/python -m tests.rehearsal $(ARGS)
 
 test: ready                ## what a change must pass
 	@$(call tested,not long)

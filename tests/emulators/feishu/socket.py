@@ -4,6 +4,7 @@ As strict as the platform: a wrong secret, a second ticket, a text frame or an a
 """
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,10 @@ from channels.feishu.frames import CONTROL, DATA, Frame, decode, encode
 SERVICE = 33554678
 CONNECTED_SECONDS = 240.0
 """The official client is ten thousand files, which a fresh machine has to compile first."""
+
+
+AGAIN_SECONDS = 0.5
+"""Before an event is pushed again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,6 +96,28 @@ class LongConnections:
             self._sent[message] = (frame, event["header"]["event_id"])
             await self._open[0].send_bytes(encode(frame))
 
+    async def deliver(self, event: Mapping[str, Any]) -> None:
+        """Push an event until the app has acknowledged it: again where the connection is lost or the app cannot store it."""
+        event_id = event["header"]["event_id"]
+        while not self._has(event_id):
+            async with self._changed:
+                await self._changed.wait_for(lambda: self._open)
+            connection = self._open[0]
+            refused = self._refusals(event_id)
+            with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # it is closed at this moment
+                await self.push(event)
+            async with self._changed:
+                await self._changed.wait_for(
+                    lambda: connection not in self._open or self._has(event_id) or self._refusals(event_id) > refused  # noqa: B023
+                )
+            await asyncio.sleep(0 if self._has(event_id) else AGAIN_SECONDS)
+
+    def _has(self, event_id: str) -> bool:
+        return any(it.event_id == event_id and it.code == 200 for it in self.acknowledged)
+
+    def _refusals(self, event_id: str) -> int:
+        return sum(it.event_id == event_id and it.code != 200 for it in self.acknowledged)
+
     async def _endpoint(self, request: Request) -> Response:
         body = orjson.loads(await request.body())
         if self.refusal:
@@ -126,7 +153,9 @@ class LongConnections:
             if not isinstance(error, WebSocketDisconnect):
                 self.faults.append(repr(error))
         finally:
-            self._open.remove(socket)
+            async with self._changed:
+                self._open.remove(socket)
+                self._changed.notify_all()
 
     async def _take(self, socket: WebSocket, frame: Frame) -> None:
         if frame.service != SERVICE:
