@@ -24,8 +24,8 @@ together = $(MAKE) --no-print-directory -sj4 SIDE_BY_SIDE=yes
 
 .PHONY: run demo rehearsal ready test test-all quick check size bench chaos screenshots fix docs env browser lock clean
 
-run: .venv/.run            ## serve ./config.yaml
-	@$(BIN)/python -m gateway serve
+run: .venv/.run            ## serve bot/config.yaml, which git ignores; write it first if it is not there
+	@$(BIN)/python -m gateway
 
 demo: .venv/.run           ## one message through the gateway, offline; ARGS='--full' for every layer, '--api mistral --channel telegram'
 	@$(BIN)/python -m tests.demo $(ARGS)

@@ -17,6 +17,7 @@ import pytest
 
 from gateway.guard import PACKAGES, VERSION
 from tests.stories.test_process import ROOT, Process
+from tests.upstream import ENVIRONMENT, Upstream, git
 from tests.waiting import until
 from tests.web_page import opened
 
@@ -184,6 +185,35 @@ async def test_alone_in_an_empty_folder_it_writes_a_config_shows_the_page_and_an
             assert [it["title"] for it in await page.chats()] == ["hello"]
     assert not (folder / "opened").exists()
     assert (folder / "config.yaml").read_text() == before
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+@pytest.mark.parametrize("channel", ["telegram", "feishu"])
+async def test_a_quickstart_an_edit_of_the_config_and_an_update_by_git_pull_do_not_conflict(
+    home: Path, tmp_path: Path, channel: str
+) -> None:
+    upstream = Upstream(tmp_path / "upstream")
+    page = (ROOT / "docs" / f"quickstart-{channel}.md").read_text(encoding="utf-8")
+    (first, *_) = re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S)
+    done = [line for line in first.splitlines() if not re.match(r"uv tool install|clawgate\b", line)]
+    assert "uv tool install ./clawgate " in first, "what `home` is"
+    commands = "\n".join(done).replace("<this repository>", str(upstream.folder))
+    env = {**os.environ, **ENVIRONMENT, "HOME": str(tmp_path)}
+    subprocess.run(
+        ["bash", "-euc", f'{commands}\n[ "$PWD" = ~/bot ]'], cwd=tmp_path, env=env, check=True, capture_output=True
+    )
+    config = tmp_path / "bot" / "config.yaml"
+    async with alone(home, config.parent) as run:
+        await run.wrote("/claim ")
+        assert not any("git tracks" in line for line in run.output)
+    edited = config.read_text(encoding="utf-8").replace("# owners: [", 'owners: ["telegram:500000011"] # [')
+    config.write_text(edited, encoding="utf-8")
+    upstream.change_config()
+    git(tmp_path / "clawgate", "pull", "--quiet")
+    assert "More about owners" in (tmp_path / "clawgate" / "config.yaml").read_text(encoding="utf-8")
+    async with alone(home, config.parent) as run:
+        assert any("listens on" in line for line in run.output)
+    assert config.read_text(encoding="utf-8") == edited
 
 
 def keys_of(text: str) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """From nothing but python3 and make: what fails on the way leaves nothing broken behind, and says what to type."""
 
 import ast
+import asyncio
 import hashlib
 import os
 import shutil
@@ -10,7 +11,8 @@ import sys
 import sysconfig
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -18,8 +20,14 @@ from typing import Any
 
 import pytest
 
+from gateway.cli.clone import config_to_read, config_to_write
+from tests.stories.test_process import Process
+from tests.upstream import Upstream, git
+from tests.web_page import opened
+
 ROOT = Path(__file__).resolve().parents[1]
 MAKE_SECONDS = 300
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 PYTHON = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 PACKAGES = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
@@ -208,6 +216,121 @@ def test_uv_installs_from_pips_mirror_and_what_it_left_half_made_is_made_anew(fo
     assert "Type make again" in output
     code, output = make_run(folder, PIP_INDEX_URL=mirror.url)
     assert (code, output.splitlines()[-1], (packages / "more.py").is_file()) == (0, "serving", True)
+
+
+@asynccontextmanager
+async def made(clone: Path) -> AsyncIterator[Process]:
+    """`make run` in a clone, whose packages are those of this environment."""
+    process = await asyncio.create_subprocess_exec(
+        *("make", "run", f"BIN={Path(sys.executable).parent}", "--old-file=.venv/.run"),
+        cwd=clone,
+        env={"PATH": os.environ["PATH"], "HOME": str(clone.parent), "CLAWGATE_PORT": "0"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    run = Process(process)
+    try:
+        await run.ready()
+        yield run
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            await run.ended()
+
+
+async def said(run: Process, text: str) -> None:
+    async with opened(run.url) as page:
+        await page.say(text, agent="assistant")
+        await page.answers(1)
+
+
+async def titles(run: Process) -> list[str]:
+    async with opened(run.url) as page:
+        return [it["title"] for it in await page.chats()]
+
+
+OWNED = ("# owners: [", 'owners: ["web:local"] # [')
+
+
+@needs_git
+async def test_make_run_serves_a_folder_that_git_ignores_and_no_edit_there_stops_a_pull(tmp_path: Path) -> None:
+    upstream, clone = Upstream(tmp_path / "upstream"), tmp_path / "clone"
+    git(tmp_path, "clone", "--quiet", str(upstream.folder), str(clone))
+    config = clone / "bot" / "config.yaml"
+    async with made(clone) as run:
+        assert f"{config}: written\n" in run.output
+        assert not any("git tracks" in line for line in run.output)
+        await said(run, "hello")
+    assert {it.name for it in config.parent.iterdir()} == {"config.yaml", "data"}
+    edited = config.read_text(encoding="utf-8").replace(*OWNED)
+    config.write_text(edited, encoding="utf-8")
+    assert git(clone, "status", "--porcelain") == ""
+    upstream.change_config()
+    git(clone, "pull", "--quiet")
+    async with made(clone) as run:
+        assert await titles(run) == ["hello"]
+        assert not any("/claim" in line for line in run.output), "the edit is in force"
+    assert config.read_text(encoding="utf-8") == edited
+    for command, result in (("check", "bot/config.yaml: ok"), ("init --yes", "bot/config.yaml: is there already")):
+        done = subprocess.run(
+            [sys.executable, "-m", "gateway", *command.split()], cwd=clone, capture_output=True, text=True, check=False
+        )
+        assert result in done.stdout + done.stderr
+
+
+@needs_git
+async def test_a_clone_that_was_served_itself_stays_so_until_the_commands_of_its_start_have_moved_it(
+    tmp_path: Path,
+) -> None:
+    upstream, clone = Upstream(tmp_path / "upstream"), tmp_path / "a clone"
+    git(tmp_path, "clone", "--quiet", str(upstream.folder), str(clone))
+    (clone / ".env").write_text("CLAWGATE_MODEL=demo/guide\n")
+    text = (clone / "config.yaml").read_text(encoding="utf-8")
+    (clone / "config.yaml").write_text(text.replace(*OWNED), encoding="utf-8")
+    async with made(clone) as run:
+        await said(run, "hello")
+        (advice,) = [line for line in run.output if "git tracks config.yaml" in line]
+        assert not (clone / "bot").exists()
+        kept = (clone / "config.yaml").read_text(encoding="utf-8")
+    commands = advice.partition("make run serves: ")[2]
+    subprocess.run(["sh", "-c", commands], cwd=tmp_path, check=True, capture_output=True)
+    assert git(clone, "status", "--porcelain") == ""
+    upstream.change_config()
+    git(clone, "pull", "--quiet")
+    async with made(clone) as run:
+        assert await titles(run) == ["hello"]
+        assert not any("git tracks" in line for line in run.output)
+    assert (clone / "bot" / "config.yaml").read_text(encoding="utf-8") == kept
+    assert {".env", "data"} <= {it.name for it in (clone / "bot").iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("left", "served"),
+    [
+        ("", "bot/config.yaml"),
+        ("data/clawgate.db", "config.yaml"),
+        (".env", "config.yaml"),
+        ("config.yaml", "config.yaml"),
+        ("skills.lock", "config.yaml"),
+        (".env bot/.env", "bot/config.yaml"),  # the one in the clone is compose's
+        ("data/clawgate.db bot/config.yaml", "bot/config.yaml"),
+    ],
+)
+def test_a_start_in_a_clone_serves_what_was_served_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: str, served: str
+) -> None:
+    for name in ("Makefile", "config.yaml", "gateway/cli/config.template.yaml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    for name in left.split():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        with (tmp_path / name).open("a") as file:
+            file.write("# mine\n")
+    assert str(config_to_write()) == served
+    (tmp_path / "Makefile").unlink()  # any other folder
+    assert str(config_to_write()) == str(config_to_read()) == "config.yaml"
 
 
 OLDER = [

@@ -46,7 +46,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Clawgate: a small, durable gateway between chat channels and model agents. Without a command it serves "
-    "./config.yaml, and writes one first if there is none.",
+    "./config.yaml, in a clone bot/config.yaml, and writes one first if there is none.",
 )
 for command in (
     init.init,

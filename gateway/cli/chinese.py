@@ -68,8 +68,9 @@ class _Context(typer.Context):
 
 HELP = {
     "Clawgate: a small, durable gateway between chat channels and model agents. Without a command it "
-    "serves ./config.yaml, and writes one first if there is none.": (
-        "Clawgate：连接聊天渠道与模型智能体的小巧可靠的网关。不带命令时按 ./config.yaml 启动，没有该文件时先写一份。"
+    "serves ./config.yaml, in a clone bot/config.yaml, and writes one first if there is none.": (
+        "Clawgate：连接聊天渠道与模型智能体的小巧可靠的网关。不带命令时按 ./config.yaml 启动，"
+        "在克隆的仓库里按 bot/config.yaml，没有该文件时先写一份。"
     ),
     "Print the version.": "显示版本号。",
     "Write a commented config file, and .env beside it for the secrets that you give; each is tried on "

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gateway.cli.clone import config_to_read, config_to_write
 from gateway.cli.options import CONFIG, SECRETS, ConfigOption, Platform, environment, terminal_language
 from gateway.cli.serving import serve_shown
 from gateway.fault import OperatorError
@@ -81,12 +82,13 @@ def init(
 
 
 def start() -> None:
-    """Serves the config of this folder; writes one first if there is none, as `init --yes` does: the environment says whose
-    model. Shows the page if there is a display."""
-    if not CONFIG.exists() and not CONFIG.is_symlink():
-        _write(CONFIG, _template(), environment())
-        print_text(f"{CONFIG.absolute()}: written", err=True)
-    serve_shown(CONFIG)
+    """Serve the config of this folder; write one first if there is none, as `init --yes` does: the environment says whose
+    model. Show the page if there is a display."""
+    config = config_to_write()
+    if not config.exists() and not config.is_symlink():
+        _write(config, _template(), environment())
+        print_text(f"{config.absolute()}: written", err=True)
+    serve_shown(config)
 
 
 def _chosen(provider: str | None, model: str | None) -> str:
@@ -124,9 +126,8 @@ def _example(name: str) -> str:
 
 
 def _template() -> str:
-    """The template with this program's name; `make run` serves the config of a checkout alone."""
-    text = TEMPLATE.read_text(encoding="utf-8").replace(f"{'make run':<20}", f"{f'{COMMAND} serve':<20}", 1)
-    return text.replace(f"{COMMAND} ", f"{program()} ")
+    """The template with this program's name."""
+    return TEMPLATE.read_text(encoding="utf-8").replace(f"{COMMAND} ", f"{program()} ")
 
 
 def _finish(draft: "ConfigDraft", config: Path, missing: list[str]) -> bool:
@@ -150,7 +151,7 @@ def _finish(draft: "ConfigDraft", config: Path, missing: list[str]) -> bool:
         print_text(f"请在环境变量或 {dotenv} 中设置：{'、'.join(missing)}")
     elif missing:
         print_text(f"set {', '.join(missing)} in the environment, or in {dotenv}")
-    option = "" if config == CONFIG else f" --config {config}"
+    option = "" if config == config_to_read() else f" --config {config}"
     for command in ("doctor", "chat", "serve"):
         print_text(f"  {program()} {command}{option}")
     return not draft.missing

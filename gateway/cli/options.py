@@ -10,14 +10,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gateway.cli.clone import CONFIG as CONFIG
+from gateway.cli.clone import config_to_read, config_to_write
 from gateway.fault import OperatorError
 
 if TYPE_CHECKING:
     from agents.language import Language
     from gateway.config.load import Loaded
 
-CONFIG = Path("config.yaml")
-ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="The config file.", show_default=True)]
+
+def of_this_folder(context: typer.Context, param: typer.CallbackParam, config: Path) -> Path:
+    """Return the config that is named; else that of this folder, which is `bot/config.yaml` in a clone."""
+    source = context.get_parameter_source(param.name or "")
+    if source is not None and source.name != "DEFAULT":
+        return config
+    return config_to_write() if context.info_name == "init" else config_to_read()
+
+
+ConfigOption = Annotated[
+    Path, typer.Option("--config", "-c", help="The config file.", show_default=True, callback=of_this_folder)
+]
 _LANGUAGE = re.compile(r"""^language:[ ]*["']?(en|zh)\b""", re.MULTILINE)
 AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
@@ -59,11 +71,11 @@ def terminal_language() -> "Language":
     return "zh" if locale.lower().startswith("zh") else "en"
 
 
-def language(config: Path = CONFIG) -> "Language":
+def language(config: Path | None = None) -> "Language":
     """The language of what a command prints: the config's if it names one, else the terminal's. It is read by itself, as
     the help wants it without a config, and an error of one that cannot be used."""
     with suppress(OSError, ValueError):
-        if written := _LANGUAGE.search(config.read_text(encoding="utf-8")):
+        if written := _LANGUAGE.search((config or config_to_read()).read_text(encoding="utf-8")):
             return "zh" if written[1] == "zh" else "en"
     return terminal_language()
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, Yes, language, load
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, Yes, language, load, of_this_folder
 from gateway.fault import OperatorError
 from gateway.observe.terminal import confirm, print_json, print_text
 
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 def rehearse(
     config: ConfigOption = CONFIG,
     in_force: Annotated[
-        Path, typer.Option(help="The config in force: its database has the turns. Without one, it is that of --config.")
+        Path,
+        typer.Option(
+            help="The config in force: its database has the turns. Without one, it is that of --config.",
+            callback=of_this_folder,
+        ),
     ] = CONFIG,
     last: Annotated[int, typer.Option(help="The number of turns, from the newest back.", min=1, max=1000)] = 50,
     agent: Annotated[str, typer.Option(help="Only turns of this agent.")] = "",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from gateway.cli.clone import advice
 from gateway.cli.options import CONFIG, AsJson, ConfigOption, Exposed, environment, language, load
 from gateway.fault import OperatorError
 from gateway.observe.terminal import print_json, print_text
@@ -65,6 +66,8 @@ def run_gateway(
         raise OperatorError(str(error)) from None
     loaded_as = loaded.listening(host, listener.getsockname()[1])
     spoken = language(config)
+    if tracked := advice(config):
+        print_text(tracked(spoken), err=True)
     for line in greeting(loaded_as, link=(link := gateway.offer_link()), language=spoken):
         print_text(line, err=True)
     if shown is not None and link is None and (web := settings.channels.web) and web.enabled:
