@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints, field_validator
 from agents.compaction import CompactionConfig
 from agents.providers.models import Level
 from channels.queue import QueueConfig
-from channels.section import Section
+from channels.section import LocalPath, Section
 from skills.catalog import AgentSkillsConfig
 from tools.config import AgentToolsConfig, PersonId
 
@@ -70,7 +70,7 @@ class AgentDefaults(Section):
     model of the first provider that has a key, else `demo/guide` (docs/providers.md)."""
     system_prompt: str = ""
     """Your own instructions, word for word, in the section "Agent Instructions"."""
-    workspace_dir: str = "./data/workspaces/{agent}"
+    workspace_dir: Annotated[str, LocalPath()] = "./data/workspaces/{agent}"
     """The folder the file tools work in; `{agent}` is the agent's id. A folder `{chat}` or `{sender}` in the path gives
     each chat or each person its own workspace, made at its first message. Relative to the config file's folder."""
     thinking: Level | None = None

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Annotated
 from xml.sax.saxutils import escape
 
-from channels.section import Section
+from channels.section import LocalPath, Section
 from channels.tools import ToolNames
-from skills.lock import SkillLock
+from skills.lock import LOCK, SkillLock
 from skills.root import Skill as Skill  # the catalogue is where others look for it
 from skills.root import SkillRoot
 
@@ -23,9 +24,9 @@ from skills.root import SkillRoot
 class SkillsConfig(Section):
     """The top-level `skills:` section."""
 
-    directories: ToolNames = ()
+    directories: Annotated[ToolNames, LocalPath()] = ()
     """Folders with more skills, one folder each, for every agent; a later one wins over an earlier and over what ships."""
-    added_dir: str = "./skills.d"
+    added_dir: Annotated[str, LocalPath(beside=(LOCK,))] = "./skills.d"
     """The folder of the skills that `clawgate skills add` has added, with `skills.lock` beside it: only what the lock names
     is used, and only as long as it is unchanged. Those of `directories` win over them."""
 

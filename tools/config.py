@@ -4,7 +4,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, StringConstraints
 
-from channels.section import Section
+from channels.section import LocalPath, Section
 from channels.tools import Listed, ToolLists, ToolNames
 from tools.web.config import WebToolsConfig
 
@@ -95,7 +95,7 @@ class FilesConfig(Section):
     """Instruction files that `write` and `edit` may change, such as `AGENTS.md`. Then everybody who may talk to the
     agent can change the system prompt of all. `MEMORY.md` and `memory/*.md` are written in direct chats with an owner
     (`owners`), and in any direct chat if the workspace is that chat's or person's own."""
-    uploads_dir: str = "./data/uploads"
+    uploads_dir: Annotated[str, LocalPath()] = "./data/uploads"
     """The place of the files that people send: a folder for each session, outside of every workspace. Agents see their
     session's as `./uploads`. Relative to the config file's folder."""
 
@@ -116,7 +116,7 @@ class AgentFilesConfig(Section):
 class ToolsConfig(ToolLists):
     """The top-level `tools:` section: what holds for the tools of every agent."""
 
-    directories: ToolNames = ()
+    directories: Annotated[ToolNames, LocalPath()] = ()
     """Folders of Python files with tools of your own (docs/add-a-tool.md): code that runs inside the gateway, with its
     rights. Relative to the config file's folder. An agent has those that its lists allow."""
     owner_only: ToolNames | None = None

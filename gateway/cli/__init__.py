@@ -8,6 +8,7 @@ from typer.core import TyperGroup
 
 from gateway.cli import chat, dead_letters, init, serving
 from gateway.cli.access import approvals_app, pairing_app
+from gateway.cli.backup import backup, restore
 from gateway.cli.mcp import mcp_app
 from gateway.cli.options import language
 from gateway.cli.rehearse import rehearse
@@ -58,6 +59,8 @@ for command in (
     usage,
     serving.doctor,
     rehearse,
+    backup,
+    restore,
 ):
     app.command()(command)
 app.add_typer(service_app, name="service")

@@ -115,6 +115,20 @@ HELP = {
         "写作 channel[:account]:chat[#thread]，例如 feishu:oc_team。"
     ),
     "The message to reply to.": "要回复的消息。",
+    "Write everything that the config names into one file: config, .env, database, workspaces, uploads, skills and "
+    "tools. It works next to a serving gateway. The file holds all keys and messages, and only you can read it.": (
+        "把配置所指的一切写入一个文件：配置、.env、数据库、工作目录、上传的文件、技能和工具。网关运行时也可使用。"
+        "文件包含全部密钥和消息，只有你可以读取。"
+    ),
+    "The file to write, or a folder for one that is named by the time.": "要写入的文件，或一个文件夹（文件以时间命名）。",
+    "Restore a backup into an empty folder. Nothing is overwritten, and no gateway is started.": (
+        "把备份恢复到一个空文件夹。不覆盖任何内容，也不启动网关。"
+    ),
+    "A file that `backup` wrote.": "`backup` 写出的文件。",
+    "An empty folder, or one that is not there yet.": "空文件夹，或尚不存在的文件夹。",
+    "PostgreSQL: the empty database to fill, instead of the one that the config names.": (
+        "PostgreSQL：要写入的空数据库，代替配置所指的数据库。"
+    ),
     "Check the config file: one line for each mistake, exit code 1 if there is one.": (
         "检查配置文件：每个错误一行，有错误时退出码为 1。"
     ),

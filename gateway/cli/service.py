@@ -130,10 +130,9 @@ def _dotenv(config: Path) -> Path:
 
 def _only_exported(loaded: "Loaded", config: Path) -> list[str]:
     """The variables that the config takes from this shell, which the service will not have."""
-    from gateway.config.dotenv import over_file
+    from gateway.operate.backup import set_outside
 
-    used = {*(name for names in loaded.names.values() for name in names), *loaded.variables.values()}
-    return sorted(used & environment().keys() - over_file(_dotenv(config), {}).keys())
+    return set_outside(loaded, _dotenv(config), environment())
 
 
 def _program(name: str) -> str:

@@ -21,7 +21,9 @@ from gateway.config.places import place_in
 from gateway.config.problems import Findings, Key, quoted, suggestion
 from gateway.config.root import Config
 from gateway.config.timing import timing_of
+from gateway.program import program
 from skills.catalog import AgentSkillsConfig
+from skills.lock import LOCK
 from tools.catalog import NAMES, offered, own_tools
 from tools.policy import GROUPS, SERVERS, server_of
 from tools.web.config import SearchConfig
@@ -40,7 +42,7 @@ def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Finding
         if agent.id in seen:
             findings.add((*key, "id"), f"two agents have the id {quoted(agent.id)} — each needs its own")
         seen.add(agent.id)
-        _lists("skill", (*key, "skills"), agent.skills, list(skills.get(agent.id, ())), findings)
+        _lists("skill", (*key, "skills"), agent.skills, list(skills.get(agent.id, ())), findings, lost=_lost(config))
         _names("tool", (*key, "tools", "approval"), agent.tools.approval, tools, findings, besides=own.lost)
         _tool_choice(key, agent, config, findings)
         _models(key, agent, config, findings)
@@ -147,10 +149,12 @@ def _names(
     findings: Findings,
     *,
     besides: Collection[str] = (),
+    lost: str = "",
 ) -> None:
     for index, name in enumerate(names or ()):
         if name not in (*besides, *known) and SERVERS + server_of(name) not in known:
-            findings.add((*key, index), _unknown(what, name, known))
+            message = _unknown(what, name, known)
+            findings.add((*key, index), message if "did you mean" in message else message + lost)
 
 
 def _lists(
@@ -161,9 +165,19 @@ def _lists(
     findings: Findings,
     *,
     besides: Collection[str] = ("*",),
+    lost: str = "",
 ) -> None:
-    _names(what, (*key, "allow"), lists.allow, known, findings, besides=besides)
+    """`lost` ends the sentence about a name that `allow` has and nobody knows."""
+    _names(what, (*key, "allow"), lists.allow, known, findings, besides=besides, lost=lost)
     _names(what, (*key, "deny"), lists.deny, known, findings, besides=besides)
+
+
+def _lost(config: Config) -> str:
+    """The way to an added skill that an incomplete backup has lost with its lock; empty while the lock is there."""
+    folder = Path(config.skills.added_dir)
+    if (folder.parent / LOCK).is_file():
+        return ""
+    return f"; if it was added with `{program()} skills add`, restore {folder.name} and {LOCK}, or add it again"
 
 
 def _tool_lists(config: Config) -> Iterator[tuple[Key, ToolLists]]:

@@ -18,8 +18,9 @@ from gateway.config.expand import Expansion
 from gateway.config.explain import not_a_mapping
 from gateway.config.folders import check_folders, check_tool_folders
 from gateway.config.keys import Resolved, resolve_models
+from gateway.config.paths import with_absolute_paths
 from gateway.config.problems import ConfigErrors, Findings, Position
-from gateway.config.reader import read, with_absolute_paths
+from gateway.config.reader import read
 from gateway.config.root import Config
 from gateway.config.warnings import warnings
 from gateway.config.yaml import BYTES_MAX, Document, parse

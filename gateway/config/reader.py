@@ -7,9 +7,7 @@ strict models take a list for a tuple only there.
 """
 
 import json
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -81,31 +79,6 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         else:
             result[name] = value
     return result
-
-
-def with_absolute_paths(config: Root, folder: Path, home: str) -> Root:
-    """Makes every path absolute, so that nothing later depends on the working directory. Paths count from `folder`, `~` is
-    `home`; `..` and symbolic links are followed as far as they exist."""
-
-    def resolve(path: str) -> str:
-        if home and (path == "~" or path.startswith("~/")):
-            path = home + path[1:]
-        return os.path.realpath(folder / path)
-
-    database, skills, tools = config.database, config.skills, config.tools
-    agents = (it.but(workspace_dir=resolve(it.workspace_dir.replace("{agent}", it.id))) for it in config.agents.list)
-    servers = {
-        name: it.but(cwd=resolve(it.cwd or f"./data/mcp/{name}"), readable=tuple(map(resolve, it.readable)))
-        for name, it in config.mcp.servers.items()
-    }
-    files = tools.files.but(uploads_dir=resolve(tools.files.uploads_dir))
-    return config.but(
-        database=database.but(url=f"sqlite:///{resolve(database.path)}") if database.path else database,
-        mcp=config.mcp.but(servers=servers),
-        skills=skills.but(directories=tuple(map(resolve, skills.directories)), added_dir=resolve(skills.added_dir)),
-        tools=tools.but(files=files, directories=tuple(map(resolve, tools.directories))),
-        agents=config.agents.but(list=tuple(agents)),
-    )
 
 
 def _faults(error: ValidationError, data: Any) -> list[tuple[Key, PydanticFault]]:

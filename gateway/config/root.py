@@ -19,7 +19,7 @@ from agents.transcription import TranscriptionConfig
 from agents.turn import Amount, Seconds, TurnLimits
 from channels.access import AccessConfig
 from channels.queue import QueueConfig
-from channels.section import Section
+from channels.section import LocalPath, Section
 from gateway.config.budgets import BudgetsConfig, RatesConfig
 from gateway.config.channels import ChannelsConfig, configured
 from gateway.config.hooks import HookConfig, HookName
@@ -75,7 +75,7 @@ Audience = Literal["everyone", "owner", "off"]
 class DatabaseConfig(Section):
     """The place where the inbox, the transcripts and the outbox are kept."""
 
-    url: str = Field(default="sqlite:///./data/clawgate.db", repr=False)
+    url: Annotated[str, LocalPath()] = Field(default="sqlite:///./data/clawgate.db", repr=False)
     """`sqlite:///` and the file, for one process; the path is relative to the config file's folder, or absolute after
     a fourth slash. Or `postgresql://user:password@host/name`, for any number of replicas."""
     connections: Annotated[int, Field(ge=2, le=100)] = 8

@@ -4,7 +4,6 @@ All of it works beside a running gateway. Erasing takes the sessions from their 
 last, in short steps: an interrupted one is repeated, and ends the same.
 """
 
-import fcntl
 import shutil
 import time
 from collections import Counter
@@ -24,7 +23,7 @@ from agents.prompt.inbound import ID_LINE
 from agents.workspaces import is_template, workspace_path
 from channels.message import Chat
 from channels.moment import iso, timestamp
-from gateway.config.root import Config, DatabaseConfig
+from gateway.config.root import Config
 from gateway.fault import OperatorError
 from gateway.observe.terminal import printable
 from gateway.records.sessions import message_in, session_parts
@@ -36,6 +35,7 @@ from gateway.store.names import Names, names
 from gateway.store.opening import connected
 from gateway.store.portions import Portion, portions_of, spans_of
 from gateway.store.scrub import scrub
+from gateway.store.sqlite_file import is_locked
 from tools.uploads import folder_of, forget, forget_quoted, processes_of
 
 T = TypeVar("T")
@@ -188,7 +188,7 @@ def _claim(config: Config, meant: Sequence[Portion]) -> None:
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
         with connected(config.database) as connection:
-            active = erasure.claim(connection, meant, served=_is_served(config.database))
+            active = erasure.claim(connection, meant, served=is_locked(config.database.path))
         if not active:
             return
         if time.monotonic() > deadline:
@@ -257,15 +257,6 @@ def _workspaces(
     path = Path(workspace_path(template, context)) if person or not is_template(template) else Path(template)
     if template and (is_own or not own) and (path.is_dir() or not person):
         yield path
-
-
-def _is_served(database: DatabaseConfig) -> bool:
-    with suppress(FileNotFoundError), Path(f"{database.path}.lock").open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-    return False
 
 
 def _code(text: str) -> str:

@@ -56,7 +56,7 @@ def migrate(connection: Connection, *, begin: str) -> None:
     try:
         lock(connection, Lock.MIGRATION)
         before = revision_of(connection)
-        _upgrade(connection, before)
+        upgrade(connection, before)
         if before is None and connection.dialect.name == "sqlite":
             connection.exec_driver_sql(f"PRAGMA user_version = {OVERWRITES}")
         connection.exec_driver_sql("COMMIT")
@@ -76,7 +76,8 @@ def revision_of(connection: Connection) -> str | None:
     return revision
 
 
-def _upgrade(connection: Connection, revision: str | None) -> None:
+def upgrade(connection: Connection, revision: str | None, to: str = HEAD) -> None:
+    """Bring a database of `revision` to another one, within the transaction that is open. Raises DatabaseTooNew."""
     refuse_newer(revision)
     from alembic.config import Config
     from alembic.runtime.environment import EnvironmentContext
@@ -87,6 +88,6 @@ def _upgrade(connection: Connection, revision: str | None) -> None:
         environment.configure(connection=connection, transactional_ddl=False)
         if revision == FIRST:
             environment.get_context().stamp(scripts, FIRST)
-    with EnvironmentContext(Config(), scripts, fn=lambda at, _: scripts._upgrade_revs("head", at)) as environment:
+    with EnvironmentContext(Config(), scripts, fn=lambda at, _: scripts._upgrade_revs(to, at)) as environment:
         environment.configure(connection=connection, transactional_ddl=False)
         environment.run_migrations()

@@ -33,3 +33,13 @@ def lock_file(path: Path) -> Any:
             file.close()
         raise DatabaseInUse from error
     return file
+
+
+def is_locked(path: str | None) -> bool:
+    """Return True if a gateway works with the file; False for None, which is PostgreSQL."""
+    with contextlib.suppress(FileNotFoundError), Path(f"{path}.lock").open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False

@@ -1,15 +1,17 @@
 """docs/deploy.md and docs/upgrade.md as far as a test can follow: the backup, the unit, the read-only image."""
 
+import asyncio
 import os
 import re
-import shutil
+import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import yaml
 
 from tests.emulators.models.script import says
-from tests.running import running
+from tests.running import SECRETS, running
 from tests.stories.at_work import users
 from tests.stories.test_process import ROOT
 
@@ -22,28 +24,54 @@ def blocks(section: str, language: str, page: str = PAGE) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
 
 
-def paste(script: str, folder: Path) -> None:
-    done = subprocess.run(["bash", "-eu", "-c", script], cwd=folder, capture_output=True, text=True, check=False)
+MORE = """
+skills: { directories: [./my-skills] }
+tools: { directories: [./tools.d] }
+mcp: { servers: { clock: { command: [sh, -c, exit] } } }
+"""
+
+
+def paste(script: str, folder: Path) -> str:
+    """What a block of the page writes; `clawgate` is ours, and its home the folder above."""
+    script = f'clawgate() {{ "{sys.executable}" -m gateway "$@"; }}\n{script}'
+    env = {"PATH": os.environ["PATH"], "HOME": str(folder.parent), "PYTHONPATH": str(ROOT), **SECRETS}
+    done = subprocess.run(
+        ["bash", "-eu", "-c", script], cwd=folder, env=env, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
 
 
 async def test_a_backup_made_while_it_serves_brings_back_what_was_said_and_sent(tmp_path: Path) -> None:
+    """As the page says it, with a skill, a tool file and the folder of an MCP server in place; test_backup has the rest."""
     (back_up,), (restore,) = blocks("Back up", "sh", LIFE), blocks("Restore", "sh", LIFE)
-    async with running(tmp_path, script=[says("noted"), says("noted again")]) as house:
+    bot = tmp_path / "bot"
+    own = {
+        "my-skills/own/SKILL.md": "---\nname: own\ndescription: Own.\n---\n",
+        "tools.d/dice.py": 'async def roll() -> str:\n    """Roll."""\n    return "4"\n',
+        "data/mcp/clock/state.json": "{}",
+    }
+    for name, text in own.items():
+        (bot / name).parent.mkdir(parents=True)
+        (bot / name).write_text(text)
+    (bot / "data").chmod(0o700)
+    async with running(bot, script=[says("noted"), says("noted again")], more=MORE) as house:
         await house.say("the number is 4711")
         await house.replies(1)
         await house.idle()
-        (tmp_path / "data" / "workspaces" / "helper" / "plan.md").write_text("the plan", encoding="utf-8")
-        paste(back_up, tmp_path)
+        (bot / "data" / "workspaces" / "helper" / "plan.md").write_text("the plan", encoding="utf-8")
+        before = await asyncio.to_thread(paste, "clawgate check", bot)
+        await asyncio.to_thread(paste, back_up, bot)
         await house.say("said after the backup")
         await house.replies(2)
         await house.idle()
-    shutil.rmtree(tmp_path / "data" / "workspaces")
-    paste(restore, tmp_path)
-    copies = [tmp_path / name for name in ("backup/clawgate.db", "backup/files.tar", "data/clawgate.db")]
-    assert {file.stat().st_mode & 0o077 for file in copies} == {0}
-    assert (tmp_path / "data" / "workspaces" / "helper" / "plan.md").read_text() == "the plan"
-    async with running(tmp_path, script=[says("4711")]) as house:
+    after = await asyncio.to_thread(paste, restore, bot)
+    new = bot / "restored"
+    assert all((new / name).read_text() == text for name, text in own.items())
+    assert before.splitlines() == after.splitlines()[-before.count("\n") :]
+    assert stat.S_IMODE((new / "data" / "clawgate.db").stat().st_mode) == 0o600
+    assert (new / "data" / "workspaces" / "helper" / "plan.md").read_text() == "the plan"
+    async with running(new, script=[says("4711")], more=MORE) as house:
         await house.say("which number?")
         await house.replies(1)
         history = [text.rpartition("\n")[2] for text in users(house.anthropic.requests[-1].body)]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
 
-from channels.section import Section
+from channels.section import LocalPath, Section
 from channels.tools import Listed, ToolNames
 from tools.tool import Effect
 from tools.web.config import PrivatePlaces
@@ -25,10 +25,10 @@ class McpServerConfig(Section):
     """The program and its arguments. It runs in the sandbox of commands and speaks over its input and output."""
     env: dict[EnvironmentName, SecretStr] = {}
     """The variables that the program gets, besides `PATH`, `HOME` and a few more; none of the gateway's own."""
-    cwd: str = ""
+    cwd: Annotated[str, LocalPath()] = ""
     """The folder that the program runs in and may write; `./data/mcp/NAME` if empty. Relative to the config file's
     folder."""
-    readable: Annotated[tuple[str, ...], Listed] = ()
+    readable: Annotated[tuple[str, ...], Listed, LocalPath(left_out="it belongs to other programs")] = ()
     """Folders that the program may read in the sandbox, besides the system's, its own and its Python environment."""
     network: bool = False
     """True if the program reaches public addresses, as `tools.exec.network` says."""

@@ -1,0 +1,310 @@
+"""A backup of everything that a config names, in one file, made next to a serving gateway.
+
+The config's own path fields are the list (`gateway.config.paths`): its file with `.env` and `${file:…}`, the database, the
+workspaces, uploads, skills and tools, and the folder `data`, where all of these are unless the config says otherwise.
+"""
+
+import gzip
+import io
+import os
+import stat
+import tarfile
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path, PurePath
+from typing import IO
+
+from gateway.config.dotenv import DOTENV, over_file
+from gateway.config.load import Loaded
+from gateway.config.paths import paths_of
+from gateway.config.root import Config
+from gateway.fault import OperatorError
+from gateway.guard import VERSION
+from gateway.operate.backup_file import (
+    CHUNK,
+    ELSEWHERE,
+    FILES,
+    MANIFEST,
+    ROWS,
+    BackupEntry,
+    BackupLink,
+    BackupMember,
+    Manifest,
+    is_inside,
+    read_manifest,
+    stays_inside,
+)
+from gateway.store.snapshot import is_served, take_snapshot
+from tools.catalog import own_tools
+
+DATA = "data"
+"""The folder, next to the config, of everything that has no other place."""
+READS = 3
+"""A file that changes while it is read is read again, so often."""
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_PASSED_OVER = frozenset({"__pycache__"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BackupDone:
+    """`left_out` has what the backup lacks, each with the reason; `unread` that which should be in it."""
+
+    file: Path
+    size: int
+    manifest: Manifest
+    left_out: tuple[str, ...]
+    unread: tuple[str, ...]
+
+
+def back_up(loaded: Loaded, config: Path, target: Path, env: Mapping[str, str]) -> BackupDone:
+    """Write the backup and read it again. `target` is a new file, or a folder for one that is named by the time. `env` is
+    the environment without `.env`. Raises OperatorError; then there is no file."""
+    made = datetime.now(tz=UTC)
+    if target.is_dir():
+        target = target / f"clawgate-{made:%Y%m%dT%H%M%SZ}.tar.gz"
+    if os.path.lexists(target):
+        raise OperatorError(f"{target}: is there already, and a backup overwrites nothing — choose another name")
+    roots = _Roots(loaded, config)
+    for root in roots.found:
+        if target.resolve().is_relative_to(root):
+            raise OperatorError(f"{target}: lies in {root}, which is backed up itself — choose another folder")
+    try:
+        return _written(loaded, roots, target, made, env)
+    except OSError as error:
+        raise OperatorError(f"{error.filename or target}: {error.strerror}; nothing was written") from None
+
+
+def _written(loaded: Loaded, roots: "_Roots", target: Path, made: datetime, env: Mapping[str, str]) -> BackupDone:
+    database = loaded.config.database
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.absolute().parent) as scratch:  # mode 0700
+        new, copy = Path(scratch, "new"), Path(scratch, "database")
+        served = is_served(database)
+        revision = take_snapshot(database, copy)
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            archive = _Archive(file, Path(scratch))
+            for above in sorted({it for root in roots.found for it in root.parents if roots.folder in it.parents}):
+                archive.folders.append(_entry(roots.name(above), above.stat()))
+            for root in roots.found:
+                archive.add_tree(root, roots.name(root), roots.private, roots.passed_over)
+            named = roots.name(Path(database.path)) if database.path else ROWS
+            if revision is not None:
+                with copy.open("rb") as rows:
+                    archive.add(rows, named, os.fstat(rows.fileno()), mode=0o600)
+            manifest = Manifest(
+                clawgate=VERSION,
+                made=made.isoformat(timespec="seconds"),
+                config=roots.config,
+                database=named if revision is not None else None,
+                kind="sqlite" if database.path else "postgresql",
+                revision=revision,
+                served=served,
+                files=tuple(archive.files),
+                folders=tuple(archive.folders),
+                links=tuple(archive.links),
+                moved=roots.moved,
+                variables=tuple(set_outside(loaded, roots.folder / DOTENV, env)),
+            )
+            archive.close(manifest)
+        with new.open("rb") as file:
+            if read_manifest(file, bytes_max=archive.bytes) != manifest:
+                raise OperatorError(f"{target}: what was written is not what was read; nothing is kept of it")
+        size = new.stat().st_size
+        if os.path.lexists(target):
+            raise OperatorError(f"{target}: is there by now, and a backup overwrites nothing")
+        new.rename(target)
+    folder = os.open(target.absolute().parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    left_out = (*roots.left_out, *archive.told())
+    return BackupDone(file=target, size=size, manifest=manifest, left_out=left_out, unread=tuple(archive.unread))
+
+
+def set_outside(loaded: Loaded, dotenv: Path, env: Mapping[str, str]) -> list[str]:
+    """List the variables that the config takes from the environment alone, and not from `.env`."""
+    used = {*(name for names in loaded.names.values() for name in names), *loaded.variables.values()}
+    return sorted(used & {name for name, value in env.items() if value} - over_file(dotenv, {}).keys())
+
+
+class _Roots:
+    """The files and folders to back up, and the path of each in the backup."""
+
+    def __init__(self, loaded: Loaded, config: Path) -> None:
+        self.folder = config.parent.resolve()
+        self.config = config.name
+        self.moved: dict[str, str] = {}
+        self.left_out: list[str] = []
+        database = loaded.config.database.path
+        self.passed_over = (
+            {Path(f"{database}{it}") for it in ("", "-wal", "-shm", "-journal", ".lock")} if database else set()
+        )
+        secrets = loaded.files - own_tools(loaded.config.tools).files
+        self.private = secrets
+        wanted = [
+            self.folder / config.name,
+            *sorted(secrets),
+            *self._named(loaded.config),
+            (self.folder / DATA).resolve(),
+        ]
+        there = [it for it in dict.fromkeys(wanted) if os.path.lexists(it) and it not in self.passed_over]
+        self.found = [it for it in there if not any(other in it.parents for other in there)]
+        for root in (*self.found, *([Path(database)] if database else [])):
+            if not root.is_relative_to(self.folder):
+                self.moved[self.name(root)] = str(root)
+
+    def name(self, path: Path) -> str:
+        if path.is_relative_to(self.folder):
+            return path.relative_to(self.folder).as_posix()
+        return f"{ELSEWHERE}{path.as_posix()}"
+
+    def _named(self, config: Config) -> Iterator[Path]:
+        for it in paths_of(config):
+            key = ".".join(map(str, it.key))
+            path = Path(it.path.partition("{")[0])  # each chat or person has a folder beneath
+            if it.path == config.database.url:
+                continue
+            if it.how.left_out:
+                if path.exists():
+                    self.left_out.append(f"{path}: {key}, {it.how.left_out}")
+            elif path == self.folder or path in self.folder.parents:
+                self.left_out.append(
+                    f"{path}: {key}, the folder of the config itself; what lies there besides is yours to keep"
+                )
+            else:
+                yield path
+                yield from (path.parent / name for name in it.how.beside)
+        for server in config.mcp.servers.values():
+            for word in server.command:
+                program = Path(os.path.realpath(Path(server.cwd, word)))
+                if program.is_relative_to(self.folder) and program.is_file():
+                    yield program
+
+
+class _Archive:
+    """The archive while it is written."""
+
+    def __init__(self, file: IO[bytes], scratch: Path) -> None:
+        self.files: list[BackupMember] = []
+        self.folders: list[BackupEntry] = []
+        self.links: list[BackupLink] = []
+        self.unread: list[str] = []
+        self.bytes = 0
+        self._left_out: Counter[str] = Counter()
+        self._file, self._scratch = file, scratch
+        self._packed = gzip.GzipFile(fileobj=file, mode="wb", compresslevel=6, filename="")
+        self._tar = tarfile.open(fileobj=self._packed, mode="w:", format=tarfile.PAX_FORMAT)  # noqa: SIM115
+
+    def add_tree(self, root: Path, name: str, private: Collection[Path], passed_over: Collection[Path]) -> None:
+        """Add a file, or a folder with everything beneath it but `passed_over`."""
+        real = root.resolve()  # a config, or its `.env`, may be a link to the file
+        above = os.open(real.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if not real.is_dir():
+                self._add_entry(real.name, above, name, is_private=root in private)
+                return
+            for where, folders, files, fd in os.fwalk(
+                real.name, follow_symlinks=False, dir_fd=above, onerror=self._unread
+            ):
+                inside, here = PurePath(name, *PurePath(where).parts[1:]).as_posix(), real.parent / where
+                entries = sorted((*folders, *files))
+                folders[:] = [it for it in sorted(folders) if it not in _PASSED_OVER and is_inside(it)]
+                self.folders.append(_entry(inside, os.fstat(fd)))
+                for entry in entries:
+                    if here / entry not in passed_over:
+                        self._add_entry(entry, fd, f"{inside}/{entry}", is_private=here / entry in private)
+        finally:
+            os.close(above)
+
+    def _add_entry(self, entry: str, folder: int, name: str, *, is_private: bool) -> None:
+        if not is_inside(name):
+            self._left_out["has a name that is no text"] += 1
+            return
+        try:
+            kind = os.stat(entry, dir_fd=folder, follow_symlinks=False).st_mode
+            if stat.S_ISLNK(kind):
+                target = os.readlink(entry, dir_fd=folder)
+                if stays_inside(name, target):
+                    self.links.append(BackupLink(path=name, target=target))
+                else:
+                    self._left_out["is a link that leads elsewhere"] += 1
+            elif stat.S_ISREG(kind):
+                self._add_file(entry, folder, name, mode=0o600 if is_private else None)
+            elif not stat.S_ISDIR(kind):
+                self._left_out["is a socket, a pipe or a device"] += 1
+        except OSError as error:
+            self._unread(error, name)
+
+    def _unread(self, error: OSError, name: str = "") -> None:
+        if not isinstance(error, FileNotFoundError):  # else it was deleted meanwhile
+            self.unread.append(f"{name or error.filename}: {error.strerror}")
+
+    def _add_file(self, entry: str, folder: int, name: str, *, mode: int | None) -> None:
+        """Add a file once it was read whole and unchanged: a program may be writing it."""
+        for left in reversed(range(READS)):
+            with (
+                os.fdopen(os.open(entry, _READ, dir_fd=folder), "rb") as file,
+                tempfile.SpooledTemporaryFile(16 * CHUNK, dir=str(self._scratch)) as copy,
+            ):
+                before = os.fstat(file.fileno())
+                if not stat.S_ISREG(before.st_mode):
+                    return
+                while copy.tell() < before.st_size and (piece := file.read(CHUNK)):
+                    copy.write(piece)
+                after = os.fstat(file.fileno())
+                if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns) or not left:
+                    self.add(copy, name, after, mode=mode)
+                    return
+
+    def add(self, content: IO[bytes], name: str, status: os.stat_result, *, mode: int | None = None) -> None:
+        size = content.seek(0, io.SEEK_END)
+        content.seek(0)
+        whole = sha256()
+        header = tarfile.TarInfo(FILES + name)
+        header.size, header.mode, header.mtime = size, 0o600, int(status.st_mtime)
+        self._tar.addfile(header, _Hashed(content, whole.update))
+        entry = _entry(name, status, mode)
+        self.files.append(
+            BackupMember(
+                **entry.model_dump(), size=size, modified=max(0, int(status.st_mtime)), sha256=whole.hexdigest()
+            )
+        )
+        self._tar.members.clear()  # type: ignore[attr-defined]
+        self.bytes += size
+
+    def close(self, manifest: Manifest) -> None:
+        content = manifest.model_dump_json(by_alias=True).encode()
+        header = tarfile.TarInfo(MANIFEST)
+        header.size, header.mode = len(content), 0o600
+        self._tar.addfile(header, io.BytesIO(content))
+        self._tar.close()
+        self._packed.close()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self.bytes += len(content)
+
+    def told(self) -> list[str]:
+        """Count what no backup can hold, a line for each reason."""
+        return [f"{count:,} that {reason}" for reason, count in self._left_out.items()]
+
+
+@dataclass
+class _Hashed:
+    """Hands on what is read to `note`, too."""
+
+    content: IO[bytes]
+    note: Callable[[bytes], object]
+
+    def read(self, size: int = -1) -> bytes:
+        piece = self.content.read(size)
+        self.note(piece)
+        return piece
+
+
+def _entry(path: str, status: os.stat_result, mode: int | None = None) -> BackupEntry:
+    kept = stat.S_IMODE(status.st_mode) & 0o777 if mode is None else mode
+    return BackupEntry(path=path, mode=kept, uid=status.st_uid, gid=status.st_gid)

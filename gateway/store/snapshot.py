@@ -1,0 +1,234 @@
+"""A consistent copy of the database, made next to a serving gateway, and its way back.
+
+SQLite is copied by its own online backup. The tables of PostgreSQL are read in one snapshot, as lines of JSON, and restored
+into an empty database in one transaction, so that no program of PostgreSQL is needed.
+"""
+
+import base64
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+from sqlalchemy import Connection, create_engine, inspect, text
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateway.config.root import DatabaseConfig
+from gateway.store.migrate import DatabaseUnusable, refuse_newer, revision_of, upgrade
+from gateway.store.sqlite_file import is_locked
+from gateway.store.statements import InboxStatus, OutboxStatus
+
+LOCKED_SECONDS = 30.0
+BATCH_ROWS = 500
+RESTORED = "restored"
+"""The reason of what was in flight when the copy was made."""
+_UNCOPIED = {"alembic_version", "worker"}
+_SEQUENCES = """
+SELECT c.relname, a.attname, pg_get_serial_sequence(quote_ident(c.relname), a.attname) FROM pg_class c
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace
+AND pg_get_serial_sequence(quote_ident(c.relname), a.attname) IS NOT NULL ORDER BY c.relname
+"""
+_CLOSE_TURNS = f"""
+INSERT INTO transcript (sid, seq, turn, kind, content)
+SELECT i.sid, COALESCE((SELECT max(t.seq) FROM transcript t WHERE t.sid = i.sid), 0)
+    + row_number() OVER (PARTITION BY i.sid ORDER BY i.id), i.id, 'final', :final
+FROM inbox i WHERE i.status = {InboxStatus.WAITING:d}
+"""
+_END_TASKS = f"""
+UPDATE task SET state = 'failed', ended = :at WHERE ended IS NULL
+AND EXISTS (SELECT 1 FROM inbox i WHERE i.sid = task.sid AND i.status = {InboxStatus.WAITING:d})
+"""
+_CLOSE_MESSAGES = f"UPDATE inbox SET status = {InboxStatus.DEAD:d} WHERE status = {InboxStatus.WAITING:d}"
+_CLOSE_PARTS = f"""
+UPDATE outbox SET status = {OutboxStatus.FAILED:d}, reason = '{RESTORED}' WHERE status = {OutboxStatus.QUEUED:d}
+"""
+_FREE_CHATS = "UPDATE session SET owner = NULL, pending = 0, begun = 0"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InFlight:
+    """The messages and reply parts that a restored copy keeps as dead letters."""
+
+    messages: int = 0
+    parts: int = 0
+
+
+def is_served(config: DatabaseConfig) -> bool:
+    """Return True if a gateway works with the database at this moment. Raises DatabaseUnusable."""
+    if config.path is None:
+        with _postgres(config) as connection:
+            if not inspect(connection).has_table("worker"):
+                return False
+            return bool(
+                connection.scalar(text("SELECT EXISTS (SELECT 1 FROM worker WHERE expires > clock_timestamp())"))
+            )
+    return is_locked(config.path)
+
+
+def take_snapshot(config: DatabaseConfig, target: Path) -> str | None:
+    """Write the copy and return its revision; None, and no file, if the database has no tables yet. Raises DatabaseUnusable,
+    OSError."""
+    return _copy_rows(config, target) if config.path is None else _copy_file(Path(config.path), target)
+
+
+def _copy_file(source: Path, target: Path) -> str | None:
+    if not source.is_file():
+        return None
+    began = time.monotonic()
+
+    def patience(status: int, remaining: int, total: int) -> None:
+        if status not in (sqlite3.SQLITE_OK, sqlite3.SQLITE_DONE) and time.monotonic() - began > LOCKED_SECONDS:
+            raise sqlite3.OperationalError("database is locked")
+
+    try:
+        with (
+            closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=rw", uri=True)) as live,
+            closing(sqlite3.connect(target)) as copy,
+        ):
+            live.backup(copy, progress=patience)  # all pages in one step: nobody's write lies between two of them
+            copy.execute("PRAGMA journal_mode = DELETE")
+            if (verdict := copy.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
+                raise sqlite3.DatabaseError(verdict)
+    except sqlite3.Error as error:
+        raise DatabaseUnusable(f"{source}: {error}") from error
+    with _sqlite(target) as connection:
+        return revision_of(connection)
+
+
+def _copy_rows(config: DatabaseConfig, target: Path) -> str | None:
+    with _postgres(config) as connection, target.open("w", encoding="utf-8") as file:
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        if (revision := revision_of(connection)) is None:
+            target.unlink()
+            return None
+        refuse_newer(revision)
+        _write(file, {"revision": revision})
+        quote = connection.dialect.identifier_preparer.quote
+        for table in sorted({*inspect(connection).get_table_names()} - _UNCOPIED):
+            every = text(f"SELECT * FROM {quote(table)}")
+            rows = connection.execute(every, execution_options={"yield_per": BATCH_ROWS})
+            _write(file, {"table": table, "columns": [*rows.keys()]})
+            for row in rows:
+                _write(file, [*row])
+        for table, column, sequence in connection.execute(text(_SEQUENCES)).all():
+            last = connection.scalar(text(f"SELECT CASE WHEN is_called THEN last_value END FROM {sequence}"))
+            _write(file, {"numbered": table, "column": column, "last": last})
+        return revision
+
+
+def restore_rows(config: DatabaseConfig, source: Path, *, final: str, parks: bool) -> InFlight:
+    """Write the rows into an empty database of PostgreSQL, all or none, and bring it up to date; `parks` as `restore_file`.
+    Raises DatabaseUnusable."""
+    with _postgres(config) as connection, source.open(encoding="utf-8") as file:
+        refuse_full(config, connection)
+        lines = map(_read, file)
+        revision = next(lines)["revision"]
+        upgrade(connection, None, to=revision)
+        _insert(connection, lines)
+        upgrade(connection, revision)
+        return _park(connection, final) if parks else InFlight()
+
+
+def refuse_full(config: DatabaseConfig, connection: Connection | None = None) -> None:
+    """Raise DatabaseUnusable if the database cannot be reached, or has a table."""
+    if connection is None:
+        with _postgres(config) as connection:
+            return refuse_full(config, connection)
+    if inspect(connection).get_table_names():
+        reason = f"{config.shown}: it has tables already, and a restore overwrites nothing"
+        raise DatabaseUnusable(reason, "make an empty database, and name it with --database-url")
+    return None
+
+
+def restore_file(file: Path, *, final: str, parks: bool) -> InFlight:
+    """Bring the copy of a SQLite database up to date. `parks`: keep what was in flight as dead letters, since the gateway
+    that served went on with it; `final` closes their turns. Raises DatabaseUnusable."""
+    with _sqlite(file) as connection:
+        upgrade(connection, revision_of(connection))
+        return _park(connection, final) if parks else InFlight()
+
+
+def _park(connection: Connection, final: str) -> InFlight:
+    connection.execute(text(_CLOSE_TURNS), {"final": final})
+    connection.execute(text(_END_TASKS), {"at": time.time()})
+    messages = connection.execute(text(_CLOSE_MESSAGES)).rowcount
+    parts = connection.execute(text(_CLOSE_PARTS)).rowcount
+    connection.execute(text(_FREE_CHATS))
+    return InFlight(messages=messages, parts=parts)
+
+
+def _insert(connection: Connection, lines: Iterator[Any]) -> None:
+    quote, there = connection.dialect.identifier_preparer.quote, {*inspect(connection).get_table_names()} - _UNCOPIED
+    table, columns = "", list[str]()
+    rows: list[list[Any]] = []
+
+    def write() -> None:
+        if rows:
+            values = ", ".join(f":c{n}" for n in range(len(columns)))
+            names = ", ".join(map(quote, columns))
+            statement = text(f"INSERT INTO {quote(table)} ({names}) VALUES ({values})")
+            connection.execute(statement, [{f"c{n}": it for n, it in enumerate(row)} for row in rows])
+        rows.clear()
+
+    for line in lines:
+        if isinstance(line, list):
+            rows.append(line)
+            if len(rows) >= BATCH_ROWS:
+                write()
+            continue
+        write()
+        if (name := line.get("table") or line["numbered"]) not in there:
+            raise DatabaseUnusable(f"the backup has rows of {name!r}, and Clawgate no such table")
+        if "table" in line:
+            table, columns = line["table"], line["columns"]
+        elif line["last"] is not None:
+            named = {"table": quote(line["numbered"]), "column": line["column"], "last": line["last"]}
+            connection.execute(text("SELECT setval(pg_get_serial_sequence(:table, :column), :last)"), named)
+    write()
+
+
+@contextmanager
+def _postgres(config: DatabaseConfig) -> Iterator[Connection]:
+    """One transaction. Raises DatabaseUnusable."""
+    engine = create_engine(
+        config.url.replace("postgresql://", "postgresql+psycopg://", 1), connect_args={"connect_timeout": 10}
+    )
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except SQLAlchemyError as error:
+        reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+        raise DatabaseUnusable(f"{config.shown}: {reason}") from error
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def _sqlite(file: Path) -> Iterator[Connection]:
+    """One transaction on a file that no gateway uses. Raises DatabaseUnusable."""
+    engine = create_engine(URL.create("sqlite", database=str(file)))
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except SQLAlchemyError as error:
+        raise DatabaseUnusable(f"{file.name}: {getattr(error, 'orig', None) or error}") from error
+    finally:
+        engine.dispose()
+
+
+def _write(file: TextIO, value: object) -> None:
+    file.write(json.dumps(value, default=_as_text) + "\n")
+
+
+def _as_text(value: object) -> dict[str, str]:
+    return {"base64": base64.b64encode(cast("bytes", value)).decode()}
+
+
+def _read(line: str) -> Any:
+    return json.loads(line, object_hook=lambda it: base64.b64decode(it["base64"]) if it.keys() == {"base64"} else it)
