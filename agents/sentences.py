@@ -42,6 +42,16 @@ def for_owner(sentence: str) -> str:
     return sentence
 
 
+def owner_told(sentence: str) -> str:
+    """Return the sentence with the news that the owner hears of it, instead of the advice to tell them."""
+    return sentence.replace(_ADVICE[0], " I have notified the owner.").replace(_ADVICE[3], "，已通知所有者")
+
+
+def beneath(line: str, language: Language) -> str:
+    """Return the gateway's own line beneath a text."""
+    return f"（{line}）" if language == "zh" else f"({line})"
+
+
 def retrying(error: ModelError, seconds: float, language: Language) -> str:
     """The sentence that is shown until the request is repeated, which is after a pause of `seconds`."""
     is_busy = error.kind in ("rate_limited", "overloaded", "server")
@@ -218,12 +228,12 @@ _NOT_ACCEPTED = Bilingual(
 )
 _ERRORS: dict[ErrorKind, Bilingual] = {
     "auth": Bilingual(
-        "I can't reach my model: its access was refused. Please tell whoever runs this bot.",
-        "我暂时无法使用模型：访问被拒绝，请告知机器人管理员。",
+        "I can't answer right now: my access to the model was refused. Please tell whoever runs this bot.",
+        "我暂时无法回答：模型拒绝了访问，请告知机器人管理员。",
     ),
     "billing": Bilingual(
-        "I can't reach my model: its account needs attention. Please tell whoever runs this bot.",
-        "我暂时无法使用模型：模型账户需要处理，请告知机器人管理员。",
+        "I can't answer right now: the model's account has no credit left. Please tell whoever runs this bot.",
+        "我暂时无法回答：模型账户余额不足，请告知机器人管理员。",
     ),
     "invalid": _NOT_ACCEPTED,
     "stale_thinking": _NOT_ACCEPTED,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from channels.bilingual import NO_WORDS, Bilingual
 
@@ -33,3 +33,29 @@ class Finding:
     def cleaned(self, clean: Callable[[str], str]) -> "Finding":
         """Passes each of its texts through `clean`."""
         return Finding(clean(self.check), self.status, self.message.each(clean), self.fix.each(clean))
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """The reason why a database or a model does not work, and the next step, for people; `kind` is for programs. Every
+    surface shows these words, each in its reader's language."""
+
+    kind: str
+    reason: Bilingual
+    fix: Bilingual
+
+    @property
+    def sentence(self) -> Bilingual:
+        """The reason as a sentence of its own."""
+        return Bilingual(f"{self.reason.en[:1].upper()}{self.reason.en[1:]}.", f"{self.reason.zh}。")
+
+    @property
+    def view(self) -> dict[str, Any]:
+        """The outage for programs, in both languages."""
+        zh = {"reason": self.reason.zh, "fix": self.fix.zh}
+        return {"kind": self.kind, "reason": self.reason.en, "fix": self.fix.en, "zh": zh}
+
+    def finding(self, check: str, name: str = "") -> Finding:
+        """The outage of the thing called `name`."""
+        reason = Bilingual(f"{name}: {self.reason}", f"{name}：{self.reason.zh}") if name else self.reason
+        return Finding(check, "error", reason, self.fix)

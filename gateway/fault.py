@@ -5,3 +5,7 @@ class OperatorError(Exception):
     """Its text is all that a command prints of it; `code` is the command's exit code."""
 
     code = 1
+
+    def text(self, language: str) -> str:
+        """Return the text in this language, if it is there in several."""
+        return str(self)

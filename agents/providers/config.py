@@ -5,6 +5,7 @@ under `models`, by `provider/model` or by the model's name alone, over Clawgate'
 """
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
@@ -14,6 +15,7 @@ from agents.messages import ErrorKind
 from agents.providers.chat.vendors import VENDORS, WellKnown, vendor_for
 from agents.providers.models import DocumentForm, Level, PricesConfig, ThinkingStyle, known_names
 from channels.bilingual import NO_WORDS, Bilingual
+from channels.finding import Outage
 from channels.section import Section
 
 Api: TypeAlias = Literal["anthropic-messages", "openai-responses", "openai-chat", "google-gemini", "mistral", "demo"]
@@ -239,6 +241,52 @@ def serves_own_models(name: str, base_url: str | None) -> bool:
         host = urlsplit(base_url).hostname or ""
         vendor = next((it for it in WELL_KNOWN if any(f".{host}".endswith(f".{own}") for own in it.hosts)), None)
     return vendor is not None and bool(vendor.default_model)
+
+
+_REASONS: Mapping[ErrorKind, Bilingual] = {
+    "auth": Bilingual("the vendor refuses the key", "服务商拒绝了密钥"),
+    "billing": Bilingual("the account has no credit or no quota left", "账户的余额或配额已用完"),
+    "invalid": Bilingual("the vendor does not accept the request", "服务商不接受该请求"),
+    "not_found": Bilingual("the vendor has no such model", "服务商没有这个模型"),
+    "too_large": Bilingual("the conversation does not fit the model", "对话超出模型的长度"),
+    "message_too_long": Bilingual("the message does not fit the model", "消息超出模型的长度"),
+    "stale_thinking": Bilingual("the vendor does not accept its earlier reasoning", "服务商不接受先前的思考"),
+    "no_tools": Bilingual("the model takes no tools", "该模型不支持工具"),
+    "rate_limited": Bilingual("the vendor's rate limit is reached", "已达到服务商的速率限制"),
+    "overloaded": Bilingual("the vendor is overloaded", "服务商过载"),
+    "server": Bilingual("the vendor's service has failed", "服务商的服务出现故障"),
+    "network": Bilingual("the vendor cannot be reached", "无法连接服务商"),
+    "timeout": Bilingual("the vendor did not answer in time", "服务商未及时应答"),
+    "incomplete": Bilingual("the vendor's answer broke off", "服务商的回答中途中断"),
+    "unconfigured": Bilingual("there is no key", "没有密钥"),
+}
+_FIXES: Mapping[ErrorKind, Bilingual] = {
+    "auth": Bilingual("set a valid key: {at}", "请设置有效的密钥：{at}"),
+    "billing": Bilingual("top up the vendor's account, or set another key: {at}", "请为账户充值，或换一个密钥：{at}"),
+    "unconfigured": Bilingual("set a key: {at}", "请设置密钥：{at}"),
+    "rate_limited": Bilingual(
+        "it is asked again by itself; ask the vendor for a higher limit, or give the agent a second model",
+        "会自动重试；可向服务商申请更高的限额，或为智能体设置备用模型",
+    ),
+    "network": Bilingual("it is asked again by itself; check {at}", "会自动重试；请检查 {at}"),
+    "timeout": Bilingual("it is asked again by itself; check {at}", "会自动重试；请检查 {at}"),
+}
+_CHECK = Bilingual("check {at}; the log has the vendor's words", "请检查 {at}；日志中有服务商的原话")
+_WAIT = Bilingual("it is asked again by itself; the log has the vendor's words", "会自动重试；日志中有服务商的原话")
+
+
+def model_outage(kind: ErrorKind, reference: str, words: str = "") -> Outage:
+    """Return why `provider/model` does not answer and the next step; `words` are the vendor's own, which only the operator
+    reads."""
+    at, reason = look_at(kind, reference), reason_of(kind)
+    fix = _FIXES.get(kind) or (_CHECK if at else _WAIT)
+    shown = Bilingual(f"{reason} ({kind})", f"{reason.zh}（{kind}）")
+    said = Bilingual(f"{shown}: {words}", f"{shown.zh}：{words}") if words else shown
+    return Outage(kind, said, Bilingual(fix.replace("{at}", at), fix.zh.replace("{at}", at.zh)))
+
+
+def reason_of(kind: ErrorKind) -> Bilingual:
+    return _REASONS[kind]
 
 
 def look_at(kind: ErrorKind, reference: str) -> Bilingual:

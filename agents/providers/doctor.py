@@ -10,7 +10,7 @@ from typing import Any
 
 from agents.messages import ModelError
 from agents.providers.catalog import wire_of
-from agents.providers.config import ProviderConfig
+from agents.providers.config import ProviderConfig, reason_of
 from agents.providers.errors import RequestRefused
 from agents.providers.http import http_client
 from agents.providers.network import WireSpec
@@ -20,10 +20,6 @@ from channels.bilingual import Bilingual
 from channels.finding import Finding
 
 LIST_BYTES_MAX = 8 * 1024 * 1024
-_KEY_TROUBLE = {
-    "auth": Bilingual("the key is refused", "密钥被拒绝"),
-    "billing": Bilingual("the key has no money or no quota left", "密钥的余额或配额已用完"),
-}
 
 
 async def probe(
@@ -98,9 +94,9 @@ def _names(answer: object) -> Iterator[str]:
 
 
 def _refused(check: str, error: ModelError, wire: WireSpec, key_fix: Bilingual) -> Finding:
-    if error.kind in _KEY_TROUBLE:
-        trouble = _KEY_TROUBLE[error.kind]
-        message = Bilingual(f"{trouble} ({error.summary})", f"{trouble.zh}（{error.summary}）")
+    if error.kind in ("auth", "billing"):
+        reason = reason_of(error.kind)
+        message = Bilingual(f"{reason} ({error.summary})", f"{reason.zh}（{error.summary}）")
         return Finding(check, "error", message, key_fix)
     if error.kind == "network":
         fix = Bilingual(

@@ -32,7 +32,7 @@ MISSED_MAX = 500
 MISSED_BYTES_MAX = 2 * 1_048_576
 """Messages, and bytes of them: who has missed more loads the page again."""
 
-NO_FAULTS: Mapping[str, Any] = {"text": "", "channels": []}
+NO_FAULTS: Mapping[str, Any] = {"text": "", "database": None, "channels": []}
 
 _Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
 

@@ -35,7 +35,7 @@ from gateway.outbox.outbox import idempotency_key
 from gateway.outbox.sends import Sends, sending
 from gateway.records.sessions import message_in
 from gateway.state.runtime import Runtime
-from gateway.store.errors import StoreUnavailable
+from gateway.store.errors import StoreUnavailable, outage_of
 
 HOLD_SECONDS = 10.0
 """A stream begins with the first words, so that a call which fails before them has the status of its error; after this, it
@@ -84,7 +84,7 @@ class ApiDoor:
                 return _refusal(ApiError(unreadable.status, f"The request could not be read: {unreadable.reason}."))
             except StoreUnavailable as error:
                 log.error("api_unavailable", error=repr(error))
-                sentence = "The database is not available. Try again in a moment."
+                sentence = f"{outage_of(error.fault, '').sentence} Try again in a moment."
                 return _refusal(ApiError(503, sentence, type_="server_error", code="unavailable", retry_seconds=5))
 
         return authorised

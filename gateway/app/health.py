@@ -20,6 +20,7 @@ from gateway.approvals.notices import Notice
 from gateway.http.reach import unreachable_at
 from gateway.observe.logs import logged
 from gateway.state.runtime import Runtime
+from gateway.store.errors import outage_of
 
 LOOK_SECONDS = 1.0
 LASTING_SECONDS = 60.0
@@ -106,13 +107,17 @@ class HealthWatch:
             page.report(self._faults(states))
 
     def _faults(self, states: States) -> dict[str, Any]:
-        """The faults that the page shows the operator: a config that cannot be used, and channels that are not ok."""
+        """The faults that the page shows the operator: a config that cannot be used, a database that takes no writes, and
+        channels that are not ok."""
         channels = [
             {"name": ":".join(key), "state": it.state, "reason": _both(it.reason), "fix": _both(it.fix)}
             for key, it in states.items()
             if it.is_bad
         ]
-        return {"text": self._runtime.config_state.error or "", "channels": channels}
+        fault, at = self._runtime.store.failing, self._runtime.setup.config.database.shown
+        database = outage_of(fault, at) if fault else None
+        shown = {"reason": _both(database.sentence), "fix": _both(database.fix)} if database else None
+        return {"text": self._runtime.config_state.error or "", "database": shown, "channels": channels}
 
 
 def _both(text: Bilingual) -> dict[str, str]:

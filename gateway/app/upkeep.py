@@ -57,7 +57,7 @@ class Upkeep:
         """Tells the owners of a model that refuses every request."""
         while True:
             await asyncio.sleep(TROUBLE_EVERY_SECONDS)
-            for model, fault in self._runtime.trouble.lasting(self._runtime.now()):
-                shown = value(fault)
-                en, zh = f"The model refuses my requests: {shown}", f"模型拒绝了我的请求：{shown}"
-                await self._tell(Notice(cause=f"model {model}", en=en, zh=zh))
+            for model, fault, readers in self._runtime.trouble.untold():
+                en = f"I cannot answer: {value(fault.message.en)}. To do: {fault.fix.en}."
+                zh = f"我无法回答：{value(fault.message.zh)}。处理办法：{fault.fix.zh}。"
+                await self._tell(Notice(cause=f"model {model}", en=en, zh=zh, known=tuple(readers)))

@@ -5,7 +5,7 @@ and goes out by the outbox like a reply. Of one cause the owners hear once an ho
 calls it again with the same cause, and nothing is said twice.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -40,7 +40,7 @@ class Choice:
 class Notice:
     """One line in both languages, in Markdown: `approvals.display.value` makes foreign words harmless in it. `cause` is what
     it is about, such as `config` or `channel feishu:default`; `once` names the single event that it tells of, if it does.
-    `typed` is added if a channel has no buttons."""
+    `typed` is added if a channel has no buttons; the owners who `known` it already do not get it."""
 
     cause: str
     en: str
@@ -48,6 +48,7 @@ class Notice:
     once: str = ""
     choices: tuple[Choice, ...] = ()
     typed: str = ""
+    known: tuple[str, ...] = ()
     at: float = 0.0
 
 
@@ -65,7 +66,7 @@ class Notices:
         if not runtime.setup.config.notify_owners:
             return False
         await runtime.setup.owners.claimed.load()
-        chats = {it: await direct_with(runtime, it) for it in runtime.setup.owners.reachable}
+        chats = await self._chats(notice.known)
         if not any(chats.values()):
             return False
         at = await runtime.store.owners.occasion(notice.cause, now)
@@ -75,6 +76,16 @@ class Notices:
                 if acceptance.turn is not None:
                     log.info("owner_told", cause=notice.cause, owner=owner)
         return True
+
+    async def reaches_owners(self) -> bool:
+        """Return whether the bot has an owner who hears of what is told now. Raises StoreUnavailable."""
+        setup = self._runtime.setup
+        return setup.config.notify_owners and bool(setup.owners) and any((await self._chats()).values())
+
+    async def _chats(self, known: Sequence[str] = ()) -> Mapping[str, MessageContext | None]:
+        """The direct chats of the owners, but for those who know it already."""
+        people = [it for it in self._runtime.setup.owners.reachable if it not in known]
+        return {it: await direct_with(self._runtime, it) for it in people}
 
     def _delivery(self, notice: Notice, owner: str, chat: MessageContext) -> Delivery:
         setup, now = self._runtime.setup, self._runtime.now()

@@ -10,7 +10,7 @@ from gateway.cli import chat, dead_letters, init, serving
 from gateway.cli.access import approvals_app, pairing_app
 from gateway.cli.backup import backup, restore
 from gateway.cli.mcp import mcp_app
-from gateway.cli.options import language
+from gateway.cli.options import language, terminal_language
 from gateway.cli.rehearse import rehearse
 from gateway.cli.schedules import schedules_app
 from gateway.cli.send import send
@@ -36,7 +36,7 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except OperatorError as error:
-            print_text(str(error), err=True)
+            print_text(error.text(terminal_language()), err=True)
             raise typer.Exit(error.code) from None
 
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import typer
 
-from gateway.cli.options import CONFIG, ConfigOption, environment, load
+from gateway.cli.options import CONFIG, ConfigOption, environment, load, terminal_language
 from gateway.fault import OperatorError
 from gateway.observe.terminal import print_text, printable
 
@@ -128,7 +128,7 @@ class Screen:
                 self._ask(text, [*files, *attached])
                 files = []
             except OperatorError as error:
-                print_text(str(error), err=True)
+                print_text(error.text(terminal_language()), err=True)
             except KeyboardInterrupt:
                 self._stopped = self._shown
                 print_text()

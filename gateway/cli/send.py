@@ -101,6 +101,7 @@ def _sent(
     from gateway.cli.terminal import free_store
     from gateway.outbox.sends import sending
     from gateway.store.errors import StoreUnavailable
+    from gateway.store.migrate import refused
 
     message = partial(sending, place, text, uuid4().hex, reply_to=reply_to)
     try:
@@ -108,7 +109,7 @@ def _sent(
             return asyncio.run(_by_itself(loaded, scrubber, store, message, files))
         return asyncio.run(_beside(loaded, message, files))
     except StoreUnavailable as error:
-        raise OperatorError(f"database.url: {error}") from None
+        raise refused(error, loaded.config.database.shown) from None
 
 
 async def _by_itself(

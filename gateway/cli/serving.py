@@ -42,6 +42,7 @@ def run_gateway(
     from gateway.observe.secrets import Scrubber, secrets_of
     from gateway.operate.greeting import greeting
     from gateway.store.errors import StoreUnavailable
+    from gateway.store.migrate import refused
     from gateway.store.opening import open_store
 
     loaded = load(config)
@@ -75,7 +76,7 @@ def run_gateway(
     try:
         run(gateway, listener, Reload(gateway, config, environment(), loaded, applied=log_as_in), language=spoken)
     except StoreUnavailable as error:
-        raise OperatorError(f"database.url: {error}") from None
+        raise refused(error, settings.database.shown) from None
 
 
 def serve_shown(config: Path) -> None:

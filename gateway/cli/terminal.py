@@ -34,8 +34,9 @@ from gateway.fault import OperatorError
 from gateway.observe.secrets import Scrubber
 from gateway.observe.terminal import print_text
 from gateway.outbox.outbox import payload_json
-from gateway.store.errors import StoreUnavailable
+from gateway.store.errors import FAULTS, StoreUnavailable
 from gateway.store.inspect import answer
+from gateway.store.migrate import refused
 from gateway.store.opening import connected, offline, open_store
 from gateway.store.sqlite_file import DatabaseInUse
 from gateway.store.store import Store
@@ -118,7 +119,7 @@ def _own(loaded: Loaded, store: Store, scrubber: Scrubber) -> Iterator[tuple[str
                 serving.result()
             yield f"http://127.0.0.1:{listener.getsockname()[1]}", token
         except StoreUnavailable as error:
-            raise OperatorError(f"database.url: {error}") from None
+            raise refused(error, loaded.config.database.shown) from None
         finally:
             for stop in stops:
                 stop()
@@ -212,9 +213,12 @@ class Conversation:
         if response.is_success:
             return response
         try:
-            reason = str(orjson.loads(response.content)["error"])
-        except (orjson.JSONDecodeError, KeyError, TypeError):
-            reason = f"HTTP {response.status_code} from {self._http.base_url}"
+            answer = orjson.loads(response.content)
+            reason, fault = str(answer["error"]), answer.get("cause")
+        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+            reason, fault = f"HTTP {response.status_code} from {self._http.base_url}", None
+        if fault in FAULTS:
+            raise refused(StoreUnavailable(reason, fault), self._database.shown)
         if response.status_code == 404:
             reason = f"{reason} — is channels.web.enabled false in the gateway that serves there?"
         raise OperatorError(reason)

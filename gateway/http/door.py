@@ -19,8 +19,9 @@ import structlog
 from fastapi import Request, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from agents.providers.config import model_outage
 from channels.abilities import AnswersGet, ChecksHeaders, Guarded, HasCondition, can
-from channels.bilingual import NO_WORDS
+from channels.bilingual import NO_WORDS, Bilingual
 from channels.channel import (
     AnsweredAtOnce,
     Arrived,
@@ -32,18 +33,30 @@ from channels.channel import (
     WebhookRequest,
 )
 from channels.condition import ChannelState
+from channels.finding import Outage
 from gateway.config.exposure import operator_proof, sandboxed
 from gateway.guard import VERSION
 from gateway.http.bodies import Bodies, Unreadable
-from gateway.http.request import ACCEPT_SECONDS, Guesses, problem, too_many, unread
+from gateway.http.request import ACCEPT_SECONDS, Guesses, problem, too_many, unavailable, unread
 from gateway.inbox.intake import Intake
 from gateway.state.runtime import Runtime
-from gateway.store.errors import StoreUnavailable
+from gateway.store.errors import DatabaseFault, StoreUnavailable, outage_of
 from gateway.turns.sweep import Sweep
 
 IDENTITY_SECONDS = 0.8
 PROBE_SECONDS = 0.5
 PROBE_EVERY_SECONDS = 0.25
+
+_STARTING = Outage(
+    "not started", Bilingual("it is still starting", "正在启动"), Bilingual("ask again in a moment", "请稍后再查询")
+)
+_STOPPING = Outage(
+    "stopping",
+    Bilingual("it is stopping", "正在停止"),
+    Bilingual("start it again to serve", "如需服务，请重新启动"),
+)
+_SEE_LOG = Bilingual("see its log", "请查看它的日志")
+_LEASE = Outage("not renewed in time", Bilingual("its lease was not renewed in time", "租约未能及时续期"), _SEE_LOG)
 
 log = structlog.get_logger()
 
@@ -56,21 +69,22 @@ class Readiness:
         self.started = False
         self._runtime = runtime
         self._sweep = sweep
-        self._probed, self._writes = float("-inf"), False
+        self._probed = float("-inf")
+        self._fault: DatabaseFault | None = "slow"
         self._probing = asyncio.Lock()
 
-    async def failing(self) -> Mapping[str, str]:
+    async def failing(self) -> Mapping[str, Outage]:
         """The faults, by check; nothing if all is well."""
         if not self.started:
-            return {"start": "not started"}
+            return {"start": _STARTING}
         if self._runtime.control.draining:
-            return {"drain": "stopping"}
-        if not await self._takes_writes():
-            return {"database": "takes no writes"}
+            return {"drain": _STOPPING}
+        if fault := await self._database_fault():
+            return {"database": outage_of(fault, self._runtime.setup.config.database.shown)}
         if not self._runtime.store.lease_valid():
-            return {"lease": "not renewed in time"}
+            return {"lease": _LEASE}
         if (waited := self._sweep.oldest_seconds) > self._runtime.setup.limits.unanswered_seconds:
-            return {"unanswered": f"the oldest message has waited {waited:.0f} s"}
+            return {"unanswered": _unanswered(waited)}
         return {}
 
     @property
@@ -87,7 +101,7 @@ class Readiness:
         zone, states = setup.config.server.zone, self._runtime.channel_states()
         content: dict[str, Any] = {
             "ready": not failing,
-            "failing": dict(failing),
+            "failing": {check: it.kind for check, it in failing.items()},
             "config": {
                 "version": state.version,
                 "error": state.error if tells else bool(state.problems) or None,
@@ -98,10 +112,13 @@ class Readiness:
         if sandboxed(setup.config):
             content["sandbox"] = self._runtime.sandbox.status
         if tells:
-            content |= {"version": VERSION, "queue": self.queue, "failingModels": setup.failing_models}
+            models = setup.failing_models
+            outages = {**failing, **{model: model_outage(kind, model) for model, kind in models.items()}}
+            content |= {"version": VERSION, "queue": self.queue, "failingModels": models}
+            content["outages"] = {name: it.view for name, it in outages.items()}
         return content
 
-    async def _takes_writes(self) -> bool:
+    async def _database_fault(self) -> DatabaseFault | None:
         """Seconds between trial writes: a caller of `/readyz` must not make us write at will."""
         async with self._probing:  # who asks meanwhile waits for the answer
             if (now := time.monotonic()) - self._probed >= PROBE_EVERY_SECONDS:
@@ -109,10 +126,17 @@ class Readiness:
                 try:
                     async with asyncio.timeout(PROBE_SECONDS):
                         await self._runtime.store.probe()
-                    self._writes = True
-                except (StoreUnavailable, TimeoutError):
-                    self._writes = False
-            return self._writes
+                    self._fault = None
+                except StoreUnavailable as error:
+                    self._fault = error.fault
+                except TimeoutError:
+                    self._fault = self._runtime.store.failing or "slow"
+            return self._fault
+
+
+def _unanswered(seconds: float) -> Outage:
+    en, zh = f"the oldest message has waited {seconds:.0f} s", f"最早的一条消息已等待 {seconds:.0f} 秒"
+    return Outage(en, Bilingual(en, zh), _SEE_LOG)
 
 
 class Door:
@@ -174,6 +198,8 @@ class Door:
         except (NotReady, StoreUnavailable, TimeoutError) as error:
             log.error("webhook_unavailable", channel=channel, account=account, error=repr(error))
             response, outcome = Response(status_code=503), "unavailable"
+            if not isinstance(error, NotReady):
+                response = unavailable(getattr(error, "fault", None) or self._runtime.store.failing or "slow")
         self._metrics.deliveries.labels(channel, outcome).inc()
         return response
 

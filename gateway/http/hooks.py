@@ -39,7 +39,7 @@ from gateway.outbox.sends import Saying
 from gateway.records.inbound import Inbound
 from gateway.records.sessions import message_in
 from gateway.state.runtime import Runtime
-from gateway.store.errors import StoreUnavailable
+from gateway.store.errors import DatabaseFault, StoreUnavailable
 from gateway.store.records import Delivery
 from gateway.turns.origins import origin_delivery
 
@@ -116,7 +116,8 @@ class Hooks:
                     return problem(429, "too-many-waiting", sentence, retry_seconds=FULL_SECONDS)
                 acceptance = await self._runtime.accept(delivery)
         except TimeoutError:
-            raise StoreUnavailable("the event was not stored in time") from None
+            fault: DatabaseFault = self._runtime.store.failing or "slow"
+            raise StoreUnavailable("the event was not stored in time", fault) from None
         if acceptance.turn is None:
             self._rates[name].give_back(now)
         log.info("hook_called", hook=name, id=id_, again=acceptance.turn is None)

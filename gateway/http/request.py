@@ -24,7 +24,7 @@ from starlette import routing
 from channels.channel import Rejected
 from channels.web.admission import CLOSED, SPENT_LINK, WRONG_TOKEN
 from gateway.http.bodies import Bodies, Unreadable
-from gateway.store.errors import StoreUnavailable
+from gateway.store.errors import DatabaseFault, StoreUnavailable, outage_of
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -157,7 +157,7 @@ def catch_errors(route: Route, guesses: Guesses) -> Route:
             return unread(unreadable)
         except StoreUnavailable as error:
             log.error("web_unavailable", error=repr(error))
-            return problem(503, "unavailable", "The database is not available. Try again in a moment.")
+            return unavailable(error.fault)
 
     return answer
 
@@ -207,6 +207,12 @@ def too_many(wait_seconds: int) -> Response:
 def unread(unreadable: Unreadable) -> Response:
     """The answer to a body that could not be read."""
     return problem(unreadable.status, "unreadable", f"The request could not be read: {unreadable.reason}.")
+
+
+def unavailable(fault: DatabaseFault) -> Response:
+    """The 503 while the database takes no writes: why, in both languages, and nothing that names a path."""
+    reason = outage_of(fault, "").sentence
+    return answer_json({"error": reason.en, "zh": reason.zh, "code": "unavailable", "cause": fault}, 503)
 
 
 def problem(status: int, code: str, sentence: str, *, retry_seconds: int | None = None) -> Response:

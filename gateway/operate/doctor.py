@@ -168,7 +168,7 @@ def _database(loaded: Loaded) -> list[Finding]:
     try:
         return [Finding("database", "ok", health(loaded.config.database))]
     except DatabaseUnusable as error:
-        return [Finding("database", "error", Bilingual(error.reason), Bilingual(error.fix))]
+        return [error.finding]
 
 
 async def _sandbox(loaded: Loaded) -> list[Finding]:

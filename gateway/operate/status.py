@@ -5,10 +5,9 @@ from typing import Any
 
 from agents.language import Language
 from agents.providers.catalog import lacks_key
-from agents.providers.config import look_at
 from channels.bilingual import NO_WORDS, Bilingual
 from channels.condition import ChannelState
-from channels.finding import Finding, Status
+from channels.finding import Finding, Outage, Status
 from channels.wire import mapping, text
 from gateway.config.channels import configured
 from gateway.config.exposure import exposure, operator_proof
@@ -27,7 +26,7 @@ STATES: Mapping[str, Bilingual] = {
     "silent": Bilingual("silent", "没有消息到达"),
     "starting": Bilingual("starting", "正在连接"),
 }
-_IN_TOUCH = Bilingual("✓ in touch", "✓ 已连通")
+_CONNECTED = Bilingual("✓ connected", "✓ 已连接")
 _CONNECTING = Bilingual("… still connecting: see status", "… 仍在连接：请运行 status 查看")
 MARKS: Mapping[Status, str] = {"ok": "✓", "warning": "!", "error": "✗"}
 _WORDLESS = Bilingual(
@@ -63,14 +62,14 @@ async def status(loaded: Loaded) -> list[Finding]:
 
 
 def start_lines(states: Mapping[tuple[str, str], ChannelState], language: Language = "en") -> Iterator[str]:
-    """The lines of the start once it is known which channels are in touch with their platform."""
+    """The lines of the start once it is known which channels are connected to their platform."""
     for (channel, account), state in states.items():
         label = channel if account == "default" else f"{channel} {account}"
         if state.is_bad:
             finding = Finding(label, "error", state.reason, state.fix)
             yield f"  {label:<10} ✗ {finding.labelled(STATES[state.state](language), language)}"
         else:
-            yield f"  {label:<10} {(_IN_TOUCH if state.state == 'ok' else _CONNECTING)(language)}"
+            yield f"  {label:<10} {(_CONNECTED if state.state == 'ok' else _CONNECTING)(language)}"
 
 
 async def beside(loaded: Loaded) -> list[Finding]:
@@ -83,7 +82,7 @@ async def beside(loaded: Loaded) -> list[Finding]:
             f"{server.address} 处没有网关在运行，因此不检查它的连接",
         )
         return [Finding("gateway", "ok", message)]
-    findings = [*_gateway(answer, server.address), *_channels(answer), *_failing(mapping(answer, "failingModels"))]
+    findings = [*_gateway(answer, server.address), *_channels(answer), *_failing(answer)]
     if server.public_url is not None:
         reason = await unreachable_at(server.public_url, text(mapping(answer, "config"), "version"))
         fix = Bilingual(
@@ -101,12 +100,22 @@ def _gateway(answer: Mapping[str, Any], address: str) -> Iterator[Finding]:
     name = f"Clawgate {text(answer, 'version') or VERSION}"
     if not failing:
         yield Finding("gateway", "ok", Bilingual(f"{name}, ready at {address}", f"{name}，已就绪，地址 {address}"))
-    for check, reason in failing.items():
+    for check in failing:
+        found = _outage(answer, check, text(failing, check))
         message = Bilingual(
-            f"{name} at {address} takes no work: {check}, {reason}",
-            f"{name}（{address}）暂不接受工作：{check}，{reason}",
+            f"{name} at {address} takes no work: {found.reason}",
+            f"{name}（{address}）暂不接收消息：{found.reason.zh}",
         )
-        yield Finding("gateway", "error", message, _SEE_LOG)
+        yield Finding("gateway", "error", message, found.fix)
+
+
+def _outage(answer: Mapping[str, Any], name: str, kind: str) -> Outage:
+    """Return what the gateway says of this; the kind alone if it keeps its reasons."""
+    view = mapping(mapping(answer, "outages"), name)
+    if not view:
+        return Outage(kind, Bilingual(kind), _WORDLESS)
+    reason, fix = (Bilingual(text(view, it), text(mapping(view, "zh"), it)) for it in ("reason", "fix"))
+    return Outage(kind, reason, fix)
 
 
 def _config(config: Mapping[str, Any]) -> Iterator[Finding]:
@@ -126,11 +135,10 @@ def _config(config: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _database(answer: Mapping[str, Any], loaded: Loaded) -> Iterator[Finding]:
-    reason = text(mapping(answer, "failing"), "database")
+    fault = text(mapping(answer, "failing"), "database")
     address = loaded.config.database.shown
-    if reason:
-        fix = Bilingual("see doctor", "请运行 doctor")
-        yield Finding("database", "error", Bilingual(f"{address}: {reason}", f"{address}：{reason}"), fix)
+    if fault:
+        yield _outage(answer, "database", fault).finding("database", address)
     else:
         yield Finding("database", "ok", Bilingual(address))
 
@@ -168,8 +176,7 @@ def _page(loaded: Loaded) -> Iterator[Finding]:
 def _models(answer: Mapping[str, Any], loaded: Loaded) -> Iterator[Finding]:
     """The models that agents ask: those that fail and those without a key, or one for all."""
     models = list(dict.fromkeys(model for agent in loaded.config.agents.list for model in agent.model))
-    failing = {model: kind for model, kind in mapping(answer, "failingModels").items() if model in models}
-    bad = [*_failing(failing), *_keyless(models, loaded)]
+    bad = [*_failing(answer, models), *_keyless(models, loaded)]
     yield from bad or [Finding("model", "ok", Bilingual(", ".join(models), "、".join(models)))]
 
 
@@ -181,17 +188,11 @@ def _keyless(models: Sequence[str], loaded: Loaded) -> Iterator[Finding]:
             yield Finding("model", "error", Bilingual(f"{model}: no key", f"{model}：没有密钥"), step)
 
 
-def _failing(models: Mapping[str, Any]) -> Iterator[Finding]:
-    """The models whose last request failed, by the kind of failure."""
-    for model, kind in models.items():
-        message = Bilingual(f"{model}: its last request failed ({kind})", f"{model}：上一次请求失败（{kind}）")
-        if key := look_at(kind, model):
-            fix = Bilingual(f"look at {key}; the log has the vendor's words", f"请检查 {key.zh}；日志中有服务商的原话")
-        else:
-            fix = Bilingual(
-                "it is asked again by itself; the log has the vendor's words", "会自动重试；日志中有服务商的原话"
-            )
-        yield Finding("model", "error", message, fix)
+def _failing(answer: Mapping[str, Any], models: Sequence[str] | None = None) -> Iterator[Finding]:
+    """The models whose last request failed: all, or those of `models`."""
+    for model, kind in mapping(answer, "failingModels").items():
+        if models is None or model in models:
+            yield _outage(answer, model, kind).finding("model", model)
 
 
 def _queue(answer: Mapping[str, Any]) -> Iterator[Finding]:

@@ -228,7 +228,7 @@ class Rehearsal:
             requests=bill.get("requests", 0),
             tokens=bill.get("tokens", {}),
             cost=bill.get("cost"),
-            fault=ending.fault,
+            fault=str(ending.fault or ""),
         )
 
     async def _agent(self, turn: KeptTurn) -> str:

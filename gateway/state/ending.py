@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.messages import AssistantMessage, ToolResultMessage
+from channels.finding import Finding
 from channels.message import Button, Folded, StoredFile, TurnFacts
 from gateway.store.spending import Spent
 
@@ -41,8 +42,8 @@ class Ending:
     """Dropped before its turn started."""
     spent: Spent | None = None
     """Tokens and cost that are still to be counted."""
-    fault: str = ""
-    """The failure in the vendor's words, and the key to check: for the operator."""
+    fault: Finding | None = None
+    """The failure with the vendor's words and the next step: for the operator, in the language of its reader."""
     results: tuple[ToolResultMessage, ...] = ()
     """Results of the tools that this run has called."""
     external: bool = False

@@ -1,12 +1,11 @@
-"""Models that refuse: since when, and in which words. Owners hear of one that has been refusing for a minute."""
+"""Models that refuse, for the owners to hear of: with the reason and the next step in both languages."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from agents.messages import ErrorKind
-from agents.turn import ModelFailed, Outcome
+from channels.finding import Finding
 
-LASTING_SECONDS = 60.0
 REFUSALS: frozenset[ErrorKind] = frozenset(("auth", "billing", "not_found", "unconfigured"))
 """The failures that only a person can end."""
 
@@ -15,19 +14,23 @@ REFUSALS: frozenset[ErrorKind] = frozenset(("auth", "billing", "not_found", "unc
 class ModelTrouble:
     """Refusals of models, in memory only: a new process learns of one by the next turn that it ends."""
 
-    _since: dict[str, tuple[float, str]] = field(default_factory=dict)
+    _untold: dict[str, Finding] = field(default_factory=dict)
+    _readers: dict[str, set[str]] = field(default_factory=dict)
+    """The owners who have read a model's refusal in an answer of their own."""
 
-    def failed(self, outcome: Outcome, fault: str, at: float) -> None:
-        """A turn has ended, with `fault` in the vendor's words; its person is no owner, who would have read them."""
-        if isinstance(outcome, ModelFailed) and outcome.error.kind in REFUSALS:
-            self._since.setdefault(outcome.model, (at, fault))
+    def failed(self, model: str, fault: Finding) -> None:
+        """Note the refusal that a turn has ended with whose person is no owner, and did not read it."""
+        self._untold.setdefault(model, fault)
+
+    def read(self, model: str, owner: str) -> None:
+        self._readers.setdefault(model, set()).add(owner)
 
     def answered(self, model: str) -> None:
-        self._since.pop(model, None)
+        self._untold.pop(model, None)
+        self._readers.pop(model, None)
 
-    def lasting(self, at: float) -> Iterator[tuple[str, str]]:
-        """Each model that has refused for a minute, with its words, once until it is refused again."""
-        for model, (since, fault) in [*self._since.items()]:
-            if at - since >= LASTING_SECONDS:
-                del self._since[model]
-                yield model, fault
+    def untold(self) -> Iterator[tuple[str, Finding, Collection[str]]]:
+        """Yield each model with its refusal and the owners who know of it, once until it refuses again."""
+        while self._untold:
+            model, fault = self._untold.popitem()
+            yield model, fault, self._readers.get(model, ())

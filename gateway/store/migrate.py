@@ -9,8 +9,11 @@ from pathlib import Path
 import structlog
 from sqlalchemy import Connection, inspect, text
 
+from channels.bilingual import Bilingual
+from channels.finding import Finding
 from gateway.fault import OperatorError
 from gateway.guard import VERSION
+from gateway.store.errors import StoreUnavailable, fault_of, outage_of
 from gateway.store.locks import Lock, lock
 
 log = structlog.get_logger()
@@ -29,8 +32,12 @@ class DatabaseUnusable(OperatorError):
     fix = "is its folder writable, and the file one of ours? See database.url"
 
     def __init__(self, reason: str = "", fix: str = "") -> None:
-        self.reason, self.fix = reason or str(self.__doc__), fix or self.fix
-        super().__init__(f"{self.reason} — {self.fix}")
+        reason, fix = reason or str(self.__doc__), fix or self.fix
+        self.finding = Finding("database", "error", _in_both(reason), _in_both(fix))
+        super().__init__(str(self.finding))
+
+    def text(self, language: str) -> str:
+        return self.finding("zh" if language == "zh" else "en")
 
 
 class DatabaseTooNew(DatabaseUnusable):
@@ -40,6 +47,30 @@ class DatabaseTooNew(DatabaseUnusable):
 
     def __init__(self, revision: str) -> None:
         super().__init__(f"the database has revision {revision}, and Clawgate {VERSION} knows none after {HEAD}")
+
+
+def unusable(error: Exception, at: str, *, file: str | None = None) -> DatabaseUnusable:
+    """Return what an error of a driver, or of SQLAlchemy around it, means for the operator. `at` names the database, `file`
+    is that of SQLite."""
+    outage = outage_of(fault_of(error, file), at)
+    words = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+    if outage.kind == "broken":
+        return DatabaseUnusable(f"{at}: {words}")
+    detail = "" if file else words  # SQLite's words add nothing
+    reason = Bilingual(f"{outage.reason} ({detail})", f"{outage.reason.zh}（{detail}）") if detail else outage.reason
+    return DatabaseUnusable(reason, outage.fix)
+
+
+def refused(error: StoreUnavailable, at: str) -> DatabaseUnusable:
+    """Return what a refusal of the open store means for the operator."""
+    if error.fault == "broken":
+        return DatabaseUnusable(f"{at}: {error}")
+    outage = outage_of(error.fault, at)
+    return DatabaseUnusable(outage.reason, outage.fix)
+
+
+def _in_both(text: str) -> Bilingual:
+    return text if isinstance(text, Bilingual) else Bilingual(text)
 
 
 def refuse_newer(revision: str | None) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.config.root import DatabaseConfig
-from gateway.store.migrate import DatabaseUnusable, refuse_newer, revision_of
+from gateway.store.migrate import DatabaseUnusable, refuse_newer, revision_of, unusable
 from gateway.store.store import Store
 from gateway.store.writer import Run
 
@@ -25,7 +25,9 @@ def open_store(config: DatabaseConfig) -> Store:
         return SqliteStore(Path(config.path))
     from gateway.store.postgres import PostgresStore
 
-    return PostgresStore(config.url, lease_seconds=config.lease_seconds, connections=config.connections)
+    return PostgresStore(
+        config.url, at=config.shown, lease_seconds=config.lease_seconds, connections=config.connections
+    )
 
 
 def offline(config: DatabaseConfig, *, access: Access = "write") -> Run:
@@ -56,7 +58,6 @@ def connected(config: DatabaseConfig, *, seconds: float = 10.0, access: Access =
                 connection.exec_driver_sql("PRAGMA secure_delete = ON")
             yield connection
     except SQLAlchemyError as error:
-        reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-        raise DatabaseUnusable(f"{config.shown}: {reason}") from error
+        raise unusable(error, config.shown, file=config.path) from error
     finally:
         engine.dispose()

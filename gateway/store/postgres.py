@@ -22,9 +22,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.store import postgres_statements as sql
 from gateway.store import statements as shared
-from gateway.store.errors import Fenced, Revised, StoreUnavailable
+from gateway.store.errors import DatabaseFault, Fenced, Revised, StoreUnavailable, fault_of
 from gateway.store.layers import LayerRow
-from gateway.store.migrate import DatabaseUnusable, migrate
+from gateway.store.migrate import migrate, unusable
 from gateway.store.parts import NewPart, OutboxPart
 from gateway.store.presence import KEEPALIVE, Presence, Transactions
 from gateway.store.records import Acceptance, Delivery, Entry, Known, Lease, SessionState, Spoken, View
@@ -40,11 +40,11 @@ BURY_EVERY_CLAIMS = 60
 
 
 class PostgresStore(Store):
-    """`Store` on the database at `conninfo`, a libpq address. Creates missing tables."""
+    """`Store` on the database at `conninfo`, a libpq address, which is shown as `at`. Creates missing tables."""
 
     shared = True
 
-    def __init__(self, conninfo: str, *, lease_seconds: float, connections: int) -> None:
+    def __init__(self, conninfo: str, *, at: str, lease_seconds: float, connections: int) -> None:
         self._conninfo = conninfo
         self.worker = uuid4().hex
         self._lease_seconds = lease_seconds
@@ -52,6 +52,7 @@ class PostgresStore(Store):
         self._pool: AsyncConnectionPool[psycopg.AsyncConnection[DictRow]] | None = None
         self._presence: Presence | None = None
         self._claims = 0
+        self._fault: DatabaseFault | None = None
         self._turnstiles: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._transactions = Transactions(conninfo, statement_seconds=STATEMENT_SECONDS)
         self._share(self._transactions.call, self._transactions.call)
@@ -60,8 +61,7 @@ class PostgresStore(Store):
             with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
                 migrate(connection, begin="BEGIN")
         except (SQLAlchemyError, psycopg.Error) as error:
-            reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-            raise DatabaseUnusable(f"PostgreSQL: {reason}", "is it running, and database.url right?") from error
+            raise unusable(error, at) from error
         finally:
             engine.dispose()
 
@@ -97,6 +97,10 @@ class PostgresStore(Store):
 
     def lease_valid(self) -> bool:
         return self._presence is not None and self._presence.lease_valid()
+
+    @property
+    def failing(self) -> DatabaseFault | None:
+        return "gone" if self._presence is not None and not self._presence.is_connected else self._fault
 
     async def accept(
         self, delivery: Delivery, *, pending_max: int, sender_max: int, claim: bool, begin: bool = False
@@ -226,10 +230,16 @@ class PostgresStore(Store):
         try:
             async with self._pool.connection() as connection:
                 yield connection
+                self._fault = None
         except psycopg.errors.UniqueViolation as error:
             raise Fenced from error
         except (psycopg.Error, PoolTimeout) as error:
-            raise StoreUnavailable(f"{type(error).__name__}: {error.sqlstate or ''}".strip(": ")) from error
+            fault: DatabaseFault = "slow" if isinstance(error, PoolTimeout) else fault_of(error)
+            self._fault = (
+                fault if fault != "broken" else self._fault
+            )  # a statement that is wrong says nothing of others
+            reason = f"{type(error).__name__}: {error.sqlstate or ''}".strip(": ")
+            raise StoreUnavailable(reason, self.failing or fault) from error
 
 
 async def _configure(connection: psycopg.AsyncConnection[Any]) -> None:

@@ -21,7 +21,7 @@ import structlog
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.store.errors import NOTIFY_CHANNEL, StoreUnavailable
+from gateway.store.errors import NOTIFY_CHANNEL, StoreUnavailable, fault_of
 
 BEATS_PER_LEASE = 3
 RECONNECT_SECONDS = 1.0
@@ -49,6 +49,8 @@ class Presence:
 
     def __post_init__(self) -> None:
         self._renewed = 0.0
+        self.is_connected = True
+        """False while the database cannot be reached."""
         self._closing = threading.Event()
         self.announced = threading.Event()
         self._thread = threading.Thread(target=self._work, name="store-presence", daemon=True)
@@ -67,9 +69,11 @@ class Presence:
         while not self._closing.is_set():
             try:
                 with psycopg.connect(self.conninfo, autocommit=True, **KEEPALIVE) as connection:
+                    self.is_connected = True
                     self._announce(connection)
                     self._beat(connection)
             except psycopg.Error as error:
+                self.is_connected = False
                 log.warning("presence_lost", error=type(error).__name__)
                 self._closing.wait(RECONNECT_SECONDS)
 
@@ -131,7 +135,7 @@ class Transactions:
                             connection.detach()
             except (SQLAlchemyError, psycopg.Error) as error:
                 state = getattr(getattr(error, "orig", error), "sqlstate", None) or ""
-                raise StoreUnavailable(f"{type(error).__name__}: {state}".strip(": ")) from error
+                raise StoreUnavailable(f"{type(error).__name__}: {state}".strip(": "), fault_of(error)) from error
 
         return await asyncio.to_thread(run)
 

@@ -20,9 +20,9 @@ from gateway.config.budgets import Rated
 from gateway.records.sessions import CONTROL
 from gateway.store import sqlite_statements as sql
 from gateway.store import statements as shared
-from gateway.store.errors import Fenced, Revised
+from gateway.store.errors import DatabaseFault, Fenced, Revised
 from gateway.store.layers import LayerRow
-from gateway.store.migrate import DatabaseUnusable, migrate
+from gateway.store.migrate import DatabaseUnusable, migrate, unusable
 from gateway.store.parts import NewPart, OutboxPart
 from gateway.store.records import Acceptance, Delivery, Entry, Known, Lease, SessionState, View
 from gateway.store.spending import limits_of
@@ -47,7 +47,7 @@ class SqliteStore(Database, Store):
             path.parent.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
             self._lock = lock_file(path.with_name(path.name + ".lock"))
         except OSError as error:
-            raise DatabaseUnusable(f"{path}: {error.strerror}") from error
+            raise unusable(error, str(path), file=str(path)) from error
         engine = create_engine(URL.create("sqlite", database=str(path)), connect_args={"check_same_thread": False})
         event.listen(engine, "connect", _configure)
         self._engine = engine
@@ -59,8 +59,7 @@ class SqliteStore(Database, Store):
             self._let_go()
             if isinstance(error, DatabaseUnusable):
                 raise
-            reason = getattr(error, "orig", None) or error
-            raise DatabaseUnusable(f"{path}: {reason}") from error
+            raise unusable(error, str(path), file=str(path)) from error
         self._writer = Writer(engine, name="store-writer", begin="BEGIN IMMEDIATE")
         self._reader = Writer(engine, name="store-reader", begin="BEGIN")
         super().__init__(read=self._reader.call, write=self._writer.call)
@@ -71,6 +70,10 @@ class SqliteStore(Database, Store):
 
     def lease_valid(self) -> bool:
         return True
+
+    @property
+    def failing(self) -> DatabaseFault | None:
+        return self._writer.failing
 
     @writes
     def accept(

@@ -18,6 +18,7 @@ from gateway.store.branches import DatabaseBranches
 from gateway.store.changes import DatabaseChanges
 from gateway.store.chatter import DatabaseChatter
 from gateway.store.contacts import DatabaseContacts
+from gateway.store.errors import DatabaseFault
 from gateway.store.files import DatabaseFiles
 from gateway.store.later import DatabaseLater
 from gateway.store.layers import DatabaseLayers, LayerRow
@@ -116,6 +117,11 @@ class Store(Readings, Protocol):
 
     def lease_valid(self) -> bool:
         """Returns True if this worker can still trust its claim on its chats; else nothing is sent. Asks no database."""
+
+    @property
+    def failing(self) -> DatabaseFault | None:
+        """The fault for which the newest writes of this worker were not taken; None if they were. Asks no database."""
+        return None
 
     async def accept(
         self, delivery: Delivery, *, pending_max: int, sender_max: int, claim: bool, begin: bool = False

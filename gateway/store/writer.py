@@ -10,6 +10,7 @@ fails at once, even with a busy_timeout.
 import asyncio
 import sqlite3
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,10 +19,12 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from sqlalchemy import BindParameter, Connection, CursorResult, Engine, bindparam, text
 
-from gateway.store.errors import Fenced, StoreUnavailable
+from gateway.store.errors import DatabaseFault, Fenced, StoreUnavailable, fault_of
 
 GROUP_MAX = 64
 QUEUE_MAX = 5_000
+LOCKED_SECONDS = 0.3
+"""A transaction that cannot begin for so long is kept out by another program's lock."""
 P = ParamSpec("P")
 T = TypeVar("T")
 _Queued: TypeAlias = tuple[Callable[[Connection], Any], asyncio.Future[Any]]
@@ -82,6 +85,9 @@ class Writer:
         self._begin = begin
         self._queue: SimpleQueue[_Queued | None] = SimpleQueue()
         self._closed = False
+        self._fault: DatabaseFault | None = None
+        self._beginning: float | None = None
+        """The time since which a transaction is about to begin."""
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
@@ -94,6 +100,14 @@ class Writer:
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._queue.put((operation, future))
         return await future
+
+    @property
+    def failing(self) -> DatabaseFault | None:
+        """The fault that keeps the newest operations from being run; None if they are."""
+        beginning = self._beginning
+        if beginning is not None and time.monotonic() - beginning >= LOCKED_SECONDS:
+            return "locked"
+        return self._fault
 
     def close(self) -> None:
         """Finish what is queued, then stop."""
@@ -133,14 +147,27 @@ class Writer:
         were rolled back because one failed."""
         driver: Any = connection.connection.driver_connection
         try:
+            self._beginning = time.monotonic()
             driver.execute(self._begin)
+            self._beginning = None
             results = [operation(connection) for operation, _ in group]
             driver.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - any error of SQLAlchemy, sqlite3 or a statement goes to the caller
+            self._beginning = None
             with suppress(sqlite3.Error):  # a failed BEGIN leaves nothing to roll back
                 driver.execute("ROLLBACK")
-            return [_unavailable(error)] if len(group) == 1 else None
+            return [self._unavailable(error)] if len(group) == 1 else None
+        self._fault = None
         return results
+
+    def _unavailable(self, error: Exception) -> Exception:
+        if isinstance(error, Fenced):
+            return error
+        fault = fault_of(error, self._engine.url.database)
+        self._fault = fault if fault != "broken" else self._fault  # a statement that is wrong says nothing of others
+        unavailable = StoreUnavailable(f"{type(error).__name__}: {getattr(error, 'orig', error)}".strip(": "), fault)
+        unavailable.__cause__ = error
+        return unavailable
 
 
 def _resolve(futures: Sequence[asyncio.Future[Any]], results: Sequence[Any]) -> None:
@@ -152,11 +179,3 @@ def _resolve(futures: Sequence[asyncio.Future[Any]], results: Sequence[Any]) -> 
             future.set_exception(result)
         else:
             future.set_result(result)
-
-
-def _unavailable(error: Exception) -> Exception:
-    if isinstance(error, Fenced):
-        return error
-    unavailable = StoreUnavailable(f"{type(error).__name__}: {getattr(error, 'orig', error)}".strip(": "))
-    unavailable.__cause__ = error
-    return unavailable

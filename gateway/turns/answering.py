@@ -15,11 +15,13 @@ from agents.messages import AssistantMessage, Message, Thinking, ToolResultMessa
 from agents.prompt.inbound import capped, ids
 from agents.prompt.internals import without_internals
 from agents.runner import AgentRunner
-from agents.turn import Emit, Settings, Turn, TurnResult, settings_json
+from agents.turn import Emit, ModelFailed, Settings, Turn, TurnResult, settings_json
 from channels.channel import Channel
+from channels.finding import Finding
 from channels.message import MessageContext, OriginKind
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.gate import TurnGate, opening
+from gateway.approvals.notices import Notices
 from gateway.observe.secrets import redacted
 from gateway.outbox.outbox import payload_json
 from gateway.records.inbound import inbound_of
@@ -35,6 +37,7 @@ from gateway.records.sessions import (
 )
 from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime, StartGate
+from gateway.state.trouble import REFUSALS
 from gateway.store.approval_records import Approval
 from gateway.store.records import Spoken, WaitingMessage
 from gateway.store.statements import NEVER
@@ -223,8 +226,6 @@ class AgentRun:
         """The ending with the files that the answer names, and the lines above and beneath it."""
         language, caller = language_for(turn.context), self.batch.inbound.asked
         ending = ending_of(result.outcome, language)
-        if not turn.with_owner:
-            self.runtime.trouble.failed(result.outcome, ending.fault, self.runtime.now())
         if ending.outcome == "replied" and result.answers:
             self.runtime.trouble.answered(result.answers[-1].reference)
         if ending.answers_to and not self._is_here(ending.answers_to, turn):
@@ -240,13 +241,28 @@ class AgentRun:
         is_for_people = ending.text is not None and not caller  # a program gets the agent's words alone
         shortened = sentences.compacted(result.compaction, language) if is_for_people else None
         is_theirs = turn.with_owner or is_operator(self.batch.setup.config, turn.context)
-        fault = f"({ending.fault})" if ending.fault and is_theirs else None
+        fault = sentences.beneath(ending.fault(language), language) if ending.fault and is_theirs else None
         if ending.outcome == "failed" and ending.text is not None and is_theirs:
             ending = replace(ending, text=sentences.for_owner(ending.text))
+        if isinstance(result.outcome, ModelFailed) and ending.fault:
+            told = await self._tell(result.outcome, ending.fault, turn)
+            if told and ending.text is not None and is_for_people and not is_theirs:
+                ending = replace(ending, text=sentences.owner_told(ending.text))
         results = tuple(it for it in journal.kept if isinstance(it, ToolResultMessage))
         untaken = [sentences.not_taken(it, language) for it in self._untaken] if not caller else []
         lines = tuple(it for it in (*untaken[:UNTAKEN_LINES_MAX], shortened, fault) if it)
         return replace(ending, answers=result.answers, results=results, notes=lines, external=result.tainted)
+
+    async def _tell(self, failed: ModelFailed, fault: Finding, turn: Turn) -> bool:
+        """Note a refusal for the owners, but for the one who reads it in this answer; return whether they hear of it."""
+        trouble, context = self.runtime.trouble, turn.context
+        if failed.error.kind not in REFUSALS:
+            return False
+        if turn.with_owner:
+            trouble.read(failed.model, person_of(context))
+            return False
+        trouble.failed(failed.model, fault)
+        return await Notices(self.runtime).reaches_owners()
 
     def _is_here(self, message_id: str, turn: Turn) -> bool:
         """True if it is another message of this conversation: the model names what it likes."""

@@ -16,9 +16,10 @@ from agents.language import Language
 from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, message_json
 from agents.prompt.internals import without_internals
 from agents.prompt.reply import answered, is_voice, media, visible
-from agents.providers.config import look_at
+from agents.providers.config import look_at, model_outage
 from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, OverBudget
 from channels.bilingual import NO_WORDS
+from channels.finding import Finding
 from gateway.observe.secrets import redacted
 from gateway.state.ending import Ending
 from gateway.state.runtime import Drained, Runtime, Stopped
@@ -157,7 +158,7 @@ def stopped_by(turn: int) -> str:
 def ending_of(outcome: Outcome, language: Language) -> Ending:
     """The ending that the sender sees of an outcome."""
     message: AssistantMessage | None = None
-    fault = ""
+    fault: Finding | None = None
     match outcome:
         case Answered(message=message, cut=cut):
             written = without_internals(outcome.text)
@@ -183,7 +184,7 @@ def ending_of(outcome: Outcome, language: Language) -> Ending:
             words, key = redacted(error.words), look_at(error.kind, model) if model else NO_WORDS
             log.error("model_failed", model=model, kind=error.kind, summary=error.summary, words=words, look_at=key.en)
             reason = error.kind
-            fault = f"{model}: {words or error.summary}" + (f" — {key(language)}" if key else "")
+            fault = model_outage(error.kind, model, words or error.summary).finding("model", model)
         case LimitReached(limit=limit):
             reason = limit
         case OverBudget():

@@ -35,6 +35,8 @@ from gateway.records.sessions import LOCAL_PERSON, session_parts
 from gateway.state.runtime import Runtime
 from gateway.store.approval_records import Approval, Decider, Grant
 from gateway.store.dead_letters import DeadLetter, dead_letters, replay
+from gateway.store.errors import StoreUnavailable
+from gateway.store.migrate import DatabaseUnusable
 from gateway.store.names import Names
 from gateway.store.statements import PAIRING_SECONDS
 from gateway.web.listing import page
@@ -99,13 +101,19 @@ class Console:
     async def state(self, request: Request, person: str) -> Response:
         """The state of the gateway, and how much waits for a person."""
         view = await self._readiness.view(tells=True)
+        try:
+            view["waiting"] = await self._waiting()
+        except (StoreUnavailable, DatabaseUnusable):  # the rest of the view says why
+            view["waiting"] = None
+        view["signedIn"] = bool(await self._channel.admission.signed_in(request.headers.items()))
+        return answer_json(brief(view))
+
+    async def _waiting(self) -> dict[str, int]:
         now, store = self._runtime.now(), self._runtime.store
         waiting, _ = await store.approvals.listed(now)
         strangers = await store.contacts.waiting(now - PAIRING_SECONDS)
         letters = await asyncio.to_thread(dead_letters, self._runtime.setup.config.database)
-        view["waiting"] = {"approvals": len(waiting), "people": len(strangers), "deadLetters": len(letters)}
-        view["signedIn"] = bool(await self._channel.admission.signed_in(request.headers.items()))
-        return answer_json(brief(view))
+        return {"approvals": len(waiting), "people": len(strangers), "deadLetters": len(letters)}
 
     async def approvals(self, request: Request, person: str) -> Response:
         """The requests that wait, the oldest first, each whole: as many as an answer holds, from the number `from`."""

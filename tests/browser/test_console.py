@@ -23,7 +23,7 @@ EMPTY = {
     "later": "Nothing is scheduled.",
     "approvals": "No call waits for a decision.",
     "people": "Nobody waits to be let in.",
-    "letters": "No dead letters.",
+    "letters": "Nothing is undelivered.",
     "usage": "No turn used a model in this time.",
 }
 
@@ -188,13 +188,13 @@ async def test_the_console_speaks_chinese_and_needs_no_mouse_where_a_dead_letter
         await go(tab, home, "now")
         await expect(tab.page.locator("html")).to_have_attribute("lang", "zh-CN")
         await expect(tab.page.get_by_text("一切正常。")).to_be_visible()
-        await walk(tab, tab.page.locator("#rooms").get_by_role("link", name="死信"), then="Enter")
-        await expect(tab.page.get_by_role("heading", name="死信", level=1)).to_be_visible()
+        await walk(tab, tab.page.locator("#rooms").get_by_role("link", name="未送达"), then="Enter")
+        await expect(tab.page.get_by_role("heading", name="未送达", level=1)).to_be_visible()
         row = tab.page.get_by_role("row").filter(has_text="part-")
         await expect(row).to_contain_text("Telegram refused it (400)")
         assert not any("These words are lost." in it.text for it in telegram.messages)
         await walk(tab, row.get_by_role("button"), then="Enter")
-        await expect(tab.page.get_by_text("没有死信。")).to_be_visible()
+        await expect(tab.page.get_by_text("没有未送达的内容。")).to_be_visible()
         await home.until(lambda: any("These words are lost." in it.text for it in telegram.messages))
         unseen = []
         for _ in range(16):

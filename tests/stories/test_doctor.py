@@ -220,7 +220,7 @@ async def test_the_server_that_writes_speech_down_is_tried_like_a_provider(tmp_p
     [
         (429, "{}", ("warning", "busy")),
         (503, "{}", ("warning", "busy")),
-        (402, "{}", ("error", "no money")),
+        (402, "{}", ("error", "no credit")),
         (404, "<html>", ("warning", "cannot be read")),
         (200, "<html>", ("warning", "no list of models")),
         (200, '{"data": 7}', ("warning", "no list of models")),
@@ -402,7 +402,9 @@ async def test_the_commands_say_it_in_lines_and_in_json_and_a_gateway_serves_mea
             code, output = await ask(*arguments, "--config", file, more=SECRETS)
             assert code == 1
             fix = "set ANTHROPIC_API_KEY in the environment"
-            assert re.search(f"^error +provider anthropic: the key is refused .* — {fix}$", output, re.M), output
+            assert re.search(f"^error +provider anthropic: the vendor refuses the key .* — {fix}$", output, re.M), (
+                output
+            )
         code, output = await ask("check", "--json", "--config", file, more=SECRETS)
         assert code == 0
         assert {it["status"] for it in json.loads(output)} == {"ok", "warning"}

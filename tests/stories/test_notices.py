@@ -1,6 +1,5 @@
 """Owners hear in their direct chats of what they should know: one cause once an hour, whatever is killed meanwhile."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from gateway.operate import contacts
 from gateway.store.errors import StoreUnavailable
 from tests.channels.contexts import Clock
 from tests.emulators.models.script import Fault, says
-from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, running
+from tests.running import ALICE, BOB, BOB_CHAT, GROUP, Running, running
 from tests.stories.test_pairing import PAIRING
 from tests.stories.test_reload import edited
 from tests.stories.test_replicas import two
@@ -115,6 +114,8 @@ async def test_owners_hear_of_an_edit_that_was_refused_and_nobody_else_does(
         assert len(await told(house)) == 1, "one an hour"
 
 
+CAROL, CAROL_CHAT = "ou_ca401000000000000000000000000000", "oc_ca401000000000000000000000000000"
+CAROLS: dict[str, Any] = {"sender": CAROL, "chat": CAROL_CHAT}
 BOBS: dict[str, Any] = {"sender": BOB, "chat": BOB_CHAT}
 
 
@@ -194,20 +195,40 @@ async def test_owners_read_the_vendor_s_words_and_hear_of_a_model_that_refuses_o
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.app.upkeep.TROUBLE_EVERY_SECONDS", 0.05)
-    clock = Clock(time.time())
-    async with running(tmp_path, script=lambda _: REFUSED, more=OWNED, now=clock) as house:
-        await house.say("hello")
+    owned = OWNED.replace(f'"feishu:{ALICE}"', f'"feishu:{ALICE}", "feishu:{CAROL}"')
+    async with running(tmp_path, script=lambda _: REFUSED, more=owned) as house:
+        await house.say("你好，请帮我", **CAROLS)
         (line,) = await house.replies(1)
-        assert line.startswith("I can't reach my model: its access was refused.\n\n(anthropic/claude-sonnet-4-6: ")
-        assert "invalid x-api-key" in line
-        assert "whoever runs" not in line
+        fix = "set a valid key: providers.anthropic.apiKey (ANTHROPIC_API_KEY)"
+        fix_zh = "请设置有效的密钥：providers.anthropic.apiKey（ANTHROPIC_API_KEY）"
+        assert line == (
+            "我暂时无法回答：模型拒绝了访问。\n\n"
+            f"（anthropic/claude-sonnet-4-6：服务商拒绝了密钥（auth）：invalid x-api-key——{fix_zh}）"
+        )
         await house.idle()
+        house.feishu.messages.clear()
         await house.say("hello", **BOBS)
-        assert (await house.replies(2))[1].endswith("Please tell whoever runs this bot.")
+        await house.replies(2)
+        line, notice = (it.text for it in sorted(house.feishu.messages, key=lambda it: it.chat_id != BOB_CHAT))
+        assert line == "I can't answer right now: my access to the model was refused. I have notified the owner."
+        assert notice == (
+            "I cannot answer: `anthropic/claude-sonnet-4-6: the vendor refuses the key (auth): invalid x-api-key`. "
+            f"To do: {fix}."
+        )
+        assert CAROL_CHAT not in {it.chat_id for it in house.feishu.messages}  # she has read it
+        await house.say("hello")
+        line = (await house.replies(3))[2]
+        assert line.startswith("I can't answer right now: my access to the model was refused.\n\n(anthropic/")
+        assert line.endswith(f"invalid x-api-key — {fix})")
         await house.idle()
-        clock.now += 59
-        assert len(await told(house)) == 2
-        clock.now += 1
-        notice = (await house.replies(3))[2]
-        assert notice.startswith("The model refuses my requests: `anthropic/claude-sonnet-4-6: ")
-        assert house.feishu.messages[2].chat_id == ALICE_CHAT
+        assert len(house.feishu.messages) == 3
+
+
+@pytest.mark.parametrize(
+    ("more", "end"), [("", "whoever runs this bot."), (f"{OWNED}\nnotifyOwners: false", "whoever runs this bot.")]
+)
+async def test_a_guest_reads_that_the_owner_hears_of_it_only_if_one_does(tmp_path: Path, more: str, end: str) -> None:
+    async with running(tmp_path, script=lambda _: REFUSED, more=more) as house:
+        await house.say("hello", **BOBS)
+        (line,) = await house.replies(1)
+        assert line.endswith(end)

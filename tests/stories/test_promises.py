@@ -161,7 +161,7 @@ async def test_while_the_database_takes_nothing_the_platform_is_told_to_come_aga
             answer = await house.push(event)
             assert answer.status_code == 503
             assert answer.headers["retry-after"]
-            assert (await http.get(f"{house.url}/readyz")).json()["failing"] == {"database": "takes no writes"}
+            assert (await http.get(f"{house.url}/readyz")).json()["failing"] == {"database": "locked"}
             assert (await http.get(f"{house.url}/healthz")).status_code == 200
             foreign.execute("ROLLBACK")
         assert (await house.push(event)).status_code == 200

@@ -135,7 +135,7 @@ async def test_a_model_without_a_key_or_an_answer_and_an_edit_that_is_refused_ar
         await house.replies(1)
         _, found = await findings("status", beside(house))
         (bad,) = [it for it in found if it["status"] != "ok"]
-        assert (bad["check"], "its last request failed" in bad["message"]) == ("model", True)
+        assert (bad["check"], "the vendor refuses the key (auth)" in bad["message"]) == ("model", True)
         text = (house.folder / "config.yaml").read_text(encoding="utf-8").replace("anthropic/claude", "mistral/claude")
         _, found = await findings("status", beside(house, text))
         (bad,) = [it for it in found if it["status"] != "ok"]
@@ -233,5 +233,5 @@ async def test_the_start_says_which_channels_are_in_touch(tmp_path: Path) -> Non
             started(config) as run,
         ):
             await run.wrote("telegram   ✗ refused: Telegram refused it (401)")
-            await run.wrote("feishu     ✓ in touch")
+            await run.wrote("feishu     ✓ connected")
             assert not any(right in line for line in run.output)

@@ -13,10 +13,12 @@ const OPERATOR = "local";
 
 /** The server said no, or (status 0) said nothing. */
 export class Refusal extends Error {
-  constructor(status, code, sentence) {
+  /** `texts` has the sentence in both languages, if the server says why it takes nothing now. */
+  constructor(status, code, sentence, texts = null) {
     super(sentence);
     this.status = status;
     this.code = code;
+    this.texts = texts;
   }
 
   /** The same request may go through later. */
@@ -168,8 +170,8 @@ export class Api {
 
 function refusal(status, text) {
   try {
-    const { error, code } = JSON.parse(text);
-    return new Refusal(status, code ?? "", error ?? "");
+    const { error, code, zh } = JSON.parse(text);
+    return new Refusal(status, code ?? "", error ?? "", zh ? { en: error, zh } : null);
   } catch {
     return new Refusal(status, "", ""); // a proxy's page, not ours
   }

@@ -80,8 +80,10 @@ function ownFoot(entry, acts) {
   switch (entry.state) {
     case "sending":
     case "waiting":
-    case "queued":
-      return [element("span", { class: "state" }, word(entry.state))];
+    case "queued": {
+      const why = entry.refusal ? word("keptHere", { why: sentence(entry.refusal) }) : word(entry.state);
+      return [element("span", { class: "state" }, why)];
+    }
     case "dropped":
       return [
         element("span", { class: "state" }, word("dropped")),

@@ -9,7 +9,7 @@ export class Connection {
   /** "connecting", "open", "lost", "asleep", "signed-out" or "closed". */
   state = "connecting";
   /** What whoever runs this bot is to mend. */
-  faults = { text: "", channels: [] };
+  faults = { text: "", database: null, channels: [] };
   /** Why it is closed. */
   closedBy = null;
 
@@ -19,11 +19,12 @@ export class Connection {
 
   /** What whoever runs this bot is to mend, in the page's language. */
   #faults() {
-    const { text, channels } = this.faults;
+    const { text, database, channels } = this.faults;
     const lines = channels.map(({ name, state, reason, fix }) =>
       word("channelFault", { name, state: word(`channel_${state}`), reason: inLanguage(reason), fix: inLanguage(fix) }),
     );
-    return [...(text ? [`${word("fault")} ${text}`] : []), ...lines].join("\n");
+    const stored = database ? [word("databaseFault", { reason: inLanguage(database.reason), fix: inLanguage(database.fix) })] : [];
+    return [...(text ? [`${word("fault")} ${text}`] : []), ...stored, ...lines].join("\n");
   }
 
   show() {

@@ -41,6 +41,7 @@ export function inLanguage(texts) {
 export function sentence(refusal) {
   const key = `error_${refusal.code}`;
   if (key in WORDS.en) return word(key);
+  if (refusal.texts) return inLanguage(refusal.texts);
   return refusal.message || word("error_unknown");
 }
 

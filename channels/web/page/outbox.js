@@ -103,7 +103,7 @@ export class Outbox {
     const entry = this.#entries.get(id);
     if (!entry || entry.state === "sent") return null;
     if (entry.kept && recall(PREFIX + id) === null) return this.#sent(id); // by another tab, a moment ago
-    if (this.#failures === 0) this.#put({ ...entry, state: "sending" });
+    if (this.#failures === 0) this.#put({ ...entry, state: "sending", refusal: null });
     try {
       const { chat, agent, text, files, instead } = entry;
       await this.post({ id, chat, agent, text, files: files.map((file) => file.id), instead });
@@ -119,7 +119,7 @@ export class Outbox {
     if (!entry) return null;
     if (refusal.passing) {
       this.#failures += 1;
-      this.#put({ ...entry, state: "waiting" });
+      this.#put({ ...entry, state: "waiting", refusal: refusal.texts ? { texts: refusal.texts } : null });
       return refusal;
     }
     this.#put({ ...entry, state: "refused", refusal: { code: refusal.code, message: refusal.message } });
@@ -147,9 +147,10 @@ export class Outbox {
     return null;
   }
 
-  /** What is written does not tell "sending" from "waiting": that is each tab's own affair. */
+  /** What is written does not tell "sending" from "waiting", nor why: that is each tab's own affair. */
   #put(entry) {
     const { state, kept, ...lasting } = entry;
+    if (state !== "refused") lasting.refusal = null;
     const written = remember(PREFIX + entry.id, JSON.stringify(lasting));
     this.#entries.set(entry.id, { ...entry, kept: written });
     this.changed();

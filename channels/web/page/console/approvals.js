@@ -14,7 +14,7 @@ export const approvals = {
   name: "approvals",
   icon: "shield",
   every: 5_000,
-  count: (state) => state?.waiting.approvals ?? 0,
+  count: (state) => state?.waiting?.approvals ?? 0,
   load: ({ ask, argument }) => ask("GET", `api/console/approvals?${asked(argument)}`),
   draw: ({ waiting, from, count, grants }, context) => [
     waiting.length ? element("div", { class: "cards" }, ...waiting.map((it) => request(it, context))) : empty(word("noApprovals")),

@@ -13,7 +13,7 @@ export const letters = {
   name: "letters",
   icon: "letter",
   every: 10_000,
-  count: (state) => state?.waiting.deadLetters ?? 0,
+  count: (state) => state?.waiting?.deadLetters ?? 0,
   load: ({ ask, argument }) => ask("GET", `api/console/dead-letters?${asked(argument)}`),
   draw: ({ letters: found, names, from, count }, context) => {
     const sifted = isSifted(context);

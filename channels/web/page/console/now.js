@@ -17,7 +17,7 @@ export const now = {
   count: (state) => (state ? faultsOf(state).length : 0),
   draw: (state) => [
     headline(faultsOf(state)),
-    section(word("waitsForYou"), waiting(state.waiting)),
+    state.waiting && section(word("waitsForYou"), waiting(state.waiting)),
     section(word("channels"), channels(state.channels)),
     section(word("gateway"), gateway(state)),
   ],
@@ -25,14 +25,20 @@ export const now = {
 
 /** What is wrong, as [text, link]. */
 function faultsOf(state) {
-  const failing = Object.entries(state.failing).map(([check, reason]) => [word("takesNoWork", { check, reason }), null]);
+  const failing = Object.keys(state.failing).map((check) => [word("takesNoWork", { why: said(state.outages[check]) }), null]);
   const config = state.config.error ? [[word("configBroken"), "#config"]] : [];
   const restart = state.config.restart.length ? [[word("wantsRestart", { keys: state.config.restart.join(", ") }), "#config"]] : [];
   const channels = Object.entries(state.channels)
     .filter(([, { state: link }]) => !["ok", "starting"].includes(link))
     .map(([label, { state: link }]) => [word("channelDown", { name: label, state: word(`channel_${link}`) }), null]);
-  const models = Object.keys(state.failingModels).map((model) => [word("modelFails", { model }), null]);
+  const models = Object.keys(state.failingModels).map((model) => [word("modelFails", { model, why: said(state.outages[model]) }), null]);
   return [...failing, ...config, ...restart, ...channels, ...models];
+}
+
+/** Why something is not well, and the next step, in the page's language. */
+function said(it) {
+  const { reason, fix } = inLanguage({ en: it, zh: it.zh });
+  return fix ? `${reason} — ${fix}` : reason;
 }
 
 function headline(faults) {
@@ -59,7 +65,7 @@ function channels(found) {
     name: name(label),
     state: badge(KINDS[it.state] ?? "bad", word(`link_${it.state}`)),
     since: when(Date.parse(it.since) / 1000),
-    reason: it.reason ? element("span", { dir: "auto" }, [it, it.zh].map(({ reason, fix }) => ({ reason, fix })).map(({ reason, fix }) => (fix ? `${reason} — ${fix}` : reason))[inLanguage({ en: 0, zh: 1 })]) : "",
+    reason: it.reason ? element("span", { dir: "auto" }, said(it)) : "",
   })));
 }
 

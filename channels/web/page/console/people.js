@@ -11,7 +11,7 @@ export const people = {
   name: "people",
   icon: "person",
   every: 10_000,
-  count: (state) => state?.waiting.people ?? 0,
+  count: (state) => state?.waiting?.people ?? 0,
   load: ({ ask, argument }) => ask("GET", `api/console/people?${asked(argument)}`),
   draw: ({ waiting, known, from, count }, context) => [
     waiting.length ? element("div", { class: "cards" }, ...waiting.map((it) => stranger(it, context))) : empty(word("nobodyWaits")),
