@@ -22,7 +22,7 @@ endif
 endif
 together = $(MAKE) --no-print-directory -sj4 SIDE_BY_SIDE=yes
 
-.PHONY: run demo rehearsal ready test test-all quick check size bench chaos screenshots fix docs env browser lock clean
+.PHONY: run demo rehearsal ready test test-all quick check size bench chaos screenshots film fix docs env browser lock clean
 
 run: .venv/.run            ## serve bot/config.yaml, which git ignores; write it first if it is not there
 	@$(BIN)/python -m gateway
@@ -60,6 +60,9 @@ chaos: .venv/.dev          ## kill it at every point and count; ARGS='--kills 5 
 
 screenshots: .venv/.dev browser     ## docs/images/web-*.png and console-*.png, the pages as they look
 	$(BIN)/python -m tests.browser.screenshots
+
+film: .venv/.dev browser   ## docs/images/clawgate.gif, the moving picture of the README
+	$(BIN)/python -m tests.rehearsal.film
 
 fix: .venv/.dev            ## what ruff can mend
 	$(BIN)/ruff check --fix .

@@ -104,6 +104,9 @@ async def test_a_newcomer_claims_lets_in_approves_joins_a_group_and_kills_it(bro
         await types(tab, "Talk in a group")
         await expect(said(ben).last).to_contain_text("demo/guide")
 
+        await types(tab, "A reminder")
+        await expect(said(ann).last).to_contain_text("Scheduled")
+
         await types(tab, "The other platform")
         await ann.get_by_role("button", name="Let in").click()
         await expect(said(wang)).to_have_count(2)

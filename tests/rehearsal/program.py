@@ -1,7 +1,7 @@
 """The gateway of a rehearsal: `clawgate serve` as a process, what it prints, and how it is killed and started again.
 
-Run as `python -m tests.rehearsal.program serve …` it is that process: the product as it is, in which only the built-in
-demo model writes at the pace of a person, so that an answer can be watched, and killed, while it grows.
+Run as `python -m tests.rehearsal.program serve …` it is that process: the product as it is, with the demo model of
+`tests.rehearsal.model`.
 """
 
 import asyncio
@@ -12,16 +12,14 @@ import socket
 import sys
 import threading
 from asyncio.subprocess import PIPE, STDOUT, Process
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from agents.providers.demo.provider import DemoProvider
-from agents.providers.provider import ModelEvent, ModelRequest
+from tests.rehearsal.model import PacedDemo
 
 ROOT = Path(__file__).resolve().parents[2]
-PIECE_SECONDS = 0.08
 LINES_MAX = 300
 DOWN_SECONDS = 1.5
 """How long it is seen dead before it starts again."""
@@ -34,16 +32,13 @@ Life: TypeAlias = Literal["starting", "up", "killed", "ended"]
 class Program:
     """One gateway after another at one address. `lines` is its terminal."""
 
-    def __init__(
-        self, config: Path, env: Mapping[str, str], *, port: int = 0, down_seconds: float = DOWN_SECONDS
-    ) -> None:
+    def __init__(self, config: Path, env: Mapping[str, str], *, port: int = 0) -> None:
         self.config = config
         self.life: Life = "starting"
         self.lines: list[str] = []
         self.kills = 0
         self._env = env
         self._port = port or _free_port()
-        self._down_seconds = down_seconds
         self._process: Process | None = None
         self._reading: asyncio.Task[None] | None = None
 
@@ -82,7 +77,7 @@ class Program:
             await self._over(process)
             self.life = "killed"
             self._write("Killed")
-            await asyncio.sleep(self._down_seconds)
+            await asyncio.sleep(DOWN_SECONDS)
         await self.start()
 
     async def close(self) -> None:
@@ -123,13 +118,6 @@ class Program:
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
-
-
-class PacedDemo(DemoProvider):
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        async for event in super().stream(request):
-            yield event
-            await asyncio.sleep(PIECE_SECONDS)
 
 
 def main() -> None:

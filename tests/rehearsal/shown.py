@@ -113,7 +113,7 @@ def entities(text: str, marks: Iterable[Mapping[str, Any]]) -> str:
         kept = next((at for at, it in enumerate(open_) if it not in now), len(open_))
         html += "".join(f"</{_tag(it)}>" for it in reversed(open_[kept:]))
         new = [it for it in now if it not in open_[:kept]]
-        html += "".join(f"<{_tag(it)}{_address(it, text)}>" for it in new)
+        html += "".join(f"<{_tag(it)}{_members(it, text)}>" for it in new)
         open_ = open_[:kept] + new
         html += escape(raw[2 * begin : 2 * end].decode("utf-16-le"), quote=False)
     return re.sub(r"(</(?:blockquote|pre)>)\n", r"\1", html)  # a block ends its line
@@ -123,7 +123,9 @@ def _tag(mark: Mapping[str, Any]) -> str:
     return TAGS.get(mark["type"], "a")
 
 
-def _address(mark: Mapping[str, Any], text: str) -> str:
+def _members(mark: Mapping[str, Any], text: str) -> str:
+    if mark["type"] == "expandable_blockquote":
+        return ' class="folded"'
     link = _link(mark, text)
     return f' href="{escape(link)}"' if link else ""
 

@@ -17,7 +17,7 @@ from dotenv import dotenv_values
 from agents.providers.config import WELL_KNOWN
 from tests.loopback import serve_on_loopback
 from tests.rehearsal.feishu import APP_ID, APP_SECRET, OnFeishuPhones
-from tests.rehearsal.program import DOWN_SECONDS, ROOT, Program
+from tests.rehearsal.program import ROOT, Program
 from tests.rehearsal.telegram import OnTelegramPhones
 
 MODELS = frozenset(
@@ -59,7 +59,7 @@ def config_text(shipped: str, *, telegram_url: str, feishu_url: str) -> str:
 
 
 @asynccontextmanager
-async def stage(folder: Path, env: Mapping[str, str], *, down_seconds: float = DOWN_SECONDS) -> AsyncIterator[Stage]:
+async def stage(folder: Path, env: Mapping[str, str], *, port: int = 0) -> AsyncIterator[Stage]:
     """Everything up, in a folder; at the end nothing of it runs."""
     telegram, feishu = OnTelegramPhones(), OnFeishuPhones()
     async with AsyncExitStack() as up:
@@ -68,7 +68,7 @@ async def stage(folder: Path, env: Mapping[str, str], *, down_seconds: float = D
         shipped = (ROOT / "config.yaml").read_text(encoding="utf-8")
         config = folder / "config.yaml"
         config.write_text(config_text(shipped, telegram_url=telegram_url, feishu_url=feishu_url), encoding="utf-8")
-        program = Program(config, environment(env, telegram.emulator.token), down_seconds=down_seconds)
+        program = Program(config, environment(env, telegram.emulator.token), port=port)
         pushing = asyncio.create_task(feishu.run())
         up.push_async_callback(_cancelled, pushing)
         up.push_async_callback(program.close)

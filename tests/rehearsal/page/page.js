@@ -50,6 +50,9 @@ function bubble(phone, chat, message) {
     }
     if (message.html) made.append(element("div", { className: "text", innerHTML: message.html }));
     for (const link of made.querySelectorAll(".text a")) Object.assign(link, { target: "_blank", rel: "noopener" });
+    for (const quote of made.querySelectorAll(".folded")) {
+        quote.addEventListener("click", () => quote.classList.toggle("unfolded"));
+    }
     if (message.folded) {
         const inside = element("div", { className: "text", innerHTML: message.folded[1] });
         made.append(element("details", {}, element("summary", { textContent: message.folded[0] }), inside));
@@ -204,6 +207,13 @@ class Phone {
 
 // the terminal, the state of the gateway
 
+function kindOf(line) {
+    if (line.startsWith("$ ")) return "typed";
+    if (line === "Killed") return "killed";
+    if (/^\d{4}-\d\d-/.test(line)) return "log";
+    return line.includes("/claim ") ? "claim" : "said";
+}
+
 function drawTerminal() {
     const pre = $("#terminal pre");
     const text = state.terminal.join("\n");
@@ -212,8 +222,7 @@ function drawTerminal() {
     pre.dataset.text = text;
     pre.replaceChildren(
         ...state.terminal.map((line) => {
-            const kind = line.startsWith("$ ") ? "typed" : line === "Killed" ? "killed" : /^\d{4}-\d\d-/.test(line) ? "log" : "said";
-            return element("span", { className: kind, textContent: `${line}\n` });
+            return element("span", { className: kindOf(line), textContent: `${line}\n` });
         }),
     );
     if (followed) pre.scrollTop = pre.scrollHeight;
@@ -239,6 +248,7 @@ const STEPS = [
     ["Kill it", "Ben asks. Press kill -9 while the answer grows: it still arrives, once.", () => ["ben", 0, "Write me a Python script that lists files"]],
     ["Talk in a group", "Add the bot to the group. Ann is asked whether it may listen there. Then mention it.", () => ["ben", 1, "@clawgate_bot hello, who are you?"]],
     ["The other platform", "王磊 asks on Feishu, and Ann lets him in on Telegram. Then he asks again.", () => ["wanglei", 0, "你好，你能帮我做什么？"]],
+    ["A reminder", "It arrives in a minute, also if you kill the gateway meanwhile.", () => ["ann", 0, "remind me in 1 minute to stretch"]],
     ["Commands", "Each person sees what they may do.", () => ["ann", 0, "/help"]],
 ];
 
