@@ -9,7 +9,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 from functools import partial
 from pathlib import Path
@@ -23,8 +23,8 @@ from agents.language import Language
 from agents.loop import ToolLoop
 from agents.messages import AssistantMessage, External, Message, Text, UserMessage, UserPart
 from agents.model import Model, Models, conversation_of
-from agents.prompt.inbound import body, metadata_blocks
-from agents.prompt.system import Commands, PromptFacts, build_system
+from agents.prompt.inbound import Heard, body, metadata_blocks
+from agents.prompt.system import Commands, LastingFacts, PromptFacts, build_system
 from agents.session_files import SessionFiles
 from agents.truncate import result_limit_chars
 from agents.turn import Budget, Emit, Journal, LimitReached, Settings, Turn, TurnLimits, TurnResult, TurnStarted
@@ -39,7 +39,7 @@ from tools.config import EXTERNAL_TOOLS, ToolsConfig, effective_approval, effect
 from tools.documents.document import Documents
 from tools.memory import Note
 from tools.paths import MEMORY
-from tools.policy import layers_of, permitted, server_of
+from tools.policy import SERVERS, layers_of, may_ask, permitted, server_of
 from tools.tool import Tool
 
 DOCS = "docs"
@@ -62,7 +62,8 @@ class TurnPlan:
 @dataclass
 class AgentRunner:
     """One agent, for every chat it answers. `choosable` are the models that a person may set for a conversation;
-    `scrub` strikes secrets out of what tools give; times are in `zone`. `commands` are those of a message's chat."""
+    `scrub` strikes secrets out of what tools give; times are in `zone`. `commands` are those that would do
+    something in a message's chat."""
 
     config: AgentConfig
     models: Models
@@ -73,7 +74,7 @@ class AgentRunner:
     limits: TurnLimits
     now: Callable[[], float]
     zone: tzinfo
-    commands: Callable[[MessageContext], Commands]
+    commands: Callable[[MessageContext, LastingFacts], Commands]
     choosable: Sequence[str] = ()
     sources: Sequence[ToolSource] = ()
     scrub: Callable[[str], str] = str
@@ -118,7 +119,7 @@ class AgentRunner:
         *contexts: MessageContext,
         received: Sequence[Received],
         notes: Sequence[Note] = (),
-        heard: Sequence[MessageContext] = (),
+        heard: Heard | None = None,
     ) -> UserMessage:
         """The message that the model gets for `contexts`, which are answered together, oldest first: the metadata blocks
         apart, the bodies as they stay in history. `received`: the files of each; `notes`: the person's; `heard`: what the
@@ -128,7 +129,7 @@ class AgentRunner:
             text = body(context, self.limits.message_chars, files.note, files.spoken)
             content += [Text(text=text), *files.shown]
         is_foreign = any(it.reply_to is not None and it.reply_to.foreign for it in contexts)
-        external: External = "metadata" if heard or is_foreign else ""
+        external: External = "metadata" if (heard and heard.messages) or is_foreign else ""
         quotes = [(it.reply_to, files) for it, files in zip(contexts, received, strict=True)]
         return UserMessage(
             content=tuple(content),
@@ -220,6 +221,15 @@ class AgentRunner:
             save=save,
         )
 
+    @property
+    def may_ask(self) -> bool:
+        """True if a call of the agent may need an approval in some chat."""
+        always, tainted = self.approval
+        of_servers = any(server_of(it) or it.startswith(SERVERS) for it in self.config.tools.allow or ())
+        reads_external = of_servers or not EXTERNAL_TOOLS.isdisjoint(self.names)
+        listed = always + (tainted if reads_external else ())
+        return may_ask(self.names, self.exec_config.mode, listed) or (of_servers and bool(listed))
+
     def plan(self, turn: Turn) -> TurnPlan:
         config, (model, *_) = self._chosen(turn.settings)
         return TurnPlan(model=model, window=self._window(model), facts=self._prepare(turn, config)[1])
@@ -281,7 +291,6 @@ class AgentRunner:
             exec_mode=self.exec_config.mode,
             caller=turn.caller,
             approval=always + (tainted if external else ()),
-            commands=self.commands(turn.context),
             reasoning=turn.settings.reasoning,
         )
-        return toolbox, facts
+        return toolbox, replace(facts, commands=self.commands(turn.context, facts))

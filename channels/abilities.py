@@ -7,7 +7,7 @@ from typing import Literal, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 from channels.channel import AnsweredAtOnce, Channel, Deliver, WebhookRequest
 from channels.condition import Condition
-from channels.message import Attachment, File, MessageContext, Outbound
+from channels.message import Attachment, ChatKind, File, MessageContext, Outbound
 
 T = TypeVar("T")
 _ABLE: dict[tuple[type, type], bool] = {}
@@ -23,14 +23,19 @@ def can(channel: object, port: type[T]) -> TypeGuard[T]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MenuEntry:
-    """A command: `name` without the slash, and what it does, in both languages. No menu shows an `alias`, and
-    owners alone are shown one that is `for_owners`."""
+    """A command: `name` without the slash, and what it does, in both languages. No menu shows a `hidden` one, which is an
+    alias or would do nothing. Only owners see one that is `for_owners`, and one with `only` is for that kind of chat."""
 
     name: str
     en: str
     zh: str
-    alias: bool = False
+    hidden: bool = False
     for_owners: bool = False
+    only: ChatKind | None = None
+
+    def is_shown(self, kind: ChatKind, *, owner: bool) -> bool:
+        """Return True if the menu of a chat of that kind shows it, an owner's or everybody's."""
+        return not self.hidden and (owner or not self.for_owners) and self.only in (None, kind)
 
 
 @runtime_checkable

@@ -97,8 +97,8 @@ class AccessConfig(Section):
     with the event `im.chat.member.bot.added_v1`."""
     history: Annotated[int, Field(ge=0, le=HISTORY_MAX)] = 0
     """The number of group messages without a mention that it may read once it is addressed: those since its last
-    answer, as untrusted text. 0 keeps none of them. The platform must deliver them: Feishu with the scope
-    `im:message.group_msg`, Telegram with privacy mode off."""
+    answer, as untrusted text. If there were more, the agent reads that earlier ones are missing. 0 keeps none of them.
+    The platform must deliver them: Feishu with the scope `im:message.group_msg`, Telegram with privacy mode off."""
 
     def history_in(self, chat: str) -> int:
         own = self.chats.get(chat)

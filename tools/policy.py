@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from channels.tools import Profile, ToolLists
-from tools.config import AgentToolsConfig, ToolsConfig
+from tools.config import AgentToolsConfig, ExecMode, ToolsConfig
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "group:files": ("read", "write", "edit", "ls", "grep", "find"),
@@ -70,6 +70,11 @@ def holds(listed: Sequence[str], name: str) -> bool:
     server = server_of(name)
     groups = ("*", f"{SERVERS}*", SERVERS + server) if server else ("*",)
     return any(it == name or it in groups or name in GROUPS.get(it, ()) for it in listed)
+
+
+def may_ask(names: Sequence[str], mode: ExecMode, listed: Sequence[str]) -> bool:
+    """Return True if a call of one of the tools may need an approval: a command in this `mode`, or what is `listed`."""
+    return (mode == "ask" and not {"exec", "process"}.isdisjoint(names)) or any(holds(listed, it) for it in names)
 
 
 def layers_of(everybody: ToolsConfig, agent: AgentToolsConfig) -> tuple[ToolLists, ...]:

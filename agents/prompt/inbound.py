@@ -9,6 +9,7 @@ a fence, hide, or read as one of the gateway's own words is a \\uXXXX escape, so
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import tzinfo
 from typing import TypeAlias, TypeVar
 
@@ -31,6 +32,8 @@ NOTE_CHARS_SHOWN = 500
 NOTES_CHARS_MAX = 2_000
 HEARD = "Chat history since your last reply"
 """The label of what others said in a group without addressing the bot."""
+CUT = "Earlier messages are missing: these are only the last {}."
+"""The gateway's own entry at the beginning of that block, if more was said than the block holds."""
 HEARD_CHARS_MAX = 1_000
 HISTORY_CHARS_MAX = 8_000
 NOTES = "Notes that this person had you keep, on themselves and on how to answer them"
@@ -58,14 +61,22 @@ _SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _NOT_OF_IDS = re.compile(r"[^A-Za-z0-9_.:@=+/~-]")
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Heard:
+    """The messages of a group since the bot's last reply, oldest first; `cut` if there were more before them."""
+
+    messages: Sequence[MessageContext] = ()
+    cut: bool = False
+
+
 def metadata_blocks(
-    *contexts: MessageContext, zone: tzinfo, notes: Sequence[Note] = (), heard: Sequence[MessageContext] = ()
+    *contexts: MessageContext, zone: tzinfo, notes: Sequence[Note] = (), heard: Heard | None = None
 ) -> str:
     """Trusted block, then the untrusted ones of each message that apply, what was `heard` in the chat before them, and the
     person's notes; with a blank line between them and none at the end. Messages that are answered together are of one
     chat. Times are in `zone`."""
     untrusted = [block for context in contexts for block in _untrusted(context, zone)]
-    more = [*([_heard(heard, zone)] if heard else []), *([_notes(notes, zone)] if notes else [])]
+    more = [*([_heard(heard, zone)] if heard and heard.messages else []), *([_notes(notes, zone)] if notes else [])]
     return "\n\n".join((_trusted(contexts[-1]), *untrusted, *more))
 
 
@@ -190,11 +201,11 @@ def _labelled(what: str, values: "Value | Members") -> str:
     return json_block(f"{what} (untrusted metadata):", values)
 
 
-def _heard(contexts: Sequence[MessageContext], zone: tzinfo) -> str:
+def _heard(heard: Heard, zone: tzinfo) -> str:
     """The newest lines, as many as there is room for, newest last."""
     lines: list[Members] = []
     room = HISTORY_CHARS_MAX
-    for context in reversed(contexts):
+    for context in reversed(heard.messages):
         line = {
             "sender": capped(_name(context.sender), NAME_CHARS_MAX),
             "timestamp": timestamp(context.sent_at, zone),
@@ -203,6 +214,8 @@ def _heard(contexts: Sequence[MessageContext], zone: tzinfo) -> str:
         if (room := room - len(_written(line)) - 2) < 0:
             break
         lines.insert(0, line)
+    if heard.cut or len(lines) < len(heard.messages):
+        lines.insert(0, {"note": CUT.format(len(lines))})
     return _labelled(HEARD, lines)
 
 

@@ -19,7 +19,7 @@ from channels.message import ChatKind
 from skills.catalog import Skill
 from tools.config import ExecMode
 from tools.paths import MEMORY
-from tools.policy import holds, server_of
+from tools.policy import may_ask, server_of
 from tools.tool import ToolSpec
 
 Commands: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
@@ -50,6 +50,15 @@ class LastingFacts:
 
     def has(self, *names: str) -> bool:
         return any(tool.name in names for tool in self.tools)
+
+    @property
+    def has_skills(self) -> bool:
+        return bool(self.skills) and self.has("read")
+
+    @property
+    def asks(self) -> bool:
+        """True if a call may need an approval."""
+        return may_ask([tool.name for tool in self.tools], self.exec_mode, self.approval)
 
 
 _LASTING = attrgetter(*(it.name for it in fields(LastingFacts)))
@@ -113,7 +122,7 @@ def _stable(facts: LastingFacts) -> Iterator[str]:
         yield _worded("Gateway Control", *lines)
     if facts.agent.system_prompt.strip():
         yield _section("Agent Instructions", without_boundary(facts.agent.system_prompt.strip("\r\n")))
-    if facts.skills and facts.has("read"):
+    if facts.has_skills:
         yield _worded("Skills", skills.catalog.render(facts.skills))
     if facts.has(*FILE_TOOLS):
         yield _section("Workspace", f"Your working directory is {one_line(facts.workspace)}", wording("Workspace"))
@@ -159,7 +168,7 @@ def tooling(facts: LastingFacts) -> Sequence[str]:
 def tool_call_style(facts: LastingFacts) -> Iterator[str]:
     runs, choice = facts.has("exec", "process"), facts.agent.tool_choice
     yield wording("Tool Call Style")
-    if (runs and facts.exec_mode == "ask") or any(holds(facts.approval, it.name) for it in facts.tools):
+    if facts.asks:
         yield wording("Tool Call Style, with approvals")
     if facts.has("web_fetch", "web_search") or any(server_of(it.name) for it in facts.tools):
         yield wording("Tool Call Style, with text of strangers")

@@ -15,6 +15,7 @@ import structlog
 from channels.abilities import MenuEntry
 from channels.channel import Deliver, DeliveryError, Ignored, NotStored, Receipt, Refused, Unreachable
 from channels.condition import Condition
+from channels.message import ChatKind
 from channels.telegram.api import TelegramApi, refusal_of
 from channels.telegram.causes import CAUSES, cause_of
 from channels.telegram.timing import Timing
@@ -138,6 +139,7 @@ class Polling:
 
 
 COMMANDS_MAX = 100
+KINDS: tuple[ChatKind, ...] = ("direct", "group")
 DESCRIPTION_CHARS_MAX = 256
 WAITING_MAX = 100
 KNOWN_MAX = 1_000
@@ -150,11 +152,15 @@ log = structlog.get_logger()
 async def offer_menus(
     api: TelegramApi, commands: Sequence[MenuEntry], owners: Sequence[str], *, account: str, timing: Timing
 ) -> None:
-    """Offers one menu for each language, and to each owner one with owners' commands besides. A menu is a nicety: one that
-    Telegram refuses is left out, such as that of an owner who has not written to the bot yet."""
-    everyone = [it for it in commands if not it.for_owners]
-    menus: list[tuple[dict[str, Any], Sequence[MenuEntry]]] = [({"type": "default"}, everyone)]
-    menus += [({"type": "chat", "chat_id": int(it)}, commands) for it in owners if it.isascii() and it.isdigit()]
+    """Offer a menu to direct chats, to groups, and to each owner one with owners' commands as well, in each language. A menu
+    that Telegram refuses is left out, such as that of an owner who has not written to the bot yet."""
+    direct, group = ([it for it in commands if it.is_shown(kind, owner=False)] for kind in KINDS)
+    theirs = [it for it in commands if it.is_shown("direct", owner=True)]
+    menus: list[tuple[dict[str, Any], Sequence[MenuEntry]]] = [
+        ({"type": "default"}, direct),
+        ({"type": "all_group_chats"}, group),
+    ]
+    menus += [({"type": "chat", "chat_id": int(it)}, theirs) for it in owners if it.isascii() and it.isdigit()]
     for scope, entries in menus:
         for language in ("", "zh"):
             await _offer_menu(api, entries, scope, language, account=account, timing=timing)
@@ -169,7 +175,7 @@ async def _offer_menu(
     account: str,
     timing: Timing,
 ) -> None:
-    shown = [(it.name, it.zh if language == "zh" else it.en) for it in entries if not it.alias]
+    shown = [(it.name, it.zh if language == "zh" else it.en) for it in entries]
     menu = [
         {"command": name, "description": text[:DESCRIPTION_CHARS_MAX]}
         for name, text in shown

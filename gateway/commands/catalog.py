@@ -3,29 +3,31 @@ happens with it. The table feeds the dispatch, `/help`, the platforms' menus, th
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from agents.language import language_for
-from agents.prompt.system import Commands
+from agents.prompt.system import Commands, LastingFacts
 from channels.abilities import MenuEntry
 from channels.api.channel import ApiChannel
-from channels.message import MessageContext
+from channels.message import ChatKind, MessageContext
 from gateway.approvals.approvals import Approvals
 from gateway.commands import conversation, own, report, settings
 from gateway.commands.approve import NOTICE_RUNS, approve, list_approvals, settle
-from gateway.commands.command import ANY, Command, CommandContext, Perform, Reply
+from gateway.commands.command import ANY, Command, CommandContext, Perform, Reply, Situation
 from gateway.commands.pair import pair
 from gateway.commands.remember import remember
-from gateway.commands.schedules import schedules
+from gateway.commands.report import plan_of
+from gateway.commands.schedules import schedules, shown_schedules
 from gateway.commands.why import why
+from gateway.config.channels import configured
 from gateway.config.commands import ALIASES, CHINESE_NAMES, GROUPS, OWNER_ONLY, SETTINGS, WORDS
 from gateway.config.root import Audience, Config
 from gateway.later.ends import CommandEnds
 from gateway.records.inbound import MISSPELT, PRESSED, Inbound
 from gateway.state.ending import Ending
-from gateway.state.runtime import Runtime
+from gateway.state.runtime import Runtime, Setup
 from gateway.turns.tasks import Tasks
 
 EDITS_MAX = 2
@@ -141,14 +143,16 @@ def _refusal(context: CommandContext, command: Command) -> str:
 
 
 async def show_help(context: CommandContext) -> str:
-    """Lists the commands that the person may use, a line a group; with `all` what each does, with a name that one."""
+    """List the commands that would do something for the person there, a line a group; with `all` what each does, with a name
+    what that one does."""
     name_asked = context.arguments.lstrip("/／").lower()
     name_asked = CHINESE_NAMES.get(name_asked, name_asked)
-    may = {it.name: it for it in COMMANDS.values() if context.may(it)}
     if not name_asked:
-        return _grouped(context, may)
-    whole = name_asked in ("all", "全部")
-    shown = [it for name, it in may.items() if name == name_asked or (whole and name not in ALIASES)]
+        return _grouped(context, await _useful(context))
+    if name_asked in ("all", "全部"):
+        shown = [COMMANDS[name] for name in await _useful(context)]
+    else:
+        shown = [it for name, it in COMMANDS.items() if name == name_asked and context.may(it)]
     if not shown:
         return context.say("There is no such command; /help lists them.", "没有这个命令，/help 可查看全部命令。")
     return "\n".join(f"- `/{it.form}` {context.say(it.en, it.zh)}" for it in shown)
@@ -158,18 +162,31 @@ async def show_all(context: CommandContext) -> str:
     return await show_help(replace(context, arguments="all"))
 
 
-def _grouped(context: CommandContext, may: Mapping[str, Command]) -> str:
-    lines = [context.say("Just write to me. These are commands:", "直接给我发消息即可。可用的命令：")]
+async def _useful(context: CommandContext) -> Sequence[str]:
+    """The names of the commands that the sender may use and that would do something in the chat."""
+    plan = await plan_of(context, await context.conversation())
+    kind = context.message.chat.kind
+    there = situation(context.setup, [tool.name for tool in plan.facts.tools] if plan else ())
+    if plan:
+        there = replace(there, skills=plan.facts.has_skills)
+    found = [it.name for it in offered(there, kind) if context.may(it)]
+    if "tasks" not in found and await context.tasks.of(context.session):
+        found.append("tasks")
+    if "schedules" not in found and await shown_schedules(context):
+        found.append("schedules")
+    return [name for name in COMMANDS if name in found and context.may(COMMANDS[name])]
+
+
+def _grouped(context: CommandContext, useful: Collection[str]) -> str:
+    lines = [context.say("Just write to me. You can also send a command:", "直接给我发消息即可。也可以使用命令：")]
     for en, zh, names in GROUPS:
-        if listed := " ".join(f"`/{name}`" for name in names if name in may):
+        if listed := " ".join(f"`/{name}`" for name in names if name in useful):
             lines.append(context.say(f"- {en}: {listed}", f"- {zh}：{listed}"))
-    lines.append(
-        context.say(
-            "`/help all` says what each does, `/help model` says it of one.",
-            "`/help all` 说明每个命令的作用，`/help model` 只说明其中一个。",
-        )
+    explained = context.say(
+        "`/help all` explains every command, `/help model` just one.",
+        "`/help all` 说明所有命令，`/help model` 只说明一个。",
     )
-    return "\n".join(lines)
+    return "\n".join((*lines, "", explained))  # without the empty line it would be part of the last bullet
 
 
 def misspelt(context: MessageContext) -> str | None:
@@ -241,9 +258,9 @@ _COMMANDS = (
     _command("queue [collect | followup | steer | interrupt | default]", settings.queue, 1),
     _command("agent [NAME]", settings.agent, 1, owner_in_groups=True),
     _command("pair [CODE]", pair, 2, at_once=True),
-    _command("claim CODE", own.claim, 2),
-    _command("listen [owners]", own.listen, 1, at_once=True),
-    _command("unlisten", own.unlisten, 0, at_once=True),
+    _command("claim CODE", own.claim, 2, only="direct"),
+    _command("listen [owners]", own.listen, 1, at_once=True, only="group"),
+    _command("unlisten", own.unlisten, 0, at_once=True, only="group"),
 )
 COMMANDS = {it.name: it for it in _COMMANDS}
 RUNS: Mapping[str, Perform] = {**NOTICE_RUNS, MISSPELT: suggest}
@@ -252,18 +269,41 @@ AT_ONCE: Mapping[str, Perform] = {PRESSED: settle} | {it.name: it.run for it in 
 """The commands, and the press, that take effect when their message is accepted."""
 
 
-def switched_on(audiences: Mapping[str, Audience]) -> list[Command]:
-    return [it for name, it in COMMANDS.items() if audiences.get(name) != "off"]
+def situation(setup: Setup, tools: Collection[str]) -> Situation:
+    """The situation of a person whose agents have these tools. Any agent's approvals may be the person's to decide."""
+    asks = any(it.may_ask for it in setup.runners.values())
+    return _situation(setup.config, setup.owners, tools, asks=asks, skills="read" in tools)
 
 
-def commands_in(config: Config, message: MessageContext) -> Commands:
+def _situation(
+    config: Config, owners: Collection[str], tools: Collection[str], *, asks: bool, skills: bool
+) -> Situation:
+    pairs = any(getattr(it.config, "dm_policy", "") == "pairing" for it in configured(config.channels))
+    count = len(config.agents.list)
+    return Situation(tools=tools, asks=asks, skills=skills, owned=bool(owners), pairs=pairs, agents=count)
+
+
+def offered(there: Situation, kind: ChatKind) -> Sequence[Command]:
+    """The commands that would do something in such a chat. Others work when they are typed; no list has aliases."""
+    return [it for it in _COMMANDS if it.name not in ALIASES and it.only in (None, kind) and there.has_use(it.name)]
+
+
+def commands_in(config: Config, owners: Collection[str], message: MessageContext, facts: LastingFacts) -> Commands:
     """The commands as the agent's prompt names them, for every sender; no words of a program are a command."""
-    there = () if message.channel == ApiChannel.name else COMMANDS.values()
-    audiences = {it.name: it.audience(config, message) for it in there}
+    tools = [tool.name for tool in facts.tools]
+    there = _situation(config, owners, tools, asks=facts.asks, skills=facts.has_skills)
+    listed = () if message.channel == ApiChannel.name else offered(there, message.chat.kind)
+    audiences = {it.name: it.audience(config, message) for it in listed}
     everyone, owner = (tuple(it for it in audiences if audiences[it] == who) for who in ("everyone", "owner"))
     return everyone, owner
 
 
-def menu(audiences: Mapping[str, Audience]) -> tuple[MenuEntry, ...]:
-    whose: Mapping[str, Audience] = {**audiences, **dict.fromkeys(OWNER_ONLY, "owner")}
-    return tuple(it.entry(whose.get(it.name, "everyone")) for it in switched_on(audiences))
+def menu(setup: Setup) -> tuple[MenuEntry, ...]:
+    """The commands for the menus of a platform, which all chats share, with those that no menu shows."""
+    audiences: Mapping[str, Audience] = {**setup.config.commands, **dict.fromkeys(OWNER_ONLY, "owner")}
+    there = situation(setup, {name for runner in setup.runners.values() for name in runner.names})
+    return tuple(
+        it.entry(audiences.get(it.name, "everyone"), hidden=it.name in ALIASES or not there.has_use(it.name))
+        for it in _COMMANDS
+        if setup.config.commands.get(it.name) != "off"
+    )

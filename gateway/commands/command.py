@@ -6,7 +6,7 @@ does goes by that number, so that the second run changes nothing more.
 
 import re
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -15,9 +15,8 @@ from agents.messages import AssistantMessage
 from agents.runner import AgentRunner
 from agents.turn import Settings, settings_json
 from channels.abilities import MenuEntry
-from channels.message import Button, Folded, MessageContext, StoredFile
+from channels.message import Button, ChatKind, Folded, MessageContext, StoredFile
 from gateway.approvals.approvals import Approvals
-from gateway.config.commands import ALIASES
 from gateway.config.root import Audience, Config
 from gateway.later.ends import CommandEnds
 from gateway.records.inbound import inbound_of, is_readable
@@ -103,6 +102,38 @@ class Reply:
     replaces: str | None = None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Situation:
+    """The attributes of a chat, or of all chats, that decide which commands would do something. `tools` are those of the
+    agents that answer; `asks`: a call of a tool may need an approval; `pairs`: strangers get a pairing code."""
+
+    tools: Collection[str]
+    asks: bool
+    skills: bool
+    owned: bool
+    pairs: bool
+    agents: int
+
+    def has_use(self, name: str) -> bool:
+        """Return True if the command would do something, apart from listing what is left of an earlier config."""
+        match name:
+            case "tasks":
+                return "task" in self.tools
+            case "schedules":
+                return "schedule" in self.tools
+            case "approve" | "approvals":
+                return self.asks
+            case "skill":
+                return self.skills
+            case "agent":
+                return self.agents > 1
+            case "pair":
+                return self.pairs
+            case "claim":
+                return not self.owned
+        return True
+
+
 Perform: TypeAlias = Callable[[CommandContext], Awaitable[str | Reply | None]]
 
 
@@ -122,6 +153,8 @@ class Command:
     zh: str
     owner_in_groups: bool = False
     owner_only: bool = False
+    only: ChatKind | None = None
+    """The kind of chat in which alone it does something."""
     argument: str = ""
     """The pattern of its argument: anything else behind it makes it words to the agent."""
     at_once: bool = False
@@ -147,9 +180,9 @@ class Command:
             not arguments or re.fullmatch(self.argument or ".*", arguments, re.DOTALL) is not None
         )
 
-    def entry(self, audience: Audience) -> MenuEntry:
+    def entry(self, audience: Audience, *, hidden: bool) -> MenuEntry:
         return MenuEntry(
-            name=self.name, en=self.en, zh=self.zh, alias=self.name in ALIASES, for_owners=audience == "owner"
+            name=self.name, en=self.en, zh=self.zh, hidden=hidden, for_owners=audience == "owner", only=self.only
         )
 
 

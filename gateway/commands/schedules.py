@@ -18,7 +18,7 @@ async def schedules(context: CommandContext) -> str:
     say, words = context.say, context.arguments.strip()
     if match := _CANCEL.fullmatch(words):
         return await _cancelled(context, match[1].strip("`"))
-    rows = await _shown(context)
+    rows = await shown_schedules(context)
     if not rows and _is_everybodys(context):
         return say("There are no reminders or schedules for this group.", "这个群没有提醒或定时任务。")
     if not rows:
@@ -40,7 +40,7 @@ async def schedules(context: CommandContext) -> str:
 
 async def _cancelled(context: CommandContext, id_: str) -> str:
     say = context.say
-    found = next((it for it in await _shown(context, ended=id_) if it.id.upper() == id_.upper()), None)
+    found = next((it for it in await shown_schedules(context, ended=id_) if it.id.upper() == id_.upper()), None)
     if found is None and _is_everybodys(context):
         return say(
             f"There is no {id_} for this group. /schedules lists them.", f"这个群没有 {id_}。/schedules 可查看全部。"
@@ -59,8 +59,8 @@ async def _cancelled(context: CommandContext, id_: str) -> str:
     return say(f"{found.id} is cancelled.", f"{found.id} 已取消。")
 
 
-async def _shown(context: CommandContext, *, ended: str = "") -> Sequence[Later]:
-    """A group that has another id now may have some under its first."""
+async def shown_schedules(context: CommandContext, *, ended: str = "") -> Sequence[Later]:
+    """The schedules that the sender may see there. A group that has another id now may have some under its first."""
     store, choices, message = context.runtime.store, context.runtime.choices, context.message
     ids = {it.chat.id: it for it in (choices.after_migration(message), choices.before_migration(message))}
     if _is_everybodys(context):

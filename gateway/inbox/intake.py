@@ -218,7 +218,7 @@ class Intake:
                 who = contact_name(context.channel, context.account, context.sender.id)
                 facts["approve"] = f"{program()} pairing approve {quote(who)}"
             if reason == NOT_MENTIONED and channel.access.history_in(context.chat.id):
-                heard = replace(context, text=context.text[:HEARD_CHARS_MAX], attachments=(), reply_to=None)
+                heard = replace(context, text=context.text[: HEARD_CHARS_MAX + 1], attachments=(), reply_to=None)
                 await self._runtime.store.chatter.keep(heard, self._runtime.now())
             log.info("message_not_admitted", reason=reason, sender=context.sender.id, chat=context.chat.id, **facts)
             return f"ignored: {reason}"

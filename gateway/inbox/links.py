@@ -38,7 +38,7 @@ class ChannelLinks:
 
     async def begin(self, setup: Setup) -> None:
         """Starts the channels that are not started. A connection begins again if its facts have changed."""
-        public_url, entries = setup.config.server.public_url, menu(setup.config.commands)
+        public_url, entries = setup.config.server.public_url, menu(setup)
         for account in configured(setup.config.channels):
             channel = setup.channels[account.kind.name, account.name]
             facts = account.kind.told(account.config, public_url, (entries, self._owners(channel)))
@@ -79,11 +79,11 @@ class ChannelLinks:
 
     async def _keep_connected(self, channel: Listens) -> None:
         while True:
-            config = self._runtime.setup.config
+            setup = self._runtime.setup
             try:
                 await channel.connect(
-                    public_url=config.server.public_url,
-                    commands=menu(config.commands),
+                    public_url=setup.config.server.public_url,
+                    commands=menu(setup),
                     owners=self._owners(channel),
                     deliver=partial(self._deliver, channel),
                 )

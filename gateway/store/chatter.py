@@ -36,6 +36,8 @@ _UNBEGUN = f"""
 SELECT body FROM inbox i WHERE sid = :sid AND status = {InboxStatus.WAITING:d} AND body <> ''
 AND NOT EXISTS (SELECT 1 FROM transcript t WHERE t.turn = i.id AND t.kind = 'user')
 """
+KEPT_MAX = HISTORY_MAX + 1
+"""The messages that are kept of a chat: one more than a turn may read, so that it knows that earlier ones are missing."""
 VOTES_MAX = 200
 """The votes that are kept of a chat."""
 VOTES = "votes "
@@ -60,7 +62,7 @@ class DatabaseChatter(Database):
         place = _place(context)
         row = {"message": context.message_id, "sender": sender_of(context), "at": at}
         run(connection, _KEEP, **place, **row, body=message_json.dump_json(context).decode())
-        run(connection, _TRIM, **place, kept=VOTES_MAX if context.is_vote else HISTORY_MAX)
+        run(connection, _TRIM, **place, kept=VOTES_MAX if context.is_vote else KEPT_MAX)
 
     @reads
     def since(

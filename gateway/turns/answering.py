@@ -12,7 +12,7 @@ from agents import sentences
 from agents.attachments import Received, Untaken
 from agents.language import language_for
 from agents.messages import AssistantMessage, Message, Thinking, ToolResultMessage, UserMessage, message_json
-from agents.prompt.inbound import capped, ids
+from agents.prompt.inbound import Heard, capped, ids
 from agents.prompt.internals import without_internals
 from agents.runner import AgentRunner
 from agents.turn import Emit, ModelFailed, Settings, Turn, TurnResult, settings_json
@@ -140,19 +140,20 @@ class AgentRun:
         await journal.begin(user, joined=[message.turn for message in batch.messages[:-1]], spoken=spoken)
         return contexts[-1], [user]
 
-    async def _heard(self, context: MessageContext) -> Sequence[MessageContext]:
+    async def _heard(self, context: MessageContext) -> Heard:
         """The messages of the group since the last answer, if its history is kept, and the votes of other people. Those
         that came while a vote waited for its turn are answered by that turn."""
         sid, until = self.batch.lease.sid, self.batch.messages[-1].at
         if context.chat.kind != "group" or task_of(sid):
-            return ()
+            return Heard()
         chatter, turn = self.runtime.store.chatter, self.batch.turn
         limit, lines = self.channel.access.history_in(context.chat.id), list[MessageContext]()
         if limit:
-            lines += await chatter.since(sid, context, turn=turn, until=until, limit=limit)
+            lines += await chatter.since(sid, context, turn=turn, until=until, limit=limit + 1)
+        is_cut, lines = len(lines) > limit, lines[-limit:] if limit else []
         latest = max(until, self.runtime.now()) if context.is_vote else until
         lines += await chatter.votes_since(sid, context, turn=turn, until=latest)
-        return [await self.channel.enrich(it) for it in lines]
+        return Heard(messages=[await self.channel.enrich(it) for it in lines], cut=is_cut)
 
     async def _steered(self, message: WaitingMessage) -> tuple[UserMessage, Sequence[Spoken]]:
         return await self._user_message(await self._enriched(inbound_of(message.body).context))
@@ -189,7 +190,7 @@ class AgentRun:
         return batch.setup.outranks(agent, context, people)
 
     async def _user_message(
-        self, *contexts: MessageContext, notes: Sequence[Note] = (), heard: Sequence[MessageContext] = ()
+        self, *contexts: MessageContext, notes: Sequence[Note] = (), heard: Heard | None = None
     ) -> tuple[UserMessage, Sequence[Spoken]]:
         """The message that the model reads, and the speakers of its words."""
         sid, received = self.batch.lease.sid, list[Received]()
@@ -206,7 +207,7 @@ class AgentRun:
         spoken = [
             *(spoken_in(it, "said", 1 + len(files.shown)) for it, files in zip(contexts, received, strict=True)),
             *(Spoken(message=it.message_id, person="", how="quoted") for it in quotes),
-            *(spoken_in(it, "heard", 0) for it in heard),
+            *(spoken_in(it, "heard", 0) for it in (heard.messages if heard else ())),
             *(it for context in contexts for it in reminder_in(context)),
         ]
         return self._messages[-1], spoken

@@ -22,7 +22,8 @@ from channels.web.admission import OPERATOR
 from channels.web.archive import WebConversation
 from channels.web.channel import FILES_MAX, WebChannel
 from channels.web.views import PAGE_BYTES_MAX, conversation_view, event, fitting
-from gateway.commands.catalog import switched_on
+from gateway.commands.catalog import offered, situation
+from gateway.commands.command import Command
 from gateway.http.bodies import Bodies
 from gateway.http.request import Unserved, answer_json, id_in_path, number_of, problem, read_json
 from gateway.operate.first_key import FirstKey
@@ -33,6 +34,7 @@ from gateway.store.errors import StoreUnavailable
 from gateway.store.search import WebHit, has_all
 from gateway.web.found import found_line, words_of
 from gateway.web.offers import Offers
+from tools.policy import permitted
 from tools.uploads import forget
 
 PAGE_MESSAGES = 50
@@ -110,7 +112,7 @@ class Chats:
                 "signed_in": bool(await self._channel.admission.signed_in(request.headers.items())),
                 "commands": [
                     {"name": it.name, "hint": it.form.partition(" ")[2], "en": it.en, "zh": it.zh}
-                    for it in switched_on(self._config.commands)
+                    for it in self._commands(person)
                 ],
                 "limits": {"file_bytes": limits.file_bytes, "files": FILES_MAX, "message_chars": limits.message_chars},
                 "keys": [
@@ -120,6 +122,14 @@ class Chats:
                 "guide": self._config.agents.list[0].model[0].partition("/")[0] == "demo",
             }
         )
+
+    def _commands(self, person: str) -> Sequence[Command]:
+        """The commands that would do something for the person in a conversation with one of their agents."""
+        setup, message = self._runtime.setup, self._offers.message(person)
+        layers = setup.layers.of(message)
+        runners = [setup.runners[it.id] for it in self._offers.agents(person)]
+        there = situation(setup, {name for it in runners for name in permitted(layers, it.names)})
+        return [it for it in offered(there, "direct") if it.is_open(setup, message)]
 
     async def archived(self, request: Request, person: str) -> Response:
         """The conversations that the person put aside."""

@@ -24,14 +24,14 @@ async def test_who_writes_before_the_list_has_come_is_offered_the_commands_then(
         offered = tab.page.get_by_role("listbox", name="Commands")
         await expect(offered).to_be_hidden()
         released.set()
-        await expect(offered.get_by_role("option")).to_have_count(3)
+        await expect(offered.get_by_role("option")).to_have_count(2)
 
 
 async def test_a_slash_offers_the_commands_and_one_is_taken_by_key_or_by_click(visit: Visit) -> None:
     async with visit(says("never asked")) as (home, tab):
         offered = tab.page.get_by_role("listbox", name="Commands")
         await tab.message.press_sequentially("/st")
-        await expect(offered.get_by_role("option")).to_have_count(3)
+        await expect(offered.get_by_role("option")).to_have_count(2)
         await tab.message.press("ArrowDown")
         await tab.message.press("ArrowDown")
         await tab.message.press("Escape")

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -28,8 +29,10 @@ DOWN = refusal(500, "Internal Server Error: restart")
 MENU = (
     MenuEntry(name="stop", en="Stop the running answer", zh="停止当前处理"),
     MenuEntry(name="not-one", en="left out", zh="不列出"),
-    MenuEntry(name="reset", en="Another name", zh="别名", alias=True),
+    MenuEntry(name="reset", en="Another name", zh="别名", hidden=True),
     MenuEntry(name="pair", en="Let a person write", zh="允许某人发消息", for_owners=True),
+    MenuEntry(name="claim", en="Become the owner", zh="成为所有者", only="direct"),
+    MenuEntry(name="listen", en="Switch it on", zh="启用", for_owners=True, only="group"),
 )
 
 
@@ -101,24 +104,19 @@ async def in_touch(
 async def test_a_bot_that_polls_learns_its_name_offers_its_menu_and_keeps_what_waits() -> None:
     async with in_touch(known=False) as it:
         await it.calls("getUpdates", 4)
-        menus = await it.calls("setMyCommands", 4)
+        menus = await it.calls("setMyCommands", 6)
     assert it.telegram.calls[0][0] == "getMe"
     assert it.telegram.of("deleteWebhook") == [{"drop_pending_updates": False}]
-    stop, pair = MENU[0], MENU[3]
-    theirs = {"type": "chat", "chat_id": 500000011}
+    stop, _, _, pair, claim, _ = MENU
+    shown = [
+        ({"type": "default"}, (stop, claim)),
+        ({"type": "all_group_chats"}, (stop,)),
+        ({"type": "chat", "chat_id": 500000011}, (stop, pair, claim)),
+    ]
     assert menus == [
-        {"commands": [{"command": "stop", "description": stop.en}], "scope": {"type": "default"}},
-        {
-            "commands": [{"command": "stop", "description": stop.zh}],
-            "scope": {"type": "default"},
-            "language_code": "zh",
-        },
-        {"commands": [{"command": it.name, "description": it.en} for it in (stop, pair)], "scope": theirs},
-        {
-            "commands": [{"command": it.name, "description": it.zh} for it in (stop, pair)],
-            "scope": theirs,
-            "language_code": "zh",
-        },
+        {"commands": [{"command": it.name, "description": text(it)} for it in entries], "scope": scope} | more
+        for scope, entries in shown
+        for text, more in ((attrgetter("en"), {}), (attrgetter("zh"), {"language_code": "zh"}))
     ]
     assert it.polls[0] == {"timeout": 0, "limit": 100, "allowed_updates": ALLOWED}
     assert it.slept[:3] == [1.0] * 3  # a server that does not hold polls is not asked without a pause
@@ -209,7 +207,7 @@ async def test_the_start_is_tried_until_telegram_is_there() -> None:
 async def test_a_menu_that_telegram_does_not_want_is_left_out() -> None:
     async with in_touch(answers={"setMyCommands": [refusal(400, "Bad Request: BOT_COMMAND_INVALID")]}) as it:
         await it.calls("getUpdates", 5)
-    assert len(it.telegram.of("setMyCommands")) == 4  # each is tried once
+    assert len(it.telegram.of("setMyCommands")) == 6  # each is tried once
 
 
 # by webhook

@@ -1,8 +1,10 @@
 """The configs of docs/examples as a person takes them: each says what it needs, passes `check`, and starts."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from shutil import copytree
+from typing import Any
 
 import pytest
 import yaml
@@ -49,6 +51,33 @@ def test_an_example_names_what_it_needs_and_passes_check(tmp_path: Path, file: P
     copytree(file.parent / "tools.d", tmp_path / "tools.d")
     warnings = [str(it) for it in report(load(copy, values(needed))) if it.status == "warning"]
     assert [line for line in warnings if not any(words in line for words in MEANT.get(file.stem, ()))] == []
+
+
+A_PERIOD = re.compile(
+    r"\b(?:last|past|this|whole) (?:week|month|day|night|weekend)|\byesterday|[上本这]周|昨天|[上本这]个?月", re.I
+)
+BLOCKS = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def tasks_in(file: Path) -> Iterator[tuple[dict[str, Any], str]]:
+    """The configs of a page, or the one that a file is, with each task of their schedules."""
+    text = file.read_text(encoding="utf-8")
+    for block in [text] if file.suffix == ".yaml" else BLOCKS.findall(text):
+        config = yaml.safe_load(block)
+        for it in config.get("schedules", ()) if isinstance(config, dict) else ():
+            if "task" in it:
+                yield config, it["task"]
+
+
+def test_no_example_asks_for_more_of_a_group_than_its_config_can_read() -> None:
+    """A turn reads the last messages since the bot's last answer, whenever that was: no week, no day."""
+    pages = [*EXAMPLES, ROOT / "config.yaml", *(ROOT / "docs").glob("*.md"), *ROOT.glob("README*.md")]
+    found = [(file.name, config, task) for file in pages for config, task in tasks_in(file)]
+    assert {"monday-report.yaml", "later.md"} <= {name for name, _, _ in found}
+    assert [(name, task) for name, _, task in found if A_PERIOD.search(task)] == []
+    for name, config, task in found:
+        if "channels" in config and "group" in task:
+            assert "'history': " in str(config), name
 
 
 def test_the_cookbook_has_each_example_once_in_its_table() -> None:

@@ -53,15 +53,38 @@ async def test_a_group_that_opts_in_has_the_bot_know_what_was_said_since_its_las
         for number in range(30):
             await chats(house, f"{number} " + "x" * 900)
         lines = await asked(house, "and now?")
+        note, *lines = lines
         assert [it["text"].split()[0] for it in lines] == [str(it) for it in range(30)][-len(lines) :]
         assert 6 <= len(lines) <= 8
+        assert note == {"note": f"Earlier messages are missing: these are only the last {len(lines)}."}
         assert await asked(house, "again?") == []
         assert not HISTORY.search("\n".join(users(house.anthropic.requests[-1].body)))
         config = house.gateway.config
     removed = erase(config, person=("feishu", BOB)).removed
-    assert removed["chatter"] == 20
+    assert removed["chatter"] == 21
     if database_url.startswith("sqlite"):
         assert b"lunch?" not in (tmp_path / "data" / "clawgate.db").read_bytes()
+
+
+@pytest.mark.parametrize(("history", "said", "left"), [(20, 60, 20), (20, 21, 20), (20, 20, 20), (5, 6, 5), (5, 5, 5)])
+async def test_the_request_says_that_earlier_messages_of_the_group_are_missing(
+    tmp_path: Path, history: int, said: int, left: int
+) -> None:
+    feishu = f"{FEISHU}\n    history: {history}\n"
+    async with running(tmp_path, feishu=feishu, script=[says("one")]) as house:
+        for number in range(said):
+            await chats(house, f"line {number}")
+        found = await asked(house, "sum it up")
+    note = {"note": f"Earlier messages are missing: these are only the last {left}."}
+    assert [note] * (said > left) == [it for it in found if "note" in it]
+    assert [it["text"] for it in found if "text" in it] == [f"line {it}" for it in range(said - left, said)]
+
+
+async def test_a_long_message_of_the_group_shows_that_it_was_cut(tmp_path: Path) -> None:
+    async with running(tmp_path, feishu=f"{FEISHU}\n    history: 5\n", script=[says("one")]) as house:
+        for text in ("x" * 1_000, "y" * 1_001):
+            await chats(house, text)
+        assert [it["text"][-2:] for it in await asked(house, "hello")] == ["xx", "y…"]
 
 
 async def test_a_group_that_does_not_keeps_nothing_and_strangers_never_are_heard(tmp_path: Path) -> None:

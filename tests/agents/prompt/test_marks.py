@@ -13,7 +13,7 @@ import pytest
 
 from agents.attachments import Receiver
 from agents.prompt.fences import harmless
-from agents.prompt.inbound import body, cut_here, metadata_blocks
+from agents.prompt.inbound import Heard, body, cut_here, metadata_blocks
 from agents.transcription import Transcript
 from channels import marks
 from channels.marks import MARKS
@@ -199,7 +199,7 @@ def test_nobody_writes_a_mark_at_the_beginning_of_a_line(disguise: str, newlines
                     attachments=(Attachment(kind="file", key="k", name=text),),
                 ),
                 zone=UTC,
-                heard=[message(text, sender=Sender(id="u2", name=text))],
+                heard=Heard(messages=[message(text, sender=Sender(id="u2", name=text))], cut=True),
             ),
         }
         for place, shown in places.items():
