@@ -19,13 +19,12 @@ FROM python:3.11-slim
 ENV PATH=/venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 COPY --from=build /venv /venv
 
-WORKDIR /app
-COPY config.yaml ./
-
-# Only data is written to, and /tmp: the rest may be mounted read-only, as docker-compose.yml does.
-RUN useradd --system --uid 10001 --create-home clawgate && mkdir -m 0700 data && chown clawgate data
+# All of a bot is in one folder: config.yaml, .env, skills.d, tools.d, data. The rest may be mounted read-only, but for /tmp,
+# as docker-compose.yml does. 1000 is the first user of most machines, who then owns a folder that is mounted here.
+RUN useradd --uid 1000 --create-home clawgate && mkdir -m 0700 /bot && chown clawgate:clawgate /bot
+WORKDIR /bot
 USER clawgate
-VOLUME /app/data
+VOLUME /bot
 EXPOSE 8080
 
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s \
@@ -33,4 +32,4 @@ HEALTHCHECK --interval=10s --timeout=3s --start-period=10s \
 
 # SIGTERM lays running turns down at a step border; give it longer than limits.graceSeconds (25).
 STOPSIGNAL SIGTERM
-CMD ["clawgate", "serve", "--config", "config.yaml", "--host", "0.0.0.0", "--port", "8080"]
+CMD ["clawgate", "serve", "--init", "--host", "0.0.0.0", "--port", "8080"]

@@ -167,7 +167,7 @@ def test_compose_gives_a_stop_more_time_than_the_gateway_takes() -> None:
         service = services[name]
         assert int(service["stop_grace_period"].removesuffix("s")) > LimitsConfig().grace_seconds
         assert service["build"] == "."
-        assert [variable for variable in service["environment"] if variable not in config] == []
+        assert [variable for variable in service.get("environment", ()) if variable not in config] == []
     assert [name for name, service in services.items() if "profiles" not in service] == ["clawgate"]
     assert services["replica-1"] == services["replica-2"]
     assert "@postgres/" in services["replica-1"]["environment"]["CLAWGATE_DATABASE_URL"]

@@ -86,7 +86,7 @@ class Admission:
             return OPERATOR
         if self.way in ("open", "closed"):
             sentence = (
-                "The web chat is closed: set server.adminToken (CLAWGATE_ADMIN_TOKEN) to open it beyond this machine."
+                "The web chat is closed: set server.adminToken (CLAWGATE_ADMIN_TOKEN, in .env) to open it beyond here."
             )
             raise Rejected(CLOSED, status=403, sentence=sentence)
         scheme, _, token = (_one(headers, "authorization") or "").partition(" ")
@@ -121,8 +121,10 @@ class Admission:
 
     def offer_link(self) -> str | None:
         """A code that signs in once, as if it were the token; None if no link is offered."""
-        if self.way != "link":
-            return None
+        return self.new_link() if self.way == "link" else None
+
+    def new_link(self) -> str:
+        """Make a code that signs in once, as the operator. The one before it is void."""
         code = f"{LINK_PREFIX}{secrets.token_urlsafe(32)}"
         self._link = (_digest(code), self.now() + self.link_seconds)
         return code

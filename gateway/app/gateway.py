@@ -273,6 +273,11 @@ class Gateway:
         """Makes a code that signs in to the web chat once, for the operator who sees the start; None if none is needed."""
         return self.doors.web.admission.offer_link() if self.doors.web else None
 
+    def offer_first_link(self) -> str | None:
+        """Make such a code for the operator whose token was made at this start; None with replicas, since another one may
+        get the request."""
+        return self.doors.web.admission.new_link() if self.doors.web and not self.runtime.store.shared else None
+
     async def claim_code(self) -> str | None:
         """The code with which a person becomes the owner; None if there is one, or if the database does not say."""
         with suppress(StoreUnavailable):

@@ -91,6 +91,9 @@ HELP = {
     "The config file.": "配置文件。",
     "Serve the page and the channels until Ctrl-C or SIGTERM.": "运行网页和各渠道，直到 Ctrl-C 或 SIGTERM。",
     "Listen here instead of server.host.": "监听此地址，而不是 server.host。",
+    "Write a config first if there is none, and a token if the page needs one.": (
+        "没有配置时先写一份；网页需要 token 时也生成一个。"
+    ),
     "Listen here instead of server.port.": "监听此端口，而不是 server.port。",
     "Talk to an agent here in the terminal, beside a serving gateway or without one. With a MESSAGE, or "
     "one from a pipe, it prints the answer and exits: 1 if there is none, with the reason on standard "

@@ -1,6 +1,7 @@
 """`init`: asks a few questions and writes a commented config file, and `.env` beside it for the secrets. The program alone,
 without a command, asks none: from an empty folder to a page that answers."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -89,6 +90,54 @@ def start() -> None:
         _write(config, _template(), environment())
         print_text(f"{config.absolute()}: written", err=True)
     serve_shown(config)
+
+
+def prepare(config: Path, host: str | None) -> bool:
+    """Make what a first start lacks: the config, and a token for the page if others than this machine reach it and no one
+    could sign in. Return True if it made a token. Raises OperatorError."""
+    import fcntl
+    import secrets
+
+    from gateway.config.dotenv import DOTENV, append
+    from gateway.config.exposure import way_in
+    from gateway.config.load import load
+
+    folder = config.absolute().parent
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OperatorError(_unwritable(folder))
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # replicas may share the folder, and begin together
+        if not config.exists() and not config.is_symlink():
+            _write(config, _template(), environment())
+            print_text(f"{config.absolute()}: written", err=True)
+        loaded = load(config, environment())
+        server = loaded.config.server
+        named = loaded.names.get(("server", "adminToken"), ())
+        if way_in(loaded.listening(host or server.host, server.port).config) != "closed" or not named:
+            return False
+        append(folder / DOTENV, {named[0]: secrets.token_hex(24)})
+        print_text(f"{folder / DOTENV}: {named[0]} written, the token that signs in to the page", err=True)
+        return True
+    except OSError as error:
+        raise OperatorError(f"{error.filename or folder}: {error.strerror}") from None
+    finally:
+        os.close(lock)
+
+
+def _unwritable(folder: Path) -> str:
+    if not folder.is_dir():
+        return f"{folder}: there is no such folder"
+    owner = folder.stat()
+    other = (
+        f", or run as {owner.st_uid}:{owner.st_gid} (docker compose: CLAWGATE_UID and CLAWGATE_GID)"
+        if owner.st_uid
+        else ""
+    )
+    return (
+        f"{folder}: belongs to user {owner.st_uid}, and this runs as user {os.geteuid()}, who cannot write there — "
+        f"chown -R {os.geteuid()}:{os.getegid()} that folder{other}"
+    )
 
 
 def _chosen(provider: str | None, model: str | None) -> str:

@@ -26,15 +26,27 @@ def serve(
     config: ConfigOption = CONFIG,
     host: Annotated[str | None, typer.Option(help="Listen here instead of server.host.")] = None,
     port: Annotated[int | None, typer.Option(help="Listen here instead of server.port.", min=0, max=65535)] = None,
+    init: Annotated[
+        bool, typer.Option("--init", help="Write a config first if there is none, and a token if the page needs one.")
+    ] = False,
 ) -> None:
     """Serve the page and the channels until Ctrl-C or SIGTERM."""
-    run_gateway(config, host, port)
+    from gateway.cli.init import prepare
+
+    made_token = init and prepare(config, host)
+    run_gateway(config, host, port, made_token=made_token)
 
 
 def run_gateway(
-    config: Path, host: str | None = None, port: int | None = None, *, shown: Callable[[str], object] | None = None
+    config: Path,
+    host: str | None = None,
+    port: int | None = None,
+    *,
+    shown: Callable[[str], object] | None = None,
+    made_token: bool = False,
 ) -> None:
-    """Serves until a signal ends it. `shown` gets the address of the page once it listens, unless one has to sign in."""
+    """Serve until a signal ends it. `shown` gets the address of the page once it listens, unless one has to sign in.
+    `made_token`: this start has made the token of the page, so it also prints a link."""
     from gateway.app.gateway import Gateway
     from gateway.app.reload import Reload
     from gateway.app.serve import harden, listen, run
@@ -69,7 +81,8 @@ def run_gateway(
     spoken = language(config)
     if tracked := advice(config):
         print_text(tracked(spoken), err=True)
-    for line in greeting(loaded_as, link=(link := gateway.offer_link()), language=spoken):
+    link = gateway.offer_first_link() if made_token else gateway.offer_link()
+    for line in greeting(loaded_as, link=link, language=spoken):
         print_text(line, err=True)
     if shown is not None and link is None and (web := settings.channels.web) and web.enabled:
         shown(loaded_as.config.server.address)

@@ -29,6 +29,7 @@ export class Connection {
 
   show() {
     const bar = part("connection");
+    part("examples").hidden = this.state === "closed";
     const state = this.state === "signed-out" && this.signIn.open ? "signing-in" : this.state;
     const closed = this.closedBy ? sentence(this.closedBy) : "";
     const open = this.#faults();

@@ -215,7 +215,7 @@ export const WORDS = {
     signedOut: "You are signed out.",
     signIn: "Sign in",
     signInAbout:
-      "Enter the token that you were given by whoever runs this bot. If you run it, your token is in its config; the sign-in link that it printed at its start works as well.",
+      "Enter the token that you were given by whoever runs this bot. If you run it, that is CLAWGATE_ADMIN_TOKEN in .env next to its config; the sign-in link that it printed at its start works as well.",
     replace: "Sign in",
     replaceTitle: "Sign in as another person?",
     replaceAbout: "You are signed in as “{person}”. This link signs you out in this browser, and signs you in as the operator.",
@@ -246,7 +246,8 @@ export const WORDS = {
     "error_key-unused": "The config names another model, so nobody would use this key. Write model: auto in config.yaml.",
     "error_key-not-wanted": "A model has a key already. Load the page again.",
     "error_config-broken": "The config file has a mistake. Mend it first: the gateway's log says where.",
-    error_closed: "The web chat is closed: set CLAWGATE_ADMIN_TOKEN to open it beyond this machine.",
+    error_closed:
+      "The web chat is closed, because others than this machine could reach it. Write CLAWGATE_ADMIN_TOKEN= and the output of `openssl rand -hex 24` into .env next to config.yaml, load this page again, and sign in with that token.",
     error_network: "The server cannot be reached.",
     error_unknown: "That did not work.",
   },
@@ -459,7 +460,7 @@ export const WORDS = {
     signedOut: "你已退出登录。",
     signIn: "登录",
     signInAbout:
-      "请输入机器人管理者给你的令牌。如果你就是管理者，令牌在配置中；也可以使用启动时显示的登录链接。",
+      "请输入机器人管理者给你的令牌。如果你就是管理者，令牌是配置旁 .env 中的 CLAWGATE_ADMIN_TOKEN；也可以使用启动时显示的登录链接。",
     replace: "登录",
     replaceTitle: "要以另一身份登录吗？",
     replaceAbout: "你现在以「{person}」的身份登录。此链接会让你在这个浏览器中退出，并以管理员身份登录。",
@@ -489,7 +490,8 @@ export const WORDS = {
     "error_key-unused": "配置指定了其他模型，不会用到这个密钥。请在 config.yaml 中写 model: auto。",
     "error_key-not-wanted": "已经有可用的密钥，请刷新页面。",
     "error_config-broken": "配置文件有误，请先修正，位置见网关日志。",
-    error_closed: "网页聊天未开放：如需从其他机器访问，请设置 CLAWGATE_ADMIN_TOKEN。",
+    error_closed:
+      "网页聊天未开放，因为其他机器也能访问它。请在 config.yaml 旁的 .env 中写入 CLAWGATE_ADMIN_TOKEN= 和 `openssl rand -hex 24` 的输出，重新加载本页，再用这个令牌登录。",
     error_network: "无法连接服务器。",
     error_unknown: "操作未成功。",
   },
