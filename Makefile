@@ -22,7 +22,7 @@ endif
 endif
 together = $(MAKE) --no-print-directory -sj4 SIDE_BY_SIDE=yes
 
-.PHONY: run demo rehearsal ready test test-all quick check size bench chaos screenshots film fix docs env browser lock clean
+.PHONY: run demo rehearsal ready test test-all quick check size bench chaos screenshots film fix docs env browser release lock clean
 
 run: .venv/.run            ## serve bot/config.yaml, which git ignores; write it first if it is not there
 	@$(BIN)/python -m gateway
@@ -80,6 +80,9 @@ env:                       ## the environment alone
 
 browser: .venv/bin/python  ## a Chromium for the browser tests, where this is Debian and we are root
 	@$(BIN)/python -m tests.browser.chromium
+
+release: .venv/.dev        ## build wheel and sdist into dist/ and try them; wants the tag of the version, ARGS=--untagged does not
+	@$(BIN)/python -m tests.release $(ARGS)
 
 lock: .venv/.dev           ## after a change of dependencies in pyproject.toml
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-header pyproject.toml -o requirements.txt

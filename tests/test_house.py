@@ -39,7 +39,7 @@ def committed() -> list[str]:
 def test_the_top_level_is_the_agreed_one() -> None:
     agreed = "pyproject.toml config.yaml gateway channels agents skills tools tests Dockerfile docker-compose.yml"
     about = "README.md README.zh-CN.md ARCHITECTURE.md CHANGELOG.md LICENSE docs Makefile"
-    locks = "requirements.txt requirements-dev.txt requirements-judges.txt .ci .gitignore .dockerignore"
+    locks = "requirements.txt requirements-dev.txt requirements-judges.txt .ci .github .gitignore .dockerignore"
     assert {Path(name).parts[0] for name in committed()} == {*agreed.split(), *about.split(), *locks.split()}
 
 

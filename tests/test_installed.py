@@ -3,20 +3,17 @@
 import os
 import re
 import shutil
-import signal
 import stat
 import subprocess
 import sys
-import sysconfig
 import zipfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from gateway.guard import PACKAGES, VERSION
-from tests.stories.test_process import ROOT, Process
+from tests.release import build, install, serving
+from tests.stories.test_process import ROOT
 from tests.upstream import ENVIRONMENT, Upstream, git
 from tests.waiting import until
 from tests.web_page import opened
@@ -33,11 +30,7 @@ echo "$@" >> "$HOME/systemctl"
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    (found,) = folder.iterdir()
-    return found
+    return build(tmp_path_factory.mktemp("dist"))[0]
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +39,8 @@ def home(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     cache, skills and documents have a second name."""
     folder = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    uv = str(Path(sys.executable).with_name("uv"))
-    install = [uv, "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-cache", str(wheel)]
-    subprocess.run([*install, "--python", folder / "bin" / "python"], check=True)
+    install(wheel, folder, linked=True)
     (packages,) = folder.glob("lib/python*/site-packages")
-    (packages / "needed.pth").write_text(sysconfig.get_path("purelib"))
     for number, path in enumerate([*packages.glob("skills/*/SKILL.md"), *packages.glob("agents/docs/*.md")]):
         (folder / f"cached-{number}").hardlink_to(path)
     return folder
@@ -140,34 +130,13 @@ def test_a_shell_completes_it(home: Path, tmp_path: Path) -> None:
     assert call(home, tmp_path, **words)[1].split() == ["serve", "send", "service", "sessions"]
 
 
-@asynccontextmanager
-async def alone(home: Path, folder: Path, **more: str) -> AsyncIterator[Process]:
-    """`clawgate` and nothing else, in this folder."""
-    import asyncio
-
-    process = await asyncio.create_subprocess_exec(
-        home / "bin" / "clawgate",
-        cwd=folder,
-        env=environment(folder, CLAWGATE_PORT="0", **more),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    run = Process(process)
-    try:
-        await run.ready()
-        yield run
-    finally:
-        if process.returncode is None:
-            await run.end(signal.SIGTERM)
-
-
 async def test_alone_in_an_empty_folder_it_writes_a_config_shows_the_page_and_answers(
     home: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()
     desktop = {"DISPLAY": ":9", "BROWSER": str(executable(tmp_path / "bin" / "browser", BROWSER))}
-    async with alone(home, folder, **desktop) as run:
+    async with serving(home, folder, **desktop) as run:
         assert f"{folder / 'config.yaml'}: written" in run.output[0]
         await until((folder / "opened").exists)
         assert (folder / "opened").read_text() == f"{run.url}\n"
@@ -179,7 +148,7 @@ async def test_alone_in_an_empty_folder_it_writes_a_config_shows_the_page_and_an
     assert stat.S_IMODE((folder / "data" / "clawgate.db").stat().st_mode) == 0o600
     (folder / "opened").unlink()
     before = (folder / "config.yaml").read_text()
-    async with alone(home, folder, SSH_CONNECTION="somewhere", **desktop) as run:
+    async with serving(home, folder, SSH_CONNECTION="somewhere", **desktop) as run:
         assert "written" not in run.output[0]
         async with opened(run.url) as page:
             assert [it["title"] for it in await page.chats()] == ["hello"]
@@ -203,7 +172,7 @@ async def test_a_quickstart_an_edit_of_the_config_and_an_update_by_git_pull_do_n
         ["bash", "-euc", f'{commands}\n[ "$PWD" = ~/bot ]'], cwd=tmp_path, env=env, check=True, capture_output=True
     )
     config = tmp_path / "bot" / "config.yaml"
-    async with alone(home, config.parent) as run:
+    async with serving(home, config.parent) as run:
         await run.wrote("/claim ")
         assert not any("git tracks" in line for line in run.output)
     edited = config.read_text(encoding="utf-8").replace("# owners: [", 'owners: ["telegram:500000011"] # [')
@@ -211,7 +180,7 @@ async def test_a_quickstart_an_edit_of_the_config_and_an_update_by_git_pull_do_n
     upstream.change_config()
     git(tmp_path / "clawgate", "pull", "--quiet")
     assert "More about owners" in (tmp_path / "clawgate" / "config.yaml").read_text(encoding="utf-8")
-    async with alone(home, config.parent) as run:
+    async with serving(home, config.parent) as run:
         assert any("listens on" in line for line in run.output)
     assert config.read_text(encoding="utf-8") == edited
 
