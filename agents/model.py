@@ -13,7 +13,7 @@ import structlog
 from agents.messages import AssistantMessage, Usage
 from agents.providers.chat.vendors import for_model, vendor_for
 from agents.providers.config import NATIVE_DOCUMENTS, ModelConfig, ProviderConfig, api_of
-from agents.providers.models import ModelFacts, facts_of, family_of
+from agents.providers.models import SHIPPED_CURRENCY, ModelFacts, facts_of, family_of, shipped_prices
 from agents.providers.provider import ModelRequest, Provider
 from agents.providers.retry import Health, RetryConfig, RetryEvent, complete
 from agents.providers.textcalls.answer import RepairedCalls
@@ -62,6 +62,7 @@ class Models:
     provider_configs: Mapping[str, ProviderConfig]
     model_configs: Mapping[str, ModelConfig]
     retry: RetryConfig = field(default_factory=RetryConfig)
+    currency: str = SHIPPED_CURRENCY
     health: Health = field(default_factory=Health)
     calibration: Calibration = field(default_factory=Calibration)
     _models: dict[str, Model] = field(default_factory=dict)
@@ -105,7 +106,7 @@ class Models:
         if api_of(provider, written) not in NATIVE_DOCUMENTS:
             settings["documents"] = "text"
         settings.setdefault("documents", written.documents)
-        shipped = facts_of(name)
+        shipped = replace(facts_of(name), prices=shipped_prices(name, self.currency))
         facts = replace(shipped, **settings, known=shipped.known or {"window", "max_output"} <= settings.keys())
         if not facts.known:
             hint = f'tell it under models: in the config: {{ "{reference}": {{ window: …, maxOutput: … }} }}'

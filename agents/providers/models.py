@@ -29,8 +29,13 @@ _TABLE = Path(__file__).with_name("models.yaml")
 Price = Annotated[float, Field(ge=0)]
 
 
+SHIPPED_CURRENCY = "USD"
+"""The currency of the shipped prices."""
+_SIGNS: Mapping[str, str] = {"USD": "$", "EUR": "€", "GBP": "£", "CNY": "¥"}
+
+
 class PricesConfig(Section):
-    """The cost of a million tokens, in any currency you count in."""
+    """The cost of a million tokens, in the `currency` of the config."""
 
     input: Price = 0.0
     """Read by the model, not from a cache."""
@@ -74,6 +79,17 @@ def facts_of(model: str) -> ModelFacts:
         if any(fnmatchcase(name, pattern) for name in names):
             return replace(facts, prices=next((prices[it] for it in names if it in prices), None))
     return UNKNOWN
+
+
+def shipped_prices(model: str, currency: str) -> PricesConfig | None:
+    """Return the shipped prices of a model; none if costs are counted in another currency: no sum mixes two."""
+    return facts_of(model).prices if currency == SHIPPED_CURRENCY else None
+
+
+def money(amount: float, currency: str) -> str:
+    """Return an amount as people read it: `$0.0779`, `¥12.30`, `0.0779 CHF`."""
+    shown = f"{amount:,.2f}" if amount >= 1 else f"{amount:.4f}"
+    return f"{_SIGNS[currency]}{shown}" if currency in _SIGNS else f"{shown} {currency}"
 
 
 def known_names() -> list[str]:

@@ -98,7 +98,7 @@ def build_setup(config: Config, environment: Mapping[str, str], lasting: Lasting
 
 def _models(config: Config, providers: Mapping[str, Provider], before: Setup | None) -> Models:
     """The models that all agents share, with what the setup before has learnt of them."""
-    shared = Models(providers, config.providers, config.models, config.retry)
+    shared = Models(providers, config.providers, config.models, config.retry, config.currency)
     if before:
         learnt = next(iter(before.runners.values())).models
         shared.health, shared.calibration = learnt.health, learnt.calibration

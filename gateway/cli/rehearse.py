@@ -65,7 +65,7 @@ def rehearse(
         error.code = 2
         raise
     if as_json:
-        _print_json(chosen, results, scrubber)
+        _print_json(chosen, results, loaded.config, scrubber)
     if any(it.verdict != "same" for it in results):
         raise typer.Exit(1)
 
@@ -79,7 +79,7 @@ def _agree(picked: "Picked", config: "Config", spoken: "Language", *, yes: bool)
         print_text(line, err=True)
     if not picked.turns:
         raise NotRehearsed(NO_TURNS(spoken))
-    print_text(forecast(picked, config.limits.rounds, spoken), err=True)
+    print_text(forecast(picked, config, spoken), err=True)
     agreed = yes
     if not yes:
         with suppress(typer.Abort):
@@ -104,15 +104,15 @@ async def _rehearsed(
     async with opened(loaded, present, scrubber, most) as rehearsal:
         for kept in picked.turns:
             results.append(await rehearsal.run(kept))
-            for line in lines(results[-1], spoken) if spoken else ():
+            for line in lines(results[-1], loaded.config, spoken) if spoken else ():
                 print_text(scrubber.scrub(line))
     if spoken:
-        print_text(totals(picked, results, spoken))
+        print_text(totals(picked, results, loaded.config, spoken))
     return results
 
 
-def _print_json(picked: "Picked", results: "list[Rehearsed]", scrubber: "Scrubber") -> None:
+def _print_json(picked: "Picked", results: "list[Rehearsed]", config: "Config", scrubber: "Scrubber") -> None:
     from gateway.operate.turns import cleaned
     from gateway.rehearse.report import as_json
 
-    print_json(cleaned(as_json(picked, results), scrubber.scrub))
+    print_json(cleaned(as_json(picked, results, config), scrubber.scrub))

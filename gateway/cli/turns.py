@@ -38,13 +38,12 @@ def list_turns(
 
     loaded = load(config).config
     only = {"agent": agent, "channel": channel, "person": person, "outcome": outcome}
-    zone, days = loaded.server.zone, loaded.console.keep_days
-    page = asyncio.run(turn_list(_layers(loaded), before=before or None, only=only, zone=zone, keep_days=days))
+    page = asyncio.run(turn_list(_layers(loaded), before=before or None, only=only, config=loaded))
     turns = scrubbed(page, _scrub(loaded))["turns"][::-1]
 
     def line(it: dict[str, Any]) -> str:
         took = "" if it["seconds"] is None else f"  {it['seconds']:.1f} s"
-        cost = "" if it["cost"] is None else f"  {it['cost']:.4f}"
+        cost = "" if it["cost"] is None else f"  {loaded.money(it['cost'])}"
         words = " ".join(it["text"].split())[:60]
         return f"{it['id']}  {it['at']}  {it['agent']}  {it['person'] or '-'}  {it['outcome']}{took}{cost}  {words}"
 
@@ -64,14 +63,14 @@ def show_turn(
     from gateway.operate.turns import scrubbed, turn_layers
 
     loaded = load(config).config
-    turn = asyncio.run(turn_layers(_layers(loaded), number, loaded.server.zone))
+    turn = asyncio.run(turn_layers(_layers(loaded), number, loaded))
     if turn is None:
         raise OperatorError(f"no turn: {number} — `turns list` shows them")
     shown = scrubbed(turn, _scrub(loaded))
     if as_json:
         print_json(shown)
     else:
-        print_text("\n".join(lines(shown)))
+        print_text("\n".join(lines(shown, loaded.money)))
 
 
 def _layers(config: "Config") -> "DatabaseLayers":

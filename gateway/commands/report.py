@@ -127,7 +127,10 @@ async def usage(context: CommandContext) -> str:
 def _budget(context: CommandContext, budget: BudgetUse) -> tuple[str, str]:
     whose = {"agent": ("assistant", "助手"), "chat": ("chat", "聊天"), "sender": ("you", "你")}[budget.whose]
     period, at = {"day": (("today", "今日"), "at"), "month": (("this month", "本月"), "on")}[budget.period]
-    percent = f"{budget.share:.0%}"
+    percent, money = f"{budget.share:.0%}", context.setup.config.money
+    if budget.cost_max is not None:
+        of = f"{money(budget.cost)} / {money(budget.cost_max)}"
+        percent += context.say(f" ({of})", f"（{of}）")
     head = context.say(f"Budget of {period[0]} ({whose[0]})", f"{period[1]}额度（{whose[1]}）")
     return head, context.say(f"{percent} used, again {at} {budget.until}", f"已用 {percent}，{budget.until} 恢复")
 
@@ -160,7 +163,10 @@ class _Sum:
         text = context.say(
             f"{read:,} tokens in, {self.tokens['output']:,} out", f"输入 {read:,} token，输出 {self.tokens['output']:,}"
         )
-        return text if self.cost is None else text + context.say(f", cost {self.cost:.4f}", f"，费用 {self.cost:.4f}")
+        if self.cost is None:
+            return text
+        cost = context.setup.config.money(self.cost)
+        return text + context.say(f", cost {cost}", f"，费用 {cost}")
 
     def cache(self, context: CommandContext) -> str:
         read, written = self.tokens["cache_read"], self.tokens["cache_write"]

@@ -87,7 +87,8 @@ async def _lines(context: CommandContext, stored: StoredTurn) -> AsyncIterator[s
     yield _route(context, stored)
     tokens = final.get("tokens") or {}
     read = sum(tokens.get(name, 0) for name in ("input", "cache_read", "cache_write"))
-    cost = say(f", cost {final['cost']:.4f}", f"，费用 {final['cost']:.4f}") if final.get("cost") is not None else ""
+    paid = "" if final.get("cost") is None else context.setup.config.money(final["cost"])
+    cost = say(f", cost {paid}", f"，费用 {paid}") if paid else ""
     models = say(", ", "、").join(f"`{it}`" for it in final.get("models", {})) or say("no model", "未请求模型")
     written = tokens.get("output", 0)
     yield say(

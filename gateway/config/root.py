@@ -13,7 +13,7 @@ from pydantic import Field, StringConstraints, field_validator
 
 from agents.config import AgentConfig, AgentDefaults
 from agents.providers.config import IMPLIED, ModelConfig, ProviderConfig
-from agents.providers.models import PricesConfig, facts_of
+from agents.providers.models import PricesConfig, money, shipped_prices
 from agents.providers.retry import RetryConfig
 from agents.transcription import TranscriptionConfig
 from agents.turn import Amount, Seconds, TurnLimits
@@ -206,6 +206,9 @@ class Config(Section):
     agents: AgentsConfig
     models: dict[str, ModelConfig] = {}
     """The facts you know of models, by `provider/model` or by the model's name alone; prices, too (docs/providers.md)."""
+    currency: Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")] = "USD"
+    """The currency of all prices and costs, as three letters. The shipped prices are in `USD` and count with no other: then
+    write the prices of your models under `models`."""
     owners: tuple[PersonId, ...] = ()
     """The people who run this bot, as `channel:id`, such as `feishu:ou_…` or `telegram:123456789`: `/whoami` prints yours.
     Without any, the person at this machine is the only owner, in the web chat."""
@@ -270,11 +273,23 @@ class Config(Section):
         named = self.approvals.approvers if own is None else own
         return tuple(owners or self.owners) or None if named is None else named
 
-    def prices(self, model: str) -> PricesConfig | None:
-        """The prices of `provider/model`: those under `models`, else the shipped ones."""
+    def prices(self, model: str, *, own: bool = True) -> PricesConfig | None:
+        """The prices of `provider/model`: those under `models`, else the shipped ones. Without `own` the shipped ones, if
+        they are what counts."""
         name = model.partition("/")[2]
         written = self.models.get(model) or self.models.get(name)
-        return (written.prices if written else None) or facts_of(name).prices
+        if written and written.prices:
+            return written.prices if own else None
+        return shipped_prices(name, self.currency)
+
+    def is_demo(self, model: str) -> bool:
+        """Return whether the built-in demo answers for `provider/model`, which costs nothing."""
+        name = model.partition("/")[0]
+        return ((it.api if (it := self.providers.get(name)) else None) or name) == "demo"
+
+    def money(self, amount: float) -> str:
+        """Return an amount of costs as people read it."""
+        return money(amount, self.currency)
 
     def price_days(self, models: Iterable[str]) -> tuple[str, ...]:
         """The days of these models' prices, as far as they have one."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from agents.config import AgentConfig
 from agents.providers.catalog import lacks_key
 from agents.providers.config import known_models, serves_own_models
-from agents.providers.models import facts_of
+from agents.providers.models import SHIPPED_CURRENCY, facts_of
 from channels.bilingual import Bilingual
 from channels.finding import Finding
 from channels.web.admission import is_loopback
@@ -142,7 +142,7 @@ def _models(config: Config, origin: Callable[[Key], Key]) -> Warned:
 
 
 def _prices(config: Config) -> Warned:
-    """A budget in money counts nothing for a model without prices."""
+    """A budget in money, or a currency of one's own, counts nothing for a model without prices."""
     whose = [
         f"budgets.{name}.{key}"
         for name, budget in config.budgets
@@ -150,13 +150,16 @@ def _prices(config: Config) -> Warned:
         if limit is not None
     ]
     named = dict.fromkeys(model for agent in config.agents.list for model in agent.model)
-    free = [model for model in named if config.prices(model) is None]
+    free = [model for model in named if config.prices(model) is None and not config.is_demo(model)]
+    if not whose and free and config.currency != SHIPPED_CURRENCY:
+        whose = ["currency"]
     if whose and free:
         setting = f"models: {{ {quoted(free[0])}: {{ prices: … }} }}"
         step = Bilingual(f"set {setting} (docs/providers.md)", f"请设置 {setting}（docs/providers.md）")
         message = Bilingual(
-            f"{', '.join(whose)}: no price is known of {', '.join(free)}, so what they take costs nothing here",
-            f"{'、'.join(whose)}：{'、'.join(free)} 没有价格，因此用量在这里不计费用",
+            f"{', '.join(whose)}: no price in {config.currency} is known of {', '.join(free)}, so what they take costs "
+            "nothing here",
+            f"{'、'.join(whose)}：{'、'.join(free)} 没有以 {config.currency} 计的价格，因此用量在这里不计费用",
         )
         yield (*whose[0].split("."),), message, step
 

@@ -10,6 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import partial
 from importlib.metadata import version
@@ -43,6 +44,7 @@ PROBE_SECONDS = 20.0
 CALL_SECONDS = 5.0
 CLOCK_OFF_SECONDS = 30.0
 CLOCK_WRONG_SECONDS = 300.0
+PRICES_OLD_DAYS = 180
 
 WORDS: Mapping[Status, Bilingual] = {
     "ok": Bilingual(f"{'ok':<8} ", "正常 "),
@@ -127,6 +129,7 @@ def _probes(loaded: Loaded, now: Callable[[], float], free: Callable[[Path], int
     yield "workspaces", lambda: asyncio.to_thread(writable, loaded)
     yield "sandbox", lambda: _sandbox(loaded)
     yield "clock", lambda: _clock(loaded, now)
+    yield "prices", lambda: _prices(config, now())
     for account in configured(config.channels):
         if probe := account.kind.probe:
             yield (
@@ -154,6 +157,25 @@ def _providers(loaded: Loaded) -> list[str]:
 def _models(config: Config) -> Iterable[str]:
     named = (model for agent in config.agents.list for model in agent.named_models.values())
     return dict.fromkeys((*named, *config.choosable_models))
+
+
+async def _prices(config: Config, now: float) -> Sequence[Finding]:
+    """One warning for all shipped prices in use that are old; those of the operator's own are theirs to renew."""
+    shipped = {it: prices.as_of for it in _models(config) if (prices := config.prices(it, own=False)) and prices.as_of}
+    oldest = (datetime.fromtimestamp(now, UTC).date() - timedelta(days=PRICES_OLD_DAYS)).isoformat()
+    if not (old := [f"{it} ({day})" for it, day in shipped.items() if day < oldest]):
+        return []
+    en, zh = ", ".join(old), "、".join(old)
+    message = Bilingual(
+        f"the shipped prices of {en} are older than {PRICES_OLD_DAYS} days",
+        f"自带的价格已超过 {PRICES_OLD_DAYS} 天：{zh}",
+    )
+    setting = f"models: {{ {old[0].partition(' ')[0]}: {{ prices: … }} }}"
+    fix = Bilingual(
+        f"compare them with the vendor's list, and write your own: {setting} (docs/providers.md)",
+        f"请对照服务商的价目表，并写上自己的价格：{setting}（docs/providers.md）",
+    )
+    return [Finding("prices", "warning", message, fix)]
 
 
 def _system() -> Finding:

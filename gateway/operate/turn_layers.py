@@ -76,6 +76,8 @@ class TurnList(Shape):
     before: int | None
     searched: int = 0
     keep_days: float
+    currency: str
+    """The currency of the costs, such as `USD`."""
 
 
 class SectionLayer(Shape):
@@ -225,6 +227,7 @@ class TurnLayers(Shape):
     """`GET /api/turns/ID`."""
 
     turn: TurnSummary
+    currency: str
     missing: tuple[Missing, ...] = ()
     events: tuple[EventLayer, ...] = ()
     """One for each message that the turn answers, as `contexts`; oldest first."""

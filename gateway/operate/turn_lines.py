@@ -1,7 +1,7 @@
 """One turn as lines for a terminal: each layer with its most important facts; the JSON has every text whole."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gateway.observe.secrets import REDACTED
@@ -16,7 +16,7 @@ _MISSING = {
 }
 
 
-def lines(turn: Mapping[str, Any]) -> Iterator[str]:
+def lines(turn: Mapping[str, Any], money: Callable[[float], str]) -> Iterator[str]:
     """The layers in the order in which the message passed them."""
     facts = turn["turn"]
     took = "" if facts["seconds"] is None else f" after {facts['seconds']:.2f} s"
@@ -37,7 +37,7 @@ def lines(turn: Mapping[str, Any]) -> Iterator[str]:
     )
     sections = [f"{it['heading'] or '(identity)'}: {it['chars']:,} characters" for it in turn["prompt"]]
     yield from _layer("prompt", sections)
-    yield from _layer("requests", [line for it in turn["requests"] for line in _request(it)])
+    yield from _layer("requests", [line for it in turn["requests"] for line in _request(it, money)])
     yield from _layer("tool calls", [line for it in turn["calls"] for line in _call(it)])
     yield from _layer("reply", [_part(it) for it in turn["reply"]])
     yield from _layer("timeline", [_stage(it) for it in turn["timeline"]])
@@ -49,7 +49,7 @@ def _layer(name: str, texts: Sequence[str]) -> Iterator[str]:
         yield from (f"  {line}" for line in texts)
 
 
-def _request(it: Mapping[str, Any]) -> Iterator[str]:
+def _request(it: Mapping[str, Any], money: Callable[[float], str]) -> Iterator[str]:
     took = "" if it["seconds"] is None else f" in {it['seconds']:.2f} s"
     held = f"{it['history']['turns']} earlier turns, " if it["history"]["turns"] else ""
     yield f"{it['round']}. {it['provider']}/{it['model']}: {it['state']}{took}; {held}{len(it['rows'])} messages of its own"
@@ -57,7 +57,7 @@ def _request(it: Mapping[str, Any]) -> Iterator[str]:
     if answer := it["response"]:
         tokens = answer["tokens"]
         read = tokens["input"] + tokens["cacheRead"] + tokens["cacheWrite"]
-        cost = "" if answer["cost"] is None else f", cost {answer['cost']:.4f}"
+        cost = "" if answer["cost"] is None else f", cost {money(answer['cost'])}"
         how = f"{answer['stopReason']} {answer['error']}".strip()
         yield f"   {how}; {read:,} tokens in, {tokens['output']:,} out{cost}"
 

@@ -7,6 +7,7 @@ from datetime import tzinfo
 import orjson
 
 from channels.moment import iso
+from gateway.config.root import Config
 from gateway.operate.turn_layers import TurnList, TurnSummary, TurnTokens
 from gateway.records.inbound import Inbound, inbound_of, is_readable
 from gateway.records.sessions import person_of, session_parts
@@ -19,11 +20,10 @@ AT_ONCE, SEARCHED_MAX = 500, 5_000
 """Turns that a search reads at once, and in all for one page."""
 
 
-async def turn_list(
-    layers: DatabaseLayers, *, before: int | None, only: Mapping[str, str], zone: tzinfo, keep_days: float
-) -> TurnList:
+async def turn_list(layers: DatabaseLayers, *, before: int | None, only: Mapping[str, str], config: Config) -> TurnList:
     """The newest turns below `before` that are as `only` says: agent, channel, person (an id or a name), outcome, and
     words of the message, or of a name or title."""
+    zone = config.server.zone
     exact, sought = {name: only[name] for name in FILTERS if only.get(name)}, _Sought.of(only)
     if sought.name:
         del exact["person"]
@@ -43,7 +43,8 @@ async def turn_list(
     return TurnList(
         turns=(*unfinished, *turns),
         before=before if more else None,
-        keep_days=keep_days,
+        keep_days=config.console.keep_days,
+        currency=config.currency,
         searched=searched if sought else 0,
     )
 

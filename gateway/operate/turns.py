@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from channels.message import MessageContext
 from channels.moment import iso
+from gateway.config.root import Config
 from gateway.observe.secrets import Mask
 from gateway.operate.turn_layers import (
     ApprovalLayer,
@@ -38,10 +39,10 @@ STEPS = ("user", "steered", "assistant", "toolResult")
 context_json: TypeAdapter[MessageContext] = TypeAdapter(MessageContext)
 
 
-async def turn_layers(layers: DatabaseLayers, turn: int, zone: tzinfo) -> TurnLayers | None:
+async def turn_layers(layers: DatabaseLayers, turn: int, config: Config) -> TurnLayers | None:
     """One turn; None if the number is unknown."""
     stored = await layers.get(turn)
-    return _Reading(stored, zone).layers() if stored else None
+    return _Reading(stored, config.server.zone, config.currency).layers() if stored else None
 
 
 def scrubbed(shown: TurnLayers | TurnList, scrub: Callable[[str], str]) -> dict[str, Any]:
@@ -66,6 +67,7 @@ class _Reading:
 
     stored: StoredTurn
     zone: tzinfo
+    currency: str
 
     def __post_init__(self) -> None:
         self.layer = self.stored.layer or {}
@@ -83,6 +85,7 @@ class _Reading:
         texts = self.stored.texts
         return TurnLayers(
             turn=self._summary(len(calls)),
+            currency=self.currency,
             missing=tuple(self._missing(requests)),
             events=tuple(self._events()),
             contexts=tuple(self._contexts()),

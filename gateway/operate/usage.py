@@ -23,7 +23,8 @@ _READ = ("input", "cache_read", "cache_write")
 
 @dataclass(kw_only=True, slots=True)
 class UsageRow:
-    """The turns of one agent, chat, person or model. `unpriced` of them used a model without prices, which `cost` lacks."""
+    """The turns of one agent, chat, person or model. `unpriced` of them used a model without prices, which `cost` lacks; the
+    demo needs none."""
 
     name: str
     turns: int = 0
@@ -32,19 +33,19 @@ class UsageRow:
     cost: float = 0.0
     unpriced: int = 0
 
-    def add(self, *taken: ModelBill) -> None:
+    def add(self, config: Config, *taken: ModelBill) -> None:
         """Counts one turn, by what it took of each model."""
         self.turns += 1
         self.input += sum(it.tokens.get(name, 0) for it in taken for name in _READ)
         self.output += sum(it.tokens.get("output", 0) for it in taken)
         self.cost += sum(it.cost or 0.0 for it in taken)
-        self.unpriced += any(it.cost is None for it in taken)
+        self.unpriced += any(it.cost is None and not config.is_demo(it.model) for it in taken)
 
-    @property
-    def money(self) -> str:
+    def money(self, config: Config) -> str:
         if self.unpriced and not self.cost:
             return "no price"
-        return f"{self.cost:.4f}" + (f" (no price for {self.unpriced:,} of the turns)" if self.unpriced else "")
+        more = f" (no price for {self.unpriced:,} of the turns)" if self.unpriced else ""
+        return config.money(self.cost) + more
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,13 +88,13 @@ def _summed(
         for bill in bills(connection):
             if bill.at < since:
                 continue
-            total.add(*bill.models)
+            total.add(config, *bill.models)
             models.update(it.model for it in bill.models)
             if days and (row := days.get(day(bill.at, config.server.zone))):
-                row.add(*bill.models)
+                row.add(config, *bill.models)
             for by, found in rows.items():
                 for name, taken in _shares(bill, by):
-                    found.setdefault(name, UsageRow(name=name)).add(*taken)
+                    found.setdefault(name, UsageRow(name=name)).add(config, *taken)
     return total, models
 
 
@@ -111,7 +112,8 @@ def table(report: UsageReport, config: Config) -> Iterator[str]:
     yield f"Since {timestamp(report.since, config.server.zone)}"
     head = (report.by, "turns", "tokens in", "tokens out", "cost")
     body = [
-        (it.name, f"{it.turns:,}", f"{it.input:,}", f"{it.output:,}", it.money) for it in (*report.rows, report.total)
+        (it.name, f"{it.turns:,}", f"{it.input:,}", f"{it.output:,}", it.money(config))
+        for it in (*report.rows, report.total)
     ]
     widths = [max(map(len, column)) for column in zip(*((row[:4]) for row in (head, *body)), strict=True)]
     yield from ("", _line(head, widths), *(_line(row, widths) for row in body[:-1]))
@@ -133,7 +135,8 @@ def facts(report: UsageReport, config: Config) -> dict[str, Any]:
     """The JSON form."""
     rows = [_facts(it) | {report.by: it.name} for it in report.rows]
     since = iso(report.since, config.server.zone)
-    return {"since": since, "by": report.by, "rows": rows, "total": _facts(report.total), "prices": report.priced_on}
+    sums = {"rows": rows, "total": _facts(report.total)}
+    return {"since": since, "by": report.by, **sums, "currency": config.currency, "prices": report.priced_on}
 
 
 def usage_view(config: Config, days: int, now: float, by: By) -> dict[str, Any]:
@@ -150,6 +153,7 @@ def usage_view(config: Config, days: int, now: float, by: By) -> dict[str, Any]:
         "rows": [{"name": it.name} | _facts(it) for it in _sorted(rows)],
         "most": max((it.input + it.output for it in rows.values()), default=0),
         "total": _facts(total),
+        "currency": config.currency,
         "prices": config.price_days(models),
     }
 

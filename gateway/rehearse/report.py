@@ -5,6 +5,7 @@ from typing import Any
 
 from agents.language import Language
 from channels.bilingual import Bilingual
+from gateway.config.root import Config
 from gateway.operate.sessions import short
 from gateway.rehearse.compared import Difference, Layer, Verdict
 from gateway.rehearse.kept import Picked, RunFacts, Skip
@@ -51,11 +52,11 @@ def skipped(picked: Picked, language: Language) -> Iterator[str]:
         yield f"跳过 {count} 个已结束的轮次：{why.zh}" if language == "zh" else f"{turns} skipped: {why}"
 
 
-def forecast(picked: Picked, rounds: int, language: Language) -> str:
+def forecast(picked: Picked, config: Config, language: Language) -> str:
     """Says how much the rehearsal will ask, and what that took then."""
     turns = len(picked.turns)
-    then, most = sum(it.before.requests for it in picked.turns), turns * rounds
-    cost = _cost([it.before for it in picked.turns])
+    then, most = sum(it.before.requests for it in picked.turns), turns * config.limits.rounds
+    cost = _cost([it.before for it in picked.turns], config)
     turns_then, requests = _counted(turns, "turn"), _counted(then, "request")
     if language == "zh":
         return (
@@ -68,10 +69,13 @@ def forecast(picked: Picked, rounds: int, language: Language) -> str:
     )
 
 
-def lines(it: Rehearsed, language: Language) -> Iterator[str]:
+def lines(it: Rehearsed, config: Config, language: Language) -> Iterator[str]:
     before, after, first = it.kept.before, it.after, _first(it)
     verdict = VERDICTS[it.verdict](language) + (f" ({LAYERS[first](language)})" if first else "")
-    tokens, cost = f"{_tokens(before):,} → {_tokens(after):,} tokens", f"{_cost([before])} → {_cost([after])}"
+    tokens, cost = (
+        f"{_tokens(before):,} → {_tokens(after):,} tokens",
+        f"{_cost([before], config)} → {_cost([after], config)}",
+    )
     yield f"{it.kept.id}  {verdict}  {after.agent}  {tokens}  {cost}  {short(it.kept.inbound.context.text)}".rstrip()
     if it.verdict == "failed":
         yield f"  {short(after.fault)}"
@@ -91,17 +95,17 @@ def _difference(it: Difference, similarity: int | None, language: Language) -> I
         yield "    " + Bilingual(f"… and {left} more (--json)", f"……还有 {left} 行（--json）")(language)
 
 
-def totals(picked: Picked, results: Sequence[Rehearsed], language: Language) -> str:
+def totals(picked: Picked, results: Sequence[Rehearsed], config: Config, language: Language) -> str:
     counted = [f"{VERDICTS[verdict](language)} {count}" for verdict, count in _counts(results).items() if count]
     skipped = len(picked.skipped) + picked.unkept
     counted += [Bilingual(f"skipped {skipped}", f"跳过 {skipped}")(language)] if skipped else []
     before, after = [it.kept.before for it in results], [it.after for it in results]
     tokens = f"{sum(map(_tokens, before)):,} → {sum(map(_tokens, after)):,} tokens"
-    bill = f"{tokens}, {Bilingual('cost', '费用')(language)} {_cost(before)} → {_cost(after)}"
+    bill = f"{tokens}, {Bilingual('cost', '费用')(language)} {_cost(before, config)} → {_cost(after, config)}"
     return f"{', '.join(counted)}; {bill}"
 
 
-def as_json(picked: Picked, results: Sequence[Rehearsed]) -> dict[str, Any]:
+def as_json(picked: Picked, results: Sequence[Rehearsed], config: Config) -> dict[str, Any]:
     before, after = [it.kept.before for it in results], [it.after for it in results]
     return {
         "turns": [_turn(it) for it in results],
@@ -109,6 +113,7 @@ def as_json(picked: Picked, results: Sequence[Rehearsed]) -> dict[str, Any]:
         "totals": {
             **_counts(results),
             "skipped": len(picked.skipped) + picked.unkept,
+            "currency": config.currency,
             "before": {"tokens": sum(map(_tokens, before)), "cost": _sum(before)},
             "after": {"tokens": sum(map(_tokens, after)), "cost": _sum(after)},
         },
@@ -158,9 +163,9 @@ def _sum(runs: Sequence[RunFacts]) -> float | None:
     return round(sum(costs), 6) if costs else None
 
 
-def _cost(runs: Sequence[RunFacts]) -> str:
+def _cost(runs: Sequence[RunFacts], config: Config) -> str:
     cost = _sum(runs)
-    return "-" if cost is None else f"{cost:.4f}"
+    return "-" if cost is None else config.money(cost)
 
 
 def _counted(count: int, what: str) -> str:

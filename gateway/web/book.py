@@ -83,9 +83,8 @@ class Book:
     async def turns(self, request: Request, person: str) -> Response:
         """The newest turns of every channel, filtered."""
         config, query = self._runtime.setup.config, dict(request.query_params)
-        zone, days = config.server.zone, config.console.keep_days
         layers, before = self._runtime.store.layers, number_of(query.get("before", ""))
-        page = await turn_list(layers, before=before, only=query, zone=zone, keep_days=days)
+        page = await turn_list(layers, before=before, only=query, config=config)
         return answer_json(await asyncio.to_thread(lambda: brief(scrubbed(page, self._runtime.scrubber.scrub))))
 
     async def turn(self, request: Request, person: str) -> Response:
@@ -107,8 +106,8 @@ class Book:
         return Response(text, headers=headers, media_type="text/plain")
 
     async def _whole(self, request: Request) -> dict[str, Any]:
-        number, zone = number_of(request.path_params["turn"]), self._runtime.setup.config.server.zone
-        turn = None if number is None else await turn_layers(self._runtime.store.layers, number, zone)
+        number, config = number_of(request.path_params["turn"]), self._runtime.setup.config
+        turn = None if number is None else await turn_layers(self._runtime.store.layers, number, config)
         if turn is None:
             raise Unserved(*NO_SUCH_TURN)
         return turn.model_dump(by_alias=True)

@@ -109,6 +109,7 @@ class Chats:
                 **await self._page(person, archived=False),
                 "archived": await self._archive.archived(person),
                 "after": last,
+                "currency": self._config.currency,
                 "signed_in": bool(await self._channel.admission.signed_in(request.headers.items())),
                 "commands": [
                     {"name": it.name, "hint": it.form.partition(" ")[2], "en": it.en, "zh": it.zh}

@@ -146,7 +146,7 @@ budgets: { sender: { costPerMonth: 0.25, costPerDay: 0.2 } }
         refusal = "Your budget for this month is used up. It starts again on 2027-02-01; please write to me then."
         assert await written(house, "four") == refusal
         usage = await written(house, "/usage")
-        assert "- Budget of today (you): 50% used, again at 00:00 CST" in usage
+        assert "- Budget of today (you): 50% ($0.1000 / $0.2000) used, again at 00:00 CST" in usage
         assert "- Budget of this month (you): 120% used, again on 2027-02-01" in usage
         assert await written(house, "你好") == "你本月的用量额度已经用完，2027-02-01 恢复，请届时再发消息。"
         assert house.counted('clawgate_refusals_total{kind="sender-month-budget"} 2.0')

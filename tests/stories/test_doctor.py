@@ -5,6 +5,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -255,7 +256,8 @@ server: { port: PORT }
 async def test_what_this_machine_lacks_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = NOWHERE.replace("PORT", str(free_port()))  # a gateway of this machine may hold 8080
     text = nowhere.replace("WORKSPACE", str(tmp_path / "w"))
-    assert troubles(await examined(tmp_path, text, "")) == [
+    while_prices_are_new = datetime.fromisoformat("2026-03-01T12:00+00:00").timestamp()
+    assert troubles(await examined(tmp_path, text, "", now=lambda: while_prices_are_new)) == [
         (
             "config",
             "warning",
@@ -422,3 +424,23 @@ async def test_a_config_that_cannot_be_used_is_a_finding_too(tmp_path: Path) -> 
         assert (code, problem["status"], problem["fix"]) == (1, "error", 'did you mean "name"?')
         assert problem["message"].endswith("nmae: unknown key")
     assert await ask("--version") == (0, f"{VERSION}\n")
+
+
+@pytest.mark.parametrize(
+    ("day", "more", "warned"),
+    [
+        ("2026-08-10", "", False),
+        ("2026-08-20", "", True),  # the shipped prices are of 2026-02-17
+        ("2026-08-20", "models: { claude-sonnet-4-6: { prices: { input: 3, asOf: '2020-01-01' } } }", False),
+        ("2026-08-20", "currency: CNY", False),
+    ],
+)
+async def test_shipped_prices_in_use_that_are_older_than_180_days_are_a_warning(
+    tmp_path: Path, day: str, more: str, warned: bool
+) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(f"agents: {{ list: [{{ id: a, model: anthropic/claude-sonnet-4-6 }}] }}\n{more}", encoding="utf-8")
+    loaded, now = load(file, SECRETS), datetime.fromisoformat(f"{day}T12:00+00:00").timestamp()
+    found = await examine(loaded, now=lambda: now, wanted=lambda probe: probe == "prices")
+    named = [(it.status, "anthropic/claude-sonnet-4-6 (2026-02-17)" in it.message) for it in found]
+    assert named == [("warning", True)] * warned

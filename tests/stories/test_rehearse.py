@@ -106,12 +106,12 @@ async def test_the_same_config_does_the_same_and_nothing_is_sent_run_or_written(
     assert results(requests[1].body) == results(originals[1].body)
     assert requests[1].body["tools"] == originals[1].body["tools"]
     first, second, *_ = [it for it in output.splitlines() if it[0].isdigit() and "same" in it]
-    assert first == "1  same  helper  2,100 → 2,100 tokens  0.0075 → 0.0075  note it"
-    assert second == "2  same  helper  1,050 → 1,050 tokens  0.0037 → 0.0037  thanks"
-    assert "2 turns: then 3 requests, cost 0.0112; now 120 requests at most" in output
+    assert first == "1  same  helper  2,100 → 2,100 tokens  $0.0075 → $0.0075  note it"
+    assert second == "2  same  helper  1,050 → 1,050 tokens  $0.0037 → $0.0037  thanks"
+    assert "2 turns: then 3 requests, cost $0.0112; now 120 requests at most" in output
     assert "  reply: 12 characters → 12 characters, 92 % alike" in output
     assert "  prompt:" not in output  # that of then was kept without the key
-    assert output.splitlines()[-1] == "same 2; 3,150 → 3,150 tokens, cost 0.0112 → 0.0112"
+    assert output.splitlines()[-1] == "same 2; 3,150 → 3,150 tokens, cost $0.0112 → $0.0112"
 
 
 async def test_it_works_without_a_gateway_and_leaves_the_file_as_it_is(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ async def test_usage_adds_up_what_the_journal_holds_by_agent_chat_person_and_mod
             assert sum(it["input"] for it in report["rows"]) == sums["input"]
             assert round(sum(it["cost"] or 0 for it in report["rows"]), 6) == sums["cost"]
             assert report["since"].endswith("T00:00:00+08:00")
-            assert [*report["prices"]] == ["2026-11-23"]
+            assert ([*report["prices"]], report["currency"]) == (["2026-11-23"], "USD")
         people = {it["person"]: (it["turns"], it["output"], it["cost"]) for it in whole["person"]["rows"]}
         assert people == {f"feishu:{ALICE}": (2, 150, 0.01143), f"feishu:{BOB}": (1, 50, None)}
         models = {it["model"]: it["cost"] for it in whole["model"]["rows"]}
@@ -89,10 +89,10 @@ async def test_usage_adds_up_what_the_journal_holds_by_agent_chat_person_and_mod
         shown = await usage(tmp_path, "--by", "model")
         assert shown.splitlines()[2:] == [
             "model                        turns  tokens in  tokens out  cost",
-            "anthropic/claude-sonnet-4-6      2      3,600         150  0.0114",
+            "anthropic/claude-sonnet-4-6      2      3,600         150  $0.0114",
             "anthropic/claude-house-1         1      1,200          50  no price",
             "---------------------------  -----  ---------  ----------  ----",
-            "total                            3      4,800         200  0.0114 (no price for 1 of the turns)",
+            "total                            3      4,800         200  $0.0114 (no price for 1 of the turns)",
             "",
             "Each request at the price when it was made; the prices now are of 2026-11-23.",
         ]
@@ -107,10 +107,21 @@ async def test_usage_adds_up_what_the_journal_holds_by_agent_chat_person_and_mod
             final["at"] -= 7200
             change = text("UPDATE transcript SET content = :content WHERE sid = :sid AND seq = :seq")
             connection.execute(change, {"content": json.dumps(final), "sid": row.sid, "seq": row.seq})
-    assert "(not recorded)      3      4,800         200  0.0114" in await usage(tmp_path, "--by", "model")
+    assert "(not recorded)      3      4,800         200  $0.0114" in await usage(tmp_path, "--by", "model")
     assert json.loads(await usage(tmp_path, "--since", "1h", "--json"))["total"]["turns"] == 0
     assert reported(config, since="3h")["total"]["turns"] == 3
     assert await ask("usage", "--since", "soon", "--config", str(tmp_path / "config.yaml"), more=SECRETS) == (
         1,
         "--since soon: expected 30d, 12h or a day such as 2026-11-01\n",
     )
+
+
+async def test_the_demo_model_is_not_a_turn_without_a_price(tmp_path: Path) -> None:
+    agents = "agents: { list: [{ id: helper, model: demo/guide }] }"
+    async with running(tmp_path, agents=agents) as house:
+        await house.say("hello")
+        await house.replies(1)
+        await house.idle()
+        total = reported(house.gateway.config)["total"]
+        assert (total["turns"], total["unpriced"], total["cost"]) == (1, 0, 0.0)
+        assert "no price" not in await usage(tmp_path)

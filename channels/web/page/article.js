@@ -7,7 +7,7 @@
 import { copyBy } from "./clipboard.js";
 import { element, icon, iconButton } from "./element.js";
 import { fileList } from "./files.js";
-import { moment, number, sentence, word } from "./language.js";
+import { moment, money, number, sentence, word } from "./language.js";
 import { long } from "./long.js";
 import { blocksOf, showBlocks } from "./prose.js";
 import { sends } from "./shortcuts.js";
@@ -196,7 +196,7 @@ function goOnButton(acts) {
 function factsOf({ input, output, cost, seconds }) {
   const label = word("facts");
   const said = [word("tokens", { input: number(input), output: number(output) }), word("seconds", { count: number(seconds) })];
-  if (cost !== null) said.push(`$${number(cost)}`);
+  if (cost !== null) said.push(money(cost));
   const attributes = { class: "icon-button small", "aria-label": label, title: label };
   return disclosure(attributes, [icon("info")], () => element("span", { class: "facts" }, said.join(" · ")));
 }

@@ -83,6 +83,19 @@ export function moment(at, { long = false } = {}) {
 
 export const number = (value) => new Intl.NumberFormat(TAGS[current], { maximumSignificantDigits: 3 + 12 * (value >= 100) }).format(value);
 
+let currency = "USD";
+
+/** The currency of all costs, as the server names it. */
+export const countIn = (named) => {
+  currency = named ?? currency;
+};
+
+export function money(cost) {
+  const format = { style: "currency", currency, currencyDisplay: "narrowSymbol", minimumFractionDigits: 2, maximumFractionDigits: cost < 1 ? 4 : 2 };
+  const shown = (value) => new Intl.NumberFormat(TAGS[current], format).format(value);
+  return cost > 0 && cost < 0.0001 ? `< ${shown(0.0001)}` : shown(cost);
+}
+
 /** The day of a moment as people call it. */
 export function day(at) {
   const when = new Date(at * 1000);

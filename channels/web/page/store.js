@@ -4,6 +4,7 @@
  * asks for nothing; `changed` is told, and the views look here.
  */
 
+import { countIn } from "./language.js";
 import { placeOf } from "./timeline.js";
 
 /** The newest of those that had the same place; answers may come late. */
@@ -69,6 +70,7 @@ export class Store {
   }
 
   takeList(answer) {
+    countIn(answer.currency);
     this.agents = answer.agents;
     this.limits = answer.limits;
     this.commands = answer.commands;

@@ -6,7 +6,7 @@
 import { Api, Refusal } from "../api.js";
 import { Drawer } from "../drawer.js";
 import { drawIcons, element, icon, part } from "../element.js";
-import { addWords, fillWords, number, otherLanguage, sentence, word } from "../language.js";
+import { addWords, countIn, fillWords, number, otherLanguage, sentence, word } from "../language.js";
 import { SignIn } from "../signin.js";
 import { Theme } from "../theme.js";
 import { empty } from "./draw.js";
@@ -124,6 +124,7 @@ class Console {
     this.#refusal = failed ? asRefusal(failed.reason) : null;
     if (isDue && data.status === "fulfilled") {
       this.#data = data.value;
+      countIn(data.value?.currency);
       const { every } = this.#room;
       this.#due = performance.now() + (typeof every === "function" ? every(this.#data) : every);
     } else if (this.#refusal && !this.#lost()) this.#data = null;

@@ -4,7 +4,7 @@
  */
 
 import { element, icon } from "../element.js";
-import { moment, number, word } from "../language.js";
+import { money as amount, moment, number, word } from "../language.js";
 
 /** The server cuts names already, and says so behind them. */
 const NAME_CHARS_MAX = 400;
@@ -116,7 +116,7 @@ export function seconds(count) {
   return word("seconds", { count: number(count < 10 ? Math.round(count * 100) / 100 : Math.round(count)) });
 }
 
-export const money = (cost) => (cost === null || cost === undefined ? word("noPrice") : cost > 0 && cost < 0.0001 ? "< 0.0001" : new Intl.NumberFormat(document.documentElement.lang, { maximumFractionDigits: cost < 1 ? 4 : 2 }).format(cost));
+export const money = (cost) => (cost === null || cost === undefined ? word("noPrice") : amount(cost));
 
 /** The columns whose title nobody needs to see. */
 const PLAIN = ["end", "bar"];
