@@ -13,6 +13,8 @@ from starlette.types import ASGIApp
 
 from agents.turn import Emit, silent
 from channels.channel import Channel
+from channels.web.admission import OPERATOR
+from channels.web.views import event
 from gateway.app.doors import Doors
 from gateway.app.health import HealthWatch
 from gateway.app.mcp import ServerWatch
@@ -136,8 +138,7 @@ class Gateway:
         channels, agents = self.runtime.setup.channels, self.runtime.setup.runners
         log.info("gateway_started", chats_taken_up=taken_up, channels=len(channels), agents=len(agents))
         await self._links.begin(self.runtime.setup)
-        # A claimed owner has a separate menu.
-        self.runtime.setup.owners.claimed.changed = lambda: self.spawn(self._links.begin(self.runtime.setup))
+        self.runtime.setup.owners.claimed.changed = self._owners_changed
         upkeep = Upkeep(self.runtime, self.tell_owners)
         self.spawn(self.health.run())
         self.spawn(self.health.reach())
@@ -283,6 +284,11 @@ class Gateway:
         with suppress(StoreUnavailable):
             return await self.runtime.setup.owners.claim_code(self.runtime.now())
         return None
+
+    def _owners_changed(self) -> None:
+        """A claimed owner has a separate menu, and the operator's pages say who owns the bot."""
+        self.spawn(self._links.begin(self.runtime.setup))
+        self._lasting.live.announce(event("owners", {}), OPERATOR)
 
     def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

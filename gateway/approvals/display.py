@@ -7,13 +7,19 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from datetime import tzinfo
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
+from agents.config import AgentConfig
 from agents.language import Language
 from agents.prompt.fences import unseen
 from channels.message import Folded, MessageContext
 from channels.moment import clock, iso
+from channels.plain import plain
+from gateway.records.sessions import LOCAL_PERSON, person_of
 from gateway.store.approval_records import Approval, Grant
+from gateway.store.contacts import COMMAND_LINE
+from gateway.store.owners import BY_CLAIM
 
 SHOWN_CHARS_MAX = 24_000
 """Characters of a call: a longer one is refused."""
@@ -44,24 +50,39 @@ _LABELS = {
 }
 _VALUES = {"no": "否", "yes": "是", "required": "必需", "none": "无", "public addresses": "仅公网地址"}
 _WORDS = {
-    "en": ("Details", "Agent", "Tool", "Chat", "Size", "Expires", "Without buttons, answer with one of these lines:"),
-    "zh": ("详情", "助手", "工具", "会话", "大小", "有效至", "没有按钮时，请用以下任一行回复："),
+    "en": ("Details", "Agent", "Tool", "Asked by", "Chat", "Size", "Expires"),
+    "zh": ("详情", "助手", "工具", "请求人", "会话", "大小", "有效至"),
 }
+_TYPED = {"en": "Without buttons, answer with one of these lines:", "zh": "没有按钮时，请用以下任一行回复："}
 _QUESTIONS = {
-    "en": "**May {agent} run this{place}, {network}?** {who} asks for it.",
-    "zh": "**是否允许 {agent}{place}运行以下命令（{network}）？** 请求人：{who}。",
+    "en": "**Run this command?** {agent} wants to, for {who}. It runs {walls}in {place}, {network}.",
+    "zh": "**运行以下命令？** 由 {agent} 提出，请求人：{who}。{walls}在{place}中运行，{network}。",
 }
 _CALLS = {
-    "en": "**May {agent} call {tool} with this?** {who} asks for it.",
-    "zh": "**是否允许 {agent} 以此调用 {tool}？** 请求人：{who}。",
+    "en": "**Allow this call of {tool}?** {agent} wants to make it, for {who}.",
+    "zh": "**允许以下 {tool} 调用？** 由 {agent} 提出，请求人：{who}。",
 }
-_PLACES = {"en": " in {}", "zh": " 在 {} 中"}
+_OWN_FOLDER = ("its own folder", "它自己的目录")
 _NETWORKS = {
-    "no": ("without network", "不联网"),
+    "no": ("offline", "不联网"),
     "yes": ("with network", "可联网"),
     "public addresses": ("with the public network", "可访问公网"),
 }
-_NO_SANDBOX = ("and without a sandbox", "无沙箱")
+_SANDBOXES = {"required": ("in a sandbox, ", "沙箱内，"), "none": ("**without a sandbox**, ", "**没有沙箱**，")}
+_NAME_CHARS = 40
+_OUR_MARKS = str.maketrans({"…": "..", "✓": "", "✗": "", "·": "・"})
+_STACKED = re.compile("[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+")
+"""Marks that are drawn above and below a letter: two of them are enough for every language."""
+_ID_CHARS = 4
+_YOU = {"en": "you", "zh": "你"}
+_PAGE = {"en": "this machine's page", "zh": "本机网页"}
+_WAYS = {
+    COMMAND_LINE: ("the command line", "命令行"),
+    BY_CLAIM: ("the claim code", "认领码"),
+}
+Called: TypeAlias = Mapping[str, str]
+"""The names of people by `channel:id`, as their platforms give them."""
+_NOBODY: Called = {}
 
 
 def visible(text: str) -> tuple[str, bool]:
@@ -105,12 +126,54 @@ def reply_lines(approval: Approval) -> list[str]:
     return [f"/approve {approval.id} {it}" for it in answers(approval)]
 
 
-def request_text(approval: Approval, origin: MessageContext, lang: Language) -> str:
-    """The question, the exact call, and what is to be noticed in it: nothing of this is ever folded."""
+def person(who: str, called: str | None, language: Language, *, reader: str = "") -> str:
+    """Name a person in Markdown: `王磊 · …000a`. Anybody can take a name, so the end of the id follows it; without a name
+    the id is shown whole. `reader` is whose own chat shows it, if it is one person's."""
+    if who and who == reader:
+        return _YOU[language]
+    if who == LOCAL_PERSON:
+        return _PAGE[language]
+    if who in _WAYS:
+        return _WAYS[who][language == "zh"]
+    shown = label(who, called)
+    return value(who) if shown == who else plain(shown)
+
+
+def label(who: str, called: str | None) -> str:
+    """Return the same as plain text, for a page or a terminal."""
+    id_, name = who.partition(":")[2], name_of(called)
+    if not name or name == id_:
+        return who
+    id_ = name_of(id_)
+    return f"{name} · {id_ if len(id_) <= 2 * _ID_CHARS else '…' + id_[-_ID_CHARS:]}"
+
+
+def name_of(called: str | None) -> str:
+    """Return a name on one short line, with nothing in it that is hidden, turns the text around or looks like our mark."""
+    kept = "".join(char for char in unicodedata.normalize("NFC", called or "") if char.isspace() or not unseen(char))
+    line = " ".join(_STACKED.sub(lambda match: match[0][:2], kept).translate(_OUR_MARKS).split())
+    return line if len(line) <= _NAME_CHARS else line[: _NAME_CHARS - 2].rstrip() + ".."
+
+
+def request_text(
+    approval: Approval,
+    origin: MessageContext,
+    lang: Language,
+    *,
+    called: Called = _NOBODY,
+    reader: str = "",
+    agent: AgentConfig | None = None,
+) -> str:
+    """The question, the exact call, and what is to be noticed in it: nothing of this is ever folded. `agent` is the one that
+    asks, as it is configured now."""
     request = json.loads(approval.request)
     zh = lang == "zh"
     shown, hidden = visible(request["text"])
-    lines = [_question(approval, request["facts"], origin, lang), "", fenced(shown), ""]
+    called = {person_of(origin): origin.sender.name or "", **called}
+    who = (", " if lang == "en" else "、").join(
+        person(it, called.get(it), lang, reader=reader) for it in approval.requester.split(", ")
+    )
+    lines = [_question(approval, request["facts"], who, lang, agent), "", fenced(shown), ""]
     if hidden:
         escapes = "The call contains invisible characters; they are shown as `\\u…`."
         lines += ["其中含有不可见字符，已显示为 `\\u…`。" if zh else escapes, ""]
@@ -122,30 +185,41 @@ def request_text(approval: Approval, origin: MessageContext, lang: Language) -> 
     return "\n".join(lines).rstrip()
 
 
-def _question(approval: Approval, facts: Mapping[str, object], origin: MessageContext, lang: Language) -> str:
-    """One sentence: who wants what to run where. A name is shown with its id, since anybody can take a name."""
+def _question(
+    approval: Approval, facts: Mapping[str, object], who: str, lang: Language, agent: AgentConfig | None
+) -> str:
+    """Ask who wants what to run where. The folder is named by its path, unless it is the agent's usual one."""
     zh = lang == "zh"
-    who = value(approval.requester)
-    if origin.sender.name:
-        who += f"（{value(origin.sender.name)}）" if zh else f" ({value(origin.sender.name)})"
-    agent, tool = value(approval.agent), value(approval.tool)
+    name, tool = plain(agent.name) if agent and agent.name else value(approval.agent), value(approval.tool)
     if not {"folder", "network"} <= facts.keys():
-        return _CALLS[lang].format(agent=agent, tool=tool, who=who)
+        return _CALLS[lang].format(agent=name, tool=tool, who=who)
     network = _NETWORKS.get(str(facts["network"]), (value(str(facts["network"])),) * 2)[zh]
-    if facts.get("sandbox") == "none":
-        network += ("，" if zh else " ") + _NO_SANDBOX[zh]
-    place = _PLACES[lang].format(value(str(facts["folder"])))
-    return _QUESTIONS[lang].format(agent=agent, place=place, network=network, who=who)
+    walls = _SANDBOXES.get(str(facts.get("sandbox", "")), ("", ""))[zh]
+    folder = str(facts["folder"])
+    place = (
+        _OWN_FOLDER[zh] if agent and _is_own(agent, Path(folder)) else value(folder) if not zh else f" {value(folder)} "
+    )
+    return _QUESTIONS[lang].format(agent=name, place=place, walls=walls, network=network, who=who)
 
 
-def request_details(approval: Approval, origin: MessageContext, lang: Language, zone: tzinfo) -> Folded:
-    """The facts of the call, and the lines for people without buttons."""
+def _is_own(agent: AgentConfig, folder: Path) -> bool:
+    """Return True for the folder that an agent has by default: any other may hold anything, so its path is shown."""
+    return folder.parts[-2:] == ("workspaces", agent.id) and folder == Path(agent.workspace_dir).resolve()
+
+
+def request_details(
+    approval: Approval, origin: MessageContext, lang: Language, zone: tzinfo, called: Called = _NOBODY
+) -> Folded:
+    """The facts of the call with all ids whole, and the lines for people without buttons."""
     request, zh = json.loads(approval.request), lang == "zh"
-    title, agent, tool, chat, size, expires, answer = _WORDS[lang]
+    title, agent, tool, asked, chat, size, expires = _WORDS[lang]
     data = request["text"].encode(errors="surrogatepass")
+    called = {person_of(origin): origin.sender.name or "", **called}
+    people = [(it, name_of(called.get(it))) for it in approval.requester.split(", ")]
     facts = {
         agent: value(approval.agent),
         tool: value(approval.tool),
+        asked: ", ".join(f"{value(it)} {plain(name)}".rstrip() for it, name in people),
         chat: value(f"{origin.channel}:{origin.chat.id}"),
     }
     for name, it in request["facts"].items():
@@ -154,7 +228,7 @@ def request_details(approval: Approval, origin: MessageContext, lang: Language, 
     facts[size] = f"{len(data)} {unit}SHA-256 `{hashlib.sha256(data).hexdigest()[:12]}`"
     facts[expires] = clock(approval.expires, zone)
     lines = [f"- {name}{colon}{text}" for name, text in facts.items()]
-    lines += ["", answer, *(f"- `{line}`" for line in reply_lines(approval))]
+    lines += ["", _TYPED[lang], *(f"- `{line}`" for line in reply_lines(approval))]
     return Folded(title=title, text="\n".join(lines))
 
 
@@ -175,13 +249,17 @@ def line(it: dict[str, Any]) -> str:
     return f"{it['id']}  {it['kind']}  {it['agent']}  {it['tool']}  until {it['expires']}  {who}  {value(it['text'])}"
 
 
-def outcome_text(approval: Approval, lang: Language) -> str:
+def outcome_text(approval: Approval, lang: Language, called: str | None = None, *, reader: str = "") -> str:
     """The outcome of a request in a line: by whom, and of which call. A call that was allowed may still be found changed
-    and not run: only that it was allowed is known here."""
-    by, call = value(approval.decided_by or ""), value(json.loads(approval.request)["text"])
+    and not run: only that it was allowed is known here. `called` is the name of who decided."""
+    decider, call = approval.decided_by or "", value(json.loads(approval.request)["text"])
+    by = person(decider, called, lang, reader=reader)
+    by, cn_by = by[:1].upper() + by[1:] if by in (_YOU["en"], _PAGE["en"]) else by, f"{by} "
+    if by in (_YOU["zh"], _PAGE["zh"]):
+        cn_by = by
     match approval.state:
         case "denied":
-            en, cn = f"✗ Denied by {by}: {call}", f"✗ 已被 {by} 拒绝：{call}"
+            en, cn = f"✗ {by} denied it: {call}", f"✗ {cn_by}已拒绝：{call}"
         case "expired":
             en, cn = f"✗ Expired, nobody decided in time: {call}", f"✗ 已过期，无人在时限内审批：{call}"
         case "undeliverable":
@@ -191,7 +269,7 @@ def outcome_text(approval: Approval, lang: Language) -> str:
         case "pending":
             en, cn = f"Still waiting for a decision: {call}", f"仍在等待审批：{call}"
         case _ if approval.decision == "allow-always":
-            en, cn = f"✓ Allowed always by {by}: {call}", f"✓ 已由 {by} 始终允许：{call}"
+            en, cn = f"✓ {by} allowed it always: {call}", f"✓ {cn_by}已始终允许：{call}"
         case _:
-            en, cn = f"✓ Allowed once by {by}: {call}", f"✓ 已由 {by} 允许一次：{call}"
+            en, cn = f"✓ {by} allowed it once: {call}", f"✓ {cn_by}已允许（仅此一次）：{call}"
     return cn if lang == "zh" else en

@@ -40,7 +40,8 @@ class Choice:
 class Notice:
     """One line in both languages, in Markdown: `approvals.display.value` makes foreign words harmless in it. `cause` is what
     it is about, such as `config` or `channel feishu:default`; `once` names the single event that it tells of, if it does.
-    `typed` is added if a channel has no buttons; the owners who `known` it already do not get it."""
+    `typed` is added if a channel has no buttons; the owners who `known` it already do not get it. `ids` are those of the
+    people and chats in the line, shown whole under Details. `always`: also if the config has switched notices off."""
 
     cause: str
     en: str
@@ -49,6 +50,8 @@ class Notice:
     choices: tuple[Choice, ...] = ()
     typed: str = ""
     known: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+    always: bool = False
     at: float = 0.0
 
 
@@ -63,7 +66,7 @@ class Notices:
         """Tells every owner whose direct chat is known; True if one of them has it, now or within the last hour.
         Raises StoreUnavailable."""
         runtime, now = self._runtime, self._runtime.now()
-        if not runtime.setup.config.notify_owners:
+        if not runtime.setup.config.notify_owners and not notice.always:
             return False
         await runtime.setup.owners.claimed.load()
         chats = await self._chats(notice.known)

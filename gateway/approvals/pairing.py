@@ -16,10 +16,11 @@ from agents.language import Language, language_for
 from channels.access import AccessConfig
 from channels.message import MessageContext, Outbound
 from channels.moment import clock
-from gateway.approvals.display import value
+from gateway.approvals.display import person
 from gateway.approvals.notices import OWN, Choice, Notice, Notices
 from gateway.records.codes import ALPHABET, HALF_CHARS, hashed, written
 from gateway.records.inbound import Inbound
+from gateway.records.sessions import person_of
 from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime
 from gateway.store.contacts import APPROVED, contact_name
@@ -27,10 +28,10 @@ from gateway.store.contacts import APPROVED, contact_name
 REQUESTED, REMINDED = "pairing", "pairing:again"
 """The commands of a stranger's request, and of their next message while they wait."""
 NAME_CHARS_MAX = 64
-_PLACE = "{code}"
+PLACE = "{code}"
 _GREETINGS: dict[Language, str] = {
-    "en": f"I do not know you yet. Whoever runs this bot can let you in with this code, within an hour: `{_PLACE}`",
-    "zh": f"我还不认识你。请机器人的管理者在一小时内批准此配对码：`{_PLACE}`",
+    "en": f"I do not know you yet. Whoever runs this bot can let you in with this code, within an hour: `{PLACE}`",
+    "zh": f"我还不认识你。请机器人的管理者在一小时内批准此配对码：`{PLACE}`",
 }
 _WELCOMES: dict[Language, str] = {
     "en": "You may write to me now. What you wrote before was not read.",
@@ -93,18 +94,18 @@ async def _reminder(runtime: Runtime, turn: int, inbound: Inbound, language: Lan
 
 
 def _notice(turn: int, context: MessageContext) -> Notice:
-    who = contact_name(*place_of(context))
-    shown = f"{value(context.sender.name)} (`{who}`)" if context.sender.name else f"`{who}`"
+    who, asker = contact_name(*place_of(context)), (person_of(context), context.sender.name)
     return Notice(
         cause=f"waits {turn}",
         once=f"waits {turn}",
-        en=f"{shown} wants to write to me.",
-        zh=f"{shown} 想给我发消息。",
+        en=f"{person(*asker, 'en')} wants to write to me.",
+        zh=f"{person(*asker, 'zh')} 想给我发消息。",
         choices=(
             Choice(token=f"{OWN}in:{turn}", en="Let in", zh="允许"),
             Choice(token=f"{OWN}refuse:{turn}", en="Refuse", zh="拒绝", danger=True),
         ),
         typed=f"/pair {who}",
+        ids=(who,),
     )
 
 
@@ -136,4 +137,4 @@ def code_of(access: AccessConfig, seed: str) -> str:
 
 
 def with_code(part: Outbound, access: AccessConfig, seed: str) -> Outbound:
-    return replace(part, text=part.text.replace(_PLACE, code_of(access, seed)))
+    return replace(part, text=part.text.replace(PLACE, code_of(access, seed)))

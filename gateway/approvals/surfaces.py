@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pydantic import TypeAdapter
 
 from channels.message import Chat, MessageContext
+from gateway.approvals.display import Called
 from gateway.records.inbound import inbound_of
 from gateway.records.sessions import message_in, person_of, sender_of
 from gateway.state.runtime import Runtime
@@ -83,3 +84,15 @@ async def direct_with(runtime: Runtime, person: str, account: str = "") -> Messa
         return None
     message = message_in(name, accounts[0], Chat(id=id_, kind="direct"), id_)
     return replace(message, sent_at=datetime.fromtimestamp(runtime.now(), tz=UTC))
+
+
+async def called(runtime: Runtime, people: Sequence[str]) -> Called:
+    """Map people (`channel:id`) to their names: as they were last called here, else as their platform says now. Raises
+    StoreUnavailable."""
+    found = dict(await runtime.store.contacts.called(people))
+    for who in people:
+        if who in found or ":" not in who or (chat := await direct_with(runtime, who)) is None:
+            continue
+        if channel := runtime.setup.channel(chat):
+            found[who] = (await channel.enrich(replace(chat, text="", mark=""))).sender.name or ""
+    return found

@@ -16,7 +16,7 @@ from channels.message import Button
 from gateway.approvals.approvals import dedupe, id_of
 from gateway.approvals.display import answers, outcome_text, request_details, request_text, value
 from gateway.approvals.notices import OWN
-from gateway.approvals.surfaces import message_of, surfaces_of
+from gateway.approvals.surfaces import called, message_of, surfaces_of
 from gateway.commands import own
 from gateway.commands.command import CommandContext, Perform, Reply
 from gateway.commands.own import accept_tools, join, tell, unheard
@@ -77,8 +77,14 @@ async def _decide(context: CommandContext, approval: Approval, decision: str, by
             f"{approval.id} 只能单次允许（无法确定其执行的全部内容）。未作任何决定。",
         )
     won, approval = await context.approvals.decide(approval, decision, by)
-    text = outcome_text(approval, context.language)
+    text = await _outcome(context, approval, reader=context.reader)
     return won, text if won else context.say(f"Decided already. {text}", f"已有结果。{text}")
+
+
+async def _outcome(context: CommandContext, approval: Approval, *, reader: str) -> str:
+    decider = approval.decided_by or ""
+    names = await called(context.runtime, [decider]) if decider and decider != reader else {}
+    return outcome_text(approval, context.language, names.get(decider), reader=reader)
 
 
 async def list_approvals(context: CommandContext) -> str:
@@ -130,8 +136,12 @@ async def ask(context: CommandContext) -> str | Reply | None:
     if approval is None or approval.state != "pending":
         return None
     origin, language = message_of(approval), context.language
-    text = request_text(approval, origin, language)
-    details = request_details(approval, origin, language, context.setup.config.server.zone)
+    people, reader = approval.requester.split(", "), surfaces_of(approval)[int(number)].approver
+    names = await called(context.runtime, [it for it in people if it != reader])
+    config = context.setup.config
+    agent = next((it for it in config.agents.list if it.id == approval.agent), None)
+    text = request_text(approval, origin, language, called=names, reader=reader, agent=agent)
+    details = request_details(approval, origin, language, config.server.zone, names)
     if not context.has_buttons:
         return f"{text}\n\n{details.text}"
     buttons = await _buttons(context, approval, int(number), zh=language == "zh")
@@ -163,11 +173,11 @@ async def replace_request(context: CommandContext) -> str | Reply | None:
     approval, sent = await context.approvals.get(id_), await store.sent(request)
     if approval is None or not sent:
         return None
-    text = outcome_text(approval, context.language)
+    surface = surfaces_of(approval)[int(number)]
+    text = await _outcome(context, approval, reader=surface.approver)
     if context.has_buttons and not await store.given_up([request]):  # of several messages the last one has them
         return Reply(text=text, replaces=sent[-1])
-    surface = surfaces_of(approval)[int(number)].context
-    here = approval.decided_in == chat_of(surface)
+    here = approval.decided_in == chat_of(surface.context)
     return None if here else text
 
 

@@ -87,6 +87,7 @@ async def run(
         buttons=reply.buttons,
         folded=reply.folded,
         replaces=reply.replaces,
+        seed=reply.seed,
     )
 
 
@@ -174,6 +175,8 @@ async def _useful(context: CommandContext) -> Sequence[str]:
         found.append("tasks")
     if "schedules" not in found and await shown_schedules(context):
         found.append("schedules")
+    if context.is_owner and context.setup.owners.is_owned and kind == "direct":
+        found.append("claim")  # for another account of theirs
     return [name for name in COMMANDS if name in found and context.may(COMMANDS[name])]
 
 
@@ -258,7 +261,7 @@ _COMMANDS = (
     _command("queue [collect | followup | steer | interrupt | default]", settings.queue, 1),
     _command("agent [NAME]", settings.agent, 1, owner_in_groups=True),
     _command("pair [CODE]", pair, 2, at_once=True),
-    _command("claim CODE", own.claim, 2, only="direct"),
+    _command("claim [CODE | page | alone | revoke ID]", own.claim, 2, only="direct"),
     _command("listen [owners]", own.listen, 1, at_once=True, only="group"),
     _command("unlisten", own.unlisten, 0, at_once=True, only="group"),
 )

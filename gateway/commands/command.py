@@ -17,6 +17,8 @@ from agents.turn import Settings, settings_json
 from channels.abilities import MenuEntry
 from channels.message import Button, ChatKind, Folded, MessageContext, StoredFile
 from gateway.approvals.approvals import Approvals
+from gateway.approvals.display import person
+from gateway.approvals.surfaces import called
 from gateway.config.root import Audience, Config
 from gateway.later.ends import CommandEnds
 from gateway.records.inbound import inbound_of, is_readable
@@ -67,6 +69,16 @@ class CommandContext:
     def nobody(self) -> str:
         return self.say("No agent is configured to answer here.", "没有配置可以回答的助手。")
 
+    async def named(self, who: str) -> str:
+        """Name a person (`channel:id`) to the reader, by the name that their platform gives them."""
+        names = await called(self.runtime, [who])
+        return person(who, names.get(who), self.language, reader=self.reader)
+
+    @property
+    def reader(self) -> str:
+        """The person whose own chat it is; empty in a group."""
+        return self.person if self.message.chat.kind == "direct" else ""
+
     @property
     def has_buttons(self) -> bool:
         channel = self.setup.channel(self.message)
@@ -100,6 +112,8 @@ class Reply:
     buttons: tuple[Button, ...] = ()
     folded: Folded | None = None
     replaces: str | None = None
+    seed: str = ""
+    """A code is derived from it, as for pairing, in the place of `{code}`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

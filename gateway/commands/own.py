@@ -1,23 +1,33 @@
-"""An owner's acts: claiming the bot, switching a group on and off, and the buttons under notices.
+"""An owner's acts: claiming the bot, adding an account, switching a group on and off, and the buttons under notices.
 
 Each may run twice, when its process dies before its reply is stored: what it changes names the message that it was.
 """
 
+import secrets
+
 import structlog
 
+from agents.language import Language
 from channels.abilities import LeavesGroups
 from channels.access import GROUP_DISABLED, Switch, group_refusal
 from channels.channel import DeliveryError
-from channels.message import MessageContext
-from gateway.approvals.display import value
+from channels.message import Folded, MessageContext
+from gateway.approvals.display import person, value
 from gateway.approvals.notices import OWN, Choice, Notice, Notices, buttons, notice_json
+from gateway.approvals.pairing import PLACE, code_of
+from gateway.approvals.surfaces import called
 from gateway.commands.command import CommandContext, Reply
 from gateway.commands.pair import let_in
+from gateway.records.codes import hashed
 from gateway.records.inbound import inbound_of
-from gateway.records.sessions import LOCAL_PERSON
+from gateway.records.sessions import LOCAL_CHANNEL, LOCAL_PERSON, person_of
 from gateway.state.owners import OWNERS_NOTICE
+from gateway.store.owners import ADD_SECONDS
 
 ONLY_OWNERS = "owners"
+CLAIM_WORDS = ("page", "alone", "revoke")
+"""Words of an owner behind `/claim`: this machine's page is an owner, too, or is not; an added account is none any more."""
+LANGUAGES: tuple[Language, ...] = ("en", "zh")
 TOOLS = "mcp"
 """The act of a button that accepts a server's tools: `own:mcp:SERVER:DIGEST`."""
 log = structlog.get_logger()
@@ -26,38 +36,65 @@ log = structlog.get_logger()
 async def tell(context: CommandContext) -> Reply:
     """A notice: with buttons if the channel has them, otherwise with the line to type."""
     notice = notice_json.validate_json(context.arguments)
-    text = context.say(notice.en, notice.zh)
+    text, ids = context.say(notice.en, notice.zh), "\n".join(f"- {value(it)}" for it in notice.ids)
     if context.has_buttons:
-        return Reply(text=text, buttons=buttons(notice.choices, zh=context.language == "zh"))
-    return Reply(text=f"{text} `{notice.typed}`" if notice.typed else text)
+        folded = Folded(title=context.say("Details", "详情"), text=ids) if ids else None
+        return Reply(text=text, buttons=buttons(notice.choices, zh=context.language == "zh"), folded=folded)
+    text = f"{text} `{notice.typed}`" if notice.typed else text
+    return Reply(text=text if all(it in text for it in notice.ids) else f"{text}\n{ids}")
 
 
-async def claim(context: CommandContext) -> str | None:
-    """`/claim XXXX-XXXX`: the first person with the code becomes the owner. Nothing tells a wrong code from a spent one, or
-    from one that came too late; wrong ones count as those of `/pair` do."""
-    if not context.arguments:
-        return context.say(
-            "Send it with the code that the start of the gateway prints: `/claim XXXX-XXXX`.",
-            "请附上网关启动时显示的认领码：`/claim XXXX-XXXX`。",
-        )
+async def claim(context: CommandContext) -> Reply | str | None:
+    """`/claim XXXX-XXXX`: the first person with the code of the start becomes the owner, and the account that has an owner's
+    code another one. Nothing tells a wrong code from a spent one, or from one that came too late; wrong ones count as those
+    of `/pair` do. Owners have `/claim` for such a code, and the `CLAIM_WORDS`."""
     if context.message.chat.kind == "group":
         return context.say(
             "Send it to me in a direct chat: who reads a code here could use it.",
             "请在私聊中发送：群里的人都能看到认领码。",
         )
     setup, runtime, owners = context.setup, context.runtime, context.setup.owners
-    code = "" if setup.config.owners else context.arguments
+    word, _, whom = context.arguments.partition(" ")
+    if not word or word.lower() in CLAIM_WORDS:
+        if not owners.is_owned:
+            return context.say(
+                "Send it with the code that the start of the gateway prints: `/claim XXXX-XXXX`.",
+                "请附上网关启动时显示的认领码：`/claim XXXX-XXXX`。",
+            )
+        if not context.is_owner:
+            return context.say("This bot has an owner already.", "这个机器人已有所有者。")
+        if not word:
+            return await _invite(context)
+        if word.lower() == "revoke":
+            return await _disown(context, whom.strip().strip("`"))
+        return await _keep_page(context, kept=word.lower() == "page")
     channel, message = setup.channel(context.message), context.message
     name = (await channel.enrich(message)).sender.name if channel else None
-    place = message.channel, message.account, message.sender.id
-    found = await runtime.store.owners.claim(code, place, name, turn=context.turn, at=runtime.now())
-    if found != "claimed":
-        log.warning(f"claim_{found}", by=context.person)
-        return None if found == "muted" else _no_such_code(context)
-    await owners.claimed.load()
-    await runtime.store.notify(OWNERS_NOTICE)
-    log.info("bot_claimed", by=context.person)
-    return _yours(context)
+    place, at = (message.channel, message.account, message.sender.id), runtime.now()
+    found = await runtime.store.owners.claim(
+        context.arguments, place, name, turn=context.turn, at=at, named=setup.config.owners
+    )
+    match found:
+        case "claimed":
+            await _changed(context)
+            log.info("bot_claimed", by=context.person)
+            return _yours(context)
+        case "added":
+            await _changed(context)
+            return await _added(context, name)
+        case "known":
+            return context.say(
+                "You are an owner already. Send it from your other account: the code is still good.",
+                "你已经是所有者。请用你的另一个账号发送，认领码仍然有效。",
+            )
+    log.warning(f"claim_{found}", by=context.person)
+    return None if found == "muted" else _no_such_code(context)
+
+
+async def _changed(context: CommandContext) -> None:
+    """Let every worker know the owners as they are now."""
+    await context.setup.owners.claimed.load()
+    await context.runtime.store.notify(OWNERS_NOTICE)
 
 
 def _no_such_code(context: CommandContext) -> str:
@@ -67,17 +104,112 @@ def _no_such_code(context: CommandContext) -> str:
     )
 
 
-def _yours(context: CommandContext) -> str:
+def _yours(context: CommandContext) -> Reply:
+    """Welcome the new owner, and ask whether this machine's page remains an owner."""
     text = context.say(
-        "This bot is yours now: you are its owner. I will write to you here when a person waits or something breaks.",
-        "这个机器人现在归你所有。有人等待批准或出现故障时，我会在这里通知你。",
+        "This bot is yours. I will tell you here when someone asks to join or something breaks.",
+        "这个机器人现在归你所有。有人申请加入或出现故障时，我会在这里通知你。",
     )
-    if context.person == LOCAL_PERSON or ("web", "default") not in context.setup.channels:
-        return text
-    return text + context.say(
-        f' The web page is no owner any more; `owners: ["{LOCAL_PERSON}"]` in the config makes it one again.',
-        f'网页不再是所有者；在配置中写入 `owners: ["{LOCAL_PERSON}"]` 可恢复。',
+    if context.setup.config.approvers() is None:
+        text += context.say(" From now on only you approve commands.", "从现在起，只有你可以批准命令。")
+    if context.person == LOCAL_PERSON or not _has_page(context):
+        return Reply(text=text)
+    if context.has_buttons:
+        return Reply(text=text, buttons=buttons(_page_choices(context.turn), zh=context.language == "zh"))
+    more = context.say(
+        " `/claim page` keeps this machine's page as an owner, too; `/claim alone` does not.",
+        "发送 `/claim page` 可保留本机网页为所有者，`/claim alone` 则不保留。",
     )
+    return Reply(text=text + more)
+
+
+def _page_choices(turn: int) -> tuple[Choice, ...]:
+    return (
+        Choice(token=f"{OWN}page:{turn}", en="Keep this machine's page as an owner too", zh="也保留本机网页为所有者"),
+        Choice(token=f"{OWN}alone:{turn}", en="Only me", zh="只有我"),
+    )
+
+
+def _has_page(context: CommandContext) -> bool:
+    return (LOCAL_CHANNEL, "default") in context.setup.channels
+
+
+async def _keep_page(context: CommandContext, *, kept: bool) -> str:
+    """Make the page at this machine an owner, too, or end that."""
+    if not _has_page(context):
+        return context.say("There is no page here: the web chat is off.", "没有网页：网页聊天未启用。")
+    at, owners = context.runtime.now(), context.setup.owners
+    await context.runtime.store.owners.keep_page(kept, by=context.person, at=at)
+    await _changed(context)
+    log.info("page_kept" if kept else "page_not_kept", by=context.person)
+    if LOCAL_PERSON in owners.named:
+        return context.say("The config makes this machine's page an owner.", "配置已把本机网页设为所有者。")
+    if kept:
+        return context.say(
+            "This bot is yours. This machine's page is an owner, too; `/claim alone` ends that.",
+            "这个机器人归你所有。本机网页也是所有者；发送 `/claim alone` 可取消。",
+        )
+    return context.say(
+        "This bot is yours. This machine's page is a guest; `/claim page` makes it an owner, too.",
+        "这个机器人归你所有。本机网页只是访客；发送 `/claim page` 可让它也成为所有者。",
+    )
+
+
+async def _invite(context: CommandContext) -> Reply | str:
+    """Hand out a code for another account of the owner; it replaces the last one."""
+    channel, seed = context.setup.channel(context.message), secrets.token_hex(16)
+    if channel is None:
+        return _no_such_code(context)
+    code = hashed(code_of(channel.access, seed)) or ""
+    await context.runtime.store.owners.invite(code, context.person, context.runtime.now())
+    log.info("owner_invites", by=context.person)
+    minutes = f"{ADD_SECONDS / 60:.0f}"
+    text = context.say(
+        f"Send me `/claim {PLACE}` from your other account within {minutes} minutes. Whoever sends it becomes an owner, so "
+        "show it to nobody. I will tell every owner when it is used.",
+        f"请在 {minutes} 分钟内用你的另一个账号私聊发送 `/claim {PLACE}`。发送的人会成为所有者，不要让别人看到；"
+        "使用后我会通知每位所有者。",
+    )
+    return Reply(text=text, seed=seed)
+
+
+async def _added(context: CommandContext, name: str | None) -> str:
+    """Tell every owner of the new one: somebody who has only seen the code may have sent it."""
+    who, listed = context.person, await context.runtime.store.owners.listed()
+    by = next((it.source for it in listed if it.person == who), "")
+    log.info("owner_added", person=who, by=by)
+    names = await called(context.runtime, [by])
+    shown = {it: (person(who, name, it), person(by, names.get(by), it)) for it in LANGUAGES}
+    notice = Notice(
+        cause=f"owner {who} {context.turn}",
+        once=f"owner {context.turn}",
+        en="{} is an owner now, by the code of {}. Is that not you? Take it back.".format(*shown["en"]),
+        zh="{} 现在是所有者，使用了 {} 的认领码。不是你本人？请立即取消。".format(*shown["zh"]),
+        choices=(Choice(token=f"{OWN}disown:{context.turn}", en="Take it back", zh="取消", danger=True),),
+        typed=f"/claim revoke {who}",
+        ids=(who, by),
+        known=(who,),
+        always=True,
+    )
+    await Notices(context.runtime).tell(notice)
+    return context.say(
+        f"You are an owner of this bot now, like {shown['en'][1]}. I have told every owner.",
+        f"你现在和 {shown['zh'][1]} 一样是所有者。我已通知每位所有者。",
+    )
+
+
+async def _disown(context: CommandContext, who: str) -> str:
+    shown = await context.named(who)
+    ended = await context.runtime.store.owners.disown(who)
+    await _changed(context)
+    if not ended and who in context.setup.owners:
+        return context.say(
+            f"{shown} was not added by a code: the config or the command line ends that (`pairing revoke`).",
+            f"{shown} 不是用所有者的认领码添加的：请用配置或命令行（`pairing revoke`）取消。",
+        )
+    if ended:
+        log.warning("owner_disowned", person=who, by=context.person)
+    return context.say(f"{shown} is no owner.", f"{shown} 已不是所有者。")
 
 
 async def listen(context: CommandContext) -> str:
@@ -140,9 +272,9 @@ async def join(context: CommandContext) -> str | None:
 
 def _joined(context: CommandContext, there: MessageContext, refused: str | None) -> Notice:
     """A notice to the owners. Each group that an owner adds is a separate cause; any other person is one cause."""
-    group, by = f"`{there.channel}:{there.chat.id}`", f"{there.channel}:{there.sender.id}"
-    title = f"{value(there.chat.title)} ({group})" if there.chat.title else group
-    who = f"{value(there.sender.name)} (`{by}`)" if there.sender.name else f"`{by}`"
+    group, by = f"{there.channel}:{there.chat.id}", person_of(there)
+    title = person(group, there.chat.title, "en")
+    who = {it: person(by, there.sender.name, it) for it in LANGUAGES}
     states = {
         None: ("I listen there, as the config says.", "按配置，我会回应该群的消息。"),
         "group-disabled": ("All groups are switched off (`groupPolicy`).", "所有群聊已关闭（`groupPolicy`）。"),
@@ -152,8 +284,9 @@ def _joined(context: CommandContext, there: MessageContext, refused: str | None)
     return Notice(
         cause=f"added {there.account} {there.chat.id if context.is_owner else by}",
         once=f"added {context.turn}",
-        en=f"{who} added me to the group {title}. {en}",
-        zh=f"{who} 把我加入了群 {title}。{zh}",
+        en=f"{who['en']} added me to the group {title}. {en}",
+        zh=f"{who['zh']} 把我加入了群 {title}。{zh}",
+        ids=(by, group),
         choices=tuple(_GROUP_CHOICES[act](f"{OWN}{act}:{context.turn}") for act in acts),
     )
 
@@ -175,7 +308,15 @@ async def press(context: CommandContext, token: str) -> Reply | str:
     body = await context.runtime.store.owners.message(int(number)) if number.isdecimal() else None
     if not context.is_owner or body is None or context.message.press is None:
         return context.not_your_button
-    about, replaces = inbound_of(body).context, context.message.press.message_id
+    inbound, replaces = inbound_of(body), context.message.press.message_id
+    about = inbound.context
+    if act in ("page", "alone", "disown"):
+        if inbound.command != "claim" or (act != "disown" and person_of(about) != context.person):
+            return context.not_your_button
+        settled = await (
+            _disown(context, person_of(about)) if act == "disown" else _keep_page(context, kept=act == "page")
+        )
+        return Reply(text=settled, replaces=replaces)
     match act:
         case "in" | "refuse":
             text = await let_in(context, int(number), "let in" if act == "in" else "refuse")

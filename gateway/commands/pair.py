@@ -6,8 +6,10 @@ said at all: they are counted in the database, for all replicas and over restart
 
 import structlog
 
+from agents.language import Language
 from channels.moment import clock
-from gateway.approvals.display import value
+from channels.plain import plain
+from gateway.approvals.display import name_of, person
 from gateway.commands.command import CommandContext
 from gateway.records.codes import hashed
 from gateway.store.contacts import Contact, Decision
@@ -49,7 +51,8 @@ async def let_in(context: CommandContext, asked: int, decision: Decision) -> str
     if decision == "let in":
         return await _approved(context, contact, notice)
     log.info("pairing_turned_away", channel=contact.channel, sender=contact.person, by=context.person)
-    return context.say(f"{_shown(contact)} was refused.", f"已拒绝 {_shown(contact)}。")
+    shown = _shown(contact, context.language)
+    return context.say(f"{shown} was refused.", f"已拒绝 {shown}。")
 
 
 async def _approved(context: CommandContext, contact: Contact, notice: Delivery | None) -> str:
@@ -58,11 +61,12 @@ async def _approved(context: CommandContext, contact: Contact, notice: Delivery 
     )
     if notice is not None:
         await context.runtime.accept(notice)
-    return context.say(f"{_shown(contact)} may write to me now.", f"{_shown(contact)} 现在可以给我发消息了。")
+    shown = _shown(contact, context.language)
+    return context.say(f"{shown} may write to me now.", f"{shown} 现在可以给我发消息了。")
 
 
-def _shown(contact: Contact) -> str:
-    return f"{value(contact.called)} (`{contact.name}`)" if contact.called else f"`{contact.name}`"
+def _shown(contact: Contact, language: Language) -> str:
+    return person(f"{contact.channel}:{contact.person}", contact.called, language)
 
 
 async def _waiting(context: CommandContext) -> str:
@@ -73,7 +77,7 @@ async def _waiting(context: CommandContext) -> str:
             "Let a person in with the code that I gave them: /pair CODE", "用我发给对方的配对码批准：/pair 配对码"
         )
     zone = context.setup.config.server.zone
-    called = (value(it.called) if it.called else "" for it in people)
+    called = (plain(name_of(it.called)) for it in people)
     lines = [
         " ".join(filter(None, ("-", name, clock(it.asked or 0, zone), f"`/pair {it.name}`")))
         for it, name in zip(people, called, strict=True)

@@ -15,6 +15,8 @@ from agents.runner import TurnPlan
 from agents.tokens import WRAPPING_TOKENS, estimate, request_tokens, tokens
 from agents.turn import Turn, settings_json
 from channels.moment import local
+from channels.plain import plain
+from gateway.approvals.display import name_of
 from gateway.commands.command import CommandContext
 from gateway.guard import VERSION
 from gateway.store.records import Bill, Work
@@ -136,8 +138,36 @@ def _budget(context: CommandContext, budget: BudgetUse) -> tuple[str, str]:
 
 
 async def whoami(context: CommandContext) -> str:
-    owner = context.say(" (an owner of this bot)", "（机器人的所有者）") if context.is_owner else ""
-    return f"`{context.person}`{owner}"
+    say, message, channel = context.say, context.message, context.setup.channel(context.message)
+    agent = next((it for it in context.setup.config.agents.list if it.id == context.agent), None)
+    named = (await channel.enrich(message)).sender.name if channel else message.sender.name
+    lines = [
+        (say("Name", "名字"), plain(name_of(named))),
+        (say("Role", "角色"), await _role(context)),
+        (say("Agent", "智能体"), (plain(agent.name) if agent and agent.name else f"`{context.agent}`")),
+        (say("Language", "语言"), say("English", "中文")),
+        (say("Id", "ID"), f"`{context.person}`"),
+    ]
+    if context.is_owner and message.chat.kind == "direct":
+        owners = [await context.named(it) for it in context.setup.owners]
+        lines.append((say("Owners", "所有者"), say(", ", "、").join(owners)))
+    return _listed([(name, value) for name, value in lines if value])
+
+
+async def _role(context: CommandContext) -> str:
+    """Name the role of the sender where they write."""
+    say, message = context.say, context.message
+    place = message.channel, message.account, message.sender.id
+    state = await context.runtime.store.contact_state(*place, context.runtime.now())
+    if context.is_owner:
+        role = say("owner", "所有者")
+    elif state == "paired" and message.chat.kind == "direct":
+        role = say("let in by an owner", "经所有者批准")
+    else:
+        role = say("guest", "访客")
+    if context.approvals.may_decide_any(message):
+        role += say(", approves commands", "，可批准命令")
+    return role
 
 
 @dataclass(slots=True)

@@ -9,7 +9,8 @@ from typing import Any
 import orjson
 
 from agents.messages import AssistantMessage, Message, ToolResultMessage, message_json
-from gateway.approvals.display import value
+from gateway.approvals.display import Called, person, value
+from gateway.approvals.surfaces import called
 from gateway.commands.command import CommandContext
 from gateway.records.inbound import inbound_of, is_readable
 from gateway.store.approval_records import Approval
@@ -134,12 +135,14 @@ async def _approvals(context: CommandContext, stored: StoredTurn) -> str:
     id_ = inbound_of(own).approval if own and is_readable(own) else ""
     ids = [it for it in dict.fromkeys([id_, *(it["id"] for it in stored.approvals)]) if it]
     asked = [it for it in [await context.approvals.get(it) for it in ids[:APPROVALS_SHOWN]] if it is not None]
-    lines = [_approval(context, it) for it in asked] + ["…"] * (len(ids) > APPROVALS_SHOWN)
+    names = await called(context.runtime, [*dict.fromkeys(it.decided_by for it in asked if it.decided_by)])
+    lines = [_approval(context, it, names) for it in asked] + ["…"] * (len(ids) > APPROVALS_SHOWN)
     return "".join(context.say("; ", "；") + it for it in lines)
 
 
-def _approval(context: CommandContext, approval: Approval) -> str:
-    tool, by = value(approval.tool), value(approval.decided_by or "")
+def _approval(context: CommandContext, approval: Approval, names: Called) -> str:
+    tool, who = value(approval.tool), approval.decided_by or ""
+    by = person(who, names.get(who), context.language, reader=context.reader)
     match approval.state:
         case "pending":
             return context.say(f"asked for {tool}: nobody has decided yet", f"已请求审批 {tool}：尚无人决定")

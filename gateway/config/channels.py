@@ -161,10 +161,10 @@ def _web_arrives(account: web.WebConfig, name: str, exposure: Exposure) -> tuple
     match exposure.way:
         case "open" if agents := ", ".join(exposure.unapproved):
             message = Bilingual(
-                f"{address}; anyone who opens it on this machine approves commands of {agents}",
-                f"{address}；在本机打开它的任何人都可以批准 {agents} 的命令",
+                f"{address}; you approve commands of {agents} on this page; once you `/claim` a bot, only its owners do",
+                f"{address}；你在此网页批准 {agents} 的命令；用 `/claim` 认领机器人后，只有其所有者可以批准",
             )
-            return message, Bilingual("name owners", "请设置 owners")
+            return message, NO_WORDS
         case "open":
             return Bilingual(address), NO_WORDS
         case "link" if own := _token(server):

@@ -32,7 +32,7 @@ verbose | 详细 | Show or hide tool calls above the answers | 在回答上方�
 queue | 队列 | Set what happens to messages that arrive during an answer | 设置回答期间收到的消息如何处理
 agent | 助手 | Choose who answers in this chat, or list the agents | 选择由谁在此回答；单独发送则列出全部
 pair | 配对 | Let someone in by their pairing code | 凭配对码批准某人使用机器人
-claim | 认领 | Become the owner of this bot, with the code printed at its start | 凭启动时显示的认领码成为所有者
+claim | 认领 | Become an owner by a code; owners get one for another account | 凭认领码成为所有者；所有者可为另一个账号取码
 listen | 启用 | Switch the bot on in this group | 在本群启用机器人
 unlisten | 停用 | Switch the bot off in this group | 在本群停用机器人
 """

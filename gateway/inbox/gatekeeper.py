@@ -1,7 +1,7 @@
 """The judgement on a message before it is stored: why it starts no turn, and what its sender gets instead.
 
-A stranger gets a code, and one more line while they wait. Some things only a future or present owner may: a claim,
-while nobody owns the bot, and the commands that switch a group on. Other people get nothing.
+A stranger gets a code, and one more line while they wait. Some things only a future or present owner may: a claim, while
+nobody owns the bot or an owner adds another account, and the commands that switch a group on. Other people get nothing.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,6 +15,7 @@ from channels.message import MessageContext
 from gateway.approvals import pairing
 from gateway.approvals.approvals import Approvals
 from gateway.commands.catalog import command_of
+from gateway.commands.own import CLAIM_WORDS
 from gateway.records.codes import hashed
 from gateway.records.inbound import PRESSED, UNHEARD, Inbound
 from gateway.records.sessions import is_owner
@@ -33,7 +34,7 @@ def is_claim(context: MessageContext) -> bool:
 def sealed(context: MessageContext) -> MessageContext:
     """The message with a claim code's hash in the place of the code: what is stored of it can claim nothing."""
     name, arguments = command_of(context) or ("", "")
-    if name != CLAIM or not arguments:
+    if name != CLAIM or not arguments or arguments.split()[0].lower() in CLAIM_WORDS:
         return context
     return replace(context, text=f"/{CLAIM} {hashed(arguments.split()[-1]) or 'none'}")
 
@@ -53,12 +54,17 @@ class Gatekeeper:
         reason = refusal(channel.access, context, is_owner=owns, switch=switch)
         command, _ = command_of(context) or ("", "")
         decides = command in (PRESSED, "approve", "approvals") and self._approvals.may_decide_any(context)
-        claims = command == CLAIM and context.chat.kind == "direct" and not owners
+        claims = command == CLAIM and context.chat.kind == "direct" and await self._may_claim()
         if reason and (decides or claims):  # an approver can be asked, so they may answer; a claim is for strangers
             return refusal(channel.access, context, is_owner=True, switch=switch)
         if reason and owns and context.chat.kind == "group":
             return await self._of_owner(receipt, agent, reason, command)
         return await self._of_stranger(receipt, agent) if reason == NOT_PAIRED else reason
+
+    async def _may_claim(self) -> bool:
+        """True while nobody owns the bot, or an owner waits for another account of theirs."""
+        runtime = self._runtime
+        return not runtime.setup.owners.is_owned or await runtime.store.owners.is_inviting(runtime.now())
 
     async def _of_owner(self, receipt: Arrived, agent: str, reason: str, command: str) -> str | None:
         """Lets the commands that switch listening on pass, in a group without it; a mention there gets a line."""

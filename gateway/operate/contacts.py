@@ -10,7 +10,7 @@ from typing import Any
 
 from channels.access import ANYBODY, AccessConfig
 from channels.moment import iso
-from gateway.approvals.display import visible
+from gateway.approvals.display import label, name_of
 from gateway.config.channels import Account, configured
 from gateway.config.example_ids import is_example
 from gateway.config.places import id_refusals
@@ -21,14 +21,16 @@ from gateway.records.codes import hashed
 from gateway.store import contacts, later
 from gateway.store.contacts import Contact
 from gateway.store.opening import connected
-from gateway.store.owners import claimed
+from gateway.store.owners import BY_CLAIM, added_by, claimed
 from gateway.store.statements import PAIRING_SECONDS
 
 
 def listed(config: Config) -> list[dict[str, Any]]:
     """The contacts as JSON, the oldest first. Raises DatabaseUnusable."""
     with connected(config.database) as connection:
-        return [facts(it, config) for it in contacts.contacts(connection, time.time() - PAIRING_SECONDS)]
+        found = contacts.contacts(connection, time.time() - PAIRING_SECONDS)
+        names = contacts.called(connection, [it.approved_by for it in found if it.approved_by])
+        return [facts(it, config) | {"approvedByName": names.get(it.approved_by or "")} for it in found]
 
 
 def facts(contact: Contact, config: Config) -> dict[str, Any]:
@@ -42,10 +44,12 @@ def facts(contact: Contact, config: Config) -> dict[str, Any]:
 
 def line(it: dict[str, Any]) -> str:
     state = f"waits: {program()} pairing approve {quote(it['name'])}"
-    if it["approvedBy"]:
-        state = "owner, by a claim code" if it["owner"] else f"approved by {it['approvedBy']}"
-    called = f"  {visible(it['displayName'])[0]}" if it["displayName"] else ""
-    return f"{it['name']}{called}  {it['at']}  {state}"
+    if by := it["approvedBy"]:
+        who = label(by, it["approvedByName"])
+        added = "owner, by a claim code" if by == BY_CLAIM else f"owner, added by {who}"
+        state = added if it["owner"] else f"approved by {who}"
+    called = f"{name}  " if (name := name_of(it["displayName"])) else ""
+    return f"{called}{it['name']}  {it['at']}  {state}"
 
 
 def approve(config: Config, who: str) -> list[str]:
@@ -83,10 +87,14 @@ def revoke(config: Config, who: str) -> list[str]:
         lists = [it.config.allow_from for it in _accounts(config) if (it.kind.name, it.name) in places]
         listed = f"{channel}:{person}" in config.owners or {person, ANYBODY} & {it for ids in lists for it in ids}
         whose = {it.name: f"{it.channel}:{it.account}:{it.person}" for it in people}
+        kept = [it.person for it in added_by(connection, f"{channel}:{person}")] if owned else []
         ended = {name: 0 if listed else later.end_direct(connection, owner) for name, owner in whose.items()}
     if not people:
         raise OperatorError(f"{who}: was not let in by pairing — `pairing list` shows who was")
     notes = [f"{it.name}: may no longer write{_also(owned, ended[it.name])}" for it in people]
+    notes += [
+        f"note: {it} is an owner whom they added — `{program()} pairing revoke {quote(it)}` ends that" for it in kept
+    ]
     return [*notes, "warning: may write all the same, as owners or allowFrom in the config say so"] if listed else notes
 
 

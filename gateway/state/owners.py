@@ -1,4 +1,5 @@
-"""The owners of the bot: the people whom `owners` in the config names, and those whom a claim code made owners.
+"""The owners of the bot: the people whom `owners` in the config names, and those whom a claim code made owners. One of
+these may be the page at this machine, which the owner keeps; alone, it does not own the bot.
 
 This is the one place that knows both. The claimed ones are few, so every worker has them in memory; the worker that
 makes one notifies the other workers. A revocation on the command line notifies nobody, so a claimed owner is looked up
@@ -66,7 +67,12 @@ class Owners(Collection[str]):
     async def claim_code(self, at: float) -> str | None:
         """The code with which a person becomes the owner; None if there is one. Raises StoreUnavailable."""
         await self.claimed.load()
-        return None if self else await self.claimed.code(at)
+        return None if self.is_owned else await self.claimed.code(at)
+
+    @property
+    def is_owned(self) -> bool:
+        """False while the claim code of the start counts."""
+        return bool(self.named) or any(it != LOCAL_PERSON for it in self.claimed.people)
 
     @property
     def reachable(self) -> Sequence[str]:

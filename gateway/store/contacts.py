@@ -5,7 +5,7 @@ write. A row with neither (a revocation) keeps them from getting a new code with
 `Store.contact_state` looks a person up with one indexed read; everything here is rare.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -62,6 +62,12 @@ INSERT INTO contact (channel, account, person, approved_by, approved_at)
 VALUES (:channel, :account, :person, :by, :at)
 ON CONFLICT (channel, account, person) DO UPDATE SET approved_by = excluded.approved_by, approved_at = excluded.approved_at
 WHERE contact.approved_by IS NULL RETURNING {_COLUMNS}
+"""
+_CALLED = """
+SELECT person, name FROM (
+    SELECT channel || ':' || person AS person, name, 0 AS turn FROM contact WHERE name <> ''
+    UNION ALL SELECT person, name, turn FROM spoken WHERE how = 'said' AND name <> ''
+) AS known WHERE person IN :people ORDER BY turn
 """
 _REVOKE = f"""
 UPDATE contact SET code = NULL, approved_by = NULL, approved_at = NULL, owner = 0
@@ -171,6 +177,11 @@ class DatabaseContacts(Database):
         return [it for it in contacts(connection, since) if it.approved_by is None]
 
     @reads
+    def called(self, connection: Connection, people: Sequence[str]) -> Mapping[str, str]:
+        """Map people (`channel:id`) to the names that their platforms last gave them, as far as one did."""
+        return called(connection, people)
+
+    @reads
     def listed(self, connection: Connection, since: float) -> Sequence[Contact]:
         """Lists the people who wait and the people who were let in, the oldest first."""
         return contacts(connection, since)
@@ -195,6 +206,10 @@ def contacts(connection: Connection, since: float) -> list[Contact]:
     ORDER BY COALESCE(approved_at, asked), person
     """
     return [Contact(**row) for row in run(connection, shown, since=since).mappings()]
+
+
+def called(connection: Connection, people: Sequence[str]) -> Mapping[str, str]:
+    return {it.person: it.name for it in run(connection, _CALLED, people=list(people))} if people else {}
 
 
 def approve_code(connection: Connection, code: str, *, at: float) -> list[Contact]:
@@ -245,5 +260,6 @@ def forget(connection: Connection, channel: str, person: str) -> int:
     """Deletes every row of a person and returns the count."""
     names = {"channel": channel, "person": person, "of": f"{channel}:{person}"}
     run(connection, "UPDATE contact SET approved_by = 'erased' WHERE approved_by = :of", **names)
+    run(connection, "DELETE FROM claim WHERE owner = :of", **names)
     forgotten = run(connection, "DELETE FROM contact WHERE channel = :channel AND person = :person", **names).rowcount
     return forgotten + run(connection, "DELETE FROM wrong_code WHERE sender = :of", **names).rowcount

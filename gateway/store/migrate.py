@@ -18,7 +18,7 @@ from gateway.store.locks import Lock, lock
 
 log = structlog.get_logger()
 
-HEAD = "0026"
+HEAD = "0027"
 OVERWRITES = 13
 """The `user_version` of a SQLite file in which every row that was ever deleted was overwritten."""
 FIRST = "0001"

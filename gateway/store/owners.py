@@ -1,11 +1,18 @@
-"""The owners that a claim code made, the unused codes, and when the owners last heard of something."""
+"""The owners that a claim code made, the unused codes, and when the owners last heard of something.
 
-from collections.abc import Sequence
+A code of the start makes the first owner. Afterwards an owner hands out codes for their other accounts, and may keep
+the page at this machine as an owner, too: that one never keeps the bot from being claimed.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from sqlalchemy import Connection
 
-from gateway.store.contacts import count_wrong, is_muted
+from gateway.records.sessions import LOCAL_CHANNEL, LOCAL_PERSON
+from gateway.store.contacts import count_wrong, is_muted, revoke
+from gateway.store.later import end_direct
 from gateway.store.locks import Lock, lock
 from gateway.store.writer import Database, reads, run, writes
 
@@ -15,25 +22,45 @@ CLAIM_SECONDS = 86_400.0
 """Seconds that a claim code is good for."""
 BY_CLAIM = "claim code"
 """The approver of a person whom a claim code made an owner."""
-Claim: TypeAlias = Literal["claimed", "wrong", "muted"]
-_OFFER = """
+ADD_SECONDS = 600.0
+"""Seconds that the code of an owner for another account of theirs is good for."""
+Claim: TypeAlias = Literal["claimed", "added", "known", "wrong", "muted"]
+"""`added`: by an owner's code; `known`: the sender is an owner already, and the code is still good."""
+_PAGE = {"channel": LOCAL_CHANNEL, "account": "default", "person": LOCAL_PERSON.partition(":")[2]}
+_NO_OWNER = f"NOT EXISTS (SELECT 1 FROM contact WHERE owner = 1 AND channel || ':' || person <> '{LOCAL_PERSON}')"
+_OFFER = f"""
 INSERT INTO claim (code, at) SELECT CAST(:code AS TEXT), CAST(:at AS DOUBLE PRECISION)
-WHERE NOT EXISTS (SELECT 1 FROM contact WHERE owner = 1) ON CONFLICT (code) DO NOTHING RETURNING code
+WHERE {_NO_OWNER} ON CONFLICT (code) DO NOTHING RETURNING code
 """
-_SPEND = """
-DELETE FROM claim WHERE code = :code AND at > :since AND NOT EXISTS (SELECT 1 FROM contact WHERE owner = 1) RETURNING code
-"""
+_SPEND = f"DELETE FROM claim WHERE code = :code AND at > :since AND owner IS NULL AND {_NO_OWNER} RETURNING code"
 _OWN = """
 INSERT INTO contact (channel, account, person, approved_by, approved_at, decided, name, owner)
-VALUES (:channel, :account, :person, :claim, :at, :turn, :name, 1)
+VALUES (:channel, :account, :person, :by, :at, :turn, :name, 1)
 ON CONFLICT (channel, account, person) DO UPDATE SET code = NULL, owner = 1, decided = excluded.decided,
     approved_by = excluded.approved_by, approved_at = excluded.approved_at, name = COALESCE(excluded.name, contact.name)
+"""
+_MINE = """
+SELECT approved_by FROM contact WHERE owner = 1 AND decided = :turn AND channel = :channel AND person = :person
+"""
+_DISOWN = """
+UPDATE contact SET code = NULL, owner = 0, approved_by = NULL, approved_at = NULL
+WHERE channel = :channel AND person = :person AND owner = 1
 """
 _CLAIMED = "SELECT DISTINCT channel || ':' || person FROM contact WHERE owner = 1"
 _OCCASION = """
 INSERT INTO notice (cause, at) VALUES (:cause, :at)
 ON CONFLICT (cause) DO UPDATE SET at = excluded.at WHERE notice.at <= :since RETURNING at
 """
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClaimedOwner:
+    """`person` is `channel:id`; `source` is `BY_CLAIM`, or the owner who added them, at the time `at`."""
+
+    person: str
+    name: str | None
+    source: str
+    at: float
 
 
 class DatabaseOwners(Database):
@@ -49,30 +76,87 @@ class DatabaseOwners(Database):
 
     @reads
     def is_offered(self, connection: Connection, code: str, at: float) -> bool:
-        offered = "SELECT 1 FROM claim WHERE code = :code AND at > :since"
+        offered = "SELECT 1 FROM claim WHERE code = :code AND at > :since AND owner IS NULL"
         return run(connection, offered, code=code, since=at - CLAIM_SECONDS).first() is not None
 
     @writes
+    def invite(self, connection: Connection, code: str, owner: str, at: float) -> None:
+        """Store the hash of an owner's code for another account of theirs, in the place of their last one."""
+        run(connection, "DELETE FROM claim WHERE owner = :owner", owner=owner)
+        run(
+            connection, "INSERT INTO claim (code, at, owner) VALUES (:code, :at, :owner)", code=code, at=at, owner=owner
+        )
+
+    @reads
+    def is_inviting(self, connection: Connection, at: float) -> bool:
+        """Return whether an owner waits for another account of theirs."""
+        invited = "SELECT 1 FROM claim WHERE owner IS NOT NULL AND at > :since"
+        return run(connection, invited, since=at - ADD_SECONDS).first() is not None
+
+    @writes
     def claim(
-        self, connection: Connection, code: str, place: tuple[str, str, str], name: str | None, *, turn: int, at: float
+        self,
+        connection: Connection,
+        code: str,
+        place: tuple[str, str, str],
+        name: str | None,
+        *,
+        turn: int,
+        at: float,
+        named: Sequence[str] = (),
     ) -> Claim:
-        """Makes the person at `place`, a channel's account, an owner by the hash of a code, which is spent with all others.
-        The same message `turn` has the same result again; wrong codes count as those of pairing do."""
+        """Make the person at `place`, a channel's account, an owner by the hash of a code, which is then spent. The code of
+        the start counts while there is no owner, and `named`, the config's, is empty. The same message `turn` has the same
+        result again; wrong codes count as those of pairing do."""
         channel, account, person = place
         by = f"{channel}:{person}"
         lock(connection, Lock.CLAIM)  # or two codes could make two owners
-        mine = "SELECT 1 FROM contact WHERE owner = 1 AND decided = :turn AND channel = :channel AND person = :person"
-        if run(connection, mine, turn=turn, channel=channel, person=person).first():
-            return "claimed"
+        if (source := run(connection, _MINE, turn=turn, channel=channel, person=person).scalar()) is not None:
+            return "claimed" if source == BY_CLAIM else "added"
         if is_muted(connection, by, turn=turn, at=at):
             return "muted"
-        if run(connection, _SPEND, code=code, since=at - CLAIM_SECONDS).first() is None:
+        owners = {*named, *claimed(connection)}
+        inviter = _inviter(connection, code, owners, at=at)
+        if by in owners and inviter:
+            return "known"
+        is_first = (
+            not named and by not in owners and run(connection, _SPEND, code=code, since=at - CLAIM_SECONDS).first()
+        )
+        if (source := BY_CLAIM if is_first else inviter) is None:
             count_wrong(connection, by, turn=turn, at=at)
             return "wrong"
-        run(connection, "DELETE FROM claim")
-        names = {"channel": channel, "account": account, "person": person, "claim": BY_CLAIM}
+        if is_first:
+            run(connection, "DELETE FROM claim")
+            run(connection, _DISOWN, **_PAGE)  # the owner before has kept it, and the new one is asked
+        else:
+            run(connection, "DELETE FROM claim WHERE code = :code", code=code)
+        names = {"channel": channel, "account": account, "person": person, "by": source}
         run(connection, _OWN, **names, at=at, turn=turn, name=name)
-        return "claimed"
+        return "claimed" if source == BY_CLAIM else "added"
+
+    @writes
+    def keep_page(self, connection: Connection, kept: bool, *, by: str, at: float) -> None:
+        """Make the page at this machine an owner, too, or end that. Idempotent."""
+        lock(connection, Lock.CLAIM)
+        if not kept:
+            run(connection, _DISOWN, **_PAGE)
+        elif LOCAL_PERSON not in claimed(connection):
+            run(connection, _OWN, **_PAGE, by=by, at=at, turn=None, name=None)
+
+    @writes
+    def disown(self, connection: Connection, person: str) -> bool:
+        """End the right of an owner whom another owner's code has made one. False if there is no such owner."""
+        channel, _, id_ = person.partition(":")
+        if all(it.person != person or it.source == BY_CLAIM for it in added_by(connection)):
+            return False
+        for contact in revoke(connection, channel, id_, ""):
+            end_direct(connection, f"{contact.channel}:{contact.account}:{contact.person}")
+        return True
+
+    @reads
+    def listed(self, connection: Connection) -> Sequence[ClaimedOwner]:
+        """List the claimed owners, the oldest first."""
+        return added_by(connection)
 
     @reads
     def message(self, connection: Connection, turn: int) -> str | None:
@@ -93,3 +177,20 @@ class DatabaseOwners(Database):
 def claimed(connection: Connection) -> Sequence[str]:
     """The people whom a claim code made owners, as `owners` in the config names people."""
     return list(run(connection, _CLAIMED).scalars())
+
+
+def added_by(connection: Connection, owner: str | None = None) -> Sequence[ClaimedOwner]:
+    """The claimed owners, the oldest first; with `owner`, those whom that one has added."""
+    shown = """
+    SELECT channel || ':' || person AS person, max(name) AS name, min(approved_by) AS source, min(approved_at) AS at
+    FROM contact WHERE owner = 1 GROUP BY channel, person ORDER BY 4, 1
+    """
+    found = [ClaimedOwner(**row) for row in run(connection, shown).mappings()]
+    return [it for it in found if owner in (None, it.source)]
+
+
+def _inviter(connection: Connection, code: str, owners: Collection[str], *, at: float) -> str | None:
+    """The owner whose unspent code it is, as long as they are one."""
+    asked = "SELECT owner FROM claim WHERE code = :code AND at > :since AND owner IS NOT NULL"
+    inviter: str | None = run(connection, asked, code=code, since=at - ADD_SECONDS).scalar()
+    return inviter if inviter in owners else None

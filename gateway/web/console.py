@@ -20,7 +20,7 @@ from channels.moment import iso
 from channels.web.channel import WebChannel
 from channels.web.views import html
 from gateway.approvals.approvals import Approvals
-from gateway.approvals.display import answers, request_details, request_text
+from gateway.approvals.display import answers, label, request_details, request_text
 from gateway.approvals.surfaces import message_of
 from gateway.http.bodies import Bodies
 from gateway.http.door import Readiness
@@ -72,6 +72,17 @@ class _Replayed(BaseModel, extra="forbid", strict=True):
     names: list[str] = Field(min_length=1, max_length=100)
 
 
+async def ownership(runtime: Runtime) -> dict[str, Any]:
+    """Return whether the operator's page is an owner (`here`), the names of the others, and the time of the first claim."""
+    owners = runtime.setup.owners
+    others = [it for it in owners if it != LOCAL_PERSON]
+    names = await runtime.store.contacts.called(others)
+    claimed = {it.person: it.at for it in await runtime.store.owners.listed()}
+    since = min((claimed[it] for it in others if it in claimed), default=None) if not owners.named else None
+    here = not owners or LOCAL_PERSON in owners
+    return {"here": here, "owners": brief([label(it, names.get(it)) for it in others]), "since": since}
+
+
 class Console:
     """Routes of `gateway.web.door`; each gets the operator."""
 
@@ -110,7 +121,7 @@ class Console:
 
     async def _waiting(self) -> dict[str, int]:
         now, store = self._runtime.now(), self._runtime.store
-        waiting, _ = await store.approvals.listed(now)
+        waiting = [it for it in (await store.approvals.listed(now))[0] if self._is_mine(it)]
         strangers = await store.contacts.waiting(now - PAIRING_SECONDS)
         letters = await asyncio.to_thread(dead_letters, self._runtime.setup.config.database)
         return {"approvals": len(waiting), "people": len(strangers), "deadLetters": len(letters)}
@@ -127,6 +138,7 @@ class Console:
                 "from": begin,
                 "count": len(waiting),
                 "grants": brief([self._grant(it, names) for it in grants[-GRANTS_MAX:]]),
+                "ownership": await ownership(self._runtime),
             }
         )
 
@@ -150,10 +162,13 @@ class Console:
     def _shown(self, approval: Approval, zone: tzinfo, names: Names) -> dict[str, Any]:
         """The request as an approver reads it in a chat, whole."""
         origin, approvers = message_of(approval), self._approvals.approvers(approval.agent)
+        agent = next((it for it in self._runtime.setup.config.agents.list if it.id == approval.agent), None)
         texts = {
             lang: {
-                "question": html(request_text(approval, origin, lang)),
-                "details": html(request_details(approval, origin, lang, zone).text),
+                "question": html(
+                    request_text(approval, origin, lang, called=names.people, reader=LOCAL_PERSON, agent=agent)
+                ),
+                "details": html(request_details(approval, origin, lang, zone, names.people).text),
             }
             for lang in ("en", "zh")
         }
@@ -162,14 +177,19 @@ class Console:
         people_and_chat = [*map(names.person, approval.requester.split(", ")), names.chat(approval.sid)]
         asked = "", origin.sender.name  # the question has the sender's name
         facts["names"] = brief([it for it in dict.fromkeys(people_and_chat) if it not in asked])
-        return facts | {"mine": LOCAL_PERSON in approvers, "texts": texts}
+        facts["approverNames"] = brief([label(it, names.person(it)) for it in approvers])
+        return facts | {"mine": self._is_mine(approval), "texts": texts}
+
+    def _is_mine(self, approval: Approval) -> bool:
+        return LOCAL_PERSON in self._approvals.approvers(approval.agent)
 
     async def decide(self, request: Request, person: str) -> Response:
         given = await read_json(request, _Decision, self._bodies)
         approval = await self._approvals.get(id_in_path(request, "approval"))
         if approval is None:
             raise Unserved(*NO_SUCH_APPROVAL)
-        if LOCAL_PERSON not in self._approvals.approvers(approval.agent):
+        await self._runtime.setup.owners.claimed.load()  # the command line may have ended the page's right
+        if not self._is_mine(approval):
             raise Unserved(*NO_APPROVER)
         if given.decision not in answers(approval):
             raise Unserved(*ONCE_ONLY)
@@ -245,7 +265,9 @@ class Console:
         return answer_json(await asyncio.to_thread(shown))
 
     async def agents(self, request: Request, person: str) -> Response:
-        return answer_json(brief({"agents": await asyncio.to_thread(agents_view, self._runtime.setup)}))
+        found, names = await asyncio.to_thread(agents_view, self._runtime.setup), await self._names()
+        shown = [it | {"approverNames": [label(who, names.person(who)) for who in it["approvers"]]} for it in found]
+        return answer_json(brief({"agents": shown}))
 
     async def config(self, request: Request, person: str) -> Response:
         """The config in force without its secrets, and what is wrong with the edit that is not."""

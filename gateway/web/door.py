@@ -38,7 +38,7 @@ from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
 from gateway.web.book import Book
 from gateway.web.chats import Chats
-from gateway.web.console import Console
+from gateway.web.console import Console, ownership
 from gateway.web.notes import Notes
 from gateway.web.pages import START, START_SIGNED_IN, page_files
 from gateway.web.plans import Plans
@@ -181,12 +181,13 @@ class WebDoor:
         return response
 
     async def setup(self, request: Request, person: str) -> Response:
-        """The claim code as long as nobody owns the bot, and the channels to send it in: those with a bot. On the page the
-        operator is an owner anyway."""
+        """The claim code as long as nobody owns the bot, and the channels to send it in: those with a bot; and who owns it.
+        Without an owner, the operator is one on the page anyway."""
         setup = self._runtime.setup
         code = await setup.owners.claim_code(self._runtime.now())
         channels = sorted({it.kind.name for it in configured(setup.config.channels) if it.kind.bot_key})
-        return answer_json({"owned": bool(setup.owners), "claim": code, "channels": channels})
+        facts = {"owned": setup.owners.is_owned, "claim": code, "channels": channels}
+        return answer_json(facts | await ownership(self._runtime))
 
     async def take_key(self, request: Request, person: str) -> Response:
         """Takes the first key of a model from the operator."""

@@ -15,7 +15,7 @@ async def test_a_command_is_read_whole_approved_by_a_button_and_runs_once(visit:
     script = (calls(("exec", {"command": COMMAND})), says("It waits."), says("It ran."))
     async with visit(*script, agents=ASKING) as (home, tab):
         await tab.say("Run it")
-        card = tab.answers.filter(has_text="run this in")
+        card = tab.answers.filter(has_text="Run this command?")
         await expect(card.locator("pre > code")).to_have_text(f"{COMMAND}\n")
         await expect(card.get_by_text("SHA-256")).to_be_hidden()
         await card.get_by_text("Details").click()
@@ -26,6 +26,10 @@ async def test_a_command_is_read_whole_approved_by_a_button_and_runs_once(visit:
         await card.get_by_role("button", name="Allow once").click()
         await expect(tab.answers.filter(has_text="It ran.")).to_be_visible()
         await expect(tab.log.get_by_role("button", name="Allow once")).to_have_count(0)
-        await expect(tab.answers.filter(has_text="✓ Allowed once by web:local")).to_have_count(1)
+        async for _ in tab.at_once_and_after_a_reload():
+            await expect(tab.answers).to_have_count(3)
+            shown = await tab.answers.all_inner_texts()
+            assert f"✓ You allowed it once: {COMMAND}" in shown[0] + shown[1], "where it was asked"
+            assert "It ran." in shown[2]
         assert (home.workspace() / "ran.txt").read_text() == "ran\n"
         assert "<b>done</b>" in results(home.anthropic.requests[-1].body)[-1]

@@ -1,4 +1,5 @@
-"""How the bot gets its owner: the operator reads the claim code on the page, until somebody has sent it."""
+"""How the bot gets its owner: the operator reads the claim code on the page until somebody has sent it, and then who owns
+the bot, as long as the page is no owner."""
 
 import re
 from pathlib import Path
@@ -13,6 +14,8 @@ from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.loopback import serve_on_loopback
 
 WORDS = {"en-US": "Nobody owns this bot yet.", "zh-CN": "机器人还没有所有者"}
+
+GUEST = {"en-US": "This bot belongs to {}. You are a guest on this page", "zh-CN": "机器人归 {} 所有。你在此网页是访客"}
 
 
 @pytest.mark.parametrize(("locale", "viewport"), [("en-US", DESK), ("zh-CN", PHONE)])
@@ -34,10 +37,14 @@ async def test_the_operator_reads_the_claim_code_until_there_is_an_owner(
             assert await tab.page.evaluate(RULES) == []
             alice = telegram.private()
             await telegram.push(telegram.text_update(f"/claim {code}", chat=alice))
-            await home.until(lambda: bool(home.gateway.runtime.setup.owners))
-            await tab.page.reload()
-            await expect(tab.page.locator("#welcome")).to_be_visible()
             await expect(note).to_be_hidden()
+            guest = tab.page.locator("#guest-note")
+            async for _ in tab.at_once_and_after_a_reload():
+                await expect(guest).to_contain_text(GUEST[locale].format(f"Alice · …{str(alice)[-4:]}"))
+            assert await tab.sticking_out() == []
+            assert await tab.page.evaluate(RULES) == []
+            await telegram.push(telegram.text_update("/claim page", chat=alice))
+            await expect(guest).to_be_hidden()
 
 
 async def test_who_has_the_page_alone_reads_nothing_of_owners(browser: Browser, tmp_path: Path) -> None:

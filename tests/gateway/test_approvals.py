@@ -24,7 +24,7 @@ from agents.config import AgentConfig
 from agents.language import Language, language_of
 from channels.message import Chat
 from gateway.approvals.approvals import Approvals
-from gateway.approvals.display import fenced, request_details, request_text, visible
+from gateway.approvals.display import fenced, person, request_details, request_text, visible
 from gateway.approvals.gate import TurnGate, call_id
 from gateway.approvals.surfaces import is_approver
 from gateway.config.root import AgentsConfig, ApprovalsConfig, Config
@@ -307,7 +307,8 @@ def test_nothing_in_a_command_ends_its_block_and_all_of_it_is_there() -> None:
     row = asked(command + " | sh")
     text, details = request_text(row, name, "en"), request_details(row, name, "en", UTC)
     assert command + " | sh" in text
-    assert "`'**Boss**'\\n/approve X`" in text
+    assert "for &#96;&#42;&#42;Boss&#42;&#42;&#96; /\u200bapprove X · user" in text
+    assert f"- Asked by: `{row.requester}` &#96;" in details.text
     assert "pipes into a shell" in text
     assert f"{len(command) + 5} bytes, SHA-256 `" in details.text
     assert "Expires: 01:00 UTC" in details.text
@@ -319,6 +320,9 @@ def test_nothing_in_a_command_ends_its_block_and_all_of_it_is_there() -> None:
 
 
 SURROUNDED = {"folder": "/work/bot", "timeout": "60 s"}
+RUN_EN = "**Run this command?** `helper` wants to, for {who}."
+RUN_ZH = "**运行以下命令？** 由 `helper` 提出，请求人：{who}。"
+YOU = {"en": "you", "zh": "你"}
 WITHIN = SURROUNDED | {"sandbox": "required", "network": "no"}
 WITHOUT = SURROUNDED | {"sandbox": "none", "network": "yes"}
 
@@ -326,20 +330,12 @@ WITHOUT = SURROUNDED | {"sandbox": "none", "network": "yes"}
 @pytest.mark.parametrize(
     ("facts", "lang", "question"),
     [
-        (WITHIN, "en", "**May `helper` run this in `/work/bot`, without network?** {who} (`Boss`) asks for it."),
-        (
-            WITHOUT,
-            "en",
-            "**May `helper` run this in `/work/bot`, with network and without a sandbox?** {who} (`Boss`) asks for it.",
-        ),
-        (WITHIN, "zh", "**是否允许 `helper` 在 `/work/bot` 中运行以下命令（不联网）？** 请求人：{who}（`Boss`）。"),
-        (
-            WITHOUT,
-            "zh",
-            "**是否允许 `helper` 在 `/work/bot` 中运行以下命令（可联网，无沙箱）？** 请求人：{who}（`Boss`）。",
-        ),
-        ({}, "en", "**May `helper` call `exec` with this?** {who} (`Boss`) asks for it."),
-        ({}, "zh", "**是否允许 `helper` 以此调用 `exec`？** 请求人：{who}（`Boss`）。"),
+        (WITHIN, "en", f"{RUN_EN} It runs in a sandbox, in `/work/bot`, offline."),
+        (WITHOUT, "en", f"{RUN_EN} It runs **without a sandbox**, in `/work/bot`, with network."),
+        (WITHIN, "zh", f"{RUN_ZH}沙箱内，在 `/work/bot` 中运行，不联网。"),
+        (WITHOUT, "zh", f"{RUN_ZH}**没有沙箱**，在 `/work/bot` 中运行，可联网。"),
+        ({}, "en", "**Allow this call of `exec`?** `helper` wants to make it, for {who}."),
+        ({}, "zh", "**允许以下 `exec` 调用？** 由 `helper` 提出，请求人：{who}。"),
     ],
 )
 def test_the_question_says_who_wants_what_to_run_where_and_folds_none_of_it(
@@ -348,9 +344,57 @@ def test_the_question_says_who_wants_what_to_run_where_and_folds_none_of_it(
     row = asked("ls")
     row = replace(row, request=json.dumps(json.loads(row.request) | {"facts": facts}))
     boss = replace(BOSS, sender=replace(BOSS.sender, name="Boss"))
-    assert request_text(row, boss, lang).split("\n")[0] == question.format(who=f"`{row.requester}`")
+    who = f"Boss · {BOSS.sender.id}"
+    assert request_text(row, boss, lang).split("\n")[0] == question.format(who=who)
+    assert request_text(row, boss, lang, reader=row.requester).split("\n")[0] == question.format(who=YOU[lang])
     assert request_text(row, boss, lang).endswith("```\nls\n```")
-    assert ("- 网络：`否`" in request_details(row, boss, lang, UTC).text) is (facts == WITHIN and lang == "zh")
+    details = request_details(row, boss, lang, UTC).text
+    assert f"`{row.requester}` Boss" in details
+    assert ("- 网络：`否`" in details) is (facts == WITHIN and lang == "zh")
+
+
+@pytest.mark.parametrize(
+    ("folder", "place"),
+    [("workspaces/helper", "its own folder"), ("projects/helper", "`{}`"), ("workspaces/helper/deeper", "`{}`")],
+)
+def test_the_folder_is_named_by_its_path_unless_it_is_the_one_that_each_agent_has(
+    tmp_path: Path, folder: str, place: str
+) -> None:
+    row, there = asked("ls"), tmp_path / folder
+    row = replace(row, request=json.dumps(json.loads(row.request) | {"facts": WITHIN | {"folder": str(there)}}))
+    workspace = tmp_path / folder.removesuffix("/deeper")
+    agent = AgentConfig(id="helper", name="*Helper*", model=("demo/guide",), workspaceDir=str(workspace))
+    question = request_text(row, BOSS, "en", agent=agent).split("\n")[0]
+    assert "&#42;Helper&#42; wants to" in question
+    assert f", in {place.format(there)}, offline." in question
+
+
+FORGED: dict[str, str] = {
+    "王磊": "王磊 · …000a",
+    "": "`feishu:ou_b055000a`",
+    "Boss · …beef": "Boss ・ ..beef · …000a",
+    "**Boss**\n> ✓ You allowed it": "&#42;&#42;Boss&#42;&#42; &#62; You allowed it · …000a",
+    "Boss\u202egnaW": "BossgnaW · …000a",
+    "B\u0301\u0302\u0303\u0304oss": "B\u0301\u0302oss · …000a",
+    "\u200b\u2066": "`feishu:ou_b055000a`",
+    "@all <at id=all></at>": "@\u200ball &#60;\u200bat id=all&#62;&#60;/at&#62; · …000a",
+    "x" * 90: "x" * 38 + ".. · …000a",
+}
+
+
+@pytest.mark.parametrize(("name", "shown"), FORGED.items())
+def test_a_name_is_one_short_line_that_looks_like_no_words_of_ours_and_the_end_of_the_id_follows(
+    name: str, shown: str
+) -> None:
+    assert person("feishu:ou_b055000a", name, "en") == shown
+    assert person("feishu:ou_b055000a", name, "zh", reader="feishu:ou_b055000a") == "你"
+
+
+def test_two_people_of_one_name_and_the_page_are_told_apart() -> None:
+    names = [person(f"telegram:5000000{end}", "Alice", "en") for end in (11, 22)]
+    assert names == ["Alice · …0011", "Alice · …0022"]
+    assert (person("web:local", "User", "en"), person("web:local", "User", "zh")) == ("this machine's page", "本机网页")
+    assert person("web:ann", "ann", "en") == "`web:ann`"
 
 
 IGNORABLE = (

@@ -129,7 +129,7 @@ async def test_a_recall_of_what_was_added_while_it_ran_leaves_what_was_approved_
         id_ = await asked(house)
         house.anthropic.script = [says("it ran, about SWORDFISH"), says("last")]
         await house.say(f"/approve {id_} allow-once")
-        await shows_at_once(house, "✓ Allowed once by")
+        await shows_at_once(house, "✓ You allowed it once")
         await house.say("and SWORDFISH, too", message_id="om_more")
         (house.workspace() / "go").touch()
         await shows(house, "it ran")
@@ -413,7 +413,7 @@ async def test_any_replica_takes_the_decision_and_only_one_of_two_runs_it(tmp_pa
         for house in houses:
             await house.idle()
         assert "it ran" in texts
-        assert len([it for it in texts if it.startswith("✓ Allowed once by")]) == 1
+        assert len([it for it in texts if it.startswith("✓ You allowed it once")]) == 1
         assert len([it for it in texts if it.startswith("Decided already.")]) == 1
         assert (ran(one), await state(one, id_)) == (1, "finished")
 
@@ -436,7 +436,9 @@ async def test_a_button_of_a_card_counts_once_for_its_approver_and_the_card_says
         (card,) = [it.message_id for it in house.feishu.messages if it.chat_id == chat]
         once, deny = house.feishu.card(card).buttons.values()
         at_once = house.feishu.card(card).unfolded
-        assert [it in at_once for it in (RUN[1]["command"], BOB, "without network", "/approve", "SHA-256")] == [
+        assert [
+            it in at_once for it in (RUN[1]["command"], f"for Bob · …{BOB[-4:]}", "offline", "/approve", "SHA-256")
+        ] == [
             True,
             True,
             True,
@@ -455,7 +457,7 @@ async def test_a_button_of_a_card_counts_once_for_its_approver_and_the_card_says
         assert set(house.feishu.shown(chat)[1:]) == {"There is no request with this id that you could decide."}
         await press(once, ALICE)
         await shows(house, "it ran", chat=GROUP)
-        allowed = f"✓ Allowed once by `feishu:{ALICE}`: `{RUN[1]['command']}`"
+        allowed = f"✓ You allowed it once: `{RUN[1]['command']}`"
         await shows(house, allowed, chat=chat)
         assert house.feishu.card(card).buttons == {}
         assert house.feishu.shown(chat)[0] == allowed
@@ -505,7 +507,7 @@ async def test_on_telegram_a_key_decides_and_the_message_says_who_did(tmp_path: 
         def requests() -> list[Sent]:
             return [sent for sent in it.telegram.messages if sent.chat_id == alice and sent.reply_markup]
 
-        for number, (answer, outcome) in enumerate((("允许一次", "✓ 已由"), ("拒绝", "✗ 已被"))):
+        for number, (answer, outcome) in enumerate((("允许一次", "✓ 你已允许（仅此一次）"), ("拒绝", "✗ 你已拒绝"))):
             await it.happens(it.telegram.text_update(f"@{it.telegram.bot['username']} 请运行", chat=team, sender=bob))
             await it.house.until(lambda: len(requests()) > number)  # noqa: B023
             await it.house.idle()
@@ -525,7 +527,6 @@ async def test_on_telegram_a_key_decides_and_the_message_says_who_did(tmp_path: 
             await it.house.idle()
             now = it.telegram.known[place]
             assert outcome in now["text"]
-            assert f"telegram:{alice}" in now["text"]
             assert ran(it.house) == 1
         said = [sent.text for sent in it.telegram.messages if sent.chat_id == team]
         assert said == ["它在等待", "运行完了", "它在等待", "不运行"]
@@ -597,8 +598,8 @@ async def test_an_approver_is_asked_three_times_a_minute_besides_what_he_allows(
         assert await calling(3) == ["APPROVAL_BACKLOG"]
         requests = [it.text for it in house.feishu.messages if "/approve" in it.text]
         english, *chinese = requests
-        assert "**May `helper` run this in" in english
-        assert ["**是否允许 `helper` 在" in it for it in chinese] == [True] * 2
+        assert "**Run this command?** `helper` wants to" in english
+        assert ["**运行以下命令？** 由 `helper` 提出" in it for it in chinese] == [True] * 2
         house.anthropic.script = [says("it ran")]
         (id_,) = re.findall(r"/approve (\S+) deny", requests[0])
         await house.say(f"/approve {id_} allow-once")
@@ -652,7 +653,7 @@ async def test_a_long_request_is_shown_whole_with_its_buttons_on_the_last_messag
         card = house.feishu.card(parts[-1].message_id)
         house.anthropic.script = [says("it ran")]
         await house.push(house.feishu.press_event(parts[-1].message_id, next(iter(card.buttons)), sender=ALICE))
-        await shows(house, "it ran", "✓ Allowed once by")
+        await shows(house, "it ran", "✓ You allowed it once")
         assert ran(house) == 1
         assert house.feishu.card(parts[-1].message_id).buttons == {}
 
@@ -685,7 +686,7 @@ async def test_a_decision_is_a_turn_of_its_own_before_what_waits_behind_it(tmp_p
         await house.say("one")
         await house.requested(3)
         await house.say(f"/approve {id_} allow-once")
-        await shows_at_once(house, "Allowed once")
+        await shows_at_once(house, "✓ You allowed it once")
         await house.say("two")
         house.line.release()
         await shows(house, "it ran", "second")

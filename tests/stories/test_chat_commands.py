@@ -115,7 +115,7 @@ ANSWERED = {
     "undo": r"There is nothing to undo|Forgotten: “",
     "export": r"",
     "pair": r"Only an owner of this bot may use /pair|/pair CODE",
-    "claim": r"Send it with the code that the start of the gateway prints",
+    "claim": r"Send it with the code that the start of the gateway prints|Send it to me in a direct chat|Send me `/claim ",
     "listen": r"Only an owner of this bot may use /listen|Send it in the group\.",
     "unlisten": r"Only an owner of this bot may use /unlisten|Send it in the group\.",
     "approve": r"Nothing was decided\.",

@@ -116,7 +116,7 @@ async def test_owners_hear_that_the_bot_was_added_and_decide_by_a_button(
         notice = house.feishu.messages[1]
         assert notice.chat_id == ALICE_CHAT
         assert notice.text.startswith(
-            f"`Bob` (`feishu:{BOB}`) added me to the group `Team` (`feishu:{GROUP}`). I do not listen there yet."
+            f"Bob · …{BOB[-4:]} added me to the group Team · …{GROUP[-4:]}. I do not listen there yet."
         )
         value = house.feishu.card(notice.message_id).buttons[label]
         await house.push(house.feishu.press_event(notice.message_id, sender=BOB, value=value))

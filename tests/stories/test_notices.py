@@ -130,7 +130,7 @@ async def test_an_owner_hears_who_waits_and_decides_by_a_button_and_the_stranger
             await house.push(event)
             await house.idle()
         (notice,) = [it for it in house.feishu.messages if it.chat_id != BOB_CHAT]
-        assert notice.text.startswith(f"`Bob '/pair x'` (`feishu:{BOB}`) wants to write to me.")
+        assert notice.text.startswith(f"Bob &#96;/pair x&#96; · …{BOB[-4:]} wants to write to me.")
         assert "swordfish" not in notice.text
         value = house.feishu.card(notice.message_id).buttons[label]
         for count, text in enumerate(("hello?", "hello??"), start=1):
@@ -159,7 +159,7 @@ async def test_of_two_presses_the_second_changes_nothing(tmp_path: Path) -> None
         buttons = house.feishu.card(notice.message_id).buttons
         await house.push(house.feishu.press_event(notice.message_id, sender=ALICE, value=buttons["Let in"]))
         await house.idle()
-        assert house.feishu.card(notice.message_id).shown == f"`Bob` (`feishu:{BOB}`) may write to me now."
+        assert house.feishu.card(notice.message_id).shown == f"Bob · …{BOB[-4:]} may write to me now."
         await house.push(house.feishu.press_event(notice.message_id, sender=ALICE, value=buttons["Refuse"]))
         await house.idle()
         assert house.feishu.card(notice.message_id).shown == "They do not wait any more: /pair lists who does."

@@ -71,7 +71,7 @@ async def test_a_stranger_gets_a_code_an_owner_approves_it_and_then_he_may_talk(
 
         await house.say(f"/pair {code}")
         approved, welcome = sorted((await house.replies(3))[1:], key=lambda text: "You" in text)
-        assert approved == f"`Bob` (`feishu:{BOB}`) may write to me now."
+        assert approved == f"Bob · …{BOB[-4:]} may write to me now."
         assert welcome.startswith("You may write to me now.")
         await house.say("hello", **BOBS)
         assert (await house.replies(4))[3] == "hello Bob"
@@ -79,7 +79,7 @@ async def test_a_stranger_gets_a_code_an_owner_approves_it_and_then_he_may_talk(
         assert await settled(house)
         assert len(house.feishu.messages) == 4
         await house.say("/whoami", **BOBS)
-        assert (await house.replies(5))[4] == f"`feishu:{BOB}`"
+        assert (await house.replies(5))[4].splitlines()[1::3] == ["- Role: let in by an owner", f"- Id: `feishu:{BOB}`"]
         await house.say("/pair", **BOBS)
         assert (await house.replies(6))[5].startswith("Only an owner")
         await house.say("hello", sender=BOB, chat=GROUP, chat_type="group", mention_bot=False)
@@ -334,7 +334,7 @@ async def test_the_command_line_says_what_it_did_and_fails_where_it_could_do_not
             return await ask("pairing", *words, *config, more=SECRETS)
 
         listed = (await typed("list"))[1]
-        assert listed.startswith(f"feishu:{BOB}  Bob  ")
+        assert listed.startswith(f"Bob  feishu:{BOB}  ")
         assert f" pairing approve feishu:{BOB}\n" in listed
         assert (await typed("approve", "BBBB-BBBB"))[0] == 1
         assert await typed("approve", code) == (0, f"feishu:{BOB}: may write now\n")

@@ -390,8 +390,8 @@ async def test_an_approval_request_names_everybody_whose_words_it_serves(tmp_pat
     run = ("exec", {"command": "echo ran"})
 
     def named(house: Running) -> list[set[str]]:
-        requests = [it.text for it in house.feishu.messages if " asks for it." in it.text]
-        lines = [next(line for line in text.splitlines() if " asks for it." in line) for text in requests]
+        requests = [it.text for it in house.feishu.messages if "Asked by: " in it.text]
+        lines = [next(line for line in text.splitlines() if "Asked by: " in line) for text in requests]
         return [{who for who in (ALICE, BOB, CAROL) if who in line} for line in lines]
 
     async with running(tmp_path, more=more) as house:

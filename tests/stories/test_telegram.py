@@ -65,8 +65,10 @@ async def bot(
     emulator: TelegramEmulator | None = None,
     more: str = PUBLIC,
     dm_policy: str = "open",
+    feishu_more: str = "",
     **config: Any,
 ) -> AsyncIterator[Bot]:
+    """`feishu_more` follows Feishu's section, before Telegram's."""
     telegram = emulator or TelegramEmulator()
     async with serve_on_loopback(telegram.app) as url:
         section = f"""
@@ -79,7 +81,7 @@ async def bot(
     dmPolicy: {dm_policy}
     groupPolicy: open
 """
-        async with running(folder, script=script, feishu=FEISHU + section, more=more, **config) as house:
+        async with running(folder, script=script, feishu=FEISHU + feishu_more + section, more=more, **config) as house:
             made = Bot(house, telegram, mode)
             await house.until(lambda: bool(telegram.commands))
             if mode == "webhook":

@@ -382,9 +382,8 @@ async def test_why_says_what_was_asked_and_who_decided_it(tmp_path: Path, decisi
         await house.say(f"/approve {id_} {decision}")
         await house.until(lambda: any(it.text == "so be it" for it in house.feishu.messages))
         english, chinese = await why(house)
-        by = f"`feishu:{ALICE}`"
-        assert english[3].endswith(f"; asked for `exec`: {en.format(by)}")
-        assert chinese[3].endswith(f"；已请求审批 `exec`：{zh.format(by)}")
+        assert english[3].endswith(f"; asked for `exec`: {en.format('you')}")
+        assert chinese[3].endswith(f"；已请求审批 `exec`：{zh.format('你')}")
 
 
 def test_every_reason_of_an_ending_has_its_chinese() -> None:

@@ -102,7 +102,7 @@ class App {
     store.takeList(answer);
     this.#knowsPerson = true;
     this.outbox.pump();
-    if (store.operator) this.#offerClaim();
+    if (store.operator) this.#askOwnership();
     if (otherDatabase) {
       store.after = answer.after;
       this.reading.reload();
@@ -133,6 +133,8 @@ class App {
       case "fault":
         this.page.connection.faults = data;
         return this.page.soon();
+      case "owners":
+        return void this.#askOwnership();
       case "message":
         this.outbox.delivered(data.message);
         if (data.author === "agent" && !data.turn?.model && data.chat === this.store.shown) this.page.renewChoices();
@@ -152,10 +154,10 @@ class App {
     }
   }
 
-  /** Tells the operator how the bot gets its owner. */
-  async #offerClaim() {
+  /** Tells the operator who owns the bot, and how it gets its owner. */
+  async #askOwnership() {
     const answer = await this.api.setup().catch(() => null);
-    if (answer) this.store.takeClaim(answer);
+    if (answer) this.store.takeOwnership(answer);
   }
 
   async #reset() {

@@ -37,6 +37,9 @@ export function inLanguage(texts) {
   return texts[current];
 }
 
+/** Several names in one line. */
+export const enumerated = (names) => names.join(inLanguage({ en: ", ", zh: "、" }));
+
 /** What to say of a refusal: our own words for a known code, else the server's sentence. */
 export function sentence(refusal) {
   const key = `error_${refusal.code}`;

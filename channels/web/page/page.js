@@ -12,7 +12,7 @@ import { Drawer } from "./drawer.js";
 import { drawIcons, part } from "./element.js";
 import { prepareViewer } from "./files.js";
 import { FirstKey } from "./firstkey.js";
-import { currentLanguage, fillWords, speakLanguage, word } from "./language.js";
+import { currentLanguage, enumerated, fillWords, speakLanguage, word } from "./language.js";
 import { Notices } from "./notify.js";
 import { Palette } from "./palette.js";
 import { Settings } from "./settings.js";
@@ -248,6 +248,8 @@ export class Page {
     this.settings.refresh();
     this.#showHead(listed.find((chat) => chat.id === shown));
     this.connection.show();
+    part("guest-note").hidden = store.guestOf === null;
+    part("guest-note").textContent = store.guestOf && word("guestNote", { names: enumerated(store.guestOf) });
     this.welcome.show(store, this.composer.agent);
     this.firstKey.show(store.keys);
     this.voice.show(store.voice);

@@ -21,6 +21,8 @@ export class Store {
   keys = [];
   /** The code with which somebody becomes the owner; null if there is one already. */
   claim = null;
+  /** The names of the owners, as long as the person at this page is none of them; else null. */
+  guestOf = null;
   /** What may be written behind a slash: {name, hint, en, zh}. */
   commands = [];
   /** Whether the server writes down what is said. */
@@ -64,8 +66,9 @@ export class Store {
     this.changed();
   }
 
-  takeClaim({ claim, channels }) {
+  takeOwnership({ claim, channels, here, owners }) {
     this.claim = channels.length > 0 ? claim : null;
+    this.guestOf = here ? null : owners;
     this.changed();
   }
 
@@ -132,7 +135,7 @@ export class Store {
     this.archived = 0;
     this.next = this.archivedNext = null;
     this.keys = [];
-    this.claim = null;
+    this.claim = this.guestOf = null;
     this.signedIn = this.operator = false;
     this.person = null;
     this.changed();

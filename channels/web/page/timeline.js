@@ -25,22 +25,24 @@ export function timeline(conversation, waiting, turns) {
   const answers = byReplyTo(rows.filter((row) => !row.dropped));
   const dropped = new Set(rows.filter((row) => row.dropped).map((row) => row.reply_to));
   const current = runningRow(own, turns);
+  const isLoose = (row) => row.author === "agent" && !row.dropped && !known.has(row.reply_to) && !isElsewhere(row.reply_to);
   const { anew, acts } = answeredAnew(own, unstored, rows, answers, turns);
   const stopped = own.some((row) => row.text === STOP);
 
+  const loose = looseOf(rows, acts, isLoose);
   const entries = [];
   const follow = (message, text) => {
     const after = anew.get(message)?.after ?? 0;
-    for (const row of answers.get(message) ?? []) {
-      if (row.author === "agent" && placeOf(row) > after) entries.push(ofAnswer(row));
-    }
+    const below = (answers.get(message) ?? []).filter((row) => row.author === "agent" && placeOf(row) > after);
+    const shown = [...below, ...(loose.get(message) ?? [])].sort((one, other) => placeOf(one) - placeOf(other));
+    entries.push(...shown.map(ofAnswer));
     const turn = turns.find((it) => it.message === message);
     if (turn && text !== STOP) entries.push(...ofTurn(turn, stopped));
   };
   for (const row of rows) {
     if (acts.has(row.message) && row.author === "you") continue;
     if (row.author === "you" && isSetting(row.text, answers.get(row.message))) {
-      entries.push(ofSetting(row.message, answers.get(row.message)));
+      entries.push(ofSetting(row.message, answers.get(row.message)), ...(loose.get(row.message) ?? []).map(ofAnswer));
     } else if (row.author === "you") {
       const queued = current !== null && row.id > current && !answers.has(row.message) && row.text !== STOP;
       const state = answers.has(row.message) || !dropped.has(row.message) ? "stored" : "dropped";
@@ -48,7 +50,7 @@ export function timeline(conversation, waiting, turns) {
       const shown = again?.text ? { ...row, text: again.text } : row;
       entries.push(ofOwnRow(shown, again?.state ?? (queued && state === "stored" ? "queued" : state)));
       follow(row.message, row.text);
-    } else if (!known.has(row.reply_to) && !row.dropped && !isElsewhere(row.reply_to)) entries.push(ofAnswer(row));
+    } else if (loose.get(null)?.includes(row)) entries.push(ofAnswer(row));
   }
   for (const entry of unstored) {
     if (acts.has(entry.id)) continue;
@@ -64,6 +66,20 @@ export function timeline(conversation, waiting, turns) {
   }
   offerVersions(entries, conversation?.versions ?? {}, current === null && unstored.length === 0);
   return entries;
+}
+
+/**
+ * What answers no message of the person, such as an approval that is asked for or a reminder: it stands where it came, among
+ * the answers of the message before it. `null` has what came before them all.
+ */
+function looseOf(rows, acts, isLoose) {
+  const loose = new Map();
+  let message = null;
+  for (const row of rows) {
+    if (row.author === "you" && !acts.has(row.message)) message = row.message;
+    else if (isLoose(row)) loose.set(message, [...(loose.get(message) ?? []), row]);
+  }
+  return loose;
 }
 
 /**

@@ -3,7 +3,7 @@
  */
 
 import { element } from "../element.js";
-import { inLanguage, word } from "../language.js";
+import { enumerated, inLanguage, word } from "../language.js";
 import { badge, card, empty, facts, folded, name, table } from "./draw.js";
 
 const KINDS = { on: "good", some: "warn", ask: "warn", off: "plain" };
@@ -24,7 +24,7 @@ function agent(it) {
     facts([
       [word("models"), name(it.models.join(" → "))],
       [word("commandsRun"), word(`exec_${it.exec}`)],
-      [word("approvers"), it.approvers.length ? name(it.approvers.join(", ")) : word("nobodyNamed")],
+      [word("approvers"), it.approvers.length ? element("span", { title: it.approvers.join(", ") }, name(enumerated(it.approverNames.map((one, at) => (it.approvers[at] === "web:local" ? word("thisPage") : one))))) : word("nobodyNamed")],
       [word("sessionScope"), word(`scope_${it.scope}`)],
       [word("workspace"), name(it.workspace)],
       [word("skills"), it.skills.length ? name(it.skills.join(", ")) : "–"],

@@ -3,7 +3,7 @@
  */
 
 import { element } from "../element.js";
-import { inLanguage, number, word } from "../language.js";
+import { enumerated, inLanguage, moment, number, word } from "../language.js";
 import { blocksOf, showBlocks } from "../prose.js";
 import { badge, button, card, empty, folded, name, section, table, when, who } from "./draw.js";
 import { asked, pager } from "./sift.js";
@@ -16,12 +16,20 @@ export const approvals = {
   every: 5_000,
   count: (state) => state?.waiting?.approvals ?? 0,
   load: ({ ask, argument }) => ask("GET", `api/console/approvals?${asked(argument)}`),
-  draw: ({ waiting, from, count, grants }, context) => [
+  draw: ({ waiting, from, count, grants, ownership }, context) => [
+    ownership.here ? null : guest(ownership),
     waiting.length ? element("div", { class: "cards" }, ...waiting.map((it) => request(it, context))) : empty(word("noApprovals")),
     pager("approvals", context, { from, count, shown: waiting.length }),
     grants.length > 0 && section(word("grants"), granted(grants)),
   ],
 };
+
+/** The page is no owner: who is, since when, and how to change that. */
+function guest({ owners, since }) {
+  const names = enumerated(owners);
+  const sentences = since === null ? [word("guestByConfig", { names }), word("guestConfigHow")] : [word("guestHere", { names, at: moment(since) }), word("guestHow")];
+  return card(element("p", {}, sentences.join(inLanguage({ en: " ", zh: "" }))));
+}
 
 function request(it, context) {
   const { question, details } = inLanguage(it.texts);
@@ -30,7 +38,7 @@ function request(it, context) {
     element("p", { class: "hint" }, ...it.names.flatMap((one) => [name(one), " · "]), when(it.created)),
     prose(question),
     folded(`details-${it.id}`, word("details"), prose(details)),
-    it.mine ? answers(it, context) : element("p", { class: "hint" }, word("othersDecide", { names: it.approvers.join(", ") || word("nobody") })),
+    it.mine ? answers(it, context) : element("p", { class: "hint" }, word("othersDecide", { names: enumerated(it.approverNames) || word("nobody") })),
   );
 }
 

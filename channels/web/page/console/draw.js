@@ -54,7 +54,7 @@ export function name(text, attributes = {}) {
 /** A person by name, with the way to their turns; the id stands beneath, and where nobody has a name it stands alone. */
 export function who(id, called, { about = id } = {}) {
   if (!id) return titled(called ? name(called, SHORT) : "–", about ?? "");
-  return titled(link(`#turns/?person=${encodeURIComponent(id)}`, name(called || id, SHORT)), called ? about : "");
+  return titled(link(`#turns/?person=${encodeURIComponent(id)}`, name(id === "web:local" ? word("thisPage") : called || id, SHORT)), called && id !== "web:local" ? about : "");
 }
 
 /** A chat by its title, its place beneath; the ids of the page's own chats say nothing to anybody. */
@@ -65,9 +65,17 @@ export function chat({ title, channel, account, chat: id, thread }) {
 
 const SHORT = { class: "name clipped short" };
 
-/** A name, and in small letters beneath it what tells it from another. */
+/** A name, and in small letters beneath it what tells it from another: the tooltip has a long id whole. */
 export function titled(shown, about) {
-  return element("span", { class: "named" }, shown, about ? element("span", { class: "hint" }, name(about, SHORT)) : "");
+  return element("span", { class: "named" }, shown, about ? element("span", { class: "hint" }, name(shortened(about), { ...SHORT, title: about })) : "");
+}
+
+const ID_CHARS = 8;
+
+/** `feishu:ou_b055…000a` as `feishu:…000a`: the name above it is what people know. */
+function shortened(about) {
+  const [, place, id] = /^(.*:)?([^:]*)$/s.exec(about);
+  return id.length > ID_CHARS ? `${place ?? ""}…${id.slice(-4)}` : about;
 }
 
 /**

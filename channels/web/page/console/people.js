@@ -43,7 +43,7 @@ function list(known) {
   const columns = [["who", word("person"), "wide"], ["by", word("letInBy")], ["at", word("since")]];
   return table(word("room_people"), columns, known.map((it) => ({
     who: element("span", {}, who(`${it.channel}:${it.id}`, it.displayName, { about: it.name }), it.owner ? badge("plain", word("owner")) : ""),
-    by: it.approvedBy.includes(":") ? who(it.approvedBy, it.byName) : name(it.approvedBy),
+    by: it.approvedBy.includes(":") ? who(it.approvedBy, it.byName) : name(word(`by_${it.approvedBy}`)),
     at: when(Date.parse(it.at) / 1000),
   })));
 }
