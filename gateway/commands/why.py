@@ -57,6 +57,7 @@ CHINESE = {
     "agent-closed": "助手只供他人使用",
     "unreadable": "消息无法读取",
     "attempts": "多次重试失败",
+    "restored": "从备份恢复时未完成",
     "stuck": "卡住不动",
     "internal": "内部错误",
     "sender": "发送者的额度",

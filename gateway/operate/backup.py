@@ -7,6 +7,7 @@ workspaces, uploads, skills and tools, and the folder `data`, where all of these
 import gzip
 import io
 import os
+import re
 import stat
 import tarfile
 import tempfile
@@ -47,6 +48,8 @@ READS = 3
 """A file that changes while it is read is read again, so often."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PASSED_OVER = frozenset({"__pycache__"})
+_OF_A_PROCESS = re.compile(r"serving-[0-9a-f]{8}\.json")
+"""The record that a serving gateway keeps of itself in its data folder: no other process is that one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -215,7 +218,7 @@ class _Archive:
                 folders[:] = [it for it in sorted(folders) if it not in _PASSED_OVER and is_inside(it)]
                 self.folders.append(_entry(inside, os.fstat(fd)))
                 for entry in entries:
-                    if here / entry not in passed_over:
+                    if here / entry not in passed_over and not _OF_A_PROCESS.fullmatch(entry):
                         self._add_entry(entry, fd, f"{inside}/{entry}", is_private=here / entry in private)
         finally:
             os.close(above)

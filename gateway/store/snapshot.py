@@ -19,7 +19,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.config.root import DatabaseConfig
-from gateway.store.migrate import DatabaseUnusable, refuse_newer, revision_of, upgrade
+from gateway.store.migrate import SCRIPTS, DatabaseUnusable, refuse_newer, revision_of, upgrade
 from gateway.store.sqlite_file import is_locked
 from gateway.store.statements import InboxStatus, OutboxStatus
 
@@ -128,9 +128,12 @@ def restore_rows(config: DatabaseConfig, source: Path, *, final: str, parks: boo
     with _postgres(config) as connection, source.open(encoding="utf-8") as file:
         refuse_full(config, connection)
         lines = map(_read, file)
-        revision = next(lines)["revision"]
-        upgrade(connection, None, to=revision)
-        _insert(connection, lines)
+        try:
+            revision = _known(next(lines)["revision"])
+            upgrade(connection, None, to=revision)
+            _insert(connection, lines)
+        except (ValueError, LookupError, TypeError, AttributeError, StopIteration):
+            raise DatabaseUnusable("the rows of the backup cannot be read", "try an older backup") from None
         upgrade(connection, revision)
         return _park(connection, final) if parks else InFlight()
 
@@ -150,8 +153,19 @@ def restore_file(file: Path, *, final: str, parks: bool) -> InFlight:
     """Bring the copy of a SQLite database up to date. `parks`: keep what was in flight as dead letters, since the gateway
     that served went on with it; `final` closes their turns. Raises DatabaseUnusable."""
     with _sqlite(file) as connection:
-        upgrade(connection, revision_of(connection))
+        upgrade(connection, _known(revision_of(connection)))
         return _park(connection, final) if parks else InFlight()
+
+
+def _known(revision: object) -> str:
+    """Return the revision of a database that this version can bring up to date. Raises DatabaseUnusable."""
+    if revision not in (known := {it.name.partition("_")[0] for it in (SCRIPTS / "versions").glob("[0-9]*.py")}):
+        refuse_newer(str(revision) if revision else None)
+        newest = max(known)
+        raise DatabaseUnusable(
+            f"the backup has no database of Clawgate (revisions 0001 to {newest})", "try an older backup"
+        )
+    return str(revision)
 
 
 def _park(connection: Connection, final: str) -> InFlight:

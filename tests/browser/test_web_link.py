@@ -74,3 +74,10 @@ async def test_what_is_sent_during_the_sign_in_goes_after_it(visit: Visit) -> No
         answered.set()
         await tab.is_answered("Welcome.")
         await tab.has_said("Hi")
+
+
+async def test_a_closed_page_says_how_to_open_it_and_offers_nothing_to_press(visit: Visit) -> None:
+    async with visit(more="server: { host: 0.0.0.0 }") as (_, tab):
+        tab.watch.expects("status of 403")
+        await expect(tab.page.get_by_text("Write CLAWGATE_ADMIN_TOKEN=")).to_be_visible()
+        await expect(tab.page.get_by_role("button", name="What can you do for me?")).to_be_hidden()

@@ -8,9 +8,11 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import stat
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
@@ -149,7 +151,6 @@ async def test_a_backup_made_while_a_turn_runs_brings_back_everything_the_config
         await house.say("/remember I like tea")
         await house.replies(2)
         await house.idle()
-        _, before = await asyncio.to_thread(called, "check", cwd=bot)
         house.line.hold()
         await house.say("a long story, please")
         await house.until(lambda: house.line.holding)
@@ -163,6 +164,7 @@ async def test_a_backup_made_while_a_turn_runs_brings_back_everything_the_config
         await house.idle()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert [it.name for it in tmp_path.iterdir() if it.name.startswith(".")] == []
+    _, before = called("check", cwd=bot)
     where = database() if engine == "postgresql" else ""
     option = ("--database-url", where) if where else ()
     code, output = called("restore", str(file), str(new), *option, cwd=tmp_path)
@@ -282,7 +284,31 @@ def doubled(_: dict[str, bytes], manifest: dict[str, Any]) -> None:
     manifest["files"].append(manifest["files"][0])
 
 
+def stored(content: bytes) -> Callable[[dict[str, bytes], dict[str, Any]], None]:
+    """A database of these bytes, under their right hash."""
+
+    def change(files: dict[str, bytes], manifest: dict[str, Any]) -> None:
+        name = "data/clawgate.db"
+        files[FILES + name] = content
+        entry = {"path": name, "size": len(content), "sha256": sha256(content).hexdigest(), "mode": 0o600}
+        manifest["files"].append(manifest["files"][0] | entry)
+        manifest.update(database=name, revision="0026")
+
+    return change
+
+
+def foreign() -> bytes:
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE alembic_version (version_num TEXT)")
+        connection.execute("INSERT INTO alembic_version VALUES ('0000')")
+        connection.commit()
+        return connection.serialize()
+
+
 HOSTILE = {
+    "a database of bytes": stored(b"garbage" * 1_000),
+    "an empty database": stored(b""),
+    "a foreign database": stored(foreign()),
     **{f"path {name[:20]!r}": renamed(name) for name in PATHS},
     **{f"link to {target!r}": linked(target=target) for target in TARGETS},
     **{f"link at {name[:20]!r}": linked(path=name) for name in PATHS},
@@ -379,6 +405,7 @@ def test_a_restore_overwrites_nothing_and_names_what_is_in_the_way(tmp_path: Pat
 def test_a_backup_overwrites_nothing_and_lies_in_nothing_that_it_holds(tmp_path: Path) -> None:
     write(tmp_path / "config.yaml", "agents: { list: [ { id: helper, model: demo/guide } ] }\n")
     write(tmp_path / "data" / "x", "x")
+    write(tmp_path / "data" / "serving-0a1b2c3d.json", "{}")
     before = tree(tmp_path)
     for name, why in (
         ("config.yaml", "is there already"),
@@ -392,6 +419,7 @@ def test_a_backup_overwrites_nothing_and_lies_in_nothing_that_it_holds(tmp_path:
     code, output = called("backup", "backups", cwd=tmp_path)
     (file,) = (tmp_path / "backups").iterdir()
     assert (code, file.name.startswith("clawgate-"), "no database yet" in output) == (0, True, True)
+    assert {"files/data/x", "files/config.yaml"} == contents(file)[0].keys()  # a process is in no backup
 
 
 def test_what_lies_outside_of_the_config_s_folder_is_in_the_backup_and_restore_says_where_it_belongs(
