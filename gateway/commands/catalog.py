@@ -26,7 +26,7 @@ from gateway.config.commands import ALIASES, CHINESE_NAMES, GROUPS, OWNER_ONLY, 
 from gateway.config.root import Audience, Config
 from gateway.later.ends import CommandEnds
 from gateway.records.inbound import MISSPELT, PRESSED, Inbound
-from gateway.state.ending import Ending
+from gateway.state.ending import Ending, lost_access
 from gateway.state.runtime import Runtime, Setup
 from gateway.turns.tasks import Tasks
 
@@ -74,6 +74,8 @@ async def run(
     if command is None and name not in RUNS:  # accepted by a version that had it
         return Ending(outcome="unknown-command", text=None)
     context = _context(runtime, approvals, tasks, ends, session, turn, inbound)
+    if command and name not in _UNADMITTED and (reason := await runtime.refusal(inbound.context, inbound.agent)):
+        return Ending(outcome="refused", reason=reason, text=lost_access(reason, inbound.context))
     if command and not context.may(command):
         return Ending(outcome=name, reason="not allowed", text=_refusal(context, command))
     reply = await (command.run if command else RUNS[name])(context)
@@ -270,6 +272,11 @@ RUNS: Mapping[str, Perform] = {**NOTICE_RUNS, MISSPELT: suggest}
 """The answers that no person asks for by name."""
 AT_ONCE: Mapping[str, Perform] = {PRESSED: settle} | {it.name: it.run for it in _COMMANDS if it.at_once}
 """The commands, and the press, that take effect when their message is accepted."""
+
+
+_UNADMITTED = AT_ONCE.keys() | {"approvals", "claim", "listen", "unlisten"}
+"""Commands whose sender need not be admitted, and those that took effect when their message was accepted. Any other may have
+waited, for example during an outage, and is refused if its sender has lost access since."""
 
 
 def situation(setup: Setup, tools: Collection[str]) -> Situation:

@@ -5,9 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agents import sentences
+from agents.language import language_for
 from agents.messages import AssistantMessage, ToolResultMessage
 from channels.finding import Finding
-from channels.message import Button, Folded, StoredFile, TurnFacts
+from channels.message import Button, Folded, MessageContext, StoredFile, TurnFacts
+from gateway.state.runtime import AGENT_CLOSED
 from gateway.store.spending import Spent
 
 UNFINISHED = {("replied", "cut"), ("failed", "rounds"), ("failed", "turn-time")}
@@ -96,3 +99,8 @@ def _taken(answers: Sequence[AssistantMessage]) -> dict[str, Any]:
         for name in ("input", "cache_read", "cache_write", "output", "reasoning")
     }
     return {"tokens": tokens} | ({"cost": round(sum(costs), 6)} if costs else {})
+
+
+def lost_access(reason: str, context: MessageContext) -> str | None:
+    """Return the sentence for a sender who may no longer use the agent; None for one who may not write here at all."""
+    return sentences.unknown_agent(language_for(context)) if reason == AGENT_CLOSED else None

@@ -15,16 +15,15 @@ from agents import allowance, sentences
 from agents.language import language_for
 from agents.turn import Emit, OverBudget
 from channels.abilities import Progress, ShowsDrafts, ShowsProgress, can
-from channels.message import MessageContext
 from gateway.approvals import pairing
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.pairing import REMINDED, REQUESTED
 from gateway.config.commands import asks_model
 from gateway.records.inbound import REPORT, SAY, Inbound, inbound_of, is_readable
 from gateway.records.sessions import conversation, is_control, task_of
-from gateway.state.ending import Ending
+from gateway.state.ending import Ending, lost_access
 from gateway.state.queues import ATTEMPTS_MAX
-from gateway.state.runtime import AGENT_CLOSED, Drained, Runtime, StartGate, Stopped
+from gateway.state.runtime import Drained, Runtime, StartGate, Stopped
 from gateway.store.contacts import APPROVED
 from gateway.store.errors import Fenced, Revised, StoreUnavailable
 from gateway.store.parts import OutboxPart
@@ -232,7 +231,7 @@ class Turns:
                 outcome="failed", reason="not configured", text=sentences.unknown_agent(language_for(context))
             )
         if reason := await self._runtime.refusal(context, inbound.agent):
-            text = _lost(reason, context)
+            text = lost_access(reason, context)
             return Ending(outcome="failed" if text else "refused", reason=reason, text=text)
         origin, now = context.origin, self._runtime.now()
         late = None if origin else batch.queue.lateness(context, batch.messages[-1].at, now)
@@ -265,7 +264,7 @@ class Turns:
         """The report on a task or a background command, unless its reader may not write here any more."""
         context = batch.inbound.context
         if reason := await self._runtime.refusal(context, batch.inbound.agent):
-            return Ending(outcome="reported", reason=reason, text=_lost(reason, context))
+            return Ending(outcome="reported", reason=reason, text=lost_access(reason, context))
         is_task = context.origin is None or context.origin.kind == "result"
         return await (self._tasks.report(batch) if is_task else report_command(self._runtime, batch))
 
@@ -305,8 +304,3 @@ class Turns:
         whose, oldest = limit
         seconds = min(oldest - self._runtime.now(), 0.0) + rates[whose].seconds
         return Ending(outcome="too-fast", reason=whose, text=allowance.too_fast(whose, seconds, language))
-
-
-def _lost(reason: str, context: MessageContext) -> str | None:
-    """Return the sentence for a sender who may no longer use the agent; None for one who may not write here any more."""
-    return sentences.unknown_agent(language_for(context)) if reason == AGENT_CLOSED else None

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from agents.messages import Usage
-from channels.message import Chat, Sender
+from channels.channel import Unreachable
+from channels.message import Chat, Outbound, Sender
 from gateway.commands.catalog import COMMANDS
 from gateway.records.inbound import Inbound, inbound_json
 from gateway.records.sessions import session_key
@@ -323,6 +324,32 @@ async def test_what_waits_of_somebody_who_may_no_longer_write_is_dropped(
         await house.idle()
         assert len(house.anthropic.requests) == (2 if what == "task" else 1)
         assert len(house.feishu.messages) == 1
+
+
+@pytest.mark.parametrize("command", ["/export", "/remember I like tea", "/status"])
+async def test_a_queued_command_of_a_removed_sender_does_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """The command waits behind a reply that cannot be delivered. Meanwhile its sender is removed from the list."""
+    monkeypatch.setattr("gateway.app.reload.LOOK_SECONDS", 0.02)
+    listed = FEISHU.replace("dmPolicy: open", f"dmPolicy: allowlist\n    allowFrom: [{ALICE}, {BOB}]")
+    async with edited(tmp_path, agents=SECOND, feishu=listed, more=BOUND) as (house, editor):
+        held: list[Outbound] = []
+
+        async def refuse(part: Outbound, key: str) -> str:
+            held.append(part)
+            raise Unreachable("the platform answers 503", maybe_arrived=False)
+
+        channel = house.gateway.runtime.setup.channels["feishu", "default"]
+        channel.send = refuse  # type: ignore[method-assign]
+        await house.say("/help", sender=BOB, chat=BOB_CHAT)
+        await house.until(lambda: held)
+        await house.say(command, sender=BOB, chat=BOB_CHAT)
+        await editor.replace(f"[{ALICE}, {BOB}]", f"[{ALICE}]")
+        await house.replies(1)
+        await house.idle()
+        assert len(house.feishu.messages) == 1
+        assert await house.gateway.runtime.store.memory.notes(f"feishu:default:{BOB}", "second") == []
 
 
 async def many_write_while_one_is_answered(it: Team) -> None:
