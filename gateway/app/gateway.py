@@ -5,6 +5,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from contextvars import Context
 from functools import partial
 from pathlib import Path
 
@@ -291,7 +292,8 @@ class Gateway:
         self._lasting.live.announce(event("owners", {}), OPERATOR)
 
     def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
+        # An empty context: what a /claim starts is not part of its turn, and its log lines must not name that turn.
+        task = asyncio.create_task(work, context=Context())
         self._background.add(task)
         task.add_done_callback(self._ended)
         return task

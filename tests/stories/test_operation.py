@@ -127,3 +127,17 @@ async def test_without_an_endpoint_nothing_of_it_is_imported() -> None:
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
     output, _ = await process.communicate()
     assert output == b"[]\n"
+
+
+async def test_a_background_task_does_not_log_under_the_turn_that_started_it(tmp_path: Path) -> None:
+    """A /claim connects the channels again: their log lines must not carry the claiming person's turn and session."""
+    seen: dict[str, object] = {}
+
+    async def look() -> None:
+        seen["context"] = structlog.contextvars.get_contextvars()
+
+    async with running(tmp_path) as house:
+        with structlog.contextvars.bound_contextvars(turn=22, session="aside:web"):
+            task = house.gateway.spawn(look())
+        await task
+    assert seen == {"context": {}}
