@@ -12,6 +12,8 @@ from agents.messages import AssistantMessage, Message, ToolResultMessage, messag
 from gateway.approvals.display import Called, person, value
 from gateway.approvals.surfaces import called
 from gateway.commands.command import CommandContext
+from gateway.config.exposure import has_page, openable
+from gateway.program import program
 from gateway.records.inbound import inbound_of, is_readable
 from gateway.store.approval_records import Approval
 from gateway.store.layers import StoredTurn
@@ -99,8 +101,16 @@ async def _lines(context: CommandContext, stored: StoredTurn) -> AsyncIterator[s
     )
     tools, approvals = _tools(context, stored, kept), await _approvals(context, stored)
     yield say(f"Tools: {tools or 'none'}", f"工具：{tools or '无'}") + approvals
-    server = context.setup.config.server
-    yield f"{server.public_url or server.address}/console#turns/{stored.turn}"
+    yield _more(context, stored.turn)
+
+
+def _more(context: CommandContext, turn: int) -> str:
+    """The link to the turn's layers, or what to do where no link can be opened."""
+    config = context.setup.config
+    if page := openable(config, context.message.channel):
+        return f"{page}/console#turns/{turn}"
+    here = f"{config.server.address}/console#turns/{turn}" if has_page(config) else f"{program()} turns show {turn}"
+    return context.say(f"More, on the gateway's machine: `{here}`", f"更多内容，请在网关所在的机器上查看：`{here}`")
 
 
 def _chinese(word: str) -> str:

@@ -38,6 +38,22 @@ def way_in(config: Config) -> Way:
     return "token" if has_token else "closed"
 
 
+def openable(config: Config, channel: str) -> str | None:
+    """Return the page's address as a person who reads it in this channel can open it; None if they cannot. A phone opens no
+    address of this machine; whoever reads it on the page is there."""
+    public = config.server.public_url
+    if not has_page(config):
+        return None
+    if channel == "web":
+        return public or config.server.address
+    return public if public and not is_loopback(urlsplit(public).hostname or "") else None
+
+
+def has_page(config: Config) -> bool:
+    """Return whether the web chat is on and somebody can come in."""
+    return bool(config.channels.web and config.channels.web.enabled) and way_in(config) != "closed"
+
+
 def present(config: Config) -> Iterator[Bilingual]:
     """Name what can send requests from this machine, outside of the sandbox, because a model asks for it."""
     if agents := commanding(config):

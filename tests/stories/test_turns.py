@@ -28,6 +28,7 @@ from tests.demo.platforms import FeishuStage
 from tests.demo.play import Layer, stage
 from tests.emulators.models.script import Fault, calls, says
 from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, SECRETS, Running, client, push, running
+from tests.web_page import opened as opened_page
 
 TOKEN = "canary-admin-token-91827-canary-admin-token"
 OPERATOR = {"authorization": f"Bearer {TOKEN}"}
@@ -318,9 +319,9 @@ async def why(house: Running) -> tuple[list[str], list[str]]:
         told.append((await house.replies(before + 1))[-1].splitlines())
     _, english, chinese = told
     assert len(english) == len(chinese) == 5
-    assert english[-1] == chinese[-1]
+    assert english[-1].partition("`")[2] == chinese[-1].partition("`")[2]
     assert not HAN.search("".join(english))
-    for it in chinese[:-1]:  # what is neither a name nor a unit is Chinese
+    for it in chinese:  # what is neither a name nor a unit is Chinese
         assert not re.search(r"(?<![\w/.])[a-z]{2,}(?! ?[：:])", re.sub(r"`[^`]*`|token|agents\.list", "", it)), it
     return english, chinese
 
@@ -338,13 +339,46 @@ async def test_why_tells_an_owner_in_five_lines_and_nobody_else(tmp_path: Path) 
         assert agent == "- Agent: `helper`: it is the first of agents.list, and no binding holds"
         assert requests.startswith("- Requests: 2 to `anthropic/claude-sonnet-4-6`; ")
         assert re.fullmatch(r"- Tools: `ls` \d\.\d s", tools)
-        assert link.endswith(f"/console#turns/{number}")
+        assert link.startswith("- More, on the gateway's machine: `http://127.0.0.1:")
+        assert link.endswith(f"/console#turns/{number}`")
         assert chinese[0].startswith(f"- 第 {number} 轮：已回答，用时 ")
         assert chinese[1] == "- 助手：`helper`：没有匹配的绑定规则，取 agents.list 的第一个"
         assert re.fullmatch(r"- 工具：`ls` \d\.\d 秒", chinese[3])
         before = len(house.feishu.messages)
         await house.say("/why", sender=BOB, chat=BOB_CHAT)
         assert "Only an owner of this bot" in (await house.replies(before + 1))[-1]
+
+
+PUBLIC = "https://bot.example.org"
+
+
+@pytest.mark.parametrize("public", ["", PUBLIC, "http://127.0.0.1:9"])
+@pytest.mark.parametrize("page", ["web: {}", "web: { enabled: false }", ""])
+async def test_why_ends_in_a_link_only_where_it_can_be_opened(tmp_path: Path, page: str, public: str) -> None:
+    """A phone opens no address of the gateway's machine, and nobody opens a page that is off."""
+    server = f', publicUrl: "{public}"' if public else ""
+    more = f'server: {{ adminToken: {TOKEN}{server} }}\nowners: ["feishu:{ALICE}", "web:local"]'
+    async with running(tmp_path, script=lambda _: says("done"), feishu=f"{FEISHU}  {page}\n", more=more) as house:
+        await house.say("hello there, how are you")
+        await house.replies(1)
+        await house.idle()
+        await house.say("/why")
+        link = (await house.replies(2))[-1].splitlines()[-1]
+        if page != "web: {}":
+            assert re.fullmatch(r"- More, on the gateway's machine: `.* turns show \d+`", link), link
+        elif public == PUBLIC:
+            assert re.fullmatch(rf"- {PUBLIC}/console#turns/\d+", link), link
+        else:
+            assert re.fullmatch(
+                r"- More, on the gateway's machine: `http://127\.0\.0\.1:8080/console#turns/\d+`", link
+            ), link
+        if page == "web: {}":
+            async with opened_page(house.url, authorization=f"Bearer {TOKEN}") as tab:
+                await tab.say("hello there, how are you")
+                await tab.answers(1)
+                await tab.say("/why")
+                link = (await tab.answers(2))[-1].splitlines()[-1]
+                assert re.fullmatch(rf"- {public or 'http://127.0.0.1:8080'}/console#turns/\d+", link), link
 
 
 async def test_why_names_the_fallback_model_and_the_reason_of_a_failure(tmp_path: Path) -> None:
