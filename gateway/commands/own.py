@@ -183,7 +183,7 @@ async def _added(context: CommandContext, name: str | None) -> str:
     notice = Notice(
         cause=f"owner {who} {context.turn}",
         once=f"owner {context.turn}",
-        en="{} is an owner now, by the code of {}. Is that not you? Take it back.".format(*shown["en"]),
+        en="{} is an owner now, by the code of {}. Not you? Take it back.".format(*shown["en"]),
         zh="{} 现在是所有者，使用了 {} 的认领码。不是你本人？请立即取消。".format(*shown["zh"]),
         choices=(Choice(token=f"{OWN}disown:{context.turn}", en="Take it back", zh="取消", danger=True),),
         typed=f"/claim revoke {who}",

@@ -530,3 +530,29 @@ async def test_after_a_claim_the_page_says_whose_the_bot_is_and_counts_only_what
             assert (await page.http.get("/api/setup")).json()["here"] is here
             assert (room["ownership"]["here"], room["ownership"]["owners"]) == (here, [f"Bob · …{BOB[-4:]}"])
             assert room["ownership"]["since"] > 0
+
+
+async def test_another_owner_does_not_answer_the_question_in_the_place_of_who_claimed(tmp_path: Path) -> None:
+    async with running(tmp_path, feishu=WITH_PAGE) as house:
+        asked = await claimed(house)
+        token = house.feishu.card(asked.message_id).buttons[KEEP]
+        await house.say("/claim", **BOBS)
+        await house.idle()
+        await house.say(f"/claim {handed_out(house.feishu.messages[-1].text)}")
+        await house.idle()
+        assert {*house.gateway.runtime.setup.owners} == {f"feishu:{ALICE}", f"feishu:{BOB}"}
+        await house.push(house.feishu.press_event(asked.message_id, sender=ALICE, value=token))
+        await house.idle()
+        assert not page_owns(house)
+        assert [*house.feishu.card(asked.message_id).buttons] == [KEEP, ALONE]
+
+
+async def test_a_page_that_is_an_owner_hands_out_a_code_as_well(tmp_path: Path) -> None:
+    more = 'owners: ["web:local"]'
+    async with running(tmp_path, feishu=WITH_PAGE, more=more) as house, opened(house.url) as page:
+        await page.say("/claim")
+        (shown,) = await page.answers(1)
+        await house.say(f"/claim {handed_out(shown)}", **BOBS)
+        await house.until(lambda: f"feishu:{BOB}" in house.gateway.runtime.setup.owners)
+        told = (await page.answers(2))[-1]
+        assert f"Bob · …{BOB[-4:]} is an owner now, by the code of this machine's page" in re.sub("<[^>]+>", "", told)
