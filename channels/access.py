@@ -212,10 +212,15 @@ def who_may_talk(access: AccessConfig) -> Bilingual:
         "disabled": Bilingual("nobody", "无人"),
     }["open" if all_listed else access.dm_policy]
     count = len(access.group_allow_from)
-    no_group, every_group = Bilingual("no group", "不在群聊中回答"), Bilingual("every group", "在所有群聊中回答")
-    groups = Bilingual(f"{count} group{'s' if count > 1 else ''}", f"在 {count} 个群聊中回答") if count else no_group
-    groups = {"open": every_group, "disabled": no_group}.get(access.group_policy, groups)
-    groups = every_group if groups != no_group and ANYBODY in access.group_allow_from else groups
+    every_group, no_group = Bilingual("every group", "在所有群聊中回答"), Bilingual("no group", "不在群聊中回答")
+    groups = Bilingual("no group but those switched on with /listen", "只在用 /listen 启用的群聊中回答")
+    if count:
+        added = "group" if count == 1 else "groups"
+        groups = Bilingual(
+            f"{count} {added} and those switched on with /listen", f"在 {count} 个群聊和用 /listen 启用的群聊中回答"
+        )
+    is_every = access.group_policy == "open" or ANYBODY in access.group_allow_from
+    groups = no_group if access.group_policy == "disabled" else every_group if is_every else groups
     return Bilingual(f"{people} in direct chats; in {groups}", f"{people.zh}可以私聊；{groups.zh}")
 
 

@@ -162,7 +162,8 @@ def test_no_tool_and_no_command_writes_config() -> None:
     """An operator edits it: nothing that a chat or a model reaches holds its path, or a way to write it."""
     root = TESTS.parent
     reached = [*root.glob("tools/*.py"), *root.glob("agents/**/*.py"), *root.glob("gateway/commands/*.py")]
-    readers = [path for path in root.glob("gateway/config/*.py") if path.name != "reference.py"]
+    writers = ("reference.py", "serving.py")  # of the documentation, and of the record that a gateway leaves in `data`
+    readers = [path for path in root.glob("gateway/config/*.py") if path.name not in writers]
     assert len(reached) > 50
     for path in reached:
         assert "gateway.config.load" not in path.read_text(encoding="utf-8"), path

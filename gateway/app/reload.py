@@ -20,6 +20,7 @@ from gateway.approvals.notices import Notice
 from gateway.config.load import ConfigFile, Loaded, load
 from gateway.config.problems import ConfigErrors, Problem
 from gateway.config.root import Config
+from gateway.config.serving import ServingFile
 from gateway.observe.logs import logged
 from gateway.state.runtime import ConfigState
 from tools.catalog import own_tools
@@ -42,6 +43,7 @@ class Reload:
     loaded: Loaded
     """The config and its files as the gateway started."""
     applied: Callable[[Config], None]
+    record: ServingFile | None = None
 
     def __post_init__(self) -> None:
         self.gateway.runtime.config_file = ConfigFile(path=self.path, environment=self.environment)
@@ -123,6 +125,8 @@ class Reload:
                 log.warning("tool_refused", problem=str(fault))
         else:
             self.gateway.runtime.config_state = state
+        if self.record is not None:
+            self.record.update(loaded.source, state.version)
         if differing or was_refused:
             log.info("config_reloaded", changed=differing, version=state.version)
 

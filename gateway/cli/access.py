@@ -27,7 +27,7 @@ def list_contacts(as_json: AsJson = False, config: ConfigOption = CONFIG) -> Non
     """List the people who wait with a code, and those who may write."""
     from gateway.operate.contacts import line, listed
 
-    contacts = listed(load(config).config)
+    contacts = listed(load(config, stored=True).config)
     waiting = sum(it["approvedBy"] is None for it in contacts)
     print_list(contacts, line, f"{waiting} waiting, {len(contacts) - waiting} approved", as_json=as_json)
 
@@ -40,7 +40,7 @@ def approve_contact(
     """Let a person write to the bot, on all replicas from now on. They are notified within seconds."""
     from gateway.operate.contacts import approve
 
-    print_text("\n".join(approve(load(config).config, who)))
+    print_text("\n".join(approve(load(config, stored=True).config, who)))
 
 
 @pairing_app.command("revoke")
@@ -51,7 +51,7 @@ def revoke_contact(
     """Take the permission back, from the next message on. What is in allowFrom and owners stays as it is."""
     from gateway.operate.contacts import revoke
 
-    print_text("\n".join(revoke(load(config).config, who)))
+    print_text("\n".join(revoke(load(config, exact=True).config, who)))
 
 
 def _approvals(config: "Config") -> "DatabaseApprovals":
@@ -69,7 +69,7 @@ def list_approvals(as_json: AsJson = False, config: ConfigOption = CONFIG) -> No
 
     from gateway.approvals.display import facts, line
 
-    loaded = load(config).config
+    loaded = load(config, stored=True).config
     waiting, grants = asyncio.run(_approvals(loaded).listed(time.time()))
     rows = [facts(it, loaded.server.zone) for it in waiting] + [facts(it, loaded.server.zone) for it in grants]
     print_list(rows, line, f"{len(waiting)} waiting, {len(grants)} allowed for good", as_json=as_json)
@@ -89,7 +89,7 @@ def revoke_approvals(
 
     if (name is None) != everything:
         raise OperatorError("name what to revoke, such as K7QF-2M9X-D3TA (see `approvals list`), or say --all")
-    ended = _approvals(load(config).config).revoke(
+    ended = _approvals(load(config, stored=True).config).revoke(
         None if name is None else id_of(name), by="command line", at=time.time()
     )
     revoked = asyncio.run(ended)

@@ -18,7 +18,7 @@ def backup(
     It works next to a serving gateway. The file holds all keys and messages, and only you can read it."""
     from gateway.operate.backup import back_up
 
-    done = back_up(load(config), config, file, environment())
+    done = back_up(load(config, exact=True), config, file, environment())
     manifest = done.manifest
     files = number_of(manifest.files, "file")
     print_text(f"{done.file}: written and verified, {files}, {done.size:,} bytes")

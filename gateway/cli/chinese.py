@@ -139,9 +139,9 @@ HELP = {
         "像 `doctor` 一样，也检查它所依赖的平台、厂商和磁盘。"
     ),
     "For programs.": "供程序读取。",
-    "Ask the gateway that serves at the config's address: config, database, channels, model, queue. Exit "
-    "code 1 if one of them is not ok, or if no gateway serves there.": (
-        "询问配置所指地址上的网关：配置、数据库、渠道、模型、队列。有一项不正常或没有网关在运行时，退出码为 1。"
+    "Ask the gateway that serves this config: config, database, channels, model, queue. Exit code 1 if one "
+    "of them is not ok, or if no gateway serves.": (
+        "询问使用此配置的网关：配置、数据库、渠道、模型、队列。有一项不正常或没有网关在运行时，退出码为 1。"
     ),
     "Show tokens and cost by agent, chat, person or model, also while the gateway serves.": (
         "按智能体、聊天、用户或模型显示 token 数和费用，网关运行时也可使用。"

@@ -23,7 +23,8 @@ def is_clone(folder: Path) -> bool:
 def config_to_read() -> Path:
     """Return the config of this folder that a command means if none is named."""
     own = BOT / CONFIG
-    return own if own.is_file() and is_clone(Path()) else CONFIG
+    is_used = own.is_file() or (BOT / "data").is_dir()  # its config may have been moved away
+    return own if is_used and is_clone(Path()) else CONFIG
 
 
 def config_to_write() -> Path:

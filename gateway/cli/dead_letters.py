@@ -21,7 +21,7 @@ def list_dead_letters(as_json: AsJson = False, config: ConfigOption = CONFIG) ->
     from channels.moment import iso
     from gateway.store.dead_letters import dead_letters
 
-    loaded = load(config).config
+    loaded = load(config, stored=True).config
     letters = [
         {"name": it.name} | asdict(it) | {"at": iso(it.at, loaded.server.zone)} for it in dead_letters(loaded.database)
     ]
@@ -46,7 +46,7 @@ def replay_dead_letters(
 
     if bool(names) == everything:
         raise OperatorError("name what to replay, such as part-7 (see `dead-letters list`), or say --all")
-    database = load(config).config.database
+    database = load(config, stored=True).config.database
     chosen = [it.name for it in dead_letters(database)] if everything else list(names or [])
     replayed = replay(database, chosen)
     for name in replayed:

@@ -6,6 +6,7 @@ It is tried as the config that it will be: read by the same reader, and asked by
 import asyncio
 import json
 import re
+import socket
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,19 +18,40 @@ from agents.providers import doctor
 from channels.bilingual import Bilingual
 from channels.finding import Finding
 from gateway.config.channels import configured
+from gateway.config.expand import required, stand_in
 from gateway.config.exposure import exposure
 from gateway.config.load import Loaded, load
 from gateway.config.problems import ConfigErrors
 
 TRY_SECONDS = 10.0
+USUAL_PORT = 8080
+PORTS_TRIED = 100
+_PORT = f"${{CLAWGATE_PORT:-{USUAL_PORT}}}"
+_SERVER = re.compile(r"^server:", re.MULTILINE)
 _MODEL = re.compile(r"""(["']?)\$\{CLAWGATE_MODEL:-auto\}\1""")
-_REQUIRED = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_STAND_INS = {
-    "TELEGRAM_BOT_TOKEN": f"1:{'x' * 35}",
-    "DATABASE_URL": "postgresql://nobody@localhost/none",
-    "CLAWGATE_PUBLIC_URL": "https://bot.example.com",
-}
-"""The values of variables that are not given yet, so that the rest of a config can be tried."""
+
+
+def other_port(text: str, env: Mapping[str, str]) -> int:
+    """Return the next free port if the usual one is taken at this machine and nobody has asked for one; else 0."""
+    if env.get("CLAWGATE_PORT") or (_PORT not in text and _SERVER.search(text)):
+        return 0
+    free = next(filter(_is_free, range(USUAL_PORT, USUAL_PORT + PORTS_TRIED)), USUAL_PORT)
+    return 0 if free == USUAL_PORT else free
+
+
+def with_port(text: str, port: int) -> str:
+    """Return the config with another port in place of the usual one, which it names or leaves to the default."""
+    if _PORT in text:
+        return text.replace(_PORT, f"${{CLAWGATE_PORT:-{port}}}", 1)
+    return re.sub(r"(?m)^(?=[a-z])", f"server:\n  port: {port}\n\n", text, count=1)
+
+
+def _is_free(port: int) -> bool:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
 
 
 @dataclass
@@ -43,6 +65,8 @@ class ConfigDraft:
     agent: str = ""
     provider: str = ""
     """A line of `providers:`."""
+    port: int = 0
+    """The port in place of the usual one; 0 if that is free."""
 
     @property
     def text(self) -> str:
@@ -55,7 +79,7 @@ class ConfigDraft:
             text = text.replace("\nproviders:\n", f"\nproviders:\n  {self.provider}\n", 1)
         elif self.provider:
             text = re.sub(r"(?m)^(?=[a-z])", lambda _: f"providers:\n  {self.provider}\n\n", text, count=1)
-        return text
+        return with_port(text, self.port) if self.port else text
 
     @property
     def leaves_model(self) -> bool:
@@ -65,8 +89,7 @@ class ConfigDraft:
     @property
     def variables(self) -> list[str]:
         """The variables that the config cannot do without, in its order."""
-        lines = (line for line in self.base.splitlines() if not line.lstrip().startswith("#"))
-        return [*dict.fromkeys(_REQUIRED.findall("\n".join(lines)))]
+        return required(self.base)
 
     @property
     def missing(self) -> list[str]:
@@ -77,7 +100,7 @@ class ConfigDraft:
 
     def load(self) -> Loaded:
         """The config as it would be, with stand-ins for what is missing. Raises ConfigErrors."""
-        stand_ins = {name: _STAND_INS.get(name, f"{name}{'x' * 40}") for name in self.missing}
+        stand_ins = {name: stand_in(name) for name in self.missing}
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "config.yaml"
             file.write_text(self.text, encoding="utf-8")

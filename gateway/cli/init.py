@@ -70,26 +70,46 @@ def init(
         wanted = _wanted(draft, channel or [], provider)
         _finish(draft, config, [it for it in wanted if not draft.value(it)])
         return
+    from gateway.cli.draft import other_port
     from gateway.cli.wizard import Wizard
 
+    draft.port = other_port(base, there)
     wizard = Wizard(draft, terminal_language())
     if example is None:
         wizard.ask(channel or [], provider, model, agent)
     else:
         wizard.fill()
     missing = [*dict.fromkeys([*wizard.later, *draft.missing])]
-    if _finish(draft, config, missing) and wizard.start():
+    is_whole = _finish(draft, config, missing)
+    _say_port(draft.port)
+    if is_whole and wizard.start():
         serve_shown(config)
 
 
 def start() -> None:
     """Serve the config of this folder; write one first if there is none, as `init --yes` does: the environment says whose
-    model. Show the page if there is a display."""
+    model. If the usual port is taken, the new config has the next free one. Show the page if there is a display."""
     config = config_to_write()
     if not config.exists() and not config.is_symlink():
-        _write(config, _template(), environment())
+        from gateway.cli.draft import other_port, with_port
+        from gateway.config.dotenv import DOTENV, over_file
+
+        text = _template()
+        port = other_port(text, over_file(config.parent / DOTENV, environment()))
+        _write(config, with_port(text, port) if port else text, environment())
         print_text(f"{config.absolute()}: written", err=True)
+        _say_port(port)
     serve_shown(config)
+
+
+def _say_port(port: int) -> None:
+    """Say why the new config has another port than the usual one, if it has."""
+    if port:
+        from gateway.cli.draft import USUAL_PORT
+
+        en = f"port {USUAL_PORT} is taken on this machine: the new config has {port} (server.port)"
+        zh = f"本机的 {USUAL_PORT} 端口已被占用：新配置使用 {port}（server.port）"
+        print_text(zh if terminal_language() == "zh" else en, err=True)
 
 
 def prepare(config: Path, host: str | None) -> bool:

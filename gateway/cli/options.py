@@ -13,9 +13,11 @@ import typer
 from gateway.cli.clone import CONFIG as CONFIG
 from gateway.cli.clone import config_to_read, config_to_write
 from gateway.fault import OperatorError
+from gateway.observe.terminal import print_text
 
 if TYPE_CHECKING:
     from agents.language import Language
+    from gateway.config.in_force import InForce
     from gateway.config.load import Loaded
 
 
@@ -52,11 +54,39 @@ class Exposed(OperatorError):
     code = 2
 
 
-def load(path: Path) -> "Loaded":
-    """Raises ConfigErrors."""
+def load_file(path: Path) -> "Loaded":
+    """Return the config as its file says, for commands that begin with it or judge it. Raises ConfigErrors."""
     from gateway.config.load import load
 
     return load(path, environment())
+
+
+def load(path: Path, *, exact: bool = False, stored: bool = False) -> "Loaded":
+    """Return the config that is in force, and warn of the file's mistakes. Raises ConfigErrors if it is not known.
+
+    `exact`: no part of it may be guessed, since the command deletes or writes what the config names. `stored`: the command
+    needs the server and the database alone, and these will do if no gateway serves.
+    """
+    found = load_in_force(path)
+    if found.loaded is None or (found.problems and not _will_do(found, exact=exact, stored=stored)):
+        from gateway.config.problems import ConfigErrors
+
+        raise ConfigErrors(found.problems)
+    if found.refusal:
+        print_text(f"warning: {found.refusal}", err=True)
+    return found.loaded
+
+
+def load_in_force(path: Path) -> "InForce":
+    from gateway.config.in_force import in_force
+
+    return in_force(path, environment())
+
+
+def _will_do(found: "InForce", *, exact: bool, stored: bool) -> bool:
+    if found.serving is None:
+        return stored and found.knows_database
+    return found.is_exact or not exact
 
 
 def environment() -> Mapping[str, str]:

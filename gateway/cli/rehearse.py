@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, Yes, language, load, of_this_folder
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, Yes, language, load, load_file, of_this_folder
 from gateway.fault import OperatorError
 from gateway.observe.terminal import confirm, print_json, print_text
 
@@ -50,7 +50,7 @@ def rehearse(
     from gateway.store.opening import offline
 
     try:
-        loaded = load(config)
+        loaded = load_file(config)
         present = load(in_force).config if in_force != CONFIG or in_force.exists() else loaded.config
         scrubber = Scrubber((*secrets_of(loaded.config), *secrets_of(present)))
         logs.configure(level="error", output="console", scrubber=scrubber)

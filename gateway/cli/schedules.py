@@ -24,7 +24,7 @@ def list_schedules(as_json: AsJson = False, config: ConfigOption = CONFIG) -> No
     """List what is to come, what is paused, and what is over since a week at most."""
     from gateway.operate.schedules import line, listed
 
-    schedules = listed(load(config).config)
+    schedules = listed(load(config, stored=True).config)
     print_list(schedules, line, number_of(schedules, "schedule"), as_json=as_json)
 
 
@@ -57,7 +57,7 @@ def _change(
 ) -> None:
     import asyncio
 
-    loaded = load(config).config
+    loaded = load(config, stored=True).config
     after = change(loaded, name)
     if loaded.database.path is not None:  # PostgreSQL has told every replica
         from gateway.config.exposure import operator_proof

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.options import CONFIG, ConfigOption, environment, load
+from gateway.cli.options import CONFIG, ConfigOption, environment, load_file
 from gateway.fault import OperatorError
 from gateway.observe.terminal import print_text
 from gateway.program import COMMAND, program
@@ -56,7 +56,7 @@ def install(
     """Write the unit and start it; it starts again after a crash, and whenever you log in."""
     if not only_print:
         _systemctl("daemon-reload")  # before anything is read or written: where none answers, this is said at once
-    loaded = load(config)
+    loaded = load_file(config)
     text = unit(config.absolute(), loaded)
     if only_print:
         print_text(text, nl=False)

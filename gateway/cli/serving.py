@@ -11,12 +11,23 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from gateway.cli.clone import advice
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, Exposed, environment, language, load
+from gateway.cli.options import (
+    CONFIG,
+    AsJson,
+    ConfigOption,
+    Exposed,
+    environment,
+    language,
+    load,
+    load_file,
+    load_in_force,
+)
 from gateway.fault import OperatorError
 from gateway.observe.terminal import print_json, print_text
 
 if TYPE_CHECKING:
     from channels.finding import Status
+    from gateway.config.in_force import InForce
     from gateway.config.root import Config
 
 routes_app = typer.Typer(no_args_is_help=True, help="Which agent answers what.")
@@ -50,6 +61,7 @@ def run_gateway(
     from gateway.app.gateway import Gateway
     from gateway.app.reload import Reload
     from gateway.app.serve import harden, listen, run
+    from gateway.config.serving import ServingFile
     from gateway.observe import logs
     from gateway.observe.secrets import Scrubber, secrets_of
     from gateway.operate.greeting import greeting
@@ -57,7 +69,7 @@ def run_gateway(
     from gateway.store.migrate import refused
     from gateway.store.opening import open_store
 
-    loaded = load(config)
+    loaded = load_file(config)
     server = loaded.config.server
     host, port = host or server.host, server.port if port is None else port
     settings = loaded.listening(host, port).config
@@ -86,10 +98,15 @@ def run_gateway(
         print_text(line, err=True)
     if shown is not None and link is None and (web := settings.channels.web) and web.enabled:
         shown(loaded_as.config.server.address)
+    version, home = gateway.runtime.config_state.version, environment().get("HOME", "")
+    record = ServingFile(config, loaded_as.config, loaded.source, version, home=home)
+    reload = Reload(gateway, config, environment(), loaded, applied=log_as_in, record=record)
     try:
-        run(gateway, listener, Reload(gateway, config, environment(), loaded, applied=log_as_in), language=spoken)
+        run(gateway, listener, reload, language=spoken)
     except StoreUnavailable as error:
         raise refused(error, settings.database.shown) from None
+    finally:
+        record.close()
 
 
 def serve_shown(config: Path) -> None:
@@ -120,32 +137,36 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Check the config file: one line for each mistake, exit code 1 if there is one."""
+    from gateway.config.in_force import of_file
     from gateway.operate.report import lines, report
 
     if as_json:
-        _examine(config, lambda probe: online or probe == "config", as_json=True)
+        _examine(of_file, config, lambda probe: online or probe == "config", as_json=True)
         return
-    loaded, spoken = load(config), language(config)
+    loaded, spoken = load_file(config), language(config)
     for line in lines(report(loaded), spoken):
         print_text(line)
     if reason := loaded.config.server.exposure:
         raise Exposed(reason(spoken))
     print_text(f"{config}：没有问题" if spoken == "zh" else f"{config}: ok")
     if online:
-        _examine(config, lambda probe: probe != "config", as_json=False)
+        _examine(of_file, config, lambda probe: probe != "config", as_json=False)
 
 
 def status(config: ConfigOption = CONFIG, as_json: AsJson = False) -> None:
-    """Ask the gateway that serves at the config's address: config, database, channels, model, queue. Exit code 1 if one of
-    them is not ok, or if no gateway serves there."""
+    """Ask the gateway that serves this config: config, database, channels, model, queue. Exit code 1 if one of them is not
+    ok, or if no gateway serves."""
     import asyncio
 
+    from gateway.config.problems import ConfigErrors
     from gateway.observe.secrets import redacted
     from gateway.operate.status import MARKS
     from gateway.operate.status import status as asked
 
-    spoken = language(config)
-    findings = [it.cleaned(redacted) for it in asyncio.run(asked(load(config)))]
+    spoken, found = language(config), load_in_force(config)
+    if found.loaded is None or not (found.serving or found.is_exact or found.knows_database):
+        raise ConfigErrors(found.problems)
+    findings = [it.cleaned(redacted) for it in asyncio.run(asked(found.loaded, found.refusal, found.serving))]
     if as_json:
         print_json([asdict(it) for it in findings])
     for it in () if as_json else findings:
@@ -157,26 +178,29 @@ def status(config: ConfigOption = CONFIG, as_json: AsJson = False) -> None:
 def doctor(config: ConfigOption = CONFIG, as_json: AsJson = False) -> None:
     """Try what the gateway depends on, also while it serves: credentials, scopes, webhooks, keys, models, clock, database,
     disk, folders, sandbox. Each finding with its fix; exit code 1 if there is an error. No message is sent."""
-    _examine(config, bool, as_json=as_json)
+    from gateway.config.in_force import in_force
+
+    _examine(in_force, config, bool, as_json=as_json)
 
 
-def _examine(path: Path, wanted: Callable[[str], bool], *, as_json: bool) -> None:
+def _examine(
+    read: "Callable[[Path, Mapping[str, str]], InForce]", path: Path, wanted: Callable[[str], bool], *, as_json: bool
+) -> None:
     import asyncio
 
-    from gateway.config.problems import ConfigErrors
     from gateway.observe import logs
     from gateway.observe.secrets import Scrubber, secrets_of
     from gateway.operate import doctor
 
     scrubber = Scrubber()
     logs.configure(level="error", output="console", scrubber=scrubber)
-    try:
-        loaded = load(path)
-    except ConfigErrors as errors:
-        findings = [it.finding for it in errors.problems]
-    else:
-        scrubber.learn(secrets_of(loaded.config))
-        findings = asyncio.run(doctor.examine(loaded, wanted=wanted))
+    found = read(path, environment())
+    findings = [it.finding for it in found.problems]
+    if found.serving and found.refusal:
+        findings = [found.refusal]
+    if found.loaded is not None and (found.serving or not found.problems):
+        scrubber.learn(secrets_of(found.loaded.config))
+        findings += asyncio.run(doctor.examine(found.loaded, serving=found.serving, wanted=wanted))
     if as_json:
         print_json([asdict(it) for it in findings])
     else:

@@ -22,7 +22,7 @@ def list_sessions(as_json: AsJson = False, config: ConfigOption = CONFIG) -> Non
     """List the sessions, the last active one at the end."""
     from gateway.operate.sessions import listed, summary
 
-    loaded = load(config).config
+    loaded = load(config, stored=True).config
     sessions = [summary(it, loaded.server.zone) for it in listed(loaded)]
 
     def line(it: dict[str, Any]) -> str:
@@ -54,7 +54,7 @@ def export_session(
 def _export(name: str, form: str, config: Path) -> None:
     from gateway.operate.sessions import exported, found, markdown
 
-    loaded = load(config).config
+    loaded = load(config, stored=True).config
     if (it := found(loaded, name)) is None:
         raise OperatorError(NO_SESSION.format(name))
     session, entries, marks = it
@@ -81,7 +81,7 @@ def erase_sessions(
         raise OperatorError(
             "say what to erase: a session's ID (see `sessions list`), or --person channel:id, such as feishu:ou_…"
         )
-    loaded = load(config).config
+    loaded = load(config, exact=True).config
     whose = (channel, who) if person else None
     session = next((it for it in listed(loaded) if it.id == name), None)
     if name is not None and session is None:

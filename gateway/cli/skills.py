@@ -71,7 +71,7 @@ def list_skills(as_json: AsJson = False, config: ConfigOption = CONFIG) -> None:
     """List the added skills: their state, commit and source. Only those that are ok are used."""
     from gateway.operate.skills import line
 
-    rows = _added(config).listed()
+    rows = _added(config, exact=False).listed()
     print_list(
         rows, line, f"{sum(it['state'] == 'ok' for it in rows)} of {number_of(rows, 'skill')} used", as_json=as_json
     )
@@ -94,7 +94,7 @@ def remove_skills(
         print_text(f"{name}: removed")
 
 
-def _added(config: "ConfigOption") -> "AddedSkills":
+def _added(config: "ConfigOption", *, exact: bool = True) -> "AddedSkills":
     from gateway.operate.skills import AddedSkills
 
-    return AddedSkills(load(config))
+    return AddedSkills(load(config, exact=exact))

@@ -36,7 +36,7 @@ def list_turns(
     from gateway.operate.turn_list import turn_list
     from gateway.operate.turns import scrubbed
 
-    loaded = load(config).config
+    loaded = load(config, stored=True).config
     only = {"agent": agent, "channel": channel, "person": person, "outcome": outcome}
     page = asyncio.run(turn_list(_layers(loaded), before=before or None, only=only, config=loaded))
     turns = scrubbed(page, _scrub(loaded))["turns"][::-1]
@@ -62,7 +62,7 @@ def show_turn(
     from gateway.operate.turn_lines import lines
     from gateway.operate.turns import scrubbed, turn_layers
 
-    loaded = load(config).config
+    loaded = load(config, stored=True).config
     turn = asyncio.run(turn_layers(_layers(loaded), number, loaded))
     if turn is None:
         raise OperatorError(f"no turn: {number} — `turns list` shows them")

@@ -25,7 +25,7 @@ def usage(
     from gateway.operate.usage import beginning, facts, table
     from gateway.operate.usage import usage as report_of
 
-    loaded = load(config).config
+    loaded = load(config, stored=True).config
     try:
         begin = beginning(since, loaded, time.time())
     except ValueError:

@@ -25,6 +25,24 @@ _REFERENCE = re.compile(
     r"|(?P<odd>\$\{)"
 )
 
+_REQUIRED = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_STAND_INS = {
+    "TELEGRAM_BOT_TOKEN": f"1:{'x' * 35}",
+    "DATABASE_URL": "postgresql://nobody@localhost/none",
+    "CLAWGATE_PUBLIC_URL": "https://bot.example.com",
+}
+
+
+def required(text: str) -> list[str]:
+    """List the variables that a config cannot do without, in its order."""
+    lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    return [*dict.fromkeys(_REQUIRED.findall("\n".join(lines)))]
+
+
+def stand_in(name: str) -> str:
+    """Return a value for a variable that is not set, so that the rest of a config can be read."""
+    return _STAND_INS.get(name, f"{name}{'x' * 40}")
+
 
 class Expansion:
     """Fills in the references of one file; paths count from `folder`. `names` has the environment names behind each value

@@ -13,6 +13,7 @@ from pathlib import Path
 from agents.workspaces import PLACEHOLDERS
 from gateway.config.problems import Findings, Key, quoted
 from gateway.config.root import Config
+from gateway.config.serving import record_folders
 from gateway.guard import PACKAGES
 
 _OF_THE_SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr")
@@ -25,24 +26,32 @@ _CODE_FOLDERS = tuple(_CODE / name for name in (*PACKAGES, ".git", ".venv"))
 
 def check_folders(config: Config, config_file: Path, home: str, findings: Findings) -> None:
     folders = {config_file.parent.resolve(), config_file.resolve().parent}
+    kept = record_folders(config_file, home)
     seen: dict[str, Path] = {}
     for index, agent in enumerate(config.agents.list):
         key: Key = ("agents", "list", index, "workspaceDir")
         if findings.is_sound(key[:3]):
             workspace = Path(agent.workspace_dir)
-            if message := _unusable(workspace, folders, home, config) or _neighbour(workspace, seen):
+            if message := _unusable(workspace, folders, kept, home, config) or _neighbour(workspace, seen):
                 findings.add(key, message)
             seen[agent.id] = workspace
     for name, server in config.mcp.servers.items():
         place: Key = ("mcp", "servers", name, "cwd")
         if server.command and findings.is_sound(place[:3]):
             folder = Path(server.cwd)
-            if message := _unusable(folder, folders, home, config, "program's folder") or _neighbour(folder, seen):
+            if message := _unusable(folder, folders, kept, home, config, "program's folder") or _neighbour(
+                folder, seen
+            ):
                 findings.add(place, message)
 
 
 def _unusable(
-    workspace: Path, folders: Iterable[Path], home: str, config: Config, what: str = "workspace"
+    workspace: Path,
+    folders: Iterable[Path],
+    kept: Iterable[Path],
+    home: str,
+    config: Config,
+    what: str = "workspace",
 ) -> str | None:
     for part in workspace.parts:  # two chats must never be one folder, so a placeholder is a whole part
         if any(it in part and it != part for it in PLACEHOLDERS):
@@ -59,6 +68,8 @@ def _unusable(
         return f"the {what} would hold the config file — choose another folder"
     if config.database.path and Path(config.database.path).is_relative_to(workspace):
         return f"the {what} would hold the database — choose another folder"
+    if any(folder.is_relative_to(workspace) for folder in kept):
+        return f"the {what} would hold what the gateway leaves for its commands — choose a folder inside it"
     if _overlaps(Path(config.tools.files.uploads_dir), workspace):
         return "overlaps tools.files.uploadsDir, where the files that people send are kept — keep them apart"
     return None

@@ -19,7 +19,7 @@ from gateway.config.explain import not_a_mapping
 from gateway.config.folders import check_folders, check_tool_folders
 from gateway.config.keys import Resolved, resolve_models
 from gateway.config.paths import with_absolute_paths
-from gateway.config.problems import ConfigErrors, Findings, Position
+from gateway.config.problems import ConfigErrors, Findings, Position, Problem
 from gateway.config.reader import read
 from gateway.config.root import Config
 from gateway.config.warnings import warnings
@@ -51,24 +51,46 @@ class Loaded(Resolved):
     """The files that its texts were read from, besides the config file, or may be read from."""
     environment: Mapping[str, str] = field(repr=False)
     """The environment with what `.env` adds to it."""
+    source: bytes = field(repr=False)
+    """The file as it was read."""
 
     def listening(self, host: str, port: int) -> "Loaded":
         """Puts in the address that is listened on: the command line may say otherwise, and port 0 takes a free one."""
         return replace(self, config=self.config.but(server=self.config.server.but(host=host, port=port)))
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConfigReading:
+    """A config as far as its file is sound, and the problems of the rest; no config if the file cannot be parsed."""
+
+    loaded: Loaded | None
+    problems: tuple[Problem, ...] = ()
+
+
 def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> Loaded:
     """The config in `path`, with `env` as the environment, over the `.env` in its folder. Raises ConfigErrors with all
     problems of the file. A `root` with other channels in its section `channels` reads and runs those."""
+    reading = read_config(path, env, root=root)
+    if reading.loaded is None or reading.problems:
+        raise ConfigErrors(reading.problems)
+    return reading.loaded
+
+
+def read_config(
+    path: Path, env: Mapping[str, str], *, source: bytes | None = None, root: type[Config] = Config
+) -> ConfigReading:
+    """Read the config as `load` does, and keep what is sound if there are problems. `source` is read in place of the file,
+    which may be gone: there are no warnings of it then."""
     findings = Findings(str(path))
     folder = path.parent.resolve()  # of the link, if the file is one: mounted configs often are
     home = env.get("HOME", "")
     env = over_file(folder / DOTENV, env)
     expansion = Expansion(folder, env, findings)
     expansion.note(folder / DOTENV)
-    document = _read(path, findings, expansion)
-    if document is None:
-        raise _errors(findings, folder)
+    content = _content(path, findings) if source is None else source
+    document = None if content is None else _parsed(content, findings, expansion)
+    if content is None or document is None:
+        return ConfigReading(loaded=None, problems=_problems(findings, folder))
     config = with_absolute_paths(read(root, document, findings), folder, home)
     chosen = resolve_models(config, expansion.names, env, findings)
     config = chosen.config
@@ -77,28 +99,30 @@ def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> 
     config = check_tool_folders(config, findings)
     check(config, {name: catalog.names(workspace) for name, (workspace, _) in agents.items()}, findings)
     check_folders(config, path, home, findings)
-    if findings.problems:
-        raise _errors(findings, folder)
-    return Loaded(
+    is_sound = not findings.problems
+    warned = warnings(chosen, path, findings, expansion.warnings) if is_sound and source is None else ()
+    loaded = Loaded(
         config=config,
-        warnings=tuple(it.cleaned(redacted) for it in warnings(chosen, path, findings, expansion.warnings)),
+        warnings=tuple(it.cleaned(redacted) for it in warned),
         skills={name: visible(catalog.scan(workspace), config) for name, (workspace, config) in agents.items()},
         hidden_skills={
             name: visible(catalog.hidden(workspace), config) for name, (workspace, config) in agents.items()
         },
         files=frozenset(expansion.files) | own_tools(config.tools).files,
         environment=env,
+        source=content,
         names=chosen.names,
         auto=chosen.auto,
         variables=chosen.variables,
     )
+    return ConfigReading(loaded=loaded, problems=() if is_sound else _problems(findings, folder))
 
 
-def _errors(findings: Findings, folder: Path) -> ConfigErrors:
+def _problems(findings: Findings, folder: Path) -> tuple[Problem, ...]:
     """The problems, and what of `.env` is not read: it may be why a variable is not set."""
     for message, fix in faults(folder / DOTENV):
         findings.at(Position(1, 1), (), f"{message} — {fix}")
-    return ConfigErrors(findings.problems)
+    return findings.problems
 
 
 def skill_catalog(config: Config, env: Mapping[str, str]) -> SkillCatalog:
@@ -110,15 +134,18 @@ def skill_catalog(config: Config, env: Mapping[str, str]) -> SkillCatalog:
     return SkillCatalog(roots=roots, env=env, which=which, platform=sys.platform, added=added)
 
 
-def _read(path: Path, findings: Findings, expansion: Expansion) -> Document | None:
+def _content(path: Path, findings: Findings) -> bytes | None:
     try:
         with path.open("rb") as file:
-            content = file.read(BYTES_MAX + 1)
+            return file.read(BYTES_MAX + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a file name"
         findings.at(Position(1, 1), (), f"cannot be read: {reason} — name another with --config")
         return None
-    document = parse(content, findings, expansion.fill)
+
+
+def _parsed(source: bytes, findings: Findings, expansion: Expansion) -> Document | None:
+    document = parse(source, findings, expansion.fill)
     if document is None:
         return None
     names = {key: names for key, names in expansion.names.items() if any(map(expansion.env.get, names))}

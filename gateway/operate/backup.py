@@ -23,6 +23,7 @@ from gateway.config.dotenv import DOTENV, over_file
 from gateway.config.load import Loaded
 from gateway.config.paths import paths_of
 from gateway.config.root import Config
+from gateway.config.serving import RECORDS
 from gateway.fault import OperatorError
 from gateway.guard import VERSION
 from gateway.operate.backup_file import (
@@ -93,6 +94,11 @@ def _written(loaded: Loaded, roots: "_Roots", target: Path, made: datetime, env:
                 archive.folders.append(_entry(roots.name(above), above.stat()))
             for root in roots.found:
                 archive.add_tree(root, roots.name(root), roots.private, roots.passed_over)
+            if roots.in_force is not None:
+                text = Path(scratch, "config")
+                text.write_bytes(roots.in_force)
+                with text.open("rb") as content:
+                    archive.add(content, roots.config, os.fstat(content.fileno()), mode=0o600)
             named = roots.name(Path(database.path)) if database.path else ROWS
             if revision is not None:
                 with copy.open("rb") as rows:
@@ -146,10 +152,17 @@ class _Roots:
         self.passed_over = (
             {Path(f"{database}{it}") for it in ("", "-wal", "-shm", "-journal", ".lock")} if database else set()
         )
+        file = self.folder / config.name
+        self.in_force = None if file.is_file() and file.read_bytes() == loaded.source else loaded.source
+        """The config in force, if the file has been edited since and is broken, or is gone."""
+        if self.in_force is not None:
+            self.passed_over.add(file)
+        for folder in (self.folder / DATA, *([Path(database).parent] if database else [])):
+            self.passed_over.update(folder.glob(RECORDS))
         secrets = loaded.files - own_tools(loaded.config.tools).files
         self.private = secrets
         wanted = [
-            self.folder / config.name,
+            file,
             *sorted(secrets),
             *self._named(loaded.config),
             (self.folder / DATA).resolve(),

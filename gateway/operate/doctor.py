@@ -27,6 +27,7 @@ from gateway.config.channels import configured
 from gateway.config.exposure import exposure, sandboxed
 from gateway.config.load import Loaded
 from gateway.config.root import Config
+from gateway.config.serving import ServingRecord
 from gateway.config.warnings import advice
 from gateway.guard import VERSION
 from gateway.observe.secrets import Scrubber, redacted, secrets_of
@@ -58,13 +59,14 @@ Probe = Callable[[], Awaitable[Sequence[Finding]]]
 async def examine(
     loaded: Loaded,
     *,
+    serving: ServingRecord | None = None,
     now: Callable[[], float] = time.time,
     free: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free,
     seconds: float = PROBE_SECONDS,
     wanted: Callable[[str], bool] = bool,
 ) -> list[Finding]:
     """All findings of the probes that are `wanted`, in their order. Raises nothing for what is broken: it looks for that."""
-    chosen = [it for it in _probes(loaded, now, free) if wanted(it[0])]
+    chosen = [it for it in _probes(loaded, serving, now, free) if wanted(it[0])]
     results = await asyncio.gather(*(_bounded(check, probe, seconds) for check, probe in chosen))
     scrub = Scrubber(secrets_of(loaded.config)).scrub
 
@@ -99,7 +101,9 @@ async def _bounded(check: str, probe: Probe, seconds: float) -> Sequence[Finding
         return [Finding(check, "error", Bilingual(f"could not be tried ({name})", f"无法检查（{name}）"), fix)]
 
 
-def _probes(loaded: Loaded, now: Callable[[], float], free: Callable[[Path], int]) -> Iterator[tuple[str, Probe]]:
+def _probes(
+    loaded: Loaded, serving: ServingRecord | None, now: Callable[[], float], free: Callable[[Path], int]
+) -> Iterator[tuple[str, Probe]]:
     config = loaded.config
 
     async def written() -> Sequence[Finding]:
@@ -123,7 +127,7 @@ def _probes(loaded: Loaded, now: Callable[[], float], free: Callable[[Path], int
 
     yield "config", written
     yield "system", system
-    yield "gateway", lambda: beside(loaded)
+    yield "gateway", lambda: beside(loaded, serving)
     yield "database", lambda: asyncio.to_thread(_database, loaded)
     yield "disk", lambda: asyncio.to_thread(room, loaded, free)
     yield "workspaces", lambda: asyncio.to_thread(writable, loaded)

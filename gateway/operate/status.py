@@ -12,6 +12,7 @@ from channels.wire import mapping, text
 from gateway.config.channels import configured
 from gateway.config.exposure import exposure, operator_proof
 from gateway.config.load import Loaded
+from gateway.config.serving import ServingRecord
 from gateway.config.warnings import advice
 from gateway.guard import VERSION
 from gateway.http.reach import readiness_at, unreachable_at
@@ -36,23 +37,27 @@ _WORDLESS = Bilingual(
 _SEE_LOG = Bilingual("see its log", "请查看它的日志")
 
 
-async def status(loaded: Loaded) -> list[Finding]:
-    """Reports address, config, database, channels, model and queue; one finding alone if no gateway serves."""
+async def status(loaded: Loaded, refusal: Finding | None = None, serving: ServingRecord | None = None) -> list[Finding]:
+    """Reports address, config, database, channels, model and queue; the gateway alone if none serves. `refusal` is what is
+    wrong with the file, `serving` the gateway's own record."""
     server = loaded.config.server
+    refused = [refusal] if refusal else []
     answer = await readiness_at(server.address, operator_proof(loaded.config))
+    if answer is None and serving is not None:
+        return [_silent(serving, server.address), *refused]
     if answer is None:
         message = Bilingual(f"no gateway serves at {server.address}", f"{server.address} 处没有网关在运行")
         fix = Bilingual(f"start it: {program()} serve", f"启动它：{program()} serve")
-        return [Finding("gateway", "error", message, fix)]
+        return [Finding("gateway", "error", message, fix), *refused]
     if not answer:
         message = Bilingual(f"what answers at {server.address} is no gateway", f"{server.address} 处应答的不是网关")
         fix = Bilingual(
             "see server.port, and what else listens there", "请检查 server.port，以及还有什么程序在监听该端口"
         )
-        return [Finding("gateway", "error", message, fix)]
+        return [Finding("gateway", "error", message, fix), *refused]
     return [
         *_gateway(answer, server.address),
-        *_config(mapping(answer, "config")),
+        *_config(mapping(answer, "config"), refusal, serving),
         *_database(answer, loaded),
         *_channels(answer),
         *_page(loaded),
@@ -72,10 +77,12 @@ def start_lines(states: Mapping[tuple[str, str], ChannelState], language: Langua
             yield f"  {label:<10} {(_CONNECTED if state.state == 'ok' else _CONNECTING)(language)}"
 
 
-async def beside(loaded: Loaded) -> list[Finding]:
+async def beside(loaded: Loaded, serving: ServingRecord | None = None) -> list[Finding]:
     """The findings of `doctor` on a gateway that serves: its channels, the models that fail, and the public address."""
     server = loaded.config.server
     answer = await readiness_at(server.address, operator_proof(loaded.config))
+    if answer is None and serving is not None:
+        return [_silent(serving, server.address)]
     if not answer:
         message = Bilingual(
             f"none serves at {server.address}, so no connection of one is looked at",
@@ -83,6 +90,7 @@ async def beside(loaded: Loaded) -> list[Finding]:
         )
         return [Finding("gateway", "ok", message)]
     findings = [*_gateway(answer, server.address), *_channels(answer), *_failing(answer)]
+    findings += [it for it in _config(mapping(answer, "config")) if it.status == "warning"]
     if server.public_url is not None:
         reason = await unreachable_at(server.public_url, text(mapping(answer, "config"), "version"))
         fix = Bilingual(
@@ -118,16 +126,28 @@ def _outage(answer: Mapping[str, Any], name: str, kind: str) -> Outage:
     return Outage(kind, reason, fix)
 
 
-def _config(config: Mapping[str, Any]) -> Iterator[Finding]:
+def _silent(serving: ServingRecord, address: str) -> Finding:
+    message = Bilingual(
+        f"the gateway, process {serving.pid}, does not answer at {address}",
+        f"网关（进程 {serving.pid}）在 {address} 没有应答",
+    )
+    return Finding("gateway", "error", message, _SEE_LOG)
+
+
+def _config(
+    config: Mapping[str, Any], refusal: Finding | None = None, serving: ServingRecord | None = None
+) -> Iterator[Finding]:
     version, error, restart = text(config, "version"), config.get("error"), config.get("restart")
-    if error:
-        en, zh = f"the edited file cannot be used; {version} holds", f"修改后的文件无法使用，仍沿用 {version}"
-        message = Bilingual(en, zh) if error is True else Bilingual(f"{en}: {error}", f"{zh}：{error}")
-        yield Finding("config", "error", message, Bilingual("mend the file", "请修正该文件"))
+    if refusal and (serving or not error):
+        yield refusal
+    elif error:
+        en, zh = (error, error) if error is not True else ("the edited file cannot be used", "修改后的文件无法使用")
+        message = Bilingual(f"{en}; version {version} is still in force", f"{zh}；仍沿用版本 {version}")
+        yield Finding("config", "error", message, Bilingual("correct the file", "请修正该文件"))
     elif restart:
         changed = Bilingual(
-            f"{version}; changed since the start: {', '.join(restart)}",
-            f"{version}；启动后有改动：{'、'.join(restart)}",
+            f"{version}, in force; needs a restart: {', '.join(restart)}",
+            f"{version}，已生效；需要重启：{'、'.join(restart)}",
         )
         yield Finding("config", "warning", changed, Bilingual("restart the gateway", "请重启网关"))
     else:

@@ -49,7 +49,7 @@ def test_the_start_greets_in_chinese(file: Path) -> None:
     assert greeting(load(file, ENV), link="LINK", language="zh")[1:] == [
         "  web        http://127.0.0.1:1/",
         "  feishu     应用 cli_a，长连接——请在开发者后台选择“使用长连接接收事件”",
-        "             谁可以对话：所有人可以私聊；不在群聊中回答",
+        "             谁可以对话：所有人可以私聊；只在用 /listen 启用的群聊中回答",
         "  telegram   未启用：请在 channels.telegram 下设置 botToken（channels/telegram/README.md）",
         "  登录       http://127.0.0.1:1/#sign-in=LINK （60 分钟内有效，仅限一次）",
         "  智能体     assistant：openai/gpt-5.1",

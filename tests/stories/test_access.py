@@ -175,8 +175,14 @@ def test_who_may_talk_in_words() -> None:
     def words(**keys: Any) -> str:
         return who_may_talk(AccessConfig.model_validate(keys)).partition(" — ")[0]
 
-    assert words() == "whom you approve in direct chats; in no group"
-    assert words(allowFrom=("1", "2")) == "whom you approve and 2 listed in direct chats; in no group"
-    assert words(dmPolicy="allowlist", groupAllowFrom=("-1",)) == "only owners in direct chats; in 1 group"
+    switched = "switched on with /listen"  # they are in the database, and the config is read here
+    assert words() == f"whom you approve in direct chats; in no group but those {switched}"
+    assert words(allowFrom=("1", "2")).startswith(
+        "whom you approve and 2 listed in direct chats; in no group but those"
+    )
+    assert words(dmPolicy="allowlist", groupAllowFrom=("-1",)) == (
+        f"only owners in direct chats; in 1 group and those {switched}"
+    )
+    assert words(groupPolicy="disabled", groupAllowFrom=("*",)) == "whom you approve in direct chats; in no group"
     assert words(allowFrom=("*",), groupAllowFrom=("*",)) == "everybody in direct chats; in every group"
     assert words(dmPolicy="disabled", allowFrom=("*",), groupPolicy="open") == "nobody in direct chats; in every group"

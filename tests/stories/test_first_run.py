@@ -1,5 +1,10 @@
 """The first run: the shipped config as it is, with nothing in the environment, or with one key and nothing else."""
 
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -7,12 +12,15 @@ from typer.testing import CliRunner
 
 from agents.providers.config import WELL_KNOWN
 from gateway.cli import app
+from gateway.cli.draft import other_port, with_port
+from gateway.cli.init import TEMPLATE
+from gateway.config.load import load
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.models.chat.emulator import ChatEmulator
 from tests.emulators.models.script import says
 from tests.loopback import serve_on_loopback
 from tests.running import APP_ID, FEISHU, SECRETS, client, feishu_emulator
-from tests.stories.test_process import ROOT, say, started
+from tests.stories.test_process import ROOT, Process, ask, real, say, started
 
 pytestmark = pytest.mark.slow  # it starts processes
 
@@ -92,3 +100,49 @@ async def test_with_one_key_in_the_environment_the_vendor_is_really_asked_with_i
     assert received.body["model"] == "deepseek-v4-pro"
     assert "  agent      helper: deepseek/deepseek-v4-pro (auto: DEEPSEEK_API_KEY is set)" in output
     assert "91827" not in output
+
+
+@pytest.fixture
+def taken() -> Iterator[None]:
+    """8080 is taken: by this test, unless somebody else has it."""
+    with suppress(OSError), socket.create_server(("127.0.0.1", 8080)):
+        yield
+        return
+    yield
+
+
+@pytest.mark.usefixtures("taken")
+async def test_where_the_usual_port_is_taken_a_new_config_has_another_one_and_says_so(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    run = Process(await real((), env, cwd=tmp_path))
+    try:
+        await run.ready()
+        port = int(run.url.rpartition(":")[2])
+        assert port > 8080
+        assert f"port 8080 is taken on this machine: the new config has {port} (server.port)\n" in run.output
+        assert load(config, {}).config.server.port == port, "the next start has the same"
+        assert load(config, {"CLAWGATE_PORT": "9000"}).config.server.port == 9000
+        code, output = await ask("status", cwd=tmp_path, more={"PYTHONPATH": str(ROOT)})
+        assert (code, f"ready at {run.url}" in output) == (0, True)
+    finally:
+        await run.end(signal.SIGTERM)
+
+
+@pytest.mark.usefixtures("taken")
+async def test_a_port_that_somebody_asked_for_is_not_replaced(tmp_path: Path) -> None:
+    more = {"PYTHONPATH": str(ROOT), "CLAWGATE_PORT": "8080"}
+    code, output = await ask(cwd=tmp_path, more=more)
+    assert (code, "cannot listen on 127.0.0.1:8080" in output) == (1, True)
+    del more["CLAWGATE_PORT"]
+    code, output = await ask(cwd=tmp_path, more=more)
+    assert (code, "cannot listen on 127.0.0.1:8080" in output) == (1, True), "the config was there before"
+
+
+@pytest.mark.usefixtures("taken")
+def test_what_a_person_is_asked_for_gets_a_free_port_too() -> None:
+    shipped, of_its_own = TEMPLATE.read_text(encoding="utf-8"), "server: { port: 8080 }\nagents: {}\n"
+    port = other_port(shipped, {})
+    assert f"port: ${{CLAWGATE_PORT:-{port}}}" in with_port(shipped, port)
+    assert with_port("# first\nagents: {}\n", 8081) == "# first\nserver:\n  port: 8081\n\nagents: {}\n"
+    assert other_port(of_its_own, {}) == other_port(shipped, {"CLAWGATE_PORT": "8080"}) == 0

@@ -83,7 +83,7 @@ async def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         serve_on_loopback(anthropic.app) as anthropic_url,
         serve_on_loopback(ollama.app) as ollama_url,
     ):
-        environment = {"ANTHROPIC_BASE_URL": anthropic_url}
+        environment = {"ANTHROPIC_BASE_URL": anthropic_url, "CLAWGATE_PORT": "0"}
         for module in ("options", "init"):
             monkeypatch.setattr(f"gateway.cli.{module}.environment", lambda: dict(environment))
         template = tmp_path / "template.yaml"

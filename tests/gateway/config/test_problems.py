@@ -180,6 +180,11 @@ agents: { list: [ { id: a, workspaceDir: . } ] }
 > 1:42: agents.list[0].workspaceDir: the workspace would hold the config file — choose another folder
 agents: { list: [ { id: a, workspaceDir: ./data } ] }
 > 1:42: agents.list[0].workspaceDir: the workspace would hold the database — choose another folder
+database: { url: "postgresql://localhost/clawgate" }
+tools: { files: { uploadsDir: ./sent } }
+agents: { list: [ { id: a, workspaceDir: ./data } ] }
+> 3:42: agents.list[0].workspaceDir: the workspace would hold what the gateway leaves for its commands — choose a folder
+> inside it
 """
 
 
