@@ -176,16 +176,18 @@ async def running(
     emulator: FeishuEmulator | None = None,
     root: type[Config] = Config,
     now: Callable[[], float] = time.time,
+    write: Callable[..., str] = config_text,
     **config: str,
 ) -> AsyncIterator[Running]:
-    """A gateway in `folder`; with the same folder again it finds what it left there. `config` is for `config_text`."""
+    """A gateway in `folder`; with the same folder again it finds what it left there. `write` makes the config of `config`
+    and the addresses of the emulators."""
     emulator = emulator or feishu_emulator()
     anthropic = AnthropicEmulator(script, api_key=SECRETS["ANTHROPIC_API_KEY"])
     line = Line(anthropic.app)
     events: list[TurnEvent] = []
     async with serve_on_loopback(emulator.app) as feishu_url, serve_on_loopback(line) as anthropic_url:
         file = folder / "config.yaml"
-        file.write_text(config_text(feishu_url=feishu_url, anthropic_url=anthropic_url, **config), encoding="utf-8")
+        file.write_text(write(feishu_url=feishu_url, anthropic_url=anthropic_url, **config), encoding="utf-8")
         loaded = load(file, SECRETS, root=root).config
         gateway = Gateway(loaded, SECRETS, store=open_store(loaded.database), emit=events.append, now=now)
         try:

@@ -27,6 +27,7 @@ from gateway.config.root import Audience, Config
 from gateway.later.ends import CommandEnds
 from gateway.records.inbound import MISSPELT, PRESSED, Inbound
 from gateway.state.ending import Ending, lost_access
+from gateway.state.owners import Owners
 from gateway.state.runtime import Runtime, Setup
 from gateway.turns.tasks import Tasks
 
@@ -285,12 +286,10 @@ def situation(setup: Setup, tools: Collection[str]) -> Situation:
     return _situation(setup.config, setup.owners, tools, asks=asks, skills="read" in tools)
 
 
-def _situation(
-    config: Config, owners: Collection[str], tools: Collection[str], *, asks: bool, skills: bool
-) -> Situation:
+def _situation(config: Config, owners: Owners, tools: Collection[str], *, asks: bool, skills: bool) -> Situation:
     pairs = any(getattr(it.config, "dm_policy", "") == "pairing" for it in configured(config.channels))
     count = len(config.agents.list)
-    return Situation(tools=tools, asks=asks, skills=skills, owned=bool(owners), pairs=pairs, agents=count)
+    return Situation(tools=tools, asks=asks, skills=skills, owned=owners.is_owned, pairs=pairs, agents=count)
 
 
 def offered(there: Situation, kind: ChatKind) -> Sequence[Command]:
@@ -298,7 +297,7 @@ def offered(there: Situation, kind: ChatKind) -> Sequence[Command]:
     return [it for it in _COMMANDS if it.name not in ALIASES and it.only in (None, kind) and there.has_use(it.name)]
 
 
-def commands_in(config: Config, owners: Collection[str], message: MessageContext, facts: LastingFacts) -> Commands:
+def commands_in(config: Config, owners: Owners, message: MessageContext, facts: LastingFacts) -> Commands:
     """The commands as the agent's prompt names them, for every sender; no words of a program are a command."""
     tools = [tool.name for tool in facts.tools]
     there = _situation(config, owners, tools, asks=facts.asks, skills=facts.has_skills)

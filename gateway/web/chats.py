@@ -22,10 +22,11 @@ from channels.web.admission import OPERATOR
 from channels.web.archive import WebConversation
 from channels.web.channel import FILES_MAX, WebChannel
 from channels.web.views import PAGE_BYTES_MAX, conversation_view, event, fitting
-from gateway.commands.catalog import offered, situation
+from gateway.commands.catalog import COMMANDS, offered, situation
 from gateway.commands.command import Command
 from gateway.http.bodies import Bodies
 from gateway.http.request import Unserved, answer_json, id_in_path, number_of, problem, read_json
+from gateway.later.stored import theirs
 from gateway.operate.first_key import FirstKey
 from gateway.records.sessions import all_beside, chat_session
 from gateway.state.runtime import Runtime
@@ -113,7 +114,7 @@ class Chats:
                 "signed_in": bool(await self._channel.admission.signed_in(request.headers.items())),
                 "commands": [
                     {"name": it.name, "hint": it.form.partition(" ")[2], "en": it.en, "zh": it.zh}
-                    for it in self._commands(person)
+                    for it in await self._commands(person)
                 ],
                 "limits": {"file_bytes": limits.file_bytes, "files": FILES_MAX, "message_chars": limits.message_chars},
                 "keys": [
@@ -124,13 +125,16 @@ class Chats:
             }
         )
 
-    def _commands(self, person: str) -> Sequence[Command]:
+    async def _commands(self, person: str) -> Sequence[Command]:
         """The commands that would do something for the person in a conversation with one of their agents."""
         setup, message = self._runtime.setup, self._offers.message(person)
         layers = setup.layers.of(message)
         runners = [setup.runners[it.id] for it in self._offers.agents(person)]
         there = situation(setup, {name for it in runners for name in permitted(layers, it.names)})
-        return [it for it in offered(there, "direct") if it.is_open(setup, message)]
+        names = {it.name for it in offered(there, "direct")}
+        if "schedules" not in names and await theirs(self._runtime.store, message):
+            names.add("schedules")
+        return [it for it in COMMANDS.values() if it.name in names and it.is_open(setup, message)]
 
     async def archived(self, request: Request, person: str) -> Response:
         """The conversations that the person put aside."""

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.channels.contexts import Clock
 from tests.running import AGENTS, running
 from tests.stories.test_approvals import ASKS, asked, shows
+from tests.stories.test_schedules import ANYTIME, BEGIN, settled
 from tests.stories.test_telegram import PUBLIC, bot
 
 GUIDED = AGENTS.replace("anthropic/claude-sonnet-4-6", "demo/guide")
@@ -75,3 +77,33 @@ async def test_denied_it_says_that_nothing_ran(tmp_path: Path) -> None:
         await house.say(f"/approve {id_} deny")
         shown = await shows(house, "It was denied, so nothing ran")
         assert not any("> Hello!" in it for it in shown)
+
+
+@pytest.mark.parametrize(
+    ("asks", "tries", "comes"),
+    [
+        (
+            ("What can you do for me?", "Remind me in 2 minutes to stretch"),
+            "Remind me in one minute to stretch",
+            "You asked me: Remind me in 2 minutes to stretch",
+        ),
+        (("你能帮我做什么？", "2分钟后提醒我活动一下"), "一分钟后提醒我", "你让我提醒：2分钟后提醒我活动一下"),
+    ],
+)
+async def test_it_sets_a_real_reminder_and_says_after_the_tour_that_one_may_ask_for_it(
+    tmp_path: Path, asks: tuple[str, str], tries: str, comes: str
+) -> None:
+    clock = Clock(BEGIN)
+    agents = GUIDED.replace("exec, message", "schedule")
+    async with running(tmp_path, agents=agents, feishu=ANYTIME, now=clock) as house:
+        await house.say(asks[0])
+        assert tries in (await house.replies(1))[0]
+        await house.say(asks[1])
+        assert "R-" in (await house.replies(2))[1]
+        await house.idle()
+        clock.now += 119
+        house.gateway.wake()
+        assert len(await settled(house, 2)) == 2
+        clock.now += 2
+        house.gateway.wake()
+        assert (await house.replies(3))[2] == comes

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.config.commands import ALIASES, OWNER_ONLY
 from tests.channels.contexts import Clock
-from tests.emulators.models.script import says
+from tests.emulators.models.script import calls, says
 from tests.running import AGENTS, ALICE, BOB, BOB_CHAT, FEISHU, GROUP, running
 from tests.stories.at_work import RUNS, prompt, works
 from tests.stories.test_claims import code_of
@@ -17,6 +17,7 @@ from tests.stories.test_telegram import bot
 from tests.web_page import WEB, opened
 
 OWNED = f'owners: ["feishu:{ALICE}"]'
+BOBS: dict[str, Any] = {"sender": BOB, "chat": BOB_CHAT}
 GROUPED: dict[str, Any] = {"chat": GROUP, "chat_type": "group", "mention_bot": True}
 PAIRING = FEISHU.replace("dmPolicy: open", f"dmPolicy: pairing\n    allowFrom: [{ALICE}]")
 
@@ -42,7 +43,8 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, bool]]] = [
     ("two agents", {"agents": with_tools("read", agents=SECOND)}, {}, {"agent": True}),
     ("nobody's", {}, {}, {"claim": True, "listen": False}),
     ("nobody's, in a group", {}, GROUPED, {"claim": False}),
-    ("owned", {"more": OWNED}, {}, {"claim": False, "listen": False, "unlisten": False, "pair": False}),
+    ("owned", {"more": OWNED}, BOBS, {"claim": False, "listen": False, "unlisten": False, "pair": False}),
+    ("owned, to its owner", {"more": OWNED}, {}, {"listen": False, "unlisten": False, "pair": False}),
     ("owned, in a group", {"more": OWNED}, GROUPED, {"claim": False, "listen": True, "unlisten": True}),
     ("pairing", {"more": OWNED, "feishu": PAIRING}, {}, {"pair": True}),
 ]
@@ -88,6 +90,20 @@ async def test_what_is_left_of_a_tool_that_the_agent_has_no_more_is_listed_to_it
         assert "`/schedules`" in (await house.replies(2))[-1]
         await house.say("/help", sender=BOB, chat=BOB_CHAT)
         assert "`/schedules`" not in (await house.replies(3))[-1]
+
+
+async def test_the_page_lists_the_schedules_of_a_person_whose_agent_has_the_tool_no_more(tmp_path: Path) -> None:
+    plan = {"action": "create", "at": "2999-01-15T09:30", "say": "Call Bob"}
+    script = [calls(("schedule", plan)), says("noted")]
+    for tools, more in (("[schedule, read]", script), ("[read]", [])):
+        agents = SCHEDULING.replace("[schedule, read]", tools)
+        async with running(tmp_path, agents=agents, feishu=WEB, script=more) as house, opened(house.url) as page:
+            if more:
+                await page.say("remind me")
+                await page.answers(1)
+            names = {it["name"] for it in (await page.http.get("/api/chats")).json()["commands"]}
+            assert "schedules" in names
+            assert "tasks" not in names
 
 
 async def test_the_page_names_claim_until_the_bot_is_owned(tmp_path: Path) -> None:

@@ -179,7 +179,10 @@ async def test_a_compacted_conversation_stands_as_it_did_before_and_behind_its_s
 async def test_schedules_and_hooks_are_rehearsed_with_the_agent_that_they_name(tmp_path: Path) -> None:
     clock = Clock(BEGIN)
     more = f"{REPORT}\n{hooks(say='', task='Look at {{ body.state }}')}"
-    async with running(tmp_path, script=lambda _: says("Seen."), more=more, now=clock) as house:
+    agents = (
+        f"{AGENTS}    - {{ id: last, model: demo/guide }}\n"  # with a second one there is /agent, also in the prompt
+    )
+    async with running(tmp_path, script=lambda _: says("Seen."), agents=agents, more=more, now=clock) as house:
         await house.until(lambda: house.gateway.runtime.store.later.next_due())
         clock.now = BEGIN + 3 * 86_400 + 3_600
         await settled(house, 1)

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from html import unescape
 from itertools import count
 from typing import Any
@@ -72,6 +73,8 @@ _CJK_PAIRS = re.compile(r"(?=([⺀-鿿豈-﫿\U00020000-\U0003ffff]{2}))")
 _WANTS_SCRIPT = re.compile(
     r"脚本|写.{0,12}(?:代码|程序)|\bscripts?\b|\bwrite\b.{0,40}\b(?:code|program|file)\b", re.IGNORECASE | re.DOTALL
 )
+_WANTS_REMINDER = re.compile(r"\bremind\b|提醒", re.IGNORECASE)
+_MINUTES = re.compile(r"([1-9][0-9]{0,2}) ?(?:min|分)", re.IGNORECASE)
 _WANTS_LISTING = re.compile(r"文件|目录|文件夹|\b(?:files?|folders?|director(?:y|ies)|ls)\b", re.IGNORECASE)
 _SKILL = re.compile(r"<skill>(.*?)</skill>", re.DOTALL)
 _MEDIA_OFFERED = re.compile(r"^## Assistant Output Directives\n(?:(?!## ).*\n)*?- `MEDIA:", re.MULTILINE)
@@ -82,6 +85,8 @@ _SAID: dict[Language, dict[str, str]] = {
     "en": {
         "opening": "I am demo/guide, the scripted demo model that ships with Clawgate, not a real AI.",
         "invitation": "I understand few requests. Ask me “What can you do for me?”, and I show you around.",
+        "try": "Try this, too: “Remind me in one minute to stretch.”",
+        "remember": "You asked me: {}",
         "tools": "I really used these tools:",
         "read": "read {} characters",
         "failed": "failed: ",
@@ -93,6 +98,8 @@ _SAID: dict[Language, dict[str, str]] = {
     "zh": {
         "opening": "我是 Clawgate 自带的脚本演示模型（demo/guide），不是真正的 AI。",
         "invitation": "我只听得懂几种请求。问我「你能帮我做什么？」，我就演示给你看。",
+        "try": "还可以试试：「一分钟后提醒我活动一下」",
+        "remember": "你让我提醒：{}",
         "tools": "我实际调用了这些工具：",
         "read": "已读取 {} 个字符",
         "failed": "失败：",
@@ -111,7 +118,7 @@ def next_step(request: ModelRequest) -> ToolCall | str:
     if people and _is_note(people[-1]) and any(result for _, result in done):  # what a person has decided
         spoken = next((_words(it) for it in reversed(people) if not _is_note(it)), "")
         language = language_of(spoken)
-        return f"{tour.outcome(done, language)}\n\n{_SAID[language]['real']}"
+        return "\n\n".join([tour.outcome(done, language), *_endings(request, language)])
     text = _words(people[-1]) if people else ""
     language = language_of(text)
     if len(done) < STEPS_MAX:
@@ -123,9 +130,15 @@ def next_step(request: ModelRequest) -> ToolCall | str:
                 return ToolCall(id=new, name=name, arguments=arguments, arguments_raw=raw)
     if _wants_tour(text):
         account, is_over = tour.told(done, language)
-        return "\n\n".join([_SAID[language]["opening"], account, *([_SAID[language]["real"]] if is_over else [])])
+        return "\n\n".join([_SAID[language]["opening"], account, *(_endings(request, language) if is_over else [])])
     attached = _written(done) if _MEDIA_OFFERED.search(request.system.stable) else None
     return closing(done, language, attached=attached)
+
+
+def _endings(request: ModelRequest, language: Language) -> list[str]:
+    """Return what to try after the tour, if the agent can do it, and how to get a real model."""
+    words = _SAID[language]
+    return [*([words["try"]] if "schedule" in {it.name for it in request.tools} else []), words["real"]]
 
 
 def _is_note(message: UserMessage) -> bool:
@@ -147,6 +160,8 @@ def _plan(
 ) -> list[tuple[str, dict[str, Any]]]:
     """The calls of this turn, in order, as far as the tools on offer go."""
     offered = {tool.name for tool in request.tools} if request.tool_choice != "none" else set()
+    if _WANTS_REMINDER.search(text) and "schedule" in offered and not _forced(request):
+        return [("schedule", _reminder(request.messages, text, language))]
     if _wants_tour(text) and not _forced(request):
         return tour.steps(offered, done, language)
     wants_script = bool(_WANTS_SCRIPT.search(text))
@@ -159,6 +174,15 @@ def _plan(
         name = _free_name(request.messages)
         plan.append(("write", {"file_path": name, "content": script_source(name, chinese=language == "zh")}))
     return [step for step in plan if step[0] in offered]
+
+
+def _reminder(messages: Sequence[Message], text: str, language: Language) -> dict[str, Any]:
+    """Return the arguments for a reminder of the person's own words, in as many minutes as they name, else in one."""
+    minutes = int(found[1]) if (found := _MINUTES.search(text)) else 1
+    said = max((it.timestamp or 0.0 for it in messages if isinstance(it, UserMessage)), default=0.0)
+    at = datetime.fromtimestamp(said + 60 * minutes, UTC).isoformat(timespec="seconds")
+    say = _SAID[language]["remember"].format(one_line(text, RESULT_CHARS_MAX))
+    return {"action": "create", "at": at, "say": say}
 
 
 def _written(done: Sequence[Made]) -> str | None:
