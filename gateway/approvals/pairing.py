@@ -49,24 +49,24 @@ _NOT_TOLD: dict[Language, str] = {
 log = structlog.get_logger()
 
 
-def request(context: MessageContext, agent: str, *, default: Language, again: bool = False) -> Inbound:
-    """Makes the request from a stranger's message: only its sender, chat and language are kept."""
-    language = language_for(context, default)
+def request(context: MessageContext, agent: str, *, again: bool = False) -> Inbound:
+    """Make the request from a stranger's message: only its sender, chat and language are kept."""
     sender = replace(context.sender, name=(context.sender.name or "")[:NAME_CHARS_MAX] or None)
     stranger = replace(context, sender=sender, text="", attachments=(), reply_to=None, more=False)
     return Inbound(
         agent=agent,
         context=stranger,
         command=REMINDED if again else REQUESTED,
-        arguments=f"{language} {secrets.token_hex(16)}",
+        arguments=f"{language_for(context)} {secrets.token_hex(16)}",
     )
 
 
 async def ending(runtime: Runtime, turn: int, inbound: Inbound) -> Ending:
     """The line to a person who asked or was let in; silence for those who have had theirs, and for too many."""
     language: Language = "zh" if inbound.arguments.startswith("zh") else "en"
-    if inbound.command == APPROVED:
-        return Ending(outcome="pairing-approved", text=_WELCOMES[language])
+    if inbound.command == APPROVED:  # the person may have written in another language since the request
+        newest = await runtime.languages.found(replace(inbound.context, language=None), language)
+        return Ending(outcome="pairing-approved", text=_WELCOMES[language_for(newest)])
     if inbound.command == REMINDED:
         return await _reminder(runtime, turn, inbound, language)
     context = inbound.context

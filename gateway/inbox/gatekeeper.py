@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from agents.language import language_for
 from channels.access import GROUP_DISABLED, GROUP_NOT_ALLOWED, NOT_MENTIONED, NOT_PAIRED, refusal
 from channels.channel import Arrived, Channel
 from channels.message import MessageContext
@@ -70,23 +69,24 @@ class Gatekeeper:
         """Lets the commands that switch listening on pass, in a group without it; a mention there gets a line."""
         if command in LISTENING and reason in (GROUP_NOT_ALLOWED, GROUP_DISABLED, NOT_MENTIONED):
             return None
-        context, default = receipt.context, self._runtime.setup.config.language
+        context = receipt.context
         if reason in (GROUP_NOT_ALLOWED, GROUP_DISABLED) and context.mentioned and context.press is None:
-            language = language_for(context, default)
-            kept = replace(context.wordless, language=language)
+            spoken = await self._runtime.languages.found(context, self._runtime.setup.config.language)
+            kept = replace(context.wordless, language=spoken.language)
             await self._keep(Inbound(agent=agent, context=kept, command=UNHEARD, arguments=reason), receipt.dedupe)
         return reason
 
     async def _of_stranger(self, receipt: Arrived, agent: str) -> str | None:
-        """A stranger who has had no code lately is given one, and one who waits gets one more line; nothing of what they
-        wrote is kept."""
+        """Give a code to a stranger who has had none lately, and one more line to one who waits. Their language is stored,
+        never their text."""
         context, runtime = receipt.context, self._runtime
         place = context.channel, context.account, context.sender.id
         state = await runtime.store.contact_state(*place, runtime.now())
         if state == "paired":
             return None
         if state in ("new", "waiting") and context.press is None:
-            request = pairing.request(context, agent, default=runtime.setup.config.language, again=state == "waiting")
+            spoken = await runtime.languages.found(context, runtime.setup.config.language)
+            request = pairing.request(spoken, agent, again=state == "waiting")
             acceptance = await self._keep(request, receipt.dedupe)
             # At once: a crowd finds the places taken even while no lane is free.
             if acceptance.turn is not None and state == "new":

@@ -1,7 +1,7 @@
 """The language of each person in each chat: what their newest text decided, for the texts that decide nothing.
 
-It is kept with the chat, so that `/new`, `/agent` and a restart do not lose it. What a process has read or written it
-remembers for a minute: another replica may have heard something newer.
+It is stored as two letters without the text, also for a stranger who asks to be let in. `/new`, `/agent` and a restart
+keep it. A process caches it for a minute, because another replica may have stored a newer one.
 """
 
 import asyncio
@@ -28,18 +28,24 @@ class Languages:
         self._keeping: set[asyncio.Task[None]] = set()
 
     async def found(self, context: MessageContext, default: Language) -> MessageContext:
-        """The message with the language in which it is answered: the page's, its text's, what the person wrote in last
-        here, the platform's, the default. Raises StoreUnavailable."""
+        """Return the message with the language in which it is answered, and store what its text decides. Raise
+        StoreUnavailable.
+
+        The order: the page's own language, the text's, the person's last one in this chat, their last one in another chat
+        of the account, the last one of others in this chat, the platform's hint, the default.
+        """
+        if context.language:
+            return context
         account = f"{context.channel}:{context.account}"
         key = f"{LANGUAGE}{account}:{context.chat.id}", f"{account}:{context.sender.id}"
-        if decided := context.language or decided_by(context.text):
+        if decided := decided_by(context.text):
             if self._known(key) != decided:
                 self._keep(key, decided)
             return replace(context, language=decided)
         known = self._known(key)
         if known is None:
-            known = await self._store.chatter.language(*key) or ""
-            self._remember(key, known)
+            await asyncio.gather(*self._keeping)  # what this person has just written in another chat
+            known = await self._store.chatter.language(*key)
         language: Language = (
             "zh" if known == "zh" else "en" if known == "en" else language_of_platform(context, default)
         )

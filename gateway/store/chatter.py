@@ -51,7 +51,13 @@ ON CONFLICT (sid, kind, turn) DO UPDATE SET content = excluded.content, at = exc
 """
 LANGUAGE = "language "
 """The prefix of a mark's kind, if the mark says in which language a person is answered in a chat; the person follows."""
-_LANGUAGE = "SELECT content FROM mark WHERE sid = :sid AND kind = :kind AND turn = 0"
+LANGUAGE_SECONDS = 365 * 24 * 3600.0
+"""The age at which the language of a person who writes no more is deleted."""
+_LANGUAGES = f"turn = 0 AND kind >= 'language' AND kind < 'languagf' AND kind LIKE '{LANGUAGE}%'"
+_LANGUAGE = f"""
+SELECT content FROM mark WHERE turn = 0 AND kind = :kind OR sid = :sid AND {_LANGUAGES}
+ORDER BY CASE WHEN sid = :sid AND kind = :kind THEN 0 WHEN kind = :kind THEN 1 ELSE 2 END, at DESC LIMIT 1
+"""
 message_json: TypeAdapter[MessageContext] = TypeAdapter(MessageContext)
 
 
@@ -111,12 +117,14 @@ class DatabaseChatter(Database):
 
     @reads
     def language(self, connection: Connection, chat: str, person: str) -> str | None:
+        """Return the person's own language in the chat, else in their newest other chat, else of others in this chat."""
         found: str | None = run(connection, _LANGUAGE, sid=chat, kind=LANGUAGE + person).scalar()
         return found
 
     @writes
     def prune(self, connection: Connection, before: float) -> None:
         run(connection, "DELETE FROM chatter WHERE at < :before", before=before)
+        run(connection, f"DELETE FROM mark WHERE {_LANGUAGES} AND at < :before", before=before - LANGUAGE_SECONDS)
 
 
 def _place(context: MessageContext) -> dict[str, str]:

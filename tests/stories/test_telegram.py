@@ -66,6 +66,7 @@ async def bot(
     more: str = PUBLIC,
     dm_policy: str = "open",
     feishu_more: str = "",
+    group_policy: str = "open",
     **config: Any,
 ) -> AsyncIterator[Bot]:
     """`feishu_more` follows Feishu's section, before Telegram's."""
@@ -79,7 +80,7 @@ async def bot(
     mode: {mode}
     webhookSecret: {SECRET}
     dmPolicy: {dm_policy}
-    groupPolicy: open
+    groupPolicy: {group_policy}
 """
         async with running(folder, script=script, feishu=FEISHU + feishu_more + section, more=more, **config) as house:
             made = Bot(house, telegram, mode)

@@ -87,7 +87,7 @@ async def test_wrong_codes_are_counted_for_each_sender_once_a_command_and_for_an
 
 async def test_an_edit_brings_no_words_of_a_stranger_into_the_database(store: Store) -> None:
     written = context("telegram", Chat(id="1", kind="direct"), text="hi")
-    body = inbound_json.dump_json(pairing.request(written, "helper", default="en")).decode()
+    body = inbound_json.dump_json(pairing.request(written, "helper")).decode()
     name = "telegram:default:message:1:1"
     delivery = Delivery(sid="aside:s", dedupe=(name,), body=body, at=NOW)
     await store.accept(delivery, pending_max=9, sender_max=9, claim=False)
