@@ -30,35 +30,35 @@ def too_fast(whose: Literal["sender", "chat"], seconds: float, language: Languag
 
 
 _WHOSE: dict[Payer, Bilingual] = {
-    "agent": Bilingual("this assistant's", "本助手"),
-    "chat": Bilingual("this chat's", "本聊天"),
+    "agent": Bilingual("this agent's", "这个智能体"),
+    "chat": Bilingual("this chat's", "这个聊天"),
     "sender": Bilingual("your", "你"),
 }
 _OVER_BUDGET: dict[Period, Bilingual] = {
     "day": Bilingual(
-        "{whose} budget for today is used up. It starts again at {until}; please write to me then.",
-        "{whose}今天的用量额度已经用完，{until} 恢复，请届时再发消息。",
+        "{whose} budget for today is used up. It resets at {until}; please write to me then.",
+        "{whose}今天的额度已经用完，{until} 重置，届时再聊。",
     ),
     "month": Bilingual(
-        "{whose} budget for this month is used up. It starts again on {until}; please write to me then.",
-        "{whose}本月的用量额度已经用完，{until} 恢复，请届时再发消息。",
+        "{whose} budget for this month is used up. It resets on {until}; please write to me then.",
+        "{whose}本月的额度已经用完，{until} 重置，届时再聊。",
     ),
 }
 _BUDGET_WARNING: dict[Period, Bilingual] = {
     "day": Bilingual(
-        "({percent} % of {whose} budget for today is used; it starts again at {until}.)",
-        "（{whose}今天的用量额度已使用 {percent}%，{until} 恢复。）",
+        "({percent} % of {whose} budget for today is used. It resets at {until}.)",
+        "（{whose}今天的额度已用 {percent}%，{until} 重置。）",
     ),
     "month": Bilingual(
-        "({percent} % of {whose} budget for this month is used; it starts again on {until}.)",
-        "（{whose}本月的用量额度已使用 {percent}%，{until} 恢复。）",
+        "({percent} % of {whose} budget for this month is used. It resets on {until}.)",
+        "（{whose}本月的额度已用 {percent}%，{until} 重置。）",
     ),
 }
 _TOO_FAST = Bilingual(
-    "You write faster than I may answer. Please go on in {amount} {en}; what comes before that gets no answer.",
-    "你发得太快了，请 {amount} {zh}后继续；在此之前的消息不会得到回复。",
+    "That was a lot at once. Please wait {amount} {en}; I will not see messages sent before then.",
+    "你发得太快了，请等 {amount} {zh}再发；在此之前的消息我不会看到。",
 )
 _TOO_BUSY = Bilingual(
-    "There is more in this chat than I may answer. Please go on in {amount} {en}; what comes before that gets no answer.",
-    "本聊天的消息太多了，请 {amount} {zh}后继续；在此之前的消息不会得到回复。",
+    "This chat is too busy for me. Please wait {amount} {en}; I will not see messages sent before then.",
+    "这个聊天的消息太多了，请等 {amount} {zh}再发；在此之前的消息我不会看到。",
 )

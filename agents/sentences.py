@@ -116,37 +116,39 @@ _ADVICE = (
 )
 _RECORDING = Bilingual("this voice message", "这条语音消息")
 _FILE = Bilingual("this file", "这个文件")
-_NOT_TAKEN = Bilingual("(I could not take {what}: {why}.)", "（我无法接收{what}：{why}。）")
+_NOT_TAKEN = Bilingual("(I could not read {what}: {why}.)", "（我无法接收{what}：{why}。）")
 _UNTAKEN = {
     "large": Bilingual("it is larger than {size}", "超过 {size}"),
-    "fetch": Bilingual("it could not be fetched; please send it again", "获取失败，请重新发送"),
-    "many": Bilingual("of one message I take only the first files", "一条消息只接收前几个文件"),
-    "unheard": Bilingual("I am not set up to hear; please write it instead", "这里没有配置语音转写，请改用文字发送"),
-    "untranscribed": Bilingual("it could not be turned into text; please try again", "语音转写失败，请再试一次"),
+    "fetch": Bilingual("the download failed; please send it again", "下载失败，请重新发送"),
+    "many": Bilingual("I read only the first few files of a message", "一条消息我只读取前几个文件"),
+    "unheard": Bilingual(
+        "I cannot listen to voice messages here; please write instead", "我在这里听不了语音，请改用文字发送"
+    ),
+    "untranscribed": Bilingual("I could not turn it into text; please try again", "没能转成文字，请再试一次"),
 }
-_NOT_ATTACHED = Bilingual("(The file `{name}` could not be attached.)", "（文件 `{name}` 无法附上。）")
-_NOT_ATTACHED_FROM_WEB = Bilingual("(I could not attach this: {why}.)", "（无法附上此文件：{why}。）")
+_NOT_ATTACHED = Bilingual("(I could not attach the file `{name}`.)", "（我没能附上文件 `{name}`。）")
+_NOT_ATTACHED_FROM_WEB = Bilingual("(I could not attach this: {why}.)", "（我没能附上这个文件：{why}。）")
 _NOT_FETCHED = {
-    "FETCH_BLOCKED": Bilingual("the address may not be fetched", "该地址不允许访问"),
+    "FETCH_BLOCKED": Bilingual("I may not open that address", "我不能访问该地址"),
     "FETCH_EMPTY": Bilingual("the file is empty", "文件是空的"),
-    "FETCH_FAILED": Bilingual("it could not be fetched", "无法下载"),
+    "FETCH_FAILED": Bilingual("the download failed", "下载失败"),
     "FETCH_NOT_A_FILE": Bilingual("it is a web page, not a file", "这是网页，不是文件"),
-    "FETCH_STATUS": Bilingual("its server refuses it", "对方服务器拒绝提供"),
+    "FETCH_STATUS": Bilingual("its server refused", "对方服务器拒绝了"),
     "FETCH_TIMEOUT": Bilingual("its server is too slow", "对方服务器响应太慢"),
     "FETCH_TOO_LARGE": Bilingual("it is larger than {size}", "超过 {size}"),
-    "MANY": Bilingual("an answer brings ten files at most", "一次回答最多附十个文件"),
-    "NOT_ALLOWED": Bilingual("files of the web are not attached here", "这里不附加网上的文件"),
+    "MANY": Bilingual("an answer can hold ten files at most", "一次回答最多附十个文件"),
+    "NOT_ALLOWED": Bilingual("I may not attach files from the web here", "这里不能附上网上的文件"),
 }
-_PAUSED = Bilingual("I stopped here, and what is done is kept. ", "我先停在这里，已完成的部分会保留。")
+_PAUSED = Bilingual("I stopped here; what is done is saved. ", "我先停在这里，已完成的部分已保存。")
 _LATE = Bilingual(
-    "(Sorry for the delay: this answers a message from {amount} {en} ago.)",
-    "（抱歉回复迟了：这是对 {amount} {zh}前一条消息的回答。）",
+    "(Sorry for the delay: this answers your message from {amount} {en} ago.)",
+    "（抱歉回复晚了：这是对 {amount} {zh}前那条消息的回答。）",
 )
-_MISSED = Bilingual("(This was due {due}; I was not running then.)", "（本应在 {due} 进行，当时我没有运行。）")
+_MISSED = Bilingual("(This was due {due}, while I was not running.)", "（这本应在 {due} 进行，当时我没有运行。）")
 _COMPACTED = {
     "summarised": Bilingual(
-        "(I have summed up the older part of our conversation to make room.)",
-        "（为腾出空间，我已把较早的对话整理成摘要。）",
+        "(To make room, I have summarised the older part of our conversation.)",
+        "（对话太长，我已把较早的部分整理成摘要。）",
     ),
     "failed": Bilingual(
         "(I tried to sum up the older part of our conversation and could not. When it no longer fits, I will not see its "
@@ -155,70 +157,66 @@ _COMPACTED = {
     ),
 }
 _DECLINED = Bilingual("The model declined to answer this.", "模型拒绝回答这个问题。")
-_RETRYING = Bilingual("The model is busy right now; I am asking again.", "模型现在很繁忙，正在重试。")
-_CONNECTING = Bilingual("The connection to the model broke; I am asking again.", "与模型的连接中断，正在重试。")
-_RETRYING_IN = Bilingual(
-    "The model is busy right now; I ask again in {seconds} s.", "模型现在很繁忙，{seconds} 秒后重试。"
-)
+_RETRYING = Bilingual("The model is busy. Trying again.", "模型现在很繁忙，正在重试。")
+_CONNECTING = Bilingual("I lost the connection to the model. Trying again.", "与模型的连接中断，正在重试。")
+_RETRYING_IN = Bilingual("The model is busy. Trying again in {seconds} s.", "模型现在很繁忙，{seconds} 秒后重试。")
 _CONNECTING_IN = Bilingual(
-    "The connection to the model broke; I ask again in {seconds} s.", "与模型的连接中断，{seconds} 秒后重试。"
+    "I lost the connection to the model. Trying again in {seconds} s.", "与模型的连接中断，{seconds} 秒后重试。"
 )
 _EMPTY = Bilingual(
     "The model gave no answer. Please try again; if that does not help, ask whoever runs this bot.",
     "模型没有给出回答，请再试一次；如仍不行，请联系机器人管理员。",
 )
 cut_off = Bilingual(
-    '(The answer is cut off here: it reached the length limit. Say "continue" and I will go on from here.)',
-    "（回答到此被截断：已达长度上限。回复“继续”，我会接着写。）",
+    '(The answer reached its length limit. Say "continue" and I will go on.)',
+    "（回答达到长度上限。回复“继续”，我会接着写。）",
 )
 """The line behind an answer that ran into the model's output limit."""
-cut_short = Bilingual(
-    "(The answer is cut off here: it reached the length limit.)", "（回答到此被截断：已达长度上限。）"
-)
+cut_short = Bilingual("(The answer reached its length limit.)", "（回答达到长度上限。）")
 """The line behind a reply that has more parts than we send, on a channel without files."""
 goes_on = Bilingual("(The whole answer is in the file answer.md.)", "（完整回答见文件 answer.md。）")
 """The line behind the first part of an answer that has too many."""
 internal_error = Bilingual(
-    "Something went wrong on my side and the operator's log has the details. Please try again.",
-    "我这边出了点问题，详情已记录在运维日志中。请再试一次。",
+    "Something went wrong on my side. Please try again; the operator finds the details in the log.",
+    "我这边出了点问题，请再试一次。详情已记入日志，管理员可以查看。",
 )
 """Our own fault."""
 gave_up = Bilingual(
-    "I could not finish this: it was interrupted several times. Please send it again, perhaps in smaller steps.",
-    "这条消息多次被中断，未能完成。请重新发送，最好拆成更小的步骤。",
+    "I was interrupted several times and could not finish. Please send it again, perhaps in smaller steps.",
+    "我多次被中断，没能完成。请重新发送，最好拆成更小的步骤。",
 )
 """The message brought its process down too often."""
 unknown_agent = Bilingual(
     "The assistant that was to answer this no longer answers here. Please send the message again, in the web chat in a new "
     "conversation.",
-    "原本负责回答的助手不再在此回答，请重新发送这条消息；在网页聊天中请新建对话。",
+    "原本负责回答的智能体不再在这里回答。请重新发送；在网页聊天中请新建对话。",
 )
 """While the message waited, the agent was taken out of the config, or bound to other chats."""
 too_many = Bilingual(
-    "Too many messages are already waiting, so I cannot take more. Please send it again once I have caught up.",
-    "排队的消息太多了，暂时无法接收更多。请等我处理完后再发送。",
+    "Too many messages are waiting already. Please send this again once I have caught up.",
+    "排队的消息太多了。请等我处理完后再发送这条。",
 )
 """The chat or the sender has enough in line already; this one is not answered."""
 _LIMITS: dict[TurnLimit, Bilingual] = {
     "rounds": Bilingual(
-        'I stopped: this took more steps than I may take in one go. Say "continue" and I will go on from here.',
+        'I stopped because this takes more steps than I may take at once. Say "continue" and I will go on.',
         "我先停在这里：步骤数已达单次上限。回复“继续”，我会接着做。",
     ),
     "turn-time": Bilingual(
-        'I stopped: this took longer than I may work in one go. Say "continue" and I will go on from here.',
+        'I stopped because this takes longer than I may work at once. Say "continue" and I will go on.',
         "我先停在这里：耗时已达单次上限。回复“继续”，我会接着做。",
     ),
     "repeating": Bilingual(
-        "I stopped: the same step kept failing. Tell me how to go on, or ask in another way.",
+        "I stopped because the same step kept failing. Tell me how to go on, or ask in another way.",
         "我先停在这里：同一步骤反复失败。请告诉我如何继续，或换个说法。",
     ),
     "pauses": Bilingual(
-        "The model needed too many pauses for this. Please try again with a smaller task.",
-        "模型处理这个任务停顿太多次，请把任务拆小一些再试。",
+        "The model paused too often on this. Please try again with a smaller task.",
+        "模型在这个任务上停顿了太多次，请把任务拆小一些再试。",
     ),
     "empty": _EMPTY,
     "cut": Bilingual(
-        "The answer did not fit into the model's length limit. Please ask for it in smaller pieces.",
+        "The answer was longer than the model allows. Please ask for it in smaller pieces.",
         "回答超出了模型的长度上限，请拆成更小的部分来问。",
     ),
 }
@@ -247,8 +245,8 @@ _ERRORS: dict[ErrorKind, Bilingual] = {
         "这段对话超出了模型的长度限制，请缩短消息或开始新的对话。",
     ),
     "message_too_long": Bilingual(
-        "Your message is too long for the model to read in one go. Please shorten it, or send it in several parts.",
-        "这条消息太长，模型一次读不完。请缩短，或分成几条发送。",
+        "Your message is too long for the model. Please shorten it, or send it in several parts.",
+        "这条消息太长，模型读不完。请缩短，或分成几条发送。",
     ),
     "rate_limited": Bilingual(
         "The model is getting too many requests. Please try again in a few minutes.",

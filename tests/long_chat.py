@@ -132,7 +132,7 @@ agents:
         async with running(folder, agents=agents, providers=providers) as house:
             began = time.monotonic()
             costs, wrong, asked = await _chat(house, turns)
-            noticed = sum("summed up" in message.text for message in house.feishu.messages)
+            noticed = sum("have summarised the older" in message.text for message in house.feishu.messages)
             return Played(
                 api=api,
                 turns=turns,

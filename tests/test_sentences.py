@@ -1,4 +1,4 @@
-"""Chinese sentences of the gateway, wherever they stand, are punctuated as Chinese is."""
+"""Chinese sentences, in the code, on the page and in the docs, are punctuated as Chinese is and use one word per thing."""
 
 import ast
 import re
@@ -32,6 +32,40 @@ def texts() -> Iterator[tuple[str, str]]:
 def test_no_chinese_sentence_has_half_width_punctuation() -> None:
     found = [f"{where}: {text}" for where, text in texts() if HALF.search(text)]
     assert found == []
+
+
+LOSERS = re.compile("频道|运营者|运维者|管理者|放行|助手")
+"""The words that docs/glossary.md decided against."""
+NAMES = re.compile("代码助手|小助手|团队助手|团队的助手|开发助手")
+CODE = re.compile(r"```.*?```|`[^`\n]*`|\]\([^)]*\)", re.DOTALL)
+
+
+def written() -> Iterator[tuple[str, str]]:
+    """The lines with Chinese outside of the code: the page's words, the Chinese docs, the shipped config; without Markdown's
+    code."""
+    files = (*ROOT.glob("channels/web/page/**/words.js"), *ROOT.glob("docs/*.zh-CN.md"), ROOT / "README.zh-CN.md")
+    for path in (*files, ROOT / "config.yaml", *ROOT.glob("agents/seeds/zh/*.md"), *ROOT.glob("docs/examples/*.yaml")):
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".md":
+            text = CODE.sub(lambda it: "`" + "\n" * it[0].count("\n"), text)
+        for number, line in enumerate(text.splitlines(), start=1):
+            if re.search(HAN, line):
+                yield f"{path.relative_to(ROOT)}:{number}", line
+
+
+def test_no_chinese_sentence_of_the_page_and_the_docs_has_half_width_punctuation() -> None:
+    lines = [(where, line) for where, line in written() if ".md:" in where]
+    words = [
+        (where, text) for where, line in written() if "words.js" in where for text in re.findall(r'"([^"]+)"', line)
+    ]
+    assert len(lines) > 500
+    assert len(words) > 500
+    assert [f"{where}: {line}" for where, line in (*lines, *words) if HALF.search(line)] == []
+
+
+def test_every_chinese_text_has_the_glossarys_words() -> None:
+    found = [f"{where}: {text}" for where, text in (*texts(), *written()) if LOSERS.search(NAMES.sub("", text))]
+    assert [it for it in found if not it.startswith("tests/")] == []
 
 
 def pairs() -> Iterator[tuple[str, ast.Call]]:

@@ -87,7 +87,7 @@ def _failed(check: str, error: DeliveryError, status: Status = "error") -> Findi
     if isinstance(error, Unreachable | RateLimited):
         fix = Bilingual(
             "is baseUrl right, and does a proxy let it through? Else try again",
-            "baseUrl 是否正确？代理是否放行？否则请再试一次",
+            "baseUrl 是否正确？代理是否允许访问？否则请再试一次",
         )
         return Finding(check, status, Bilingual(str(error)), fix)
     fix = Bilingual(

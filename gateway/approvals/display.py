@@ -51,7 +51,7 @@ _LABELS = {
 _VALUES = {"no": "否", "yes": "是", "required": "必需", "none": "无", "public addresses": "仅公网地址"}
 _WORDS = {
     "en": ("Details", "Agent", "Tool", "Asked by", "Chat", "Size", "Expires"),
-    "zh": ("详情", "助手", "工具", "请求人", "会话", "大小", "有效至"),
+    "zh": ("详情", "智能体", "工具", "请求人", "会话", "大小", "有效至"),
 }
 _TYPED = {"en": "Without buttons, answer with one of these lines:", "zh": "没有按钮时，请用以下任一行回复："}
 _QUESTIONS = {

@@ -14,6 +14,7 @@ from pydantic import SecretStr
 
 from agents.language import Language, language_for
 from channels.access import AccessConfig
+from channels.bilingual import Bilingual
 from channels.message import MessageContext, Outbound
 from channels.moment import clock
 from gateway.approvals.display import person
@@ -29,22 +30,33 @@ REQUESTED, REMINDED = "pairing", "pairing:again"
 """The commands of a stranger's request, and of their next message while they wait."""
 NAME_CHARS_MAX = 64
 PLACE = "{code}"
-_GREETINGS: dict[Language, str] = {
-    "en": f"I do not know you yet. Whoever runs this bot can let you in with this code, within an hour: `{PLACE}`",
-    "zh": f"我还不认识你。请机器人的管理者在一小时内批准此配对码：`{PLACE}`",
-}
-_WELCOMES: dict[Language, str] = {
-    "en": "You may write to me now. What you wrote before was not read.",
-    "zh": "现在可以给我发消息了。此前发送的内容未被读取。",
-}
-_STILL_WAITING: dict[Language, str] = {
-    "en": "You are still waiting; I told the owner at {}. I will write to you once you may talk to me.",
-    "zh": "仍在等待批准，我已在 {} 告知所有者。批准后我会通知你。",
-}
-_NOT_TOLD: dict[Language, str] = {
-    "en": "You are still waiting. Give the code to the person who runs this bot; I will write once you may talk to me.",
-    "zh": "仍在等待批准。请把配对码交给机器人的管理者，批准后我会通知你。",
-}
+_GREETING = Bilingual(
+    "Hi! This is a private bot, and I have asked its owner to let you in. If you know them, give them this code "
+    f"(good for an hour): `{PLACE}`",
+    f"你好！这是一个私人机器人，我已经通知所有者。你也可以把配对码发给对方（一小时内有效）：`{PLACE}`",
+)
+_GREETING_NOT_TOLD = Bilingual(
+    f"Hi! This is a private bot. To be let in, give its owner this code (good for an hour): `{PLACE}`",
+    f"你好！这是一个私人机器人。请把配对码发给它的所有者，批准后我们就可以聊天（一小时内有效）：`{PLACE}`",
+)
+_GREETING_UNOWNED = Bilingual(
+    "Hi! This is a private bot. Is it yours? Send `/claim` with the code that its start printed. If not, give this code "
+    f"to the person who runs it (good for an hour): `{PLACE}`",
+    "你好！这是一个私人机器人。它是你的吗？请发送 `/claim` 加启动时显示的认领码。如果不是，"
+    f"请把配对码发给运行它的人（一小时内有效）：`{PLACE}`",
+)
+_WELCOME = Bilingual(
+    "You are in. Ask me anything; /help shows what I can do. (I have not read what you wrote before.)",
+    "已通过，现在可以和我聊天了，发送 /help 查看我能做什么。（之前的消息我没有读过。）",
+)
+_STILL_WAITING = Bilingual(
+    "Still waiting: I asked the owner at {at}. I will write to you as soon as you are let in.",
+    "仍在等待批准，我已在 {at} 通知所有者。批准后我会告诉你。",
+)
+_NOT_TOLD = Bilingual(
+    "Still waiting. Give the code to the bot's owner; I will write to you as soon as you are let in.",
+    "仍在等待批准。请把配对码发给机器人的所有者，批准后我会告诉你。",
+)
 
 log = structlog.get_logger()
 
@@ -66,7 +78,7 @@ async def ending(runtime: Runtime, turn: int, inbound: Inbound) -> Ending:
     language: Language = "zh" if inbound.arguments.startswith("zh") else "en"
     if inbound.command == APPROVED:  # the person may have written in another language since the request
         newest = await runtime.languages.found(replace(inbound.context, language=None), language)
-        return Ending(outcome="pairing-approved", text=_WELCOMES[language_for(newest)])
+        return Ending(outcome="pairing-approved", text=_WELCOME(language_for(newest)))
     if inbound.command == REMINDED:
         return await _reminder(runtime, turn, inbound, language)
     context = inbound.context
@@ -79,9 +91,11 @@ async def ending(runtime: Runtime, turn: int, inbound: Inbound) -> Ending:
     if not await register(runtime, turn, replace(inbound, context=context)):
         return Ending(outcome="pairing", reason="known, too many wait, or no longer asked for", text=None)
     log.info("pairing_requested", channel=context.channel, account=context.account, sender=context.sender.id)
+    greeting = _GREETING_NOT_TOLD if runtime.setup.owners else _GREETING_UNOWNED
     if await Notices(runtime).tell(_notice(turn, context)):
         await runtime.store.contacts.told(turn, runtime.now())
-    return Ending(outcome="pairing", text=_GREETINGS[language], seed=_seed(inbound))
+        greeting = _GREETING
+    return Ending(outcome="pairing", text=greeting(language), seed=_seed(inbound))
 
 
 async def _reminder(runtime: Runtime, turn: int, inbound: Inbound, language: Language) -> Ending:
@@ -90,7 +104,7 @@ async def _reminder(runtime: Runtime, turn: int, inbound: Inbound, language: Lan
     if reminded is None:
         return Ending(outcome="pairing", reason="known", text=None)
     at = clock(reminded, runtime.setup.config.server.zone)
-    return Ending(outcome="pairing", text=_STILL_WAITING[language].format(at) if reminded else _NOT_TOLD[language])
+    return Ending(outcome="pairing", text=_STILL_WAITING(language).format(at=at) if reminded else _NOT_TOLD(language))
 
 
 def _notice(turn: int, context: MessageContext) -> Notice:
@@ -101,7 +115,7 @@ def _notice(turn: int, context: MessageContext) -> Notice:
         en=f"{person(*asker, 'en')} wants to write to me.",
         zh=f"{person(*asker, 'zh')} 想给我发消息。",
         choices=(
-            Choice(token=f"{OWN}in:{turn}", en="Let in", zh="允许"),
+            Choice(token=f"{OWN}in:{turn}", en="Let in", zh="批准"),
             Choice(token=f"{OWN}refuse:{turn}", en="Refuse", zh="拒绝", danger=True),
         ),
         typed=f"/pair {who}",

@@ -1,10 +1,11 @@
 """`pairing` and `approvals`: list and revoke who may write and what was allowed, also while the gateway serves."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, load
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, language, load
 from gateway.fault import OperatorError
 from gateway.observe.terminal import print_list, print_text
 
@@ -27,9 +28,13 @@ def list_contacts(as_json: AsJson = False, config: ConfigOption = CONFIG) -> Non
     """List the people who wait with a code, and those who may write."""
     from gateway.operate.contacts import line, listed
 
-    contacts = listed(load(config, stored=True).config)
+    contacts, spoken = listed(load(config, stored=True).config), language(config)
     waiting = sum(it["approvedBy"] is None for it in contacts)
-    print_list(contacts, line, f"{waiting} waiting, {len(contacts) - waiting} approved", as_json=as_json)
+    approved = len(contacts) - waiting
+    total = (
+        f"等待批准 {waiting} 人，已批准 {approved} 人" if spoken == "zh" else f"{waiting} waiting, {approved} approved"
+    )
+    print_list(contacts, partial(line, language=spoken), total, as_json=as_json)
 
 
 @pairing_app.command("approve")

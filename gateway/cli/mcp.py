@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, load
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, language, load
 from gateway.fault import OperatorError
 from gateway.observe.terminal import print_json, print_text
 
@@ -13,6 +13,7 @@ mcp_app = typer.Typer(
 )
 ServerArgument = Annotated[str, typer.Argument(metavar="NAME", help="A server of mcp.servers.")]
 SHOWN_CHARS = 100
+_STATES = {"accepted": "已接受", "changed": "有变化", "new": "新增"}
 
 
 @mcp_app.command("list")
@@ -27,18 +28,22 @@ def list_servers(as_json: AsJson = False, config: ConfigOption = CONFIG) -> None
         print_json(servers)
         return
     for server in servers:
-        print_text(f"{server['server']}: {_line(server['fault']) or str(len(server['tools'])) + ' tools'}")
+        tools, zh = len(server["tools"]), language(config) == "zh"
+        counted = _line(server["fault"]) or (f"{tools} 个工具" if zh else f"{tools} tools")
+        print_text(f"{server['server']}{'：' if zh else ': '}{counted}")
         for tool in server["tools"]:
-            print_text(f"  {tool['name']}  {tool['state']}  {', '.join(tool['agents']) or '-'}  {_said(tool)}")
+            state = _STATES.get(tool["state"], tool["state"]) if zh else tool["state"]
+            print_text(f"  {tool['name']}  {state}  {', '.join(tool['agents']) or '-'}  {_said(tool, zh=zh)}")
         for tool, reason in server["leftOut"].items():
-            print_text(f"  {_line(tool)}  left out: {reason}")
+            print_text(f"  {_line(tool)}  {'未采用：' if zh else 'left out: '}{reason}")
 
 
-def _said(tool: dict[str, Any]) -> str:
+def _said(tool: dict[str, Any], *, zh: bool) -> str:
     """The description; of a changed tool as a whole, with the one before."""
     if tool["state"] != "changed":
         return _line(tool["description"])[: None if tool["state"] == "new" else SHOWN_CHARS]
-    return f"{_line(tool['description'])} (before: {_line(tool['before'])})"
+    before = _line(tool["before"])
+    return _line(tool["description"]) + (f"（之前：{before}）" if zh else f" (before: {before})")
 
 
 def _line(text: str) -> str:

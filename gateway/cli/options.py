@@ -110,5 +110,7 @@ def language(config: Path | None = None) -> "Language":
     return terminal_language()
 
 
-def number_of(rows: Sequence[object], what: str) -> str:
+def number_of(rows: Sequence[object], what: str, zh: str = "", language: "Language" = "en") -> str:
+    if language == "zh" and zh:
+        return f"{len(rows)} {zh}"
     return f"{len(rows)} {what}{'' if len(rows) == 1 else 's'}"

@@ -1,10 +1,11 @@
 """`schedules list | run | pause | cancel`."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, number_of
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, language, load, number_of
 from gateway.observe.terminal import print_json, print_list, print_text
 
 if TYPE_CHECKING:
@@ -24,8 +25,9 @@ def list_schedules(as_json: AsJson = False, config: ConfigOption = CONFIG) -> No
     """List what is to come, what is paused, and what is over since a week at most."""
     from gateway.operate.schedules import line, listed
 
-    schedules = listed(load(config, stored=True).config)
-    print_list(schedules, line, number_of(schedules, "schedule"), as_json=as_json)
+    schedules, spoken = listed(load(config, stored=True).config), language(config)
+    total = number_of(schedules, "schedule", "个定时", spoken)
+    print_list(schedules, partial(line, language=spoken), total, as_json=as_json)
 
 
 @schedules_app.command("run")

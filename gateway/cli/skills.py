@@ -1,10 +1,11 @@
 """`skills add | update | list | remove`: skills from a folder or a git repository, shown before they are used."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, Yes, load, number_of
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, Yes, language, load, number_of
 from gateway.fault import OperatorError
 from gateway.observe.terminal import confirm, print_list, print_text
 
@@ -71,10 +72,12 @@ def list_skills(as_json: AsJson = False, config: ConfigOption = CONFIG) -> None:
     """List the added skills: their state, commit and source. Only those that are ok are used."""
     from gateway.operate.skills import line
 
-    rows = _added(config, exact=False).listed()
-    print_list(
-        rows, line, f"{sum(it['state'] == 'ok' for it in rows)} of {number_of(rows, 'skill')} used", as_json=as_json
+    rows, spoken = _added(config, exact=False).listed(), language(config)
+    used = sum(it["state"] == "ok" for it in rows)
+    total = (
+        f"{len(rows)} 个技能，使用其中 {used} 个" if spoken == "zh" else f"{used} of {number_of(rows, 'skill')} used"
     )
+    print_list(rows, partial(line, language=spoken), total, as_json=as_json)
 
 
 @skills_app.command("remove")

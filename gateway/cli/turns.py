@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, number_of
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, language, load, number_of
 from gateway.fault import OperatorError
 from gateway.observe.terminal import print_json, print_list, print_text
 
@@ -33,21 +33,23 @@ def list_turns(
     """List the newest 50 turns, the newest at the end."""
     import asyncio
 
+    from gateway.commands.why import CHINESE as OUTCOMES
     from gateway.operate.turn_list import turn_list
     from gateway.operate.turns import scrubbed
 
-    loaded = load(config, stored=True).config
+    loaded, spoken = load(config, stored=True).config, language(config)
     only = {"agent": agent, "channel": channel, "person": person, "outcome": outcome}
     page = asyncio.run(turn_list(_layers(loaded), before=before or None, only=only, config=loaded))
     turns = scrubbed(page, _scrub(loaded))["turns"][::-1]
 
     def line(it: dict[str, Any]) -> str:
-        took = "" if it["seconds"] is None else f"  {it['seconds']:.1f} s"
+        took = "" if it["seconds"] is None else f"  {it['seconds']:.1f} {'秒' if spoken == 'zh' else 's'}"
+        outcome = OUTCOMES.get(it["outcome"], it["outcome"]) if spoken == "zh" else it["outcome"]
         cost = "" if it["cost"] is None else f"  {loaded.money(it['cost'])}"
         words = " ".join(it["text"].split())[:60]
-        return f"{it['id']}  {it['at']}  {it['agent']}  {it['person'] or '-'}  {it['outcome']}{took}{cost}  {words}"
+        return f"{it['id']}  {it['at']}  {it['agent']}  {it['person'] or '-'}  {outcome}{took}{cost}  {words}"
 
-    print_list(turns, line, number_of(turns, "turn"), as_json=as_json)
+    print_list(turns, line, number_of(turns, "turn", "轮", spoken), as_json=as_json)
 
 
 @turns_app.command("show")

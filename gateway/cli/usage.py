@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from gateway.cli.options import CONFIG, AsJson, ConfigOption, load
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, language, load
 from gateway.fault import OperatorError
 from gateway.observe.terminal import print_json, print_text
 
@@ -34,4 +34,4 @@ def usage(
     if as_json:
         print_json(facts(report, loaded))
     else:
-        print_text("\n".join(table(report, loaded)))
+        print_text("\n".join(table(report, loaded, language(config))))

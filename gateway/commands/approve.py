@@ -105,7 +105,7 @@ async def list_approvals(context: CommandContext) -> str:
         return context.say("Ask me in a direct chat.", "请在私聊中查看。")
     if not waiting and not grants:
         return context.say(
-            "Nothing waits for you, and nothing is allowed for good.", "没有待审批的请求，也没有长期许可。"
+            "Nothing is waiting for you, and nothing is allowed for good.", "没有待审批的请求，也没有长期许可。"
         )
     lines = [context.say("Waiting for a decision:", "待审批：")] if waiting else []
     lines += [f"- `{it.id}` {it.agent} {it.tool} {value(_text(it.request))}" for it in waiting]

@@ -6,7 +6,7 @@ does goes by that number, so that the second run changes nothing more.
 
 import re
 import sys
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -65,9 +65,17 @@ class CommandContext:
     def say(self, en: str, zh: str) -> str:
         return zh if self.language == "zh" else en
 
+    def aside(self, words: str) -> str:
+        """Return the words in the brackets of the language, to follow others."""
+        return self.say(f" ({words})", f"（{words}）")
+
+    def listed(self, lines: Iterable[tuple[str, str]]) -> str:
+        """Return a list of names and values."""
+        return "\n".join(self.say(f"- {name}: {value}", f"- {name}：{value}") for name, value in lines)
+
     @property
     def nobody(self) -> str:
-        return self.say("No agent is configured to answer here.", "没有配置可以回答的助手。")
+        return self.say("No agent is configured to answer here.", "没有配置可以回答的智能体。")
 
     async def named(self, who: str) -> str:
         """Name a person (`channel:id`) to the reader, by the name that their platform gives them."""
@@ -86,7 +94,7 @@ class CommandContext:
 
     @property
     def not_your_button(self) -> str:
-        return self.say("This button is not yours to press, or it is too old.", "此按钮不是给你的，或已失效。")
+        return self.say("This button is for somebody else, or it has expired.", "这个按钮不是给你的，或者已经失效。")
 
     def may(self, command: "Command") -> bool:
         return command.is_open(self.setup, self.message)

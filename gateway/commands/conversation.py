@@ -33,8 +33,8 @@ async def start(context: CommandContext) -> str:
         return config.greeting.strip()
     name = config.name or config.id if config else context.agent
     return context.say(
-        f"Hello! I am {name}. Write to me what you need; /help shows what else I understand.",
-        f"你好！我是{name}。直接告诉我你需要什么；发送 /help 可查看可用的命令。",
+        f"Hello! I am {name}. Ask me anything; /help shows what I can do.",
+        f"你好！我是{name}。有什么需要直接告诉我，发送 /help 查看我能做什么。",
     )
 
 
@@ -44,11 +44,11 @@ async def new(context: CommandContext) -> str:
     mark = SessionMark(turn=context.turn, kind="new", content=content, at=context.runtime.now())
     await context.runtime.store.mark(context.session, mark)
     await context.runtime.choices.choose_queue(context.session, "", turn=context.turn, at=context.runtime.now())
-    begins = context.say("A new conversation begins.", "新的对话开始了。")
+    begins = context.say("New conversation started.", "已开始新的对话。")
     for words in (
         first_words(inbound_of(it.body).context.text) for it in ended.messages if it.begun and is_readable(it.body)
     ):
-        begins += context.say(f" What was being answered ends here: {words}.", f"正在回答的内容到此为止：{words}。")
+        begins += context.say(f" I stopped answering: {words}.", f"已停止回答：{words}。")
     return begins + ended.lines
 
 
@@ -57,7 +57,7 @@ async def stop(context: CommandContext) -> str:
         return await _stop_task(context, context.arguments)
     ended = await _stop(context)
     if ended.nothing:
-        return context.say("There is nothing to stop.", "当前没有正在处理的消息。") + ended.kept
+        return context.say("Nothing is running.", "现在没有正在进行的内容。") + ended.kept
     return context.say("Stopped.", "已停止。") + ended.lines
 
 
@@ -66,19 +66,19 @@ async def _stop_task(context: CommandContext, id_: str) -> str:
     tasks = [it for it in await context.tasks.of(context.session) if it.id == id_.strip("`").lower()]
     if not tasks:
         return context.say(
-            f"There is no task {value(id_)} here; /tasks lists those there are.",
-            f"这里没有任务 {value(id_)}，/tasks 可查看现有任务。",
+            f"There is no task {value(id_)} here. /tasks lists them all.",
+            f"这里没有任务 {value(id_)}。发送 /tasks 可查看全部任务。",
         )
     name = value(tasks[0].title)
     if not await context.tasks.halt(tasks, by=context.turn):
-        return context.say(f"The task {name} has ended already.", f"任务 {name} 已经结束。")
+        return context.say(f"The task {name} has already ended.", f"任务 {name} 已经结束。")
     return context.say(f"The task {name} is stopped.", f"任务 {name} 已停止。")
 
 
 async def tasks(context: CommandContext) -> str:
     listed, now = await context.tasks.of(context.session), context.runtime.now()
     if not listed:
-        return context.say("There are no tasks in this conversation.", "本次对话没有任务。")
+        return context.say("This conversation has no tasks.", "本次对话没有任务。")
     lines = [f"- `{it.id}` {_state(context, it, now)} {value(it.title)}" for it in listed]
     if any(it.ended is None for it in listed):
         lines.append(context.say("`/stop ID` stops one of them.", "`/stop 编号` 可停止其中一个。"))
@@ -125,19 +125,20 @@ async def _stop(context: CommandContext) -> _Ended:
     lines = dropped_lines(context, [it for it in concerned if not it.begun])
     lines += _ended_tasks(context, stopped)
     lines += _listed(
-        context.say("These commands end as well:", "以下命令也已停止："),
+        context.say("Also stopped, these commands:", "以下命令也已停止："),
         [
             *(f"`/{inbound_of(it.body).command}`" for it in asking),
             *(f"`{it.id}` {value(it.command)}" for it in commands),
         ],
     )
     lines += _listed(
-        context.say("These requests for approval are cancelled:", "以下审批请求已取消："),
+        context.say("Also cancelled, these requests for approval:", "以下审批请求已取消："),
         [f"`{it.id}` {it.tool}" for it in cancelled],
     )
     kept = _listed(
         context.say(
-            "These requests for approval are not yours to end; they still wait:", "以下审批请求不由你取消，仍在等待："
+            "These requests for approval are someone else's and are still waiting:",
+            "以下审批请求属于其他人，仍在等待：",
         ),
         [f"`{it.id}`" for it in others],
     )
@@ -163,32 +164,32 @@ async def retry(context: CommandContext) -> str | None:
 
 async def edit(context: CommandContext) -> str | None:
     if not context.arguments.strip():
-        return context.say("Write the new words behind /edit.", "请在 /edit 后面写上新的内容。")
+        return context.say("Put the new text after /edit.", "请在 /edit 后面写上新的内容。")
     return await _answer_again(context, context.arguments.strip())
 
 
 async def _answer_again(context: CommandContext, text: str = "") -> str | None:
     """Forgets the last turn and answers its message again, with other words if there is a `text`. The new turn has the
     rights of the message's author, so only the author may ask for it."""
-    turn = await _last_turn(context, context.say("There is nothing to answer again.", "没有可以重新回答的消息。"))
+    turn = await _last_turn(context, context.say("There is no message to answer again.", "没有可以重新回答的消息。"))
     if isinstance(turn, str):
         return turn
     bodies = await context.runtime.store.bodies(context.session, turn)
     if (own := bodies.get(turn)) is not None and inbound_of(own).command in (REPORT, SAY):
         return context.say(
-            "The last thing here is a report or a reminder; it cannot be answered again.",
-            "最近一条是任务结果或提醒，无法重新回答。",
+            "The last message here is a report or a reminder. It cannot be answered again.",
+            "最近一条是报告或提醒，无法重新回答。",
         )
     if own is None:
         return context.say(
-            "That message is too old to be answered again; please send it again.",
-            "那条消息太旧，无法重新回答，请重新发送。",
+            "That message is too old for this. Please send it again.",
+            "那条消息太久了，请重新发送。",
         )
     contexts = tuple(it for body in bodies.values() for it in inbound_of(body).contexts)
     if {it.sender.id for it in contexts} != {context.message.sender.id}:
         return context.say(
-            "Only the person who wrote that message can have it answered again.",
-            "只有写那条消息的人可以让它重新得到回答。",
+            "Only its author can have that message answered again.",
+            "只有发送那条消息的人可以要求重新回答。",
         )
     await _undo(context, turn)  # what the task that ends would say is of the message as it was
     again = replace(inbound_of(own).context, sent_at=context.message.sent_at)
@@ -209,7 +210,7 @@ async def undo(context: CommandContext) -> str:
     body = (await context.runtime.store.bodies(context.session, turn)).get(turn)
     stopped = await _undo(context, turn)
     words = first_words(inbound_of(body).context.text) if body else ""
-    return context.say(f"Forgotten: {words or 'the last exchange'}.", f"已撤销：{words or '上一轮对话'}。") + stopped
+    return context.say(f"Undone: {words or 'the last exchange'}.", f"已撤销：{words or '上一轮对话'}。") + stopped
 
 
 async def _last_turn(context: CommandContext, nothing: str) -> int | str:
@@ -218,7 +219,7 @@ async def _last_turn(context: CommandContext, nothing: str) -> int | str:
     work = await replace(context, turn=sys.maxsize).conversation()
     waiting = [(it.turn, inbound_of(it.body).replays) for it in work.waiting]
     if any(turn < context.turn or replays not in (0, context.turn) for turn, replays in waiting):
-        return context.say("An answer is still under way; /stop ends it.", "正在回答中；发送 /stop 可停止。")
+        return context.say("I am still answering. /stop stops that.", "我还在回答，发送 /stop 可停止。")
     turn = await context.runtime.store.last_turn(context.session, command=context.turn, by=_by(context))
     return nothing if turn is None else turn
 
@@ -236,7 +237,7 @@ async def _undo(context: CommandContext, turn: int) -> str:
 
 
 def _ended_tasks(context: CommandContext, stopped: Sequence[Task]) -> str:
-    head = context.say("These tasks end as well:", "以下任务也已停止：")
+    head = context.say("Also stopped, these tasks:", "以下任务也已停止：")
     return _listed(head, [f"`{it.id}` {value(it.title)}" for it in stopped])
 
 
@@ -255,8 +256,8 @@ async def use_skill(context: CommandContext) -> str | None:
     if name not in {it.name for it in skills}:
         lines = [f"- `{it.name}` {it.description}" for it in skills]
         if not lines:
-            return context.say("There are no skills here.", "这里没有可用的技能。")
-        return "\n".join((context.say("The skills are:", "可用的技能："), *lines))
+            return context.say("I have no skills here.", "这里没有可用的技能。")
+        return "\n".join((context.say("Skills:", "可用的技能："), *lines))
     words = context.say(
         f"Use the skill `{name}`: read its file first, then follow it.",
         f"请使用技能 `{name}`：先读取它的文件，然后照做。",
@@ -286,7 +287,7 @@ async def compact(context: CommandContext) -> str | Reply:
     if await context.runtime.store.stopped_at(context.session) > context.turn:
         raise Stopped
     if compacted is None:
-        return context.say("There is nothing to summarise yet.", "目前没有需要压缩的内容。")
+        return context.say("There is nothing to summarise yet.", "目前没有需要整理的内容。")
     if not compacted.turns:
         kept = "No summary kept all that matters, so the conversation stays as it is."
         return Reply(text=context.say(kept, "没有得到足够完整的摘要，对话保持原样。"), answers=compacted.answers)

@@ -216,7 +216,7 @@ async def listen(context: CommandContext) -> str:
     """`/listen` switches the bot on in a group, `/listen owners` for owners alone."""
     word = context.arguments.strip().lower()
     if word not in ("", ONLY_OWNERS):
-        return context.say("It is `/listen` or `/listen owners`.", "用法：`/listen` 或 `/listen owners`。")
+        return context.say("Send `/listen` or `/listen owners`.", "用法：`/listen` 或 `/listen owners`。")
     return await _switch(context, context.message, "owners" if word else "on")
 
 
@@ -235,17 +235,19 @@ async def _switch(context: CommandContext, there: MessageContext, switch: Switch
     log.info("group_switched", channel=there.channel, account=there.account, chat=there.chat.id, to=switch)
     match switch:
         case "on":
-            return context.say("I listen in this group now.", "我现在会回应本群的消息。")
+            return context.say("I am on. Mention me with a question.", "已启用，@我 即可提问。")
         case "owners":
-            return context.say("I listen to owners alone in this group now.", "我现在只回应本群中的所有者。")
+            return context.say("I am on, for my owners only.", "已启用，仅回应所有者。")
         case "off":
-            return context.say("I do not listen in this group any more.", "我不再回应本群的消息。")
+            return context.say(
+                "I am off in this group. `/listen` switches me on again.", "已在本群停用。发送 `/listen` 可重新启用。"
+            )
 
 
 def _disabled(context: CommandContext) -> str:
     return context.say(
-        "The config switches all groups off (`groupPolicy: disabled`).",
-        "配置已关闭所有群聊（`groupPolicy: disabled`）。",
+        "I am off in all groups: the config says `groupPolicy: disabled`.",
+        "所有群聊都已停用：配置中写着 `groupPolicy: disabled`。",
     )
 
 
@@ -254,8 +256,8 @@ async def unheard(context: CommandContext) -> str:
     if context.arguments == GROUP_DISABLED:
         return _disabled(context)
     return context.say(
-        "I do not listen in this group yet. Send `/listen` here to switch me on.",
-        "我还没有在本群启用。在这里发送 `/listen` 即可启用。",
+        "I stay silent in this group until you switch me on: send `/listen` here.",
+        "我还没有在本群启用，发送 `/listen` 即可启用。",
     )
 
 
@@ -276,10 +278,10 @@ def _joined(context: CommandContext, there: MessageContext, refused: str | None)
     title = person(group, there.chat.title, "en")
     who = {it: person(by, there.sender.name, it) for it in LANGUAGES}
     states = {
-        None: ("I listen there, as the config says.", "按配置，我会回应该群的消息。"),
+        None: ("The config has me switched on there.", "按配置，我已在该群启用。"),
         "group-disabled": ("All groups are switched off (`groupPolicy`).", "所有群聊已关闭（`groupPolicy`）。"),
     }
-    en, zh = states.get(refused, ("I do not listen there yet.", "我还没有在该群启用。"))
+    en, zh = states.get(refused, ("I stay silent there until you switch me on.", "启用之前，我不会在该群回应。"))
     acts = {None: ("owners", "leave"), "group-disabled": ("leave",)}.get(refused, ("listen", "owners", "leave"))
     return Notice(
         cause=f"added {there.account} {there.chat.id if context.is_owner else by}",
@@ -325,7 +327,7 @@ async def press(context: CommandContext, token: str) -> Reply | str:
         case "leave":
             text = await _leave(context, about)
         case _:
-            return context.say("This button is too old.", "此按钮已失效。")
+            return context.say("This button has expired.", "此按钮已失效。")
     where = value(about.chat.title or about.chat.id)
     return Reply(text=text if act in ("in", "refuse") else f"{where}: {text}", replaces=replaces)
 
@@ -362,8 +364,8 @@ async def _leave(context: CommandContext, there: MessageContext) -> str:
     except DeliveryError as error:
         log.warning("group_not_left", channel=there.channel, chat=there.chat.id, error=str(error), code=error.code)
         return context.say(
-            "I could not leave; I do not listen there. Remove me in the group's settings.",
-            "无法退出，但我不会回应该群。请在群设置中移除我。",
+            "I could not leave the group, so I will stay silent there. Please remove me in its settings.",
+            "我无法退出该群，但不会再回应。请在群设置中移除我。",
         )
     log.info("group_left", channel=there.channel, account=there.account, chat=there.chat.id)
     return context.say("I have left the group.", "我已退出该群。")

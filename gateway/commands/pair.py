@@ -35,8 +35,8 @@ async def pair(context: CommandContext) -> str | None:
     if found == "wrong":
         log.warning("pairing_refused", by=context.person)
         return context.say(
-            "There is no such code: it may be wrong, or older than an hour.",
-            "没有这个配对码：可能有误，或已超过一小时。",
+            "That code does not work: it is wrong, or older than an hour.",
+            "配对码无效：可能有误，或已超过一小时。",
         )
     return await _approved(context, *found)
 
@@ -46,7 +46,9 @@ async def let_in(context: CommandContext, asked: int, decision: Decision) -> str
     store, at = context.runtime.store.contacts, context.runtime.now()
     found = await store.decide(asked, decision, by=context.person, turn=context.turn, at=at)
     if found is None:
-        return context.say("They do not wait any more: /pair lists who does.", "对方已不在等待：/pair 可查看等待名单。")
+        return context.say(
+            "They are no longer waiting. /pair shows who is.", "对方已不在等待。发送 /pair 可查看等待名单。"
+        )
     contact, notice = found
     if decision == "let in":
         return await _approved(context, contact, notice)
@@ -74,7 +76,8 @@ async def _waiting(context: CommandContext) -> str:
     people = await context.runtime.store.contacts.waiting(context.runtime.now() - PAIRING_SECONDS)
     if context.message.chat.kind == "group" or not people:
         return context.say(
-            "Let a person in with the code that I gave them: /pair CODE", "用我发给对方的配对码批准：/pair 配对码"
+            "To let someone in, send the code that I gave them: /pair CODE",
+            "要批准某人，请发送我给对方的配对码：/pair 配对码",
         )
     zone = context.setup.config.server.zone
     called = (plain(name_of(it.called)) for it in people)

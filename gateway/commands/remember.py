@@ -20,25 +20,25 @@ async def remember(context: CommandContext) -> str:
     sender, agent, turn = sender_of(context.message), agent_of(context.session), context.turn
     if not words and context.message.chat.kind != "direct":
         return say(
-            "Others read along here: send /remember in a direct chat with me to see your notes.",
-            "这里其他人也能看到：请在与我的私聊中发送 /remember 查看你的笔记。",
+            "Others can read this chat. To see your notes, send me /remember in a direct chat.",
+            "这里其他人也能看到。要查看笔记，请在私聊中向我发送 /remember。",
         )
     if not words:
         lines = [
-            f"{it.number}. {' '.join(it.text.split())} ({day(it.at, context.setup.config.server.zone)})"
+            f"{it.number}. {' '.join(it.text.split())}{context.aside(day(it.at, context.setup.config.server.zone))}"
             for it in await memory.notes(sender, agent)
         ]
         if not lines:
             return say(
-                "There are no notes of yours. Write one: /remember TEXT", "还没有笔记。这样记一条：/remember 内容"
+                "You have no notes yet. Write one: /remember TEXT", "你还没有笔记。发送“/remember 内容”即可记一条。"
             )
         head = say("Your notes (delete one: /remember forget N):", "你的笔记（删除：/remember forget 编号）：")
         return "\n".join((head, *lines))
     if match := _FORGET.fullmatch(words):
         number = int(match[1])
         if await memory.delete_note(sender, agent, number, turn=turn):
-            return say(f"Note {number} is deleted.", f"编号 {number} 的笔记已删除。")
-        unknown = f"There is no note {number}. /remember lists yours."
+            return say(f"Note {number} deleted.", f"编号 {number} 的笔记已删除。")
+        unknown = f"There is no note {number}. /remember lists your notes."
         return say(unknown, f"没有编号为 {number} 的笔记。/remember 可查看全部。")
     if len(words) > NOTE_CHARS_MAX:
         long = f"That is too long for a note: at most {NOTE_CHARS_MAX:,} characters."

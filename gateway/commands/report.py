@@ -9,6 +9,7 @@ from itertools import chain
 import orjson
 
 from agents.messages import Message, UserMessage
+from agents.prompt.fences import CALLER, TOOL_CALLS
 from agents.prompt.system import build_system
 from agents.providers.provider import System
 from agents.runner import TurnPlan
@@ -16,12 +17,40 @@ from agents.tokens import WRAPPING_TOKENS, estimate, request_tokens, tokens
 from agents.turn import Turn, settings_json
 from channels.moment import local
 from channels.plain import plain
+from channels.queue import QueueMode
 from gateway.approvals.display import name_of
 from gateway.commands.command import CommandContext
 from gateway.guard import VERSION
 from gateway.store.records import Bill, Work
 from gateway.turns.budgets import BudgetUse, used
 from gateway.turns.history import TURNS_MAX, turns_of
+
+SECTIONS = {
+    "Identity": "身份",
+    "Tooling": "工具说明",
+    "Tool Call Style": "工具调用方式",
+    "Execution Bias": "执行方式",
+    "Safety": "安全",
+    "Gateway Control": "网关控制",
+    "Agent Instructions": "智能体指令",
+    "Skills": "技能",
+    "Workspace": "工作区",
+    "Documentation": "文档",
+    "Workspace Files (injected)": "工作区文件",
+    "Assistant Output Directives": "输出指令",
+    "Silent Replies": "静默回复",
+    "Messaging": "消息",
+    CALLER: "调用方指令",
+    "Runtime": "运行环境",
+    TOOL_CALLS: "工具调用",
+}
+"""The sections of the prompt in Chinese."""
+_MODES: dict[QueueMode, str] = {
+    "collect": "合并连续消息",
+    "followup": "逐条回答",
+    "steer": "新消息并入正在进行的回答",
+    "interrupt": "新消息打断正在进行的回答",
+}
 
 
 async def plan_of(context: CommandContext, work: Work) -> TurnPlan | None:
@@ -55,16 +84,23 @@ async def status(context: CommandContext) -> str:
     runs, waits = bool(work.so_far), len(work.waiting) - bool(work.so_far)
     used = sum(count for _, count in _shares(context, plan, work))
     lines = (
-        (say("Agent", "助手"), f"{agent.name} (`{agent.id}`)" if agent.name else f"`{agent.id}`"),
+        (say("Agent", "智能体"), agent.name + context.aside(f"`{agent.id}`") if agent.name else f"`{agent.id}`"),
         (say("Model", "模型"), f"`{plan.model.reference}`"),
-        (say("Thinking", "思考强度"), agent.thinking or "default"),
+        (say("Thinking", "思考强度"), f"`{agent.thinking}`" if agent.thinking else say("as the agent is set", "默认")),
         (say("Context", "上下文"), _fill(used, plan.window)),
         (say("Conversation", "本次对话"), spent.shown(context)),
         (say("Cache", "缓存"), spent.cache(context)),
-        (say("Queue", "队列"), f"`{mode}`, {say('running', '处理中')} {int(runs)}, {say('waiting', '排队')} {waits}"),
+        (say("Queue", "队列"), _queue(context, mode, runs, waits)),
         ("Clawgate", VERSION),
     )
-    return _listed(lines)
+    return context.listed(lines)
+
+
+def _queue(context: CommandContext, mode: QueueMode, runs: bool, waits: int) -> str:
+    counts = ((int(runs), "running", "处理中"), (waits, "waiting", "排队"))
+    some = [context.say(f"{count} {en}", f"{zh} {count}") for count, en, zh in counts if count]
+    work = context.say(", ", "，").join(some) or context.say("idle", "空闲")
+    return work + context.aside(context.say(f"`{mode}`", _MODES[mode]))
 
 
 async def context(context: CommandContext) -> str:
@@ -76,7 +112,8 @@ async def context(context: CommandContext) -> str:
     used = sum(count for _, count in shares)
     head = context.say("The next request holds, in tokens (estimated):", "下一次请求的构成（token 估算）：")
     total = (context.say("In all", "合计"), _fill(used, plan.window))
-    return f"{head}\n{_listed((*((name, f'{count:,}') for name, count in shares), total))}"
+    rows = [(context.say(name, SECTIONS.get(name, name)), f"{count:,}") for name, count in shares]
+    return f"{head}\n{context.listed([*rows, total])}"
 
 
 def _shares(context: CommandContext, plan: TurnPlan, work: Work) -> Iterator[tuple[str, int]]:
@@ -115,26 +152,25 @@ async def usage(context: CommandContext) -> str:
     conversation, today = await _spent(context)
     config = context.setup.config
     budgets = await used(context.runtime, config, context.agent, context.message)
-    lines = _listed(
+    lines = context.listed(
         (
             (context.say("This conversation", "本次对话"), conversation.shown(context)),
-            (context.say("Today in this chat", "本聊天今日"), today.shown(context)),
+            (context.say("Today in this chat", "今天这个聊天"), today.shown(context)),
             *(_budget(context, it) for it in budgets),
         )
     )
-    days = ", ".join(config.price_days(conversation.models | today.models))
+    days = context.say(", ", "、").join(config.price_days(conversation.models | today.models))
     return f"{lines}\n\n{context.say(f'Prices of {days}.', f'价格日期：{days}。')}" if days else lines
 
 
 def _budget(context: CommandContext, budget: BudgetUse) -> tuple[str, str]:
-    whose = {"agent": ("assistant", "助手"), "chat": ("chat", "聊天"), "sender": ("you", "你")}[budget.whose]
-    period, at = {"day": (("today", "今日"), "at"), "month": (("this month", "本月"), "on")}[budget.period]
+    whose = {"agent": ("agent", "智能体"), "chat": ("chat", "聊天"), "sender": ("you", "你")}[budget.whose]
+    period, at = {"day": (("today", "今天"), "at"), "month": (("this month", "本月"), "on")}[budget.period]
     percent, money = f"{budget.share:.0%}", context.setup.config.money
     if budget.cost_max is not None:
-        of = f"{money(budget.cost)} / {money(budget.cost_max)}"
-        percent += context.say(f" ({of})", f"（{of}）")
+        percent += context.aside(f"{money(budget.cost)} / {money(budget.cost_max)}")
     head = context.say(f"Budget of {period[0]} ({whose[0]})", f"{period[1]}额度（{whose[1]}）")
-    return head, context.say(f"{percent} used, again {at} {budget.until}", f"已用 {percent}，{budget.until} 恢复")
+    return head, context.say(f"{percent} used, resets {at} {budget.until}", f"已用 {percent}，{budget.until} 重置")
 
 
 async def whoami(context: CommandContext) -> str:
@@ -213,7 +249,3 @@ async def _spent(context: CommandContext) -> tuple[_Sum, _Sum]:
 
 def _fill(used: int, window: int) -> str:
     return f"{used:,} / {window:,} ({used / window:.0%})"
-
-
-def _listed(lines: Sequence[tuple[str, str]]) -> str:
-    return "\n".join(f"- {name}: {value}" for name, value in lines)

@@ -20,11 +20,11 @@ async def schedules(context: CommandContext) -> str:
         return await _cancelled(context, match[1].strip("`"))
     rows = await shown_schedules(context)
     if not rows and _is_everybodys(context):
-        return say("There are no reminders or schedules for this group.", "这个群没有提醒或定时任务。")
+        return say("This group has no reminders or schedules.", "这个群没有提醒或定时任务。")
     if not rows:
         return say(
-            "You have no reminders here. Ask for one in your own words, if this assistant has the tool.",
-            "这里还没有你的提醒。如果助手有这个工具，直接用自己的话提出即可。",
+            "You have no reminders here. If this agent can set them, just ask for one.",
+            "你在这里还没有提醒。如果智能体有这项功能，直接告诉它即可。",
         )
     head = say(
         f"Your reminders and schedules, in {_zone(context)} (cancel one: /schedules cancel ID):",
@@ -43,17 +43,18 @@ async def _cancelled(context: CommandContext, id_: str) -> str:
     found = next((it for it in await shown_schedules(context, ended=id_) if it.id.upper() == id_.upper()), None)
     if found is None and _is_everybodys(context):
         return say(
-            f"There is no {id_} for this group. /schedules lists them.", f"这个群没有 {id_}。/schedules 可查看全部。"
+            f"This group has no {id_}. /schedules lists what it has.", f"这个群没有 {id_}。/schedules 可查看全部。"
         )
     if found is None:
         return say(
-            f"There is no {id_.upper()} of yours here. /schedules lists yours.",
+            f"You have no {id_.upper()} here. /schedules lists what you have.",
             f"这里没有你的 {id_.upper()}。/schedules 可查看全部。",
         )
     if found.owner is None:
         return say(
-            f"{found.id} is in the config: the operator removes it there, or pauses it with `schedules pause {found.id}`.",
-            f"{found.id} 写在配置中：由运维者在配置里删除，或用 `schedules pause {found.id}` 暂停。",
+            f"{found.id} comes from the config. The operator can remove it there, or pause it with "
+            f"`schedules pause {found.id}`.",
+            f"{found.id} 来自配置文件：管理员可在配置中删除，或用 `schedules pause {found.id}` 暂停。",
         )
     await context.runtime.store.later.end(found.id, "cancelled")
     return say(f"{found.id} is cancelled.", f"{found.id} 已取消。")
@@ -80,8 +81,8 @@ def _line(later: Later, context: CommandContext) -> str:
     rest = rest.replace("`", "'")
     if later.owner == sender_of(context.message):
         return f"`{id_}` {rest}"
-    by = value(later.owner.rpartition(":")[2]) if later.owner else context.say("of the config", "写在配置中")
-    return f"`{id_}` {value(rest)} ({by})"
+    by = value(later.owner.rpartition(":")[2]) if later.owner else context.say("from the config", "来自配置")
+    return f"`{id_}` {value(rest)}{context.aside(by)}"
 
 
 def _zone(context: CommandContext) -> str:

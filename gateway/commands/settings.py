@@ -26,30 +26,31 @@ async def model(context: CommandContext) -> str:
     if words.lower() == DEFAULT:
         await _set(context, model="")
         default = context.runner.config.model[0] if context.runner else ""
-        return context.say(f"The model is the agent's again: `{default}`.", f"已恢复为助手自己的模型：`{default}`。")
+        return context.say(f"Back to the agent's own model: `{default}`.", f"已恢复为智能体自己的模型：`{default}`。")
     found = _named(words, config.choosable_models)
     if not found:
         problem = context.say(f"There is no model {_quoted(words)}.", f"没有模型 {_quoted(words)}。")
         return f"{problem}\n\n{await models(context)}"
     if len(found) > 1:
-        several = f"Several models have {_quoted(words)} in their names:", f"有多个模型的名称包含 {_quoted(words)}："
+        several = f"Several models match {_quoted(words)}:", f"有多个模型符合 {_quoted(words)}："
         return await _listed(context, context.say(*several), found)
     await _set(context, model=found[0])
     return context.say(
-        f"`{found[0]}` answers from the next message on, until /new.", f"从下一条消息起使用 `{found[0]}`，直到 /new。"
+        f"`{found[0]}` answers from your next message on, until /new.",
+        f"从下一条消息起由 `{found[0]}` 回答，直到 /new。",
     )
 
 
 async def models(context: CommandContext) -> str:
-    head = context.say("The models, set with `/model` NAME or NUMBER:", "可选的模型（用 `/model` 名称或编号设置）：")
+    head = context.say("Choose a model with `/model` NAME or NUMBER:", "可选的模型（发送 `/model` 加名称或编号）：")
     return await _listed(context, head, context.setup.config.choosable_models)
 
 
 async def _listed(context: CommandContext, head: str, models: Sequence[str]) -> str:
     """Lists names with their numbers, escaped so that Markdown does not renumber them."""
-    current, mark = model_of(context, await context.settings()), context.say("in use", "使用中")
+    current, mark = model_of(context, await context.settings()), context.aside(context.say("in use", "使用中"))
     numbers = {it: number for number, it in enumerate(context.setup.config.choosable_models, start=1)}
-    return "\n".join((head, *(f"- {numbers[it]} · `{it}`{f' ({mark})' if it == current else ''}" for it in models)))
+    return "\n".join((head, *(f"- {numbers[it]} · `{it}`{mark if it == current else ''}" for it in models)))
 
 
 def _named(words: str, models: Sequence[str]) -> Sequence[str]:
@@ -83,18 +84,18 @@ async def think(context: CommandContext) -> str:
     name = model_of(context, settings)
     levels = thinking_levels(runner, name)
     if not levels:
-        return context.say(f"`{name}` has no levels of thinking.", f"`{name}` 不支持设置思考强度。")
+        return context.say(f"`{name}` has no thinking levels to choose from.", f"`{name}` 不支持设置思考强度。")
     current = settings.thinking or runner.config.thinking
     if word == DEFAULT:
         await _set(context, thinking=None)
-        return context.say("Thinking is the agent's own again.", "思考强度已恢复为助手自己的设置。")
+        return context.say("Thinking is back to the agent's own setting.", "思考强度已恢复为智能体自己的设置。")
     if word in levels:
         await _set(context, thinking=word)
-        return context.say(f"Thinking is `{word}`, until /new.", f"思考强度已设为 `{word}`，直到 /new。")
-    listed = ", ".join(f"`{level}`" for level in levels)
+        return context.say(f"Thinking is set to `{word}`, until /new.", f"思考强度已设为 `{word}`，直到 /new。")
+    listed = context.say(", ", "、").join(f"`{level}`" for level in levels)
     if word:
         return context.say(
-            f"There is no level {_quoted(word)}. The levels of `{name}`: {listed}.",
+            f"There is no level {_quoted(word)}. `{name}` has: {listed}.",
             f"没有思考强度 {_quoted(word)}。`{name}` 支持：{listed}。",
         )
     return context.say(
@@ -105,14 +106,14 @@ async def think(context: CommandContext) -> str:
 
 async def reasoning(context: CommandContext) -> str:
     if await _switch(context, "reasoning"):
-        return context.say("The model's reasoning is shown above its answers.", "回答上方会显示思考过程。")
-    return context.say("The model's reasoning is not shown.", "不显示思考过程。")
+        return context.say("I will show the model's reasoning above its answers.", "回答上方会显示思考过程。")
+    return context.say("I will not show the model's reasoning.", "不再显示思考过程。")
 
 
 async def verbose(context: CommandContext) -> str:
     if await _switch(context, "verbose"):
-        return context.say("Tool calls are shown above the answers.", "回答上方会显示工具调用。")
-    return context.say("Tool calls are not shown.", "不显示工具调用。")
+        return context.say("I will show tool calls above the answers.", "回答上方会显示工具调用。")
+    return context.say("I will not show tool calls.", "不再显示工具调用。")
 
 
 async def _switch(context: CommandContext, name: str) -> bool:
@@ -130,7 +131,7 @@ async def queue(context: CommandContext) -> str:
         mode = "" if word == DEFAULT else word
         await runtime.choices.choose_queue(context.session, mode, turn=context.turn, at=runtime.now())
     current = runtime.queue(context.session, context.agent, context.message).mode
-    listed = ", ".join(f"`{mode}`" for mode in MODES)
+    listed = context.say(", ", "、").join(f"`{mode}`" for mode in MODES)
     return context.say(
         f"The queue mode is `{current}`. There are: {listed}.", f"排队模式：`{current}`。可选：{listed}。"
     )
@@ -146,10 +147,10 @@ async def agent(context: CommandContext) -> str:
         await context.runtime.choices.choose_agent(context.message, chosen.id, turn=context.turn, at=at)
         name = chosen.name or chosen.id
         return context.say(f"From now on {name} answers here.", f"从现在起由{name}回答。")
-    mark = context.say("answers here", "当前")
-    lines = [f"- `{it.id}` {it.name}".rstrip() + (f" ({mark})" if it.id == context.agent else "") for it in offered]
-    problem = context.say(f"There is no agent {_quoted(words)}.", f"没有助手 {_quoted(words)}。") if words else ""
-    head = context.say("The agents, set with `/agent NAME`:", "可选的助手（用 `/agent NAME` 设置）：")
+    mark = context.aside(context.say("answers here", "当前"))
+    lines = [f"- `{it.id}` {it.name}".rstrip() + (mark if it.id == context.agent else "") for it in offered]
+    problem = context.say(f"There is no agent {_quoted(words)}.", f"没有智能体 {_quoted(words)}。") if words else ""
+    head = context.say("Choose an agent with `/agent NAME`:", "可选的智能体（发送 `/agent 名称`）：")
     return "\n".join(filter(None, (problem, head, *lines)))
 
 

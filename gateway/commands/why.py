@@ -54,9 +54,9 @@ CHINESE = {
     "empty": "模型没有回答",
     "cut": "回答被截断",
     "budget": "额度已用完",
-    "not configured": "没有这个助手",
+    "not configured": "没有这个智能体",
     "refused": "不再有权使用",
-    "agent-closed": "助手只供他人使用",
+    "agent-closed": "智能体只供他人使用",
     "unreadable": "消息无法读取",
     "attempts": "多次重试失败",
     "restored": "从备份恢复时未完成",
@@ -64,7 +64,7 @@ CHINESE = {
     "internal": "内部错误",
     "sender": "发送者的额度",
     "chat": "聊天的额度",
-    "agent": "助手的额度",
+    "agent": "智能体的额度",
 }
 """The outcomes and the reasons, which are English words of the journal."""
 
@@ -75,7 +75,7 @@ async def why(context: CommandContext) -> str:
     number = await layers.last(context.session, context.turn)
     stored = None if number is None else await layers.get(number)
     if stored is None:
-        return context.say("Nothing has been answered here yet.", "这里还没有回答过。")
+        return context.say("I have not answered anything here yet.", "这里还没有回答过。")
     return "\n".join([f"- {line}" async for line in _lines(context, stored)])
 
 
@@ -136,7 +136,7 @@ def _route(context: CommandContext, stored: StoredTurn) -> str:
     why, because = agent["reason"], agent.get("zh", "")  # what an older version kept has no Chinese
     return context.say(
         f"Agent: `{agent['value']}`{f': {why}' if why else ''}",
-        f"助手：`{agent['value']}`{f'：{because}' if because else ''}",
+        f"智能体：`{agent['value']}`{f'：{because}' if because else ''}",
     )
 
 

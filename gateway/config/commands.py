@@ -19,7 +19,7 @@ skill | 技能 | Use a skill, or list them | 使用一个技能；单独发送�
 approve | 审批 | Allow or deny a tool call that waits for approval | 允许或拒绝等待审批的工具调用
 approvals | 待审批 | List what waits for your approval and what you always allow | 列出等待你审批的请求和已长期允许的调用
 export | 导出 | Get the conversation as a Markdown file | 将对话导出为 Markdown 文件
-status | 状态 | Show the agent, the model and what is in progress | 显示当前的助手、模型和处理进度
+status | 状态 | Show the agent, the model and what is in progress | 显示当前的智能体、模型和处理进度
 context | 上下文 | Show what takes up the model's context | 显示模型上下文的构成
 usage | 用量 | Show tokens and cost | 显示用量和费用
 whoami | 我是谁 | Show your ID | 显示你的 ID
@@ -30,7 +30,7 @@ think | 思考 | Set how hard the model thinks | 设置思考强度
 reasoning | 推理 | Show or hide the model's reasoning above its answers | 在回答上方显示或隐藏思考过程
 verbose | 详细 | Show or hide tool calls above the answers | 在回答上方显示或隐藏工具调用
 queue | 队列 | Set what happens to messages that arrive during an answer | 设置回答期间收到的消息如何处理
-agent | 助手 | Choose who answers in this chat, or list the agents | 选择由谁在此回答；单独发送则列出全部
+agent | 智能体 | Choose who answers in this chat, or list the agents | 选择由谁在此回答；单独发送则列出全部
 pair | 配对 | Let someone in by their pairing code | 凭配对码批准某人使用机器人
 claim | 认领 | Become an owner by a code; owners get one for another account | 凭认领码成为所有者；所有者可为另一个账号取码
 listen | 启用 | Switch the bot on in this group | 在本群启用机器人

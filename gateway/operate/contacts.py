@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 from shlex import quote
 from typing import Any
 
+from agents.language import Language
 from channels.access import ANYBODY, AccessConfig
+from channels.bilingual import Bilingual
 from channels.moment import iso
 from gateway.approvals.display import label, name_of
 from gateway.config.channels import Account, configured
@@ -42,14 +44,18 @@ def facts(contact: Contact, config: Config) -> dict[str, Any]:
     return place | facts | {"state": state, "at": at, "approvedBy": contact.approved_by}
 
 
-def line(it: dict[str, Any]) -> str:
-    state = f"waits: {program()} pairing approve {quote(it['name'])}"
+def line(it: dict[str, Any], language: Language = "en") -> str:
+    approve = f"{program()} pairing approve {quote(it['name'])}"
+    state = Bilingual(f"waits: {approve}", f"等待批准：{approve}")
     if by := it["approvedBy"]:
-        who = label(by, it["approvedByName"])
-        added = "owner, by a claim code" if by == BY_CLAIM else f"owner, added by {who}"
-        state = added if it["owner"] else f"approved by {who}"
+        who, typed = label(by, it["approvedByName"]), by == contacts.COMMAND_LINE
+        state = Bilingual(f"approved by {who}", "在命令行批准" if typed else f"由 {who} 批准")
+        if it["owner"]:
+            state = Bilingual(f"owner, added by {who}", f"所有者，由 {who} 添加")
+        if it["owner"] and by == BY_CLAIM:
+            state = Bilingual("owner, by a claim code", "所有者，凭认领码")
     called = f"{name}  " if (name := name_of(it["displayName"])) else ""
-    return f"{called}{it['name']}  {it['at']}  {state}"
+    return f"{called}{it['name']}  {it['at']}  {state(language)}"
 
 
 def approve(config: Config, who: str) -> list[str]:

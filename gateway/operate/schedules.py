@@ -3,6 +3,8 @@
 import time
 from typing import Any
 
+from agents.language import Language
+from channels.bilingual import Bilingual
 from channels.moment import iso
 from gateway.config.root import Config
 from gateway.fault import OperatorError
@@ -12,7 +14,10 @@ from gateway.store.later import Later
 from gateway.store.opening import connected
 from gateway.store.statements import NEVER
 
-WHY = {"gone": "its chat is out of reach", "config": "enabled: false"}
+WHY = {
+    "gone": Bilingual("its chat is out of reach", "无法再联系该聊天"),
+    "config": Bilingual("enabled: false", "enabled: false"),
+}
 """The reasons of a pause that a list names."""
 
 
@@ -60,13 +65,27 @@ def facts(later: Later, config: Config) -> dict[str, Any]:
     }
 
 
-def line(it: dict[str, Any]) -> str:
-    why = f" ({WHY[it['why']]})" if it["why"] in WHY else ""
-    when = f"due {it['due']}" if it["due"] else it["state"] + why
-    ran = f", ran {it['runs']} times" if it["runs"] else ""
-    skips = f", skipped {it['skips']} times" if it["skips"] else ""
-    title = it["title"] if len(it["title"]) <= 60 else it["title"][:59] + "…"
-    return f"{it['id']}  {when}  {it['to']}  {it['at']}  {it['does']}: {title}{ran}{skips}"
+_STATES = {"active": "生效中", "paused": "已暂停", "done": "已结束", "cancelled": "已取消"}
+_DOES = {"say": "发送", "task": "任务"}
+
+
+def line(it: dict[str, Any], language: Language = "en") -> str:
+    title, why = it["title"] if len(it["title"]) <= 60 else it["title"][:59] + "…", WHY.get(it["why"])
+    if language == "zh":
+        when = (
+            f"下次 {it['due']}"
+            if it["due"]
+            else _STATES.get(it["state"], it["state"]) + (f"（{why.zh}）" if why else "")
+        )
+        ran = f"，已运行 {it['runs']} 次" if it["runs"] else ""
+        skips = f"，跳过 {it['skips']} 次" if it["skips"] else ""
+        does = f"{_DOES.get(it['does'], it['does'])}：{title}"
+    else:
+        when = f"due {it['due']}" if it["due"] else it["state"] + (f" ({why})" if why else "")
+        ran = f", ran {it['runs']} times" if it["runs"] else ""
+        skips = f", skipped {it['skips']} times" if it["skips"] else ""
+        does = f"{it['does']}: {title}"
+    return f"{it['id']}  {when}  {it['to']}  {it['at']}  {does}{ran}{skips}"
 
 
 def one(config: Config, id_: str) -> dict[str, Any]:

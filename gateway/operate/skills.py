@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from agents.language import Language
 from gateway.config.load import Loaded
 from gateway.fault import OperatorError
 from skills.catalog import sees
@@ -174,11 +175,17 @@ def is_program(file: SkillFile) -> bool:
     return file.executable or file.path.endswith(_PROGRAM_ENDINGS) or file.content.startswith(_PROGRAM_HEADS)
 
 
-def line(it: Mapping[str, Any]) -> str:
+_STATES = {"ok": "正常", "unreadable": "无法读取", "unlisted": "未锁定", "missing": "缺失", "changed": "有变化"}
+
+
+def line(it: Mapping[str, Any], language: Language = "en") -> str:
     """One line of the list."""
+    zh = language == "zh"
+    state = _STATES.get(it["state"], it["state"]) if zh else it["state"]
     if "source" not in it:
-        return f"{it['name']}  {it['state']}"
-    return f"{it['name']}  {it['state']}  {it['commit'][:12] or 'a folder'}  {it['source']} {it['place']}".rstrip()
+        return f"{it['name']}  {state}"
+    commit = it["commit"][:12] or ("文件夹" if zh else "a folder")
+    return f"{it['name']}  {state}  {commit}  {it['source']} {it['place']}".rstrip()
 
 
 def _origin(source: Source, skill: FoundSkill) -> str:

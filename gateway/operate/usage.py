@@ -5,10 +5,12 @@ The final row of each turn says what it took, so the sums are the journal's. Wha
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
 from typing import Any, Literal, TypeAlias
+from unicodedata import east_asian_width
 
+from agents.language import Language
 from channels.moment import day, iso, local, timestamp
 from gateway.config.root import Config
 from gateway.records.sessions import conversation, session_parts
@@ -41,11 +43,11 @@ class UsageRow:
         self.cost += sum(it.cost or 0.0 for it in taken)
         self.unpriced += any(it.cost is None and not config.is_demo(it.model) for it in taken)
 
-    def money(self, config: Config) -> str:
+    def money(self, config: Config, language: Language) -> str:
         if self.unpriced and not self.cost:
-            return "no price"
-        more = f" (no price for {self.unpriced:,} of the turns)" if self.unpriced else ""
-        return config.money(self.cost) + more
+            return "没有价格" if language == "zh" else "no price"
+        without = f" (no price for {self.unpriced:,} of the turns)", f"（其中 {self.unpriced:,} 轮没有价格）"
+        return config.money(self.cost) + (without[language == "zh"] if self.unpriced else "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,28 +109,36 @@ def _shares(bill: TurnBill, by: By) -> Iterator[tuple[str, Sequence[ModelBill]]]
     yield {"agent": place.agent, "chat": place.place, "person": bill.person or UNKNOWN}[by], bill.models
 
 
-def table(report: UsageReport, config: Config) -> Iterator[str]:
+def table(report: UsageReport, config: Config, language: Language = "en") -> Iterator[str]:
     """The report for people, the totals last."""
-    yield f"Since {timestamp(report.since, config.server.zone)}"
-    head = (report.by, "turns", "tokens in", "tokens out", "cost")
+    since, zh = timestamp(report.since, config.server.zone), language == "zh"
+    yield f"自 {since} 起" if zh else f"Since {since}"
+    by = {"agent": "智能体", "chat": "聊天", "person": "用户", "model": "模型"}[report.by] if zh else report.by
+    head = (by, *(("轮次", "输入 token", "输出 token", "费用") if zh else ("turns", "tokens in", "tokens out", "cost")))
+    total = replace(report.total, name="合计" if zh else report.total.name)
+    rows = [replace(it, name="（没有记录）") if zh and it.name == UNKNOWN else it for it in report.rows]
     body = [
-        (it.name, f"{it.turns:,}", f"{it.input:,}", f"{it.output:,}", it.money(config))
-        for it in (*report.rows, report.total)
+        (it.name, f"{it.turns:,}", f"{it.input:,}", f"{it.output:,}", it.money(config, language))
+        for it in (*rows, total)
     ]
-    widths = [max(map(len, column)) for column in zip(*((row[:4]) for row in (head, *body)), strict=True)]
+    widths = [max(map(_width, column)) for column in zip(*((row[:4]) for row in (head, *body)), strict=True)]
     yield from ("", _line(head, widths), *(_line(row, widths) for row in body[:-1]))
     yield from (_line(tuple("-" * it for it in (*widths, len("cost"))), widths), _line(body[-1], widths))
-    if report.priced_on:
-        yield from (
-            "",
-            f"Each request at the price when it was made; the prices now are of {', '.join(report.priced_on)}.",
-        )
+    if days := ("、" if zh else ", ").join(report.priced_on):
+        en = f"Each request at the price when it was made; the prices now are of {days}."
+        yield from ("", f"每次请求按当时的价格计算；现行价格的日期为 {days}。" if zh else en)
 
 
 def _line(row: Sequence[str], widths: Iterable[int]) -> str:
     name, *numbers, cost = row
     first, *others = widths
-    return "  ".join((name.ljust(first), *(it.rjust(width) for it, width in zip(numbers, others, strict=True)), cost))
+    cells = (" " * (width - _width(it)) + it for it, width in zip(numbers, others, strict=True))
+    return "  ".join((name + " " * (first - _width(name)), *cells, cost))
+
+
+def _width(text: str) -> int:
+    """The columns that a terminal gives to a text: a Chinese character takes two."""
+    return sum(2 if east_asian_width(it) in "WF" else 1 for it in text)
 
 
 def facts(report: UsageReport, config: Config) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def agent_reason(config: Config, context: MessageContext, agent: str, chosen: st
             f"；用 /agent 选定的 {chosen} 在此聊天中已不可用",
         )
     if context.channel == LOCAL_CHANNEL:
-        more = Bilingual(f"{more.en}; a page of the web chat may name another one", f"{more.zh}；网页聊天可另选助手")
+        more = Bilingual(f"{more.en}; a page of the web chat may name another one", f"{more.zh}；网页聊天可另选智能体")
     if holding(config.routes, context):
         return Because(agent, Bilingual(f"the binding says so{more.en}", f"由绑定规则指定{more.zh}"))
     first = "it is the first of agents.list, and no binding holds", "没有匹配的绑定规则，取 agents.list 的第一个"

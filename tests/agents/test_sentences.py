@@ -36,8 +36,8 @@ def test_every_failure_is_one_short_sentence_in_the_users_language(outcome: Outc
 
 def test_a_long_pause_is_told_with_its_seconds() -> None:
     busy, broken = (ModelError(kind=kind, summary="", retryable=True) for kind in ("overloaded", "network"))
-    assert sentences.retrying(busy, 1.9, "en") == "The model is busy right now; I am asking again."
-    assert sentences.retrying(busy, 19.6, "en") == "The model is busy right now; I ask again in 20 s."
+    assert sentences.retrying(busy, 1.9, "en") == "The model is busy. Trying again."
+    assert sentences.retrying(busy, 19.6, "en") == "The model is busy. Trying again in 20 s."
     assert sentences.retrying(broken, 5.0, "zh") == "与模型的连接中断，5 秒后重试。"
 
 
@@ -105,7 +105,7 @@ def test_a_text_decides_a_language_by_its_characters_or_by_four_words(text: str,
     ],
 )
 def test_when_somebody_may_go_on_is_never_said_too_early(seconds: float, english: str, chinese: str) -> None:
-    languages: tuple[tuple[str, Language], ...] = ((f" in {english};", "en"), (f" {chinese}后", "zh"))
+    languages: tuple[tuple[str, Language], ...] = ((f" wait {english};", "en"), (f"等 {chinese}再发", "zh"))
     for sentence, language in languages:
         assert sentence in allowance.too_fast("sender", seconds, language)
         assert sentence in allowance.too_fast("chat", seconds, language)

@@ -73,4 +73,4 @@ async def _happen(home: House, tab: Tab, telegram: TelegramEmulator, stranger: s
     await telegram.push(telegram.text_update("hello", chat=FRIEND))
     await home.until(lambda: any("sendmessage" in it.method.lower() for it in telegram.requests))
     await telegram.push(telegram.text_update("let me in", chat=STRANGER))
-    await home.until(lambda: any("know you" in it.text for it in telegram.messages))
+    await home.until(lambda: any("private bot" in it.text for it in telegram.messages))

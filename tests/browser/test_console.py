@@ -96,7 +96,7 @@ async def test_a_stranger_with_a_hostile_name_is_let_in_by_keys_and_hears_of_it(
         await expect(tab.page.locator("#view")).to_be_focused()
         row = tab.page.get_by_role("row").filter(has_text=f"telegram:…{str(STRANGER)[-4:]}")
         await expect(row).to_contain_text("this page")
-        await home.until(lambda: any("You may write to me now" in it.text for it in telegram.messages))
+        await home.until(lambda: any("You are in." in it.text for it in telegram.messages))
 
 
 async def test_a_broken_config_is_seen_with_its_line_until_it_is_mended(browser: Browser, tmp_path: Path) -> None:

@@ -56,11 +56,11 @@ async def test_an_answer_is_seen_growing_with_its_tools_and_a_reload_brings_all_
 
         home.line.hold()
         await tab.say("How do I print names?")
-        await expect(tab.draft.get_by_role("status")).to_have_text("The model is busy right now; I am asking again.")
+        await expect(tab.draft.get_by_role("status")).to_have_text("The model is busy. Trying again.")
         home.line.release()
         await tab.is_answered(TALE, "It says go.", "Like this:")
         await expect(tab.message).to_be_focused()
-        await expect(tab.page.get_by_text("I am asking again")).to_have_count(0)
+        await expect(tab.page.get_by_text("Trying again")).to_have_count(0)
         await expect(answer.get_by_text("python", exact=True)).to_be_visible()
         await answer.get_by_role("button", name="Copy", exact=True).click()
         await expect(answer.get_by_role("button", name="Copied")).to_be_visible()

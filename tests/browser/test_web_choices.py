@@ -39,7 +39,7 @@ async def test_the_model_is_text_where_there_is_one_and_a_menu_for_keys_and_scre
         await tab.page.get_by_role("button", name="Model: claude-opus-4-6").click()
         await menu.get_by_role("menuitemradio", name="the agent's own").click()
         await expect(model).to_be_visible()
-        await expect(tab.log.get_by_text("The model is the agent's again")).to_be_visible()
+        await expect(tab.log.get_by_text("Back to the agent's own model")).to_be_visible()
 
 
 async def test_a_new_conversation_begins_with_the_chosen_model_and_thinking_and_is_named_by_its_first_words(

@@ -65,7 +65,7 @@ async def test_what_holds_in_the_chat_is_set_by_commands_and_stands_in_its_head_
         await dialog.get_by_label("Thinking").select_option("high")
         await expect(tab.page.locator("#thinking-level")).to_have_text("Thinking: high")
         await dialog.get_by_role("switch", name="Show the reasoning").check()
-        await expect(tab.log.get_by_text("The model's reasoning is shown above its answers.")).to_be_visible()
+        await expect(tab.log.get_by_text("I will show the model's reasoning above its answers.")).to_be_visible()
         await expect(dialog.get_by_role("switch", name="Show the reasoning")).to_be_focused()
         await expect(dialog.get_by_label("Model")).to_have_value("1")
         await tab.page.keyboard.press("Escape")

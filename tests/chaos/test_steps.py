@@ -25,7 +25,7 @@ from tests.waiting import until
 
 SMALL = "contextWindow: 12000\n      maxTokens: 1000\n      compaction: { keepTurns: 2 }"
 FILLER = "and then this happened, and that, and the other thing " * 30
-NOTICE = "I have summed up the older part"
+NOTICE = "I have summarised the older part"
 
 
 class House:

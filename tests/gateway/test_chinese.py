@@ -1,5 +1,6 @@
 """The command line in Chinese, by the config or the terminal's locale: start, `check`, `doctor`, `status` and help."""
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -15,8 +16,10 @@ from channels.condition import ChannelState
 from gateway.cli import app
 from gateway.cli.chinese import HELP
 from gateway.config.load import load
+from gateway.operate import contacts, schedules, skills
 from gateway.operate.greeting import greeting
 from gateway.operate.status import start_lines
+from tests.empty_database import open_store
 from tests.stories.test_process import ask
 
 CONFIG = """\
@@ -67,7 +70,7 @@ def test_the_start_says_in_chinese_which_channels_are_in_touch() -> None:
     states = {("feishu", "default"): bad, ("telegram", "two"): ChannelState(state="ok", since=0.0)}
     assert [*start_lines(states, "zh")] == [
         "  feishu     ✗ 被拒绝：密钥不正确——请修正",
-        "  telegram two ✓ 已连通",
+        "  telegram two ✓ 已连接",
     ]
 
 
@@ -168,3 +171,23 @@ def test_the_help_is_english_again_after_it_was_chinese() -> None:
     assert code == 0
     assert "Check the config file" in output
     assert not re.search("[一-鿿]", output)
+
+
+def test_the_tables_of_the_command_line_are_chinese(file: Path) -> None:
+    asyncio.run(open_store(load(file, ENV).config.database).close())
+    tables = {
+        ("usage",): "智能体  轮次  输入 token  输出 token  费用",
+        ("turns", "list"): "0 轮",
+        ("schedules", "list"): "0 个定时",
+        ("skills", "list"): "0 个技能，使用其中 0 个",
+        ("pairing", "list"): "等待批准 0 人，已批准 0 人",
+    }
+    for command, line in tables.items():
+        assert line in printed(*command, "--config", str(file), LANG="zh_CN.UTF-8")[1], command
+    contact = {"name": "feishu:ou_1", "displayName": "王磊", "at": "2026", "approvedBy": None, "owner": False}
+    schedule = {"id": "R1", "due": None, "state": "paused", "why": "gone", "to": "chat", "at": "9:00", "does": "say"}
+    assert "  等待批准：" in contacts.line(contact, "zh")
+    assert contacts.line(contact | {"approvedBy": "feishu:ou_2"}, "zh").endswith("由 feishu:ou_2 批准")
+    shown = schedules.line(schedule | {"title": "喝水", "runs": 3, "skips": 1}, "zh")
+    assert shown == "R1  已暂停（无法再联系该聊天）  chat  9:00  发送：喝水，已运行 3 次，跳过 1 次"
+    assert skills.line({"name": "pdf", "state": "changed"}, "zh") == "pdf  有变化"

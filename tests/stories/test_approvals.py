@@ -518,7 +518,7 @@ async def test_on_telegram_a_key_decides_and_the_message_says_who_did(tmp_path: 
             (quote,) = [it for it in asked.entities if it["type"] == "expandable_blockquote"]
             at_once, beneath = asked.text[: quote["offset"]], asked.text[quote["offset"] :]
             assert (RUN[1]["command"] in at_once, "/approve" in at_once, "SHA-256" in at_once) == (True, False, False)
-            assert beneath.startswith("详情\n• 助手：helper\n")
+            assert beneath.startswith("详情\n• 智能体：helper\n")
             assert "/approve" in beneath
             for who in (bob, alice, alice):
                 await it.happens(it.telegram.press_update(asked.message_id, keys[answer], chat=alice, sender=who))

@@ -79,10 +79,10 @@ async def test_after_a_restart_the_agent_learns_what_became_of_it(tmp_path: Path
             await until(lambda: processes_of(command))
             await run.end(number)
             await until(lambda: not processes_of(command))
-        anthropic.script = [calls(process("list")), says("it was interrupted")]
+        anthropic.script = [calls(process("list")), says("I was interrupted")]
         async with started(config) as run:
             await say(run, feishu, "how far is it?")
-            assert [reply.text for reply in await feishu.sent(2)][1] == "it was interrupted"
+            assert [reply.text for reply in await feishu.sent(2)][1] == "I was interrupted"
         (listed,) = results(anthropic.requests[-1].body)[-1:]
         assert "interrupted: the gateway restarted" in listed
         assert "echo begun" in listed
@@ -186,7 +186,7 @@ async def test_a_stop_ends_it_and_nothing_is_reported(tmp_path: Path, command: s
         await until(lambda: processes_of(waited) and processes_of(other))
         await house.say(command)
         said = (await house.replies(2))[1]
-        assert f"These commands end as well:\n- `{id_in(begun)}` `sleep 300; : a " in said
+        assert f"Also stopped, these commands:\n- `{id_in(begun)}` `sleep 300; : a " in said
         assert " : b " not in said
         await until(lambda: not processes_of(waited))
         assert processes_of(other)

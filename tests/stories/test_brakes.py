@@ -257,7 +257,7 @@ async def test_stop_says_what_it_stopped_though_its_reply_came_late(tmp_path: Pa
         it.channel.send = send_now  # type: ignore[method-assign]
         _, reply = await house.replies(2)
         assert reply == "Stopped.\n\n1 waiting message was dropped:\n- “and this”"
-        assert await talk(house, "/stop") == "There is nothing to stop."
+        assert await talk(house, "/stop") == "Nothing is running."
 
 
 async def test_stop_whose_reply_came_late_leaves_alone_what_began_after_it(tmp_path: Path) -> None:
@@ -356,10 +356,10 @@ async def test_stop_ends_a_compaction_and_says_so(tmp_path: Path) -> None:
         it = Chat(house, house.gateway.runtime.setup.channels["feishu", "default"])
         await house.idle()
         await compacting(it)
-        assert await talk(house, "/stop") == "Stopped.\n\nThese commands end as well:\n- `/compact`"
+        assert await talk(house, "/stop") == "Stopped.\n\nAlso stopped, these commands:\n- `/compact`"
         await house.idle()
         assert marks(house, PARENT) == []
-        assert await talk(house, "/stop") == "There is nothing to stop."
+        assert await talk(house, "/stop") == "Nothing is running."
 
 
 @pytest.mark.parametrize("brake", ["/stop", "/new"])
@@ -382,14 +382,16 @@ async def test_member_of_a_group_cancels_no_request_of_another(tmp_path: Path, b
         await house.until(lambda: house.feishu.shown(GROUP))
         await house.idle()
         (id_,) = set(re.findall(r"/approve (\S+) deny", house.feishu.shown(ALICE_CHAT)[-1]))
-        waits = f"These requests for approval are not yours to end; they still wait:\n- `{id_}`"
+        waits = f"These requests for approval are someone else's and are still waiting:\n- `{id_}`"
         reply = await talk(house, brake, sender=carol, **IN_GROUP)
         assert reply.endswith(waits)
-        assert reply.startswith("There is nothing to stop." if brake == "/stop" else "A new conversation begins.")
+        assert reply.startswith("Nothing is running." if brake == "/stop" else "New conversation started.")
         assert await state(house, id_) == "pending"
         reply = await talk(house, brake, sender=BOB, **IN_GROUP)
         assert "waits" not in reply
-        assert ("These requests for approval are cancelled" if where == "conversation" else "These tasks end") in reply
+        assert (
+            "Also cancelled, these requests for approval" if where == "conversation" else "Also stopped, these tasks"
+        ) in reply
         while await state(house, id_) != "cancelled":
             await asyncio.sleep(0.01)
 
@@ -432,7 +434,7 @@ async def test_stop_ends_a_compaction_at_the_other_replica(tmp_path: Path, postg
         here = Chat(one, one.gateway.runtime.setup.channels["feishu", "default"])
         await compacting(here)
         await other.say("/stop")
-        assert (await one.replies(4))[3] == "Stopped.\n\nThese commands end as well:\n- `/compact`"
+        assert (await one.replies(4))[3] == "Stopped.\n\nAlso stopped, these commands:\n- `/compact`"
 
 
 async def test_redelivered_stop_takes_effect_if_the_worker_that_stored_it_died(

@@ -70,9 +70,9 @@ async def test_a_budget_that_is_used_up_is_a_refusal_without_a_request_until_the
     async with house_with(tmp_path, "budgets: { sender: { tokensPerDay: 230 } }", database_url, clock) as house:
         assert await written(house, "one") == "re one"
         warned = await written(house, "two")
-        assert warned == "re two\n\n(86 % of your budget for today is used; it starts again at 00:00 CST.)"
+        assert warned == "re two\n\n(86 % of your budget for today is used. It resets at 00:00 CST.)"
         assert await written(house, "three", chat=BOB_CHAT) == "re three"
-        refusal = "Your budget for today is used up. It starts again at 00:00 CST; please write to me then."
+        refusal = "Your budget for today is used up. It resets at 00:00 CST; please write to me then."
         assert await written(house, "four") == refusal
         assert await written(house, "你好") == "你今天的用量额度已经用完，00:00 CST 恢复，请届时再发消息。"
         assert await written(house, "five", sender=BOB, chat=BOB_CHAT) == "re five"
@@ -84,7 +84,7 @@ async def test_a_budget_that_is_used_up_is_a_refusal_without_a_request_until_the
         assert "two" in str(house.anthropic.requests[-1].body)
 
 
-@pytest.mark.parametrize(("whose", "other"), [("agent", "This assistant's"), ("chat", None), ("sender", None)])
+@pytest.mark.parametrize(("whose", "other"), [("agent", "This agent's"), ("chat", None), ("sender", None)])
 async def test_each_budget_holds_for_its_own_alone(tmp_path: Path, whose: str, other: str | None) -> None:
     async with house_with(tmp_path, f"budgets: {{ {whose}: {{ tokensPerDay: 100 }} }}") as house:
         assert (await written(house, "one")).startswith("re one\n\n(100 % of")
@@ -99,7 +99,7 @@ async def test_in_the_middle_of_a_turn_it_stops_and_what_was_done_stays(tmp_path
         write = ("write", {"file_path": "a.txt", "content": "x"})
         house.anthropic.script = [calls(write, usage=COST), calls(("ls", {}), usage=COST), says("never")]
         reply = await written(house, "do it")
-        assert reply.startswith("I stopped here, and what is done is kept. This chat's budget for today is used up.")
+        assert reply.startswith("I stopped here; what is done is saved. This chat's budget for today is used up.")
         assert len(house.anthropic.requests) == 2
         clock.ahead = 25 * 3600.0
         house.anthropic.script = [hundred("done")]
@@ -139,11 +139,11 @@ budgets: { sender: { costPerMonth: 0.25, costPerDay: 0.2 } }
     clock.ahead += 86400
     async with house_with(tmp_path, more, database_url, clock) as house:
         warned = await written(house, "two")
-        assert warned == "re two\n\n(80 % of your budget for this month is used; it starts again on 2027-02-01.)"
+        assert warned == "re two\n\n(80 % of your budget for this month is used. It resets on 2027-02-01.)"
         clock.ahead += 9 * 86400
         await house.gateway.runtime.store.prune(clock() - DEDUPE_SECONDS)
         assert await written(house, "three") == "re three"
-        refusal = "Your budget for this month is used up. It starts again on 2027-02-01; please write to me then."
+        refusal = "Your budget for this month is used up. It resets on 2027-02-01; please write to me then."
         assert await written(house, "four") == refusal
         usage = await written(house, "/usage")
         assert "- Budget of today (you): 50% ($0.1000 / $0.2000) used, again at 00:00 CST" in usage
@@ -226,12 +226,12 @@ async def test_the_first_message_beyond_a_rate_hears_when_to_go_on_and_commands_
         for text in ("one", "two", "three"):
             assert await written(house, text) == f"re {text}"
         reply = await written(house, "four", chat=BOB_CHAT)
-        assert reply.startswith("You write faster than I may answer. Please go on in ")
-        assert reply.endswith(" s; what comes before that gets no answer.")
+        assert reply.startswith("That was a lot at once. Please wait ")
+        assert reply.endswith(" s; I will not see messages sent before then.")
         event = house.feishu.text_event("five", sender=ALICE, chat=ALICE_CHAT)
         for _ in range(2):
             assert (await house.push(event)).status_code == 200
-        assert "nothing to stop" in await written(house, "/stop")
+        assert "Nothing is running" in await written(house, "/stop")
         assert await written(house, "six", sender=BOB) == "re six"
         assert "聊天的消息太多了" in await written(house, "七", sender=BOB)
         assert await written(house, "eight", sender=BOB, chat=BOB_CHAT) == "re eight"
@@ -250,18 +250,18 @@ async def test_the_page_of_the_web_chat_shows_them_like_any_answer(tmp_path: Pat
             await page.say(text)
             await page.answers(number)
         _, refused, too_fast = await page.answers(3)
-        assert refused.startswith("This chat's budget for today is used up. It starts again at 00:00 UTC")
-        assert too_fast.startswith("You write faster than I may answer. Please go on in 60 min;")
+        assert refused.startswith("This chat's budget for today is used up. It resets at 00:00 UTC")
+        assert too_fast.startswith("That was a lot at once. Please wait 60 min;")
         assert len(house.anthropic.requests) == 1
 
 
 WAYS = ["words", "/retry", "/edit other words", "/skill translate hello", "/compact", "a press"]
 LIMITS = [
-    ("rates: { sender: 4/1h }", "You write faster than I may answer."),
-    ("rates: { chat: 4/1h }", "There is more in this chat than I may answer."),
+    ("rates: { sender: 4/1h }", "That was a lot at once."),
+    ("rates: { chat: 4/1h }", "This chat is too busy for me."),
     ("budgets: { sender: { tokensPerDay: 400 } }", "Your budget for today is used up."),
     ("budgets: { chat: { tokensPerDay: 400 } }", "This chat's budget for today is used up."),
-    ("budgets: { agent: { tokensPerDay: 400 } }", "This assistant's budget for today is used up."),
+    ("budgets: { agent: { tokensPerDay: 400 } }", "This agent's budget for today is used up."),
 ]
 
 
@@ -339,4 +339,4 @@ async def test_an_edit_of_a_message_that_is_being_answered_counts_as_a_message(t
         await it.house.idle()
         asked = " ".join(users(it.house.anthropic.requests[-1].body))
         assert [word in asked for word in ("two", "three", "four", "five", "six")] == [True, True, False, False, False]
-        assert len([text for text in it.telegram.shown(alice) if text.startswith("You write faster")]) == 1
+        assert len([text for text in it.telegram.shown(alice) if text.startswith("That was a lot")]) == 1

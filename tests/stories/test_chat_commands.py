@@ -89,37 +89,37 @@ ANSWERED = {
     "help": r"Just write to me\.",
     "commands": r"- `/model ",
     "start": r"Hello! I am helper",
-    "new": r"A new conversation begins\.",
-    "reset": r"A new conversation begins\.",
+    "new": r"New conversation started\.",
+    "reset": r"New conversation started\.",
     "stop": r"There is nothing to stop\.",
-    "tasks": "no tasks in this conversation",
+    "tasks": "This conversation has no tasks",
     "status": rf"- Agent: `helper`\n- Model: `anthropic/claude-sonnet-4-6`[\s\S]*- Clawgate: {VERSION}",
     "context": r"- Tooling: \d+[\s\S]*- History \(\d+ turns\): \d+\n- In all: [\d,]+ / [\d,]+ \(\d+%\)",
     "models": r"- 1 · `anthropic/claude-sonnet-4-6` \(in use\)",
     "model": r"- 1 · `anthropic/claude-sonnet-4-6` \(in use\)",
     "think": r"The levels of `anthropic/claude-sonnet-4-6`: `",
-    "reasoning": r"reasoning is not shown",
-    "verbose": r"Tool calls are not shown",
+    "reasoning": r"not show the model's reasoning",
+    "verbose": r"not show tool calls",
     "compact": r"nothing to summarise",
     "usage": r"- This conversation: [\d,]+ tokens in, [\d,]+ out",
     "whoami": r"`(?:feishu|telegram|web):\S+`",
-    "why": r"Only an owner of this bot may use /why|- Turn \d+: |Nothing has been answered here yet",
+    "why": r"Only an owner of this bot may use /why|- Turn \d+: |I have not answered anything here yet",
     "agent": r"- `helper` \(answers here\)",
-    "skill": r"The skills are:\n- `",
+    "skill": r"Skills:\n- `",
     "queue": r"The queue mode is `collect`",
-    "edit": r"Write the new words behind /edit",
+    "edit": r"Put the new text after /edit",
     "retry": r"again\.$",
     "schedules": r"You have no reminders here",
     "reminders": r"You have no reminders here",
-    "remember": r"There are no notes of yours|Others read along here",
-    "undo": r"There is nothing to undo|Forgotten: “",
+    "remember": r"You have no notes yet|Others can read this chat",
+    "undo": r"There is nothing to undo|Undone: “",
     "export": r"",
     "pair": r"Only an owner of this bot may use /pair|/pair CODE",
     "claim": r"Send it with the code that the start of the gateway prints|Send it to me in a direct chat|Send me `/claim ",
     "listen": r"Only an owner of this bot may use /listen|Send it in the group\.",
     "unlisten": r"Only an owner of this bot may use /unlisten|Send it in the group\.",
     "approve": r"Nothing was decided\.",
-    "approvals": r"Nothing waits for you",
+    "approvals": r"Nothing is waiting for you",
 }
 
 
@@ -155,9 +155,9 @@ async def test_a_command_by_its_chinese_name_is_the_same_one_and_answers_in_chin
         assert "/帮助" not in english + chinese
         assert "- `/new` 开始新的对话" in await said(house, "/help 全部")
         assert await said(house, "/帮助 模型") == await said(house, "/帮助 model")
-        assert await said(house, "/模型 opus") == f"从下一条消息起使用 `{SECOND}`，直到 /new。"
+        assert await said(house, "/模型 opus") == f"从下一条消息起由 `{SECOND}` 回答，直到 /new。"
         assert await said(house, "/重试") == "once more"
-        assert (await said(house, "/新对话")).startswith("新的对话")
+        assert (await said(house, "/新对话")).startswith("已开始新的对话")
 
 
 async def test_the_policy_of_a_command_holds_for_its_chinese_name(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ async def test_every_command_answers_in_feishu_while_a_turn_runs_and_again_as_on
         await house.requested(2)
         for number, (name, pattern) in enumerate(ANSWERED.items(), start=1):
             if name in ("stop", "new", "reset", "retry", "undo"):
-                pattern = "Stopped|begins|still under way|nothing to "
+                pattern = "Stopped|conversation started|still answering|Nothing is running|There is no"
             event = house.feishu.text_event(f"/{name}", sender=ALICE, chat=ALICE_CHAT)
             await house.push(event)
             answers = await house.replies(number + 1)
@@ -227,7 +227,7 @@ async def test_telegram_offers_the_menu_and_takes_commands_with_the_bots_name_an
         await it.replies(5)
         await it.house.idle()
         texts = [sent.text for sent in it.telegram.messages]
-        assert texts.count("A new conversation begins.") == 3
+        assert texts.count("New conversation started.") == 3
         assert [text for text in texts if "Only an owner" in text]
         assert len(texts) == 5
         assert it.house.anthropic.requests == []
@@ -240,7 +240,7 @@ async def test_a_new_conversation_forgets_and_says_what_it_dropped(tmp_path: Pat
         await house.requested(2)
         await house.say("and this one `waits`")
         answer = await said(house, "/new")
-        ended = "A new conversation begins. What was being answered ends here: “think long”."
+        ended = "New conversation started. I stopped answering: “think long”."
         assert answer == f"{ended}\n\n1 waiting message was dropped:\n- “and this one 'waits'”"
         assert await said(house, "hello again") == "fresh"
         assert "swordfish" not in json.dumps(house.anthropic.requests[-1].body["messages"])
@@ -287,7 +287,7 @@ async def test_a_retry_answers_what_failed_and_what_was_collected_together(tmp_p
         assert (await house.replies(4))[2:] == ["slow", "both"]
         await house.idle()
         assert await said(house, "/retry") == "both again"
-        assert await said(house, "/edit") == "Write the new words behind /edit."
+        assert await said(house, "/edit") == "Put the new text after /edit."
         assert await said(house, "/edit 4, or more") == "both, in other words"
         assert await said(house, "five") == "next"
         asked = " ".join(users(house.anthropic.requests[-1].body))
@@ -303,12 +303,12 @@ async def test_a_retry_answers_the_last_message_again_and_an_undo_forgets_it(tmp
         assert await said(house, "/retry") == "two, better"
         assert [words.rpartition(": ")[2] for words in users(house.anthropic.requests[-1].body)] == ["first", "second"]
         assert house.feishu.messages[-1].reply_to == house.feishu.messages[-2].reply_to
-        assert await said(house, "/undo") == "Forgotten: “second”."
+        assert await said(house, "/undo") == "Undone: “second”."
         assert await said(house, "third") == "three"
         assert [words.rpartition(": ")[2] for words in users(house.anthropic.requests[-1].body)] == ["first", "third"]
         assert [await said(house, "/undo") for _ in range(3)] == [
-            "Forgotten: “third”.",
-            "Forgotten: “first”.",
+            "Undone: “third”.",
+            "Undone: “first”.",
             "There is nothing to undo.",
         ]
 
@@ -353,7 +353,7 @@ async def test_a_model_and_a_level_hold_until_the_conversation_begins_anew(tmp_p
         assert "thinking=high" in prompt(house)
         assert f"`{SECOND}`" in await said(house, "/status")
         assert "no model “gpt”" in await said(house, "/model gpt")
-        assert "There is no level “hardest”. The levels" in await said(house, "/think hardest")
+        assert "There is no level “hardest”. `" in await said(house, "/think hardest")
         await said(house, "/model default")
         await said(house, "hello")
         assert house.anthropic.requests[-1].body["model"] == "claude-sonnet-4-6"
@@ -408,7 +408,7 @@ async def test_a_model_is_chosen_by_any_part_of_its_name_that_only_one_has_and_b
         assert f"- 6 · `{MINIMAX}` (in use)" in await said(house, "/model")
         for wanted, numbers in AMBIGUOUS:
             answer = await said(house, f"/model {wanted}")
-            assert answer.startswith(f"Several models have “{wanted}” in their names:"), wanted
+            assert answer.startswith(f"Several models match “{wanted}”:"), wanted
             assert [int(it) for it in re.findall(r"^- ([0-9]+) · ", answer, re.MULTILINE)] == numbers, wanted
         for wanted in ("gpt-9", "0", "7", "-1", "２"):
             assert f"no model “{wanted}”" in await said(house, f"/model {wanted}"), wanted
@@ -433,10 +433,10 @@ async def test_the_reasoning_stands_above_an_answer_as_a_quote_while_somebody_wa
     thinking = AGENTS.replace("model: anthropic", "thinking: low\n      model: anthropic")
     async with running(tmp_path, script=lambda _: thought, agents=thinking) as house:
         assert await said(house, "one") == "hello"
-        assert "is shown above" in await said(house, "/reasoning on")
+        assert "show the model's reasoning above" in await said(house, "/reasoning on")
         assert await said(house, "two") == "> It is\n> a greeting.\n\nhello"
-        assert "is shown above" in await said(house, "/reasoning perhaps")
-        assert "is not shown" in await said(house, "/reasoning off")
+        assert "show the model's reasoning above" in await said(house, "/reasoning perhaps")
+        assert "not show the model's" in await said(house, "/reasoning off")
         assert await said(house, "three") == "hello"
         assert "> It is" not in json.dumps(house.anthropic.requests[-1].body["messages"])
 
@@ -473,7 +473,7 @@ async def test_the_config_says_who_may_and_a_reply_is_in_the_persons_language(tm
         assert "所有者" in await said(house, "/whoami")
         await said(house, "good morning to all of you")
         assert (await said(house, "/usage")).startswith("- This conversation")
-        assert await said(house, "/compact 关注部署") == "目前没有需要压缩的内容。"
+        assert await said(house, "/compact 关注部署") == "目前没有需要整理的内容。"
         other = {"sender": BOB, "chat": BOB_CHAT}
         assert "只有机器人的所有者" in await said(house, "/usage", **other)
         assert "in use" in await said(house, "/model", **GROUPED) or "使用中" in house.feishu.messages[-1].text
@@ -585,7 +585,7 @@ async def test_a_command_that_runs_again_after_a_crash_acts_once(tmp_path: Path,
                 await house.idle()
             return texts
 
-        assert await twice("undo", 1_000) == ["Forgotten: “third”."] * 2
+        assert await twice("undo", 1_000) == ["Undone: “third”."] * 2
         assert await twice("retry", 1_001) == [None, None]
         await house.replies(4)
         await house.idle()

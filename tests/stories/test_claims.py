@@ -74,8 +74,8 @@ async def test_a_stranger_becomes_the_owner_by_the_code_once_and_is_one_until_re
         await house.say(f"/claim {code}", **BOBS)
         assert (await sent(house))[-1].startswith(NO_CODE), "spent"
         await house.say(f"/claim {code}")
-        notice, line = sorted((await sent(house))[-2:], key=lambda text: text.startswith("I do not know you yet"))
-        assert line.startswith("I do not know you yet"), "nothing but a stranger"
+        notice, line = sorted((await sent(house))[-2:], key=lambda text: text.startswith("Hi! This is a private bot"))
+        assert line.startswith("Hi! This is a private bot"), "nothing but a stranger"
         assert notice.startswith(f"Alice · …{ALICE[-4:]} wants to write to me.")
         emulator = house.feishu
     async with running(tmp_path, feishu=PAIRING, more=more, emulator=emulator) as house:
@@ -89,7 +89,7 @@ async def test_a_stranger_becomes_the_owner_by_the_code_once_and_is_one_until_re
             f"feishu:{BOB}: may no longer write, and is no owner any more"
         ]
         await house.say("/pair", **BOBS)
-        assert (await sent(house))[-1].startswith("I do not know you yet"), "from the next message on"
+        assert (await sent(house))[-1].startswith("Hi! This is a private bot"), "from the next message on"
         assert await house.gateway.claim_code() not in (None, code)
 
 

@@ -25,7 +25,7 @@ SMALL = AGENTS.replace(
 )
 FILLER = "and then this happened, and that, and the other thing " * 30
 HEADINGS = ("## Decisions", "## Open tasks", "## Constraints", "## Pending asks", "## Exact identifiers")
-NOTICED = "(I have summed up the older part of our conversation to make room.)"
+NOTICED = "(To make room, I have summarised the older part of our conversation.)"
 FAILED = "(I tried to sum up the older part of our conversation and could not."
 
 
@@ -252,7 +252,7 @@ async def test_a_wish_beyond_the_budget_is_refused_without_a_request(tmp_path: P
         before = counted(house)
         assert before >= 1_000
         assert "budget for today is used up" in (await talk(house, "/compact"))[-1]
-        assert "用量额度已经用完" in (await talk(house, "/compact 请保留订单号"))[-1]
+        assert "额度已经用完" in (await talk(house, "/compact 请保留订单号"))[-1]
         assert (counted(house), summaries(house), marks(house)) == (before, [], [])
 
 

@@ -136,11 +136,11 @@ async def test_the_person_is_told_in_their_language_what_could_not_be_taken(tmp_
         await it.sees(telegram.text_update("now let us speak plain English", chat=it.chat))
         await it.sees(it.enormous("film.mp4"))
         await it.house.until(
-            lambda: "(I could not take film.mp4: it is larger than 20 MB.)" in telegram.messages[-1].text
+            lambda: "(I could not read film.mp4: it is larger than 20 MB.)" in telegram.messages[-1].text
         )
         it.fail(403, times=1)
         await it.sees(it.file(PDF, "a.pdf"))
-        told = "(I could not take a.pdf: it could not be fetched; please send it again.)"
+        told = "(I could not read a.pdf: the download failed; please send it again.)"
         await it.house.until(lambda: told in telegram.messages[-1].text)
 
 
@@ -179,5 +179,5 @@ async def test_a_file_that_a_model_wants_to_send_where_none_can_be_sent_is_told_
         await house.say("the report, please")
         await house.replies(1)
         await house.say("once more")
-        note = "(The file report.html could not be attached.)"
+        note = "(I could not attach the file report.html.)"
         assert [text.replace("`", "") for text in await house.replies(2)] == [f"Here it is.\n\n{note}", note]

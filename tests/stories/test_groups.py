@@ -187,7 +187,7 @@ async def test_what_was_written_beside_a_message_that_is_taken_back_is_answered_
 
 
 @pytest.mark.parametrize(
-    ("command", "answer"), [("/stop", "There is nothing to stop."), ("/new", "A new conversation begins.")]
+    ("command", "answer"), [("/stop", "Nothing is running."), ("/new", "New conversation started.")]
 )
 async def test_what_a_recall_has_ended_is_nothing_that_a_stop_ends(tmp_path: Path, command: str, answer: str) -> None:
     async with running(tmp_path, script=[says("never whole " * 50)]) as house:

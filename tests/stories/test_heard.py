@@ -104,7 +104,7 @@ async def test_speech_that_cannot_be_had_is_a_line_to_the_model_and_the_message_
     async with room(tmp_path / "b", "feishu") as it:
         assert "not transcribed: no transcription is set up here" in (await it.sees(voice(it)))[0]
         (reply,) = await it.house.replies(1)
-        told = "(I could not take this voice message: I am not set up to hear; please write it instead.)"
+        told = "(I could not read this voice message: I cannot listen to voice messages here; please write instead.)"
         assert reply.endswith(f"\n\n{told}")
 
 

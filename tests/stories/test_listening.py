@@ -16,7 +16,7 @@ from tests.stories.test_telegram import bot
 
 LISTED = FEISHU.replace("groupPolicy: open", "groupPolicy: allowlist")
 OWNED = f'owners: ["feishu:{ALICE}"]'
-UNHEARD = "I do not listen in this group yet. Send `/listen` here to switch me on."
+UNHEARD = "I stay silent in this group until you switch me on: send `/listen` here."
 THERE: dict[str, Any] = {"chat": GROUP, "chat_type": "group", "mention_bot": True}
 
 
@@ -37,13 +37,13 @@ async def test_an_owner_switches_a_group_on_and_off_and_nobody_else_gets_anythin
         await house.say("hello", **THERE)
         assert await sent(house) == [UNHEARD]
         await house.say("/listen", chat=GROUP, chat_type="group")
-        assert (await sent(house))[-1] == "I listen in this group now."
+        assert (await sent(house))[-1] == "I am on. Mention me with a question."
         await house.say("hello", sender=BOB, **THERE)
         assert (await sent(house))[-1] == "hello"
         await house.say("/unlisten", sender=BOB, **THERE)
         assert (await sent(house))[-1].startswith("Only an owner")
         await house.say("/listen owners", **THERE)
-        assert (await sent(house))[-1] == "I listen to owners alone in this group now."
+        assert (await sent(house))[-1] == "I am on, for my owners only."
         count = len(house.feishu.messages)
         await house.say("hello", sender=BOB, **THERE)
         assert len(await sent(house)) == count
@@ -54,7 +54,7 @@ async def test_an_owner_switches_a_group_on_and_off_and_nobody_else_gets_anythin
         await house.say("and after a restart?", **THERE)
         assert (await sent(house))[-1] == "still"
         await house.say("/unlisten", **THERE)
-        assert (await sent(house))[-1] == "I do not listen in this group any more."
+        assert (await sent(house))[-1] == "I am off in this group. `/listen` switches me on again."
         await house.say("hello", **THERE)
         assert (await sent(house))[-1] == UNHEARD
         await house.say("/listen")
@@ -68,7 +68,7 @@ async def test_it_counts_before_what_the_config_lists(tmp_path: Path, policy: st
         await house.say("hello", sender=BOB, **THERE)
         await house.idle()
         await house.say("/unlisten", **THERE)
-        assert (await sent(house))[-1] == "I do not listen in this group any more."
+        assert (await sent(house))[-1] == "I am off in this group. `/listen` switches me on again."
         await house.say("hello", sender=BOB, **THERE)
         assert len(await sent(house)) == 2
         await house.say("/listen", **THERE)
@@ -84,7 +84,7 @@ async def test_a_config_that_switches_groups_off_says_so_to_an_owner(tmp_path: P
             await house.say(text, **THERE)
             await house.idle()
         await house.say("hello", sender=BOB, **THERE)
-        assert set(await sent(house)) == {"The config switches all groups off (`groupPolicy: disabled`)."}
+        assert set(await sent(house)) == {"I am off in all groups: the config says `groupPolicy: disabled`."}
         assert len(house.feishu.messages) == 2
 
 
@@ -115,11 +115,11 @@ async def test_owners_hear_that_the_bot_was_added_and_decide_by_a_button(
         notice = house.feishu.messages[1]
         assert notice.chat_id == ALICE_CHAT
         assert notice.text.startswith(
-            f"Bob · …{BOB[-4:]} added me to the group Team · …{GROUP[-4:]}. I do not listen there yet."
+            f"Bob · …{BOB[-4:]} added me to the group Team · …{GROUP[-4:]}. I stay silent there until you switch me on."
         )
         value = house.feishu.card(notice.message_id).buttons[label]
         await house.push(house.feishu.press_event(notice.message_id, sender=BOB, value=value))
-        assert (await sent(house))[-1] == "This button is not yours to press, or it is too old."
+        assert (await sent(house))[-1] == "This button is for somebody else, or it has expired."
         assert house.gateway.runtime.choices.listens_in("feishu", "default", GROUP) is None
         await house.push(house.feishu.press_event(notice.message_id, sender=ALICE, value=value))
         await house.idle()
@@ -155,7 +155,7 @@ async def test_on_telegram_a_press_switches_the_group_on_or_leaves_it(tmp_path: 
         await telegram.push(telegram.membership_update(team, "member", before="left", by=alice))
         (notice,) = await it.replies(1)
         assert notice.chat_id == alice
-        assert "I listen there, as the config says." in notice.text
+        assert "The config has me switched on there." in notice.text
         assert notice.reply_markup is not None
         keys = {key["text"]: key["callback_data"] for (key,) in notice.reply_markup["inline_keyboard"]}
         assert list(keys) == ["Only owners", "Leave"]

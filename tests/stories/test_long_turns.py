@@ -93,7 +93,7 @@ async def test_a_small_window_holds_the_conversation_and_a_long_message_gets_a_s
         await house.replies(2)
         assert "my favourite colour" in said(model.requests[1].body)[0]
         await house.say("很长的消息。" * 3_000)
-        assert (await house.replies(3))[2] == "这条消息太长，模型一次读不完。请缩短，或分成几条发送。"
+        assert (await house.replies(3))[2] == "这条消息太长，模型读不完。请缩短，或分成几条发送。"
         await house.say("a word " * 2_800)
         assert "several parts" in (await house.replies(4))[3]
         assert len(model.requests) == 2

@@ -46,7 +46,7 @@ async def test_an_answer_with_files_arrives_whole_in_feishu(tmp_path: Path) -> N
 
 
 async def test_a_file_that_is_not_attached_is_named_and_not_the_place_where_it_was_looked_for(tmp_path: Path) -> None:
-    words = [("send it", "could not be attached"), ("请发给我", "无法附上")]
+    words = [("send it", "could not attach"), ("请发给我", "没能附上")]
     places = ["{root}/plan.png", "{root}/../secret/plan.png", "..{root}/plan.png", "/etc/plan.png"]
     async with running(tmp_path) as house:
         for number, ((ask, sentence), place) in enumerate(product(words, places), 1):
@@ -74,7 +74,7 @@ async def test_an_address_that_could_not_be_attached_is_a_link_that_people_see_w
         for number, (address, link) in enumerate(ADDRESSES.items(), 1):
             await house.say("send me the picture")
             reply = (await house.replies(number))[-1]
-            why = "the address may not be fetched" if " " in address else "it could not be fetched"
+            why = "I may not open that address" if " " in address else "the download failed"
             assert reply.split() == [*f"Here it is. (I could not attach this: {why}.)".split(), link], address
             shown = rendered(f"Here it is.\n\n{link}")
             assert shown.text.endswith(link), address  # no mark of Markdown takes a character out of it

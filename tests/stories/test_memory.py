@@ -60,7 +60,7 @@ async def get(house: Running, path: str, **who: Any) -> str:
 
 async def test_a_note_is_before_the_agent_in_the_persons_own_chat_until_he_deletes_it(memory_house: Running) -> None:
     house = memory_house
-    assert await command(house, "/remember") == "There are no notes of yours. Write one: /remember TEXT"
+    assert await command(house, "/remember") == "You have no notes yet. Write one: /remember TEXT"
     assert await command(house, "/remember I am allergic to nuts") == "Noted as number 1."
     assert await command(house, "/remember 我住在上海") == "已记下，编号 2。"
     listed = await command(house, "/remember")

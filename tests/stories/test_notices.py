@@ -136,9 +136,9 @@ async def test_an_owner_hears_who_waits_and_decides_by_a_button_and_the_stranger
         for count, text in enumerate(("hello?", "hello??"), start=1):
             await house.say(text, **BOBS)
             (greeting, *lines) = [it for it in await told(house) if "wants to write" not in it]
-            assert greeting.startswith("I do not know you yet")
+            assert greeting.startswith("Hi! This is a private bot")
             assert len(lines) == 1, count
-            assert lines[0].startswith("You are still waiting; I told the owner at ")
+            assert lines[0].startswith("Still waiting: I asked the owner at ")
         for _ in range(2):
             await house.push(house.feishu.press_event(notice.message_id, sender=ALICE, value=value))
             await house.idle()
@@ -147,7 +147,7 @@ async def test_an_owner_hears_who_waits_and_decides_by_a_button_and_the_stranger
         await house.say("hello", **BOBS)
         last = (await told(house))[-1]
         assert (last == "hello Bob") == (label == "Let in")
-        assert becomes in card.shown or "do not wait any more" in card.shown
+        assert becomes in card.shown or "are no longer waiting" in card.shown
         assert traces(house, "swordfish") == []
 
 
@@ -162,7 +162,7 @@ async def test_of_two_presses_the_second_changes_nothing(tmp_path: Path) -> None
         assert house.feishu.card(notice.message_id).shown == f"Bob · …{BOB[-4:]} may write to me now."
         await house.push(house.feishu.press_event(notice.message_id, sender=ALICE, value=buttons["Refuse"]))
         await house.idle()
-        assert house.feishu.card(notice.message_id).shown == "They do not wait any more: /pair lists who does."
+        assert house.feishu.card(notice.message_id).shown == "They are no longer waiting. /pair shows who is."
         (contact,) = contacts.listed(house.gateway.config)
         assert (contact["state"], contact["displayName"]) == ("approved", "Bob")
 

@@ -25,7 +25,7 @@ from tests.web_page import WEB, opened
 
 PAIRING = FEISHU.replace("dmPolicy: open", "dmPolicy: pairing\n    timestampWindowSeconds: null")
 OWNED = f'owners: ["feishu:{ALICE}"]\nnotifyOwners: false'
-STILL = "You are still waiting. Give the code to the person who runs this bot; I will write once you may talk to me."
+STILL = "Still waiting. Give the code to the bot's owner; I will write to you as soon as you are let in."
 CODE = re.compile(rf"`([{ALPHABET}]{{4}}-[{ALPHABET}]{{4}})`")
 BOBS: dict[str, Any] = {"sender": BOB, "chat": BOB_CHAT}
 
@@ -59,7 +59,7 @@ async def test_a_stranger_gets_a_code_an_owner_approves_it_and_then_he_may_talk(
         (line,) = await house.replies(1)
         code = code_in(line)
         assert "\n" not in line
-        assert line.startswith("I do not know you yet")
+        assert line.startswith("Hi! This is a private bot")
         for text in ("hello?", "/whoami", "你好", "/start", f"/pair {code}"):
             await house.say(text, **BOBS)
         await house.push(first)
@@ -72,7 +72,7 @@ async def test_a_stranger_gets_a_code_an_owner_approves_it_and_then_he_may_talk(
         await house.say(f"/pair {code}")
         approved, welcome = sorted((await house.replies(3))[1:], key=lambda text: "You" in text)
         assert approved == f"Bob · …{BOB[-4:]} may write to me now."
-        assert welcome.startswith("You may write to me now.")
+        assert welcome.startswith("You are in.")
         await house.say("hello", **BOBS)
         assert (await house.replies(4))[3] == "hello Bob"
         assert users(house.anthropic.requests[0].body)[-1].endswith(": hello")
@@ -87,12 +87,12 @@ async def test_a_stranger_gets_a_code_an_owner_approves_it_and_then_he_may_talk(
 
 
 LANGUAGES = [
-    ("你好", "en", "我还不认识你"),
-    ("hello, may I talk to you?", "zh-hans", "I do not know you"),
-    ("/start", "zh-hans", "我还不认识你"),
-    ("/start hello", "zh-hans", "我还不认识你"),
-    ("👋?", "en", "I do not know you"),
-    ("/start", None, "我还不认识你"),
+    ("你好", "en", "你好！这是一个私人机器人"),
+    ("hello, may I talk to you?", "zh-hans", "Hi! This is a private bot"),
+    ("/start", "zh-hans", "你好！这是一个私人机器人"),
+    ("/start hello", "zh-hans", "你好！这是一个私人机器人"),
+    ("👋?", "en", "Hi! This is a private bot"),
+    ("/start", None, "你好！这是一个私人机器人"),
 ]
 
 
@@ -130,7 +130,7 @@ async def test_telegram_pairs_by_the_command_line_while_it_serves_and_a_press_of
             f"telegram:{alice}: may write now"
         ]
         await it.replies(2)
-        assert it.telegram.messages[1].text.startswith("You may write to me now.")
+        assert it.telegram.messages[1].text.startswith("You are in.")
         await it.happens(it.telegram.text_update("hello", chat=alice))
         assert (await it.replies(3))[2].text == "hello Alice"
         assert contacts.listed(config)[0]["approvedBy"] == "command line"
@@ -159,7 +159,7 @@ async def test_the_fourth_stranger_meets_silence_until_there_is_room_and_nobody_
         assert (await settled(house))[4:] == [STILL]
         clock.now += 1
         await house.say(f"/pair {first}")
-        assert "no such code" in (await house.replies(6))[5]
+        assert "does not work" in (await house.replies(6))[5]
         await house.say("hi", **stranger(4))
         await house.say("hi", **stranger(1))
         lines = (await house.replies(8))[6:]

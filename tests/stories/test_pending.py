@@ -69,7 +69,7 @@ async def test_of_one_senders_flood_a_bounded_number_waits_others_are_answered_a
         assert characters == 0
         await house.say("hello", sender=BOB, chat=BOB_CHAT)
         await house.until(lambda: any(message.text == "here" for message in house.feishu.messages))
-        await house.until(lambda: any("already waiting" in message.text for message in house.feishu.messages))
+        await house.until(lambda: any("waiting already" in message.text for message in house.feishu.messages))
         before = stored(house)
         assert (await house.push(events[-1])).status_code == 200
         assert sum(count for count, _ in stored(house).values()) == sum(count for count, _ in before.values())

@@ -114,7 +114,7 @@ async def test_a_stop_does_not_wait_and_what_it_stops_is_over(tmp_path: Path) ->
     run = calls(("exec", {"command": f"sleep 60; : {tmp_path}"}))
     async with running(tmp_path, script=[run, says("fresh"), NEVER], more=RUNS) as house:
         await house.say("/stop")
-        assert (await house.replies(1))[0].startswith("There is nothing to stop.")
+        assert (await house.replies(1))[0].startswith("Nothing is running.")
         await house.say("run it")
         await house.requested(1)
         await house.say("and this")

@@ -55,7 +55,7 @@ ARGUMENTS = {
 ENDING = ("new", "reset", "retry", "edit", "undo", "compact", "skill")
 """Behind any other command, the words that were answered before are still the newest ones."""
 PAIRS = [(OWNER, MEMBER), (MEMBER, OWNER), (MEMBER, OTHER), (OWNER, OWNER), (MEMBER, MEMBER)]
-BY_OTHERS = "Only the person who wrote that message can have it answered again."
+BY_OTHERS = "Only its author can have that message answered again."
 
 
 def config(channel: str, more: str = "", *, may: Mapping[str, set[str]] = MAY) -> str:
@@ -222,7 +222,7 @@ async def test_a_button_leads_nobody_to_an_agent_that_bindings_keep_for_others(t
         card = house.feishu.messages[0].message_id
         await house.push(house.feishu.press_event(card, "Yes", sender=CAROL))
         await house.idle()
-        assert "not yours to press" in house.feishu.messages[-1].text
+        assert "for somebody else" in house.feishu.messages[-1].text
         for who in (BOB, ALICE):  # an owner may use every agent
             house.anthropic.script = [says("went")]
             await house.push(house.feishu.press_event(card, "Yes", sender=who))
@@ -300,7 +300,7 @@ async def test_a_right_to_an_agent_is_judged_when_it_is_used(
         texts = [it.text for it in house.feishu.messages[sent:]]
         assert "second" not in answerers(house, asked)
         assert answerers(house, asked) == (["helper"] if choice in ("agent", "schedule") else [])
-        expected = {"reminder": "stand up", "button": "not yours to press", "message": ELSEWHERE, "task": ELSEWHERE}
+        expected = {"reminder": "stand up", "button": "for somebody else", "message": ELSEWHERE, "task": ELSEWHERE}
         assert expected.get(choice, "ok") in texts[-1]
 
 

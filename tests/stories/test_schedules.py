@@ -89,7 +89,7 @@ async def test_a_reminder_is_not_answered_again_with_a_persons_words_as_the_bots
         assert (await settled(house, 2))[1] == "Stand up"
         await house.say(command, **group)
         answer = (await house.replies(3))[2]
-        assert answer == "The last thing here is a report or a reminder; it cannot be answered again."
+        assert answer == "The last message here is a report or a reminder. It cannot be answered again."
         await house.idle()
         assert (len(house.feishu.messages), len(house.anthropic.requests)) == (3, 2)
 
@@ -157,7 +157,7 @@ async def test_what_was_missed_is_done_once_and_late_or_let_pass_and_recorded(
     clock.now += 5 * 86_400 + 7_200
     async with running(tmp_path, more=more, now=clock, emulator=house.feishu) as house:
         found = await settled(house, expected)
-        late = "(This was due Fri 2027-01-15 09:00 UTC; I was not running then.)\n\nStand-up!"
+        late = "(This was due Fri 2027-01-15 09:00 UTC, while I was not running.)\n\nStand-up!"
         assert found == [late] * expected
         [row] = await house.gateway.runtime.store.later.every()
         assert (row.runs, row.skips, row.due) == (expected, 1 - expected, BEGIN + 6 * 86_400 + 3_600)
@@ -221,7 +221,7 @@ async def test_people_list_and_cancel_their_own(tmp_path: Path, database_url: st
         await house.say("/reminders", sender=BOB, chat=BOB_CHAT)
         assert "You have no reminders here" in (await house.replies(3))[2]
         await house.say(f"/schedules cancel {id_}", sender=BOB, chat=BOB_CHAT)
-        assert f"There is no {id_} of yours here" in (await house.replies(4))[3]
+        assert f"You have no {id_} here" in (await house.replies(4))[3]
         await house.say("what is planned?")
         await house.replies(5)
         assert id_ in str(house.anthropic.requests[3].body["messages"][-1])

@@ -382,7 +382,7 @@ async def test_taint_asks_before_what_the_answer_itself_would_fetch(tmp_path: Pa
             await house.idle()
             await house.say("send it")
             await house.idle()
-            refused = [it.text for it in house.feishu.messages if "not attached here" in it.text]
+            refused = [it.text for it in house.feishu.messages if "may not attach files from the web" in it.text]
             assert (len(refused), len(site.requests)) == (2, 2)
 
 

@@ -178,10 +178,10 @@ async def test_a_stop_ends_the_tasks_and_says_so_and_a_stop_with_an_id_ends_that
         await house.say(f"/stop {first.id}")
         assert (await house.replies(5))[4] == "The task `ONE WORK` is stopped."
         await house.say(f"/stop {first.id}")
-        assert (await house.replies(6))[5] == "The task `ONE WORK` has ended already."
+        assert (await house.replies(6))[5] == "The task `ONE WORK` has already ended."
         await house.say("/stop")
         said = (await house.replies(7))[6]
-        assert said.startswith("Stopped.\n\nThese tasks end as well:")
+        assert said.startswith("Stopped.\n\nAlso stopped, these tasks:")
         assert "`TWO WORK`" in said
         assert "`THREE WORK`" in said
         await house.idle()
@@ -201,7 +201,7 @@ async def test_so_many_at_a_time_and_no_task_of_a_task(tmp_path: Path) -> None:
         child = next(body for body in model.bodies if "This is the task" in users(body)[-1])
         assert "task" not in [it["name"] for it in child["tools"]]
         await house.say("/new")
-        assert "These tasks end as well:" in (await house.replies(2))[1]
+        assert "Also stopped, these tasks:" in (await house.replies(2))[1]
         await house.idle()
 
 
@@ -411,7 +411,7 @@ async def test_a_task_of_a_forgotten_message_is_stopped(tmp_path: Path, command:
         said = (await house.replies(3))[2]
         await house.idle()
         assert (await house.gateway.runtime.store.tasks.get(task.id) or task).state == "stopped"
-        assert ("These tasks end as well:" in said) == (command == "/undo")
+        assert ("Also stopped, these tasks:" in said) == (command == "/undo")
         assert len(house.feishu.messages) == 3
 
 

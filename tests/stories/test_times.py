@@ -148,7 +148,7 @@ async def test_people_read_every_time_in_the_zone_and_with_its_name(
             f"- Expires: {clock(datetime.fromisoformat(moment) + timedelta(minutes=10), ZoneInfo(zone))}\n"
             in shown_here
         )
-        assert set(re.findall(r"starts again at (\S+ \S+?)[;.]", shown_here)) == {"00:00 " + LATER.get(moment, name)}
+        assert set(re.findall(r"resets at (\S+ \S+?)[;.]", shown_here)) == {"00:00 " + LATER.get(moment, name)}
         (exported,) = house.feishu.resources.values()
         assert f"## {shown}\n".encode() in exported.data
         (session,) = await listed(house)

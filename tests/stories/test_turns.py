@@ -329,7 +329,7 @@ async def why(house: Running) -> tuple[list[str], list[str]]:
 async def test_why_tells_an_owner_in_five_lines_and_nobody_else(tmp_path: Path) -> None:
     async with housed(tmp_path, more=WHY, script=[calls(("ls", {"path": "."})), says("done")]) as (house, http):
         await house.say("/why")
-        assert (await house.replies(1))[-1] == "Nothing has been answered here yet."
+        assert (await house.replies(1))[-1] == "I have not answered anything here yet."
         await house.say("look around here")
         await house.replies(2)
         english, chinese = await why(house)
@@ -342,7 +342,7 @@ async def test_why_tells_an_owner_in_five_lines_and_nobody_else(tmp_path: Path) 
         assert link.startswith("- More, on the gateway's machine: `http://127.0.0.1:")
         assert link.endswith(f"/console#turns/{number}`")
         assert chinese[0].startswith(f"- 第 {number} 轮：已回答，用时 ")
-        assert chinese[1] == "- 助手：`helper`：没有匹配的绑定规则，取 agents.list 的第一个"
+        assert chinese[1] == "- 智能体：`helper`：没有匹配的绑定规则，取 agents.list 的第一个"
         assert re.fullmatch(r"- 工具：`ls` \d\.\d 秒", chinese[3])
         before = len(house.feishu.messages)
         await house.say("/why", sender=BOB, chat=BOB_CHAT)

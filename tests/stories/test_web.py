@@ -90,7 +90,7 @@ async def test_a_stop_ends_its_own_conversations_answer_and_takes_away_nothing_t
     await page.say("tell me a story", message=question)
     await page.until(lambda: any("Once upon" in shown for shown in page.drafts()))
     await page.say("/stop", chat="c_another_one")
-    assert "nothing to stop" in (await page.answers(1))[0]
+    assert "Nothing is running" in (await page.answers(1))[0]
     assert await is_running()
     await page.say("/stop")
     await page.answers(3)

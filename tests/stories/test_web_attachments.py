@@ -103,8 +103,8 @@ async def test_in_the_web_chat_as_well(tmp_path: Path, site: Web) -> None:
 
 
 REFUSED = {
-    "/inside": ("the address may not be fetched", "该地址不允许访问"),
-    "/gone.png": ("its server refuses it", "对方服务器拒绝提供"),
+    "/inside": ("I may not open that address", "我不能访问该地址"),
+    "/gone.png": ("its server refused", "对方服务器拒绝了"),
     "/login.png": ("it is a web page, not a file", "这是网页，不是文件"),
     "/page": ("it is a web page, not a file", "这是网页，不是文件"),
     "/empty.png": ("the file is empty", "文件是空的"),
@@ -123,7 +123,7 @@ async def test_what_cannot_be_attached_is_one_sentence_and_the_address(tmp_path:
         english, chinese = await house.replies(2)
         lines = [f"(I could not attach this: {why}.) {address(site, path)}" for path, (why, _) in REFUSED.items()]
         assert english.splitlines() == lines
-        lines = [f"（无法附上此文件：{why}。） {address(site, path)}" for path, (_, why) in REFUSED.items()]
+        lines = [f"（我没能附上这个文件：{why}。） {address(site, path)}" for path, (_, why) in REFUSED.items()]
         assert chinese.splitlines() == lines
         assert house.feishu.resources == {}
 
@@ -141,7 +141,7 @@ async def test_no_answer_reaches_this_machine_or_its_network(tmp_path: Path, sit
         await house.say("show me")
         (reply,) = await house.replies(1)
         assert reply.count("(I could not attach this: ") == len(named)
-        assert reply.count("the address may not be fetched") >= len(named) - 1
+        assert reply.count("I may not open that address") >= len(named) - 1
         assert (site.requests, house.feishu.resources) == ([], {})
 
 
@@ -165,7 +165,7 @@ async def test_an_agent_that_may_not_fetch_attaches_nothing_from_the_web(tmp_pat
         house.anthropic.script = lambda _: says(f"MEDIA:{address(site, '/pixel.png')}")
         for number, name in enumerate(DENIED, start=1):
             await house.say("send me the picture", chat=f"{ALICE_CHAT}{name}")
-            assert "files of the web are not attached here" in (await house.replies(number))[-1], name
+            assert "I may not attach files from the web here" in (await house.replies(number))[-1], name
             assert site.requests == [], name
 
 
@@ -178,7 +178,7 @@ async def test_the_rights_are_those_of_the_sender_in_a_group_too(tmp_path: Path,
         await house.replies(1)
         await house.say("send it here", sender=BOB, chat=GROUP, chat_type="group", mention_bot=True)
         stranger = await house.replies(2)
-        assert ["not attached here" in it for it in stranger] == [True, True]
+        assert ["may not attach files from the web" in it for it in stranger] == [True, True]
         assert site.requests == []
         await house.say("send it here", chat=GROUP, chat_type="group", mention_bot=True)
         await house.until(lambda: house.feishu.resources)
@@ -205,7 +205,7 @@ async def test_a_secret_in_an_address_stays_here(tmp_path: Path, site: Web) -> N
     async with running(tmp_path, agents=HELPER, more=reaching(site), script=script) as house:
         await house.say("send me the picture")
         (reply,) = await house.replies(1)
-        assert "may not be fetched" in reply
+        assert "I may not open that address" in reply
         assert secret not in reply
         assert site.requests == []
 
@@ -217,7 +217,7 @@ async def test_ten_files_go_with_an_answer(tmp_path: Path, site: Web) -> None:
         await house.until(lambda: len(house.feishu.resources) == 10)
         await house.idle()
         text = "\n".join(it.text for it in house.feishu.messages)
-        assert text.count("an answer brings ten files at most") == 1
+        assert text.count("an answer can hold ten files at most") == 1
 
 
 async def test_killed_while_it_fetches_or_uploads_the_file_arrives_once(tmp_path: Path) -> None:

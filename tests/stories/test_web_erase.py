@@ -96,7 +96,7 @@ async def test_what_was_said_to_an_agent_that_is_no_longer_there_and_beside_a_fu
         await house.requested(1)
         for number in range(3):
             await page.say(f"{SECRET} {number}")
-        await page.until(lambda: any("already waiting" in it["text"] for it in page.written()))
+        await page.until(lambda: any("waiting already" in it["text"] for it in page.written()))
         assert page.written()[0]["reply_to"] in [it["message"] for it in page.written("you")]
         await erase(page)
         await house.idle()

@@ -115,7 +115,7 @@ async def test_the_files_that_an_answer_names_can_be_downloaded_byte_for_byte(ho
     both, alone, ten, link = page.written()
     assert (both["text"], alone["text"]) == ("Here it is.", "")
     assert "https address" not in str(house.anthropic.requests[0].body["system"])  # the agent has no web_fetch
-    assert link["text"] == f"(I could not attach this: files of the web are not attached here.) {address}"
+    assert link["text"] == f"(I could not attach this: I may not attach files from the web here.) {address}"
     assert [(file["name"], file["type"], file["size"]) for file in both["files"]] == [
         ("chart.png", "image/png", len(PNG)),
         ("notes.txt", "text/plain", len(TEXT)),
@@ -124,7 +124,7 @@ async def test_the_files_that_an_answer_names_can_be_downloaded_byte_for_byte(ho
     assert (picture.content, notes.content) == (PNG, TEXT)
     assert "MEDIA" not in "".join(page.drafts())
     assert [file["name"] for file in alone["files"]] == ["f0.txt"]
-    assert (len(ten["files"]), ten["text"].count("could not be attached")) == (10, 2)
+    assert (len(ten["files"]), ten["text"].count("could not attach")) == (10, 2)
     assert f'href="{address}"' in link["html"]
 
 
@@ -152,9 +152,9 @@ async def test_a_file_that_cannot_be_attached_is_a_sentence(tmp_path: Path) -> N
         done, _, *sentences = first.splitlines()
         assert (done, len(second.splitlines())) == ("Done.", len(OUT_OF_REACH))
         for path, english, chinese in zip(OUT_OF_REACH, sentences, second.splitlines(), strict=True):
-            assert english.startswith("(The file `"), path
+            assert english.startswith("(I could not attach the file `"), path
             assert re.split("[/:]", path)[-1] in english
-            assert "无法附上" in chinese, path
+            assert "没能附上" in chinese, path
         assert [it["files"] for it in page.written()] == [[], []]
 
 

@@ -111,7 +111,7 @@ async def test_nobody_else_lists_reads_changes_or_sends_it(tmp_path: Path) -> No
         assert await works(house, ("ls", {"path": "./uploads"}), **BOBS) == [f"{theirs.split('/')[2]}/"]
         house.anthropic.script = [says(f"Here.\nMEDIA:{path}")]
         await page.say("send me what Alice sent")
-        assert "could not be attached" in (await page.answers(1))[0]
+        assert "could not attach" in (await page.answers(1))[0]
         assert page.written()[0]["files"] == []
         assert await works(house, ("read", {"file_path": path})) == [SECRET.decode()]
 

@@ -462,7 +462,7 @@ export const WORDS = {
     signedOut: "你已退出登录。",
     signIn: "登录",
     signInAbout:
-      "请输入机器人管理者给你的令牌。如果你就是管理者，令牌是配置旁 .env 中的 CLAWGATE_ADMIN_TOKEN；也可以使用启动时显示的登录链接。",
+      "请输入机器人管理员给你的令牌。如果你就是管理员，令牌是配置旁 .env 中的 CLAWGATE_ADMIN_TOKEN；也可以使用启动时显示的登录链接。",
     replace: "登录",
     replaceTitle: "要以另一身份登录吗？",
     replaceAbout: "你现在以「{person}」的身份登录。此链接会让你在这个浏览器中退出，并以管理员身份登录。",
