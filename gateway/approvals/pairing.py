@@ -29,21 +29,21 @@ from gateway.store.contacts import APPROVED, contact_name
 REQUESTED, REMINDED = "pairing", "pairing:again"
 """The commands of a stranger's request, and of their next message while they wait."""
 NAME_CHARS_MAX = 64
-PLACE = "{code}"
+CODE = "{code}"
 _GREETING = Bilingual(
     "Hi! This is a private bot, and I have asked its owner to let you in. If you know them, give them this code "
-    f"(good for an hour): `{PLACE}`",
-    f"你好！这是一个私人机器人，我已经通知所有者。你也可以把配对码发给对方（一小时内有效）：`{PLACE}`",
+    f"(good for an hour): `{CODE}`",
+    f"你好！这是一个私人机器人，我已经通知所有者。你也可以把配对码发给对方（一小时内有效）：`{CODE}`",
 )
 _GREETING_NOT_TOLD = Bilingual(
-    f"Hi! This is a private bot. To be let in, give its owner this code (good for an hour): `{PLACE}`",
-    f"你好！这是一个私人机器人。请把配对码发给它的所有者，批准后我们就可以聊天（一小时内有效）：`{PLACE}`",
+    f"Hi! This is a private bot. To be let in, give its owner this code (good for an hour): `{CODE}`",
+    f"你好！这是一个私人机器人。请把配对码发给它的所有者，批准后我们就可以聊天（一小时内有效）：`{CODE}`",
 )
 _GREETING_UNOWNED = Bilingual(
     "Hi! This is a private bot. Is it yours? Send `/claim` with the code that its start printed. If not, give this code "
-    f"to the person who runs it (good for an hour): `{PLACE}`",
+    f"to the person who runs it (good for an hour): `{CODE}`",
     "你好！这是一个私人机器人。它是你的吗？请发送 `/claim` 加启动时显示的认领码。如果不是，"
-    f"请把配对码发给运行它的人（一小时内有效）：`{PLACE}`",
+    f"请把配对码发给运行它的人（一小时内有效）：`{CODE}`",
 )
 _WELCOME = Bilingual(
     "You are in. Ask me anything; /help shows what I can do. (I have not read what you wrote before.)",
@@ -151,4 +151,4 @@ def code_of(access: AccessConfig, seed: str) -> str:
 
 
 def with_code(part: Outbound, access: AccessConfig, seed: str) -> Outbound:
-    return replace(part, text=part.text.replace(PLACE, code_of(access, seed)))
+    return replace(part, text=part.text.replace(CODE, code_of(access, seed)))

@@ -42,8 +42,8 @@ def _said(tool: dict[str, Any], *, zh: bool) -> str:
     """The description; of a changed tool as a whole, with the one before."""
     if tool["state"] != "changed":
         return _line(tool["description"])[: None if tool["state"] == "new" else SHOWN_CHARS]
-    before = _line(tool["before"])
-    return _line(tool["description"]) + (f"（之前：{before}）" if zh else f" (before: {before})")
+    now, before = _line(tool["description"]), _line(tool["before"])
+    return f"{now}（之前：{before}）" if zh else f"{now} (before: {before})"
 
 
 def _line(text: str) -> str:

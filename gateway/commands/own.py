@@ -14,7 +14,7 @@ from channels.channel import DeliveryError
 from channels.message import Folded, MessageContext
 from gateway.approvals.display import person, value
 from gateway.approvals.notices import OWN, Choice, Notice, Notices, buttons, notice_json
-from gateway.approvals.pairing import PLACE, code_of
+from gateway.approvals.pairing import CODE, code_of
 from gateway.approvals.surfaces import called
 from gateway.commands.command import CommandContext, Reply
 from gateway.commands.pair import let_in
@@ -165,9 +165,9 @@ async def _invite(context: CommandContext) -> Reply | str:
     log.info("owner_invites", by=context.person)
     minutes = f"{ADD_SECONDS / 60:.0f}"
     text = context.say(
-        f"Send me `/claim {PLACE}` from your other account within {minutes} minutes. Whoever sends it becomes an owner, so "
+        f"Send me `/claim {CODE}` from your other account within {minutes} minutes. Whoever sends it becomes an owner, so "
         "show it to nobody. I will tell every owner when it is used.",
-        f"请在 {minutes} 分钟内用你的另一个账号私聊发送 `/claim {PLACE}`。发送的人会成为所有者，不要让别人看到；"
+        f"请在 {minutes} 分钟内用你的另一个账号私聊发送 `/claim {CODE}`。发送的人会成为所有者，不要让别人看到；"
         "使用后我会通知每位所有者。",
     )
     return Reply(text=text, seed=seed)

@@ -187,7 +187,7 @@ async def whoami(context: CommandContext) -> str:
     if context.is_owner and message.chat.kind == "direct":
         owners = [await context.named(it) for it in context.setup.owners]
         lines.append((say("Owners", "所有者"), say(", ", "、").join(owners)))
-    return _listed([(name, value) for name, value in lines if value])
+    return context.listed([(name, value) for name, value in lines if value])
 
 
 async def _role(context: CommandContext) -> str:

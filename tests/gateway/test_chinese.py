@@ -187,7 +187,7 @@ def test_the_tables_of_the_command_line_are_chinese(file: Path) -> None:
     contact = {"name": "feishu:ou_1", "displayName": "王磊", "at": "2026", "approvedBy": None, "owner": False}
     schedule = {"id": "R1", "due": None, "state": "paused", "why": "gone", "to": "chat", "at": "9:00", "does": "say"}
     assert "  等待批准：" in contacts.line(contact, "zh")
-    assert contacts.line(contact | {"approvedBy": "feishu:ou_2"}, "zh").endswith("由 feishu:ou_2 批准")
+    assert contacts.line(contact | {"approvedBy": "feishu:ou_2", "approvedByName": "李娜"}, "zh").endswith(" 批准")
     shown = schedules.line(schedule | {"title": "喝水", "runs": 3, "skips": 1}, "zh")
     assert shown == "R1  已暂停（无法再联系该聊天）  chat  9:00  发送：喝水，已运行 3 次，跳过 1 次"
     assert skills.line({"name": "pdf", "state": "changed"}, "zh") == "pdf  有变化"

@@ -74,7 +74,7 @@ async def test_a_budget_that_is_used_up_is_a_refusal_without_a_request_until_the
         assert await written(house, "three", chat=BOB_CHAT) == "re three"
         refusal = "Your budget for today is used up. It resets at 00:00 CST; please write to me then."
         assert await written(house, "four") == refusal
-        assert await written(house, "你好") == "你今天的用量额度已经用完，00:00 CST 恢复，请届时再发消息。"
+        assert await written(house, "你好") == "你今天的额度已经用完，00:00 CST 重置，届时再聊。"
         assert await written(house, "five", sender=BOB, chat=BOB_CHAT) == "re five"
         assert len(house.anthropic.requests) == 4
         assert house.counted('clawgate_refusals_total{kind="sender-budget"} 2.0')
@@ -146,9 +146,9 @@ budgets: { sender: { costPerMonth: 0.25, costPerDay: 0.2 } }
         refusal = "Your budget for this month is used up. It resets on 2027-02-01; please write to me then."
         assert await written(house, "four") == refusal
         usage = await written(house, "/usage")
-        assert "- Budget of today (you): 50% ($0.1000 / $0.2000) used, again at 00:00 CST" in usage
-        assert "- Budget of this month (you): 120% used, again on 2027-02-01" in usage
-        assert await written(house, "你好") == "你本月的用量额度已经用完，2027-02-01 恢复，请届时再发消息。"
+        assert "- Budget of today (you): 50% ($0.1000 / $0.2000) used, resets at 00:00 CST" in usage
+        assert "- Budget of this month (you): 120% ($0.3000 / $0.2500) used, resets on 2027-02-01" in usage
+        assert await written(house, "你好") == "你本月的额度已经用完，2027-02-01 重置，届时再聊。"
         assert house.counted('clawgate_refusals_total{kind="sender-month-budget"} 2.0')
         assert len(house.anthropic.requests) == 2
         clock.ahead += 2 * 86400
@@ -194,7 +194,7 @@ async def test_two_replicas_count_into_one_budget_and_warn_once(tmp_path: Path, 
         replies = await houses[0].replies(12)
         for house in houses:
             await house.idle()
-        assert sum("% of this assistant's budget" in reply for reply in replies) == 1
+        assert sum("% of this agent's budget" in reply for reply in replies) == 1
         assert len(houses[0].anthropic.requests) == 10
         (agent,) = await used(houses[1].gateway.runtime, houses[1].gateway.config, "helper", message(houses[0]))
         assert agent.tokens == 1000

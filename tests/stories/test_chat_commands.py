@@ -91,7 +91,7 @@ ANSWERED = {
     "start": r"Hello! I am helper",
     "new": r"New conversation started\.",
     "reset": r"New conversation started\.",
-    "stop": r"There is nothing to stop\.",
+    "stop": r"Nothing is running\.",
     "tasks": "This conversation has no tasks",
     "status": rf"- Agent: `helper`\n- Model: `anthropic/claude-sonnet-4-6`[\s\S]*- Clawgate: {VERSION}",
     "context": r"- Tooling: \d+[\s\S]*- History \(\d+ turns\): \d+\n- In all: [\d,]+ / [\d,]+ \(\d+%\)",

@@ -414,7 +414,7 @@ async def test_an_owner_adds_another_account_of_theirs_and_every_owner_hears_of_
     async with owned(tmp_path, more) as it:
         house, alice = it.house, it.telegram.private()
         await it.happens(it.telegram.text_update("/claim AAAA-AAAA", chat=alice))
-        assert "let you in" in (await it.replies(1))[0].text, "nobody is awaited: only a stranger"
+        assert "private bot" in (await it.replies(1))[0].text, "nobody is awaited: only a stranger"
         code = await invited(it)
         assert traces(house, code) == traces(house, code.replace("-", "")) == []
         assert (await redeems(it, code, alice)).startswith("You are an owner of this bot now, like Bob")

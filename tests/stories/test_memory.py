@@ -64,7 +64,7 @@ async def test_a_note_is_before_the_agent_in_the_persons_own_chat_until_he_delet
     assert await command(house, "/remember I am allergic to nuts") == "Noted as number 1."
     assert await command(house, "/remember 我住在上海") == "已记下，编号 2。"
     listed = await command(house, "/remember")
-    assert re.findall(r"^(\d)\. (.*) \(\d{4}-", listed, re.MULTILINE) == [
+    assert re.findall(r"^(\d)\. (.*)（\d{4}-", listed, re.MULTILINE) == [
         ("1", "I am allergic to nuts"),
         ("2", "我住在上海"),
     ]

@@ -61,7 +61,6 @@ ELSEWHERE = {
         "(To make room, ",
         "(I tried to sum up ",
         "(It was not begun.)",
-        "(an owner of this bot)",
         "(the value comes from",
         "(tell them: no message of theirs is kept)",
         "(nothing)",
