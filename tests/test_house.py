@@ -334,7 +334,14 @@ def test_the_bench_reads_every_figure_that_the_page_keeps_and_says_which_it_cann
 def test_the_page_of_what_the_bot_says_is_what_the_code_says_in_chinese_punctuation() -> None:
     page = texts.PAGE.read_text(encoding="utf-8")
     assert page == texts.page(), "python -m tests.texts"
-    for text in ("This is a private bot", "You are in.", "Still waiting", "| **May ", "`/claim`: ", "| `/listen`: "):
+    for text in (
+        "This is a private bot",
+        "You are in.",
+        "Still waiting",
+        "| **Run this command?**",
+        "`/claim`: ",
+        "| `/listen`: ",
+    ):
         assert text in page
     assert re.findall(r"\{[^{}\n]*[^\w… {}\n][^{}\n]*\}", page) == [], "code in a text"
     half = re.compile(r"[\u4e00-\u9fff][,;:?!()]|[,;?!()][\u4e00-\u9fff]")

@@ -52,8 +52,10 @@ async def feishu(folder: Path, database: str) -> AsyncIterator[Saying]:
 async def telegram(folder: Path, database: str) -> AsyncIterator[Saying]:
     """The same on Telegram, with apps that are set to English."""
     more = f'owners: ["telegram:500000011"]\ndatabase: {{ url: "{database}" }}'
-    closed = {"dm_policy": "pairing", "group_policy": "allowlist"}
-    async with bot(folder, "polling", script=lambda _: says("ok"), more=more, **closed) as it:
+    closed = bot(
+        folder, "polling", script=lambda _: says("ok"), more=more, dm_policy="pairing", group_policy="allowlist"
+    )
+    async with closed as it:
         people = {"owner": it.telegram.private(), "stranger": it.telegram.private(500000012, "Bob")}
         group = it.telegram.group()
 
