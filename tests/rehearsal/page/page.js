@@ -211,7 +211,7 @@ function kindOf(line) {
     if (line.startsWith("$ ")) return "typed";
     if (line === "Killed") return "killed";
     if (/^\d{4}-\d\d-/.test(line)) return "log";
-    return line.includes("/claim ") ? "claim" : "said";
+    return /\/claim \w{4}-\w{4}/.test(line) ? "claim" : "said";
 }
 
 function drawTerminal() {
@@ -231,7 +231,8 @@ function drawTerminal() {
 function drawLife() {
     const life = $("#life");
     life.dataset.life = state.life;
-    life.textContent = `gateway ${LIVES[state.life]}` + (state.kills ? ` · killed ${state.kills}×` : "");
+    const again = state.kills && state.life !== "killed";
+    life.textContent = again ? `${LIVES[state.life]} · killed ${state.kills}×` : `gateway ${LIVES[state.life]}`;
     $("#own-page").href = `${state.gateway}/`;
     $("#own-console").href = `${state.gateway}/console`;
     const kill = $("#kill");
