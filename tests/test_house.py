@@ -54,9 +54,33 @@ def test_both_readmes_open_with_the_same_commands_and_have_the_same_sections() -
         for path in READMES
     ]
     assert commands[0] == commands[1]
-    assert commands[0][:2] == ["make run", "make test"]
+    assert commands[0] == ["make run", "make rehearsal", "make test"]
     assert sections[0] == sections[1]
     assert links[0] == links[1]
+
+
+def cells_of(page: Path, heading: str) -> dict[str, list[str]]:
+    """The rows of the first table after a heading, by their first cell."""
+    section = page.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in re.findall(r"^\|.*\|$", section, re.M)]
+    return {row[0]: row[1:] for row in rows if not set(row[0]) <= {"-"}}
+
+
+def test_every_figure_of_the_readmes_is_measured_on_the_pages_on_speed_and_reliability() -> None:
+    english = cells_of(ROOT / "README.md", "Why this one")
+    chinese = cells_of(ROOT / "README.zh-CN.md", "为什么选它")
+    measured = cells_of(ROOT / "docs/speed.md", "Beside other gateways")
+    figures = {name: row for name, row in english.items() if name in measured}
+    assert len(figures) >= 4
+    assert {name: measured[name] for name in figures} == figures
+    others = {name: row for name, row in english.items() if name not in measured and name != "chat platforms"}
+    assert [row for row in others.values() if any(re.search(r"\d", cell) for cell in row[1:])] == []
+    numbers = [[re.findall(r"\d(?:[\d,.]*\d)?", " ".join(row)) for row in table.values()] for table in (english, chinese)]
+    assert numbers[0] == numbers[1]
+    reliability = (ROOT / "docs/reliability.md").read_text(encoding="utf-8")
+    counted = [re.findall(r"\d,\d{3}\b", page.read_text(encoding="utf-8").partition("\n| ")[0]) for page in READMES]
+    assert counted[0] == counted[1] != []
+    assert [number for number in counted[0] if f"{number} in all" not in reliability] == []
 
 
 def test_the_pages_that_are_read_first_are_there_in_chinese() -> None:
