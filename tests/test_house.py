@@ -75,7 +75,9 @@ def test_every_figure_of_the_readmes_is_measured_on_the_pages_on_speed_and_relia
     assert {name: measured[name] for name in figures} == figures
     others = {name: row for name, row in english.items() if name not in measured and name != "chat platforms"}
     assert [row for row in others.values() if any(re.search(r"\d", cell) for cell in row[1:])] == []
-    numbers = [[re.findall(r"\d(?:[\d,.]*\d)?", " ".join(row)) for row in table.values()] for table in (english, chinese)]
+    numbers = [
+        [re.findall(r"\d(?:[\d,.]*\d)?", " ".join(row)) for row in table.values()] for table in (english, chinese)
+    ]
     assert numbers[0] == numbers[1]
     reliability = (ROOT / "docs/reliability.md").read_text(encoding="utf-8")
     counted = [re.findall(r"\d,\d{3}\b", page.read_text(encoding="utf-8").partition("\n| ")[0]) for page in READMES]

@@ -107,6 +107,26 @@ async def commands_run_once_approved(folder: Path) -> None:
         assert file.read_text() == "ran\n"
 
 
+async def each_person_has_their_own(folder: Path) -> None:
+    """Bob's note reaches his own requests and nobody else's, and what he took is counted as his."""
+    async with bot(folder, script=[says("hello")] * 4) as house:
+        await owned(house)
+        await house.say("let me in", **BOBS)
+        await house.replies(3)
+        await house.say(f"/pair feishu:{BOB}")
+        await house.replies(4)
+        await house.say("/remember I collect teapots", **BOBS)
+        await house.idle()
+        for asker in (BOBS, {}):
+            await house.say("hello", **asker)
+            await house.idle()
+        bobs, owners = (str(request.body) for request in house.anthropic.requests)
+        assert "teapots" in bobs
+        assert "teapots" not in owners
+        await house.say("/usage", **BOBS)
+        await until(lambda: any("1 turn" in it or "tokens" in it for it in house.feishu.shown(BOB_CHAT)))
+
+
 async def documents_are_read(folder: Path) -> None:
     async with bot(folder, script=[says("I have it")]) as house, opened(house.url) as page:
         kept = (await page.upload(document("report.pdf"), "report.pdf")).json()
@@ -180,6 +200,7 @@ PROMISES: dict[str, Callable[[Path], Awaitable[None]]] = {
     r"Never silent|outage|failure": failure_is_a_sentence,
     r"`/claim`": claimed_and_lets_people_in,
     r"security\.md": commands_run_once_approved,
+    r"memory\.md": each_person_has_their_own,
     r"documents\.md": documents_are_read,
     r"console\.md": console_shows_each_turn,
     r"tasks\.md|later\.md": work_goes_on,
