@@ -224,7 +224,7 @@ class _Renderer(RendererHTML):
     def image(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         token = tokens[idx]
         link = Token("link_open", "a", 1)
-        link.attrs = {"href": str(token.attrs.get("src", ""))}
+        link.attrs = {"href": str(token.attrs.get("src", "")), "class": "remote"}
         name = Token("text", "", 0, content=token.content or str(token.attrs.get("src", "")))
         return self.render([Token("inline", "", 0, children=[link, name, Token("link_close", "a", -1)])], options, env)
 

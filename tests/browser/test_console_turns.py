@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Locator, Page, expect
 
-from tests.browser.axe import LOOKS, Looks, wrong
+from tests.browser.axe import LOOKS, WIDTHS, Looks, wrong
 from tests.browser.house import house
 from tests.browser.night import COMMAND, FRIEND, night
 from tests.browser.tab import visitor
@@ -112,6 +112,22 @@ async def test_a_turn_of_another_year_says_so_and_its_tooltip_names_the_time_zon
         turn = tab.page.get_by_role("row").locator("time")
         await expect(turn).to_have_text("Mar 2, 2024, 05:41 PM")
         await expect(turn).to_have_attribute("title", re.compile(r"Saturday, March 2, 2024 at 5:41:\d\d.PM GMT\+8"))
+
+
+async def test_on_a_phone_a_turn_is_a_few_lines_and_a_field_without_a_value_is_not_there(
+    browser: Browser, tmp_path: Path
+) -> None:
+    async with night(browser, tmp_path, viewport=WIDTHS["phone"]) as (home, tab, _):
+        await go(tab, home, "turns")
+        turn = tab.page.get_by_role("row", name="Alice")
+        box = await turn.bounding_box()
+        assert box is not None
+        assert box["height"] < 130
+        await expect(turn.locator("td", has=tab.page.locator("time"))).to_have_attribute("data-label", "When")
+        await go(tab, home, "now")
+        channel = tab.page.get_by_role("row", name="telegram:default")
+        await expect(channel.locator('[data-label="Since"]')).to_be_visible()
+        await expect(channel.locator('[data-label^="What is wrong"]')).to_be_hidden()
 
 
 @pytest.mark.parametrize("looks", LOOKS)

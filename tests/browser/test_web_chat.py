@@ -98,8 +98,11 @@ async def test_an_answer_is_stopped_by_a_click_or_escape_and_what_was_written_du
         await tab.stop.click()
         await expect(tab.stop).to_have_count(0)
         await expect(tab.draft).to_have_count(0)
-        await expect(tab.answers.first).to_contain_text("Good morning.")
         await home.until(lambda: home.anthropic.hangups == 1)
+        async for _ in tab.at_once_and_after_a_reload():
+            await expect(tab.log.locator(".note")).to_have_text(["Stopped."])
+            await tab.has_said("Tell me everything")
+            await tab.is_answered(re.compile(r"Good morning\..* …"))
         await tab.say("Are you well?")
         await expect(tab.answers.last).to_contain_text("Fine.")
         await expect(tab.own.last).to_contain_text("Are you well?")

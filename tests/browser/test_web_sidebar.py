@@ -23,6 +23,13 @@ window.Notification = class extends Notification {
 Object.defineProperty(document, "hidden", { get: () => window.looksAway === true });
 """
 
+RING_OUTSIDE = """(it) => {
+    const { outlineOffset, outlineWidth, outlineStyle } = getComputedStyle(it);
+    const room = it.getBoundingClientRect().top - it.closest(".conversations").getBoundingClientRect().top;
+    return outlineStyle === "none" ? 99 : parseFloat(outlineOffset) + parseFloat(outlineWidth) - room;
+}"""
+"""How many pixels of the focus ring are cut off at the top."""
+
 
 def links(tab: Tab) -> Locator:
     return tab.page.locator("#conversations .chat-link")
@@ -145,6 +152,7 @@ async def test_a_long_list_is_one_tab_stop_a_page_long_and_the_arrows_walk_throu
         await expect(links(tab)).to_have_count(50)
         await expect(tab.page.locator('#conversations [tabindex="0"]')).to_have_count(1)
         await walk(tab, search(tab), "Shift+Tab")
+        assert await search(tab).evaluate(RING_OUTSIDE) <= 0
         await keys.press("ArrowDown")
         await expect(links(tab).first).to_be_focused()
         await keys.press("Tab")

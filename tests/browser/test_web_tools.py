@@ -1,7 +1,9 @@
 """Tool cards, code, tables and targets, as people read and touch them."""
 
+import re
 from typing import Any
 
+import pytest
 from playwright.async_api import expect
 
 from tests.browser.axe import LIST, WIDTHS, wrong
@@ -10,6 +12,8 @@ from tests.emulators.models.script import calls, says
 
 MISS = calls(("read", {"file_path": "none.txt"}), ("write", {"file_path": "a.txt", "content": "tea"}))
 DIFF = "```diff\n--- a/tea\n+++ b/tea\n@@ -1 +1 @@\n-green\n+black\n same\n```\n"
+TEXTS = f"| name | text |{' x |' * 6}\n|{'---|' * 8}\n| a | {'some words ' * 9}|\n"
+PICTURES = "![Sales](https://x.test/a.png) and ![](https://x.test/b.png)"
 TABLE = "\n".join("|" + cell * 12 for cell in ("a column |", "---|", "a value |"))
 PHONE: dict[str, Any] = {"viewport": WIDTHS["phone"], "has_touch": True, "is_mobile": True}
 SMALL = """() => [...document.querySelectorAll("button, summary, select")]
@@ -59,3 +63,17 @@ async def test_a_diff_has_colours_a_wide_table_shows_that_it_goes_on_and_a_finge
         await tab.answers.locator("summary").tap()
         assert await tab.page.evaluate(SMALL) == []
         assert await wrong(tab, beside=LIST) == []
+
+
+@pytest.mark.parametrize(("locale", "note"), [("en-US", "picture, not loaded"), ("zh-CN", "图片未加载")])
+async def test_a_phone_reads_text_in_a_wide_table_and_why_there_is_no_picture(
+    visit: Visit, locale: str, note: str
+) -> None:
+    async with visit(says(f"{TEXTS}\n{PICTURES}"), **PHONE, locale=locale) as (_, tab):
+        await tab.page.locator("#message").fill("Show")
+        await tab.page.locator("#message").press("Enter")
+        await expect(tab.page.get_by_role("link", name=re.compile(note))).to_have_text([f"Sales ({note})", note])
+        text = tab.page.locator("td", has_text="some words")
+        shape = "(it) => it.clientWidth / parseFloat(getComputedStyle(it).fontSize)"
+        assert await text.evaluate(shape) >= 14
+        assert await tab.sticking_out() == []

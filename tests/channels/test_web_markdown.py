@@ -40,7 +40,8 @@ class Shown(HTMLParser):
         match tag:
             case "a":
                 self.links.append(attributes.get("href", ""))
-                return SAFE_LINK.match(attributes.pop("href", "")) is not None and attributes == ATTRIBUTES
+                fits = SAFE_LINK.match(attributes.pop("href", "")) is not None
+                return fits and attributes.pop("class", "remote") == "remote" and attributes == ATTRIBUTES
             case "code":
                 return not attributes or (
                     re.fullmatch(r"language-\S+", attributes.pop("class", "")) is not None and not attributes
@@ -92,8 +93,8 @@ SHOWN = {
     "[a](https://x.test/?q=1&r=2)": f'<p><a href="https://x.test/?q=1&amp;r=2" {LINK}>a</a></p>\n',
     '[a](https://x.test "said when pointed at")': f'<p><a href="https://x.test" {LINK}>a</a></p>\n',
     "<https://x.test>": f'<p><a href="https://x.test" {LINK}>https://x.test</a></p>\n',
-    "![a picture](https://x.test/a.png)": f'<p><a href="https://x.test/a.png" {LINK}>a picture</a></p>\n',
-    "![](https://x.test/a.png)": f'<p><a href="https://x.test/a.png" {LINK}>https://x.test/a.png</a></p>\n',
+    "![a picture](https://x.test/a.png)": f'<p><a href="https://x.test/a.png" class="remote" {LINK}>a picture</a></p>\n',
+    "![](https://x.test/a.png)": f'<p><a href="https://x.test/a.png" class="remote" {LINK}>https://x.test/a.png</a></p>\n',
     "<b>bold</b>": "<p>&lt;b&gt;bold&lt;/b&gt;</p>\n",
     "你好,世界": "<p>你好,世界</p>\n",
 }

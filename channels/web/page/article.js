@@ -16,7 +16,7 @@ import { disclosure, toolList } from "./tools.js";
 
 /** The article of an entry; `show(article, entry)` brings it up to date later. */
 export function articleOf(entry, acts) {
-  if (entry.kind === "note") return element("p", { class: "note", dir: "auto" }, entry.text ?? word(entry.word));
+  if (entry.kind === "note") return element("p", { class: "note", dir: "auto" }, ...lineOf(entry));
   const article = entry.kind === "own" ? ownArticle(entry) : answerArticle();
   showEntry(article, entry, acts);
   return article;
@@ -24,8 +24,12 @@ export function articleOf(entry, acts) {
 
 export function showEntry(article, entry, acts) {
   if (entry.kind === "own") showOwn(article, entry, acts);
-  else if (entry.kind === "note") article.textContent = entry.text ?? word(entry.word);
+  else if (entry.kind === "note") article.replaceChildren(...lineOf(entry));
   else showAnswer(article, entry, acts);
+}
+
+function lineOf({ icon: shape, text, word: said }) {
+  return [...(shape ? [icon(shape)] : []), text ?? word(said)];
 }
 
 /** What has to change before an entry needs to be shown again. */

@@ -11,6 +11,9 @@ import { drawMath } from "./math.js";
 import { paint } from "./paint.js";
 import { word } from "./language.js";
 
+/** A cell with more than this many characters has several lines, and a width to read them in. */
+const LINE_CHARS = 24;
+
 /** The HTML each block was made from. */
 const sources = new WeakMap();
 
@@ -86,6 +89,15 @@ function dress(content) {
     const frame = element("div", { class: "table", tabindex: 0, role: "group", "aria-label": word("table") });
     table.replaceWith(frame);
     frame.append(table);
+    for (const cell of table.querySelectorAll("th, td")) {
+      const chars = cell.textContent.length;
+      if (chars > LINE_CHARS) cell.classList.add(chars > 3 * LINE_CHARS ? "text" : "line");
+    }
+  }
+  for (const link of content.querySelectorAll("a.remote")) {
+    link.title = link.getAttribute("href");
+    if (link.textContent === link.title) link.replaceChildren(word("notLoaded"));
+    else link.append(element("small", {}, ` (${word("notLoaded")})`));
   }
 }
 

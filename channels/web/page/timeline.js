@@ -29,13 +29,16 @@ export function timeline(conversation, waiting, turns) {
   const { anew, acts } = answeredAnew(own, unstored, rows, answers, turns);
   const stopped = own.some((row) => row.text === STOP);
 
+  /** The answer to `/stop` takes the place of the command. */
+  const isStopped = (message, text) => text === STOP && answers.has(message);
   const loose = looseOf(rows, acts, isLoose);
   const entries = [];
   const follow = (message, text) => {
     const after = anew.get(message)?.after ?? 0;
     const below = (answers.get(message) ?? []).filter((row) => row.author === "agent" && placeOf(row) > after);
     const shown = [...below, ...(loose.get(message) ?? [])].sort((one, other) => placeOf(one) - placeOf(other));
-    entries.push(...shown.map(ofAnswer));
+    const isDone = (row) => text === STOP && row.reply_to === message && isLine(row);
+    entries.push(...shown.map((row) => (isDone(row) ? ofStop(row) : ofAnswer(row))));
     const turn = turns.find((it) => it.message === message);
     if (turn && text !== STOP) entries.push(...ofTurn(turn, stopped));
   };
@@ -48,7 +51,7 @@ export function timeline(conversation, waiting, turns) {
       const state = answers.has(row.message) || !dropped.has(row.message) ? "stored" : "dropped";
       const again = anew.get(row.message);
       const shown = again?.text ? { ...row, text: again.text } : row;
-      entries.push(ofOwnRow(shown, again?.state ?? (queued && state === "stored" ? "queued" : state)));
+      if (!isStopped(row.message, row.text)) entries.push(ofOwnRow(shown, again?.state ?? (queued && state === "stored" ? "queued" : state)));
       follow(row.message, row.text);
     } else if (loose.get(null)?.includes(row)) entries.push(ofAnswer(row));
   }
@@ -58,7 +61,7 @@ export function timeline(conversation, waiting, turns) {
       entries.push(ofSetting(entry.id, answers.get(entry.id)));
       continue;
     }
-    entries.push(ofUnstored(entry));
+    if (!isStopped(entry.id, entry.text)) entries.push(ofUnstored(entry));
     follow(entry.id, entry.text);
   }
   for (const turn of turns) {
@@ -101,10 +104,15 @@ function besideOf(rows, waiting, branch) {
 }
 
 /** A longer answer, such as a list of models, is shown in full. */
-const isSetting = (text, [answer] = []) => SETTING.test(text) && !answer?.text.includes("\n");
+const isSetting = (text, [answer] = []) => SETTING.test(text) && (!answer || isLine(answer));
+const isLine = (answer) => !answer.text.includes("\n");
 
 function ofSetting(message, [answer] = []) {
   return { kind: "note", key: message, word: "setting", text: answer?.text.replaceAll("`", "") };
+}
+
+function ofStop(row) {
+  return { kind: "note", key: `stop ${row.id}`, row, icon: "stop", text: row.text };
 }
 
 const isCommand = (text) => /^[/／][a-z\u4e00-\u9fff]/i.test(text);

@@ -129,21 +129,25 @@ export const money = (cost) => (cost === null || cost === undefined ? word("noPr
 /** The columns whose title nobody needs to see. */
 const PLAIN = ["end", "bar"];
 
-/** `columns` are [key, title, kind]; a row is an object of nodes by key. */
-export function table(label, columns, rows) {
+/** `columns` are [key, title, kind]; a row is an object of nodes by key. On a phone a `compact` row has three lines and no titles. */
+export function table(label, columns, rows, shape = "") {
   const head = columns.map(([, title, kind]) =>
     element("th", { role: "columnheader", scope: "col", class: kind }, PLAIN.includes(kind) ? element("span", { class: "out-of-sight" }, title) : title),
   );
   return element(
     "table",
-    { class: "table-cards", role: "table", "aria-label": label },
+    { class: `table-cards ${shape}`, role: "table", "aria-label": label },
     element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, ...head)),
     element("tbody", { role: "rowgroup" }, ...rows.map((row) => tableRow(columns, row))),
   );
 }
 
 function tableRow(columns, row) {
-  const cells = columns.map(([key, title, kind]) => element("td", { role: "cell", class: kind, "data-label": PLAIN.includes(kind) ? "" : title }, row[key] ?? ""));
+  const cells = columns.map(([key, title, kind = ""]) => {
+    const value = row[key] ?? "";
+    const blank = ["", "–"].includes(value) ? "blank" : "";
+    return element("td", { role: "cell", class: `${kind} ${blank}`, "data-label": PLAIN.includes(kind) ? "" : title }, value);
+  });
   return element("tr", { role: "row" }, ...cells);
 }
 

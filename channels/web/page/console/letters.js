@@ -40,7 +40,7 @@ function head(names, { act, ask, confirm }) {
 }
 
 function list(found, { act, ask }) {
-  const columns = [["what", word("letter")], ["where", word("conversation")], ["agent", word("agent")], ["at", word("since")], ["reason", word("reason"), "wide"], ["act", word("replay"), "end"]];
+  const columns = [["what", word("letter")], ["where", word("conversation")], ["agent", word("agent")], ["at", word("when")], ["reason", word("reason"), "wide"], ["act", word("replay"), "end"]];
   return table(word("room_letters"), columns, found.map((it) => ({
     what: element("span", {}, badge("bad", word(`letter_${it.kind}`)), " ", element("code", {}, it.name)),
     where: chat(it),

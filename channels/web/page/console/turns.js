@@ -57,7 +57,7 @@ function trail(memory, list, current) {
 }
 
 function rows(found) {
-  const columns = [["text", word("message"), "wide"], ["who", word("person")], ["agent", word("agent")], ["outcome", word("outcome")], ["took", word("took"), "right"], ["cost", word("cost"), "right"], ["at", word("since")]];
+  const columns = [["text", word("message"), "wide"], ["who", word("person")], ["agent", word("agent")], ["outcome", word("outcome")], ["took", word("took"), "right"], ["cost", word("cost"), "right"], ["at", word("when")]];
   return table(word("room_turns"), columns, found.map((it) => ({
     text: link(`#turns/${it.id}`, name(it.text || word("noWords"), { class: "name clipped short" })),
     who: who(it.person, it.name, { about: it.title ? `${it.channel} · ${it.title}` : it.person || it.channel }),
@@ -66,5 +66,5 @@ function rows(found) {
     took: it.seconds === null ? "–" : seconds(it.seconds),
     cost: it.requests ? money(it.cost) : "–",
     at: when(Date.parse(it.at) / 1000),
-  })));
+  })), "compact");
 }
