@@ -265,14 +265,14 @@ _FIXES: Mapping[ErrorKind, Bilingual] = {
     "billing": Bilingual("top up the vendor's account, or set another key: {at}", "请为账户充值，或换一个密钥：{at}"),
     "unconfigured": Bilingual("set a key: {at}", "请设置密钥：{at}"),
     "rate_limited": Bilingual(
-        "it is asked again by itself; ask the vendor for a higher limit, or give the agent a second model",
-        "会自动重试；可向服务商申请更高的限额，或为智能体设置备用模型",
+        "the next message asks it again; ask the vendor for a higher limit, or give the agent a second model",
+        "下一条消息会再次请求；可向服务商申请更高的限额，或为智能体设置备用模型",
     ),
-    "network": Bilingual("it is asked again by itself; check {at}", "会自动重试；请检查 {at}"),
-    "timeout": Bilingual("it is asked again by itself; check {at}", "会自动重试；请检查 {at}"),
+    "network": Bilingual("the next message asks it again; check {at}", "下一条消息会再次请求；请检查 {at}"),
+    "timeout": Bilingual("the next message asks it again; check {at}", "下一条消息会再次请求；请检查 {at}"),
 }
 _CHECK = Bilingual("check {at}; the log has the vendor's words", "请检查 {at}；日志中有服务商的原话")
-_WAIT = Bilingual("it is asked again by itself; the log has the vendor's words", "会自动重试；日志中有服务商的原话")
+_WAIT = Bilingual("the next message asks it again; the log has the vendor's words", "下一条消息会再次请求；日志中有服务商的原话")
 
 
 def model_outage(kind: ErrorKind, reference: str, words: str = "") -> Outage:

@@ -31,6 +31,10 @@ ROWS = "database.jsonl"
 MEMBERS_MAX = 2_000_000
 MANIFEST_BYTES_MAX = 512 * 1024 * 1024
 CHUNK = 1024 * 1024
+_DAMAGE = (
+    *(tarfile.TarError, zlib.error, EOFError, gzip.BadGzipFile, ValueError, OverflowError, MemoryError),
+    RecursionError,  # tarfile calls itself for each header that only names the next one
+)
 _UNUSABLE = re.compile("[\0-\x1f\x7f\ud800-\udfff]")
 
 Mode = Annotated[int, Field(ge=0, le=0o777)]
@@ -200,7 +204,7 @@ def _damage() -> Iterator[None]:
     """Turn what the readers of the formats raise into BadBackup."""
     try:
         yield
-    except (tarfile.TarError, zlib.error, EOFError, gzip.BadGzipFile, ValueError, OverflowError, MemoryError) as error:
+    except _DAMAGE as error:
         raise BadBackup(str(error) or type(error).__name__) from None
 
 

@@ -360,6 +360,14 @@ def test_an_archive_with_more_than_regular_files_is_refused(tmp_path: Path, good
     refused(archive(tmp_path / "bad.tar.gz", manifest=manifest, files=files, **header), tmp_path)
 
 
+def test_headers_that_only_name_the_next_one_are_refused_however_many_they_are(tmp_path: Path) -> None:
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 2
+    block = header.tobuf(tarfile.GNU_FORMAT) + b"a".ljust(tarfile.BLOCKSIZE, b"\0")
+    (tmp_path / "bad.tar.gz").write_bytes(gzip.compress(block * 5_000))
+    refused(tmp_path / "bad.tar.gz", tmp_path)
+
+
 def refused(file: Path, folder: Path) -> None:
     before = tree(folder)
     code, output = called("restore", str(file), "new", cwd=folder)
