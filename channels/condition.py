@@ -26,6 +26,18 @@ class Cause(NamedTuple):
     reason: Bilingual
     fix: Bilingual
 
+    def told(self, detail: str = "", code: str = "") -> Bilingual:
+        """Return the reason; `detail` is the English one if more is known, `code` the platform's."""
+        return Bilingual(detail or self.reason.en, f"{self.reason.zh}（{code}）" if code else self.reason.zh)
+
+    def fix_at(self, at: str) -> Bilingual:
+        return self.fix.each(lambda it: it.replace("{at}", at))
+
+
+def keys_of(channel: str, account: str) -> str:
+    """Return the place of an account's keys in the config."""
+    return f"channels.{channel}" if account == "default" else f"channels.{channel}.accounts.{account}"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChannelState:
@@ -53,7 +65,7 @@ class Condition:
         cause_of: Callable[[DeliveryError], str],
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._at = f"channels.{channel}" if account == "default" else f"channels.{channel}.accounts.{account}"
+        self._at = keys_of(channel, account)
         self._causes = causes
         self._cause_of = cause_of
         self._now = now
@@ -75,9 +87,8 @@ class Condition:
 
     def fails(self, part: str, cause: str, detail: str = "", code: str = "") -> None:
         """Reports a cause; `detail` is the English reason, if more is known than the cause's own, `code` the platform's."""
-        state, reason, _ = self._causes[cause]
-        shown = f"{reason.zh}（{code}）" if code else reason.zh
-        self._report(part, state, Bilingual(detail or reason.en, shown), self._fix(cause))
+        known = self._causes[cause]
+        self._report(part, known.state, known.told(detail, code), self._fix(cause))
         self._failing[part] = cause
 
     def ends(self, part: str, cause: str) -> None:
@@ -129,7 +140,7 @@ class Condition:
             self.ok("deliveries")
 
     def _fix(self, cause: str) -> Bilingual:
-        return self._causes[cause].fix.each(lambda it: it.replace("{at}", self._at))
+        return self._causes[cause].fix_at(self._at)
 
     def _report(self, part: str, state: Link, reason: Bilingual = NO_WORDS, fix: Bilingual = NO_WORDS) -> None:
         self._failing.pop(part, None)

@@ -272,7 +272,9 @@ _FIXES: Mapping[ErrorKind, Bilingual] = {
     "timeout": Bilingual("the next message asks it again; check {at}", "下一条消息会再次请求；请检查 {at}"),
 }
 _CHECK = Bilingual("check {at}; the log has the vendor's words", "请检查 {at}；日志中有服务商的原话")
-_WAIT = Bilingual("the next message asks it again; the log has the vendor's words", "下一条消息会再次请求；日志中有服务商的原话")
+_WAIT = Bilingual(
+    "the next message asks it again; the log has the vendor's words", "下一条消息会再次请求；日志中有服务商的原话"
+)
 
 
 def model_outage(kind: ErrorKind, reference: str, words: str = "") -> Outage:

@@ -68,10 +68,10 @@ HINTS = {
     "234043": "what comes in cards, stickers and forwarded bundles cannot be fetched",
     "10003": "the app id or secret is malformed",
     "403": "the app's events do not come by long connection; choose 使用长连接接收事件 in the developer console",
-    "514": "the app id or secret is wrong; is baseUrl right for this app?",
+    "514": "the app id or secret is wrong",
     "1000040344": "the app id or secret is missing",
     "1000040350": "fifty connections of this app are open already: end some of its processes",
-    "10014": "the app id does not exist there, or the secret is wrong; is baseUrl right for this app?",
+    "10014": "the app id does not exist there, or the secret is wrong",
 }
 UPLOAD_SECONDS = 60.0
 FILE_BYTES_MAX = 100 * 1024 * 1024

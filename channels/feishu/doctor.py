@@ -12,7 +12,9 @@ from urllib.parse import quote, urlsplit
 
 from channels.bilingual import Bilingual
 from channels.channel import DeliveryError, RateLimited, Unreachable
+from channels.condition import keys_of
 from channels.feishu.api import FeishuApi
+from channels.feishu.causes import CAUSES, cause_of
 from channels.feishu.config import FeishuAccount, listens
 from channels.finding import Finding, Status
 from channels.wire import mapping, mappings, number, text
@@ -48,7 +50,9 @@ async def probe(account: FeishuAccount, name: str, public_url: str | None) -> li
         try:
             answer = await api.call("/open-apis/bot/v3/info")
         except DeliveryError as error:
-            return [_failed(f"{check} credentials", error)]
+            cause = CAUSES[cause_of(error)]
+            fix = cause.fix_at(keys_of("feishu", name))
+            return [Finding(f"{check} credentials", "error", cause.told(str(error), error.code), fix)]
         results = await asyncio.gather(
             _scopes(api, account, check),
             _events(api, account, name, public_url),
@@ -83,18 +87,18 @@ def _published(en: str, zh: str) -> Bilingual:
     )
 
 
-def _failed(check: str, error: DeliveryError, status: Status = "error") -> Finding:
+def _failed(check: str, error: DeliveryError) -> Finding:
     if isinstance(error, Unreachable | RateLimited):
         fix = Bilingual(
             "is baseUrl right, and does a proxy let it through? Else try again",
             "baseUrl 是否正确？代理是否允许访问？否则请再试一次",
         )
-        return Finding(check, status, Bilingual(str(error)), fix)
+        return Finding(check, "warning", Bilingual(str(error)), fix)
     fix = Bilingual(
         "see appId, appSecret and baseUrl, and the app in the developer console",
         "请检查 appId、appSecret 和 baseUrl，以及开发者后台中的应用",
     )
-    return Finding(check, status, Bilingual(str(error)), fix)
+    return Finding(check, "warning", Bilingual(str(error)), fix)
 
 
 async def _scopes(api: FeishuApi, account: FeishuAccount, check: str) -> list[Finding]:
@@ -102,7 +106,7 @@ async def _scopes(api: FeishuApi, account: FeishuAccount, check: str) -> list[Fi
     try:
         data = mapping(await api.call("/open-apis/application/v6/scopes"), "data")
     except DeliveryError as error:
-        return [_failed(check, error, "warning")]
+        return [_failed(check, error)]
     granted = {
         text(it, "scope_name")
         for it in mappings(data, "scopes")
@@ -158,7 +162,7 @@ async def _events(api: FeishuApi, account: FeishuAccount, name: str, public_url:
         data = mapping(await api.call(path, {"lang": "zh_cn"}), "data")
     except DeliveryError as error:
         if error.code != _NO_SCOPE:
-            return [_failed(check, error, "warning")]
+            return [_failed(check, error)]
         message = Bilingual(
             "not shown: that needs the scope application:application:self_manage, which nothing else here needs",
             "未显示：这需要权限 application:application:self_manage，此处别无他用",

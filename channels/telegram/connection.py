@@ -23,6 +23,8 @@ from channels.telegram.updates import ALLOWED_UPDATES, QUERY_CHARS_MAX
 from channels.wire import number, text
 
 CONFLICT_SECONDS_MAX = 30.0
+STORE_SECONDS_MAX = 10.0
+"""The longest wait for our own database to take an update: nobody is spared by a longer one."""
 PASSING_CONFLICTS = 2
 """A restart overlaps with the poll that the last process left open; more than that is another process."""
 BUSY_SECONDS = 1.0
@@ -74,7 +76,7 @@ class Polling:
             self.condition.ok("events")
             failures = 0 if await self._hand_over(updates) else failures + 1
             if failures:
-                await self.timing.sleep(self.timing.backoff(failures))
+                await self.timing.sleep(self.timing.backoff(failures, most=STORE_SECONDS_MAX))
 
     async def _remove_webhook(self) -> None:
         with self.condition.watching("events"):

@@ -7,9 +7,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from channels.bilingual import Bilingual
-from channels.channel import DeliveryError, Refused
+from channels.channel import DeliveryError
+from channels.condition import keys_of
 from channels.finding import Finding
-from channels.telegram.api import TelegramApi, refusal_of
+from channels.telegram.api import TelegramApi
+from channels.telegram.causes import CAUSES, cause_of
 from channels.telegram.config import TelegramAccount
 from channels.wire import number, text
 
@@ -24,13 +26,9 @@ async def probe(account: TelegramAccount, name: str, public_url: str | None, now
     try:
         me, info = await asyncio.gather(api.call("getMe"), api.call("getWebhookInfo"))
     except DeliveryError as error:
-        wrong = isinstance(error, Refused) or refusal_of(error) is not None
-        fix = Bilingual("is apiRoot right, and is there a proxy?", "apiRoot 是否正确？是否需要代理？")
-        if wrong:
-            fix = Bilingual(
-                "take botToken from @BotFather, and see apiRoot", "请从 @BotFather 获取 botToken，并检查 apiRoot"
-            )
-        return [Finding(f"{check} credentials", "error", Bilingual(str(error)), fix)]
+        cause = CAUSES[cause_of(error)]
+        fix = cause.fix_at(keys_of("telegram", name))
+        return [Finding(f"{check} credentials", "error", cause.told(str(error), error.code), fix)]
     finally:
         await api.close()
     if not isinstance(me, dict) or not isinstance(info, dict):

@@ -137,6 +137,6 @@ def _log(key: tuple[str, str], state: ChannelState, before: ChannelState | None)
 def _broken(name: str, state: ChannelState) -> Notice:
     return Notice(
         cause=f"channel {name} {state.state}",
-        en=f"{name} is {state.state} and receives nothing: {value(state.reason.en)}. {state.fix.en}",
-        zh=f"{name} 出现故障，收不到消息：{value(state.reason.zh)}。{state.fix.zh}",
+        en=f"{name} is {state.state} and receives nothing: {value(state.reason.en)} — {state.fix.en}",
+        zh=f"{name} 出现故障，收不到消息：{value(state.reason.zh)}——{state.fix.zh}",
     )

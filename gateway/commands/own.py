@@ -199,8 +199,8 @@ async def _added(context: CommandContext, name: str | None) -> str:
 
 
 async def _disown(context: CommandContext, who: str) -> str:
-    shown = await context.named(who)
-    ended = await context.runtime.store.owners.disown(who)
+    shown, store = await context.named(who), context.runtime.store.owners
+    ended = await store.disown(who)
     await _changed(context)
     if not ended and who in context.setup.owners:
         return context.say(
@@ -209,7 +209,16 @@ async def _disown(context: CommandContext, who: str) -> str:
         )
     if ended:
         log.warning("owner_disowned", person=who, by=context.person)
-    return context.say(f"{shown} is no owner.", f"{shown} 已不是所有者。")
+    lines = [context.say(f"{shown} is no owner.", f"{shown} 已不是所有者。")]
+    for other in [it.person for it in await store.listed() if it.source == who]:
+        added = await context.named(other)
+        lines.append(
+            context.say(
+                f"But {added} is one, added by them: `/claim revoke {other}` ends that.",
+                f"但由其添加的 {added} 仍是所有者：发送 `/claim revoke {other}` 可取消。",
+            )
+        )
+    return "\n".join(lines)
 
 
 async def listen(context: CommandContext) -> str:

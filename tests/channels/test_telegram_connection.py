@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from channels.abilities import MenuEntry
-from channels.channel import Arrived, Receipt, WebhookRequest
+from channels.channel import Arrived, NotStored, Receipt, WebhookRequest
 from channels.condition import Condition
 from channels.message import Outbound, Target
 from channels.telegram.channel import SECRET_HEADER
@@ -65,7 +65,7 @@ class Connected:
 
     async def deliver(self, receipt: Receipt) -> None:
         if self.failing and self.failing.pop(0):
-            raise OSError("the database is away")
+            raise NotStored("the database is away")
         self.stored.append(receipt.context.text if isinstance(receipt, Arrived) else str(getattr(receipt, "kind", "")))
 
 
@@ -134,6 +134,13 @@ async def test_what_could_not_be_stored_is_fetched_again_and_nothing_behind_it_o
     assert it.stored == ["a", "b", "c"]
     assert [poll.get("offset") for poll in it.polls[:5]] == [None, None, None, 6, 8]
     assert it.slept[:3] == [2.0, 4.0, 8.0]
+
+
+async def test_after_a_long_outage_of_the_database_what_waits_is_fetched_within_seconds() -> None:
+    async with in_touch(answers={"getUpdates": [[update(5, "a")]] * 9}) as it:
+        it.failing[:] = [True] * 8
+        await it.telegram.until(lambda: bool(it.stored))
+    assert (it.stored, max(it.slept)) == (["a"], 10.0)
 
 
 async def test_an_update_that_cannot_be_read_does_not_stand_in_the_way() -> None:

@@ -484,7 +484,15 @@ async def test_an_added_owner_cannot_take_the_bot_from_its_first_one(tmp_path: P
         await it.happens(it.telegram.text_update(f"/claim revoke feishu:{BOB}", chat=alice))
         assert "was not added by a code" in (await it.replies(2))[-1].text
         assert owners_of(it) == {f"feishu:{BOB}", f"telegram:{alice}"}
+        await it.happens(it.telegram.text_update("/claim", chat=alice))
+        carol = it.telegram.private(500000033)
+        await redeems(it, handed_out((await it.replies(3))[-1].text), carol)
         await it.house.say(f"/claim revoke telegram:{alice}", **BOBS)
+        await it.house.idle()
+        left = it.house.feishu.messages[-1].text
+        assert f"added by them: `/claim revoke telegram:{carol}`" in left
+        assert owners_of(it) == {f"feishu:{BOB}", f"telegram:{carol}"}
+        await it.house.say(f"/claim revoke telegram:{carol}", **BOBS)
         await it.house.idle()
         assert owners_of(it) == {f"feishu:{BOB}"}
         notes = contacts.revoke(it.house.gateway.config, f"feishu:{BOB}")

@@ -163,6 +163,27 @@ async def test_each_fault_of_a_telegram_bot_is_found_and_has_a_fix(
     assert {it.method for it in telegram.requests} <= {"getMe", "getWebhookInfo"}
 
 
+async def test_refused_credentials_have_the_reason_and_the_fix_of_the_channel_in_both_languages(tmp_path: Path) -> None:
+    feishu, telegram = feishu_emulator(), TelegramEmulator()
+    given, feishu.app_secret, telegram.token = (
+        telegram.token,
+        "another",
+        "7000000001:AAAnotherAnotherAnotherAnotherAnot1",
+    )
+    async with serve_on_loopback(feishu.app) as url:
+        text = config_text(feishu_url=url, anthropic_url="http://127.0.0.1:1", feishu=FEISHU)
+        findings = await examined(tmp_path, text, "feishu")
+    async with serve_on_loopback(telegram.app) as url:
+        text = TELEGRAM.format(public=PUBLIC, token=given, url=url, mode="polling", groups="disabled")
+        findings += await examined(tmp_path, text, "telegram")
+    found = [it for it in findings if it.check.endswith("credentials")]
+    assert [it.message.zh for it in found] == [
+        "App ID 或 App Secret 不正确（10014）",
+        "机器人令牌不正确或已被撤销（401）",
+    ]
+    assert all(it.fix and f"channels.{it.check.split()[0]}." in it.fix and it.fix.zh != it.fix for it in found)
+
+
 WIRES: list[tuple[str, type[ModelEmulator], str, str]] = [
     ("anthropic", AnthropicEmulator, "", "claude-sonnet-4-6"),
     ("openai", ResponsesEmulator, "/v1", "gpt-5.5"),
