@@ -21,10 +21,10 @@ from gateway.approvals.display import person
 from gateway.approvals.notices import OWN, Choice, Notice, Notices
 from gateway.records.codes import ALPHABET, HALF_CHARS, hashed, written
 from gateway.records.inbound import Inbound
-from gateway.records.sessions import person_of
 from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime
 from gateway.store.contacts import APPROVED, contact_name
+from gateway.store.statements import PAIRING_SECONDS
 
 REQUESTED, REMINDED = "pairing", "pairing:again"
 """The commands of a stranger's request, and of their next message while they wait."""
@@ -92,8 +92,7 @@ async def ending(runtime: Runtime, turn: int, inbound: Inbound) -> Ending:
         return Ending(outcome="pairing", reason="known, too many wait, or no longer asked for", text=None)
     log.info("pairing_requested", channel=context.channel, account=context.account, sender=context.sender.id)
     greeting = _GREETING_NOT_TOLD if runtime.setup.owners else _GREETING_UNOWNED
-    if await Notices(runtime).tell(_notice(turn, context)):
-        await runtime.store.contacts.told(turn, runtime.now())
+    if await _tell(runtime, turn, place_of(context), context.sender.name):
         greeting = _GREETING
     return Ending(outcome="pairing", text=greeting(language), seed=_seed(inbound))
 
@@ -107,8 +106,24 @@ async def _reminder(runtime: Runtime, turn: int, inbound: Inbound, language: Lan
     return Ending(outcome="pairing", text=_STILL_WAITING(language).format(at=at) if reminded else _NOT_TOLD(language))
 
 
-def _notice(turn: int, context: MessageContext) -> Notice:
-    who, asker = contact_name(*place_of(context)), (person_of(context), context.sender.name)
+async def tell_who_waits(runtime: Runtime) -> None:
+    """Tell a new owner of the people who asked while the bot had none, each with the buttons to decide."""
+    for it in await runtime.store.contacts.waiting(runtime.now() - PAIRING_SECONDS):
+        if it.turn is not None:
+            await _tell(runtime, it.turn, (it.channel, it.account, it.person), it.called)
+
+
+async def _tell(runtime: Runtime, turn: int, place: tuple[str, str, str], name: str | None) -> bool:
+    """Tell the owners of a request, and note it; False if none of them can be reached."""
+    told = await Notices(runtime).tell(_notice(turn, place, name))
+    if told:
+        await runtime.store.contacts.told(turn, runtime.now())
+    return told
+
+
+def _notice(turn: int, place: tuple[str, str, str], name: str | None) -> Notice:
+    channel, _, sender = place
+    who, asker = contact_name(*place), (f"{channel}:{sender}", name)
     return Notice(
         cause=f"waits {turn}",
         once=f"waits {turn}",

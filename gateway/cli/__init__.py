@@ -25,12 +25,12 @@ from gateway.program import COMMAND, program
 
 
 class _Commands(TyperGroup):
-    def make_context(self, *args: Any, **kwargs: Any) -> Any:
-        if language() == "zh":
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        if language() == "zh":  # before typer chooses how it shows errors: the help of a bare group is one of them
             from gateway.cli.chinese import translate
 
             translate(self)
-        return super().make_context(*args, **kwargs)
+        return super().main(*args, **kwargs)
 
     def invoke(self, ctx: Any) -> Any:
         try:

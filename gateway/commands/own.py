@@ -14,7 +14,7 @@ from channels.channel import DeliveryError
 from channels.message import Folded, MessageContext
 from gateway.approvals.display import person, value
 from gateway.approvals.notices import OWN, Choice, Notice, Notices, buttons, notice_json
-from gateway.approvals.pairing import CODE, code_of
+from gateway.approvals.pairing import CODE, code_of, tell_who_waits
 from gateway.approvals.surfaces import called
 from gateway.commands.command import CommandContext, Reply
 from gateway.commands.pair import let_in
@@ -78,6 +78,7 @@ async def claim(context: CommandContext) -> Reply | str | None:
         case "claimed":
             await _changed(context)
             log.info("bot_claimed", by=context.person)
+            await tell_who_waits(runtime)
             return _yours(context)
         case "added":
             await _changed(context)

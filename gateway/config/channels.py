@@ -161,8 +161,8 @@ def _web_arrives(account: web.WebConfig, name: str, exposure: Exposure) -> tuple
     match exposure.way:
         case "open" if agents := ", ".join(exposure.unapproved):
             message = Bilingual(
-                f"{address}; you approve commands of {agents} on this page; once you `/claim` a bot, only its owners do",
-                f"{address}；你在此网页批准 {agents} 的命令；用 `/claim` 认领机器人后，只有其所有者可以批准",
+                f"{address}; until the bot is claimed, you approve commands of {agents} on this page; then its owners do",
+                f"{address}；机器人被认领之前，由你在此网页批准 {agents} 的命令；认领之后由其所有者批准",
             )
             return message, NO_WORDS
         case "open":

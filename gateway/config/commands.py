@@ -22,7 +22,7 @@ export | 导出 | Get the conversation as a Markdown file | 将对话导出为 M
 status | 状态 | Show the agent, the model and what is in progress | 显示当前的智能体、模型和处理进度
 context | 上下文 | Show what takes up the model's context | 显示模型上下文的构成
 usage | 用量 | Show tokens and cost | 显示用量和费用
-whoami | 我是谁 | Show your ID | 显示你的 ID
+whoami | 我是谁 | Show who you are here: role, agent, language, ID | 显示你在这里的身份：角色、智能体、语言、ID
 why | 为什么 | Explain how the last answer came about (owners only) | 说明上一个回答的由来（仅限所有者）
 model | 模型 | Choose the model of this conversation, or list the models | 为本次对话选择模型；单独发送则列出全部
 models | 模型列表 | List the models | 列出可选的模型

@@ -111,7 +111,8 @@ def _probes(
 
     async def system() -> Sequence[Finding]:
         approvers = Bilingual(", ".join(config.approvers() or ())) or Bilingual(
-            "the web chat of this machine alone", "仅限本机的网页聊天"
+            "the web chat of this machine until the bot is claimed, then its owners",
+            "认领之前是本机的网页聊天，认领之后是所有者",
         )
         skills = dict.fromkeys(it for skills in loaded.skills.values() for it in skills)
         # The hash of a skill's document shows its reviewer whether it is still the same.

@@ -142,6 +142,15 @@ def test_every_text_of_the_help_has_its_chinese_and_none_is_left_over() -> None:
     assert texts ^ HELP.keys() == {text for text in texts if "completion" in text}  # those are typer's
 
 
+@pytest.mark.parametrize("group", ["turns", "pairing", "approvals", "sessions", "schedules", "skills", "mcp"])
+@pytest.mark.parametrize(("language", "start"), [("zh_CN.UTF-8", "用法："), ("C.UTF-8", "Usage:")])
+def test_a_group_without_a_command_shows_its_help(group: str, language: str, start: str) -> None:
+    code, output = printed(group, LANG=language)
+    assert code == 2
+    assert output.strip().startswith(start)
+    assert "list" in output
+
+
 def test_the_help_is_in_chinese() -> None:
     code, output = printed("routes", "explain", "--help", LANG="zh_CN.UTF-8")
     assert code == 0

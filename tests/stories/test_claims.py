@@ -93,6 +93,20 @@ async def test_a_stranger_becomes_the_owner_by_the_code_once_and_is_one_until_re
         assert await house.gateway.claim_code() not in (None, code)
 
 
+async def test_the_new_owner_hears_of_everybody_who_waits_already(tmp_path: Path, database_url: str) -> None:
+    async with running(tmp_path, feishu=PAIRING, more=at(database_url)) as house:
+        await house.say("hello")
+        assert "Is it yours?" in (await sent(house))[-1]
+        await house.say(f"/claim {await code_of(house)}", **BOBS)
+        notice, line = sorted((await sent(house))[1:], key=lambda text: text.startswith(YOURS))
+        assert line.startswith(YOURS)
+        assert notice.startswith(f"Alice · …{ALICE[-4:]} wants to write to me.")
+        await house.say("are you there?")
+        assert (await sent(house))[-1].startswith("Still waiting: I asked the owner at ")
+        await house.say(f"/pair feishu:{ALICE}", **BOBS)
+        assert any(text.startswith("You are in.") for text in (await sent(house))[-2:])
+
+
 @MODES
 async def test_on_telegram_as_well_where_pairing_or_a_list_keeps_strangers_out(tmp_path: Path, mode: str) -> None:
     async with bot(tmp_path, mode, dm_policy="allowlist") as it:

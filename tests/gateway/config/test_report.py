@@ -83,8 +83,8 @@ def test_a_working_config_says_what_serves_where(tmp_path: Path) -> None:
 def test_the_shipped_config_says_on_one_screen_what_is_missing() -> None:
     assert greeting(load(ROOT / "config.yaml", {}).listening("127.0.0.1", 4711)) == [
         f"Clawgate {VERSION} listens on http://127.0.0.1:4711",
-        "  web        http://127.0.0.1:4711/; you approve commands of assistant on this page; once you `/claim` a bot, "
-        "only its owners do",
+        "  web        http://127.0.0.1:4711/; until the bot is claimed, you approve commands of assistant on this page; "
+        "then its owners do",
         "  feishu     off: set FEISHU_APP_ID, FEISHU_APP_SECRET (channels/feishu/README.md)",
         "  telegram   off: set TELEGRAM_BOT_TOKEN (channels/telegram/README.md)",
         f"  agent      assistant: demo/guide, a script; {KEYS}",
