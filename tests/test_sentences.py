@@ -34,7 +34,7 @@ def test_no_chinese_sentence_has_half_width_punctuation() -> None:
     assert found == []
 
 
-LOSERS = re.compile("频道|运营者|运维者|管理者|放行|助手")
+LOSERS = re.compile("频道|服务商|运营者|运维者|管理者|放行|助手")
 """The words that docs/glossary.md decided against."""
 NAMES = re.compile("代码助手|小助手|团队助手|团队的助手|开发助手")
 CODE = re.compile(r"```.*?```|`[^`\n]*`|\]\([^)]*\)", re.DOTALL)

@@ -244,20 +244,20 @@ def serves_own_models(name: str, base_url: str | None) -> bool:
 
 
 _REASONS: Mapping[ErrorKind, Bilingual] = {
-    "auth": Bilingual("the vendor refuses the key", "服务商拒绝了密钥"),
+    "auth": Bilingual("the vendor refuses the key", "厂商拒绝了密钥"),
     "billing": Bilingual("the account has no credit or no quota left", "账户的余额或配额已用完"),
-    "invalid": Bilingual("the vendor does not accept the request", "服务商不接受该请求"),
-    "not_found": Bilingual("the vendor has no such model", "服务商没有这个模型"),
+    "invalid": Bilingual("the vendor does not accept the request", "厂商不接受该请求"),
+    "not_found": Bilingual("the vendor has no such model", "厂商没有这个模型"),
     "too_large": Bilingual("the conversation does not fit the model", "对话超出模型的长度"),
     "message_too_long": Bilingual("the message does not fit the model", "消息超出模型的长度"),
-    "stale_thinking": Bilingual("the vendor does not accept its earlier reasoning", "服务商不接受先前的思考"),
+    "stale_thinking": Bilingual("the vendor does not accept its earlier reasoning", "厂商不接受先前的思考"),
     "no_tools": Bilingual("the model takes no tools", "该模型不支持工具"),
-    "rate_limited": Bilingual("the vendor's rate limit is reached", "已达到服务商的速率限制"),
-    "overloaded": Bilingual("the vendor is overloaded", "服务商过载"),
-    "server": Bilingual("the vendor's service has failed", "服务商的服务出现故障"),
-    "network": Bilingual("the vendor cannot be reached", "无法连接服务商"),
-    "timeout": Bilingual("the vendor did not answer in time", "服务商未及时应答"),
-    "incomplete": Bilingual("the vendor's answer broke off", "服务商的回答中途中断"),
+    "rate_limited": Bilingual("the vendor's rate limit is reached", "已达到厂商的速率限制"),
+    "overloaded": Bilingual("the vendor is overloaded", "厂商过载"),
+    "server": Bilingual("the vendor's service has failed", "厂商的服务出现故障"),
+    "network": Bilingual("the vendor cannot be reached", "无法连接厂商"),
+    "timeout": Bilingual("the vendor did not answer in time", "厂商未及时应答"),
+    "incomplete": Bilingual("the vendor's answer broke off", "厂商的回答中途中断"),
     "unconfigured": Bilingual("there is no key", "没有密钥"),
 }
 _FIXES: Mapping[ErrorKind, Bilingual] = {
@@ -266,14 +266,14 @@ _FIXES: Mapping[ErrorKind, Bilingual] = {
     "unconfigured": Bilingual("set a key: {at}", "请设置密钥：{at}"),
     "rate_limited": Bilingual(
         "the next message asks it again; ask the vendor for a higher limit, or give the agent a second model",
-        "下一条消息会再次请求；可向服务商申请更高的限额，或为智能体设置备用模型",
+        "下一条消息会再次请求；可向厂商申请更高的限额，或为智能体设置备用模型",
     ),
     "network": Bilingual("the next message asks it again; check {at}", "下一条消息会再次请求；请检查 {at}"),
     "timeout": Bilingual("the next message asks it again; check {at}", "下一条消息会再次请求；请检查 {at}"),
 }
-_CHECK = Bilingual("check {at}; the log has the vendor's words", "请检查 {at}；日志中有服务商的原话")
+_CHECK = Bilingual("check {at}; the log has the vendor's words", "请检查 {at}；日志中有厂商的原话")
 _WAIT = Bilingual(
-    "the next message asks it again; the log has the vendor's words", "下一条消息会再次请求；日志中有服务商的原话"
+    "the next message asks it again; the log has the vendor's words", "下一条消息会再次请求；日志中有厂商的原话"
 )
 
 

@@ -125,10 +125,10 @@ def _unknown(provider: str, models: Sequence[str], offered: set[str]) -> Iterato
     for model in models:
         if not any(_is_named(model, it) for it in offered):
             near = next(iter(difflib.get_close_matches(model, sorted(offered), n=1)), None)
-            fix = Bilingual("see the names in the vendor's console", "请在服务商的控制台查看模型名称")
+            fix = Bilingual("see the names in the vendor's console", "请在厂商的控制台查看模型名称")
             if near:
                 fix = Bilingual(f"did you mean {provider}/{near}?", f"是否想写 {provider}/{near}？")
-            message = Bilingual("is not in the provider's list of models", "不在服务商的模型列表中")
+            message = Bilingual("is not in the provider's list of models", "不在厂商的模型列表中")
             yield Finding(f"model {provider}/{model}", "warning", message, fix)
 
 

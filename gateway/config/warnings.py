@@ -75,7 +75,7 @@ def _all(resolved: Resolved, file: Path, origin: Callable[[Key], Key]) -> Warned
             message = Bilingual(f"agent {agent.id}: web_search is off", f"智能体 {agent.id}：web_search 未启用")
             fix = Bilingual(
                 "name a provider in tools.web.search, or take it out of tools.allow",
-                "请在 tools.web.search 中指定服务商，或从 tools.allow 中去掉它",
+                "请在 tools.web.search 中指定厂商，或从 tools.allow 中去掉它",
             )
             yield ("tools", "web"), message, fix
     yield from skill_warnings(config)

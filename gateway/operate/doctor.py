@@ -178,7 +178,7 @@ async def _prices(config: Config, now: float) -> Sequence[Finding]:
     setting = f"models: {{ {old[0].partition(' ')[0]}: {{ prices: … }} }}"
     fix = Bilingual(
         f"compare them with the vendor's list, and write your own: {setting} (docs/providers.md)",
-        f"请对照服务商的价目表，并写上自己的价格：{setting}（docs/providers.md）",
+        f"请对照厂商的价目表，并写上自己的价格：{setting}（docs/providers.md）",
     )
     return [Finding("prices", "warning", message, fix)]
 
@@ -244,7 +244,7 @@ async def _clock(loaded: Loaded, now: Callable[[], float]) -> list[Finding]:
         )
         message = Bilingual(f"{off:.0f} s off", f"相差 {off:.0f} 秒")
         return [Finding("clock", status, message, NO_WORDS if status == "ok" else fix)]
-    message = Bilingual("not compared: no platform or provider that answers", "未比较：没有应答的平台或服务商")
+    message = Bilingual("not compared: no platform or provider that answers", "未比较：没有应答的平台或厂商")
     return [Finding("clock", "ok", message)]
 
 

@@ -203,7 +203,7 @@ async def test_owners_read_the_vendor_s_words_and_hear_of_a_model_that_refuses_o
         fix_zh = "请设置有效的密钥：providers.anthropic.apiKey（ANTHROPIC_API_KEY）"
         assert line == (
             "我暂时无法回答：模型拒绝了访问。\n\n"
-            f"（anthropic/claude-sonnet-4-6：服务商拒绝了密钥（auth）：invalid x-api-key——{fix_zh}）"
+            f"（anthropic/claude-sonnet-4-6：厂商拒绝了密钥（auth）：invalid x-api-key——{fix_zh}）"
         )
         await house.idle()
         house.feishu.messages.clear()
