@@ -98,7 +98,11 @@ def test_a_chinese_page_has_the_headings_lists_tables_and_code_of_the_english_on
     shapes = [re.findall(r"^ *(#+ (?:\d\.)?|```\w*|\d+\.|[*-] |\|)", text, re.M) for text in texts]
     assert shapes[0] == shapes[1]
     blocks = [re.findall(r"^ *```.*?^ *```$", text, re.M | re.S) for text in texts]
-    assert blocks[0] == blocks[1]
+    code = [[re.sub(r"(^|\s+)# .*", "", block, flags=re.M) for block in page] for page in blocks]
+    assert code[0] == code[1]
+    comments = [comment for block in blocks[1] for comment in re.findall(r"(?:^|\s)# +(.*)", block, re.M)]
+    sentence = re.compile(r"^[^\u4e00-\u9fff]*[a-z]{2} [a-z]{2}[^\u4e00-\u9fff]*$")
+    assert [comment for comment in comments if sentence.search(comment)] == [], "not in Chinese"
     switches = [text.splitlines()[2].partition(" · ")[0] for text in texts]
     assert switches == [f"[中文]({document.name})", f"[English]({english.name})"]
 
