@@ -292,5 +292,6 @@ class AgentRunner:
             caller=turn.caller,
             approval=always + (tainted if external else ()),
             reasoning=turn.settings.reasoning,
+            reports_ends=turn.reports_ends,
         )
         return toolbox, replace(facts, commands=self.commands(turn.context, facts))

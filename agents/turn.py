@@ -90,6 +90,8 @@ class Turn:
     """The system prompt that the asking program sends."""
     files_of: str = ""
     """The conversation whose files and background commands it has, if not its own."""
+    reports_ends: bool = True
+    """False if `process` refuses `notify`: in a task's turn, and where a program asks."""
 
     @property
     def key(self) -> str:

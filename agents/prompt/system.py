@@ -47,6 +47,8 @@ class LastingFacts:
     approval: tuple[str, ...] = ()
     """Other tools whose calls may need an approval."""
     commands: Commands = ((), ())
+    reports_ends: bool = True
+    """The end of a background command can be sent to the chat."""
 
     def has(self, *names: str) -> bool:
         return any(tool.name in names for tool in self.tools)
@@ -185,9 +187,13 @@ def tool_call_style(facts: LastingFacts) -> Iterator[str]:
 def later_work(facts: LastingFacts) -> Iterator[str]:
     """Yield the texts on what the agent can have happen after its answer: exactly what its tools do."""
     runs = facts.exec_mode != "deny"
-    later = [it for it in ("task", "process", "schedule") if facts.has(it) and (runs or it != "process")]
+    later = [it for it in ("task", "process", "schedule") if facts.has(it)]
+    if "process" in later and not (runs and facts.reports_ends):
+        later.remove("process")
     yield "with later work" if later else "without later work"
     yield from (f"with {it}" for it in later)
+    if runs and facts.has("process") and not facts.reports_ends:
+        yield "with process, unreported"
     if runs and facts.has("exec") and not facts.has("process"):
         yield "with exec alone"
     if later and "schedule" not in later:

@@ -16,6 +16,7 @@ from agents.prompt.inbound import Heard, capped, ids
 from agents.prompt.internals import without_internals
 from agents.runner import AgentRunner
 from agents.turn import Emit, ModelFailed, Settings, Turn, TurnResult, settings_json
+from channels.api.channel import ApiChannel
 from channels.channel import Channel
 from channels.finding import Finding
 from channels.message import MessageContext, OriginKind
@@ -332,6 +333,7 @@ def turn_of(
         tainted=tainted or is_foreign or (decided is not None and bool(decided.tainted)),
         caller=inbound.asked.instructions if inbound.asked else "",
         files_of=parent_of(batch.lease.sid) if is_task else "",
+        reports_ends=not is_task and context.channel != ApiChannel.name,
     )
 
 

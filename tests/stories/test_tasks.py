@@ -89,6 +89,17 @@ async def test_a_task_reports_once_as_a_reply_to_the_message_that_asked_and_is_i
         assert len(house.feishu.messages) == 3
 
 
+async def test_a_task_is_not_promised_the_report_of_a_command_that_it_cannot_ask_for(tmp_path: Path) -> None:
+    notify, agents = "`notify: true` to have its end sent", WITH_TASKS.replace("task,", "task, process,")
+    model = Model({"count": calls(start("list all", wait=True))}, {"list all": says("there are three")})
+    async with running(tmp_path, agents=agents, script=model) as house:
+        await house.say("count")
+        assert await house.replies(1) == ["then: there are three"]
+        ours, tasks = (text_of({"content": it["system"]}) for it in model.bodies[:2])
+        assert notify in ours
+        assert notify not in tasks
+
+
 async def test_a_turn_that_waits_has_the_result_itself_and_nothing_is_reported(tmp_path: Path) -> None:
     model = Model({"count": calls(start("list all", wait=True))}, {"list all": says("there are three")})
     async with running(tmp_path, agents=WITH_TASKS, script=model) as house:

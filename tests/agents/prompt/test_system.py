@@ -214,6 +214,14 @@ def test_the_prompt_promises_exactly_what_the_tools_do(names: set[str]) -> None:
     assert ("Nothing wakes you at a later time" in text) == bool(later and "schedule" not in later)
 
 
+@pytest.mark.parametrize("names", SUBSETS, ids=lambda it: "-".join(sorted(it)) or "none")
+def test_where_the_end_of_a_command_is_not_reported_the_prompt_promises_the_rest_alone(names: set[str]) -> None:
+    text = render(build_system(replace(BARE, tools=tools("read", *sorted(names)), reports_ends=False)))
+    assert CLAIMS["process"][1] not in text
+    assert ("`process` is reported to nobody" in text) == ("process" in names)
+    assert ("Do not promise to report back or to remind" in text) == (not names & {"task", "schedule"})
+
+
 @pytest.mark.parametrize("spec", SPECS, ids=attrgetter("name"))
 def test_each_promise_of_the_prompt_is_one_of_the_tools_description(spec: ToolSpec) -> None:
     assert CLAIMS[spec.name][0] in spec.description
@@ -308,6 +316,7 @@ CHANGES: dict[str, Any] = {
     "caller": "Answer in verse.",
     "approval": ("read",),
     "commands": (("help",), ()),
+    "reports_ends": False,
     "reasoning": True,
 }
 
@@ -316,7 +325,7 @@ CHANGES: dict[str, Any] = {
 def test_no_prompt_is_served_to_whom_it_was_not_made_for(fact: str) -> None:
     """Each fact decides: what was rendered without it, and then with it, is as if nothing had been rendered before."""
     assert CHANGES.keys() == PromptFacts.__dataclass_fields__.keys()
-    armed = replace(BARE, tools=tools("exec" if fact == "exec_mode" else "read"))
+    armed = replace(BARE, tools=tools({"exec_mode": "exec", "reports_ends": "process"}.get(fact, "read")))
     changed = replace(armed, **{fact: CHANGES[fact]})
     served = [build_system(it) for it in (armed, changed, armed)]
     fresh = []
