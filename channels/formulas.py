@@ -5,6 +5,7 @@ would lose its backslash. As code a formula is shown as it was written. Idempote
 """
 
 import re
+from collections.abc import Container
 
 _CHARS = 2_000
 _PIECES = re.compile(
@@ -22,6 +23,7 @@ _PIECES = re.compile(
     re.X | re.M,
 )
 _MARKUP = re.compile(r"[\\_^*~{}<>\[\]\n]")
+_RULE = re.compile(r"[ >\t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
 _LINES = re.compile(r"[ \t]*\n[ >\t]*")
 
 
@@ -29,12 +31,31 @@ def shielded(markdown: str) -> str:
     """The Markdown with its formulas as code; `$5` and `$PATH` stay as they are."""
     if "$" not in markdown and "\\(" not in markdown and "\\[" not in markdown:
         return markdown
-    return _PIECES.sub(_piece, markdown)
+    rows = _rows(markdown) if "|" in markdown else ()
+    return _PIECES.sub(lambda match: _piece(match, rows), markdown)
 
 
-def _piece(match: re.Match[str]) -> str:
+def _rows(markdown: str) -> set[int]:
+    """Return where the lines of tables begin."""
+    rows: set[int] = set()
+    at, before, inside = 0, 0, False
+    for line in markdown.split("\n"):
+        rule = bool(_RULE.fullmatch(line)) and "|" in markdown[before:at]
+        inside = "|" in line and (inside or rule)
+        if inside:
+            rows |= {before, at} if rule else {at}
+        before, at = at, at + len(line) + 1
+    return rows
+
+
+def _piece(match: re.Match[str], rows: Container[int]) -> str:
     formula = match["formula"]
-    if formula is None or not formula[1:-1].strip() or not _MARKUP.search(formula):
+    if formula is None or not formula[1:-1].strip():
+        return match[0]
+    in_cell = "|" in formula and match.string.rfind("\n", 0, match.start()) + 1 in rows
+    if in_cell:
+        formula = formula.replace("|", "\\|")
+    if not _MARKUP.search(formula):
         return match[0]
     longest = max((len(run) for run in re.findall("`+", formula)), default=0)
     before = match.string[match.string.rfind("\n", 0, match.start()) + 1 : match.start()]

@@ -11,8 +11,8 @@ from typing import Any
 
 from markdown_it import MarkdownIt
 
-from channels.formulas import shielded
 from channels.message import Button, Folded
+from channels.spelling import spelt
 
 SUMMARY_CHARS = 60
 SUMMARY_SOURCE_CHARS = 4_000
@@ -57,7 +57,7 @@ def needs_card(text: str) -> bool:
 
 def shown(text: str) -> str:
     """The form that an element takes: no pings, no pictures by address, formulas as code, surplus tables as written."""
-    text = shielded(text)
+    text = spelt(text, boxes=True)
     if text.count("|") > TABLES_MAX:
         lines = _lines(text)
         tables = [it.map for it in _markdown().parse("\n".join(lines)) if it.type == "table_open" and it.map]

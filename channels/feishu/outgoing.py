@@ -28,8 +28,8 @@ from channels.feishu.api import (
 from channels.feishu.card import answer_card, card, fenced, needs_card, without_pings
 from channels.feishu.config import Rendering
 from channels.feishu.live import HANDLE, LiveCards
-from channels.formulas import shielded
 from channels.message import PICTURES, File, Outbound, StoredFile, not_sent
+from channels.spelling import spelt
 from channels.split import Limit
 from channels.wire import mapping
 from channels.wire import text as text_of
@@ -160,7 +160,7 @@ async def _uploaded(api: FeishuApi, stored: Fetch, file: StoredFile, *, voice: b
 
 def _forms(part: Outbound, rendering: Rendering) -> Iterator[_Form]:
     """The ways to say a part, each for when the last was refused. Only a card replaces a card, and a text none."""
-    text = without_pings(shielded(part.whole))
+    text = without_pings(spelt(part.whole, boxes=True))
     if part.replaces is not None:
         no_card = frozenset[str]() if part.buttons else NO_CARD_CODES
         yield "interactive", card(part.text, part.buttons, part.folded), AUDIT_CODES | no_card
@@ -179,7 +179,7 @@ def _forms(part: Outbound, rendering: Rendering) -> Iterator[_Form]:
 def split(text: str, *, chars_max: int = PART_CHARS_MAX, bytes_max: int = PART_BYTES_MAX) -> list[str]:
     """The parts, in order; one empty text gives none. Without the fences and heads put in again, they are the text."""
     limits = (Limit(measure=len, most=chars_max), Limit(measure=_bytes, most=bytes_max - _QUOTES))
-    return markdown.split(shielded(text), limits)
+    return markdown.split(spelt(text, boxes=True), limits)
 
 
 def _bytes(text: str) -> int:

@@ -1,7 +1,7 @@
 """Markdown on a page: what Telegram has a style for is styled, all else is spelt out in characters. Pure.
 
-Bullets, numbers, boxes, rules and tables are text. Raw HTML and reference definitions are shown as they are written:
-nothing that was said is lost, and a part that is cut out of a text reads as it did inside.
+Bullets, numbers, boxes, rules and tables are text. The HTML and the reference definitions that are left are shown as
+they are written: nothing that was said is lost, and a part that is cut out of a text reads as it did inside.
 """
 
 import re

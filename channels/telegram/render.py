@@ -10,8 +10,8 @@ from typing import Any
 
 from markdown_it.common.normalize_url import normalizeLinkText
 
-from channels.formulas import shielded
 from channels.message import Folded
+from channels.spelling import spelt
 from channels.split import Limit
 from channels.split import split as cut
 from channels.telegram.document import read
@@ -41,7 +41,7 @@ class RenderedText:
 
 def rendered(markdown: str) -> RenderedText:
     """The text, empty only for blanks: Markdown that would show nothing, such as a lone `#`, is shown as it is written."""
-    markdown = shielded(clean(markdown))
+    markdown = spelt(clean(markdown))
     text_runs = read(markdown)
     runs = text_runs or [TextRun(text=markdown.strip())]
     text, entities = _written(runs, ENTITIES_MAX)
@@ -92,7 +92,7 @@ def _written(runs: Sequence[TextRun], entities_max: int) -> tuple[str, list[dict
 
 def split(markdown: str) -> list[str]:
     """The parts, in order; each of them shows something and fits a message, with its entities and as plain text."""
-    text = shielded(clean(markdown)).strip("\n")
+    text = spelt(clean(markdown)).strip("\n")
     if not text.strip():
         return []
     if units(text) <= _ONE_MAX and _fits(rendered(text)):

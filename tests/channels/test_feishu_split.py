@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from channels.feishu.card import shown, without_pings
 from channels.feishu.outgoing import PART_CHARS_MAX, split
 from tests.emulators.feishu.rules import POST_BYTES_MAX, check_content
 
@@ -62,3 +63,20 @@ def test_a_line_that_fills_many_messages_takes_no_more_of_them_than_it_must_and_
     parts = split(text)
     assert len(parts) <= 6
     assert "".join(parts) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("- [x] done\n  - [ ] open\n1. [X] first\n`- [x] a`", "- ☑ done\n  - ☐ open\n1. ☑ first\n`- [x] a`"),
+        ("<b>x</b> <u>y</u> m<sup>2</sup> `<b>z</b>`", "**x** y m² `<b>z</b>`"),
+        ("- a<br>b\n\n> c<br/>d\n\n|a|\n|-|\n|b<br>c|", "- a\n  b\n\n> c\n> d\n\n|a|\n|-|\n|b / c|"),
+        ("[docs][1], `[docs][1]`\n\n[1]: https://a.bc", "[docs](https://a.bc), `[docs][1]`"),
+        ("|f|n|\n|-|-|\n|$|x|$|$1|", "|f|n|\n|-|-|\n|`$\\|x\\|$`|$1|"),
+        ("<<u></u>at id=all></at>", "<​at id=all><​/at>"),
+    ],
+)
+def test_a_post_and_a_card_show_no_markup_that_feishu_does_not_know(text: str, part: str) -> None:
+    assert [without_pings(it) for it in split(text)] == [part]
+    assert shown(text) == shown(part) == part
+    check_content("post", content(part))

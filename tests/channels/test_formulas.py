@@ -8,6 +8,7 @@ from markdown_it import MarkdownIt
 from channels.feishu.card import shown
 from channels.feishu.outgoing import split as feishu_split
 from channels.formulas import shielded
+from channels.spelling import spelt
 from channels.telegram.render import rendered
 from channels.telegram.render import split as telegram_split
 
@@ -35,6 +36,20 @@ PROSE = [
     "|",
     "字",
 ]
+RAW = [
+    "<b>",
+    "</b>",
+    "<code>",
+    "</code>",
+    "<br>",
+    "<sup>",
+    "</sup>",
+    "2",
+    "[a][1]",
+    "\n[1]: http://x.yz\n",
+    "- [x] t",
+    "\\",
+]
 
 
 def tight(text: str) -> str:
@@ -54,6 +69,12 @@ def test_what_is_done_twice_changes_nothing_and_nothing_is_lost_by_it(pieces: li
     once = shielded(text)
     assert shielded(once) == once
     assert tight(once.replace("`", "")) == tight(text.replace("`", ""))
+
+
+@given(st.lists(st.sampled_from(RAW) | st.sampled_from(PROSE) | st.sampled_from(FORMULAS), max_size=12).map(" ".join))
+def test_what_is_spelt_out_twice_is_spelt_out_once(text: str) -> None:
+    once = spelt(text, boxes=True)
+    assert spelt(once, boxes=True) == once
 
 
 @pytest.mark.parametrize("before", ["", "So ", "text\n\n", "- item: ", "> "])

@@ -58,9 +58,22 @@ LOOKS = {
     "![alt *x*](https://a.bc/i.png)": '<a href="https://a.bc/i.png">alt <i>x</i></a>',
     "![](https://a.bc/i.png)": '<a href="https://a.bc/i.png">https://a.bc/i.png</a>',
     "[![badge](https://a.bc/i.png)](https://a.bc)": '<a href="https://a.bc">badge</a>',
-    "[ref][1]⏎⏎[1]: https://a.bc": "[ref][1]⏎⏎[1]: https://a.bc",
-    # raw html and entities are text
-    '<b>x</b><br> <a href="u">': '&lt;b&gt;x&lt;/b&gt;&lt;br&gt; &lt;a href="u"&gt;',
+    # reference links are links, and the definitions that no link uses are text
+    "[ref][1] [Ref] [no]⏎⏎[1]: https://a.bc⏎[ref]: https://d.ef 'title'": (
+        '<a href="https://a.bc">ref</a> <a href="https://d.ef">Ref</a> [no]'
+    ),
+    "`[ref][1]`⏎⏎[1]: https://a.bc": "<code>[ref][1]</code>⏎⏎[1]: https://a.bc",
+    # simple tags are markup, or their text; what is no pair, other html and entities are text
+    '<b>x</b><br> <a href="u">': '<b>x</b>⏎&lt;a href="u"&gt;',
+    "<i>x</i> <del>y</del> <u>z</u> <b>x <kbd>y</kbd></b>": "<i>x</i> <s>y</s> z <b>x y</b>",
+    "H<sub>2</sub>O x<sup>2</sup> a<sub>i</sub> <code>a*b*</code>": "H₂O x² a_i <code>a*b*</code>",
+    "<details><summary>More</summary>⏎⏎text⏎</details>": "<b>More</b>⏎⏎text",
+    "`<b>x</b>` the <b> tag, </i>": "<code>&lt;b&gt;x&lt;/b&gt;</code> the &lt;b&gt; tag, &lt;/i&gt;",
+    "<u></u>": "&lt;u&gt;&lt;/u&gt;",
+    "```⏎<b>x</b><br>⏎```": "<pre>&lt;b&gt;x&lt;/b&gt;&lt;br&gt;</pre>",
+    "- a<br>b": "• a⏎  b",
+    "|a|⏎|-|⏎|x<br>y|": "<pre>a⏎-----⏎x / y</pre>",
+    "|f|n|⏎|-|-|⏎|$|x|$|$P(A|B)$|⏎⏎$|x|$": "<pre>f     | n⏎------+---------⏎$|x|$ | $P(A|B)$</pre>⏎⏎$|x|$",
     "<div>⏎*x*⏎</div>": "&lt;div&gt;⏎<i>x</i>⏎&lt;/div&gt;",
     "&lt;b&gt; &amp;amp; &copy; &nope; &#65;": "&lt;b&gt; &amp;amp; © &amp;nope; A",
     "a < b && c > d": "a &lt; b &amp;&amp; c &gt; d",
