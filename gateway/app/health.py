@@ -116,7 +116,7 @@ class HealthWatch:
         ]
         fault, at = self._runtime.store.failing, self._runtime.setup.config.database.shown
         database = outage_of(fault, at) if fault else None
-        shown = {"reason": _both(database.sentence), "fix": _both(database.fix)} if database else None
+        shown = {"reason": _both(database.reason), "fix": _both(database.fix)} if database else None
         return {"text": self._runtime.config_state.error or "", "database": shown, "channels": channels}
 
 

@@ -30,7 +30,7 @@ async def test_the_operator_reads_which_channel_is_dead_and_the_others_do_not(br
             await expect(tab.connection).to_contain_text("take channels.telegram.botToken from @BotFather")
             await tab.page.locator("#language").click()
             await expect(tab.connection).to_have_text(
-                "telegram:default 被拒绝：机器人令牌不正确或已被撤销（401）。"
+                "telegram:default 被拒绝：机器人令牌不正确或已被撤销（401）——"
                 "请从 @BotFather 获取 channels.telegram.botToken，并检查 channels.telegram.apiRoot"
             )
             await tab.page.set_viewport_size({"width": PHONE["width"], "height": PHONE["height"]})
@@ -67,7 +67,9 @@ async def test_a_message_waits_on_the_page_with_the_reason_while_another_program
             await expect(other.page.get_by_text(zh)).to_be_visible()
             await other.page.locator("#language").click()
             await expect(other.connection).to_have_text("")
-            await expect(tab.connection).to_contain_text(f"{why} the gateway continues when it is released; `fuser ")
+            await expect(tab.connection).to_contain_text(
+                f"The gateway accepts no messages: {why[:1].lower()}{why[1:-1]} — the gateway continues when it is "
+            )
             foreign.execute("ROLLBACK")
         await other.is_answered("Here.")
         await expect(tab.connection).to_have_text("")
