@@ -23,14 +23,14 @@ class Rate:
 
 
 class BudgetConfig(Section):
-    """The most that may be spent in a day or month. What was spent before a key is set counts as well."""
+    """The most that may be spent in a day or month; nothing is counted if no key is set."""
 
     tokens_per_day: Annotated[int, Field(ge=1)] | None = None
     """Tokens of all requests to a model: input, cached or not, and output."""
     cost_per_day: Annotated[float, Field(gt=0)] | None = None
     """Money at the prices under `models`, else at the shipped ones; a model without prices costs nothing here."""
     cost_per_month: Annotated[float, Field(gt=0)] | None = None
-    """Money in a calendar month."""
+    """Money in a calendar month. Days that were counted before the key was set count as well."""
 
     @property
     def is_set(self) -> bool:
@@ -50,6 +50,10 @@ class BudgetsConfig(Section):
     """Each chat, its topics and all people in it together."""
     sender: BudgetConfig = BudgetConfig()
     """Each person, in all chats of a channel account together."""
+
+    @property
+    def is_set(self) -> bool:
+        return self.agent.is_set or self.chat.is_set or self.sender.is_set
 
 
 def rate_of(text: str) -> Rate:

@@ -76,7 +76,7 @@ class AgentRun:
     batch: Batch
     channel: Channel
     runner: AgentRunner
-    account: BudgetAccount
+    account: BudgetAccount | None
     gate: StartGate
     _decided: Approval | None = None
     """The approval that the run continues with; None if it continues with people's words."""

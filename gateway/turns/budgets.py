@@ -1,8 +1,8 @@
 """Budgets: the limits of an agent, a chat and a sender for a day and a month.
 
 The journal write that carries an answer also counts its request, in its commit. Nothing is kept in memory beyond a turn,
-so any number of replicas counts exactly; each request is checked before it is sent, so one may overshoot. Requests are
-counted without a budget too, so that one set in the middle of a day or month knows what came before.
+so any number of replicas counts exactly; each request is checked before it is sent, so one may overshoot. Without a
+configured budget there is no account.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,17 +45,23 @@ class BudgetUse:
 
 async def used(runtime: Runtime, config: Config, agent: str, context: MessageContext) -> Sequence[BudgetUse]:
     """The use of each budget that applies to the sender of a message to this agent in this chat."""
-    return await account_of(runtime, config, agent, context, turn=0).used()
+    account = account_of(runtime, config, agent, context, turn=0)
+    return await account.used() if account else ()
 
 
-def account_of(runtime: Runtime, config: Config, agent: str, context: MessageContext, *, turn: int) -> "BudgetAccount":
-    """Return the account of a turn that answers `context`."""
+def account_of(
+    runtime: Runtime, config: Config, agent: str, context: MessageContext, *, turn: int
+) -> "BudgetAccount | None":
+    """The account of a turn that answers `context`; None if no budget is configured."""
+    if not config.budgets.is_set:
+        return None
     scopes: dict[Payer, str] = {"agent": f"agent:{agent}"}
     scopes["chat"] = f"chat:{chat_of(context)}"
     if context.sender.id:  # else the operator's own turn, which no person pays for
         scopes["sender"] = f"sender:{sender_of(context)}"
     allowed: dict[Payer, BudgetConfig] = {whose: getattr(config.budgets, whose) for whose in scopes}
-    return BudgetAccount(runtime=runtime, payers=scopes, allowed=allowed, zone=config.server.zone, turn=turn)
+    payers = {whose: scope for whose, scope in scopes.items() if allowed[whose].is_set}
+    return BudgetAccount(runtime=runtime, payers=payers, allowed=allowed, zone=config.server.zone, turn=turn)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -99,8 +105,7 @@ class BudgetAccount:
 
     async def used(self) -> Sequence[BudgetUse]:
         self._seen_day = self._day()
-        limited = [scope for whose, scope in self.payers.items() if self.allowed[whose].is_set]
-        self._seen = await self.runtime.store.usage(self._seen_day, limited) if limited else ()
+        self._seen = await self.runtime.store.usage(self._seen_day, list(self.payers.values()))
         return self._current()
 
     def spent(self) -> Spent | None:

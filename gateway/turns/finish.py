@@ -98,8 +98,9 @@ class Finish:
         if (made := work.made) is None:
             return ending
         account = account_of(self._runtime, self._runtime.setup.config, inbound.agent, inbound.context, turn=made.by)
-        account.add_earlier(made.answers, counted=work.steps > made.steps)
-        return replace(ending, answers=made.answers, spent=account.spent())
+        if account:
+            account.add_earlier(made.answers, counted=work.steps > made.steps)
+        return replace(ending, answers=made.answers, spent=account.spent() if account else None)
 
     def _report(self, turn: int, agent: str, ending: Ending, seconds: float) -> None:
         """Writes the log line and the metrics."""

@@ -45,7 +45,7 @@ class TurnJournal:
     batch: Batch
     read: Callable[[WaitingMessage], Awaitable[tuple[UserMessage, Sequence[Spoken]]]]
     numbers: Sequence[int]
-    account: BudgetAccount
+    account: BudgetAccount | None = None
     kept: list[Message] = field(default_factory=list)
     _pending: int = 0
     _open: int = 0
@@ -66,7 +66,7 @@ class TurnJournal:
     async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
         """Journals a step. Raises Fenced, Stopped or Drained. A tool's result is kept even if the conversation has
         changed, without its content if it repeats older text; an answer that was made from removed words is not."""
-        spent = self.account.spent()
+        spent = self.account.spent() if self.account else None
         is_result = isinstance(message, ToolResultMessage)
         new = entry(self._turn, message, spent=spent)
         revision = None if is_result and not new.spoken else self._revision

@@ -197,7 +197,7 @@ class Turns:
         inbound, work = batch.inbound, batch.work
         language = language_for(inbound.context)
         account = account_of(self._runtime, batch.setup.config, inbound.agent, inbound.context, turn=batch.turn)
-        if work.made:
+        if account and work.made:
             account.add_earlier(work.made.answers, counted=work.steps > work.made.steps)
         attempt, resumed = batch.messages[-1].attempts + 1, bool(work.so_far)
         spoken = {"text": inbound.context.text} if batch.setup.config.logging.content else {}
@@ -211,18 +211,18 @@ class Turns:
                 ending = await self._control(batch, account)
             else:
                 ending = await self._agent(batch, emit, account)
-            if ending.outcome == "replied" and not inbound.asked:
+            if account and ending.outcome == "replied" and not inbound.asked:
                 ending = replace(ending, notes=(*ending.notes, *await account.warnings(language)))
         except (Fenced, Drained, Stopped, StoreUnavailable):
             raise
         except Exception as error:  # the worker's edge
             log.error("turn_failed", exc_info=error)
             ending = Ending(outcome="failed", reason="internal", text=sentences.internal_error(language), dead=True)
-        if is_control(batch.lease.sid):
+        if account and is_control(batch.lease.sid):
             account.answers += ending.answers
-        return replace(ending, spent=account.spent())
+        return replace(ending, spent=account.spent()) if account else ending
 
-    async def _agent(self, batch: Batch, emit: Emit, account: BudgetAccount) -> Ending:
+    async def _agent(self, batch: Batch, emit: Emit, account: BudgetAccount | None) -> Ending:
         """The agent's answer, unless it is not asked."""
         inbound, context = batch.inbound, batch.inbound.context
         runner, channel = batch.setup.runners.get(inbound.agent), batch.setup.channel(context)
@@ -237,7 +237,7 @@ class Turns:
         late = None if origin else batch.queue.lateness(context, batch.messages[-1].at, now)
         if late is not None and batch.queue.stale == "drop":
             return Ending(outcome="stale", reason=f"{late:.0f} s late", text=None)
-        if not batch.work.so_far and (spent := await account.refusal()):
+        if account and not batch.work.so_far and (spent := await account.refusal()):
             return await self._refuse(batch, spent)
         if not batch.work.so_far and context.branch != "begins" and batch.is_over():
             batch = replace(batch, work=await self._begin_anew(batch))
@@ -283,14 +283,14 @@ class Turns:
         fresh = await self._store.conversation(sid, before=batch.turn, history_turns=1, waiting_max=1)
         return replace(fresh, has_notes=batch.work.has_notes, stopped=batch.work.stopped)
 
-    async def _control(self, batch: Batch, account: BudgetAccount) -> Ending:
+    async def _control(self, batch: Batch, account: BudgetAccount | None) -> Ending:
         """The answer to a command, or the note that too many messages wait, or come."""
         inbound = batch.inbound
         if asks_model(inbound.command) and (note := await self._note(batch)):
             return note
         if inbound.command in (REQUESTED, REMINDED, APPROVED):
             return await pairing.ending(self._runtime, batch.turn, inbound)
-        if inbound.command == "compact" and (spent := await account.refusal()):
+        if inbound.command == "compact" and account and (spent := await account.refusal()):
             return await self._refuse(batch, spent)
         return await self._run_command(conversation(batch.lease.sid), batch.turn, inbound)
 

@@ -255,10 +255,7 @@ def miscounted(url: str) -> list[str]:
         made = connection.execute(text("SELECT content FROM mark WHERE kind = 'summary'")).scalars()
         usages += [(answer.usage, True) for row in made for answer in Summary.read(row).answers]
         payer = "CASE WHEN scope LIKE 'agent:%' THEN 'agent' ELSE 'sender' END"
-        counted_for = (
-            f"SELECT {payer} AS payer, sum(tokens) AS tokens FROM usage WHERE scope NOT LIKE 'chat:%' GROUP BY 1"
-        )
-        sums = connection.execute(text(counted_for)).all()
+        sums = connection.execute(text(f"SELECT {payer} AS payer, sum(tokens) AS tokens FROM usage GROUP BY 1")).all()
     took = [(it.input + it.cache_read + it.cache_write + it.output, by_person) for it, by_person in usages]
     spent = {"agent": sum(it for it, _ in took), "sender": sum(it for it, by_person in took if by_person)}
     counted = dict.fromkeys(spent, 0) | {it.payer: int(it.tokens) for it in sums}

@@ -18,7 +18,6 @@ from gateway.turns.budgets import used
 from tests.emulators.models.script import Turn, calls, says
 from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, running
 from tests.stories.at_work import users
-from tests.stories.test_reload import edited
 from tests.stories.test_replicas import two
 from tests.stories.test_telegram import PUBLIC, bot
 from tests.web_page import WEB, opened
@@ -154,40 +153,6 @@ budgets: { sender: { costPerMonth: 0.25, costPerDay: 0.2 } }
         assert len(house.anthropic.requests) == 2
         clock.ahead += 2 * 86400
         assert await written(house, "five") == "re five"
-
-
-async def test_a_budget_that_is_new_in_the_middle_of_a_day_or_month_knows_what_was_spent_before(
-    tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gateway.app.reload.LOOK_SECONDS", 0.02)
-    prices = "models: { anthropic/claude-sonnet-4-6: { prices: { input: 1000, cacheRead: 1000, output: 1000 } } }"
-    clock = Clock()
-    clock.ahead = datetime(2027, 1, 19, 12, tzinfo=UTC).timestamp() - time.time()
-    bare = f"server: {{ timezone: Asia/Shanghai }}\n{prices}\n" + (
-        f'database: {{ url: "{database_url}" }}' if database_url else ""
-    )
-    async with edited(tmp_path, script=echo, more=bare, now=clock) as (house, editor):
-        house.feishu.now = clock
-        assert await written(house, "one") == "re one"
-        assert "Budget" not in await written(house, "/usage")
-        clock.ahead += 86400
-        assert await written(house, "two") == "re two"
-        bare = f"{editor.text}\n"
-        await editor.write(bare + "budgets: { sender: { tokensPerDay: 90 } }\n")
-        refusal = "Your budget for today is used up. It resets at 00:00 CST; please write to me then."
-        assert await written(house, "three") == refusal
-        for limit in (1000, 2000):
-            await editor.write(
-                bare + f"budgets: {{ sender: {{ tokensPerDay: {limit} }}, chat: {{ costPerMonth: 1 }} }}\n"
-            )
-            usage = await written(house, "/usage")
-            assert f"- Budget of today (you): {10_000 // limit}% used" in usage
-            assert "- Budget of this month (chat): 20% ($0.2000 / $1.00) used" in usage
-    month = f"{prices}\nbudgets: {{ agent: {{ costPerMonth: 0.25 }} }}"
-    async with house_with(tmp_path, month, database_url, clock) as house:
-        assert (await written(house, "four")).startswith("re four\n\n(100 % of")
-        refusal = "This agent's budget for this month is used up. It resets on 2027-02-01; please write to me then."
-        assert await written(house, "five") == refusal
 
 
 def message(house: Running) -> MessageContext:

@@ -55,7 +55,7 @@ def marks(house: Running) -> list[tuple[int, str]]:
 def counted(house: Running) -> int:
     """The tokens of the budget."""
     with sqlite3.connect(house.folder / "data" / "clawgate.db") as database:
-        return int(database.execute("SELECT sum(tokens) FROM usage WHERE scope LIKE 'chat:%'").fetchone()[0])
+        return int(database.execute("SELECT sum(tokens) FROM usage").fetchone()[0])
 
 
 async def talk(house: Running, *texts: str) -> list[str]:
