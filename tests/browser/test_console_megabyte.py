@@ -99,7 +99,8 @@ async def chatted(tab: Tab) -> None:
         shown = await articles.count()
         await page.locator("#scroller").evaluate("(it) => (it.scrollTop = 0)")
         await expect(articles).not_to_have_count(shown)
-    await tab.answers.locator("summary").first.click()
+    for summary in await tab.answers.locator("summary").all():  # those of a settled approval, and of the tools
+        await summary.click()
     for head in await tab.answers.locator(".tool-head").all():
         await head.click()
     assert await tab.log.evaluate(LONGEST) < PIECE_CHARS_MAX

@@ -266,7 +266,7 @@ async def test_stop_whose_reply_came_late_leaves_alone_what_began_after_it(tmp_p
         send_now = it.channel.send
 
         async def hold_help(part: Outbound, key: str) -> str:
-            if "commands" not in part.text:
+            if "every command" not in part.text:
                 return await send_now(part, key)
             it.held.append(part)
             raise Unreachable("the platform answers 503", maybe_arrived=False)

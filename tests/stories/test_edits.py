@@ -53,6 +53,7 @@ TOP_LEVEL: dict[str, tuple[Any, set[tuple[str, str]]]] = {
     "notifyOwners": (False, set()),
     "commands": ({"usage": "owner", "undo": "off"}, set()),
     "language": ("zh", set()),
+    "currency": ("EUR", set()),
     "approvals": ({"expirySeconds": 300}, set()),
     "tools": ({"deny": ["write"]}, set()),
     "skills": ({"directories": ["more"]}, set()),

@@ -288,9 +288,10 @@ async def test_on_the_first_run_and_on_any_other_its_files_are_for_their_owner_o
     folder = tmp_path / "data"
 
     def modes() -> dict[str, int]:
-        return {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir() if path.is_file()}
+        files = (path for path in folder.iterdir() if path.is_file())
+        return {re.sub("-[0-9a-f]+.json", "", path.name): path.stat().st_mode & 0o777 for path in files}
 
-    private = dict.fromkeys(("clawgate.db", "clawgate.db-wal", "clawgate.db-shm", "clawgate.db.lock"), 0o600)
+    private = dict.fromkeys(("clawgate.db", "clawgate.db-wal", "clawgate.db-shm", "clawgate.db.lock", "serving"), 0o600)
     async with platforms(tmp_path) as (_, _, config):
         async with started(config, shell="umask 022") as run:
             assert modes() == private

@@ -55,4 +55,4 @@ def test_a_budget_in_money_wants_prices(tmp_path: Path) -> None:
     unknown = AGENT.replace("openai/gpt-5", "openai/gpt-5-pro")
     (line,) = [line for line in loaded(tmp_path, unknown + money + prices).warnings if "no price" in line.message]
     whose = "budgets.agent.costPerMonth, budgets.sender.costPerDay"
-    assert f"config.yaml:2:38: {whose}: no price is known of openai/gpt-5-pro, so what they take" in line.message
+    assert f"config.yaml:2:38: {whose}: no price in USD is known of openai/gpt-5-pro, so what they take" in line.message
