@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN    := .venv/bin
 # Each process of the tests reads what pip or an earlier one has compiled, also where the environment forbids to write that.
 CACHED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=
-QUICK  := tests/agents tests/channels tests/gateway tests/skills tests/tools tests/test_house.py tests/stories/test_walkthrough.py
+QUICK  := tests/agents tests/channels tests/gateway tests/skills tests/tools tests/test_house.py tests/stories/promises/test_walkthrough.py
 
 # $(1): which, $(2): more options. A test waits longer than it computes: six share two cores. What fails in the crowd is run
 # once more, alone, and by name: a race of a test is seen then, and what is broken stays red.

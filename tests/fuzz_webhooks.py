@@ -27,7 +27,7 @@ from channels.feishu.signature import NONCE_HEADER, SIGNATURE_HEADER, TIMESTAMP_
 from tests.emulators.feishu.events import encrypt
 from tests.emulators.models.script import says
 from tests.running import ALICE, ALICE_CHAT, GROUP, SECRETS, Running
-from tests.stories.test_telegram import SECRET, Bot, bot
+from tests.stories.channels.test_telegram import SECRET, Bot, bot
 
 FORGED = "this-was-forged-on-the-way"
 WORKERS = 8

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.guard import PACKAGES, VERSION
 from tests.release import build, install, serving
-from tests.stories.test_process import ROOT
+from tests.stories.process.test_process import ROOT
 from tests.upstream import ENVIRONMENT, Upstream, git
 from tests.waiting import until
 from tests.web_page import opened

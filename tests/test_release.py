@@ -14,7 +14,7 @@ import yaml
 
 from gateway.guard import VERSION
 from tests.release import NotReleasable, build, disagreements, install, try_out
-from tests.stories.test_process import ROOT
+from tests.stories.process.test_process import ROOT
 from tests.upstream import git
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))

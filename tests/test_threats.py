@@ -20,14 +20,14 @@ THREATS = """
   channels/test_feishu_receive.py: test_neither_a_url_check_nor_a_genuine_signature_excuses_a_wrong_token
 3 trust by address or header
   channels/test_web_admission.py: test_what_a_proxy_hands_on_is_not_from_this_machine
-  stories/test_guesses.py: test_an_address_in_a_header_is_nobodys_and_a_request_without_a_secret_is_no_guess
-  stories/test_web_door.py: test_over_tls_the_session_is_bound_to_this_host
+  stories/http/test_token_guesses.py: test_an_address_in_a_header_is_nobodys_and_a_request_without_a_secret_is_no_guess
+  stories/web/test_web_door.py: test_over_tls_the_session_is_bound_to_this_host
 4 timing and brute force
-  stories/test_guesses.py: test_the_limit_is_one_for_all_doors_and_every_one_lets_the_right_secret_in
-  stories/test_fuzzed.py: test_no_body_of_any_shape_breaks_the_door_and_nothing_forged_is_stored
+  stories/http/test_token_guesses.py: test_the_limit_is_one_for_all_doors_and_every_one_lets_the_right_secret_in
+  stories/http/test_webhook_fuzz.py: test_no_body_of_any_shape_breaks_the_door_and_nothing_forged_is_stored
 5 replay
-  stories/test_promises.py: test_an_event_that_comes_again_or_under_another_message_id_is_one_turn_and_one_reply
-  stories/test_telegram.py: test_an_update_that_comes_again_is_one_turn_and_a_pressed_button_stops_spinning_and_starts_none
+  stories/promises/test_promises.py: test_an_event_that_comes_again_or_under_another_message_id_is_one_turn_and_one_reply
+  stories/channels/test_telegram.py: test_redelivered_update_is_one_turn_and_a_press_starts_none
 6 digest malleability
   channels/test_feishu_receive.py: test_a_validly_signed_delivery_with_a_bent_timestamp_or_nonce_is_refused
   channels/test_feishu_receive.py: test_a_header_sent_twice_is_no_header
@@ -35,17 +35,17 @@ THREATS = """
   channels/test_feishu_receive.py: test_with_an_encrypt_key_only_encrypted_bodies_are_taken
   channels/test_feishu_receive.py: test_the_url_check_in_its_2_0_form_is_answered_in_json_without_a_signature
 8 parse before verify
-  stories/test_door.py: test_what_is_no_delivery_of_a_size_to_an_account_of_ours_is_refused
-  stories/test_door.py: test_a_body_that_dawdles_is_turned_away
+  stories/http/test_door.py: test_what_is_no_delivery_of_a_size_to_an_account_of_ours_is_refused
+  stories/http/test_door.py: test_a_body_that_dawdles_is_turned_away
 9 routing confusion
   channels/test_feishu_receive.py: test_an_event_for_another_app_is_refused
-  stories/test_web_door.py: test_only_under_its_own_names_is_a_browser_answered
+  stories/web/test_web_door.py: test_only_under_its_own_names_is_a_browser_answered
 10 mutable identity
-  stories/test_promises.py: test_who_is_heard
+  stories/promises/test_promises.py: test_who_is_heard
 11 scope bleed
-  stories/test_rights.py: test_whatever_somebody_commands_the_turn_has_that_persons_rights
-  stories/test_rights.py: test_a_button_leads_nobody_to_an_agent_that_bindings_keep_for_others
-  stories/test_promises.py: test_who_is_heard
+  stories/turns/test_rights.py: test_whatever_somebody_commands_the_turn_has_that_persons_rights
+  stories/turns/test_rights.py: test_a_button_leads_nobody_to_an_agent_that_bindings_keep_for_others
+  stories/promises/test_promises.py: test_who_is_heard
 12 side doors skip checks
   channels/test_samples.py: test_there_is_a_sample_for_every_kind_of_event
   channels/test_telegram_samples.py: test_there_is_a_sample_for_every_kind_of_update
@@ -61,11 +61,11 @@ THREATS = """
   agents/prompt/test_inbound.py: test_the_body_is_the_id_and_then_what_the_person_said
   agents/prompt/test_fences.py: test_no_heading_of_ours_can_be_written_by_a_person
 17 tool output as authority
-  stories/test_web_tools.py: test_a_page_stands_behind_a_boundary_that_it_cannot_know
+  stories/tools/test_web_tools.py: test_a_page_stands_behind_a_boundary_that_it_cannot_know
 18 directive smuggling
   agents/prompt/test_reply.py: test_which_files_an_answer_names
   agents/prompt/test_reply.py: test_what_is_meant_for_the_gateway_is_not_sent
-  stories/test_web_files.py: test_no_name_leads_out_of_its_folder_or_breaks_a_header
+  stories/web/test_web_files.py: test_no_name_leads_out_of_its_folder_or_breaks_a_header
 19 silent token abuse
   agents/prompt/test_reply.py: test_the_silent_token_alone_sends_nothing
   agents/prompt/test_reply.py: test_the_token_is_never_seen_and_a_second_look_finds_nothing_more
@@ -73,27 +73,27 @@ THREATS = """
   agents/prompt/test_fences.py: test_each_disguise_is_seen_through
 21 exfiltration through replies
   tools/test_toolbox.py: test_another_chat_is_reached_only_where_the_config_names_it
-  stories/test_canaries.py: test_no_canary_is_written_whatever_happens
-  stories/test_canaries.py: test_a_page_never_sees_one_however_the_answer_is_cut
+  stories/turns/test_canaries.py: test_no_canary_is_written_whatever_happens
+  stories/turns/test_canaries.py: test_a_page_never_sees_one_however_the_answer_is_cut
 22 first-token allowlist
   tools/test_binding.py: test_what_runs_or_writes_something_is_never_offered_for_good
-  stories/test_approvals.py: test_what_was_allowed_for_good_runs_unasked_until_it_is_revoked
+  stories/approvals/test_approvals.py: test_what_was_allowed_for_good_runs_unasked_until_it_is_revoked
 23 wrappers
-  stories/test_approvals.py: test_a_file_that_changed_after_the_approval_is_not_run
+  stories/approvals/test_approvals.py: test_a_file_that_changed_after_the_approval_is_not_run
 24 a safe binary with an unsafe option
   tools/test_binding.py: test_what_is_offered_for_good_neither_runs_nor_writes_anything_of_the_workspace
-  stories/test_approvals.py: test_what_was_allowed_for_good_runs_unasked_until_it_is_revoked
+  stories/approvals/test_approvals.py: test_what_was_allowed_for_good_runs_unasked_until_it_is_revoked
 25 environment
   tools/test_exec.py: test_the_shell_starts_with_six_names_and_no_way_to_more_rights
 26 dotfiles of the workspace
   tools/test_confinement.py: test_protected_names_are_so_however_they_are_spelt_and_while_they_are_absent
 27 allow-always too wide
   tools/test_binding.py: test_what_is_offered_for_good_neither_runs_nor_writes_anything_of_the_workspace
-  stories/test_approvals.py: test_what_was_allowed_for_good_runs_unasked_until_it_is_revoked
+  stories/approvals/test_approvals.py: test_what_was_allowed_for_good_runs_unasked_until_it_is_revoked
 28 time of check, time of use
   tools/test_binding.py: test_of_an_approved_script_only_those_bytes_run_that_were_hashed
-  stories/test_approvals.py: test_no_writer_gets_another_script_run_than_the_one_that_was_approved
-  stories/test_approvals.py: test_a_file_that_changed_after_the_approval_is_not_run
+  stories/approvals/test_approvals.py: test_no_writer_gets_another_script_run_than_the_one_that_was_approved
+  stories/approvals/test_approvals.py: test_a_file_that_changed_after_the_approval_is_not_run
 29 display is not execution
   gateway/test_approvals.py: test_what_hides_is_shown_and_announced
   gateway/test_approvals.py: test_nothing_in_a_command_ends_its_block_and_all_of_it_is_there
@@ -112,35 +112,35 @@ THREATS = """
 36 credentials to the wrong host
   tools/test_web_fetch.py: test_redirects_are_followed_so_far_and_no_further_and_carry_nothing_along
 38 process hygiene
-  stories/test_process.py: test_killed_while_a_command_runs_the_command_dies_too_and_is_not_run_again
+  stories/process/test_process.py: test_killed_while_a_command_runs_the_command_dies_too_and_is_not_run_again
 39 cross-session
-  stories/test_promises.py: test_two_agents_share_no_tools_skills_workspace_or_history_and_two_chats_of_one_no_history
-  stories/test_sessions.py: test_two_people_in_one_group_share_a_session_or_have_one_each
+  stories/promises/test_promises.py: test_agents_share_nothing_and_two_chats_of_one_share_no_history
+  stories/turns/test_sessions.py: test_two_people_in_one_group_share_a_session_or_have_one_each
 40 stale authority
-  stories/test_reload.py: test_channels_come_and_go_and_a_revoked_secret_is_refused_by_the_next_delivery
-  stories/test_web_door.py: test_an_event_stream_ends_with_its_session
-  stories/test_canaries.py: test_what_a_reload_revokes_stays_a_secret_and_what_it_brings_is_one_at_once
+  stories/config/test_reload.py: test_channels_come_and_go_and_a_revoked_secret_is_refused_by_the_next_delivery
+  stories/web/test_web_door.py: test_an_event_stream_ends_with_its_session
+  stories/turns/test_canaries.py: test_what_a_reload_revokes_stays_a_secret_and_what_it_brings_is_one_at_once
 41 admin by browser
-  stories/test_web_door.py: test_no_other_site_can_have_anything_read_or_changed
-  stories/test_web_door.py: test_every_answer_says_what_a_browser_may_do_with_it
-  stories/test_web_door.py: test_the_api_takes_json_that_says_so_and_nothing_else
+  stories/web/test_web_door.py: test_no_other_site_can_have_anything_read_or_changed
+  stories/web/test_web_door.py: test_every_answer_says_what_a_browser_may_do_with_it
+  stories/web/test_web_door.py: test_the_api_takes_json_that_says_so_and_nothing_else
   browser/test_web_safety.py: test_another_site_cannot_write_in_our_name
 42 model-driven config
   test_threats.py: test_no_tool_and_no_command_writes_config
 43 secret leaks
   channels/test_telegram_send.py: test_the_token_is_in_no_log_no_exception_and_no_picture_of_an_object
-  stories/test_process.py: test_nothing_it_writes_holds_a_secret_or_what_people_say
+  stories/process/test_process.py: test_nothing_it_writes_holds_a_secret_or_what_people_say
   gateway/test_logs.py: test_a_configured_secret_is_struck_out_in_every_form
-  stories/test_process.py: test_on_the_first_run_and_on_any_other_its_files_are_for_their_owner_only
+  stories/process/test_process.py: test_on_the_first_run_and_on_any_other_its_files_are_for_their_owner_only
 44 denial of service
-  stories/test_door.py: test_a_header_without_end_is_ended_by_the_door
+  stories/http/test_door.py: test_a_header_without_end_is_ended_by_the_door
   agents/prompt/test_fences.py: test_a_text_made_to_be_slow_is_read_in_one_go
   gateway/test_request.py: *
 45 YAML and JSON
   gateway/config/test_yaml.py: *
 46 poison rows
   channels/test_feishu_receive.py: test_what_no_database_takes_is_taken_out_and_the_message_is_kept
-  stories/test_dead_letters.py: test_a_message_that_was_given_up_can_be_asked_again
+  stories/outbox/test_dead_letters.py: test_a_message_that_was_given_up_can_be_asked_again
 """
 ELSEWHERE = {30, 34, 37}
 """There is no such thing here: runs that nobody asked for, archives that are opened, skills that are installed."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agents.attachments import Received, Receiver
 from channels.message import File
-from tests.stories.test_telegram import PIXEL
+from tests.stories.channels.test_telegram import PIXEL
 from tools.attachment import NAME_BYTES_MAX, NAME_CHARS_MAX, attachment, safe_name
 from tools.tool import Image, ToolError
 from tools.workspace import Workspace

@@ -12,7 +12,7 @@ from tests.browser.test_console_turns import LAYERS, opened
 from tests.demo import story
 from tests.demo.play import stage
 from tests.running import push
-from tests.stories.test_turns import TOKEN, WithConsole
+from tests.stories.operate.test_turns import TOKEN, WithConsole
 
 CELLS = "(rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent))"
 

@@ -19,7 +19,7 @@ from tests.chaos.ledger import Message
 from tests.chaos.replica import API_TOKEN, HOOK_SECRET
 from tests.chaos.scene import HOOKED, Scene
 from tests.running import SECRETS
-from tests.stories.test_hooks import signed
+from tests.stories.inbox.test_hooks import signed
 
 EVENTS = 4
 SENT = 3

@@ -20,7 +20,7 @@ from gateway.operate import contacts, schedules, skills
 from gateway.operate.greeting import greeting
 from gateway.operate.status import start_lines
 from tests.empty_database import open_store
-from tests.stories.test_process import ask
+from tests.stories.process.test_process import ask
 
 CONFIG = """\
 server: { port: 1 }

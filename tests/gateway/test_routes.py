@@ -13,7 +13,7 @@ from gateway.operate.contacts import approve
 from gateway.operate.report import lines, report
 from gateway.operate.routes import NoSuchPlace, as_json, explained, message_to
 from tests.running import ALICE, ALICE_CHAT, BOB, FEISHU, GROUP, SECRETS, config_text, running
-from tests.stories.test_process import ask
+from tests.stories.process.test_process import ask
 
 AGENTS = """
 agents:
