@@ -33,9 +33,8 @@ def list_turns(
     """List the newest 50 turns, the newest at the end."""
     import asyncio
 
-    from gateway.commands.why import CHINESE as OUTCOMES
-    from gateway.operate.turn_list import turn_list
-    from gateway.operate.turns import scrubbed
+    from gateway.commands.report import CHINESE as OUTCOMES
+    from gateway.operate.turns import scrubbed, turn_list
 
     loaded, spoken = load(config, stored=True).config, language(config)
     only = {"agent": agent, "channel": channel, "person": person, "outcome": outcome}
@@ -61,8 +60,7 @@ def show_turn(
     """Print one turn, layer by layer; --json has every text whole."""
     import asyncio
 
-    from gateway.operate.turn_lines import lines
-    from gateway.operate.turns import scrubbed, turn_layers
+    from gateway.operate.turns import lines, scrubbed, turn_layers
 
     loaded = load(config, stored=True).config
     turn = asyncio.run(turn_layers(_layers(loaded), number, loaded))

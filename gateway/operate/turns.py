@@ -1,8 +1,9 @@
-"""One turn layer by layer, for the operator, as its row, the journal, the inbox and the outbox tell it.
+"""Turns for the operator: the list of them, one layer by layer, and the lines of it that a terminal prints.
 
 Nothing is guessed: what no row has is missing in the answer, which says why. Texts are scrubbed once more on the way out.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
@@ -14,7 +15,8 @@ from pydantic import TypeAdapter
 from channels.message import MessageContext
 from channels.moment import iso
 from gateway.config.root import Config
-from gateway.observe.secrets import Mask
+from gateway.observe.secrets import REDACTED, Mask
+from gateway.operate.sessions import short
 from gateway.operate.turn_layers import (
     ApprovalLayer,
     CallLayer,
@@ -22,18 +24,126 @@ from gateway.operate.turn_layers import (
     FailedAttempt,
     HeldTurns,
     Missing,
+    PartLayer,
     RequestLayer,
+    ResponseLayer,
     SectionLayer,
     Stage,
     StepLayer,
     TurnLayers,
     TurnList,
     TurnSummary,
+    TurnTokens,
 )
-from gateway.operate.turn_list import read_inbound, summary
-from gateway.operate.turn_rows import images_of, json_of, part_of, response_noted, response_of, text_of
-from gateway.store.layers import DatabaseLayers, ListedTurn, StoredTurn, hashes_in
+from gateway.records.inbound import Inbound, inbound_of, is_readable
+from gateway.records.sessions import person_of, session_parts
+from gateway.store.layers import FILTERS, TURNS_MAX, DatabaseLayers, ListedTurn, StoredTurn, hashes_in
+from gateway.store.statements import OutboxStatus
 from gateway.turns.layers import heading_of
+
+PREVIEW_CHARS = 200
+OPEN = ("waiting", "running")
+"""Outcomes of turns that have none yet."""
+AT_ONCE, SEARCHED_MAX = 500, 5_000
+"""Turns that a search reads at once, and in all for one page."""
+
+
+async def turn_list(layers: DatabaseLayers, *, before: int | None, only: Mapping[str, str], config: Config) -> TurnList:
+    """The newest turns below `before` that are as `only` says: agent, channel, person (an id or a name), outcome, and
+    words of the message, or of a name or title."""
+    zone = config.server.zone
+    exact, sought = {name: only[name] for name in FILTERS if only.get(name)}, _Sought.of(only)
+    if sought.name:
+        del exact["person"]
+    unfinished = await _unfinished(layers, exact, sought, zone) if before is None else []
+    turns: list[TurnSummary] = []
+    searched, more, limit = 0, exact.get("outcome") not in OPEN, AT_ONCE if sought else TURNS_MAX
+    while more and len(turns) < TURNS_MAX and searched < SEARCHED_MAX:
+        read = await layers.listed(before=before, only=exact, limit=limit)
+        more = len(read) == limit
+        for it in read:
+            before, searched = it.turn, searched + 1
+            if sought.is_in(it, shown := summary(it, zone)):
+                turns.append(shown)
+            if len(turns) == TURNS_MAX:
+                more = more or it is not read[-1]
+                break
+    return TurnList(
+        turns=(*unfinished, *turns),
+        before=before if more else None,
+        keep_days=config.console.keep_days,
+        currency=config.currency,
+        searched=searched if sought else 0,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Sought:
+    """A search that no index knows: words, and a person's name."""
+
+    words: Sequence[str]
+    name: str
+
+    @classmethod
+    def of(cls, only: Mapping[str, str]) -> "_Sought":
+        person = only.get("person", "")
+        return cls(words=only.get("words", "").casefold().split(), name="" if ":" in person else person.casefold())
+
+    def __bool__(self) -> bool:
+        return bool(self.words or self.name)
+
+    def is_in(self, turn: ListedTurn, shown: TurnSummary) -> bool:
+        if self.name not in shown.name.casefold():
+            return False
+        inbound = read_inbound(turn.body or "") if self.words else None
+        texts = (shown.name, shown.person, shown.title, shown.chat, inbound.context.text if inbound else "")
+        text = "\n".join(texts).casefold()
+        return all(it in text for it in self.words)
+
+
+async def _unfinished(
+    layers: DatabaseLayers, exact: Mapping[str, str], sought: _Sought, zone: tzinfo
+) -> Sequence[TurnSummary]:
+    if exact.get("outcome", "running") not in OPEN:
+        return []
+    turns = [(it, summary(it, zone)) for it in await layers.unfinished()]
+    meant = (it for it in turns if all(getattr(it[1], name) == wanted for name, wanted in exact.items()))
+    return [shown for it, shown in meant if sought.is_in(it, shown)]
+
+
+def summary(turn: ListedTurn, zone: tzinfo) -> TurnSummary:
+    place, final = session_parts(turn.sid), orjson.loads(turn.final) if turn.final else {}
+    inbound = read_inbound(turn.body or "")
+    ended = turn.at if turn.outcome else None
+    accepted = turn.accepted or ended or 0.0
+    tokens = final.get("tokens") or {}
+    return TurnSummary(
+        id=turn.turn,
+        session=turn.sid,
+        agent=place.agent,
+        channel=place.channel,
+        account=place.account,
+        chat=place.chat,
+        thread=place.thread,
+        person=turn.person or (person_of(inbound.context) if inbound and inbound.context.sender.id else ""),
+        name=turn.name or (inbound.context.sender.name or "" if inbound else ""),
+        title=turn.title or (inbound.context.chat.title or "" if inbound else ""),
+        text=inbound.context.text[:PREVIEW_CHARS] if inbound else "",
+        outcome=turn.outcome or ("running" if turn.begun else "waiting"),
+        reason=final.get("reason", ""),
+        at=iso(accepted, zone),
+        seconds=None if ended is None or turn.accepted is None else round(ended - turn.accepted, 3),
+        model=next(reversed(final.get("models") or {"": None})),
+        requests=final.get("requests", 0),
+        calls=len(orjson.loads(turn.content).get("calls", ())),
+        tokens=TurnTokens(**tokens),
+        cost=final.get("cost"),
+    )
+
+
+def read_inbound(body: str) -> Inbound | None:
+    return inbound_of(body) if body and is_readable(body) else None
+
 
 STEPS = ("user", "steered", "assistant", "toolResult")
 context_json: TypeAdapter[MessageContext] = TypeAdapter(MessageContext)
@@ -298,3 +408,150 @@ def _stages_of_calls(calls: Sequence[CallLayer]) -> Iterator[Stage]:
         if it.begin is not None:
             failed = it.state == "failed"
             yield Stage(kind="call", label=it.tool, begin=it.begin, seconds=it.seconds or 0.0, failed=failed)
+
+
+_PART_STATES: Mapping[int, Any] = {
+    OutboxStatus.QUEUED: "queued",
+    OutboxStatus.SENT: "sent",
+    OutboxStatus.FAILED: "failed",
+}
+
+
+def json_of(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return {}
+
+
+def text_of(content: Mapping[str, Any]) -> str:
+    return "\n".join(it.get("text", "") for it in content.get("content", ()) if it.get("type") == "text")
+
+
+def images_of(content: Mapping[str, Any]) -> int:
+    return sum(it.get("type") == "image" for it in content.get("content", ()))
+
+
+def response_of(answer: Mapping[str, Any]) -> ResponseLayer:
+    """The response that the journal has."""
+    parts, usage, error = answer.get("content", ()), answer.get("usage") or {}, answer.get("error") or {}
+    return ResponseLayer(
+        text=text_of(answer),
+        thinking="\n".join(it.get("text", "") for it in parts if it.get("type") == "thinking"),
+        calls=tuple(it["id"] for it in parts if it.get("type") == "toolCall"),
+        stop_reason=answer.get("stop_reason", ""),
+        tokens=TurnTokens(**{name: usage.get(name, 0) for name in TurnTokens.model_fields}),
+        estimated=bool(usage.get("estimated")),
+        cost=answer.get("cost"),
+        id=answer.get("response_id"),
+        error=error.get("kind", ""),
+    )
+
+
+def response_noted(it: Mapping[str, Any]) -> ResponseLayer | None:
+    """The response that only the turn's own row knows: it failed, or said nothing."""
+    if "stop" not in it:
+        return None
+    tokens = dict(zip(TurnTokens.model_fields, it["usage"], strict=True))
+    return ResponseLayer(
+        stop_reason=it["stop"],
+        tokens=TurnTokens(**tokens),
+        estimated=it.get("estimated", False),
+        cost=it.get("cost"),
+        id=it.get("id"),
+        error=it.get("error", ""),
+        words=it.get("words", ""),
+    )
+
+
+def part_of(row: Mapping[str, Any]) -> PartLayer:
+    part = json_of(row["payload"]).get("part", {})
+    return PartLayer(
+        number=row["part"],
+        state=_PART_STATES.get(row["status"], "queued"),
+        text=part.get("text", ""),
+        files=tuple(it["name"] for it in part.get("files", ())),
+        buttons=tuple(it["label"] for it in part.get("buttons", ())),
+        key=row["key"],
+        platform_id=row["ext_id"],
+        attempts=row["attempts"],
+        ambiguous=row["ambiguous"],
+        reason=row["reason"] or "",
+        tool=row["part"] < 0,
+    )
+
+
+_MISSING = {
+    "running": "it has not ended yet",
+    "not-kept": "its layers were not kept; this is what the journal has",
+    "resumed": "a process ended while it worked on the turn: times and options of its requests are gone",
+    "recalled": "its message was taken back",
+    "pruned": "the inbox has forgotten its message",
+}
+
+
+def lines(turn: Mapping[str, Any], money: Callable[[float], str]) -> Iterator[str]:
+    """The layers in the order in which the message passed them."""
+    facts = turn["turn"]
+    took = "" if facts["seconds"] is None else f" after {facts['seconds']:.2f} s"
+    reason = f" ({facts['reason']})" if facts["reason"] else ""
+    yield f"Turn {facts['id']}  {facts['at']}  {facts['session']}"
+    yield f"{facts['outcome']}{reason}{took}"
+    yield from (f"! {_MISSING[it]}" for it in turn["missing"])
+    if count := turn["masked"]:
+        yield f"! {count} {'key is' if count == 1 else 'keys are'} masked as {REDACTED}"
+    yield from _layer(
+        "event", [short(json.dumps(it["body"], ensure_ascii=False)) for it in turn["events"] if it["body"]]
+    )
+    yield from _layer(
+        "context", [f"{it['sender']['name'] or it['sender']['id']}: {short(it['text'])}" for it in turn["contexts"]]
+    )
+    yield from _layer(
+        "route", [f"{name}: {_value(it['value'])} — {it['reason']}" for name, it in turn["route"].items()]
+    )
+    sections = [f"{it['heading'] or '(identity)'}: {it['chars']:,} characters" for it in turn["prompt"]]
+    yield from _layer("prompt", sections)
+    yield from _layer("requests", [line for it in turn["requests"] for line in _request(it, money)])
+    yield from _layer("tool calls", [line for it in turn["calls"] for line in _call(it)])
+    yield from _layer("reply", [_part(it) for it in turn["reply"]])
+    yield from _layer("timeline", [_stage(it) for it in turn["timeline"]])
+
+
+def _layer(name: str, texts: Sequence[str]) -> Iterator[str]:
+    if texts:
+        yield from ("", name)
+        yield from (f"  {line}" for line in texts)
+
+
+def _request(it: Mapping[str, Any], money: Callable[[float], str]) -> Iterator[str]:
+    took = "" if it["seconds"] is None else f" in {it['seconds']:.2f} s"
+    held = f"{it['history']['turns']} earlier turns, " if it["history"]["turns"] else ""
+    yield f"{it['round']}. {it['provider']}/{it['model']}: {it['state']}{took}; {held}{len(it['rows'])} messages of its own"
+    yield from (f"   attempt failed: {one['error']} {short(one['words'])}" for one in it["retries"])
+    if answer := it["response"]:
+        tokens = answer["tokens"]
+        read = tokens["input"] + tokens["cacheRead"] + tokens["cacheWrite"]
+        cost = "" if answer["cost"] is None else f", cost {money(answer['cost'])}"
+        how = f"{answer['stopReason']} {answer['error']}".strip()
+        yield f"   {how}; {read:,} tokens in, {tokens['output']:,} out{cost}"
+
+
+def _call(it: Mapping[str, Any]) -> Iterator[str]:
+    took = "" if it["seconds"] is None else f" in {it['seconds']:.2f} s"
+    cut = f", cut from {it['chars']:,} characters" if it["cut"] else ""
+    yield f"{it['tool']} {short(json.dumps(it['arguments'], ensure_ascii=False))}"
+    yield f"   {it['state']}{took}{cut}: {short(it['result'])}"
+    if it["approval"]:
+        yield f"   approval {it['approval']['id']}: {it['approval']['state']} {it['approval']['by']}".rstrip()
+
+
+def _part(it: Mapping[str, Any]) -> str:
+    return f"{it['state']} {it['platformId'] or ''} ({it['attempts']} attempts failed): {short(it['text'])}"
+
+
+def _stage(it: Mapping[str, Any]) -> str:
+    return f"{it['begin']:8.3f} s  {it['seconds']:8.3f} s  {it['label']}{' ✗' if it['failed'] else ''}"
+
+
+def _value(value: Any) -> str:
+    return " ".join(value) if isinstance(value, list) else str(value or "none")

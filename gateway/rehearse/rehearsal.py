@@ -3,15 +3,20 @@ history of the old, and tools that answer what they answered then.
 
 The models are asked for real. Nothing else is touched: the database refuses writes, no tool and no MCP server runs, no
 platform is connected, and a workspace that is not there yet is an empty folder that goes away again.
+
+A model hardly ever repeats its words, and prompts are edited to be other ones. So a turn is the same if the same agent
+called the same tools with the same arguments in the same order and then answered, or kept silent, as it did before.
 """
 
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher, unified_diff
 from functools import partial
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from agents.config import AgentConfig
 from agents.language import language_for
@@ -29,9 +34,16 @@ from gateway.config.root import Config
 from gateway.observe.secrets import Scrubber
 from gateway.records.inbound import LoadedBody, inbound_json
 from gateway.records.sessions import LOCAL_CHANNEL, is_open, sees_private, session_parts
-from gateway.rehearse.answers import KeptAnswers, stand_ins
-from gateway.rehearse.compared import Difference, Verdict, differences, similarity
-from gateway.rehearse.kept import KeptTurn, NotRehearsed, RunFacts, calls_in, reply_in, sections_of
+from gateway.rehearse.kept import (
+    KeptAnswers,
+    KeptTurn,
+    NotRehearsed,
+    RunFacts,
+    calls_in,
+    reply_in,
+    sections_of,
+    stand_ins,
+)
 from gateway.state.choices import chat_key, listen_key, switch_of
 from gateway.state.reasons import access_reason
 from gateway.state.runtime import Setup
@@ -42,6 +54,80 @@ from gateway.turns.answering import turn_of
 from gateway.turns.batch import Batch
 from gateway.turns.journal import ending_of
 from tools.sandbox.sandbox import Sandbox
+
+Layer: TypeAlias = Literal["access", "agent", "model", "prompt", "tools", "calls", "outcome", "reply"]
+Verdict: TypeAlias = Literal["same", "different", "failed", "not-asked"]
+"""`failed`: the model could not be asked, or broke off. `not-asked`: `--max-cost` was reached before its end."""
+COUNTING: Sequence[Layer] = ("access", "agent", "calls", "outcome")
+SIMILAR_CHARS = 5_000
+"""The characters of a reply that are compared: the time grows with their square."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Difference:
+    """`before` and `after` are what differs; of the prompt and the reply, lines say more."""
+
+    layer: Layer
+    before: str = ""
+    after: str = ""
+    lines: tuple[str, ...] = ()
+
+    @property
+    def counts(self) -> bool:
+        return self.layer in COUNTING
+
+
+def differences(before: RunFacts, after: RunFacts) -> Iterator[Difference]:
+    yield from _named("agent", before.agent, after.agent)
+    yield from _named("model", before.model, after.model)
+    if lines := tuple(_sections(before.sections, after.sections)):
+        sizes = (sum(map(len, it.sections.values())) for it in (before, after))
+        old, new = (f"{it:,} characters" for it in sizes)
+        yield Difference(layer="prompt", before=old, after=new, lines=lines)
+    if set(before.tools) != set(after.tools):
+        lost, gained = sorted({*before.tools} - {*after.tools}), sorted({*after.tools} - {*before.tools})
+        lines = (*(f"- {it}" for it in lost), *(f"+ {it}" for it in gained))
+        old, new = str(len(before.tools)), str(len(after.tools))
+        yield Difference(layer="tools", before=old, after=new, lines=lines)
+    if [*before.calls] != [*after.calls]:
+        calls = ([f"{tool} {arguments}" for tool, arguments in it.calls] for it in (before, after))
+        old_lines, new_lines = calls
+        lines = tuple(_diff(old_lines, new_lines))
+        yield Difference(layer="calls", before=str(len(old_lines)), after=str(len(new_lines)), lines=lines)
+    yield from _named("outcome", before.outcome, after.outcome)
+    if before.reply != after.reply:
+        lines = tuple(_diff(before.reply.splitlines(), after.reply.splitlines()))
+        old, new = (f"{len(it.reply):,} characters" for it in (before, after))
+        yield Difference(layer="reply", before=old, after=new, lines=lines)
+
+
+def similarity(before: RunFacts, after: RunFacts) -> int:
+    """The likeness of the replies in percent; 100 only if they are equal."""
+    if before.reply == after.reply:
+        return 100
+    pair = before.reply[:SIMILAR_CHARS], after.reply[:SIMILAR_CHARS]
+    return min(99, round(100 * SequenceMatcher(None, *pair, autojunk=False).ratio()))
+
+
+def _named(layer: Layer, before: str, after: str) -> Iterator[Difference]:
+    if before != after:
+        yield Difference(layer=layer, before=before, after=after)
+
+
+def _sections(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+    for heading in dict.fromkeys((*before, *after)):
+        old, new = before.get(heading), after.get(heading)
+        if old is None or new is None:
+            yield f"{'+' if old is None else '-'} {heading}: {len(new or old or ''):,}"
+        elif old != new:
+            yield f"{heading}: {len(old):,} → {len(new):,}"
+
+
+def _diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+    """The lines that only one of them has, without headers and places."""
+    for line in list(unified_diff(before, after, n=0, lineterm=""))[2:]:
+        if not line.startswith("@@"):
+            yield f"{line[0]} {line[1:]}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,9 +7,8 @@ from agents.language import Language
 from channels.bilingual import Bilingual
 from gateway.config.root import Config
 from gateway.operate.sessions import short
-from gateway.rehearse.compared import Difference, Layer, Verdict
 from gateway.rehearse.kept import Picked, RunFacts, Skip
-from gateway.rehearse.rehearsal import Rehearsed
+from gateway.rehearse.rehearsal import Difference, Layer, Rehearsed, Verdict
 
 LINES_MAX = 8
 """The lines of one difference that a terminal shows; the JSON has all."""

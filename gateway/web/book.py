@@ -13,8 +13,7 @@ from gateway.observe.secrets import Mask
 from gateway.operate.clipped import PIECE_CHARS, brief, clipped, text_at
 from gateway.operate.sessions import found as found_session
 from gateway.operate.sessions import markdown, named, newest, place_facts, read, summary
-from gateway.operate.turn_list import turn_list
-from gateway.operate.turns import scrubbed, turn_layers
+from gateway.operate.turns import scrubbed, turn_layers, turn_list
 from gateway.state.runtime import Runtime
 from gateway.store.conversations import Session
 from gateway.web.listing import page_of

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from agents.messages import ErrorKind
 from agents.turn import Payer, TurnLimit
 from gateway.cli import app
-from gateway.commands.why import CHINESE
+from gateway.commands.report import CHINESE
 from gateway.config.load import load
 from gateway.config.root import BindingConfig, MatchConfig
 from gateway.operate.sessions import erase
@@ -156,7 +156,7 @@ async def test_a_stranger_to_the_operators_token_reads_no_turn(tmp_path: Path) -
 async def test_turns_are_found_by_person_outcome_and_page(
     tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.operate.turn_list.TURNS_MAX", 3)
+    monkeypatch.setattr("gateway.operate.turns.TURNS_MAX", 3)
     async with housed(tmp_path, database_url, script=lambda request: says("ok")) as (house, http):
         for number in range(1, 7):
             await house.say(f"m {number}")
