@@ -1,13 +1,19 @@
 """Compaction: older turns become a summary, and the conversation goes on behind it.
 
 Whole turns only, so no call is cut from its result. What is summarised is quoted line by line and is data to the model
-that reads it; the summary is data, too, and is made harmless. A summary must hold every exact identifier
-(`agents.identifiers`) and be smaller than what it replaces; otherwise a smaller cut is tried, and the history stays
-if none passes. Nothing is stored here: the caller marks a summary in the journal, and until then nothing happened.
+that reads it; the summary is data, too, and is made harmless. A summary must hold every exact identifier and be smaller
+than what it replaces; otherwise a smaller cut is tried, and the history stays if none passes. Nothing is stored here:
+the caller marks a summary in the journal, and until then nothing happened.
+
+The identifiers are paths, URLs, e-mail addresses, hashes and numbers of four or more digits: words may be retold, and of
+these one wrong character makes them useless. What is demanded is what a person wrote, and what an answer repeated of a
+tool's result. What only a tool's result has can be looked up again.
 """
 
+import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
+import unicodedata
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, takewhile
 from typing import Annotated, TypeAlias
@@ -15,12 +21,22 @@ from typing import Annotated, TypeAlias
 import structlog
 from pydantic import Field, StringConstraints
 
-from agents.identifiers import demanded, missing
-from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, UserMessage
+from agents.context import past, truncate_result
+from agents.language import language_of
+from agents.messages import (
+    AssistantMessage,
+    Message,
+    Opaque,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    texts,
+)
 from agents.model import Model, Models
-from agents.past import past
 from agents.prompt.fences import SUMMARY, harmless
-from agents.prompt.summary import instructions, quoted, request_text
+from agents.prompt.inbound import ID_LINE
 from agents.prompt.texts import wording
 from agents.providers.models import nearest
 from agents.providers.payload import well_formed
@@ -28,10 +44,13 @@ from agents.providers.provider import Done, ModelRequest, System
 from agents.providers.retry import RetryEvent
 from agents.repair import repair
 from agents.tokens import estimate, tokens
-from agents.truncate import truncate_result
+from channels.marks import RESULT
 from channels.section import Section
 from tools.memory import NOTE_CHARS_MAX
-from tools.tool import ToolSpec
+from tools.tool import Image, NativeDocument, ToolSpec
+
+log = structlog.get_logger()
+
 
 SUMMARY_TOKENS_MAX = 8_192
 SUMMARY_SHARE = 0.15
@@ -65,8 +84,6 @@ SAVE_NOTE = ToolSpec(
         "additionalProperties": False,
     },
 )
-
-log = structlog.get_logger()
 
 
 class CompactionConfig(Section):
@@ -289,3 +306,144 @@ def _fitting(texts: Sequence[str], room: float) -> int:
     """The number of the first texts that take no more than `room` together; at least one."""
     sizes = accumulate(estimate(text) + 1 for text in texts)
     return max(1, sum(1 for _ in takewhile(lambda size: size <= room, sizes)))
+
+
+HEADINGS = {
+    "en": ("Decisions", "Open tasks", "Constraints", "Pending asks", "Exact identifiers"),
+    "zh": ("决定", "未完成的任务", "约束", "待答复的请求", "准确标识"),
+}
+"""A summary's headings, in this order, by the language of the chat; one in any other language has the English ones."""
+FOCUS_CHARS_MAX = 800
+RESULT_CHARS = 2_000
+"""The characters of a tool's result or a call's arguments in the source: what mattered is in the answer after it."""
+SPARSE = 20
+"""A chat with one Chinese character in this number is Chinese."""
+
+
+def instructions(chat: str, focus: str = "") -> str:
+    """The system prompt. `focus`: what the person who wishes for the summary wants to see kept."""
+    wish = " ".join(focus.split())[:FOCUS_CHARS_MAX]
+    kept = f"\nWhoever wished for the summary wants these kept most of all: {wish}" if wish else ""
+    han = sum("\u4e00" <= char <= "\u9fff" for char in chat)
+    language = language_of(chat) if han * SPARSE >= len(chat) else "en"
+    return wording("Summary").format(*HEADINGS[language]) + kept
+
+
+def request_text(
+    earlier: str, source: str, names: Sequence[str], lacking: Sequence[str], *, closing: str = "Write the summary now."
+) -> str:
+    """The user message: what is to be summed up, and which identifiers the summary must hold."""
+    quoted_earlier = "\n".join(f"| {line}" for line in earlier.splitlines())
+    parts = [f"The summary of what was before:\n{quoted_earlier}"] if earlier else []
+    parts.append(f"The chat:\n{source}")
+    if names:
+        parts.append("\n".join(("Each of these must stand in the summary exactly as it is here:", *names)))
+    if lacking:
+        parts.append("\n".join(("An earlier attempt was of no use, because these were missing:", *lacking)))
+    return "\n\n".join((*parts, closing) if closing else parts)
+
+
+def quoted(turn: Sequence[Message]) -> str:
+    """A turn as the model that summarises it reads it: every line of it is marked, so none can leave the quotation."""
+    return "\n".join(f"| {line}" for message in turn for line in _lines(message))
+
+
+def _lines(message: Message) -> Iterator[str]:
+    match message:
+        case UserMessage():
+            who = "user"
+        case ToolResultMessage():
+            who = f"{RESULT[1:]} {message.tool}"
+        case AssistantMessage():
+            who = "assistant"
+    for part in message.content:
+        match part:
+            case Text(text=text):
+                is_result = isinstance(message, ToolResultMessage)
+                shown = truncate_result(text, RESULT_CHARS) if is_result else ID_LINE.sub("", text)
+                marked = isinstance(message, UserMessage)  # made harmless before the gateway's words were put in
+                yield from f"[{who}] {harmless(shown, marks=not marked)}".splitlines()
+            case ToolCall():
+                arguments = truncate_result(part.arguments_raw, RESULT_CHARS)
+                yield from f"[{who} calls {part.name}] {harmless(arguments)}".splitlines()
+            case Image():
+                yield f"[{who}] (a picture)"
+            case NativeDocument():
+                yield f"[{who}] (a document)"
+            case Thinking() | Opaque():
+                pass
+
+
+_PART = "A-Za-z0-9_.@+~%=\\-"
+_EXTENSION = r"\.[A-Za-z0-9]{1,8}(?![A-Za-z0-9])"
+_WIDE_NAME = rf"[^\x00-\x7f][^\s/\\:*?\"'`<>|()\[\]{{}},;、。“”‘’《》【】]{{0,64}}?{_EXTENSION}"
+_KINDS = (
+    re.compile(r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{1,15}://[!#-&*-;=?-Z_a-z~]+"),
+    re.compile(r"(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}"),
+    # From a root on; if its last name is in other letters, up to the end of the extension.
+    re.compile(rf"(?<![{_PART}/\\])(?:[A-Za-z]:\\|\\\\|~?/|\.{{1,2}}/)[{_PART}/\\]*(?:{_WIDE_NAME})?"),
+    # Three names or an extension: no and/or, no km/h.
+    re.compile(rf"(?<![{_PART}/\\])(?:[{_PART}]+/){{2,64}}[{_PART}]*"),
+    re.compile(rf"(?<![{_PART}/\\])[{_PART}]+/[{_PART}]*{_EXTENSION}"),
+    re.compile(r"(?<![A-Za-z0-9])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![A-Za-z0-9])"),
+    re.compile(
+        r"(?<![A-Za-z0-9])(?=[A-Fa-f]{0,127}[0-9])(?=[0-9]{0,127}[A-Fa-f])(?:[0-9a-f]{7,128}|[0-9A-F]{7,128})(?![A-Za-z0-9])"
+    ),
+    re.compile("[0-9]{4,}"),
+)
+"""The patterns, in order: what one finds is gone for those after it, so the number in a path does not count."""
+_THOUSANDS = re.compile(r"(?<=[0-9])[,，'’](?=[0-9]{3}(?![0-9]))")
+_SENTENCE_END = ".,;:!?"
+_ENVELOPE = re.compile(rf"{ID_LINE.pattern}[^\n:]*: ")
+
+
+def identifiers(text: str) -> list[str]:
+    """The identifiers of a text, each once, by kind."""
+    rest, found = _plain(text), []
+    for kind in _KINDS:
+        found += [name for match in kind.findall(rest) if len(name := match.rstrip(_SENTENCE_END).rstrip("/\\")) > 1]
+        rest = kind.sub(" ", rest)
+    return list(dict.fromkeys(found))
+
+
+def demanded(turns: Sequence[Sequence[Message]], earlier: str, tokens_max: int) -> list[str]:
+    """The identifiers that a summary must hold of these turns and of the earlier summary that it replaces; the
+    newest if all would take more than `tokens_max`."""
+    messages = [message for turn in turns for message in turn]
+    results = _plain(
+        "\n".join(it for message in messages if isinstance(message, ToolResultMessage) for it in texts(message))
+    )
+    names = dict.fromkeys(identifiers(earlier))
+    for message in messages:
+        if isinstance(message, UserMessage):
+            of_message = [name for text in texts(message) for name in identifiers(_ENVELOPE.sub("", text))]
+        elif isinstance(message, AssistantMessage) and results:
+            of_message = [name for name in identifiers(message.text) if name in results]
+        else:
+            continue
+        for name in of_message:
+            names.pop(name, None)
+            names[name] = None
+    return list(_newest(list(names), tokens_max))[::-1]
+
+
+def missing(names: Sequence[str], summary: str) -> list[str]:
+    """The names that the summary does not hold as they are, each as its own word, or a number."""
+    plain = _plain(summary)
+    kinds = {name: "0-9" if name.isdigit() else "A-Za-z0-9" for name in names}
+    return [
+        name for name, kind in kinds.items() if not re.search(rf"(?<![{kind}]){re.escape(name)}(?![{kind}])", plain)
+    ]
+
+
+def _newest(names: Sequence[str], tokens_max: float) -> Iterator[str]:
+    for name in reversed(names):
+        tokens_max -= estimate(name) + 1
+        if tokens_max < 0:
+            return
+        yield name
+
+
+def _plain(text: str) -> str:
+    """Full-width characters as the plain ones, and numbers without the marks between thousands."""
+    return _THOUSANDS.sub("", text if text.isascii() else unicodedata.normalize("NFKC", text))

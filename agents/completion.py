@@ -14,10 +14,9 @@ import structlog
 
 from agents.compaction import Compactor, Save, opening
 from agents.config import AgentConfig
-from agents.context import ContextFitter, Fit, WindowLimits, window_limits
+from agents.context import ContextFitter, Fit, PastTurn, WindowLimits, past, window_limits
 from agents.messages import AssistantMessage, ErrorKind, Message, ModelError, UserMessage
 from agents.model import Model, Models, conversation_of
-from agents.past import PastTurn, past
 from agents.providers.draft import Draft
 from agents.providers.models import ModelFacts, nearest
 from agents.providers.provider import Done, ModelRequest, OneTool, System, ToolChoice

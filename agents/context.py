@@ -1,25 +1,39 @@
 """The part of a conversation that a request holds if not all of it fits. Pure: what is journaled is never touched.
 
-Tool results shrink, the oldest and only the large ones; then the oldest turns go. A step goes well below the limit, so
-that the requests behind it begin with the same bytes, and what it took stays away: each answer carries the reach of its
-request, so that the next turn and a process that resumes after a crash build the same bytes again.
+The past are a chat's finished turns as later requests hold them: each is made once, and what is reckoned of it is
+reckoned once. Tool results shrink, the oldest and only the large ones; then the oldest turns go. A step goes well below
+the limit, so that the requests behind it begin with the same bytes, and what it took stays away: each answer carries
+the reach of its request, so that the next turn and a process that resumes after a crash build the same bytes again.
+
+A result that shrinks keeps its head, and if the end matters (an error, an exit code, the close of a JSON document, a
+summary) the tail as well, joined by a visible mark.
 """
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, chain, takewhile
 from operator import attrgetter
 from typing import NamedTuple
 
-from agents.messages import AssistantMessage, Message, Text, Thinking, ToolResultMessage, UserMessage, with_parts
-from agents.past import IMAGE_TURNS, PastTurn, chars_of_results, excerpt
+from agents.messages import (
+    AssistantMessage,
+    Message,
+    Text,
+    Thinking,
+    ToolResultMessage,
+    UserMessage,
+    holds_external,
+    with_parts,
+)
 from agents.providers.models import ModelFacts
 from agents.providers.provider import SentTurn, grown
-from agents.tokens import tokens
-from agents.truncate import CHARS_PER_TOKEN, STUB_CHARS
+from agents.tokens import texts_of, tokens
 from channels import marks
+from channels.marks import NOTE
+from tools.tool import Image, NativeDocument
 
 ANSWER_TOKENS_DEFAULT = 16_384
 ANSWER_SHARE = 0.25
@@ -36,9 +50,52 @@ OLD_TEXT_CHARS = 1_000
 LOW_WATER, LOW_WATER_MIN = 0.7, 0.35
 """The fullness of a request after a step, at most and at least: `ROUNDS_AHEAD` rounds like the latest fit behind it."""
 ROUNDS_AHEAD = 2
+MESSAGE_BYTES = 800
+"""The memory that a message takes besides its text, as an object and as JSON, measured."""
+IMAGE_TURNS = 3
+"""A picture is shown in its own turn and in the two behind it."""
 _UNITS, _REACHES = attrgetter("units"), attrgetter("reaches")
 _TOKENS, _RESULT_CHARS = attrgetter("tokens"), attrgetter("result_chars")
 LEFT_OUT = UserMessage(content=(Text(text=f"{marks.LEFT_OUT} here. What they did stands.]"),))
+
+
+class PastTurn(SentTurn):
+    """A finished turn without metadata and old pictures. `is_final_form`: all later requests hold it so."""
+
+    is_final_form = False
+
+    @cached_property
+    def size(self) -> int:
+        """The bytes in memory, roughly: as messages and as a request has them."""
+        chars = sum(len(text) for message in self for text in texts_of(message))
+        return 2 * chars + MESSAGE_BYTES * len(self)
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        return [tokens(message) for message in self]
+
+    @cached_property
+    def tokens(self) -> int:
+        return sum(self.sizes)
+
+    @cached_property
+    def result_chars(self) -> int:
+        return chars_of_results(self)
+
+    @cached_property
+    def is_external(self) -> bool:
+        """True if it holds external content."""
+        return holds_external(self)
+
+    @cached_property
+    def units(self) -> int:
+        """The number of its units, as a `Truncation` counts them."""
+        return 1 + sum(isinstance(message, AssistantMessage) for message in self)
+
+    @cached_property
+    def reaches(self) -> bool:
+        """True if an answer carries the reach of its request."""
+        return any(isinstance(message, AssistantMessage) and message.reach is not None for message in self)
 
 
 class WindowLimits(NamedTuple):
@@ -273,3 +330,110 @@ def _at(answer: AssistantMessage, unit: int, before: Truncation) -> Truncation:
     if answer.reach is None:
         return before
     return Truncation(*(max(unit - back, was) for back, was in zip(answer.reach, before, strict=True)))
+
+
+def past(turns: Sequence[Sequence[Message]]) -> list[PastTurn]:
+    """Finished turns as later requests hold them: without metadata and documents, and after some turns without pictures."""
+    if {PastTurn}.issuperset(map(type, turns)):  # at the speed of C: that is all of a long chat, as a rule
+        return list(turns)  # type: ignore[arg-type]
+    old = len(turns) + 1 - IMAGE_TURNS
+    return [it if isinstance(it, PastTurn) else _past_turn(it, is_old=at < old) for at, it in enumerate(turns)]
+
+
+def _past_turn(turn: Sequence[Message], *, is_old: bool) -> PastTurn:
+    bare = (bared(it) if isinstance(it, UserMessage) and it.metadata else it for it in turn)
+    shown = PastTurn(excerpt(message, None) if is_old else _without_documents(message) for message in bare)
+    shown.is_final_form = is_old or not any(isinstance(part, Image) for message in shown for part in message.content)
+    return shown
+
+
+def bared(message: UserMessage) -> UserMessage:
+    """The message without its metadata, and without the mark of external content that left with it."""
+    return replace(message, metadata="", external="" if message.external == "metadata" else message.external)
+
+
+def _without_documents(message: Message) -> Message:
+    """A document is shown in its own turn alone: each page costs as much as a page of the conversation, or two."""
+    if not isinstance(message, UserMessage):
+        return message
+    parts = (Text(text=it.text) if isinstance(it, NativeDocument) else it for it in message.content)
+    return with_parts(message, [*parts])
+
+
+def excerpt(message: Message, chars: int | None) -> Message:
+    """A user's message or a result without its pictures and documents, and with no more of each text than `chars`."""
+    if isinstance(message, AssistantMessage):
+        return message
+    parts: list[Text | Image] = []
+    for part in message.content:
+        if isinstance(part, NativeDocument):
+            part = Text(text=part.text)
+        elif isinstance(part, Image):
+            part = Text(text=f"[image: {part.name or 'not shown'}]")
+        elif chars is not None and len(part.text) > chars:
+            left = f"{NOTE} leaves out {len(part.text) - chars:,} more characters of this message here.)"
+            is_result = isinstance(message, ToolResultMessage)
+            part = Text(text=shortened(part.text, chars) if is_result else f"{part.text[:chars]}\n\n{left}")
+        parts.append(part)
+    return with_parts(message, parts)
+
+
+def chars_of_results(messages: Sequence[Message]) -> int:
+    results = (message for message in messages if isinstance(message, ToolResultMessage))
+    return sum(len(part.text) for result in results for part in result.content if isinstance(part, Text))
+
+
+TAIL_SHARE = 0.3
+TAIL_CHARS_MAX = 4_000
+END_CHARS = 2_000
+WINDOW_SHARE = 0.3
+CHARS_PER_TOKEN = 4
+STUB_CHARS = 300
+"""The characters left of a result that is shortened as far as it goes."""
+OMISSION = "\n\n[… omitted …]\n\n"
+
+_END_MATTERS = re.compile(
+    r"error|exception|traceback|exit code|exit status|failed|fatal|panic|\b(?:total|summary|results?|done)\b", re.I
+)
+
+_OWN_NOTE = re.compile(r"\n+\[[^\n]*\bwere cut[^\n]*\]\s*\Z")
+
+
+def result_limit_chars(window_tokens: int) -> int:
+    """16,000 characters below a window of 100k tokens, 32,000 from there, 64,000 from 200k; at most 30 % of it,
+    counted at four characters a token."""
+    tier = 64_000 if window_tokens >= 200_000 else 32_000 if window_tokens >= 100_000 else 16_000
+    return max(1, min(tier, int(window_tokens * WINDOW_SHARE * CHARS_PER_TOKEN)))
+
+
+def truncate_result(text: str, limit_chars: int) -> str:
+    """`text` whole, or cut so that with all marks it is no longer than `limit_chars`."""
+    if len(text) <= limit_chars:
+        return text
+    closing = _closing(len(text) - limit_chars, len(text))
+    budget = limit_chars - len(closing)
+    if budget <= len(OMISSION):
+        return text[:limit_chars]
+    end = text[-END_CHARS:]
+    matters = bool(_END_MATTERS.search(end)) or end.rstrip().endswith(("}", "]"))
+    tail = min(int(budget * TAIL_SHARE), TAIL_CHARS_MAX) if matters else 0
+    end = OMISSION + text[-tail:] if tail else ""
+    head = budget - len(end)
+    return text[:head] + end + _closing(len(text) - head - tail, len(text))
+
+
+def shortened(text: str, limit_chars: int) -> str:
+    """An earlier result, cut in the same way. The note in which it says itself how much it lacks stays at its end, and
+    counts neither as its tail nor as what matters."""
+    if len(text) <= limit_chars:
+        return text
+    match = _OWN_NOTE.search(text, max(0, len(text) - STUB_CHARS))
+    if match is None or len(match[0]) >= limit_chars:
+        return truncate_result(text, limit_chars)
+    return truncate_result(text[: match.start()], limit_chars - len(match[0])) + match[0]
+
+
+def _closing(cut: int, total: int) -> str:
+    """The closing note, as wide for every `cut` of one text, so that the budget can be reckoned before the cut is known."""
+    width = len(f"{total:,}")
+    return f"\n\n[{cut:>{width},} characters were cut; narrow the arguments to see them]"

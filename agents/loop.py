@@ -14,6 +14,7 @@ from typing import TypeAlias, assert_never
 
 import structlog
 
+from agents.context import truncate_result
 from agents.messages import (
     EXTERNAL,
     AssistantMessage,
@@ -26,9 +27,8 @@ from agents.messages import (
     UserPart,
     begins_external,
 )
-from agents.pairing import substitute
 from agents.prompt.fences import external
-from agents.truncate import truncate_result
+from agents.repair import substitute
 from agents.turn import (
     Answered,
     Budget,

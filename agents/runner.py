@@ -15,32 +15,34 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from agents.attachments import Received
+from agents.attachments import Received, Receiver
 from agents.compaction import INPUT_SHARE, Compacted, Compactor, Save
 from agents.completion import ModelCalls
 from agents.config import AgentConfig
+from agents.context import result_limit_chars
 from agents.language import Language
 from agents.loop import ToolLoop
 from agents.messages import AssistantMessage, External, Message, Text, UserMessage, UserPart
 from agents.model import Model, Models, conversation_of
 from agents.prompt.inbound import Heard, body, metadata_blocks
 from agents.prompt.system import Commands, LastingFacts, PromptFacts, build_system
-from agents.session_files import SessionFiles
-from agents.truncate import result_limit_chars
 from agents.turn import Budget, Emit, Journal, LimitReached, Settings, Turn, TurnLimits, TurnResult, TurnStarted
 from agents.workspaces import Workspaces, is_template, read_workspace_files
-from channels.message import MessageContext
-from channels.tools import ToolNames
+from channels.message import File, MessageContext
+from channels.tools import ToolLists, ToolNames
 from skills.catalog import SkillCatalog, visible
 from tools.absent import is_absent
 from tools.approval import Gate
+from tools.attachment import attachment
 from tools.catalog import Catalog, Toolbox, ToolPorts, ToolSource, offered, own_tools
 from tools.config import EXTERNAL_TOOLS, ToolsConfig, effective_approval, effective_exec, effective_files
 from tools.documents.document import Documents
 from tools.memory import Note
 from tools.paths import MEMORY
-from tools.policy import SERVERS, layers_of, may_ask, permitted, server_of
-from tools.tool import Tool
+from tools.policy import SERVERS, holds, layers_of, may_ask, permitted, server_of
+from tools.tool import Tool, ToolError
+from tools.web.fetch import Fetcher
+from tools.web.file import web_file
 
 DOCS = "docs"
 """The folder in which an agent reads the documentation, unless its workspace has its own."""
@@ -295,3 +297,51 @@ class AgentRunner:
             reports_ends=turn.reports_ends,
         )
         return toolbox, replace(facts, commands=self.commands(turn.context, facts))
+
+
+READERS = ("read", "exec", "process")
+"""The tools any of which can read a file of the workspace."""
+Asks: TypeAlias = Callable[[str], bool]
+"""Says whether a call of a tool would need an approval."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SessionFiles:
+    """`names` are the agent's tools, which `layers` and a turn's own narrow; every call of those in `approved` needs an
+    approval. `native`: a model of the agent reads documents as they are."""
+
+    workspaces: Workspaces
+    fetcher: Fetcher
+    names: tuple[str, ...]
+    layers: tuple[ToolLists, ...]
+    approved: ToolNames
+    native: bool
+
+    def reads(self, layers: tuple[ToolLists, ...] = ()) -> bool:
+        """True if a tool of a turn on which `layers` hold, too, reads files."""
+        return self._may(READERS, layers, partial(holds, self.approved))
+
+    def receiver(self, context: MessageContext, session: str) -> Receiver:
+        """The receiver that stores a message's files. Blocking."""
+        workspace = self.workspaces.of(context, session)
+        return Receiver(workspace=workspace, message_id=context.message_id, keeps=self.reads(), native=self.native)
+
+    def attachment(self, path: str, turn: Turn, asks: Asks, *, bytes_max: int) -> File:
+        """A file that the agent wants to send, of its workspace or the session's. Raises ToolError. Blocking."""
+        if not self._may(READERS, turn.layers, asks):
+            raise ToolError("NOT_ALLOWED", "this agent has no tool that reads files here")
+        workspace = self.workspaces.of(turn.context, turn.files_of or turn.session, sees_private=turn.sees_private)
+        return attachment(workspace, path, bytes_max=bytes_max)
+
+    async def web_attachment(self, url: str, turn: Turn, asks: Asks, *, bytes_max: int) -> File:
+        """A file of the web that the agent wants to send. Raises ToolError. The request carries whatever the address says
+        to whoever has that server, so the right is that of `web_fetch`, besides that to send files."""
+        if not self._may(("web_fetch",), turn.layers, asks) or not self._may(READERS, turn.layers, asks):
+            raise ToolError("NOT_ALLOWED", "this agent attaches nothing from the web here")
+        async with self.fetcher.slots:
+            return await web_file(self.fetcher.client, url, bytes_max=bytes_max)
+
+    def _may(self, tools: Sequence[str], layers: tuple[ToolLists, ...], asks: Asks) -> bool:
+        """True if a turn on which `layers` hold, too, has one of the tools and its call waits for nobody."""
+        left = permitted((*self.layers, *layers), self.names)
+        return any(it in left and not asks(it) for it in tools)

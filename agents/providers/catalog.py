@@ -1,7 +1,7 @@
-"""The wires that there are: a new one is a folder of its request and its response, and a `WireSpec` here.
+"""The wires that there are: a new one is a module of its request and its answer, and a `WireSpec` here.
 
 Claude and OpenAI's two are spoken through their makers' SDKs, Gemini and Mistral over plain HTTP. Many vendors speak
-OpenAI's Chat; what one of them wants differently is its record (`chat.vendors`).
+OpenAI's Chat; what one of them wants differently is its record (`vendors`).
 """
 
 import ast
@@ -15,23 +15,14 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
 from urllib.parse import quote
 
-from agents.providers.anthropic import request as anthropic_request
-from agents.providers.anthropic.response import AnthropicAssembly
-from agents.providers.chat import request as chat_request
-from agents.providers.chat.response import API as CHAT_API
-from agents.providers.chat.response import ChatAssembly
-from agents.providers.chat.vendors import vendor_for
+from agents.providers import anthropic as claude
+from agents.providers import chat, gemini, mistral, responses
 from agents.providers.config import Api, ProviderConfig, api_of
-from agents.providers.demo.provider import DemoProvider
-from agents.providers.gemini import request as gemini_request
-from agents.providers.gemini.response import GeminiAssembly
+from agents.providers.demo import DemoProvider
 from agents.providers.http import PlainClient, SdkClient, http_client
-from agents.providers.mistral import request as mistral_request
-from agents.providers.mistral.response import MistralAssembly
 from agents.providers.network import NetworkProvider, WireSpec
 from agents.providers.provider import Provider
-from agents.providers.responses import request as responses_request
-from agents.providers.responses.response import ResponsesAssembly
+from agents.providers.vendors import vendor_for
 from channels.transport import is_local
 
 ANTHROPIC_URL = "https://api.anthropic.com"
@@ -63,11 +54,11 @@ def wire_of(name: str, config: ProviderConfig) -> WireSpec:
 def _anthropic(name: str, config: ProviderConfig) -> WireSpec:
     base_url = (config.base_url or ANTHROPIC_URL).rstrip("/").removesuffix("/v1")  # the path has it
     return WireSpec(
-        api=anthropic_request.API,
+        api=claude.API,
         build=lambda: _anthropic_client(config, base_url),
         path=lambda request: "/v1/messages",
-        body=lambda request: anthropic_request.wire_request(request) | {"stream": True},
-        assembly=AnthropicAssembly,
+        body=lambda request: claude.wire_request(request) | {"stream": True},
+        assembly=claude.AnthropicAssembly,
         models_url=f"{base_url}/v1/models?limit=1000",
         models_headers={"anthropic-version": ANTHROPIC_VERSION},
     )
@@ -95,11 +86,11 @@ def _chat(name: str, config: ProviderConfig) -> WireSpec:
     vendor = vendor_for(name, config.base_url, config.dialect)
     base_url = (config.base_url or vendor.base_url or "").rstrip("/")  # `api_of` has checked that there is one
     return WireSpec(
-        api=CHAT_API,
+        api=chat.API,
         build=lambda: _openai_client(config, base_url),
         path=lambda request: "/chat/completions",
-        body=lambda request: chat_request.wire_request(request, vendor),
-        assembly=lambda draft: ChatAssembly(draft, vendor),
+        body=lambda request: chat.wire_request(request, vendor),
+        assembly=lambda draft: chat.ChatAssembly(draft, vendor),
         keyless=vendor.keyless or is_local(base_url),
         models_url=f"{base_url}/models",
         key_url=f"{base_url}{vendor.key_path}" if vendor.key_path else "",
@@ -110,11 +101,11 @@ def _chat(name: str, config: ProviderConfig) -> WireSpec:
 def _responses(name: str, config: ProviderConfig) -> WireSpec:
     base_url = (config.base_url or RESPONSES_URL).rstrip("/")
     return WireSpec(
-        api=responses_request.API,
+        api=responses.API,
         build=lambda: _openai_client(config, base_url),
         path=lambda request: "/responses",
-        body=lambda request: responses_request.wire_request(request) | {"stream": True},
-        assembly=ResponsesAssembly,
+        body=lambda request: responses.wire_request(request) | {"stream": True},
+        assembly=responses.ResponsesAssembly,
         keyless=is_local(base_url),
         models_url=f"{base_url}/models",
     )
@@ -141,13 +132,13 @@ def _openai_client(config: ProviderConfig, base_url: str) -> SdkClient:
 def _gemini(name: str, config: ProviderConfig) -> WireSpec:
     base_url = gemini_url(config)
     return WireSpec(
-        api=gemini_request.API,
+        api=gemini.API,
         build=lambda: PlainClient(config, base_url, {}),
-        path=lambda request: f"/{quote(gemini_request.resource(request.model))}:streamGenerateContent?alt=sse",
-        body=gemini_request.wire_request,
+        path=lambda request: f"/{quote(gemini.resource(request.model))}:streamGenerateContent?alt=sse",
+        body=gemini.wire_request,
         models_url=f"{base_url}/models?pageSize=1000",
         key_header=lambda key: ("x-goog-api-key", key),
-        assembly=GeminiAssembly,
+        assembly=gemini.GeminiAssembly,
     )
 
 
@@ -160,11 +151,11 @@ def gemini_url(config: ProviderConfig) -> str:
 def _mistral(name: str, config: ProviderConfig) -> WireSpec:
     base_url = (config.base_url or MISTRAL_URL).rstrip("/").removesuffix("/v1")
     return WireSpec(
-        api=mistral_request.API,
+        api=mistral.API,
         build=lambda: PlainClient(config, base_url, {"Accept": "text/event-stream"}),
         path=lambda request: "/v1/chat/completions",
-        body=lambda request: mistral_request.wire_request(request) | {"stream": True},
-        assembly=MistralAssembly,
+        body=lambda request: mistral.wire_request(request) | {"stream": True},
+        assembly=mistral.MistralAssembly,
         keyless=is_local(base_url),
         models_url=f"{base_url}/v1/models",
     )

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator
 
 from agents.messages import ErrorKind
-from agents.providers.chat.vendors import VENDORS, WellKnown, vendor_for
 from agents.providers.models import DocumentForm, Level, PricesConfig, ThinkingStyle, known_names
+from agents.providers.vendors import VENDORS, WellKnown, vendor_for
 from channels.bilingual import NO_WORDS, Bilingual
 from channels.finding import Outage
 from channels.section import Section

@@ -11,11 +11,10 @@ from typing import Any
 from agents.messages import ModelError
 from agents.providers.catalog import wire_of
 from agents.providers.config import ProviderConfig, reason_of
-from agents.providers.errors import RequestRefused
 from agents.providers.http import http_client
 from agents.providers.network import WireSpec
 from agents.providers.payload import objects_of
-from agents.providers.refusals import failure_of
+from agents.providers.refusals import RequestRefused, failure_of
 from channels.bilingual import Bilingual
 from channels.finding import Finding
 

@@ -20,9 +20,8 @@ from agents.messages import (
     Usage,
     Wire,
 )
-from agents.providers.errors import BadStream
 from agents.providers.models import family_of
-from agents.providers.payload import mended_arguments, well_formed, well_formed_json
+from agents.providers.payload import BadStream, mended_arguments, well_formed, well_formed_json
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
 
 ANSWER_CHARS_MAX = 8_000_000

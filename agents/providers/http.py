@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 import orjson
 
 from agents.providers.config import ProviderConfig
-from agents.providers.errors import BadStream, RequestRefused
-from agents.providers.refusals import unreadable
+from agents.providers.payload import BadStream
+from agents.providers.refusals import RequestRefused, unreadable
 from channels.transport import Transport, client_class
 
 END = "[DONE]"

@@ -17,10 +17,10 @@ import structlog
 from agents.messages import AssistantMessage, ErrorKind, ModelError
 from agents.providers.config import ProviderConfig
 from agents.providers.draft import Draft
-from agents.providers.errors import AttemptFailed, BadStream, RequestRefused
 from agents.providers.http import END, TAIL_SECONDS, AnyClient, ArrivingAnswer, LazyClient, event_of
+from agents.providers.payload import BadStream
 from agents.providers.provider import Done, ModelEvent, ModelRequest
-from agents.providers.refusals import failure_of, is_error, word
+from agents.providers.refusals import AttemptFailed, RequestRefused, failure_of, is_error, word
 
 log = structlog.get_logger()
 

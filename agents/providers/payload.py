@@ -10,9 +10,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from agents.providers.errors import BadStream
-
 REPLACEMENT = "\ufffd"
+
+
+class BadStream(Exception):
+    """The answer could not be read, or ended before its end."""
 
 
 def well_formed(text: str) -> str:

@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 
-from agents.messages import ErrorKind, ModelError
-from agents.providers.errors import AttemptFailed
+from agents.messages import ErrorKind, ModelError, StopReason
 from agents.providers.payload import object_of, objects_of, text_of
 
 RETRYABLE: frozenset[ErrorKind] = frozenset(
@@ -80,6 +79,25 @@ _ERROR_MEMBERS = frozenset(
 )
 _TAGS = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>?", re.DOTALL | re.IGNORECASE)
 _DELAY = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
+
+
+class RequestRefused(Exception):
+    """The server answered with an error instead of a stream. `body` is the parsed JSON, or None."""
+
+    def __init__(self, status: int, body: object, headers: Mapping[str, str]) -> None:
+        super().__init__(f"status {status}")
+        self.status = status
+        self.body = body
+        self.headers = headers
+
+
+class AttemptFailed(Exception):
+    """An attempt that failed for a known reason: an error reported inside a stream, or a content filter."""
+
+    def __init__(self, error: ModelError, reason: StopReason = "error") -> None:
+        super().__init__(error.summary)
+        self.error = error
+        self.reason = reason
 
 
 def failure_of(

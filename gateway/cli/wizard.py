@@ -15,8 +15,8 @@ from pydantic import TypeAdapter, ValidationError
 from agents.config import AgentId
 from agents.language import Language
 from agents.messages import ModelError
-from agents.providers.chat.vendors import VENDORS, WellKnown
 from agents.providers.config import WELL_KNOWN, ProviderConfig, well_known
+from agents.providers.vendors import VENDORS, WellKnown
 from gateway.cli.draft import ConfigDraft
 from gateway.cli.options import SECRETS, Platform
 from gateway.cli.questions import WORDS

@@ -12,8 +12,8 @@ import structlog
 
 from agents.messages import ModelError
 from agents.providers import doctor
-from agents.providers.chat.vendors import WellKnown
 from agents.providers.config import WELL_KNOWN, api_of, well_known
+from agents.providers.vendors import WellKnown
 from channels.web.admission import OPERATOR
 from gateway.config.dotenv import DOTENV, SECRET, append
 from gateway.config.load import ConfigFile, load

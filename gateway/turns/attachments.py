@@ -15,8 +15,7 @@ import structlog
 from agents import sentences
 from agents.attachments import NO_DOCUMENT, Received, Receiver, Untaken
 from agents.language import Language, language_for
-from agents.runner import AgentRunner
-from agents.session_files import Asks
+from agents.runner import AgentRunner, Asks
 from agents.transcription import transcribe
 from agents.turn import Turn
 from channels.abilities import DownloadsFiles, can

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta, tzinfo
 
-from agents import allowance
+from agents import sentences
 from agents.language import Language
 from agents.messages import AssistantMessage
 from agents.turn import OverBudget, Payer, Period
@@ -127,7 +127,7 @@ class BudgetAccount:
             due = it.share >= WARN_SHARE and (row.month_warned if is_month else row.warned) in (0, self.turn)
             period = month_of(self._seen_day) if is_month else self._seen_day
             if due and await self.runtime.store.claim_warning(scope, period, self.turn):
-                lines.append(allowance.budget_warning(it.whose, it.period, it.share, it.until, language))
+                lines.append(sentences.budget_warning(it.whose, it.period, it.share, it.until, language))
         return tuple(lines)
 
     def _current(self) -> Sequence[BudgetUse]:

@@ -18,8 +18,8 @@ import orjson
 import structlog
 from pydantic import ValidationError
 
+from agents.context import IMAGE_TURNS, past
 from agents.messages import Message, message_json
-from agents.past import IMAGE_TURNS, past
 from gateway.store.records import Entry, Known, Lease, View
 from gateway.store.store import Store
 from tools.tool import Image, NativeDocument

@@ -17,10 +17,10 @@ from typing import Any
 import structlog
 from pydantic import TypeAdapter
 
+from agents.context import truncate_result
 from agents.language import Language, language_for
 from agents.messages import EXTERNAL, Text, ToolResultMessage
 from agents.prompt.fences import external, harmless
-from agents.truncate import truncate_result
 from channels.message import MessageContext, Origin, OriginKind, StoredFile
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.display import value

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import structlog
 
-from agents import allowance, sentences
+from agents import sentences
 from agents.language import language_for
 from agents.turn import Emit, OverBudget
 from channels.abilities import Progress, ShowsDrafts, ShowsProgress, can
@@ -272,7 +272,7 @@ class Turns:
         """One sentence for all messages of the batch."""
         ending = Ending(outcome="over-budget", reason=spent.whose, text=None)
         await self._finish.all(batch.lease, batch.messages[:-1], ending)
-        return replace(ending, text=allowance.over_budget(spent, language_for(batch.inbound.context)))
+        return replace(ending, text=sentences.over_budget(spent, language_for(batch.inbound.context)))
 
     async def _begin_anew(self, batch: Batch) -> Work:
         """Ends the session behind its last turn; later choices, such as a model, stay valid."""
@@ -303,4 +303,4 @@ class Turns:
             return None if batch.inbound.command else too_many
         whose, oldest = limit
         seconds = min(oldest - self._runtime.now(), 0.0) + rates[whose].seconds
-        return Ending(outcome="too-fast", reason=whose, text=allowance.too_fast(whose, seconds, language))
+        return Ending(outcome="too-fast", reason=whose, text=sentences.too_fast(whose, seconds, language))

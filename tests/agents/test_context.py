@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.context import ContextFitter, window_limits
+from agents.context import ContextFitter, past, window_limits
 from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, UserMessage
-from agents.past import past
 from agents.providers.models import ModelFacts
 from agents.tokens import tokens
 from tests.agents.providers.requests import PIXEL, assistant, call, result, user

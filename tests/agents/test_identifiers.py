@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.identifiers import demanded, identifiers, missing
+from agents.compaction import demanded, identifiers, missing
 from agents.messages import Message, Text
 from tests.agents.providers.requests import assistant, call, result, user
 

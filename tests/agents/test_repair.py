@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.context import past
 from agents.messages import (
     AssistantMessage,
     Message,
@@ -21,7 +22,6 @@ from agents.messages import (
     UserMessage,
     Wire,
 )
-from agents.past import past
 from agents.repair import IMAGES_MAX, repair, reusable_prefix
 from tests.agents.histories import API, OTHER, broken_histories
 from tests.agents.providers.requests import MODEL, PIXEL, assistant, call, result, user

@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from agents import allowance, sentences
+from agents import sentences
 from agents.language import Language, decided_by, language_of
 from agents.messages import ErrorKind, ModelError
 from agents.turn import Declined, LimitReached, ModelFailed, Outcome, OverBudget, Payer, TurnLimit
@@ -107,5 +107,5 @@ def test_a_text_decides_a_language_by_its_characters_or_by_four_words(text: str,
 def test_when_somebody_may_go_on_is_never_said_too_early(seconds: float, english: str, chinese: str) -> None:
     languages: tuple[tuple[str, Language], ...] = ((f" wait {english};", "en"), (f"等 {chinese}再发", "zh"))
     for sentence, language in languages:
-        assert sentence in allowance.too_fast("sender", seconds, language)
-        assert sentence in allowance.too_fast("chat", seconds, language)
+        assert sentence in sentences.too_fast("sender", seconds, language)
+        assert sentence in sentences.too_fast("chat", seconds, language)

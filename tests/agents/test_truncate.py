@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.truncate import OMISSION, result_limit_chars, truncate_result
+from agents.context import OMISSION, result_limit_chars, truncate_result
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agents.runner import AgentRunner
-from agents.session_files import SessionFiles
+from agents.runner import AgentRunner, SessionFiles
 from channels.feishu.channel import FeishuChannel
 from gateway.app import gateway as app
 from gateway.app.gateway import Gateway

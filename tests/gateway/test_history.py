@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agents import past
+from agents import context as past
+from agents.context import PastTurn
 from agents.messages import AssistantMessage, Message, Text, UserMessage, message_json
-from agents.past import PastTurn
 from agents.tokens import tokens
 from gateway.config.root import DatabaseConfig
 from gateway.store import erasure, statements

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain
 
 from agents.messages import ToolCall, UserMessage, texts
-from agents.providers.demo.provider import DemoProvider
+from agents.providers.demo import DemoProvider
 from agents.providers.draft import Draft
 from agents.providers.provider import Done, ModelEvent, ModelRequest
 

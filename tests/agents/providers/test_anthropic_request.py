@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agents.messages import Message, Opaque, Text, Thinking, ToolCall, Wire
-from agents.providers.anthropic.request import wire_request
+from agents.providers.anthropic import wire_request
 from agents.providers.models import Level, facts_of
 from agents.providers.provider import OneTool, ToolChoice
 from agents.providers.request import wire_id, wire_name

@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from agents.messages import AssistantMessage, ErrorKind, Usage
-from agents.providers.anthropic.request import API
-from agents.providers.anthropic.response import AnthropicAssembly
+from agents.providers.anthropic import API, AnthropicAssembly
 from agents.providers.draft import Draft
-from agents.providers.errors import BadStream
+from agents.providers.payload import BadStream
 from agents.providers.provider import ModelEvent
 from agents.providers.refusals import failure_of, retry_after
 

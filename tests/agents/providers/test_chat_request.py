@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agents.messages import Message, Text, Thinking, ToolCall, ToolResultMessage, UserMessage, Wire
-from agents.providers.chat.response import API
+from agents.providers.chat import API
 from agents.providers.models import Level, family_of
 from agents.providers.provider import OneTool
 from tests.agents.providers.contract.bodies import chat

@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from agents.messages import AssistantMessage, Text, Thinking, Usage
-from agents.providers.chat.response import API, ChatAssembly
-from agents.providers.chat.vendors import VENDORS
+from agents.providers.chat import API, ChatAssembly
 from agents.providers.draft import Draft
-from agents.providers.errors import AttemptFailed, BadStream
+from agents.providers.payload import BadStream
 from agents.providers.provider import (
     ModelEvent,
     TextDelta,
@@ -17,6 +16,8 @@ from agents.providers.provider import (
     ToolCallEnd,
     ToolCallStart,
 )
+from agents.providers.refusals import AttemptFailed
+from agents.providers.vendors import VENDORS
 
 DONE = {"type": "[DONE]"}
 

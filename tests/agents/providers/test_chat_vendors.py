@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from agents.providers.catalog import lacks_key
-from agents.providers.chat.vendors import VENDORS, for_model, vendor_for
 from agents.providers.config import ProviderConfig
+from agents.providers.vendors import VENDORS, for_model, vendor_for
 from tests.emulators.models.chat.habits import HABITS
 
 

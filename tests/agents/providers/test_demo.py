@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agents.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage
 from agents.prompt.reply import visible
 from agents.prompt.system import build_system
-from agents.providers.demo.provider import DemoProvider
+from agents.providers.demo import DemoProvider
 from agents.providers.provider import OneTool, System, TextDelta, ToolCallDelta, ToolCallEnd, ToolCallStart, ToolChoice
 from channels.marks import OWN_TURN
 from tests.agents.histories import broken_histories

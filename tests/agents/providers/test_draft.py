@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from agents.messages import Text, Thinking
 from agents.providers.draft import ANSWER_CHARS_MAX, BlockKind, Draft
-from agents.providers.errors import BadStream
-from agents.providers.payload import parse_arguments
+from agents.providers.payload import BadStream, parse_arguments
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta
 
 

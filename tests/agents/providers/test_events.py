@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.providers.errors import BadStream
 from agents.providers.http import EVENT_BYTES_MAX, _EventReader
+from agents.providers.payload import BadStream
 
 PIECE = 65_536
 

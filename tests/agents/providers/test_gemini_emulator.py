@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agents.providers.gemini.request import PLACEHOLDER_SIGNATURE
+from agents.providers.gemini import PLACEHOLDER_SIGNATURE
 from tests.agents.providers.requests import PIXEL
 from tests.emulators.models.gemini.emulator import GeminiEmulator
 from tests.emulators.models.gemini.rules import check_body, check_call, parse_body

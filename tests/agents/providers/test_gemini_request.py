@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agents.messages import Message, Opaque, Text, Thinking, ToolCall, ToolResultMessage, UserMessage, Wire
-from agents.providers.gemini.request import API, PLACEHOLDER_SIGNATURE
+from agents.providers.gemini import API, PLACEHOLDER_SIGNATURE
 from agents.providers.models import Level, ModelFacts
 from agents.providers.provider import ModelRequest
 from tests.agents.providers.contract import bodies

@@ -6,10 +6,10 @@ import pytest
 
 from agents.messages import AssistantMessage, ErrorKind, Opaque, StopReason, Usage, Wire
 from agents.providers.draft import Draft
-from agents.providers.errors import AttemptFailed, BadStream
-from agents.providers.gemini.request import API
-from agents.providers.gemini.response import GeminiAssembly
+from agents.providers.gemini import API, GeminiAssembly
+from agents.providers.payload import BadStream
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta
+from agents.providers.refusals import AttemptFailed
 
 MODEL = "gemini-3.1-pro-preview"
 

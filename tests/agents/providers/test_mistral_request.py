@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.messages import Message, Text, Thinking, ToolCall, UserMessage
-from agents.providers.mistral.request import API, fitting_id
+from agents.providers.mistral import API, fitting_id
 from tests.agents.providers.contract.bodies import mistral as wire
 from tests.agents.providers.contract.bodies import thought as thought_of
 from tests.agents.providers.requests import PIXEL, READ, asking, assistant, call, result, user

@@ -6,11 +6,10 @@ import pytest
 
 from agents.messages import AssistantMessage, ErrorKind, StopReason, Usage
 from agents.providers.draft import Draft
-from agents.providers.errors import AttemptFailed, BadStream
-from agents.providers.mistral.request import API
-from agents.providers.mistral.response import MistralAssembly
+from agents.providers.mistral import API, MistralAssembly
+from agents.providers.payload import BadStream
 from agents.providers.provider import ModelEvent
-from agents.providers.refusals import failure_of
+from agents.providers.refusals import AttemptFailed, failure_of
 
 MODEL = "magistral-medium-latest"
 

@@ -13,8 +13,7 @@ from agents.providers.draft import Draft
 from agents.providers.models import Level
 from agents.providers.provider import ModelRequest, OneTool
 from agents.providers.request import wire_id
-from agents.providers.responses.request import API
-from agents.providers.responses.response import ResponsesAssembly
+from agents.providers.responses import API, ResponsesAssembly
 from agents.repair import repair
 from tests.agents.providers.contract.bodies import responses as wire
 from tests.agents.providers.contract.bodies import thought

@@ -6,10 +6,10 @@ import pytest
 
 from agents.messages import AssistantMessage, ErrorKind, Opaque, StopReason, Text, Thinking, Usage, Wire
 from agents.providers.draft import Draft
-from agents.providers.errors import AttemptFailed, BadStream
+from agents.providers.payload import BadStream
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
-from agents.providers.responses.request import API
-from agents.providers.responses.response import ResponsesAssembly
+from agents.providers.refusals import AttemptFailed
+from agents.providers.responses import API, ResponsesAssembly
 
 MODEL = "gpt-5.5"
 

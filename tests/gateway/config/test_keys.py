@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.providers.chat.vendors import WellKnown
 from agents.providers.config import IMPLIED, WELL_KNOWN
 from agents.providers.models import facts_of
+from agents.providers.vendors import WellKnown
 from gateway.config.problems import ConfigErrors
 from gateway.config.root import Config
 from gateway.observe.secrets import secrets_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agents.messages import Message
-from agents.providers.anthropic.request import wire_request
+from agents.providers.anthropic import wire_request
 from gateway.commands.catalog import COMMANDS
 from gateway.config.commands import ALIASES
 from gateway.store.records import SessionMark

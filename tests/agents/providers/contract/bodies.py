@@ -5,14 +5,14 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from agents.messages import Thinking, Wire
-from agents.providers.anthropic import request as anthropic_request
-from agents.providers.chat import request as chat_request
-from agents.providers.chat.vendors import VENDORS, for_model
-from agents.providers.gemini import request as gemini_request
-from agents.providers.mistral import request as mistral_request
+from agents.providers import anthropic as anthropic_wire
+from agents.providers import chat as chat_wire
+from agents.providers import gemini as gemini_wire
+from agents.providers import mistral as mistral_wire
+from agents.providers import responses as responses_wire
 from agents.providers.models import family_of
 from agents.providers.provider import ModelRequest
-from agents.providers.responses import request as responses_request
+from agents.providers.vendors import VENDORS, for_model
 from tests.emulators.models.anthropic import rules as anthropic_rules
 from tests.emulators.models.anthropic.script import thinking_block
 from tests.emulators.models.chat import rules as chat_rules
@@ -28,14 +28,14 @@ Body: TypeAlias = dict[str, Any]
 
 
 def anthropic(request: ModelRequest) -> Body:
-    body = anthropic_request.wire_request(request)
+    body = anthropic_wire.wire_request(request)
     anthropic_rules.check_body(body)
     return body
 
 
 def chat(vendor: str) -> Callable[[ModelRequest], Body]:
     def made(request: ModelRequest) -> Body:
-        body = chat_request.wire_request(request, VENDORS[vendor])
+        body = chat_wire.wire_request(request, VENDORS[vendor])
         chat_rules.check_body(body, for_model(VENDORS[vendor], request.model).name)
         json.dumps(body, ensure_ascii=False).encode()
         return body
@@ -44,7 +44,7 @@ def chat(vendor: str) -> Callable[[ModelRequest], Body]:
 
 
 def gemini(request: ModelRequest) -> Body:
-    body = gemini_request.wire_request(request)
+    body = gemini_wire.wire_request(request)
     gemini_rules.check_body(gemini_rules.parse_body(json.dumps(body).encode()), request.model)
     return body
 
@@ -53,7 +53,7 @@ def mistral(request: ModelRequest) -> Body:
     """Proved acceptable to Mistral's own models of a request, too."""
     from mistralai.client.models import ChatCompletionStreamRequest
 
-    body = mistral_request.wire_request(request)
+    body = mistral_wire.wire_request(request)
     mistral_rules.check_body(body)
     judged = ChatCompletionStreamRequest.model_validate(body)
     assert json.loads(judged.model_dump_json(by_alias=True, exclude_unset=True)) == body
@@ -61,7 +61,7 @@ def mistral(request: ModelRequest) -> Body:
 
 
 def responses(request: ModelRequest) -> Body:
-    body = responses_request.wire_request(request)
+    body = responses_wire.wire_request(request)
     sent = responses_rules.parse_body(json.dumps(body, ensure_ascii=False).encode())
     responses_rules.check_body(sent)
     return sent

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from agents.providers.catalog import build_provider
-from agents.providers.chat.vendors import VENDORS, vendor_for
 from agents.providers.config import ProviderConfig, api_of
 from agents.providers.models import facts_of
+from agents.providers.vendors import VENDORS, vendor_for
 from gateway.config.load import load
 from gateway.config.root import Config
 from tests.agents.providers.contract.subjects import NATIVE

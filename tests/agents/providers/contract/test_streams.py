@@ -11,15 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.messages import message_json
-from agents.providers.anthropic.response import AnthropicAssembly
-from agents.providers.chat.response import ChatAssembly
-from agents.providers.chat.vendors import VENDORS
+from agents.providers.anthropic import AnthropicAssembly
+from agents.providers.chat import ChatAssembly
 from agents.providers.draft import Draft
-from agents.providers.errors import AttemptFailed, BadStream
-from agents.providers.gemini.response import GeminiAssembly
-from agents.providers.mistral.response import MistralAssembly
+from agents.providers.gemini import GeminiAssembly
+from agents.providers.mistral import MistralAssembly
 from agents.providers.network import Assembly
-from agents.providers.responses.response import ResponsesAssembly
+from agents.providers.payload import BadStream
+from agents.providers.refusals import AttemptFailed
+from agents.providers.responses import ResponsesAssembly
+from agents.providers.vendors import VENDORS
 from tests.agents.providers.contract.subjects import SUBJECTS
 from tests.agents.providers.contract.test_contract import recorded
 from tests.emulators.models.script import Call, Say, Think, Turn

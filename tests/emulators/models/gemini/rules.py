@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 from urllib.parse import unquote
 
-from agents.providers.gemini.request import signs
+from agents.providers.gemini import signs
 from agents.providers.models import facts_of
 from tests.emulators.models.dialogue import Dialogue
 from tests.emulators.models.gemini.shapes import Request

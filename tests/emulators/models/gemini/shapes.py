@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 from pydantic.alias_generators import to_camel
 
-from agents.providers.gemini.request import SPOKEN_IMAGES
+from agents.providers.gemini import SPOKEN_IMAGES
 from tests.emulators.models.gemini.signature import decoded
 from tests.emulators.models.shapes import IMAGE_HEADS, Shape, is_pdf
 

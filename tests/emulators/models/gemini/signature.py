@@ -9,7 +9,7 @@ import hashlib
 import json
 from typing import Any
 
-from agents.providers.gemini.request import PLACEHOLDER_SIGNATURE
+from agents.providers.gemini import PLACEHOLDER_SIGNATURE
 from tests.emulators.models import shapes
 
 

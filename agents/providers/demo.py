@@ -3,28 +3,28 @@
 It streams like a real one and goes the same way through the loop, so that the whole product can be tried and tested
 without an account. A plan is read off the person's words and the tools on offer; each of its steps is one call and is
 taken at most once, so every turn is over after a handful of rounds whatever the tools answer. No randomness, no state:
-the tour (`agents.providers.demo.tour`), which an approval may interrupt, goes on from the history alone.
+the tour of what the bot can do, which an approval may interrupt, goes on from the history alone.
 """
 
 import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from html import unescape
 from itertools import count
-from typing import Any
+from typing import Any, TypeAlias
 
 from agents.language import Language, language_of
 from agents.messages import AssistantMessage, Message, ToolCall, ToolResultMessage, Usage, UserMessage, texts
-from agents.providers.demo import tour
-from agents.providers.demo.tour import RESULT_CHARS_MAX, Made, one_line
 from agents.providers.draft import Draft
 from agents.providers.provider import Done, ModelEvent, ModelRequest, OneTool
 from agents.tokens import request_tokens, tokens
 from channels.marks import OWN_TURN
+
+Made: TypeAlias = tuple[ToolCall, ToolResultMessage | None]
 
 PIECE_CHARS = 16
 
@@ -118,7 +118,7 @@ def next_step(request: ModelRequest) -> ToolCall | str:
     if people and _is_note(people[-1]) and any(result for _, result in done):  # what a person has decided
         spoken = next((_words(it) for it in reversed(people) if not _is_note(it)), "")
         language = language_of(spoken)
-        return "\n\n".join([tour.outcome(done, language), *_endings(request, language)])
+        return "\n\n".join([tour_outcome(done, language), *_endings(request, language)])
     text = _words(people[-1]) if people else ""
     language = language_of(text)
     if len(done) < STEPS_MAX:
@@ -129,7 +129,7 @@ def next_step(request: ModelRequest) -> ToolCall | str:
                 raw = json.dumps(arguments, ensure_ascii=False)
                 return ToolCall(id=new, name=name, arguments=arguments, arguments_raw=raw)
     if _wants_tour(text):
-        account, is_over = tour.told(done, language)
+        account, is_over = tour_account(done, language)
         return "\n\n".join([_SAID[language]["opening"], account, *(_endings(request, language) if is_over else [])])
     attached = _written(done) if _MEDIA_OFFERED.search(request.system.stable) else None
     return closing(done, language, attached=attached)
@@ -152,7 +152,7 @@ def _words(message: UserMessage) -> str:
 
 
 def _wants_tour(text: str) -> bool:
-    return tour.wanted(text) and not _WANTS_SCRIPT.search(text) and not _WANTS_LISTING.search(text)
+    return bool(_TOUR_WANTED.search(text)) and not _WANTS_SCRIPT.search(text) and not _WANTS_LISTING.search(text)
 
 
 def _plan(
@@ -163,7 +163,7 @@ def _plan(
     if _WANTS_REMINDER.search(text) and "schedule" in offered and not _forced(request):
         return [("schedule", _reminder(request.messages, text, language))]
     if _wants_tour(text) and not _forced(request):
-        return tour.steps(offered, done, language)
+        return tour_steps(offered, done, language)
     wants_script = bool(_WANTS_SCRIPT.search(text))
     plan: list[tuple[str, dict[str, Any]]] = []
     if location := _skill_for(request.system.stable, text, wants_script=wants_script):
@@ -252,7 +252,7 @@ def closing(done: Sequence[Made], language: Language, *, attached: str | None) -
 def _report(call: ToolCall, result: ToolResultMessage | None, phrases: Mapping[str, str]) -> str:
     target = one_line(str(next(iter((call.arguments or {}).values()), "")), RESULT_CHARS_MAX)
     if result is None or result.is_error:
-        return f"- `{call.name}` {target}: {phrases['failed']}{tour.reason(result) if result else phrases['nothing']}"
+        return f"- `{call.name}` {target}: {phrases['failed']}{reason(result) if result else phrases['nothing']}"
     text = _text(result)
     shown = phrases["read"].format(len(text)) if call.name == "read" else one_line(text, RESULT_CHARS_MAX)
     return f"- `{call.name}` {target}: {shown or phrases['nothing']}"
@@ -283,3 +283,145 @@ def main() -> None:
 if __name__ == "__main__":
     main()
 '''
+
+
+_TOUR_WANTED = re.compile(
+    r"\bwhat (?:can|could|do) (?:you|i|this bot) do\b|\bhow (?:can|do) you (?:help|work)\b"
+    r"|\bshow me (?:around|what)\b|\btour\b"
+    r"|[能会]\S{0,6}[做干帮]\S{0,3}(?:什么|啥)|有(?:什么|哪些)功能|怎么用|演示一下|带我(?:看看|了解)",
+    re.IGNORECASE,
+)
+FILE = "clawgate_tour.sh"
+COMMAND = f"sh {FILE}"
+SCRIPTS: dict[Language, str] = {
+    "en": "#!/bin/sh\n# Read me before you allow me: I print two lines and change nothing.\n"
+    'echo "Hello! I ran on your own machine, and only as a person allowed it."\ndate\n',
+    "zh": "#!/bin/sh\n# 批准之前请先读一读：只打印两行，不改动任何东西。\n"
+    'echo "你好！我在你自己的机器上运行，而且是经人批准的。"\ndate\n',
+}
+RESULT_CHARS_MAX = 160
+OUTPUT_LINES_MAX = 12
+
+_TOUR: dict[str, tuple[str, str]] = {
+    "begin": (
+        "Let me show you what an agent does here, with its real tools:",
+        "我用真实的工具演示一下智能体在这里能做什么：",
+    ),
+    "talk": (
+        "In this chat I may use no tools, so I can only tell you: an agent with tools writes files, runs commands once a "
+        "person has allowed them, remembers, and opens links.",
+        "在这个会话里我没有可用的工具，只能口头介绍：有工具的智能体会写文件、在有人批准后运行命令、记住事情，还会打开链接。",
+    ),
+    "wrote": (
+        f"**1. A file.** I wrote `{FILE}` into my workspace.",
+        f"**1. 写文件。** 我在工作目录里写好了 `{FILE}`。",
+    ),
+    "unwritten": (
+        f"**1. A file.** I tried to write `{FILE}`, and it failed: ",
+        f"**1. 写文件。** 我想写 `{FILE}`，但没有成功：",
+    ),
+    "ran": (f"**2. A command.** I ran `{COMMAND}`. It printed:", f"**2. 运行命令。** 我运行了 `{COMMAND}`，输出是："),
+    "waits": (
+        f"**2. A command, and a person's decision.** I want to run `{COMMAND}`. Nothing runs unasked here: the gateway has "
+        "put exactly this command before whoever may decide. If that is you, read the request and allow it. Then I show you "
+        "what came out.",
+        f"**2. 运行命令，由人决定。** 我想运行 `{COMMAND}`。这里的命令不会擅自运行：网关已把这条命令原样交给有权批准的人。"
+        "如果那就是你，请看清请求并批准，然后我会给你看结果。",
+    ),
+    "unable": (
+        "**2. A command** would come now, but this agent may run none here.",
+        "**2. 运行命令。** 本该演示这一步，但这个智能体在这里不能运行命令。",
+    ),
+    "refused": (
+        f"**2. A command.** I wanted to run `{COMMAND}`, and it was refused: ",
+        f"**2. 运行命令。** 我想运行 `{COMMAND}`，但被拒绝了：",
+    ),
+    "allowed": (
+        "**3. The result.** It was allowed, so it ran. It printed:",
+        "**3. 结果。** 已获批准，命令运行了，输出是：",
+    ),
+    "denied": (
+        "**3. The result.** It was denied, so nothing ran. That is what the question is for.",
+        "**3. 结果。** 请求被拒绝，所以什么都没有运行。审批正是为此而设。",
+    ),
+    "expired": (
+        "**3. The result.** Nobody decided in time, so nothing ran.",
+        "**3. 结果。** 没有人及时决定，所以什么都没有运行。",
+    ),
+    "failed": ("**3. The result.** It was allowed, but it failed: ", "**3. 结果。** 已获批准，但运行失败："),
+    "end": (
+        "That was the tour. A real model has the same tools, and decides by itself what to do with them.",
+        "演示到此结束。真正的模型使用同样的工具，并会自己决定怎么用。",
+    ),
+}
+_OUTCOMES = {"EXEC_DENIED": "denied", "EXEC_APPROVAL_EXPIRED": "expired"}
+
+
+def tour_steps(offered: Collection[str], done: Sequence[Made], language: Language) -> list[tuple[str, dict[str, Any]]]:
+    """The calls of the tour. Without its file there is nothing to run."""
+    write = ("write", {"file_path": FILE, "content": SCRIPTS[language]})
+    written = any(call.name == "write" and result and not result.is_error for call, result in done)
+    run = [("exec", {"command": COMMAND})] if written and "exec" in offered else []
+    return [write, *run] if "write" in offered else []
+
+
+def tour_account(done: Sequence[Made], language: Language) -> tuple[str, bool]:
+    """The account of the calls of a tour, and true if the tour is over."""
+    results = {call.name: result for call, result in done if result}
+    if "write" not in results:
+        return _said("talk", language), True
+    lines = [_said("begin", language)]
+    if results["write"].is_error:
+        return "\n\n".join([*lines, _said("unwritten", language) + reason(results["write"])]), True
+    lines.append(_said("wrote", language))
+    ran = results.get("exec")
+    if ran is None:
+        lines.append(_said("unable", language))
+    elif _code(ran) == "EXEC_APPROVAL_PENDING":
+        return "\n\n".join([*lines, _said("waits", language)]), False
+    else:
+        lines.append(_said("refused", language) + reason(ran) if ran.is_error else _printed("ran", ran, language))
+    return "\n\n".join([*lines, _said("end", language)]), True
+
+
+def tour_outcome(done: Sequence[Made], language: Language) -> str:
+    """The account of the call that a person has decided on; it has a result."""
+    result = next(result for _, result in done if result)
+    if not result.is_error:
+        return f"{_printed('allowed', result, language)}\n\n{_said('end', language)}"
+    word = _OUTCOMES.get(_code(result))
+    return _said(word, language) if word else _said("failed", language) + reason(result)
+
+
+def _said(word: str, language: Language) -> str:
+    return _TOUR[word][language == "zh"]
+
+
+def _printed(word: str, result: ToolResultMessage, language: Language) -> str:
+    """The output as a quotation: no line of it begins like an instruction to the platform."""
+    lines = [one_line(it, RESULT_CHARS_MAX) for it in "\n".join(texts(result)).splitlines()[:OUTPUT_LINES_MAX]]
+    return "\n".join([_said(word, language), "", *(f"> {it}  " for it in lines if it)])
+
+
+def reason(result: ToolResultMessage) -> str:
+    """The sentence of a failure, without the form that it has for models."""
+    text = "\n".join(texts(result))
+    return one_line(str(_failure(text).get("message", text)), RESULT_CHARS_MAX)
+
+
+def _code(result: ToolResultMessage) -> str:
+    return str(_failure("\n".join(texts(result))).get("error_code", "")) if result.is_error else ""
+
+
+def _failure(text: str) -> dict[str, Any]:
+    try:
+        failure = json.loads(text)
+    except ValueError:
+        return {}
+    return failure if isinstance(failure, dict) else {}
+
+
+def one_line(text: str, chars_max: int) -> str:
+    """One harmless line: no markup a platform might act upon, such as a mention of everyone."""
+    line = " ".join(re.sub(r"[<>`]|\[\[|\]\]", " ", text).split())
+    return line if len(line) <= chars_max else line[:chars_max].rstrip() + "…"
