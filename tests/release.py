@@ -18,8 +18,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from gateway.guard import VERSION
+from tests.gateway.store.release_1_0 import OLD, make_old
 from tests.stories.process.test_process import ROOT, Process
-from tests.stories.store.test_upgrade import OLD, make_old
 from tests.web_page import opened
 
 SECTION = re.compile(r"^## (.+)\n((?:(?!## ).*\n?)*)", re.M)

@@ -20,7 +20,7 @@ from pydantic import Field, ValidationError
 
 from channels.section import Section
 from gateway.fault import OperatorError
-from gateway.store.migrate import HEAD
+from gateway.store.migrate import HEAD, refuse_unknown
 
 MANIFEST = "manifest.json"
 FILES = "files/"
@@ -156,6 +156,7 @@ def _manifest(content: bytes) -> Manifest:
             f"the backup has a database of revision {found.revision}, and this Clawgate knows none after {HEAD}: "
             f"install Clawgate {found.clawgate} or newer"
         )
+    refuse_unknown(found.revision)
     if fault := _fault(found):
         raise BadBackup(fault)
     return found

@@ -23,7 +23,7 @@ ARROWS: Mapping[State, Collection[State]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Approval:
-    """One row; `migrations/versions/0010_approvals.py` says what a column is for."""
+    """One row; `migrations/versions/0015_schema.py` says what a column is for."""
 
     id: str
     tool: str

@@ -1,7 +1,7 @@
 """Migrations: forward only, on both databases, in one transaction.
 
 alembic runs the revisions in `migrations/versions/`. It is imported only when needed: a database that is up to date costs
-two queries. A database of a newer version is refused, never guessed at.
+two queries. A database of a newer version, or of one before 1.0.0, is refused and left as it is.
 """
 
 from pathlib import Path
@@ -21,8 +21,8 @@ log = structlog.get_logger()
 HEAD = "0027"
 OVERWRITES = 13
 """The `user_version` of a SQLite file in which every row that was ever deleted was overwritten."""
-FIRST = "0001"
-"""The revision of databases from before revisions were recorded in them."""
+OLDEST = "0015"
+"""The schema of Clawgate 1.0.0, the oldest that can be upgraded. What led to it is squashed into one revision."""
 SCRIPTS = Path(__file__).with_name("migrations")
 
 
@@ -49,6 +49,15 @@ class DatabaseTooNew(DatabaseUnusable):
         super().__init__(f"the database has revision {revision}, and Clawgate {VERSION} knows none after {HEAD}")
 
 
+class DatabaseTooOld(DatabaseUnusable):
+    """The database is from before Clawgate 1.0.0."""
+
+    fix = "nothing is changed: start it once with Clawgate 1.0.0, then with this version (docs/upgrade.md)"
+
+    def __init__(self, revision: str) -> None:
+        super().__init__(f"the database has revision {revision}, from before Clawgate 1.0.0 (revision {OLDEST})")
+
+
 def unusable(error: Exception, at: str, *, file: str | None = None) -> DatabaseUnusable:
     """Return what an error of a driver, or of SQLAlchemy around it, means for the operator. `at` names the database, `file`
     is that of SQLite."""
@@ -73,14 +82,17 @@ def _in_both(text: str) -> Bilingual:
     return text if isinstance(text, Bilingual) else Bilingual(text)
 
 
-def refuse_newer(revision: str | None) -> None:
-    """Raises DatabaseTooNew. Revisions are numbers of four digits."""
+def refuse_unknown(revision: str | None) -> None:
+    """Raise DatabaseTooNew or DatabaseTooOld. Revisions are numbers of four digits; an empty database has None."""
     if revision is not None and revision > HEAD:
         raise DatabaseTooNew(revision)
+    if revision is not None and revision < OLDEST:
+        raise DatabaseTooOld(revision)
 
 
 def migrate(connection: Connection, *, begin: str) -> None:
-    """Brings the database to `HEAD`. The connection autocommits; `begin` opens its transaction. Raises DatabaseTooNew."""
+    """Bring the database to `HEAD`. The connection autocommits; `begin` opens its transaction. Raises DatabaseTooNew and
+    DatabaseTooOld."""
     if revision_of(connection) == HEAD:
         return
     connection.exec_driver_sql(begin)
@@ -102,23 +114,20 @@ def revision_of(connection: Connection) -> str | None:
     """The database's revision; None if empty. Looks for the table first: a failed query would spoil a transaction."""
     tables = inspect(connection)
     if not tables.has_table("alembic_version"):
-        return FIRST if tables.has_table("inbox") else None
+        return "0001" if tables.has_table("inbox") else None  # the first databases did not record it
     revision: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
     return revision
 
 
 def upgrade(connection: Connection, revision: str | None, to: str = HEAD) -> None:
-    """Bring a database of `revision` to another one, within the transaction that is open. Raises DatabaseTooNew."""
-    refuse_newer(revision)
+    """Bring a database of `revision` to another one, within the transaction that is open. Raises DatabaseTooNew and
+    DatabaseTooOld."""
+    refuse_unknown(revision)
     from alembic.config import Config
     from alembic.runtime.environment import EnvironmentContext
     from alembic.script import ScriptDirectory
 
     scripts = ScriptDirectory(str(SCRIPTS))
-    with EnvironmentContext(Config(), scripts, fn=lambda _, __: []) as environment:
-        environment.configure(connection=connection, transactional_ddl=False)
-        if revision == FIRST:
-            environment.get_context().stamp(scripts, FIRST)
     with EnvironmentContext(Config(), scripts, fn=lambda at, _: scripts._upgrade_revs(to, at)) as environment:
         environment.configure(connection=connection, transactional_ddl=False)
         environment.run_migrations()

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.config.root import DatabaseConfig
-from gateway.store.migrate import DatabaseUnusable, refuse_newer, revision_of, unusable
+from gateway.store.migrate import DatabaseUnusable, refuse_unknown, revision_of, unusable
 from gateway.store.store import Store
 from gateway.store.writer import Run
 
@@ -51,7 +51,7 @@ def connected(config: DatabaseConfig, *, seconds: float = 10.0, access: Access =
     engine = create_engine(url, connect_args=patience)
     try:
         with engine.begin() as connection:
-            refuse_newer(revision_of(connection))
+            refuse_unknown(revision_of(connection))
             if access == "read":
                 connection.exec_driver_sql("PRAGMA query_only = ON" if config.path else "SET TRANSACTION READ ONLY")
             elif config.path is not None:

@@ -19,7 +19,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.config.root import DatabaseConfig
-from gateway.store.migrate import SCRIPTS, DatabaseUnusable, refuse_newer, revision_of, upgrade
+from gateway.store.migrate import SCRIPTS, DatabaseUnusable, refuse_unknown, revision_of, upgrade
 from gateway.store.sqlite_file import is_locked
 from gateway.store.statements import InboxStatus, OutboxStatus
 
@@ -107,7 +107,7 @@ def _copy_rows(config: DatabaseConfig, target: Path) -> str | None:
         if (revision := revision_of(connection)) is None:
             target.unlink()
             return None
-        refuse_newer(revision)
+        refuse_unknown(revision)
         _write(file, {"revision": revision})
         quote = connection.dialect.identifier_preparer.quote
         for table in sorted({*inspect(connection).get_table_names()} - _UNCOPIED):
@@ -160,10 +160,9 @@ def restore_file(file: Path, *, final: str, parks: bool) -> InFlight:
 def _known(revision: object) -> str:
     """Return the revision of a database that this version can bring up to date. Raises DatabaseUnusable."""
     if revision not in (known := {it.name.partition("_")[0] for it in (SCRIPTS / "versions").glob("[0-9]*.py")}):
-        refuse_newer(str(revision) if revision else None)
-        newest = max(known)
+        refuse_unknown(str(revision) if revision else None)
         raise DatabaseUnusable(
-            f"the backup has no database of Clawgate (revisions 0001 to {newest})", "try an older backup"
+            f"the backup has no database of Clawgate (revisions {min(known)} to {max(known)})", "try an older backup"
         )
     return str(revision)
 

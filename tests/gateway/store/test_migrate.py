@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, create_engine, inspect, text
 
-from gateway.store.migrate import HEAD, DatabaseTooNew
-from tests.gateway.store.chats import leased, opened, work_of
+from gateway.store.migrate import HEAD, DatabaseTooNew, DatabaseTooOld
+from tests.gateway.store.chats import leased, opened
+from tests.gateway.store.release_1_0 import ROWS, make_old
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -87,7 +88,7 @@ async def test_a_newer_database_is_refused_and_left_alone(database_url: str) -> 
 
 
 def old_file(path: Path) -> None:
-    """A database of the first release: no revision in it, and one message that waits."""
+    """A database from before 1.0.0 and before revisions were recorded, with one message that waits."""
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript("""
             CREATE TABLE session (id TEXT NOT NULL, owner TEXT, epoch INTEGER NOT NULL, pending INTEGER NOT NULL,
@@ -95,14 +96,6 @@ def old_file(path: Path) -> None:
             CREATE TABLE inbox (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, dedupe TEXT NOT NULL, dedupe_text TEXT,
                 sid TEXT NOT NULL, body TEXT NOT NULL, at FLOAT NOT NULL, status INTEGER NOT NULL,
                 attempts INTEGER NOT NULL, UNIQUE (dedupe), UNIQUE (dedupe_text));
-            CREATE INDEX inbox_waiting ON inbox (sid, id) WHERE status = 0;
-            CREATE TABLE transcript (sid TEXT NOT NULL, seq INTEGER NOT NULL, turn INTEGER NOT NULL,
-                kind TEXT NOT NULL, content TEXT NOT NULL, PRIMARY KEY (sid, seq));
-            CREATE INDEX transcript_turns ON transcript (sid, seq) WHERE kind = 'user';
-            CREATE TABLE outbox (id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, sid TEXT NOT NULL, turn INTEGER NOT NULL,
-                part INTEGER NOT NULL, key TEXT NOT NULL, payload TEXT NOT NULL, status INTEGER NOT NULL, ext_id TEXT,
-                attempts INTEGER NOT NULL, next_at FLOAT NOT NULL, created FLOAT NOT NULL, UNIQUE (turn, part));
-            CREATE INDEX outbox_queued ON outbox (sid, id) WHERE status = 0;
             INSERT INTO session VALUES ('chat', 'dead', 1, 1);
             INSERT INTO inbox VALUES (7, 'a:b:c', NULL, 'chat', 'body 7', 1.0, 0, 0);
             PRAGMA user_version = 1;
@@ -110,14 +103,15 @@ def old_file(path: Path) -> None:
         connection.commit()
 
 
-async def test_a_file_of_the_first_release_goes_on(tmp_path: Path) -> None:
+async def test_migration_refuses_a_file_from_before_1_0_and_leaves_it_alone(tmp_path: Path) -> None:
     path = tmp_path / "clawgate.db"
     old_file(path)
-    async with opened(f"sqlite:///{path}") as store:
-        (lease,) = await store.claim(10)
-        assert (await work_of(store, lease)).waiting[0].body == "body 7"
+    with pytest.raises(DatabaseTooOld, match=r"revision 0001.*Clawgate 1\.0\.0, then with this version"):
+        async with opened(f"sqlite:///{path}"):
+            pass
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT version_num FROM alembic_version").fetchone() == (HEAD,)
+        assert connection.execute("SELECT body FROM inbox").fetchall() == [("body 7",)]
+        assert not connection.execute("SELECT name FROM sqlite_master WHERE name = 'alembic_version'").fetchall()
 
 
 KILLED = """
@@ -154,15 +148,16 @@ for number, path in enumerate(paths):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.long)])
-@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize(
+    ("old", "step"), [(False, 11), (True, 6), *(pytest.param(it, 1, marks=pytest.mark.long) for it in (False, True))]
+)
 async def test_killed_at_any_statement_of_a_migration_the_next_start_goes_on(
     tmp_path: Path, old: bool, step: int
 ) -> None:
-    """K21: the whole of it or nothing. `make test` kills at every eleventh statement."""
+    """K21: the whole of it or nothing. `make test` kills at every eleventh or sixth statement."""
     paths = [tmp_path / f"{statement}.db" for statement in range(200 // step)]
     if old:
-        old_file(paths[0])
+        make_old(f"sqlite:///{paths[0]}")
         for path in paths[1:]:
             shutil.copy(paths[0], path)
     command: list[str | Path] = [sys.executable, "-c", KILLED, str(step), *paths]
@@ -171,8 +166,11 @@ async def test_killed_at_any_statement_of_a_migration_the_next_start_goes_on(
     assert 8 < len(codes) < len(paths)
     assert (set(codes[:-1]), codes[-1]) == ({-9}, 0)
     for path in paths[: len(codes)]:
-        async with opened(f"sqlite:///{path}") as store:
-            assert len(await store.claim(10)) == old
+        async with opened(f"sqlite:///{path}"):
+            pass
+        with closing(sqlite3.connect(path)) as connection:
+            kept = connection.execute("SELECT (SELECT count(*) FROM transcript), version_num FROM alembic_version")
+            assert kept.fetchall() == [(len(ROWS["transcript"]) * old, HEAD)]
 
 
 def test_the_revisions_are_a_single_line_to_the_head() -> None:

@@ -317,6 +317,7 @@ HOSTILE = {
     "a folder over a file": told(folders=[{"path": NOTES, "mode": 0o700, "uid": 0, "gid": 0}]),
     "a folder outside": told(folders=[{"path": "../x", "mode": 0o700, "uid": 0, "gid": 0}]),
     "a newer database": told(revision="9999"),
+    "a database from before 1.0.0": told(revision="0012"),
     "no such config": told(config="other.yaml"),
     "a config outside": told(config="../config.yaml"),
     "no such database": told(database="data/clawgate.db"),

@@ -376,8 +376,8 @@ async def test_a_database_is_found_sound_of_another_version_or_out_of_reach(tmp_
     try:
         assert health(database).startswith(f"{database.shown}: writable")
         with connected(database) as connection:
-            connection.execute(text("UPDATE alembic_version SET version_num = '0004'"))
-        assert "to be migrated from 0004 to" in health(database)
+            connection.execute(text("UPDATE alembic_version SET version_num = '0016'"))
+        assert "to be migrated from 0016 to" in health(database)
         with connected(database) as connection:
             connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
         for _ in range(2):  # it stays as it is

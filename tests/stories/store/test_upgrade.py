@@ -1,6 +1,6 @@
-"""An update over real data: a database of revision 0012 with every kind of row is migrated, and life in it goes on.
+"""An update over real data: a database of Clawgate 1.0.0 with every kind of row is migrated, and life in it goes on.
 
-The rows were written by the gateway of that revision, which was killed while one turn ran, one message waited, one reply
+The rows were written by a gateway which was killed while one turn ran, one message waited, one reply
 was on its way and one approval was open. A newer database is refused with one sentence.
 """
 
@@ -11,24 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic.config import Config as Alembic
-from alembic.runtime.environment import EnvironmentContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, create_engine, text
+from sqlalchemy import create_engine, text
 
 from gateway.approvals.approvals import Clock
-from gateway.store.migrate import HEAD, SCRIPTS
+from gateway.store.migrate import HEAD
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.feishu.events import Known
 from tests.emulators.models.script import says
+from tests.gateway.store.release_1_0 import OLD, ROWS, make_old
 from tests.postgres import PostgresServer
 from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, feishu_emulator, running
 from tests.stories.at_work import users, works
-from tests.stories.process.test_process import ROOT, ask
+from tests.stories.process.test_process import ask
 from tests.web_page import WEB, opened
 
-OLD = "0012"
-ROWS: dict[str, list[dict[str, Any]]] = json.loads((ROOT / f"tests/gateway/store/revision_{OLD}.json").read_text())
 THEN = max(it["at"] for it in ROWS["inbox"]) + 60
 CAROL = "ou_ca401000000000000000000000000000"
 AGENTS = """
@@ -46,38 +42,6 @@ PAIRING = WEB.replace("dmPolicy: open", "dmPolicy: pairing\n    timestampWindowS
 def more(url: str) -> str:
     approvers = f'owners: ["feishu:{ALICE}"]\napprovals: {{ approvers: ["feishu:{ALICE}"] }}\n'
     return f'{approvers}budgets: {{ sender: {{ tokensPerDay: 10000000 }} }}\ndatabase: {{ url: "{url}" }}\n'
-
-
-def make_old(url: str) -> None:
-    """The tables by the migrations up to that revision, which never change, and its rows."""
-    if url.startswith("sqlite:///"):
-        Path(url.removeprefix("sqlite:///")).parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
-    with engine.begin() as connection:
-        scripts = ScriptDirectory(str(SCRIPTS))
-        with EnvironmentContext(Alembic(), scripts, fn=lambda at, _: scripts._upgrade_revs(OLD, at)) as environment:
-            environment.configure(connection=connection, transactional_ddl=False)
-            environment.run_migrations()
-        for table, rows in ROWS.items():
-            for row in rows:
-                _insert(connection, table, row)
-        if connection.dialect.name == "postgresql":
-            for table in ("inbox", "outbox", "web_message"):
-                _number_on(connection, table)
-    engine.dispose()
-
-
-def _insert(connection: Connection, table: str, row: dict[str, Any]) -> None:
-    values = {name: bytes.fromhex(it) if (table, name) == ("file", "data") else it for name, it in row.items()}
-    names = ", ".join(f'"{it}"' for it in values)
-    connection.execute(text(f'INSERT INTO "{table}" ({names}) VALUES ({", ".join(f":{it}" for it in values)})'), values)
-
-
-def _number_on(connection: Connection, table: str) -> None:
-    column = {"web_message": "number"}.get(table, "id")
-    sequence = connection.scalar(text(f"SELECT pg_get_serial_sequence('{table}', '{column}')"))
-    if sequence is not None:
-        connection.execute(text(f"SELECT setval('{sequence}', (SELECT max({column}) FROM {table}))"))
 
 
 def read(url: str, query: str) -> list[tuple[Any, ...]]:
@@ -119,9 +83,7 @@ def platform() -> FeishuEmulator:
     return emulator
 
 
-async def test_what_waited_is_answered_after_the_update_and_what_was_kept_is_there(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_upgrade_from_1_0_keeps_every_row_and_answers_what_waits(tmp_path: Path, database_url: str) -> None:
     make_old(database_url)
     assert read(database_url, "SELECT version_num FROM alembic_version") == [(OLD,)]
     for table, old in ROWS.items():
@@ -206,17 +168,23 @@ async def test_approval_expiry_after_an_upgrade_follows_wall_clock_and_own_boot_
         await house.idle()
 
 
-async def test_a_newer_database_is_refused_with_one_sentence_that_says_what_to_do(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("revision", "fix"),
+    [("9999", "install a newer Clawgate, or restore the backup"), ("0012", "start it once with Clawgate 1.0.0")],
+)
+async def test_migration_refuses_a_newer_or_pre_1_0_database_and_says_what_to_do(
+    tmp_path: Path, revision: str, fix: str
+) -> None:
     url = f"sqlite:///{tmp_path}/data/clawgate.db"
     make_old(url)
     with create_engine(url).begin() as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        connection.execute(text("UPDATE alembic_version SET version_num = :it"), {"it": revision})
     config = tmp_path / "config.yaml"
     config.write_text("agents: { list: [ { id: helper } ] }\n")
     for command in (("serve", "--port", "0"), ("sessions", "list")):
         code, output = await ask(*command, "--config", str(config))
         assert (code, output.count("\n")) == (1, 1), output
-        assert "9999" in output
-        assert "install a newer Clawgate, or restore the backup" in output
+        assert revision in output
+        assert fix in output
         assert "docs/upgrade.md" in output
-    assert read(url, "SELECT version_num FROM alembic_version") == [("9999",)]
+    assert read(url, "SELECT version_num FROM alembic_version") == [(revision,)]
