@@ -13,10 +13,9 @@ from channels.channel import DeliveryError
 from channels.message import Button, Chat, MessageContext, Outbound, Sender, Target
 from gateway.app.gateway import Gateway
 from gateway.outbox.outbox import Outbox, OutboxPayload, payload_json
-from gateway.records.inbound import PRESSED, Inbound, inbound_json
-from gateway.records.sessions import control_session, session_key
-from gateway.store.parts import NewPart
-from gateway.store.records import Delivery, Entry
+from gateway.store.inbound import PRESSED, Inbound, inbound_json
+from gateway.store.records import Delivery, Entry, NewPart
+from gateway.store.sessions import control_session, session_key
 from tests.channels.contexts import context
 
 ALLOW = Button(label="Allow once", token="ap_allow:1", style="primary")

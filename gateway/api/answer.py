@@ -18,10 +18,10 @@ from channels.message import MessageContext
 from gateway.api.call import ApiCall, ApiError
 from gateway.inbox.intake import Intake
 from gateway.outbox.outbox import payload_json
-from gateway.records.sessions import session_key
 from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
-from gateway.store.parts import StoredAnswer
+from gateway.store.records import StoredAnswer
+from gateway.store.sessions import session_key
 
 POLL_SECONDS = 1.0
 """Seconds between two looks into the store, for an answer that another replica gives."""

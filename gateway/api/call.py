@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from agents.attachments import actual_type
 from channels.message import PICTURES, UNKNOWN_TYPE, File
-from gateway.records.inbound import Caller, Earlier
+from gateway.store.inbound import Caller, Earlier
 from gateway.turns.attachments import FILES_MAX
 
 SESSION = re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,200}")

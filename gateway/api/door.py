@@ -33,9 +33,9 @@ from gateway.http.request import Guesses, answer_json, served
 from gateway.inbox.intake import Intake
 from gateway.outbox.outbox import idempotency_key
 from gateway.outbox.sends import Sends, sending
-from gateway.records.sessions import message_in
 from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable, outage_of
+from gateway.store.sessions import message_in
 
 HOLD_SECONDS = 10.0
 """A stream begins with the first words, so that a call which fails before them has the status of its error; after this, it

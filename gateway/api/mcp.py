@@ -17,7 +17,7 @@ from gateway.api.answer import Answering
 from gateway.api.call import SESSION, ApiCall, ApiError
 from gateway.guard import VERSION
 from gateway.http.request import answer_json
-from gateway.records.inbound import Caller
+from gateway.store.inbound import Caller
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26")
 """The versions that are spoken, the newest first."""

@@ -20,12 +20,12 @@ from channels.message import MessageContext
 from gateway.approvals.display import SHOWN_CHARS_MAX, visible
 from gateway.approvals.surfaces import find_surfaces, is_approver, message_json, message_of, surfaces_json, surfaces_of
 from gateway.observe.logs import logged
-from gateway.records.inbound import ASK, OUTCOME, Inbound
-from gateway.records.sessions import LOCAL_PERSON, control_session, person_of, session_key
 from gateway.state.runtime import Runtime
-from gateway.store.approval_records import Admitted, Approval, Decider, Grant, State
+from gateway.store.approvals import Admitted, Approval, Decider, Grant, State
 from gateway.store.errors import StoreUnavailable
+from gateway.store.inbound import ASK, OUTCOME, Inbound
 from gateway.store.records import Delivery
+from gateway.store.sessions import LOCAL_PERSON, control_session, person_of, session_key
 from tools.approval import Request, digest_of
 from tools.tool import ToolError
 

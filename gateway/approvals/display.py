@@ -16,10 +16,10 @@ from agents.prompt.fences import unseen
 from channels.message import Folded, MessageContext
 from channels.moment import clock, iso
 from channels.plain import plain
-from gateway.records.sessions import LOCAL_PERSON, person_of
-from gateway.store.approval_records import Approval, Grant
+from gateway.store.approvals import Approval, Grant
 from gateway.store.contacts import COMMAND_LINE
 from gateway.store.owners import BY_CLAIM
+from gateway.store.sessions import LOCAL_PERSON, person_of
 
 SHOWN_CHARS_MAX = 24_000
 """Characters of a call: a longer one is refused."""

@@ -18,7 +18,7 @@ from channels.marks import OWN_TURN
 from channels.message import MessageContext
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.display import reply_lines
-from gateway.store.approval_records import Approval
+from gateway.store.approvals import Approval
 from tools.approval import Request, canonical, digest_of
 from tools.paths import MEMORY
 from tools.policy import holds

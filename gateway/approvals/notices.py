@@ -15,10 +15,10 @@ from pydantic import TypeAdapter
 from channels.message import Button, MessageContext
 from gateway.approvals.surfaces import direct_with
 from gateway.config.bindings import route
-from gateway.records.inbound import NOTICE, Inbound
-from gateway.records.sessions import saying_session, session_key
 from gateway.state.runtime import Runtime
+from gateway.store.inbound import NOTICE, Inbound
 from gateway.store.records import Delivery
+from gateway.store.sessions import saying_session, session_key
 
 OWN = "own:"
 """The tokens of buttons under notices begin with it: `own:ACT:MESSAGE`."""

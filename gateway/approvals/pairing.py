@@ -19,11 +19,10 @@ from channels.message import MessageContext, Outbound
 from channels.moment import clock
 from gateway.approvals.display import person
 from gateway.approvals.notices import OWN, Choice, Notice, Notices
-from gateway.records.codes import ALPHABET, HALF_CHARS, hashed, written
-from gateway.records.inbound import Inbound
 from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime
-from gateway.store.contacts import APPROVED, contact_name
+from gateway.store.contacts import ALPHABET, APPROVED, HALF_CHARS, contact_name, hashed, written
+from gateway.store.inbound import Inbound
 from gateway.store.statements import PAIRING_SECONDS
 
 REQUESTED, REMINDED = "pairing", "pairing:again"

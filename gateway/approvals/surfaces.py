@@ -8,10 +8,10 @@ from pydantic import TypeAdapter
 
 from channels.message import Chat, MessageContext
 from gateway.approvals.display import Called
-from gateway.records.inbound import inbound_of
-from gateway.records.sessions import message_in, person_of, sender_of
 from gateway.state.runtime import Runtime
-from gateway.store.approval_records import Approval
+from gateway.store.approvals import Approval
+from gateway.store.inbound import inbound_of
+from gateway.store.sessions import message_in, person_of, sender_of
 
 NEWEST_MAX = 50
 """Messages of a person among which their direct chat is searched."""

@@ -34,13 +34,12 @@ from gateway.fault import OperatorError
 from gateway.observe.secrets import Scrubber
 from gateway.observe.terminal import print_text
 from gateway.outbox.outbox import payload_json
+from gateway.store.archive import DatabaseSessions
 from gateway.store.errors import FAULTS, StoreUnavailable
-from gateway.store.inspect import answer
 from gateway.store.migrate import refused
-from gateway.store.opening import connected, offline, open_store
-from gateway.store.sqlite_file import DatabaseInUse
+from gateway.store.opening import answer, connected, offline, open_store
+from gateway.store.sqlite import DatabaseInUse
 from gateway.store.store import Store
-from gateway.store.web_sessions import DatabaseSessions
 
 SILENT_SECONDS = 45.0
 """A stream silent for longer is dead: the door breaks the silence every 15 seconds."""

@@ -20,10 +20,10 @@ from gateway.approvals.surfaces import called, message_of, surfaces_of
 from gateway.commands import own
 from gateway.commands.command import CommandContext, Perform, Reply
 from gateway.commands.own import accept_tools, join, tell, unheard
-from gateway.records.inbound import ASK, INTRODUCTION, NOTICE, OUTCOME, PRESSED, UNHEARD
-from gateway.records.sessions import chat_of, person_of
 from gateway.state.queues import BUTTON
-from gateway.store.approval_records import Approval, Decider, Token
+from gateway.store.approvals import Approval, Decider, Token
+from gateway.store.inbound import ASK, INTRODUCTION, NOTICE, OUTCOME, PRESSED, UNHEARD
+from gateway.store.sessions import chat_of, person_of
 
 _DECISION = re.compile(r" */approve(?:@\S+)? ([0-9A-HJKMNP-TV-Z-]{12,14}) (allow-once|allow-always|deny) *")
 """A name behind the @ is this bot's: `command_of` has seen to that."""

@@ -24,10 +24,10 @@ from gateway.config.channels import configured
 from gateway.config.commands import ALIASES, CHINESE_NAMES, GROUPS, OWNER_ONLY, SETTINGS, WORDS
 from gateway.config.root import Audience, Config
 from gateway.later.ends import CommandEnds
-from gateway.records.inbound import MISSPELT, PRESSED, Inbound
 from gateway.state.ending import Ending, lost_access
 from gateway.state.owners import Owners
 from gateway.state.runtime import Runtime, Setup
+from gateway.store.inbound import MISSPELT, PRESSED, Inbound
 from gateway.turns.tasks import Tasks
 
 EDITS_MAX = 2

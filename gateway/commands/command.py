@@ -21,10 +21,10 @@ from gateway.approvals.display import person
 from gateway.approvals.surfaces import called
 from gateway.config.root import Audience, Config
 from gateway.later.ends import CommandEnds
-from gateway.records.inbound import inbound_of, is_readable
-from gateway.records.sessions import is_owner, person_of
 from gateway.state.runtime import Runtime, Setup
+from gateway.store.inbound import inbound_of, is_readable
 from gateway.store.records import Concerned, Work
+from gateway.store.sessions import is_owner, person_of
 from gateway.turns.tasks import Tasks
 
 SHOWN_CHARS = 60

@@ -12,11 +12,11 @@ from channels.moment import timestamp
 from gateway.approvals.display import value
 from gateway.commands.command import CommandContext, Reply, dropped_lines, first_words
 from gateway.commands.report import plan_of
-from gateway.records.inbound import REPORT, SAY, Inbound, inbound_of, is_readable
-from gateway.records.sessions import control_session, sender_of
 from gateway.state.runtime import Stopped
-from gateway.store.approval_records import Approval
+from gateway.store.approvals import Approval
+from gateway.store.inbound import REPORT, SAY, Inbound, inbound_of, is_readable
 from gateway.store.records import Concerned, Delivery, SessionMark, Summary
+from gateway.store.sessions import control_session, sender_of
 from gateway.store.tasks import Task
 from gateway.turns.batch import asks_beside, is_report
 from gateway.turns.history import TURNS_MAX, numbered_turns, turns_of

@@ -18,11 +18,11 @@ from gateway.approvals.pairing import CODE, code_of, tell_who_waits
 from gateway.approvals.surfaces import called
 from gateway.commands.command import CommandContext, Reply
 from gateway.commands.pair import let_in
-from gateway.records.codes import hashed
-from gateway.records.inbound import inbound_of
-from gateway.records.sessions import LOCAL_CHANNEL, LOCAL_PERSON, person_of
 from gateway.state.owners import OWNERS_NOTICE
+from gateway.store.contacts import hashed
+from gateway.store.inbound import inbound_of
 from gateway.store.owners import ADD_SECONDS
+from gateway.store.sessions import LOCAL_CHANNEL, LOCAL_PERSON, person_of
 
 ONLY_OWNERS = "owners"
 CLAIM_WORDS = ("page", "alone", "revoke")

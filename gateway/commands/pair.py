@@ -11,8 +11,7 @@ from channels.moment import clock
 from channels.plain import plain
 from gateway.approvals.display import name_of, person
 from gateway.commands.command import CommandContext
-from gateway.records.codes import hashed
-from gateway.store.contacts import Contact, Decision
+from gateway.store.contacts import Contact, Decision, hashed
 from gateway.store.records import Delivery
 from gateway.store.statements import PAIRING_SECONDS
 

@@ -8,8 +8,8 @@ import re
 
 from channels.moment import day
 from gateway.commands.command import CommandContext
-from gateway.records.sessions import agent_of, sender_of
 from gateway.store.memory import NOTES_MAX
+from gateway.store.sessions import agent_of, sender_of
 from tools.memory import NOTE_CHARS_MAX
 
 _FORGET = re.compile(r"(?:forget|忘记|忘掉|删除)\s*#?\s*([0-9]{1,9})", re.IGNORECASE)

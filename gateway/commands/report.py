@@ -26,8 +26,8 @@ from gateway.commands.command import CommandContext
 from gateway.config.exposure import has_page, openable
 from gateway.guard import VERSION
 from gateway.program import program
-from gateway.records.inbound import inbound_of, is_readable
-from gateway.store.approval_records import Approval
+from gateway.store.approvals import Approval
+from gateway.store.inbound import inbound_of, is_readable
 from gateway.store.layers import StoredTurn
 from gateway.store.records import Bill, Work
 from gateway.turns.budgets import BudgetUse, used

@@ -8,8 +8,8 @@ from gateway.approvals.display import value
 from gateway.commands.command import CommandContext
 from gateway.later.schedule import line_of
 from gateway.later.stored import theirs
-from gateway.records.sessions import chat_of, sender_of
 from gateway.store.later import Later
+from gateway.store.sessions import chat_of, sender_of
 
 _CANCEL = re.compile(r"(?:cancel|delete|取消|删除)\s+(\S{1,64})", re.IGNORECASE)
 

@@ -10,10 +10,10 @@ from agents.providers.models import LEVELS
 from agents.runner import AgentRunner
 from agents.turn import Settings, settings_json
 from gateway.commands.command import CommandContext
-from gateway.records.sessions import is_open
 from gateway.state.choices import MODES
 from gateway.state.runtime import Setup
 from gateway.store.records import SessionMark
+from gateway.store.sessions import is_open
 
 DEFAULT = "default"
 ABOUT_CHARS_MAX = 100

@@ -36,11 +36,11 @@ from gateway.http.bodies import Bodies, Unreadable
 from gateway.http.request import ACCEPT_SECONDS, Guesses, Unserved, answer_json, catch_errors, problem
 from gateway.outbox.outbox import idempotency_key
 from gateway.outbox.sends import Saying
-from gateway.records.inbound import Inbound
-from gateway.records.sessions import message_in
 from gateway.state.runtime import Runtime
 from gateway.store.errors import DatabaseFault, StoreUnavailable
+from gateway.store.inbound import Inbound
 from gateway.store.records import Delivery
+from gateway.store.sessions import message_in
 from gateway.turns.origins import origin_delivery
 
 WINDOW_SECONDS = 300

@@ -15,11 +15,11 @@ from gateway.approvals import pairing
 from gateway.approvals.approvals import Approvals
 from gateway.commands.catalog import command_of
 from gateway.commands.own import CLAIM_WORDS
-from gateway.records.codes import hashed
-from gateway.records.inbound import PRESSED, UNHEARD, Inbound
-from gateway.records.sessions import is_owner
 from gateway.state.runtime import Runtime
+from gateway.store.contacts import hashed
+from gateway.store.inbound import PRESSED, UNHEARD, Inbound
 from gateway.store.records import Acceptance
+from gateway.store.sessions import is_owner
 
 CLAIM, LISTENING = "claim", ("listen", "unlisten")
 Keep: TypeAlias = Callable[[Inbound, Sequence[str]], Awaitable[Acceptance]]

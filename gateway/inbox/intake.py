@@ -41,13 +41,13 @@ from gateway.observe.secrets import without_tokens
 from gateway.outbox.messenger import pressed, voted
 from gateway.outbox.outbox import payload_json
 from gateway.program import program
-from gateway.records.inbound import INTRODUCTION, MISSPELT, Caller, Inbound, inbound_of
-from gateway.records.sessions import chat_of, control_session, is_control, saying_session, session_key
 from gateway.state.runtime import Runtime
-from gateway.store.approval_records import Approval
+from gateway.store.approvals import Approval
 from gateway.store.changes import Recall
 from gateway.store.contacts import contact_name
+from gateway.store.inbound import INTRODUCTION, MISSPELT, Caller, Inbound, inbound_of
 from gateway.store.records import Acceptance, Delivery
+from gateway.store.sessions import chat_of, control_session, is_control, saying_session, session_key
 from gateway.turns.batch import answer_others
 from gateway.turns.lanes import Lanes
 from tools.uploads import forget_message, forget_quoted

@@ -14,9 +14,9 @@ from channels.channel import Channel, DeliveryError, NotStored, Receipt
 from gateway.commands.catalog import menu
 from gateway.config.channels import configured
 from gateway.inbox.intake import Intake
-from gateway.records.inbound import inbound_of
 from gateway.state.runtime import Runtime, Setup
 from gateway.store.errors import StoreUnavailable
+from gateway.store.inbound import inbound_of
 
 MARKS_SECONDS, MARKS_MAX = 900.0, 20
 """The age and number of messages that a start looks at for marks to remove."""

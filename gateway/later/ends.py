@@ -19,12 +19,12 @@ from pydantic import TypeAdapter
 
 from channels.api.channel import ApiChannel
 from channels.message import MessageContext, Origin
-from gateway.records.inbound import REPORT, Inbound
-from gateway.records.sessions import agent_of, chat_of, sender_behind, task_of
 from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
+from gateway.store.inbound import REPORT, Inbound
 from gateway.store.later import Later, Step
 from gateway.store.records import Delivery
+from gateway.store.sessions import agent_of, chat_of, sender_behind, task_of
 from gateway.turns.reports import CommandEnd, command_end_json
 from gateway.turns.tasks import wordless
 from tools.background import details_of, short, state_of

@@ -16,10 +16,10 @@ from gateway.later.schedule import UNREADABLE, schedule_of
 from gateway.observe.logs import logged
 from gateway.outbox.outbox import payload_json
 from gateway.program import program
-from gateway.records.inbound import inbound_of
 from gateway.state.runtime import Runtime
+from gateway.store.inbound import inbound_of
 from gateway.store.later import Later
-from gateway.store.parts import OutboxPart
+from gateway.store.records import OutboxPart
 
 NAMED_MAX = 5
 """Schedules that the line to the owners names."""

@@ -13,7 +13,7 @@ from gateway.config.places import place_in
 from gateway.config.root import Config
 from gateway.config.schedules import Missed, ScheduleConfig
 from gateway.config.timing import Times, timing_of
-from gateway.records.codes import ALPHABET
+from gateway.store.contacts import ALPHABET
 from gateway.store.later import Later, LaterState
 
 KIND = "schedule"

@@ -9,8 +9,8 @@ from channels.moment import timestamp
 from gateway.config.root import Config
 from gateway.config.timing import timing_of
 from gateway.later.schedule import Schedule, line_of, new_id, row_of, schedule_of
-from gateway.records.sessions import agent_of, chat_of, sender_of
 from gateway.store.later import Later
+from gateway.store.sessions import agent_of, chat_of, sender_of
 from gateway.store.store import Store
 from tools.schedule import Planned, ScheduleArguments
 from tools.tool import Call, ToolError, repeats, schedule_source

@@ -31,12 +31,12 @@ from gateway.later.schedule import (
     schedule_of,
 )
 from gateway.observe.logs import logged
-from gateway.records.inbound import SAY, Inbound
-from gateway.records.sessions import agent_of, message_in, sender_of, session_key
 from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
+from gateway.store.inbound import SAY, Inbound
 from gateway.store.later import Later, LaterState, Step
 from gateway.store.records import Lease
+from gateway.store.sessions import agent_of, message_in, sender_of, session_key
 from gateway.turns.lanes import Lanes
 from gateway.turns.origins import origin_delivery
 

@@ -19,9 +19,8 @@ from gateway.config.places import id_refusals
 from gateway.config.root import Config
 from gateway.fault import OperatorError
 from gateway.program import program
-from gateway.records.codes import hashed
 from gateway.store import contacts, later
-from gateway.store.contacts import Contact
+from gateway.store.contacts import Contact, hashed
 from gateway.store.opening import connected
 from gateway.store.owners import BY_CLAIM, added_by, claimed
 from gateway.store.statements import PAIRING_SECONDS

@@ -35,8 +35,8 @@ from gateway.operate.folders import room, writable
 from gateway.operate.mcp import probe as probe_server
 from gateway.operate.report import report
 from gateway.operate.status import beside
-from gateway.store.inspect import health
 from gateway.store.migrate import DatabaseUnusable
+from gateway.store.opening import health
 from tools.config import effective_exec
 from tools.sandbox.confine import landlock_version
 from tools.sandbox.sandbox import Sandbox

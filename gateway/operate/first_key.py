@@ -20,8 +20,8 @@ from gateway.config.load import ConfigFile, load
 from gateway.config.problems import ConfigErrors
 from gateway.config.root import Config
 from gateway.http.request import Unserved
-from gateway.records.sessions import LOCAL_PERSON
 from gateway.state.runtime import Runtime
+from gateway.store.sessions import LOCAL_PERSON
 
 TRY_SECONDS = 10.0
 IN_FORCE_SECONDS = 10.0

@@ -21,7 +21,6 @@ from gateway.config.problems import quoted, suggestion
 from gateway.config.root import Config
 from gateway.fault import OperatorError
 from gateway.operate.mcp import seen_tools
-from gateway.records.sessions import CHOICE, LOCAL_CHANNEL, is_open, message_in
 from gateway.state.choices import chat_key, listen_key, switch_of
 from gateway.state.reasons import (
     Because,
@@ -32,9 +31,9 @@ from gateway.state.reasons import (
     session_reason,
     tools_reason,
 )
-from gateway.store.inspect import contact_state, settings
-from gateway.store.opening import connected
+from gateway.store.opening import connected, contact_state, settings
 from gateway.store.owners import claimed
+from gateway.store.sessions import CHOICE, LOCAL_CHANNEL, is_open, message_in
 
 SOMEBODY = "somebody"
 """The id of a sender who is on no list."""

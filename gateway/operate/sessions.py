@@ -26,16 +26,14 @@ from channels.moment import iso, timestamp
 from gateway.config.root import Config
 from gateway.fault import OperatorError
 from gateway.observe.terminal import printable
-from gateway.records.sessions import message_in, session_parts
 from gateway.store import conversations, erasure, layers, memory
 from gateway.store.changes import quoting_of
 from gateway.store.chatter import REACTION
-from gateway.store.conversations import Session
-from gateway.store.names import Names, names
+from gateway.store.conversations import Names, Session, names
+from gateway.store.erasure import Portion, portions_of, scrub, spans_of
 from gateway.store.opening import connected
-from gateway.store.portions import Portion, portions_of, spans_of
-from gateway.store.scrub import scrub
-from gateway.store.sqlite_file import is_locked
+from gateway.store.sessions import message_in, session_parts
+from gateway.store.sqlite import is_locked
 from tools.uploads import folder_of, forget, forget_quoted, processes_of
 
 T = TypeVar("T")

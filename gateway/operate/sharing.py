@@ -14,7 +14,7 @@ from gateway.config.bindings import route
 from gateway.config.channels import Account, configured
 from gateway.config.exposure import exec_mode
 from gateway.config.root import Config
-from gateway.records.sessions import message_in
+from gateway.store.sessions import message_in
 from tools.catalog import offered
 
 

@@ -35,9 +35,9 @@ from gateway.operate.turn_layers import (
     TurnSummary,
     TurnTokens,
 )
-from gateway.records.inbound import Inbound, inbound_of, is_readable
-from gateway.records.sessions import person_of, session_parts
+from gateway.store.inbound import Inbound, inbound_of, is_readable
 from gateway.store.layers import FILTERS, TURNS_MAX, DatabaseLayers, ListedTurn, StoredTurn, hashes_in
+from gateway.store.sessions import person_of, session_parts
 from gateway.store.statements import OutboxStatus
 from gateway.turns.layers import heading_of
 

@@ -13,9 +13,9 @@ from unicodedata import east_asian_width
 from agents.language import Language
 from channels.moment import day, iso, local, timestamp
 from gateway.config.root import Config
-from gateway.records.sessions import conversation, session_parts
 from gateway.store.conversations import ModelBill, TurnBill, bills
 from gateway.store.opening import connected
+from gateway.store.sessions import conversation, session_parts
 
 By: TypeAlias = Literal["agent", "chat", "person", "model"]
 UNKNOWN = "(not recorded)"

@@ -22,10 +22,10 @@ from gateway.observe.metrics import Metrics
 from gateway.observe.secrets import Scrubber
 from gateway.outbox.outbox import OutboxPayload, idempotency_key, may_repeat, payload_json
 from gateway.outbox.reply import arranged
-from gateway.records.inbound import Inbound, inbound_of
 from gateway.state.queues import BUTTON
 from gateway.store.errors import StoreUnavailable
-from gateway.store.parts import NewPart, SentPart
+from gateway.store.inbound import Inbound, inbound_of
+from gateway.store.records import NewPart, SentPart
 from gateway.store.store import Store
 from tools.message import Post
 from tools.tool import Call, ToolError

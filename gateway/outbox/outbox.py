@@ -21,11 +21,10 @@ from pydantic import TypeAdapter
 from channels.channel import Channel, DeliveryError, Gone, RateLimited, Refused, Unreachable
 from channels.message import Outbound
 from gateway.approvals.pairing import with_code
-from gateway.records.sessions import chat_named, is_saying
 from gateway.state.runtime import Runtime
 from gateway.store.errors import Fenced, StoreUnavailable
-from gateway.store.parts import OutboxPart
-from gateway.store.records import Lease
+from gateway.store.records import Lease, OutboxPart
+from gateway.store.sessions import chat_named, is_saying
 
 BACKOFF_SECONDS_MAX = 60.0
 AWAY_SECONDS = 1.0

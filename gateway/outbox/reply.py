@@ -10,10 +10,10 @@ from channels.access import Quotes
 from channels.channel import Channel
 from channels.message import PICTURES, File, MessageContext, Outbound, StoredFile, Target, TurnFacts
 from gateway.outbox.outbox import OutboxPayload, idempotency_key, payload_json
-from gateway.records.inbound import NOTICES, Inbound
 from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime
-from gateway.store.parts import NewPart
+from gateway.store.inbound import NOTICES, Inbound
+from gateway.store.records import NewPart
 
 
 async def reply(

@@ -16,11 +16,11 @@ from channels.place import Place
 from gateway.config.bindings import route
 from gateway.config.places import kind_of
 from gateway.config.root import Config
-from gateway.records.inbound import SAY, Inbound
-from gateway.records.sessions import message_in, saying_session, session_key
 from gateway.state.runtime import Runtime
+from gateway.store.inbound import SAY, Inbound
 from gateway.store.records import Delivery
 from gateway.store.sends import SendOutcome
+from gateway.store.sessions import message_in, saying_session, session_key
 
 WAIT_SECONDS = 30.0
 FIRST_PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.02, 0.5

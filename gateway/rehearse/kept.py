@@ -25,10 +25,10 @@ from agents.prompt.reply import visible
 from channels.tools import ToolLists
 from gateway.fault import OperatorError
 from gateway.operate.turns import read_inbound
-from gateway.records.inbound import Inbound, LoadedBody
-from gateway.records.sessions import agent_of
+from gateway.store.inbound import Inbound, LoadedBody
 from gateway.store.layers import DatabaseLayers, StoredTurn, hashes_in
 from gateway.store.records import WaitingMessage, Work
+from gateway.store.sessions import agent_of
 from gateway.turns.history import TURNS_MAX, numbered_turns
 from gateway.turns.layers import heading_of
 from tools.approval import canonical

@@ -32,8 +32,6 @@ from gateway.config.bindings import route
 from gateway.config.load import Loaded
 from gateway.config.root import Config
 from gateway.observe.secrets import Scrubber
-from gateway.records.inbound import LoadedBody, inbound_json
-from gateway.records.sessions import LOCAL_CHANNEL, is_open, sees_private, session_parts
 from gateway.rehearse.kept import (
     KeptAnswers,
     KeptTurn,
@@ -47,9 +45,11 @@ from gateway.rehearse.kept import (
 from gateway.state.choices import chat_key, listen_key, switch_of
 from gateway.state.reasons import access_reason
 from gateway.state.runtime import Setup
+from gateway.store.inbound import LoadedBody, inbound_json
 from gateway.store.layers import DatabaseLayers
-from gateway.store.read_only import ReadOnlyStore
+from gateway.store.opening import ReadOnlyStore
 from gateway.store.records import Lease
+from gateway.store.sessions import LOCAL_CHANNEL, is_open, sees_private, session_parts
 from gateway.turns.answering import turn_of
 from gateway.turns.batch import Batch
 from gateway.turns.journal import ending_of

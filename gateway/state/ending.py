@@ -11,7 +11,7 @@ from agents.messages import AssistantMessage, ToolResultMessage
 from channels.finding import Finding
 from channels.message import Button, Folded, MessageContext, StoredFile, TurnFacts
 from gateway.state.runtime import AGENT_CLOSED
-from gateway.store.spending import Spent
+from gateway.store.records import Spent
 
 UNFINISHED = {("replied", "cut"), ("failed", "rounds"), ("failed", "turn-time")}
 """Outcomes and reasons whose sentence says that "continue" is possible."""

@@ -8,7 +8,7 @@ from channels.tools import ToolLists
 from gateway.config.channels import configured
 from gateway.config.problems import shown
 from gateway.config.root import Config
-from gateway.records.sessions import is_owner, person_of
+from gateway.store.sessions import is_owner, person_of
 from tools.catalog import NAMES
 from tools.config import ExecMode, effective_exec
 from tools.policy import layers_of, owners_layer

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from channels.message import MessageContext
-from gateway.records.codes import hashed, new_code
-from gateway.records.sessions import LOCAL_PERSON
+from gateway.store.contacts import hashed, new_code
 from gateway.store.owners import DatabaseOwners
+from gateway.store.sessions import LOCAL_PERSON
 
 OWNERS_NOTICE = "owners"
 """The notice by which workers tell each other of a new owner; no session has this name."""

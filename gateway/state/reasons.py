@@ -12,8 +12,8 @@ from channels.bilingual import Bilingual
 from channels.message import MessageContext
 from gateway.config.bindings import holding, specificity
 from gateway.config.root import BindingConfig, Config
-from gateway.records.sessions import LOCAL_CHANNEL, is_owner, session_key
 from gateway.state.layers import ToolLayers
+from gateway.store.sessions import LOCAL_CHANNEL, is_owner, session_key
 from tools.catalog import offered
 from tools.policy import foreign, layers_of, names_server, permitted
 

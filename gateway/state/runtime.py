@@ -31,8 +31,16 @@ from gateway.config.server import filled
 from gateway.observe.metrics import Metrics
 from gateway.observe.secrets import Scrubber
 from gateway.observe.tracing import Tracing
-from gateway.records.inbound import inbound_of
-from gateway.records.sessions import (
+from gateway.state.choices import Choices
+from gateway.state.languages import Languages
+from gateway.state.layers import ToolLayers
+from gateway.state.owners import Owners
+from gateway.state.queues import Queue, Queues
+from gateway.state.trouble import ModelTrouble
+from gateway.store.errors import Fenced, StoreUnavailable
+from gateway.store.inbound import inbound_of
+from gateway.store.records import Acceptance, Delivery, Lease, OutboxPart
+from gateway.store.sessions import (
     LOCAL_CHANNEL,
     control_session,
     conversation,
@@ -42,15 +50,6 @@ from gateway.records.sessions import (
     sees_private,
     session_key,
 )
-from gateway.state.choices import Choices
-from gateway.state.languages import Languages
-from gateway.state.layers import ToolLayers
-from gateway.state.owners import Owners
-from gateway.state.queues import Queue, Queues
-from gateway.state.trouble import ModelTrouble
-from gateway.store.errors import Fenced, StoreUnavailable
-from gateway.store.parts import OutboxPart
-from gateway.store.records import Acceptance, Delivery, Lease
 from gateway.store.store import Store
 from tools.mcp.servers import McpServers
 from tools.policy import foreign, holds, permitted

@@ -1,4 +1,4 @@
-"""Approvals, grants and their audit, on SQLite and PostgreSQL.
+"""Approvals, grants and their audit: their records, and their rows on SQLite and PostgreSQL.
 
 A state change is one compare-and-set with its audit row in the same transaction: of two, only the first changes anything.
 These transactions run one after the other, so the audit has no gap and no limit is exceeded.
@@ -7,15 +7,98 @@ These transactions run one after the other, so the audit has no gap and no limit
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
 
+import orjson
 from sqlalchemy import Connection
 
-from gateway.store.approval_records import ARROWS, Admitted, Approval, Decider, Grant, State, Token
-from gateway.store.locks import Lock, lock
-from gateway.store.statements import OutboxStatus
-from gateway.store.writer import Database, reads, run, writes
+from gateway.store.statements import WAITS, OutboxStatus
+from gateway.store.writer import Database, Lock, lock, reads, run, writes
+
+State: TypeAlias = Literal[
+    "pending", "approved", "spawned", "finished", "interrupted", "denied", "expired", "cancelled", "undeliverable"
+]
+Admitted: TypeAlias = Literal["pending", "denied", "granted", "backlog", "unreachable"]
+"""Outcomes of a request: it waits, now or from before; it was denied in this turn; a grant covers it; too many wait; no
+approver can be reached."""
+ARROWS: Mapping[State, Collection[State]] = {
+    "pending": ("approved", "denied", "expired", "cancelled", "undeliverable"),
+    "approved": ("spawned", "cancelled"),
+    "spawned": ("finished", "interrupted"),
+}
+"""The states that each state can become; the others are final."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Approval:
+    """One row; `migrations/versions/0015_schema.py` says what a column is for."""
+
+    id: str
+    tool: str
+    agent: str
+    sid: str
+    turn: int
+    requester: str
+    origin: str
+    request: str
+    digest: str
+    always: int
+    tainted: int
+    surfaces: str
+    state: State = "pending"
+    version: int = 0
+    created: float
+    expires: float
+    boot: str
+    deadline: float
+    decision: str | None = None
+    decided_by: str | None = None
+    decided_in: str | None = None
+    decided_turn: int | None = None
+    decided_at: float | None = None
+    spawned_at: float | None = None
+    exit_code: int | None = None
+    announced: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Grant:
+    """A request that was approved for good. `uses` counts the runs that it allowed."""
+
+    id: str
+    agent: str
+    digest: str
+    request: str
+    granted_by: str
+    granted_at: float
+    expires: float | None
+    revoked_at: float | None = None
+    uses: int = 0
+    last_used_at: float | None = None
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decider:
+    """The person who decides, in which chat, with which message."""
+
+    person: str
+    surface: str = ""
+    turn: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Token:
+    """The approval and the decision behind a button, by the hash of the button's token."""
+
+    hash: str
+    approval: str
+    decision: str
+    approver: str
+    surface: int
+
 
 ASKED_PER_MINUTE = 3
 """The requests put to one person, or to one chat that the config lists, besides those that were allowed."""
@@ -289,3 +372,41 @@ def _audit(
     columns = "seq, at, actor, action, object, before, after, surface"
     values = "(SELECT COALESCE(max(seq), 0) + 1 FROM approval_audit), :at, :actor, :action, :object, :before, :after"
     run(connection, f"INSERT INTO approval_audit ({columns}) VALUES ({values}, :surface)", surface=surface, **row)
+
+
+_WORDLESS: Mapping[str, Any] = {"text": "", "attachments": [], "reply_to": None}
+
+
+def forget_approvals(connection: Connection, turns: Sequence[int]) -> Mapping[str, int]:
+    """Leaves only the audit of these turns, which holds no words; what was sent to the approvers goes. Rows by table."""
+    found = run(connection, "SELECT id, surfaces FROM approval WHERE turn IN :turns", turns=list(turns)).all()
+    for row in found:
+        names = {"notices": _notices(row)}
+        run(connection, "DELETE FROM outbox WHERE turn IN (SELECT id FROM inbox WHERE dedupe IN :notices)", **names)
+        run(connection, f"UPDATE inbox SET body = '' WHERE dedupe IN :notices AND NOT {WAITS}", **names)
+        run(connection, "DELETE FROM approval_token WHERE approval = :id", id=row.id)
+        run(connection, "DELETE FROM approval WHERE id = :id", id=row.id)
+    return {"approval": len(found)} if found else {}
+
+
+def forget_words(connection: Connection, turn: int) -> None:
+    """Keeps what was asked in a turn, without the words of the message that the turn answered."""
+    for row in run(connection, "SELECT id, origin, surfaces FROM approval WHERE turn = :turn", turn=turn).all():
+        surfaces = _json([it | {"context": it["context"] | _WORDLESS} for it in orjson.loads(row.surfaces)])
+        names = {"origin": _json(orjson.loads(row.origin) | _WORDLESS), "surfaces": surfaces, "id": row.id}
+        run(connection, "UPDATE approval SET origin = :origin, surfaces = :surfaces WHERE id = :id", **names)
+        notices = "SELECT id, body FROM inbox WHERE dedupe IN :notices AND body <> ''"
+        for notice in run(connection, notices, notices=_notices(row)).all():
+            inbound = orjson.loads(notice.body)
+            body = _json(inbound | {"context": inbound["context"] | _WORDLESS})
+            run(connection, "UPDATE inbox SET body = :body WHERE id = :id", body=body, id=notice.id)
+
+
+def _json(value: object) -> str:
+    return orjson.dumps(value).decode()
+
+
+def _notices(row: Any) -> list[str]:
+    """The dedupe keys of what an approval has people told."""
+    purposes = [f"{it}:{number}" for number in range(len(orjson.loads(row.surfaces))) for it in ("ask", "settled")]
+    return [f"gateway:approval:{row.id}:{it}" for it in ("decided", *purposes)]

@@ -8,22 +8,24 @@ answer must not outlive its conversation. The commit also wakes the other replic
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
+from typing import NamedTuple
 
+import orjson
 from sqlalchemy import Connection, text
 
 from channels.message import Button
 from channels.web.admission import OPERATOR
 from channels.web.archive import VERSIONS_MAX, Kept, MessageBody, Sized, Unkept, WebConversation, WebMessage
-from gateway.records.sessions import CHOICE
 from gateway.store import memory
-from gateway.store.approval_words import forget_approvals
+from gateway.store.approvals import forget_approvals
 from gateway.store.branches import BRANCH, begins_branch, on_branch, own_above, place, words_json
 from gateway.store.errors import NOTIFY_CHANNEL
 from gateway.store.later import forget_asked
-from gateway.store.locks import Lock, lock
+from gateway.store.sessions import CHOICE
 from gateway.store.statements import NEVER
 from gateway.store.tasks import children_of, forget_tasks
-from gateway.store.writer import Database, reads, writes
+from gateway.store.writer import Database, Lock, lock, reads, run, writes
 from gateway.store.writer import is_shared as _is_shared
 from gateway.store.writer import run as _run
 
@@ -304,3 +306,44 @@ def _title(words: str) -> str:
     """The first words, on one line, without what no database or screen takes."""
     line = re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", words).strip()
     return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1].rstrip() + "…"
+
+
+def has_all(text: str, words: Sequence[str]) -> bool:
+    folded = text.casefold()
+    return all(it in folded for it in words)
+
+
+class WebHit(NamedTuple):
+    """A message in which what was looked for was found."""
+
+    number: int
+    author: str
+    at: float
+    text: str
+
+
+class DatabaseSearch(Database):
+    @reads
+    def hits(self, connection: Connection, chat: str, words: Sequence[str], *, limit: int) -> Sequence[WebHit]:
+        """The newest messages that have all of the casefolded `words`. Neither database compares capitals beyond ASCII."""
+        newest = "SELECT number, author, at, words FROM web_message WHERE chat = :chat ORDER BY number DESC"
+        spoken = text(newest).execution_options(yield_per=ROWS_AT_ONCE)
+        with connection.execute(spoken, {"chat": chat}) as rows:
+            read = (WebHit(it.number, it.author, it.at, str(orjson.loads(it.words)["text"])) for it in rows)
+            return list(islice((it for it in read if has_all(it.text, words)), limit))
+
+
+class DatabaseSessions(Database):
+    @writes
+    def begin(self, connection: Connection, key: str, *, ends: float, at: float, instead_of: Sequence[str]) -> None:
+        run(connection, "DELETE FROM web_session WHERE ends <= :at OR key IN :keys", at=at, keys=instead_of)
+        run(connection, "INSERT INTO web_session (key, ends) VALUES (:key, :ends)", key=key, ends=ends)
+
+    @writes
+    def end(self, connection: Connection, keys: Sequence[str]) -> None:
+        run(connection, "DELETE FROM web_session WHERE key IN :keys", keys=keys)
+
+    @reads
+    def hold(self, connection: Connection, keys: Sequence[str], at: float) -> bool:
+        held = "SELECT EXISTS (SELECT 1 FROM web_session WHERE key IN :keys AND ends > :at)"
+        return bool(run(connection, held, keys=keys, at=at).scalar())

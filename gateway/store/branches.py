@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 
 from channels.message import MessageContext
 from channels.web.archive import MessageBody, Unkept, attachment_of
-from gateway.records.inbound import Inbound, inbound_json
+from gateway.store.inbound import Inbound, inbound_json
 from gateway.store.statements import GAPS_OF, NEVER
 from gateway.store.writer import Database, reads, run, writes
 

@@ -19,11 +19,11 @@ from agents.attachments import tag
 from agents.messages import AssistantMessage, Text, ToolCall, ToolResultMessage, UserMessage, message_json
 from channels.marks import ANSWER_GONE, TAKEN_BACK
 from channels.message import MessageContext
-from gateway.records.inbound import Inbound, inbound_json
-from gateway.records.sessions import control_session, conversation, session_parts
 from gateway.store import later, memory
-from gateway.store.approval_words import forget_words
+from gateway.store.approvals import forget_words
+from gateway.store.inbound import Inbound, inbound_json
 from gateway.store.records import SessionMark
+from gateway.store.sessions import control_session, conversation, session_parts
 from gateway.store.statements import MARK, NEVER, TO_SEND, WAITS, InboxStatus, OutboxStatus
 from gateway.store.writer import Database, run, writes
 from tools.tool import note_source, schedule_source, task_source, turn_source, upload_source

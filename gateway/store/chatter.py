@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from channels.access import HISTORY_MAX
 from channels.message import MessageContext
-from gateway.records.sessions import chat_of, sender_of
+from gateway.store.sessions import chat_of, sender_of
 from gateway.store.statements import InboxStatus
 from gateway.store.writer import Database, reads, run, writes
 

@@ -3,20 +3,23 @@
 A row is one person at one channel account. It has a code's hash while the person waits, and the approver once they may
 write. A row with neither (a revocation) keeps them from getting a new code within the time of the first.
 `Store.contact_state` looks a person up with one indexed read; everything here is rare.
+
+A code is `XXXX-XXXX`, which people copy by hand; only its hash is kept.
 """
 
+import hashlib
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from sqlalchemy import Connection
 
-from gateway.records.inbound import inbound_json
-from gateway.store.arrivals import put
-from gateway.store.locks import Lock, lock
+from gateway.store.inbound import inbound_json
 from gateway.store.records import Delivery
+from gateway.store.sends import put
 from gateway.store.statements import PAIRING_PENDING_MAX, PAIRING_SECONDS
-from gateway.store.writer import Database, reads, run, writes
+from gateway.store.writer import Database, Lock, lock, reads, run, writes
 
 TRIES_MAX = 10
 TRIES_SECONDS = 3600.0
@@ -263,3 +266,25 @@ def forget(connection: Connection, channel: str, person: str) -> int:
     run(connection, "DELETE FROM claim WHERE owner = :of", **names)
     forgotten = run(connection, "DELETE FROM contact WHERE channel = :channel AND person = :person", **names).rowcount
     return forgotten + run(connection, "DELETE FROM wrong_code WHERE sender = :of", **names).rowcount
+
+
+ALPHABET = "ABCDEFGHJKMNPQRSTVWXYZ234567"
+"""Base32 without I, L, O and U."""
+HALF_CHARS = 4
+
+
+def new_code() -> str:
+    """38 random bits."""
+    return written([secrets.choice(ALPHABET) for _ in range(2 * HALF_CHARS)])
+
+
+def written(letters: list[str]) -> str:
+    return f"{''.join(letters[:HALF_CHARS])}-{''.join(letters[HALF_CHARS:])}"
+
+
+def hashed(code: str) -> str | None:
+    """The hash that is kept of a code, however a person has typed it; None if it cannot be one."""
+    plain = code.strip().upper().replace("-", "", 1)
+    if len(plain) != 2 * HALF_CHARS or set(plain) - set(ALPHABET):
+        return None
+    return hashlib.sha256(f"clawgate pairing {plain}".encode()).hexdigest()

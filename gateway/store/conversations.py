@@ -2,12 +2,14 @@
 
 A chat keeps its key for ever; a `new` mark ends one session and begins the next. The list of all
 sessions counts their turns and reads no text; `read` adds what the rows of one session say, of long ones only the end, which
-has the time.
+has the time. `names` tells the operator who is
+behind the ids.
 """
 
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
@@ -15,7 +17,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, text
 
-from gateway.records.sessions import CONTROL
+from gateway.store.sessions import CONTROL, conversation, session_parts
 
 _TAIL_CHARS = 80
 _TIME = re.compile(r'"timestamp":([0-9.e+]+),"role":"[A-Za-z]+"}$')
@@ -158,3 +160,54 @@ def _value(content: str) -> Any:
         return orjson.loads(content)
     except orjson.JSONDecodeError:
         return content
+
+
+_SAID = """
+SELECT sid, person, name, max(turn) AS turn FROM spoken WHERE how = 'said' AND name <> ''
+GROUP BY sid, person, name ORDER BY max(turn)
+"""
+_CONTACTS = "SELECT channel, person, name FROM contact WHERE name <> ''"
+_TITLES = "SELECT id, title FROM web_conversation WHERE title <> ''"
+_GROUPS = """
+SELECT sid, body FROM inbox WHERE id IN (SELECT max(turn) FROM spoken WHERE how = 'said' AND direct = 0 GROUP BY sid)
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Names:
+    """`people` has the latest name of each by `channel:id`; `chats` a title by `channel:account:id`: of a group its own, of
+    a chat of the page its own, of any other who spoke there."""
+
+    people: Mapping[str, str]
+    chats: Mapping[str, str]
+
+    def person(self, id_: str | None) -> str:
+        return self.people.get(id_ or "", "")
+
+    def chat(self, sid: str) -> str:
+        """The title of a conversation's chat; empty without one."""
+        return self.place(session_parts(conversation(sid)).place)
+
+    def place(self, place: str) -> str:
+        """Returns the title of the chat `channel:account:id`."""
+        return self.chats.get(place, "")
+
+
+def names(connection: Connection) -> Names:
+    people = {f"{it.channel}:{it.person}": str(it.name) for it in connection.execute(text(_CONTACTS))}
+    speakers: dict[str, dict[str, None]] = defaultdict(dict)
+    for it in connection.execute(text(_SAID)):
+        people[it.person] = it.name
+        speakers[session_parts(conversation(it.sid)).place][it.name] = None
+    chats = {place: ", ".join(found) for place, found in speakers.items()}
+    for it in connection.execute(text(_GROUPS)):
+        if title := _title(it.body):
+            chats[session_parts(conversation(it.sid)).place] = title
+    chats |= {f"web:default:{it.id}": it.title for it in connection.execute(text(_TITLES))}
+    return Names(people=people, chats=chats)
+
+
+def _title(body: str) -> str:
+    with suppress(ValueError, TypeError, KeyError):
+        return orjson.loads(body)["context"]["chat"]["title"] or ""
+    return ""

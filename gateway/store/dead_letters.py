@@ -15,10 +15,10 @@ from sqlalchemy import Connection, text
 
 from gateway.config.root import DatabaseConfig
 from gateway.fault import OperatorError
-from gateway.records.inbound import inbound_json
-from gateway.store.arrivals import put
+from gateway.store.inbound import inbound_json
 from gateway.store.opening import connected
 from gateway.store.records import Delivery
+from gateway.store.sends import put
 from gateway.store.statements import InboxStatus, OutboxStatus
 
 

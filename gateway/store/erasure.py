@@ -1,22 +1,26 @@
-"""The data that erasing removes, on either engine: the rows of turns, and a person's beside them.
+"""Erase portions of sessions and the rows of a person, on either engine.
 
-An inbox row keeps its keys until they expire, but not its sender: a redelivery is still recognised. Erasing finds its
-`gateway.store.portions` first, then claims the sessions, then deletes in many short transactions beside a running gateway.
-Deleted data is overwritten; `gateway.store.scrub` empties SQLite's log.
+A `Portion` names the turns and messages to erase; it is found before anything is deleted. A number is the inbox's and is
+never reused, so it names a turn in every table. An inbox row keeps its keys until they expire, but not its sender: a
+redelivery is still recognised. After the portions are found the sessions are claimed, then rows are deleted in many short
+transactions beside a running gateway. Deleted data is overwritten, and `scrub` empties SQLite's log.
 """
 
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
-from sqlalchemy import Connection
+from sqlalchemy import Connection, create_engine
+from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.records.sessions import CHOICE, is_of_person, session_parts, task_of
+from gateway.config.root import DatabaseConfig
 from gateway.store import contacts, later, memory
-from gateway.store.approval_words import forget_approvals
+from gateway.store.approvals import forget_approvals
 from gateway.store.branches import UNDER, close_over
 from gateway.store.changes import (
     COPIES,
@@ -29,11 +33,115 @@ from gateway.store.changes import (
 from gateway.store.chatter import LANGUAGE, REACTION
 from gateway.store.errors import NOTIFY_CHANNEL
 from gateway.store.files import PENDING
-from gateway.store.portions import Portion
+from gateway.store.migrate import OVERWRITES, DatabaseUnusable
+from gateway.store.sessions import CHOICE, all_beside, conversation, is_of_person, session_parts, task_of
 from gateway.store.statements import NEVER, WAITS, InboxStatus
-from gateway.store.tasks import forget_tasks
+from gateway.store.tasks import children_of, forget_tasks
 from gateway.store.writer import is_shared, run
 from tools.tool import turn_source
+
+_SPAN = "sid IN :sids AND {0} > :after AND {0} <= :until"
+_IS_COPY = """EXISTS (
+    SELECT 1 FROM spoken e WHERE e.sid = s.sid AND e.message = s.message AND e.turn <= :after AND e.parts > 0
+)"""
+_MESSAGES = f"SELECT s.message FROM spoken s WHERE {_SPAN.format('s.turn')} AND s.parts > 0 AND NOT {_IS_COPY}"
+"""The messages of some turns; not those that they answer once more."""
+_AGAIN = f"""
+SELECT DISTINCT turn FROM spoken WHERE sid = :sid AND turn > :until AND parts > 0 AND message <> ''
+AND message IN ({_MESSAGES.replace("sid IN :sids", "s.sid = :sid")})
+"""
+"""The later turns that answer one of these messages once more, such as together with its neighbour on another branch."""
+_SAID = "SELECT sid, turn, message, direct FROM spoken WHERE person = :person AND how <> 'heard'"
+_SENT = "SELECT id, sid, turn, body FROM inbox WHERE person = :person"
+_COPIES = "SELECT id, sid, turn, body FROM inbox WHERE sid IN :sids AND again IS NOT NULL AND body LIKE :named"
+
+
+@dataclass(kw_only=True, slots=True)
+class Portion:
+    """The part of a session to erase: turns by number and messages by id. `all_between`: every turn above one and up to
+    another, with settings and summaries; None for one person's messages in a group. `again` are later turns that
+    answer its messages once more. `direct`: only that person speaks there. `whole`: nothing is left there afterwards."""
+
+    sid: str
+    numbers: set[int] = field(default_factory=set)
+    messages: set[str] = field(default_factory=set)
+    all_between: tuple[int, int] | None = None
+    again: Sequence[int] = ()
+    direct: bool = False
+    whole: bool = False
+
+    @property
+    def sids(self) -> list[str]:
+        return [self.sid, *all_beside(self.sid)]
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """Its turns that go whole, each from above one number up to another."""
+        return [*([self.all_between] if self.all_between else ()), *((it - 1, it) for it in self.again)]
+
+
+def spans_of(connection: Connection, sid: str, after: int, until: int | None) -> list[Portion]:
+    """All of a session between two turns, with the later ones that answer its messages once more, and of the tasks that
+    were asked for in them."""
+    last = NEVER if until is None else until
+    again = list(run(connection, _AGAIN, sid=sid, after=after, until=last).scalars())
+    own = Portion(sid=sid, all_between=(after, last), again=again)
+    asked = [it for span in own.spans for it in children_of(connection, sid, *span)]
+    portions = [own, *(Portion(sid=it, all_between=(-1, NEVER)) for it in asked)]
+    for portion in portions:
+        _fill(connection, portion)
+    return portions
+
+
+def portions_of(connection: Connection, channel: str, person: str) -> list[Portion]:
+    """Finds everything of a person: their own sessions, and the turns in groups that answer them."""
+    portions: dict[str, Portion] = {}
+    named, who = f'%"id":{orjson.dumps(person).decode()}%', f"{channel}:{person}"
+
+    def found(row: Any, numbers: Iterable[int], message: str, direct: bool) -> None:
+        sid = conversation(row.sid)
+        portion = portions.setdefault(sid, Portion(sid=sid))
+        portion.numbers.update(numbers)
+        portion.messages |= {message} - {""}
+        portion.direct = portion.direct or direct
+
+    for row in run(connection, _SAID, person=who):
+        found(row, [row.turn], row.message, bool(row.direct))
+    sent = run(connection, _SENT, person=who).all()
+    sids = {*portions, *(row.sid for row in sent)}
+    sids |= {beside for it in sids for beside in all_beside(conversation(it))}
+    for row in (*sent, *run(connection, _COPIES, sids=sorted(sids), named=named)):
+        body = orjson.loads(row.body) if row.body else {"context": {"chat": {}}}
+        context = body["context"]
+        if row in sent or person in [it["sender"]["id"] for it in (context, *body.get("together", ()))]:
+            found(
+                row,
+                {row.id, row.turn or row.id},
+                context.get("message_id", ""),
+                context["chat"].get("kind") == "direct",
+            )
+    for portion in portions.values():
+        if portion.direct or session_parts(portion.sid).sender == person:
+            portion.all_between = (-1, NEVER)
+        _fill(connection, portion)
+    return list(portions.values())
+
+
+def _fill(connection: Connection, portion: Portion) -> None:
+    for after, until in portion.spans:
+        names = {"sids": portion.sids, "after": after, "until": until}
+        turns = run(connection, f"SELECT DISTINCT turn FROM transcript WHERE {_SPAN.format('turn')}", **names)
+        portion.numbers.update(turns.scalars())
+        portion.messages.update(run(connection, _MESSAGES, **names).scalars())
+        ended, waits = (f"SELECT id, body FROM inbox WHERE {_SPAN.format('id')} AND {it} {WAITS}" for it in ("NOT", ""))
+        for row in run(connection, f"{ended} UNION ALL {waits}", **names):
+            portion.numbers.add(row.id)
+            with suppress(orjson.JSONDecodeError):
+                portion.messages.add(orjson.loads(row.body)["context"]["message_id"])
+    kept = run(connection, "SELECT DISTINCT turn FROM transcript WHERE sid = :sid", sid=portion.sid).scalars()
+    waiting = run(connection, f"SELECT id FROM inbox WHERE sid = :sid AND {WAITS}", sid=portion.sid).scalars()
+    portion.whole = {*kept, *waiting} <= portion.numbers
+
 
 TURNS_AT_ONCE = 50
 ROWS_AT_ONCE = 500
@@ -251,3 +359,33 @@ def forget_web(connection: Connection, portion: Portion) -> Counter[str]:
     elif gone:  # its title are the first words
         run(connection, "UPDATE web_conversation SET title = '…' WHERE id = :chat", chat=chat)
     return +removed
+
+
+SCRUB_SECONDS = 60.0
+
+
+def scrub(config: DatabaseConfig) -> None:
+    """Empty SQLite's log. A file from before deleted rows were overwritten is once rewritten. Raises DatabaseUnusable."""
+    engine = create_engine(config.url, connect_args={"timeout": SCRUB_SECONDS})
+    deadline = time.monotonic() + SCRUB_SECONDS
+    try:
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            if connection.exec_driver_sql("PRAGMA user_version").scalar() != OVERWRITES:
+                connection.exec_driver_sql("VACUUM")
+                connection.exec_driver_sql(f"PRAGMA user_version = {OVERWRITES}")
+            while connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").scalar():
+                if time.monotonic() > deadline:
+                    raise _unscrubbed(config.path, "its log is in use")
+                time.sleep(0.05)
+    except SQLAlchemyError as error:
+        reason = getattr(error, "orig", None) or error
+        raise _unscrubbed(config.path, reason) from error
+    finally:
+        engine.dispose()
+
+
+def _unscrubbed(file: str | None, reason: object) -> DatabaseUnusable:
+    left = (
+        f"{file}: all of it was removed, but the file was not rewritten ({reason}), so copies may be in its free pages"
+    )
+    return DatabaseUnusable(left, f"type: sqlite3 {file} 'VACUUM; PRAGMA wal_checkpoint(TRUNCATE)'")

@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection
 
-from gateway.records.sessions import CHOICE, CONTROL, LOCAL_CHANNEL, session_parts
 from gateway.store.records import Entry, Work
+from gateway.store.sessions import CHOICE, CONTROL, LOCAL_CHANNEL, session_parts
 from gateway.store.statements import GAPS_OF, NEVER, InboxStatus
 from gateway.store.writer import Database, reads, run, writes
 

@@ -14,7 +14,7 @@ from channels.finding import Finding
 from gateway.fault import OperatorError
 from gateway.guard import VERSION
 from gateway.store.errors import StoreUnavailable, fault_of, outage_of
-from gateway.store.locks import Lock, lock
+from gateway.store.writer import Lock, lock
 
 log = structlog.get_logger()
 

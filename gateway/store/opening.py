@@ -1,17 +1,21 @@
-"""The store behind a `database.url`, and the command line's way to its database beside it."""
+"""Open the store of a `database.url`, or its database next to a running gateway: to change it, check it or only read it."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, TypeAlias, TypeVar
+from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
 
-from sqlalchemy import Connection, create_engine
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Connection, create_engine, text
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
+from channels.bilingual import NO_WORDS, Bilingual
 from gateway.config.root import DatabaseConfig
-from gateway.store.migrate import DatabaseUnusable, refuse_unknown, revision_of, unusable
+from gateway.store.migrate import HEAD, DatabaseUnusable, refuse_unknown, revision_of, unusable
+from gateway.store.records import StoredAnswer
+from gateway.store.statements import ANSWER, CONTACT_STATE, PAIRING_SECONDS, answer_of, contact_state_of
 from gateway.store.store import Store
-from gateway.store.writer import Run
+from gateway.store.writer import Run, run
 
 T = TypeVar("T")
 Access: TypeAlias = Literal["write", "read"]
@@ -61,3 +65,88 @@ def connected(config: DatabaseConfig, *, seconds: float = 10.0, access: Access =
         raise unusable(error, config.shown, file=config.path) from error
     finally:
         engine.dispose()
+
+
+CHECK_SECONDS = 8.0
+_PROGRESS_STEPS = 20_000
+_WRITE = "UPDATE alembic_version SET version_num = version_num"
+"""Changes nothing, and fails if the database cannot be written."""
+_SETTINGS = """
+SELECT content FROM mark WHERE sid = :sid AND kind = 'settings'
+AND turn > COALESCE((SELECT max(turn) FROM mark WHERE sid = :sid AND kind = 'new'), 0) ORDER BY turn DESC LIMIT 1
+"""
+
+
+def health(config: DatabaseConfig) -> Bilingual:
+    """Describes in words what is good about the database. Raises DatabaseUnusable with what is not."""
+    if config.path is not None and not Path(config.path).exists():
+        return Bilingual(f"{config.path}: will be made at the first start", f"{config.path}：将在首次启动时创建")
+    with connected(config, seconds=CHECK_SECONDS) as connection:
+        revision = revision_of(connection)
+        checked = _quick_check(connection) if config.path is not None else NO_WORDS
+        if config.path is None:
+            connection.execute(text(f"SET LOCAL statement_timeout = {CHECK_SECONDS * 1000:.0f}"))
+        if revision == HEAD:  # last, since a write makes others wait
+            connection.execute(text(_WRITE))
+    migrated = Bilingual(
+        f", to be migrated from {revision or 'nothing'} to {HEAD} at the next start",
+        f"，下次启动时将从 {revision or '空'} 迁移到 {HEAD}",
+    )
+    migrated = NO_WORDS if revision == HEAD else migrated
+    return Bilingual(f"{config.shown}: writable{checked}{migrated}", f"{config.shown}：可写入{checked.zh}{migrated.zh}")
+
+
+def _quick_check(connection: Connection) -> Bilingual:
+    """Checks the file as far as it gets in a few seconds: a large one takes minutes, and an ill one shows early."""
+    end, driver = time.monotonic() + CHECK_SECONDS / 2, connection.connection.driver_connection
+    assert driver is not None
+    driver.set_progress_handler(lambda: time.monotonic() > end, _PROGRESS_STEPS)
+    try:
+        verdict = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar())
+    except OperationalError as error:
+        if "interrupted" not in str(error):
+            raise
+        return Bilingual(
+            ", too large to be checked whole (PRAGMA quick_check)", "，文件太大，未能完整检查（PRAGMA quick_check）"
+        )
+    finally:
+        driver.set_progress_handler(None, 0)
+    if verdict != "ok":
+        raise DatabaseUnusable(f"the file is damaged ({verdict.splitlines()[-1][:200]})", "restore a backup")
+    return Bilingual(", sound", "，完好")
+
+
+def settings(connection: Connection, sid: str) -> str:
+    """Returns the settings chosen for a session since its beginning, or for a chat (`CHOICE`); empty if none."""
+    return run(connection, _SETTINGS, sid=sid).scalar() or ""
+
+
+def contact_state(connection: Connection, channel: str, account: str, person: str, at: float) -> str:
+    names = {"channel": channel, "account": account, "person": person, "since": at - PAIRING_SECONDS}
+    return contact_state_of(run(connection, CONTACT_STATE, **names).mappings().one())
+
+
+def answer(connection: Connection, dedupe: str) -> StoredAnswer | None:
+    return answer_of(run(connection, ANSWER, dedupe=dedupe).mappings().all())
+
+
+async def _refuse(operation: Callable[[Connection], T]) -> T:
+    raise RuntimeError(f"this database is only read: {operation}")
+
+
+def _refused(*_: object, **__: object) -> NoReturn:
+    raise RuntimeError("this database is only read")
+
+
+_REFUSED: Any = _refused
+
+
+class ReadOnlyStore(Store):
+    """Its parts read; everything else is refused, and so is every write, by the database too."""
+
+    worker, shared = "", True
+    lease_valid = accept = claim = load = append = finish = release = renew = session_state = stop = _REFUSED
+    contact_state = backlog = prune = _rows = _close = start = notify = probe = close = _REFUSED
+
+    def __init__(self, config: DatabaseConfig) -> None:
+        self._share(offline(config, access="read"), _refuse)

@@ -10,11 +10,10 @@ from typing import Literal, TypeAlias
 
 from sqlalchemy import Connection
 
-from gateway.records.sessions import LOCAL_CHANNEL, LOCAL_PERSON
 from gateway.store.contacts import count_wrong, is_muted, revoke
 from gateway.store.later import end_direct
-from gateway.store.locks import Lock, lock
-from gateway.store.writer import Database, reads, run, writes
+from gateway.store.sessions import LOCAL_CHANNEL, LOCAL_PERSON
+from gateway.store.writer import Database, Lock, lock, reads, run, writes
 
 NOTICE_SECONDS = 3600.0
 """Seconds in which the owners hear of one cause once."""

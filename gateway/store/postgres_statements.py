@@ -4,9 +4,8 @@ Counters on the session row decide, never an EXISTS over another table: under RE
 see a row that another transaction just added.
 """
 
-from gateway.records.sessions import CONTROL
 from gateway.store.errors import NOTIFY_CHANNEL
-from gateway.store.locks import Lock
+from gateway.store.sessions import CONTROL
 from gateway.store.statements import (
     OTHERS_WAIT,
     PART_COLUMNS,
@@ -17,6 +16,7 @@ from gateway.store.statements import (
     InboxStatus,
     OutboxStatus,
 )
+from gateway.store.writer import Lock
 
 _ACCEPT = f"""
 WITH r AS ({{rates}}),

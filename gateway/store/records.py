@@ -1,17 +1,104 @@
-"""Records that the store takes and gives: messages, chats and their leases, and transcripts with marks."""
+"""Records that the store takes and gives: messages and reply parts, chats and leases, transcripts with marks, usage."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
 from agents.messages import AssistantMessage, Message
 from gateway.config.budgets import Rate, Rated
-from gateway.records.inbound import Inbound, LoadedBody, inbound_json
-from gateway.records.sessions import CONTROL, sender_of
-from gateway.store.parts import OutboxPart
-from gateway.store.spending import Spent
+from gateway.store.inbound import Inbound, LoadedBody, inbound_json
+from gateway.store.sessions import CONTROL, sender_of
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Spent:
+    """The usage of model requests, counted for each of `scopes` on `day`, such as 2026-11-22. Their order is agent, chat,
+    sender: two turns with the same scopes never deadlock."""
+
+    scopes: tuple[str, ...]
+    day: str
+    tokens: int
+    cost: float
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return [{"scope": it, "day": self.day, "tokens": self.tokens, "cost": self.cost} for it in self.scopes]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScopeUsage:
+    """A scope's spending in a day, and in the days of its month up to then. `warned` is the turn with the warning that most
+    of it is used, 0 for none."""
+
+    scope: str
+    tokens: int = 0
+    cost: float = 0.0
+    warned: int = 0
+    month_cost: float = 0.0
+    month_warned: int = 0
+
+
+def month_of(day: str) -> str:
+    """The month of a day: `2026-11`, under which the month's warning is kept."""
+    return day[:7]
+
+
+def limits_of(rates: Mapping[Rated, Rate]) -> dict[str, float]:
+    """The rates as placeholders; a missing rate gets a limit that is never reached."""
+    of = {whose: rates.get(whose, Rate(count=2**31 - 1, seconds=0.0)) for whose in get_args(Rated)}
+    counts = {f"{whose}_count": rate.count for whose, rate in of.items()}
+    return counts | {f"{whose}_seconds": rate.seconds for whose, rate in of.items()}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewPart:
+    """A reply part to queue. `key` is its idempotency key, the same in every database."""
+
+    key: str
+    payload: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OutboxPart:
+    """One row of the outbox. `ambiguous` counts the attempts that may have arrived. `attempt_started_at` is set from
+    `begin` until the outcome is recorded. `begun`: this process recorded the start and has not sent yet."""
+
+    id: int
+    turn: int
+    part: int
+    key: str
+    payload: str
+    created: float
+    attempts: int = 0
+    ambiguous: int = 0
+    next_at: float = 0.0
+    attempt_started_at: float | None = None
+    begun: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SentPart:
+    """A part that was sent, its session, and the inbox body that it answers, empty if erased. `ext_id` is None while the
+    `message` tool is sending it."""
+
+    payload: str
+    body: str
+    sid: str
+    ext_id: str | None
+    turn: int
+    part: int
+    """Below zero for one of the `message` tool's."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredAnswer:
+    """The outcome of a message that is done with: the content of its `final` row, and the payloads of its reply."""
+
+    final: str
+    payloads: Sequence[str]
+
 
 Kind: TypeAlias = Literal["user", "steered", "assistant", "toolResult", "drained", "final"]
 MarkKind: TypeAlias = Literal["new", "summary", "settings", "undone", "draft"]

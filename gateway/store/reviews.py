@@ -9,8 +9,7 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
-from gateway.store.locks import Lock, lock
-from gateway.store.writer import Database, reads, run, writes
+from gateway.store.writer import Database, Lock, lock, reads, run, writes
 from tools.mcp.server import Review
 
 FIRST = "first listing"

@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.config.root import DatabaseConfig
 from gateway.store.migrate import SCRIPTS, DatabaseUnusable, refuse_unknown, revision_of, upgrade
-from gateway.store.sqlite_file import is_locked
+from gateway.store.sqlite import is_locked
 from gateway.store.statements import InboxStatus, OutboxStatus
 
 LOCKED_SECONDS = 30.0

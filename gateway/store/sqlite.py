@@ -4,6 +4,8 @@ Every write goes through the one `Writer`; reads have a separate connection. A l
 keeps a second gateway out. `synchronous=FULL`: what was acknowledged is on the disk.
 """
 
+import contextlib
+import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
@@ -17,20 +19,65 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.config.budgets import Rated
-from gateway.records.sessions import CONTROL
 from gateway.store import sqlite_statements as sql
 from gateway.store import statements as shared
 from gateway.store.errors import DatabaseFault, Fenced, Revised
 from gateway.store.layers import LayerRow
 from gateway.store.migrate import DatabaseUnusable, migrate, unusable
-from gateway.store.parts import NewPart, OutboxPart
-from gateway.store.records import Acceptance, Delivery, Entry, Known, Lease, SessionState, View
-from gateway.store.spending import limits_of
-from gateway.store.sqlite_file import lock_file, make_private
+from gateway.store.records import (
+    Acceptance,
+    Delivery,
+    Entry,
+    Known,
+    Lease,
+    NewPart,
+    OutboxPart,
+    SessionState,
+    View,
+    limits_of,
+)
+from gateway.store.sessions import CONTROL
 from gateway.store.statements import InboxStatus
 from gateway.store.store import Store
 from gateway.store.tasks import TaskEnd, end_task
 from gateway.store.writer import Database, Writer, reads, writes
+
+
+class DatabaseInUse(DatabaseUnusable):
+    """Another Clawgate is running on this database file."""
+
+    fix = "stop it first, or give this one its own database.url"
+
+
+def make_private(path: Path) -> None:
+    """Creates the file before SQLite does, which gives the files beside it the mode of the database."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    for file in (path, *(Path(f"{path.resolve()}{ending}") for ending in ("-wal", "-shm", ".lock"))):
+        with contextlib.suppress(FileNotFoundError):
+            file.chmod(0o600)
+
+
+def lock_file(path: Path) -> Any:
+    """The lock file, held open for the life of the process: flock falls with it, also on kill -9."""
+    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            file.close()
+        raise DatabaseInUse from error
+    return file
+
+
+def is_locked(path: str | None) -> bool:
+    """Return True if a gateway works with the file; False for None, which is PostgreSQL."""
+    with contextlib.suppress(FileNotFoundError), Path(f"{path}.lock").open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
 
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "wal_autocheckpoint=4000", "secure_delete=ON")
 

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
-from gateway.store.parts import StoredAnswer
-from gateway.store.records import ContactState, Known
+from gateway.store.records import ContactState, Known, StoredAnswer
 
 
 class InboxStatus(IntEnum):

@@ -6,43 +6,48 @@ same on both are here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from channels.web.admission import Sessions
 from gateway.config.budgets import Rate, Rated
 from gateway.store import statements as sql
 from gateway.store.approvals import DatabaseApprovals
-from gateway.store.archive import DatabaseArchive
+from gateway.store.archive import DatabaseArchive, DatabaseSearch, DatabaseSessions
 from gateway.store.branches import DatabaseBranches
 from gateway.store.changes import DatabaseChanges
 from gateway.store.chatter import DatabaseChatter
 from gateway.store.contacts import DatabaseContacts
-from gateway.store.errors import DatabaseFault
+from gateway.store.errors import DatabaseFault, Fenced
 from gateway.store.files import DatabaseFiles
 from gateway.store.later import DatabaseLater
 from gateway.store.layers import DatabaseLayers, LayerRow
 from gateway.store.memory import DatabaseMemory
 from gateway.store.owners import DatabaseOwners
-from gateway.store.parts import NewPart, OutboxPart, SentPart, StoredAnswer
-from gateway.store.readings import Readings
 from gateway.store.records import (
     Acceptance,
+    Bill,
+    Concerned,
     ContactState,
     Delivery,
     Entry,
     Known,
     Lease,
+    NewPart,
+    OutboxPart,
+    ScopeUsage,
+    SentPart,
     SessionMark,
     SessionState,
+    StoredAnswer,
     View,
+    Work,
+    month_of,
 )
 from gateway.store.reviews import DatabaseReviews
-from gateway.store.search import DatabaseSearch
 from gateway.store.sends import DatabaseSends
-from gateway.store.spending import ScopeUsage, month_of
+from gateway.store.sessions import CHOICE, CONTROL
 from gateway.store.tasks import DatabaseTasks, TaskEnd
-from gateway.store.web_sessions import DatabaseSessions
 from gateway.store.writer import Run
 
 
@@ -55,7 +60,7 @@ class Backlog:
     oldest: float | None
 
 
-class Store(Readings, Protocol):
+class Store(Protocol):
     worker: str
     """The name under which this process owns chats."""
     shared: bool
@@ -304,3 +309,65 @@ class Store(Readings, Protocol):
         """Proves that the database takes writes. Raises StoreUnavailable."""
 
     async def close(self) -> None: ...
+
+    async def conversation(self, sid: str, *, before: int, history_turns: int, waiting_max: int) -> Work:
+        """Returns the conversation before the command `before`: the messages that wait, with or without a running turn,
+        and at most `history_turns` turns."""
+        names = {"sid": sid, "before": before}
+        waiting = await self._rows(sql.WAITING_BEFORE, names | {"waiting_max": waiting_max})
+        revision = (await self._ours(sql.REVISION, names))["revision"]
+        entries = await self._rows(sql.HISTORY_BEFORE, names | sql.bounds(history_turns))
+        return replace(Work.of(waiting, [Entry(**row) for row in entries]), revision=revision)
+
+    async def bodies(self, sid: str, turn: int) -> Mapping[int, str]:
+        """Returns the bodies of all messages that a turn answered, by number, oldest first; empty if its own is gone."""
+        return {row["id"]: row["body"] for row in await self._rows(sql.BODIES, {"sid": sid, "turn": turn})}
+
+    async def last_turn(self, sid: str, *, command: int, by: str) -> int | None:
+        """Returns the newest finished turn on the branch of a command that was not undone, or the turn that `by` has
+        undone: a command that runs again undoes the same turn."""
+        turn: int | None = (await self._one(sql.LAST_TURN, {"sid": sid, "before": command, "by": by}))["turn"]
+        return turn
+
+    async def stopped_at(self, sid: str) -> int:
+        """Returns the number of the command that stopped the conversation last; 0 if none did, or a message has interrupted
+        it since."""
+        row = await self._one(sql.STOPPED_AT, {"sid": sid})
+        return row["stopped"] if row else 0
+
+    async def concerned(self, sid: str, *, before: int, by: str) -> Sequence[Concerned]:
+        """The messages below `before` that wait, or that were stopped with `by` in their final row, in order."""
+        rows = await self._rows(sql.CONCERNED, {"sid": sid, "before": before, "by": f'%"{by}"%'})
+        return [Concerned(turn=row["turn"], body=row["body"], begun=bool(row["begun"])) for row in rows]
+
+    async def bills(self, sid: str, *, since: float) -> Sequence[Bill]:
+        """The final rows of the conversation and its control session: those since it began, and those since then."""
+        rows = await self._rows(sql.BILLS, {"sid": sid, "control": CONTROL + sid, "since": since})
+        return [Bill(content=it["content"], current=bool(it["current"]), recent=bool(it["recent"])) for it in rows]
+
+    async def transcript(self, sid: str) -> Sequence[Entry]:
+        """Returns the whole conversation since it began, with what a summary has replaced, without undone turns."""
+        return [Entry(**row) for row in await self._rows(sql.TRANSCRIPT, {"sid": sid})]
+
+    async def has_arrived(self, first: str, second: str = "") -> bool:
+        """Return True if a message has one of these dedupe keys, also if its words are erased."""
+        return bool(await self._rows(sql.ARRIVED, {"first": first, "second": second}))
+
+    async def choices(self) -> Mapping[str, str]:
+        """The newest choice for each sid that begins with `CHOICE`, by the rest of the sid."""
+        rows = await self._rows(sql.CHOICES, {"prefix": f"{CHOICE}%"})
+        return {row["sid"].removeprefix(CHOICE): row["content"] for row in rows}
+
+    async def _rows(self, statement: str, names: Mapping[str, Any]) -> Sequence[Any]:
+        """The rows that one statement returns, after its commit."""
+        raise NotImplementedError
+
+    async def _one(self, statement: str, names: Mapping[str, Any]) -> Any:
+        """Returns the first row or None."""
+        return next(iter(await self._rows(statement, names)), None)
+
+    async def _ours(self, statement: str, names: Mapping[str, Any]) -> Any:
+        """Returns the first row. Raises Fenced without one: another worker owns the chat."""
+        if (row := await self._one(statement, names)) is None:
+            raise Fenced
+        return row

@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias
 
 from sqlalchemy import Connection
 
-from gateway.store.arrivals import put
 from gateway.store.records import Delivery
+from gateway.store.sends import put
 from gateway.store.statements import NEVER, WAITS
 from gateway.store.writer import Database, reads, run, writes
 

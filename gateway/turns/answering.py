@@ -25,8 +25,13 @@ from gateway.approvals.gate import TurnGate, opening
 from gateway.approvals.notices import Notices
 from gateway.observe.secrets import redacted
 from gateway.outbox.outbox import payload_json
-from gateway.records.inbound import inbound_of
-from gateway.records.sessions import (
+from gateway.state.ending import Ending
+from gateway.state.runtime import Runtime, StartGate
+from gateway.state.trouble import REFUSALS
+from gateway.store.approvals import Approval
+from gateway.store.inbound import inbound_of
+from gateway.store.records import Spoken, WaitingMessage
+from gateway.store.sessions import (
     agent_of,
     conversation,
     is_among_others,
@@ -36,11 +41,6 @@ from gateway.records.sessions import (
     person_of,
     task_of,
 )
-from gateway.state.ending import Ending
-from gateway.state.runtime import Runtime, StartGate
-from gateway.state.trouble import REFUSALS
-from gateway.store.approval_records import Approval
-from gateway.store.records import Spoken, WaitingMessage
 from gateway.store.statements import NEVER
 from gateway.turns.attachments import Attachments
 from gateway.turns.batch import Batch

@@ -8,11 +8,11 @@ from itertools import takewhile
 from channels.message import MessageContext
 from channels.tools import ToolLists
 from gateway.config.commands import asks_model
-from gateway.records.inbound import REPORT, Inbound, inbound_of, is_readable
-from gateway.records.sessions import agent_of, is_control, parent_of, task_of
 from gateway.state.queues import Queue, is_last_attempt
 from gateway.state.runtime import Runtime, Setup
+from gateway.store.inbound import REPORT, Inbound, inbound_of, is_readable
 from gateway.store.records import Concerned, Delivery, Lease, WaitingMessage, Work
+from gateway.store.sessions import agent_of, is_control, parent_of, task_of
 from gateway.turns.history import last_active
 
 

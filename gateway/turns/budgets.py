@@ -17,9 +17,9 @@ from channels.message import MessageContext
 from channels.moment import clock, day, local
 from gateway.config.budgets import BudgetConfig
 from gateway.config.root import Config
-from gateway.records.sessions import chat_of, sender_of
 from gateway.state.runtime import Runtime
-from gateway.store.spending import ScopeUsage, Spent, month_of
+from gateway.store.records import ScopeUsage, Spent, month_of
+from gateway.store.sessions import chat_of, sender_of
 
 WARN_SHARE = 0.8
 

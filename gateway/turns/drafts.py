@@ -16,9 +16,9 @@ from channels.abilities import Progress, ShowsDrafts, can
 from channels.channel import DeliveryError, RateLimited, Refused, Unreachable
 from channels.message import MessageContext, Outbound, Target
 from gateway.outbox.outbox import idempotency_key
-from gateway.records.sessions import is_control, task_of
 from gateway.state.runtime import Runtime
 from gateway.store.records import SessionMark
+from gateway.store.sessions import is_control, task_of
 from gateway.turns.batch import Batch
 
 OPEN_SECONDS = 1.0

@@ -7,12 +7,11 @@ import structlog
 
 from gateway.observe.logs import logged
 from gateway.outbox.reply import reply
-from gateway.records.inbound import SAY, Inbound, inbound_of
-from gateway.records.sessions import is_control, saying_session, task_of
 from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime
-from gateway.store.parts import OutboxPart
-from gateway.store.records import Entry, Lease, WaitingMessage, Work
+from gateway.store.inbound import SAY, Inbound, inbound_of
+from gateway.store.records import Entry, Lease, OutboxPart, WaitingMessage, Work
+from gateway.store.sessions import is_control, saying_session, task_of
 from gateway.turns.budgets import account_of
 from gateway.turns.journal import entry
 from gateway.turns.layers import Layers

@@ -24,8 +24,7 @@ from gateway.observe.secrets import redacted
 from gateway.state.ending import Ending
 from gateway.state.runtime import Drained, Runtime, Stopped
 from gateway.store.errors import Revised
-from gateway.store.records import Entry, Kind, Lease, SessionState, Spoken, Summary, WaitingMessage
-from gateway.store.spending import Spent
+from gateway.store.records import Entry, Kind, Lease, SessionState, Spent, Spoken, Summary, WaitingMessage
 from gateway.turns.batch import Batch, is_report
 from gateway.turns.budgets import BudgetAccount
 from tools.tool import turn_source

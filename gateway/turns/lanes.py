@@ -14,13 +14,12 @@ from typing import Any
 import structlog
 
 from gateway.outbox.outbox import Outbox
-from gateway.records.inbound import inbound_of, is_readable
-from gateway.records.sessions import conversation, is_control, task_of
 from gateway.state.queues import is_last_attempt
 from gateway.state.runtime import Drained, Lane, Runtime, Stopped
 from gateway.store.errors import Fenced, Revised, StoreUnavailable
-from gateway.store.parts import OutboxPart
-from gateway.store.records import Acceptance, Delivery, Lease, Work
+from gateway.store.inbound import inbound_of, is_readable
+from gateway.store.records import Acceptance, Delivery, Lease, OutboxPart, Work
+from gateway.store.sessions import conversation, is_control, task_of
 from gateway.turns.batch import asks_beside
 from gateway.turns.history import Histories
 from gateway.turns.turns import Turns

@@ -22,8 +22,6 @@ from channels.bilingual import Bilingual
 from channels.message import MessageContext
 from gateway.observe.logs import logged
 from gateway.observe.secrets import redacted
-from gateway.records.inbound import Inbound
-from gateway.records.sessions import is_control, person_of, session_parts
 from gateway.state.ending import Ending
 from gateway.state.reasons import (
     Because,
@@ -35,7 +33,9 @@ from gateway.state.reasons import (
     tools_reason,
 )
 from gateway.state.runtime import Runtime, Setup
+from gateway.store.inbound import Inbound
 from gateway.store.layers import LayerRow
+from gateway.store.sessions import is_control, person_of, session_parts
 from gateway.turns.batch import Batch
 
 log = structlog.get_logger()

@@ -17,10 +17,10 @@ from channels.api.channel import ApiChannel
 from channels.marks import CALL, RESULT
 from channels.message import MessageContext
 from channels.moment import timestamp
-from gateway.records.sessions import agent_of, is_among_others, sender_of
 from gateway.state.runtime import Setup
 from gateway.store.errors import StoreUnavailable
 from gateway.store.records import Entry
+from gateway.store.sessions import agent_of, is_among_others, sender_of
 from gateway.store.store import Store
 from gateway.turns.history import numbered_turns
 from tools.memory import Note, Passage

@@ -7,11 +7,11 @@ from agents.language import language_for
 from agents.messages import AssistantMessage, Text, UserMessage
 from agents.prompt.inbound import SAID, own_note
 from channels.moment import timestamp
-from gateway.records.inbound import Inbound
-from gateway.records.sessions import is_control, sender_behind, session_key
 from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime
+from gateway.store.inbound import Inbound
 from gateway.store.records import Delivery
+from gateway.store.sessions import is_control, sender_behind, session_key
 from gateway.turns.answering import reminder_in, spoken_in
 from gateway.turns.batch import Batch
 from gateway.turns.journal import entry

@@ -2,10 +2,10 @@
 
 from gateway.approvals.approvals import Approvals
 from gateway.outbox.outbox import AWAY_SECONDS
-from gateway.records.inbound import inbound_of, is_readable
-from gateway.records.sessions import conversation, is_control
 from gateway.state.runtime import Runtime
+from gateway.store.inbound import inbound_of, is_readable
 from gateway.store.records import Lease, Work
+from gateway.store.sessions import conversation, is_control
 from gateway.turns.batch import of_one_person
 
 

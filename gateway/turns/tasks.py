@@ -25,12 +25,12 @@ from channels.message import MessageContext, Origin, OriginKind, StoredFile
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.display import value
 from gateway.approvals.surfaces import message_json as context_json
-from gateway.records.inbound import REPORT, Inbound
-from gateway.records.sessions import agent_of, chat_of, is_open, person_of, sender_behind, task_of, task_session
 from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
+from gateway.store.inbound import REPORT, Inbound
 from gateway.store.records import Delivery
+from gateway.store.sessions import agent_of, chat_of, is_open, person_of, sender_behind, task_of, task_session
 from gateway.store.statements import NEVER
 from gateway.store.tasks import BEGUN, Task, TaskEnd, TaskState
 from gateway.turns.batch import Batch

@@ -19,15 +19,14 @@ from gateway.approvals import pairing
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.pairing import REMINDED, REQUESTED
 from gateway.config.commands import asks_model
-from gateway.records.inbound import REPORT, SAY, Inbound, inbound_of, is_readable
-from gateway.records.sessions import conversation, is_control, task_of
 from gateway.state.ending import Ending, lost_access
 from gateway.state.queues import ATTEMPTS_MAX
 from gateway.state.runtime import Drained, Runtime, StartGate, Stopped
 from gateway.store.contacts import APPROVED
 from gateway.store.errors import Fenced, Revised, StoreUnavailable
-from gateway.store.parts import OutboxPart
-from gateway.store.records import Lease, SessionMark, WaitingMessage, Work
+from gateway.store.inbound import REPORT, SAY, Inbound, inbound_of, is_readable
+from gateway.store.records import Lease, OutboxPart, SessionMark, WaitingMessage, Work
+from gateway.store.sessions import conversation, is_control, task_of
 from gateway.turns.answering import AgentRun, NothingLeft
 from gateway.turns.batch import Batch, answer_others, asks_beside, batch_of, has_recalled, stopped_of
 from gateway.turns.budgets import BudgetAccount, account_of

@@ -28,11 +28,10 @@ from gateway.http.bodies import Bodies
 from gateway.http.request import Unserved, answer_json, id_in_path, number_of, problem, read_json
 from gateway.later.stored import theirs
 from gateway.operate.first_key import FirstKey
-from gateway.records.sessions import all_beside, chat_session
 from gateway.state.runtime import Runtime
-from gateway.store.archive import CONVERSATIONS_MAX, place_of
+from gateway.store.archive import CONVERSATIONS_MAX, WebHit, has_all, place_of
 from gateway.store.errors import StoreUnavailable
-from gateway.store.search import WebHit, has_all
+from gateway.store.sessions import all_beside, chat_session
 from gateway.web.found import found_line, words_of
 from gateway.web.offers import Offers
 from tools.policy import permitted

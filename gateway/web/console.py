@@ -31,13 +31,13 @@ from gateway.operate.contacts import facts as contact_facts
 from gateway.operate.masked import config_view
 from gateway.operate.sessions import named
 from gateway.operate.usage import By, usage_view
-from gateway.records.sessions import LOCAL_PERSON, session_parts
 from gateway.state.runtime import Runtime
-from gateway.store.approval_records import Approval, Decider, Grant
+from gateway.store.approvals import Approval, Decider, Grant
+from gateway.store.conversations import Names
 from gateway.store.dead_letters import DeadLetter, dead_letters, replay
 from gateway.store.errors import StoreUnavailable
 from gateway.store.migrate import DatabaseUnusable
-from gateway.store.names import Names
+from gateway.store.sessions import LOCAL_PERSON, session_parts
 from gateway.store.statements import PAIRING_SECONDS
 from gateway.web.listing import page
 

@@ -16,9 +16,9 @@ from channels.web.channel import WebChannel
 from gateway.commands.catalog import COMMANDS
 from gateway.http.bodies import Bodies
 from gateway.http.request import PersonRoute, Unserved, answer_json, id_in_path, number_of, read_json
-from gateway.records.sessions import sender_of
 from gateway.state.runtime import Runtime
 from gateway.store.memory import NOTES_MAX
+from gateway.store.sessions import sender_of
 from gateway.web.offers import Offers
 from tools.memory import NOTE_CHARS_MAX
 

@@ -14,8 +14,8 @@ from channels.web.archive import WebConversation
 from channels.web.channel import WebChannel
 from gateway.commands.catalog import COMMANDS
 from gateway.commands.settings import model_in_force, thinking_levels
-from gateway.records.sessions import is_open, message_in, session_key
 from gateway.state.runtime import Runtime
+from gateway.store.sessions import is_open, message_in, session_key
 
 _NEW = "c_new"
 """The id of a conversation that has yet to begin."""

@@ -18,9 +18,9 @@ from gateway.http.request import PersonRoute, Unserved, answer_json, id_in_path,
 from gateway.operate import schedules
 from gateway.operate.clipped import brief
 from gateway.operate.sessions import named
-from gateway.records.sessions import LOCAL_PERSON
 from gateway.state.runtime import Runtime
-from gateway.store.names import Names
+from gateway.store.conversations import Names
+from gateway.store.sessions import LOCAL_PERSON
 from gateway.store.tasks import Task
 from gateway.turns.tasks import Tasks
 from gateway.web.listing import ROWS_MAX, page

@@ -18,9 +18,9 @@ from sqlalchemy import Connection, text
 
 from agents.messages import Text, UserMessage, message_json
 from channels.message import Chat, MessageContext, Sender
-from gateway.records.inbound import Inbound, inbound_json
 from gateway.store import erasure, memory
-from gateway.store.portions import portions_of
+from gateway.store.erasure import portions_of
+from gateway.store.inbound import Inbound, inbound_json
 from gateway.store.sqlite import SqliteStore
 from tools.memory import terms
 

@@ -15,7 +15,7 @@ import channels.feishu.events as feishu
 import channels.telegram.updates as telegram
 from channels.channel import Arrived, Edited, Membership, Moved, NotReady, Recalled, Receipt, Rejected
 from channels.telegram.content import Me
-from gateway.records.inbound import Inbound, inbound_json
+from gateway.store.inbound import Inbound, inbound_json
 from tests.channels.telegram_samples import load_samples
 from tests.channels.test_samples import SAMPLES as FEISHU_SAMPLES
 

@@ -23,8 +23,8 @@ from agents.messages import AssistantMessage, message_json
 from channels.message import Outbound
 from gateway.config.root import DatabaseConfig
 from gateway.outbox.outbox import payload_json
-from gateway.records.inbound import inbound_of
 from gateway.store.dead_letters import dead_letters
+from gateway.store.inbound import inbound_of
 from gateway.store.records import Summary
 from gateway.store.statements import OutboxStatus
 from tests.chaos.emulated import Emulated

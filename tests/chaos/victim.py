@@ -30,11 +30,10 @@ from gateway.cli.options import environment
 from gateway.config.load import load
 from gateway.observe import logs
 from gateway.observe.secrets import Scrubber, secrets_of
-from gateway.records.inbound import inbound_of
-from gateway.records.sessions import is_control
+from gateway.store.inbound import inbound_of
 from gateway.store.opening import open_store
-from gateway.store.parts import NewPart, OutboxPart
-from gateway.store.records import Delivery, Entry, Lease, SessionMark, View
+from gateway.store.records import Delivery, Entry, Lease, NewPart, OutboxPart, SessionMark, View
+from gateway.store.sessions import is_control
 from gateway.store.store import Store
 from gateway.store.tasks import TaskEnd
 from tests.sandboxes import reported

@@ -28,7 +28,7 @@ from gateway.approvals.display import fenced, person, request_details, request_t
 from gateway.approvals.gate import TurnGate, call_id
 from gateway.approvals.surfaces import is_approver
 from gateway.config.root import AgentsConfig, ApprovalsConfig, Config
-from gateway.store.approval_records import Approval, Decider
+from gateway.store.approvals import Approval, Decider
 from gateway.store.records import Delivery
 from gateway.store.sqlite import SqliteStore
 from gateway.store.writer import run

@@ -13,8 +13,8 @@ from agents.messages import AssistantMessage, Message, Text, UserMessage, messag
 from agents.tokens import tokens
 from gateway.config.root import DatabaseConfig
 from gateway.store import erasure, statements
+from gateway.store.erasure import spans_of
 from gateway.store.opening import connected
-from gateway.store.portions import spans_of
 from gateway.store.records import Entry, Known, Lease, SessionMark, View
 from gateway.store.store import Store
 from gateway.turns import history

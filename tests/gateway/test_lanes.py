@@ -12,8 +12,7 @@ from gateway.config.root import LimitsConfig
 from gateway.outbox.outbox import Delivered, Outbox, RecordStart, Report
 from gateway.state.runtime import StartGate, Stopped
 from gateway.store.errors import Fenced, StoreUnavailable
-from gateway.store.parts import NewPart, OutboxPart
-from gateway.store.records import Delivery, Entry, Lease, Work
+from gateway.store.records import Delivery, Entry, Lease, NewPart, OutboxPart, Work
 from gateway.store.sqlite import SqliteStore
 from gateway.turns.lanes import Lanes
 from gateway.turns.sweep import Sweep

@@ -26,8 +26,7 @@ from gateway.outbox.outbox import (
 )
 from gateway.outbox.reply import reply_parts
 from gateway.state.ending import Ending
-from gateway.store.parts import NewPart, OutboxPart
-from gateway.store.records import Delivery, Entry
+from gateway.store.records import Delivery, Entry, NewPart, OutboxPart
 from gateway.store.sqlite import SqliteStore
 from tests.gateway.runtimes import runtime
 from tests.tools.bench import CALL

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from channels.message import MessageContext
-from gateway.records.inbound import Inbound, LoadedBody, inbound_json, inbound_of
 from gateway.state.queues import MORE_SECONDS, Queue
+from gateway.store.inbound import Inbound, LoadedBody, inbound_json, inbound_of
 from gateway.store.records import WaitingMessage
 from tests.tools.bench import CALL
 

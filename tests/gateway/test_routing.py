@@ -12,7 +12,7 @@ from agents.config import AgentConfig, SessionScope
 from channels.message import Chat, ChatKind, MessageContext, Sender
 from gateway.config.bindings import route, specificity
 from gateway.config.root import AgentsConfig, BindingConfig, MatchConfig
-from gateway.records.sessions import (
+from gateway.store.sessions import (
     SessionParts,
     agent_of,
     parent_of,

@@ -6,8 +6,7 @@ from contextlib import asynccontextmanager
 from channels.web.archive import WebMessage
 from gateway.config.root import DatabaseConfig
 from gateway.store.archive import DatabaseArchive
-from gateway.store.parts import NewPart, OutboxPart
-from gateway.store.records import Acceptance, Delivery, Entry, Lease, View, Work
+from gateway.store.records import Acceptance, Delivery, Entry, Lease, NewPart, OutboxPart, View, Work
 from gateway.store.store import Store
 from tests.empty_database import open_store
 

@@ -9,8 +9,8 @@ import pytest
 from agents.messages import Text, UserMessage, message_json
 from channels.message import Chat, MessageContext, Origin, Sender
 from channels.web.archive import VERSIONS_MAX, Kept, MessageBody
-from gateway.records.inbound import Inbound, inbound_of
 from gateway.store.branches import gaps_of
+from gateway.store.inbound import Inbound, inbound_of
 from gateway.store.records import Delivery, Entry, Lease, SessionMark, Spoken, Summary
 from gateway.store.store import Store
 from tests.gateway.store.chats import LARGE, opened, page

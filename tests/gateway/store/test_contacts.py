@@ -7,8 +7,8 @@ import pytest
 
 from channels.message import Chat
 from gateway.approvals import pairing
-from gateway.records.inbound import inbound_json
 from gateway.store.contacts import TRIES_MAX, Contact
+from gateway.store.inbound import inbound_json
 from gateway.store.records import Delivery
 from gateway.store.statements import PAIRING_SECONDS
 from gateway.store.store import Store

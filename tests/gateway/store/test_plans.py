@@ -11,8 +11,8 @@ from sqlalchemy import Connection, event
 
 from channels.web.archive import MessageBody
 from gateway.store import erasure, memory
+from gateway.store.erasure import portions_of, spans_of
 from gateway.store.layers import FILTERS, LAST_FINISHED, LISTED, OPEN
-from gateway.store.portions import portions_of, spans_of
 from gateway.store.records import Entry, SessionMark, Spoken
 from gateway.store.sqlite import SqliteStore
 from gateway.store.statements import BODIES, HISTORY, USAGE, WAITING

@@ -10,10 +10,10 @@ from gateway.config.root import DatabaseConfig
 from gateway.store import postgres
 from gateway.store import postgres_statements as sql
 from gateway.store.errors import StoreUnavailable
-from gateway.store.locks import Lock
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.opening import open_store
 from gateway.store.postgres import PostgresStore
+from gateway.store.writer import Lock
 from tests.gateway.store.chats import leased, opened, work_of
 from tests.waiting import until
 
@@ -106,5 +106,5 @@ def test_no_two_locks_have_one_number_and_all_are_in_one_list() -> None:
     assert [*Lock.__members__] == [it.name for it in Lock]
     sources = Path(postgres.__file__).parents[1].rglob("*.py")
     taken = [it for it in sources for line in it.read_text().splitlines() if "pg_advisory_xact_lock(" in line]
-    assert {it.stem for it in taken} == {"locks", "postgres_statements"}
+    assert {it.stem for it in taken} == {"writer", "postgres_statements"}
     assert sql.LOCK_RATES.count(f"lock({Lock.SENDER_RATE:d},") == sql.LOCK_RATES.count(f"lock({Lock.CHAT_RATE:d},") == 1

@@ -11,8 +11,7 @@ import pytest
 from gateway.app.upkeep import DEDUPE_SECONDS
 from gateway.config.budgets import Rate, Rated
 from gateway.store.errors import Fenced
-from gateway.store.records import Delivery, Entry
-from gateway.store.spending import ScopeUsage, Spent
+from gateway.store.records import Delivery, Entry, ScopeUsage, Spent
 from gateway.store.store import Store
 from tests.gateway.store.chats import accept, leased, message, opened, step, work_of
 

@@ -8,9 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.store.errors import Fenced
-from gateway.store.parts import NewPart, SentPart
-from gateway.store.records import Entry, Lease, SessionMark
-from gateway.store.spending import Spent
+from gateway.store.records import Entry, Lease, NewPart, SentPart, SessionMark, Spent
 from gateway.store.store import Store
 from tests.gateway.store.chats import accept, finish, leased, look, message, opened, step, work_of
 from tests.waiting import PATIENCE_SECONDS

@@ -16,7 +16,7 @@ from gateway.commands import catalog
 from gateway.commands.catalog import COMMANDS, command_of
 from gateway.config.commands import ALIASES, CHINESE_NAMES, OWNER_ONLY
 from gateway.guard import VERSION
-from gateway.records.inbound import Inbound
+from gateway.store.inbound import Inbound
 from gateway.turns.answering import above
 from tests.channels.contexts import context as made
 from tests.emulators.models.script import Fault, Say, Think, Turn, calls, says

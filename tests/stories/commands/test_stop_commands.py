@@ -17,10 +17,10 @@ from channels.channel import Channel, RateLimited, Unreachable
 from channels.message import Outbound
 from gateway.approvals.notices import Notice
 from gateway.operate import schedules
-from gateway.records.inbound import Inbound
-from gateway.records.sessions import is_control
-from gateway.store.approval_records import Decider
+from gateway.store.approvals import Decider
 from gateway.store.errors import StoreUnavailable
+from gateway.store.inbound import Inbound
+from gateway.store.sessions import is_control
 from tests.emulators.models.script import calls, says
 from tests.emulators.models.server import Reply
 from tests.running import AGENTS, ALICE, ALICE_CHAT, BOB, GROUP, Running, running

@@ -13,7 +13,7 @@ import pytest
 from channels.feishu.channel import FeishuChannel
 from gateway.fault import OperatorError
 from gateway.operate import contacts
-from gateway.records.codes import ALPHABET, hashed
+from gateway.store.contacts import ALPHABET, hashed
 from gateway.store.errors import StoreUnavailable
 from gateway.store.owners import ADD_SECONDS, CLAIM_SECONDS
 from tests.channels.contexts import Clock

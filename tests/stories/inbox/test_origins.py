@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from channels.message import Chat, Origin, Sender
-from gateway.records.inbound import SAY, Inbound
+from gateway.store.inbound import SAY, Inbound
 from gateway.turns.origins import origin_delivery
 from tests.channels.contexts import context
 from tests.emulators.models.script import says

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.fault import OperatorError
 from gateway.operate import contacts
-from gateway.records.codes import ALPHABET
+from gateway.store.contacts import ALPHABET
 from gateway.store.errors import StoreUnavailable
 from gateway.store.opening import connected
 from tests.channels.contexts import Clock

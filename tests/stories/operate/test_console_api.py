@@ -7,10 +7,10 @@ import pytest
 from sqlalchemy import Connection
 
 from gateway.operate.sessions import listed, summary
-from gateway.records.sessions import chat_session
 from gateway.store import conversations
 from gateway.store.conversations import Session
 from gateway.store.records import SessionMark
+from gateway.store.sessions import chat_session
 from gateway.web.listing import ROWS_MAX
 from tests.case import case
 from tests.running import SECRETS, client, running

@@ -18,9 +18,8 @@ from gateway.config.load import Loaded, load
 from gateway.guard import VERSION
 from gateway.operate.doctor import examine
 from gateway.operate.folders import FREE_BYTES_LOW
-from gateway.store.inspect import health
 from gateway.store.migrate import DatabaseUnusable
-from gateway.store.opening import connected
+from gateway.store.opening import connected, health
 from tests.chaos.replica import free_port
 from tests.empty_database import open_store
 from tests.emulators.feishu.emulator import SCOPES, FeishuEmulator

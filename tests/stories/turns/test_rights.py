@@ -18,9 +18,9 @@ from agents.messages import Usage
 from channels.channel import Unreachable
 from channels.message import Chat, Outbound, Sender
 from gateway.commands.catalog import COMMANDS
-from gateway.records.inbound import Inbound, inbound_json
-from gateway.records.sessions import session_key
+from gateway.store.inbound import Inbound, inbound_json
 from gateway.store.records import Delivery
+from gateway.store.sessions import session_key
 from gateway.turns.budgets import used
 from tests.channels.contexts import context
 from tests.emulators.models.script import Turn, calls, says

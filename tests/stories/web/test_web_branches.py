@@ -13,7 +13,7 @@ import pytest
 from channels.message import Chat, MessageContext, Origin, Sender
 from channels.web.archive import MessageBody
 from gateway.approvals.surfaces import message_json as context_json
-from gateway.records.inbound import SAY, Inbound
+from gateway.store.inbound import SAY, Inbound
 from gateway.store.tasks import Task
 from gateway.turns.origins import origin_delivery
 from tests.emulators.models.script import Fault, Turn, calls, says

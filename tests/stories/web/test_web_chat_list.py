@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.search import WebHit
+from gateway.store.archive import WebHit
 from tests.emulators.models.script import says
 from tests.running import Running, running
 from tests.stories.web.test_web_streams import history
