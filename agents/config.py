@@ -8,8 +8,7 @@ from pydantic import Field, StringConstraints, field_validator
 
 from agents.compaction import CompactionConfig
 from agents.providers.models import Level
-from channels.queue import QueueConfig
-from channels.section import LocalPath, Section
+from channels.section import LocalPath, QueueConfig, Section
 from skills.catalog import AgentSkillsConfig
 from tools.config import AgentToolsConfig, PersonId
 

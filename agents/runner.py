@@ -29,7 +29,7 @@ from agents.prompt.system import Commands, LastingFacts, PromptFacts, build_syst
 from agents.turn import Budget, Emit, Journal, LimitReached, Settings, Turn, TurnLimits, TurnResult, TurnStarted
 from agents.workspaces import Workspaces, is_template, read_workspace_files
 from channels.message import File, MessageContext
-from channels.tools import ToolLists, ToolNames
+from channels.section import ToolLists, ToolNames
 from skills.catalog import SkillCatalog, visible
 from tools.absent import is_absent
 from tools.approval import Gate

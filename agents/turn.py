@@ -14,8 +14,7 @@ from agents.messages import AssistantMessage, Message, ModelError, ToolCall, Too
 from agents.providers.models import Level
 from agents.providers.provider import ModelEvent, ModelRequest, System
 from channels.message import MessageContext
-from channels.section import Section
-from channels.tools import ToolLists
+from channels.section import Section, ToolLists
 
 Amount = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]

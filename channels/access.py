@@ -15,8 +15,7 @@ from pydantic import AfterValidator, Field, SecretStr
 
 from channels.bilingual import NO_WORDS, Bilingual
 from channels.message import MessageContext
-from channels.section import Section
-from channels.tools import ToolLists
+from channels.section import Section, ToolLists
 
 GroupPolicy: TypeAlias = Literal["open", "allowlist", "disabled"]
 Policy: TypeAlias = Literal["pairing", "open", "allowlist", "disabled"]

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from channels.access import AccessConfig, Quotes
 from channels.message import Action, Attachment, File, MessageContext, Outbound, StoredFile
-from channels.queue import QueueConfig
+from channels.section import QueueConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,15 +2,18 @@
 
 A channel turns its platform's event into one `MessageContext` and sends one `Outbound` part at a time. Nothing here
 knows a platform, a model or a database. Text in a `MessageContext` is what a person typed: data, never instructions.
+
+A `Place` is one chat, or a topic inside it, with the account that writes there: `feishu:oc_team`, `telegram:family:-100#7`.
 """
 
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from channels.grapheme import joined
 from channels.marks import BUNDLE, BUTTON, FORWARDED, VIA, VOTE
+from channels.plain import joined
 
 ChatKind: TypeAlias = Literal["direct", "group"]
 Action: TypeAlias = Literal["send", "reply", "edit", "delete", "react", "buttons", "poll"]
@@ -277,3 +280,49 @@ class Outbound:
     def whole(self) -> str:
         """The text with its folded part, for places that cannot fold."""
         return f"{self.text}\n\n{self.folded.text}" if self.folded else self.text
+
+
+DEFAULT = "default"
+_FORM = re.compile(r"([^\s:#]{1,64}):(?:([^\s:#]{1,64}):)?([^\s:#]{1,200})(?:#([^\s:#]{1,200}))?")
+EXPECTED = (
+    "expected channel:chat or channel:account:chat, and #thread behind it for a topic, "
+    "such as feishu:oc_team or telegram:family:-1001234567890#7"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    channel: str
+    account: str
+    chat: str
+    thread: str | None = None
+
+    def __str__(self) -> str:
+        account = "" if self.account == DEFAULT else f"{self.account}:"
+        thread = "" if self.thread is None else f"#{self.thread}"
+        return f"{self.channel}:{account}{self.chat}{thread}"
+
+
+def place_of(text: str, accounts: Mapping[str, Collection[str]]) -> Place:
+    """The place that is written. `accounts` has the accounts of each channel. Raises ValueError with what to write."""
+    match = _FORM.fullmatch(text)
+    if match is None or not text.isprintable():
+        raise ValueError(EXPECTED)
+    channel, account, chat, thread = match.groups()
+    known = accounts.get(channel, ())
+    if not known:
+        raise ValueError(f"no channel {channel!r} is configured; there is: {_listed(accounts) or 'none'}")
+    if account is not None and account not in known:
+        raise ValueError(f"{channel} has no account {account!r}; there is: {_listed({channel: known})}")
+    if account is None:
+        account = DEFAULT if DEFAULT in known or len(known) > 1 else next(iter(known))
+    if account not in known:
+        choices = " or ".join(str(Place(channel=channel, account=it, chat=chat, thread=thread)) for it in sorted(known))
+        raise ValueError(f"{channel} has several accounts, so name one: {choices}")
+    return Place(channel=channel, account=account, chat=chat, thread=thread)
+
+
+def _listed(accounts: Mapping[str, Collection[str]]) -> str:
+    """The channels, and the accounts that must be named."""
+    names = ((channel, name) for channel, accounts_of in sorted(accounts.items()) for name in sorted(accounts_of))
+    return ", ".join(channel if name == DEFAULT else f"{channel}:{name}" for channel, name in names)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from channels.grapheme import joined
+from channels.plain import joined
 
 _FENCE = re.compile(r"^((?: |>|(?:[-*+]|[0-9]{1,9}[.)]) )*)(`{3,}|~{3,})(.*)$")
 _TABLE_RULE = re.compile(r"^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$")

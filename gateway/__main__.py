@@ -13,7 +13,7 @@ def main():  # type: () -> None
     from importlib import import_module
     from pathlib import Path
 
-    from gateway.guard import PACKAGES, foreign_packages
+    from gateway.program import PACKAGES, foreign_packages
 
     root = Path(__file__).resolve().parent.parent
     foreign = foreign_packages(root)

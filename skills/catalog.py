@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Annotated
 from xml.sax.saxutils import escape
 
-from channels.section import LocalPath, Section
-from channels.tools import ToolNames
+from channels.section import LocalPath, Section, ToolNames
 from skills.lock import LOCK, SkillLock
 from skills.root import Skill as Skill  # the catalogue is where others look for it
 from skills.root import SkillRoot

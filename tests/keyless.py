@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.app.gateway import Gateway
-from gateway.app.reload import Reload
+from gateway.app.serve import Reload
 from gateway.config.load import load
 from tests.empty_database import open_store
 from tests.emulators.models.chat.emulator import ChatEmulator

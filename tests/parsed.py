@@ -5,7 +5,7 @@ import gc
 from functools import cache
 from pathlib import Path
 
-from gateway.guard import PACKAGES
+from gateway.program import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[1]
 

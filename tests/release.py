@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from gateway.guard import VERSION
+from gateway.program import VERSION
 from tests.gateway.store.release_1_0 import OLD, make_old
 from tests.stories.process.test_process import ROOT, Process
 from tests.web_page import opened
@@ -64,7 +64,7 @@ def disagreements(root: Path, version: str) -> Iterator[str]:
     tags = _git(root, "tag", "--points-at", "HEAD").split()
     if f"v{version}" not in tags:
         has = f"it has {', '.join(tags)}" if tags else "it has none"
-        yield f"gateway/guard.py says {version}, so this commit needs the tag v{version}; {has}"
+        yield f"gateway/program.py says {version}, so this commit needs the tag v{version}; {has}"
     sections = SECTION.findall((root / "CHANGELOG.md").read_text(encoding="utf-8"))
     if any(title == "Unreleased" and text.strip() for title, text in sections):
         yield f"CHANGELOG.md: entries are under Unreleased; move them under ## {version} — YYYY-MM-DD"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
 
-from gateway.guard import PACKAGES
+from gateway.program import PACKAGES
 from tests.parsed import ROOT, parsed
 
 ENTRANCES = (

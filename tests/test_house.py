@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gateway.guard import PACKAGES
+from gateway.program import PACKAGES
 from tests import texts
 from tests.bench.kept import LINES, PAGE, SIDES, Reshaped, kept
 from tests.parsed import parsed

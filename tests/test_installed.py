@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.guard import PACKAGES, VERSION
+from gateway.program import PACKAGES, VERSION
 from tests.release import build, install, serving
 from tests.stories.process.test_process import ROOT
 from tests.upstream import ENVIRONMENT, Upstream, git

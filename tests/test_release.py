@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway.guard import VERSION
+from gateway.program import VERSION
 from tests.release import NotReleasable, build, disagreements, install, try_out
 from tests.stories.process.test_process import ROOT
 from tests.upstream import git

@@ -167,7 +167,7 @@ def test_no_tool_and_no_command_writes_config() -> None:
     assert len(reached) > 50
     for path in reached:
         assert "gateway.config.load" not in path.read_text(encoding="utf-8"), path
-    for path in (*readers, *root.glob("gateway/commands/*.py"), root / "gateway" / "app" / "reload.py"):
+    for path in (*readers, *root.glob("gateway/commands/*.py"), root / "gateway" / "app" / "serve.py"):
         called = {
             it.attr for it in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(it, ast.Attribute)
         }

@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from gateway.guard import PACKAGES
+from gateway.program import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[1]
 TAKEN = (

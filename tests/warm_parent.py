@@ -28,7 +28,7 @@ from typing import NoReturn, TextIO
 ORDER_BYTES = 1 << 16
 DESCRIPTORS = 4
 PRELOADED = (
-    *("gateway.app.reload", "gateway.cli.terminal", "gateway.operate.doctor"),
+    *("gateway.app.serve", "gateway.cli.terminal", "gateway.operate.doctor"),
     *("tests.chaos.poisoned", "tests.tools.confined"),
     *("aiohttp", "alembic.command", "psycopg", "sqlalchemy.dialects.sqlite", "uvicorn.protocols.http.h11_impl"),
 )

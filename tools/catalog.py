@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from channels.tools import ToolLists
+from channels.section import ToolLists
 from tools.approval import Gate, Permit, Request
 from tools.background import Process
 from tools.config import AgentToolsConfig, ExecConfig, ToolsConfig

@@ -4,8 +4,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, StringConstraints
 
-from channels.section import LocalPath, Section
-from channels.tools import Listed, ToolLists, ToolNames
+from channels.section import Listed, LocalPath, Section, ToolLists, ToolNames
 from tools.web.config import WebToolsConfig
 
 ExecMode: TypeAlias = Literal["deny", "ask", "allow"]

@@ -12,8 +12,7 @@ from typing import Any, Protocol, get_args
 
 from pydantic import Field
 
-from channels.message import Action, File
-from channels.place import Place
+from channels.message import Action, File, Place
 from tools.attachment import attachment
 from tools.config import MessageConfig
 from tools.tool import Arguments, Call, ToolError, ToolResult, ToolSpec

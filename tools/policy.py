@@ -8,7 +8,7 @@ not matter and none can give back what another took. `Toolbox` is where tools ar
 from collections.abc import Sequence
 from functools import lru_cache
 
-from channels.tools import Profile, ToolLists
+from channels.section import Profile, ToolLists
 from tools.config import AgentToolsConfig, ExecMode, ToolsConfig
 
 GROUPS: dict[str, tuple[str, ...]] = {

@@ -14,8 +14,7 @@ from pydantic import Field, SecretStr, field_validator
 from agents.messages import ErrorKind
 from agents.providers.models import DocumentForm, Level, PricesConfig, ThinkingStyle, known_names
 from agents.providers.vendors import VENDORS, WellKnown, vendor_for
-from channels.bilingual import NO_WORDS, Bilingual
-from channels.finding import Outage
+from channels.bilingual import NO_WORDS, Bilingual, Outage
 from channels.section import Section
 
 Api: TypeAlias = Literal["anthropic-messages", "openai-responses", "openai-chat", "google-gemini", "mistral", "demo"]

@@ -15,8 +15,7 @@ from agents.providers.http import http_client
 from agents.providers.network import WireSpec
 from agents.providers.payload import objects_of
 from agents.providers.refusals import RequestRefused, failure_of
-from channels.bilingual import Bilingual
-from channels.finding import Finding
+from channels.bilingual import Bilingual, Finding
 
 LIST_BYTES_MAX = 8 * 1024 * 1024
 

@@ -13,7 +13,7 @@ from channels.abilities import Progress
 from channels.access import AccessConfig
 from channels.channel import Capabilities, Fetch, Receipt, Refused, Rejected, WebhookRequest, stored_file
 from channels.message import Attachment, File, MessageContext, Outbound
-from channels.queue import QueueConfig
+from channels.section import QueueConfig
 
 
 class WaitingCall:

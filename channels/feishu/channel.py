@@ -34,15 +34,13 @@ from channels.channel import (
 from channels.condition import Condition
 from channels.feishu import signature
 from channels.feishu.api import FeishuApi
-from channels.feishu.causes import CAUSES, cause_of
 from channels.feishu.config import FeishuAccount, listens
 from channels.feishu.connection import LongConnection
 from channels.feishu.content import is_incomplete as is_incomplete_text
-from channels.feishu.events import receipt
-from channels.feishu.live import is_closed
-from channels.feishu.outgoing import FeishuOutgoing, split
-from channels.feishu.people import People, fetch_file
-from channels.feishu.reactions import Reactions, react
+from channels.feishu.content import receipt
+from channels.feishu.doctor import CAUSES, cause_of
+from channels.feishu.outgoing import FeishuOutgoing, is_closed, split
+from channels.feishu.people import People, Reactions, fetch_file, react
 from channels.marks import BUNDLE
 from channels.message import Attachment, File, MessageContext, Outbound
 from channels.pace import Pace, SingleFlight

@@ -9,7 +9,7 @@ from pydantic import Field, SecretStr
 from channels.access import AccessConfig, Mistake, Quotes, access_warnings, id_problems, is_blank, is_http
 from channels.bilingual import Bilingual
 from channels.message import ChatKind
-from channels.queue import QueueConfig
+from channels.section import QueueConfig
 
 DEFAULT = "default"
 _EXAMPLE = re.compile("(ou|oc)_(0123456789abcdef[0-9a-f]*|.*….*)")

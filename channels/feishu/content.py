@@ -2,20 +2,25 @@
 
 `content` is JSON inside a string. Mentions are placeholders (`@_user_1`), resolved as whole tokens: the bot's own goes,
 another becomes `@name`. What is no text becomes a few words in brackets, so that no kind of message is met by silence.
+
+A verified, decrypted event becomes a receipt. Only `header.event_type` and `event.*` are sure to be there; every type is
+checked. An event without the ids that it needs is `Ignored`, because Feishu would repeat what is refused.
 """
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
-from channels.feishu.card_text import UNREADABLE_CARD, read_card
+from channels.channel import Arrived, Ignored, Membership, NotReady, Reacted, Recalled, Receipt, Rejected
+from channels.feishu.card import UNREADABLE_CARD, read_card
 from channels.feishu.post import Content, Nodes, PeopleNames, read_post, resolve
 from channels.marks import BUNDLE
-from channels.message import Attachment, AttachmentKind
+from channels.message import BUTTON_TOKEN, Attachment, AttachmentKind, Chat, MessageContext, Press, Quote, Sender
 from channels.moment import timestamp
-from channels.wire import clean, loads, scalar
+from channels.wire import clean, loads, mapping, scalar, text
 from channels.wire import text as text_of
 
 OPTIONS_MAX = 20
@@ -163,3 +168,187 @@ _READERS: dict[str, _ContentReader] = {
 def _red_packet(content: Mapping[str, Any]) -> str:
     words = (scalar(content, "text") or scalar(content, "title")).strip().strip("[]")
     return f"[red packet: {words}]" if words and words != "红包" else "[red packet]"
+
+
+MESSAGE = "im.message.receive_v1"
+CARD_ACTION = "card.action.trigger"
+RECALLED = "im.message.recalled_v1"
+ADDED, REMOVED = "im.chat.member.bot.added_v1", "im.chat.member.bot.deleted_v1"
+MENU, REACTION = "application.bot.menu_v6", "im.message.reaction.created_v1"
+_RATINGS = {"THUMBSUP": "👍", "ThumbsDown": "👎"}
+_KNOWN = """im.message.message_read_v1 im.message.reaction.created_v1 im.message.reaction.deleted_v1
+im.chat.access_event.bot_p2p_chat_entered_v1 im.chat.updated_v1 im.chat.disbanded_v1 im.chat.member.user.added_v1
+im.chat.member.user.deleted_v1 im.chat.member.user.withdrawn_v1 p2p_chat_create"""
+KNOWN = frozenset(_KNOWN.split())
+"""Events we know of and start no turn for."""
+RECEIVED = '{"toast":{"type":"info","content":"Received","i18n":{"zh_cn":"已收到","en_us":"Received"}}}'.encode()
+"""The text that is shown at once to the person who pressed a button; the card shows the outcome."""
+ID_CHARS_MAX = 128
+_MILLISECONDS_MAX = 253_402_300_799_000
+
+
+def receipt(event: Mapping[str, Any], *, account: str, bot: str | None, now: datetime, zone: tzinfo) -> Receipt:
+    """Decides on an event whose sender and token have been checked. `bot` is the bot's own open id, if known.
+    Raises Rejected for what is no event, or NotReady for a group message while `bot` is unknown."""
+    try:
+        return _receipt(event, account=account, bot=bot, now=now, zone=zone)
+    except _Missing as missing:
+        return Ignored(kind=_kind(event), reason=str(missing))
+
+
+class _Missing(Exception):
+    """An id that the event must have is missing, or is no id."""
+
+
+def _receipt(event: Mapping[str, Any], *, account: str, bot: str | None, now: datetime, zone: tzinfo) -> Receipt:
+    kind, body = _kind(event), event.get("event")
+    if kind in (MESSAGE, CARD_ACTION, RECALLED, ADDED, REMOVED, MENU, REACTION):
+        if not isinstance(body, dict):
+            raise _Missing("event without a body")
+        if kind == CARD_ACTION:
+            return _press(body, mapping(event, "header"), account=account, now=now)
+        if kind == MENU:
+            return _chosen(body, mapping(event, "header"), account=account, now=now)
+        if kind == REACTION:
+            emoji = _RATINGS.get(text(mapping(body, "reaction_type"), "emoji_type"))
+            if emoji is None or body.get("operator_type") != "user":
+                return Ignored(kind=kind, reason="not handled")
+            sender_id = _id(mapping(body, "user_id"), "open_id")
+            return Reacted(message_id=_id(body, "message_id"), sender=sender_id, emoji=emoji)
+        if kind in (ADDED, REMOVED):
+            sender = Sender(id=_id(mapping(body, "operator_id"), "open_id"))
+            chat = Chat(id=_id(body, "chat_id"), kind="group", title=clean(text(body, "name")) or None)
+            context = MessageContext(
+                channel="feishu", account=account, chat=chat, message_id="", sender=sender, text="", sent_at=now
+            )
+            event_id = _id(mapping(event, "header"), "event_id")
+            return Membership(context=context, joined=kind == ADDED, dedupe=f"event:{event_id}")
+        if kind == RECALLED:
+            message_id = _id(body, "message_id")
+            return Recalled(chat=_id(body, "chat_id"), message_id=message_id, dedupe=f"message:{message_id}")
+        return _message(body, mapping(event, "header"), account=account, bot=bot, now=now, zone=zone)
+    return Ignored(kind=kind, reason="not handled" if kind in KNOWN else "unknown event")
+
+
+def _kind(event: Mapping[str, Any]) -> str:
+    """The event's name, in 2.0 from the header, in 1.0 from the body. Raises Rejected."""
+    kind = mapping(event, "header").get("event_type") or mapping(event, "event").get("type")
+    if not isinstance(kind, str) or not re.fullmatch(r"[A-Za-z0-9_.]{1,100}", kind):
+        raise Rejected("event without a type", status=400)
+    return kind
+
+
+def _message(
+    body: Mapping[str, Any], header: Mapping[str, Any], *, account: str, bot: str | None, now: datetime, zone: tzinfo
+) -> Receipt:
+    message, sender = mapping(body, "message"), mapping(body, "sender")
+    message_id, chat_id = _id(message, "message_id"), _id(message, "chat_id")
+    sender_id = _id(mapping(sender, "sender_id"), "open_id")
+    direct = message.get("chat_type") == "p2p"
+    if bot is None and not direct:
+        raise NotReady("the bot's own id is not known yet, so a mention cannot be told from another")
+    if sender_id == bot:
+        return Ignored(kind=MESSAGE, reason="own message")
+    names, mentioned = mentions(message.get("mentions"), bot)
+    kind, raw = text(message, "message_type"), message.get("content")
+    parsed = read(kind, raw, names, zone)
+    if parsed is None:
+        return Ignored(kind=MESSAGE, reason="no person's message")
+    if not parsed.text and not parsed.attachments:  # only the bot's name is written
+        parsed = read(kind, raw, mentions(message.get("mentions"), None)[0], zone) or parsed
+    thread, parent = _optional_id(message, "thread_id"), _optional_id(message, "parent_id")
+    opens = thread is not None and parent == _optional_id(message, "root_id")
+    context = MessageContext(
+        channel="feishu",
+        account=account,
+        chat=Chat(id=chat_id, kind="direct" if direct else "group", thread=thread),
+        message_id=message_id,
+        sender=Sender(id=sender_id, is_bot=sender.get("sender_type", "user") != "user"),
+        text=parsed.text or ("" if parsed.attachments else UNREAD),
+        mark=BUNDLE if kind == BUNDLES else "",
+        attachments=parsed.of(message_id).attachments,
+        sent_at=_moment(message.get("create_time")) or _moment(header.get("create_time")) or now,
+        mentioned=mentioned or bot in parsed.at,
+        reply_to=Quote(message_id=parent, opens_thread=opens) if parent else None,
+    )
+    return Arrived(context=context, dedupe=_dedupe(message, message_id, chat_id, sender_id))
+
+
+def _press(body: Mapping[str, Any], header: Mapping[str, Any], *, account: str, now: datetime) -> Receipt:
+    """The event says who pressed, and where; of the button nothing is taken but its token."""
+    action, place, event_id = mapping(body, "action"), mapping(body, "context"), _id(header, "event_id")
+    token = mapping(action, "value").get("token")
+    if action.get("tag") != "button" or not isinstance(token, str) or not BUTTON_TOKEN.fullmatch(token):
+        return Ignored(kind=CARD_ACTION, reason="not our button")
+    context = MessageContext(
+        channel="feishu",
+        account=account,
+        chat=Chat(id=_id(place, "open_chat_id"), kind="group"),
+        message_id=event_id,
+        sender=Sender(id=_id(mapping(body, "operator"), "open_id")),
+        text="",
+        sent_at=now,
+        mentioned=True,
+        press=Press(token=token, message_id=_id(place, "open_message_id"), placed=False),
+    )
+    return Arrived(context=context, dedupe=(f"press:{event_id}",), answer=RECEIVED)
+
+
+def _chosen(body: Mapping[str, Any], header: Mapping[str, Any], *, account: str, now: datetime) -> Receipt:
+    """An entry of the bot's menu. The event names no chat; the menu is in direct chats alone."""
+    sender = Sender(id=_id(mapping(mapping(body, "operator"), "operator_id"), "open_id"))
+    context = MessageContext(
+        channel="feishu",
+        account=account,
+        chat=Chat(id=sender.id, kind="direct"),
+        message_id="",
+        sender=sender,
+        text=f"/{clean(text(body, 'event_key')).removeprefix('/')}",
+        sent_at=now,
+        mentioned=True,
+    )
+    return Arrived(context=context, dedupe=(f"menu:{_id(header, 'event_id')}",), is_menu=True)
+
+
+def _dedupe(message: Mapping[str, Any], message_id: str, chat_id: str, sender_id: str) -> tuple[str, ...]:
+    """The message's own id; for text also what it is made of, as a re-push may carry another id."""
+    key, created, raw = f"message:{message_id}", message.get("create_time"), message.get("content")
+    if message.get("message_type") != "text" or not isinstance(created, str) or not isinstance(raw, str):
+        return (key,)
+    made_of = "\x1f".join((sender_id, chat_id, created, raw)).encode(errors="surrogatepass")
+    return (key, f"text:{hashlib.sha256(made_of).hexdigest()}")
+
+
+def mentions(mentions: object, bot: str | None) -> tuple[dict[str, str], bool]:
+    """The text for each placeholder and for the bot's open id, and whether the bot is among them. Told by open id, never
+    by name or place; messages that are fetched have it as the id itself."""
+    names: dict[str, str] = {} if bot is None else {bot: ""}
+    mentioned = False
+    for mention in mentions if isinstance(mentions, list) else ():
+        if not isinstance(mention, dict) or not isinstance(key := mention.get("key"), str):
+            continue
+        own = bot is not None and bot in (mapping(mention, "id").get("open_id"), mention.get("id"))
+        mentioned = mentioned or own
+        name = clean(text(mention, "name")).strip() or key.lstrip("@")
+        names[key] = "" if own else f"@{name}"
+    return names, mentioned
+
+
+def _moment(value: object) -> datetime | None:
+    """Milliseconds as text, as events have them."""
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,15}", value) or int(value) > _MILLISECONDS_MAX:
+        return None
+    return datetime.fromtimestamp(int(value) / 1000, tz=UTC)
+
+
+def _id(holder: Mapping[str, Any], key: str) -> str:
+    """Raises _Missing."""
+    if (found := _optional_id(holder, key)) is None:
+        raise _Missing(f"event without {key}")
+    return found
+
+
+def _optional_id(holder: Mapping[str, Any], key: str) -> str | None:
+    value = holder.get(key)
+    usable = isinstance(value, str) and re.fullmatch(rf"[\x21-\x7e]{{1,{ID_CHARS_MAX}}}", value)
+    return value if usable else None

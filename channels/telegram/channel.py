@@ -39,10 +39,10 @@ from channels.message import Attachment, File, MessageContext, Outbound
 from channels.pace import SingleFlight
 from channels.telegram import updates
 from channels.telegram.api import TelegramApi, fetch_file, refusal_of
-from channels.telegram.causes import CAUSES, cause_of
 from channels.telegram.config import TelegramAccount, bot_of
 from channels.telegram.connection import Callbacks, Polling, Registration, offer_menus
 from channels.telegram.content import Me
+from channels.telegram.doctor import CAUSES, cause_of
 from channels.telegram.outgoing import ALBUM_MAX, CAPTION_CHARS, TelegramOutgoing
 from channels.telegram.render import split
 from channels.telegram.timing import Activity, TelegramPace, Timing, is_group

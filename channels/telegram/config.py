@@ -9,7 +9,7 @@ from pydantic import Field, SecretStr
 from channels.access import AccessConfig, Mistake, Quotes, access_warnings, id_problems, is_blank, is_http
 from channels.bilingual import Bilingual
 from channels.message import ChatKind
-from channels.queue import QueueConfig
+from channels.section import QueueConfig
 
 DEFAULT = "default"
 _TOKEN = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{30,64}")

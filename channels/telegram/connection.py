@@ -17,7 +17,7 @@ from channels.channel import Deliver, DeliveryError, Ignored, NotStored, Receipt
 from channels.condition import Condition
 from channels.message import ChatKind
 from channels.telegram.api import TelegramApi, refusal_of
-from channels.telegram.causes import CAUSES, cause_of
+from channels.telegram.doctor import CAUSES, cause_of
 from channels.telegram.timing import Timing
 from channels.telegram.updates import ALLOWED_UPDATES, QUERY_CHARS_MAX
 from channels.wire import number, text

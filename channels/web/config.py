@@ -2,9 +2,7 @@
 
 from pydantic import Field
 
-from channels.queue import QueueConfig
-from channels.section import Section
-from channels.tools import ToolLists
+from channels.section import QueueConfig, Section, ToolLists
 from channels.web.archive import VERSIONS_MAX
 
 DEFAULT = "default"

@@ -15,8 +15,8 @@ from starlette.responses import Response, StreamingResponse
 
 from gateway.api.answer import Answering
 from gateway.api.call import SESSION, ApiCall, ApiError
-from gateway.guard import VERSION
 from gateway.http.request import answer_json
+from gateway.program import VERSION
 from gateway.store.inbound import Caller
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26")

@@ -5,8 +5,7 @@ import binascii
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from channels.message import File
-from channels.place import Place
+from channels.message import File, Place
 from gateway.api.call import ApiError
 from gateway.config.channels import ChannelsConfig
 from gateway.config.places import place_in

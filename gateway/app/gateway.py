@@ -3,33 +3,39 @@ config with each new one."""
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
 from pathlib import Path
 
 import structlog
-from starlette.types import ASGIApp
+from fastapi import FastAPI
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agents.turn import Emit, silent
 from channels.channel import Channel
 from channels.web.admission import OPERATOR
+from channels.web.channel import WebChannel
 from channels.web.views import event
-from gateway.app.doors import Doors
+from gateway.api.door import ApiDoor, bytes_max
 from gateway.app.health import HealthWatch
 from gateway.app.mcp import ServerWatch
 from gateway.app.setup import Lasting, adopt, build_setup, version_of
-from gateway.app.upkeep import Upkeep
 from gateway.app.worker_notices import WorkerNotices
 from gateway.approvals.approvals import Approvals
+from gateway.approvals.display import value
 from gateway.approvals.notices import Notice, Notices
 from gateway.commands.catalog import run, take_effect
 from gateway.config.exposure import sandboxed
 from gateway.config.root import Config
-from gateway.guard import VERSION
-from gateway.http.connections import Connections
-from gateway.http.door import Readiness
+from gateway.config.server import ServerConfig
+from gateway.http.bodies import Bodies
+from gateway.http.connections import Connections, with_retry
+from gateway.http.door import Door, Readiness, Webhooks
+from gateway.http.hooks import Hooks
+from gateway.http.request import Edge, Guesses, Peers, served
 from gateway.inbox.intake import Intake
 from gateway.inbox.links import ChannelLinks
 from gateway.later.gone import GoneChats
@@ -38,19 +44,24 @@ from gateway.observe.logs import logged
 from gateway.observe.secrets import Scrubber
 from gateway.observe.tracing import Tracing
 from gateway.outbox.outbox import Outbox
+from gateway.program import VERSION
 from gateway.state.runtime import ConfigState, Control, Runtime, Setup
 from gateway.store.errors import StoreUnavailable
 from gateway.store.store import Store
 from gateway.turns.lanes import Lanes
 from gateway.turns.sweep import Sweep
+from gateway.turns.tasks import Tasks
 from gateway.turns.turns import Turns
+from gateway.web.console import Book, Console, Plans
+from gateway.web.door import WebDoor
 from tools.sandbox.sandbox import Sandbox
+
+log = structlog.get_logger()
+
 
 SCHEDULES_AGAIN_SECONDS = 5.0
 RETIRE_SECONDS = 0.5
 CANCEL_AGAIN_SECONDS = 5.0
-
-log = structlog.get_logger()
 
 
 class Gateway:
@@ -302,3 +313,120 @@ class Gateway:
         self._background.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("background_task_failed", task=getattr(task.get_coro(), "__qualname__", ""), exc_info=error)
+
+
+CALLS_AT_ONCE = 2
+"""Bodies of `/v1` in memory: together no larger than this many of the longest."""
+
+
+class Doors:
+    """`web` is the web chat of the config that holds; None if it has none."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        intake: Intake,
+        approvals: Approvals,
+        tasks: Tasks,
+        readiness: Readiness,
+        wake: Callable[[], None],
+    ) -> None:
+        self._runtime = runtime
+        self._intake = intake
+        self._approvals = approvals
+        self._tasks = tasks
+        self._readiness = readiness
+        self._wake = wake
+        self.adopt(runtime.setup.config.server)
+        self.build()
+
+    def adopt(self, config: ServerConfig) -> None:
+        """Restarts the counters of what the server's config limits."""
+        self.peers = Peers(config.trusted_proxies)
+        self.bodies = Bodies(config.max_unverified_bytes)
+        self._guesses = Guesses(self.peers, per_minute=config.wrong_tokens_per_minute, now=self._runtime.now)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers with the doors of the config that holds when a request arrives."""
+        await self._app(scope, receive, with_retry(send))
+
+    def build(self) -> None:
+        """No documentation pages: what is served is in docs/http.md."""
+        setup = self._runtime.setup
+        found = setup.channels.get((WebChannel.name, WebChannel.account))
+        self.web = found if isinstance(found, WebChannel) else None
+        door = Door(self._runtime, self._intake, self._guesses, self.bodies, self._readiness, self._wake)
+        routes: list[BaseRoute] = [
+            served("/healthz", door.healthz, "GET"),
+            served("/readyz", door.readyz, "GET"),
+            served("/wake", door.wake, "POST"),
+            served("/metrics", door.metrics, "GET"),
+            served("/hooks/{name}", Hooks(self._runtime, self._guesses, self.bodies).post, "POST"),
+        ]
+        if self.web is not None:
+            routes += self._web_door(self.web).routes()
+        if setup.config.server.api.open:
+            calls = Bodies(CALLS_AT_ONCE * bytes_max(setup.config))
+            api = ApiDoor(runtime=self._runtime, intake=self._intake, guesses=self._guesses, bodies=calls)
+            routes += api.routes()
+        app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, routes=routes)
+        self._app: ASGIApp = Edge(Webhooks(app, door), setup.config.server, self.peers)
+
+    def _web_door(self, channel: WebChannel) -> WebDoor:
+        console = Console(self._runtime, channel, self._approvals, self._readiness, self.bodies)
+        rooms = console, Plans(self._runtime, self._tasks, self.bodies), Book(self._runtime)
+        return WebDoor(self._runtime, channel, self.peers, self._guesses, self.bodies, rooms)
+
+
+DAY_SECONDS = 24 * 3600
+DEDUPE_SECONDS = 7 * DAY_SECONDS
+PRUNE_EVERY_SECONDS = 3600
+LAG_EVERY_SECONDS = 1.0
+TROUBLE_EVERY_SECONDS = 5.0
+
+
+class Upkeep:
+    """Each method runs as long as the gateway does."""
+
+    def __init__(self, runtime: Runtime, tell: Callable[[Notice], Awaitable[None]]) -> None:
+        self._runtime = runtime
+        self._tell = tell
+
+    async def prune(self) -> None:
+        """Deletes what is kept no longer. The rows that a turn's layers refer to stay as long as these. A step that fails
+        holds up no other."""
+        store = self._runtime.store
+        while True:
+            now, kept = self._runtime.now(), self._runtime.setup.config.console.keep_days * DAY_SECONDS
+            steps: Sequence[Callable[[], Awaitable[object]]] = (
+                partial(store.prune, now - max(DEDUPE_SECONDS, kept)),
+                partial(self._prune_layers, now - kept),
+                store.layers.prune_texts,
+                partial(store.files.prune, now),
+                *(partial(it.prune, now - DEDUPE_SECONDS) for it in (store.chatter, store.tasks, store.later)),
+            )
+            for step in steps:
+                with logged("prune_failed"):
+                    await step()
+            await asyncio.sleep(PRUNE_EVERY_SECONDS)
+
+    async def _prune_layers(self, before: float) -> None:
+        while await self._runtime.store.layers.prune(before):
+            pass
+
+    async def measure_lag(self) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            due = clock() + LAG_EVERY_SECONDS
+            await asyncio.sleep(LAG_EVERY_SECONDS)
+            with logged("lag_not_measured"):
+                self._runtime.metrics.loop_lag.observe(max(0.0, clock() - due))
+
+    async def watch_models(self) -> None:
+        """Tells the owners of a model that refuses every request."""
+        while True:
+            await asyncio.sleep(TROUBLE_EVERY_SECONDS)
+            for model, fault, readers in self._runtime.trouble.untold():
+                en = f"I cannot answer: {value(fault.message.en)}. To do: {fault.fix.en}."
+                zh = f"我无法回答：{value(fault.message.zh)}。处理办法：{fault.fix.zh}。"
+                await self._tell(Notice(cause=f"model {model}", en=en, zh=zh, known=tuple(readers)))

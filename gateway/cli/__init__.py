@@ -19,9 +19,8 @@ from gateway.cli.sessions import sessions_app
 from gateway.cli.skills import skills_app
 from gateway.cli.turns import turns_app
 from gateway.cli.usage import usage
-from gateway.fault import OperatorError
 from gateway.observe.terminal import print_text
-from gateway.program import COMMAND, program
+from gateway.program import COMMAND, OperatorError, program
 
 
 class _Commands(TyperGroup):
@@ -78,7 +77,7 @@ app.command("replay", hidden=True)(dead_letters.replay_dead_letters)
 
 
 def _print_version(wanted: bool) -> None:
-    from gateway.guard import VERSION
+    from gateway.program import VERSION
 
     if wanted:
         print_text(VERSION)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.cli.options import CONFIG, AsJson, ConfigOption, language, load
-from gateway.fault import OperatorError
 from gateway.observe.terminal import print_list, print_text
+from gateway.program import OperatorError
 
 if TYPE_CHECKING:
     from gateway.config.root import Config

@@ -10,8 +10,8 @@ from uuid import uuid4
 import typer
 
 from gateway.cli.options import CONFIG, ConfigOption, environment, load, terminal_language
-from gateway.fault import OperatorError
 from gateway.observe.terminal import print_text, printable
+from gateway.program import OperatorError
 
 if TYPE_CHECKING:
     from gateway.cli.terminal import Conversation

@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, number_of
-from gateway.fault import OperatorError
 from gateway.observe.terminal import print_list, print_text
+from gateway.program import OperatorError
 
 dead_letters_app = typer.Typer(
     no_args_is_help=True, help="Messages that were given up, and reply parts that could not be delivered."

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from agents.messages import ModelError
 from agents.providers import doctor
-from channels.bilingual import Bilingual
-from channels.finding import Finding
+from channels.bilingual import Bilingual, Finding
 from gateway.config.channels import configured
 from gateway.config.expand import required, stand_in
 from gateway.config.exposure import exposure

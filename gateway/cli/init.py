@@ -10,9 +10,8 @@ import typer
 from gateway.cli.clone import config_to_read, config_to_write
 from gateway.cli.options import CONFIG, SECRETS, ConfigOption, Platform, environment, terminal_language
 from gateway.cli.serving import serve_shown
-from gateway.fault import OperatorError
 from gateway.observe.terminal import print_text
-from gateway.program import COMMAND, program
+from gateway.program import COMMAND, OperatorError, program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

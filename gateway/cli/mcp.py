@@ -5,8 +5,8 @@ from typing import Annotated, Any
 import typer
 
 from gateway.cli.options import CONFIG, AsJson, ConfigOption, language, load
-from gateway.fault import OperatorError
 from gateway.observe.terminal import print_json, print_text
+from gateway.program import OperatorError
 
 mcp_app = typer.Typer(
     no_args_is_help=True, help="MCP servers: list their tools, try one, accept what has changed; also while it serves."

@@ -12,8 +12,8 @@ import typer
 
 from gateway.cli.clone import CONFIG as CONFIG
 from gateway.cli.clone import config_to_read, config_to_write
-from gateway.fault import OperatorError
 from gateway.observe.terminal import print_text
+from gateway.program import OperatorError
 
 if TYPE_CHECKING:
     from agents.language import Language

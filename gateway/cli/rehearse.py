@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.cli.options import CONFIG, AsJson, ConfigOption, Yes, language, load, load_file, of_this_folder
-from gateway.fault import OperatorError
 from gateway.observe.terminal import confirm, print_json, print_text
+from gateway.program import OperatorError
 
 if TYPE_CHECKING:
     from agents.language import Language

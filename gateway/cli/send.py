@@ -13,12 +13,11 @@ from uuid import uuid4
 import typer
 
 from gateway.cli.options import CONFIG, ConfigOption, load
-from gateway.fault import OperatorError
 from gateway.observe.terminal import print_text
+from gateway.program import OperatorError
 
 if TYPE_CHECKING:
-    from channels.message import File
-    from channels.place import Place
+    from channels.message import File, Place
     from gateway.config.load import Loaded
     from gateway.observe.secrets import Scrubber
     from gateway.outbox.sends import Saying

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.cli.options import CONFIG, ConfigOption, environment, load_file
-from gateway.fault import OperatorError
 from gateway.observe.terminal import print_text
-from gateway.program import COMMAND, program
+from gateway.program import COMMAND, OperatorError, program
 
 if TYPE_CHECKING:
     from gateway.config.load import Loaded

@@ -22,11 +22,11 @@ from gateway.cli.options import (
     load_file,
     load_in_force,
 )
-from gateway.fault import OperatorError
 from gateway.observe.terminal import print_json, print_text
+from gateway.program import OperatorError
 
 if TYPE_CHECKING:
-    from channels.finding import Status
+    from channels.bilingual import Status
     from gateway.config.in_force import InForce
     from gateway.config.root import Config
 
@@ -59,8 +59,7 @@ def run_gateway(
     """Serve until a signal ends it. `shown` gets the address of the page once it listens, unless one has to sign in.
     `made_token`: this start has made the token of the page, so it also prints a link."""
     from gateway.app.gateway import Gateway
-    from gateway.app.reload import Reload
-    from gateway.app.serve import harden, listen, run
+    from gateway.app.serve import Reload, harden, listen, run
     from gateway.config.serving import ServingFile
     from gateway.observe import logs
     from gateway.observe.secrets import Scrubber, secrets_of

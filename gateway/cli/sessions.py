@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from gateway.cli.options import CONFIG, AsJson, ConfigOption, Yes, load, number_of
-from gateway.fault import OperatorError
 from gateway.observe.terminal import confirm, escaped, print_list, print_text
+from gateway.program import OperatorError
 
 sessions_app = typer.Typer(
     no_args_is_help=True,

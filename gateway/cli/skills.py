@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.cli.options import CONFIG, AsJson, ConfigOption, Yes, language, load, number_of
-from gateway.fault import OperatorError
 from gateway.observe.terminal import confirm, print_list, print_text
+from gateway.program import OperatorError
 
 if TYPE_CHECKING:
     from gateway.operate.skills import AddedSkills

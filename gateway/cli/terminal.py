@@ -30,10 +30,10 @@ from gateway.config.exposure import way_in
 from gateway.config.load import Loaded
 from gateway.config.root import Config, DatabaseConfig
 from gateway.config.server import ApiConfig
-from gateway.fault import OperatorError
 from gateway.observe.secrets import Scrubber
 from gateway.observe.terminal import print_text
 from gateway.outbox.outbox import payload_json
+from gateway.program import OperatorError
 from gateway.store.archive import DatabaseSessions
 from gateway.store.errors import FAULTS, StoreUnavailable
 from gateway.store.migrate import refused

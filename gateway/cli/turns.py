@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gateway.cli.options import CONFIG, AsJson, ConfigOption, language, load, number_of
-from gateway.fault import OperatorError
 from gateway.observe.terminal import print_json, print_list, print_text
+from gateway.program import OperatorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 import typer
 
 from gateway.cli.options import CONFIG, AsJson, ConfigOption, language, load
-from gateway.fault import OperatorError
 from gateway.observe.terminal import print_json, print_text
+from gateway.program import OperatorError
 
 
 def usage(

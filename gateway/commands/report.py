@@ -19,13 +19,12 @@ from agents.tokens import WRAPPING_TOKENS, estimate, request_tokens, tokens
 from agents.turn import Turn, settings_json
 from channels.moment import local
 from channels.plain import plain
-from channels.queue import QueueMode
+from channels.section import QueueMode
 from gateway.approvals.display import Called, name_of, person, value
 from gateway.approvals.surfaces import called
 from gateway.commands.command import CommandContext
 from gateway.config.exposure import has_page, openable
-from gateway.guard import VERSION
-from gateway.program import program
+from gateway.program import VERSION, program
 from gateway.store.approvals import Approval
 from gateway.store.inbound import inbound_of, is_readable
 from gateway.store.layers import StoredTurn

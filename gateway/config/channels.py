@@ -10,13 +10,12 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from channels.access import Mistake
-from channels.bilingual import NO_WORDS, Bilingual
+from channels.bilingual import NO_WORDS, Bilingual, Finding
 from channels.channel import Channel
 from channels.feishu import config as feishu
 from channels.feishu import doctor as feishu_doctor
 from channels.feishu.channel import FeishuChannel
 from channels.feishu.config import FeishuConfig
-from channels.finding import Finding
 from channels.message import ChatKind
 from channels.moment import zone_of
 from channels.section import Section

@@ -13,7 +13,7 @@ from agents.config import AgentConfig
 from agents.providers.config import IMPLIED, api_of
 from channels.access import ANYBODY, AccessConfig, is_blank, is_http
 from channels.moment import zone_of
-from channels.tools import ToolLists
+from channels.section import ToolLists
 from gateway.config.channels import Account, ChannelsConfig, account_names, configured, named_accounts
 from gateway.config.commands import OWNER_ONLY, WORDS
 from gateway.config.example_ids import refuse_examples

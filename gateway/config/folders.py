@@ -14,7 +14,7 @@ from agents.workspaces import PLACEHOLDERS
 from gateway.config.problems import Findings, Key, quoted
 from gateway.config.root import Config
 from gateway.config.serving import record_folders
-from gateway.guard import PACKAGES
+from gateway.program import PACKAGES
 
 _OF_THE_SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr")
 """Folders that no workspace may be or lie in."""

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from channels.bilingual import Bilingual
-from channels.finding import Finding
+from channels.bilingual import Bilingual, Finding
 from gateway.config.dotenv import DOTENV, over_file
 from gateway.config.expand import Expansion, required, stand_in
 from gateway.config.load import ConfigReading, Loaded, read_config

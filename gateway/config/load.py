@@ -1,7 +1,7 @@
 """Read a config file: bytes, YAML, references, sections, checks, and either a whole config or every problem at once.
 
 Nothing here remembers anything: the same file and environment give the same config, and a file that cannot be used
-leaves nothing behind. Watching the file for changes is `gateway.app.reload`.
+leaves nothing behind. Watching the file for changes is `gateway.app.serve`.
 """
 
 import shutil
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from channels.finding import Finding
+from channels.bilingual import Finding
 from gateway.config.checks import check
 from gateway.config.dotenv import DOTENV, faults, over_file
 from gateway.config.expand import Expansion

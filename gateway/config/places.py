@@ -3,8 +3,7 @@
 from pydantic.alias_generators import to_camel
 
 from channels.access import ANYBODY, AccessConfig
-from channels.message import ChatKind
-from channels.place import Place, place_of
+from channels.message import ChatKind, Place, place_of
 from gateway.config.channels import Account, ChannelsConfig, configured
 
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from agents.config import AgentDefaults
-from channels.bilingual import NO_WORDS, Bilingual
-from channels.finding import Finding
-from gateway.fault import OperatorError
+from channels.bilingual import NO_WORDS, Bilingual, Finding
 from gateway.observe.secrets import REDACTED, redacted
+from gateway.program import OperatorError
 
 PROBLEMS_MAX = 100
 """The most problems that are listed; one further line counts the rest."""

@@ -18,8 +18,7 @@ from agents.providers.retry import RetryConfig
 from agents.transcription import TranscriptionConfig
 from agents.turn import Amount, Seconds, TurnLimits
 from channels.access import AccessConfig
-from channels.queue import QueueConfig
-from channels.section import LocalPath, Section
+from channels.section import LocalPath, QueueConfig, Section
 from gateway.config.budgets import BudgetsConfig, RatesConfig
 from gateway.config.channels import ChannelsConfig, configured
 from gateway.config.hooks import HookConfig, HookName

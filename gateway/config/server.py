@@ -18,8 +18,7 @@ from pydantic import (
 )
 
 from channels.access import is_http
-from channels.bilingual import Bilingual
-from channels.finding import Finding
+from channels.bilingual import Bilingual, Finding
 from channels.moment import zone_of
 from channels.section import Section
 from channels.web.admission import OPERATOR, is_loopback

@@ -13,8 +13,7 @@ from agents.config import AgentConfig
 from agents.providers.catalog import lacks_key
 from agents.providers.config import known_models, serves_own_models
 from agents.providers.models import SHIPPED_CURRENCY, facts_of
-from channels.bilingual import Bilingual
-from channels.finding import Finding
+from channels.bilingual import Bilingual, Finding
 from channels.web.admission import is_loopback
 from gateway.config.bindings import specificity
 from gateway.config.channels import configured

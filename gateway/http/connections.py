@@ -9,18 +9,93 @@ everybody's requests; those are counted by the address that each is from, while 
 
 import asyncio
 from collections import Counter
+from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, NoReturn
 
 import httptools
 import structlog
 from starlette.responses import Response
+from starlette.types import Message, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.config.server import ServerConfig
-from gateway.http import refusals
-from gateway.http.refusals import Refusal
 from gateway.http.request import Peers, network_of
 from gateway.observe.metrics import Metrics
+
+log = structlog.get_logger()
+
+
+RETRY_SECONDS = 5
+"""Seconds after which to try again what was answered with a 503."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """`reason` is for the log and the metrics, `sentence` for the sender of the request."""
+
+    reason: str
+    status: HTTPStatus
+    sentence: str
+
+    @property
+    def answer(self) -> bytes:
+        body = self.sentence.encode()
+        lines = [
+            b"HTTP/1.1 %d %b" % (self.status.value, self.status.phrase.encode()),
+            b"content-type: text/plain; charset=utf-8",
+            b"content-length: %d" % len(body),
+            *([b"retry-after: %d" % RETRY_SECONDS] if self.status == HTTPStatus.SERVICE_UNAVAILABLE else ()),
+            b"connection: close",
+        ]
+        return b"\r\n".join((*lines, b"", body))
+
+
+_TOO_LARGE = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+FIELD = Refusal(
+    "header field too large", _TOO_LARGE, "A header field of this request is too large (server.maxHeaderFieldBytes)."
+)
+HEADER = Refusal("header too large", _TOO_LARGE, "The header of this request is too large (server.maxHeaderBytes).")
+FIELDS = Refusal(
+    "too many header fields", _TOO_LARGE, "This request has too many header fields (server.maxHeaderFields)."
+)
+TRAILER = Refusal("trailer", _TOO_LARGE, "Header fields behind a body (trailers) are not taken here.")
+ADDRESS = Refusal(
+    "address too long", HTTPStatus.REQUEST_URI_TOO_LONG, "The address of this request is too long (server.maxUrlBytes)."
+)
+MALFORMED = Refusal("malformed", HTTPStatus.BAD_REQUEST, "This is not a request that HTTP/1.1 knows.")
+PIPELINED = Refusal(
+    "too many requests in a row", HTTPStatus.BAD_REQUEST, "Too many requests wait for an answer on this connection."
+)
+LATE = Refusal(
+    "late",
+    HTTPStatus.REQUEST_TIMEOUT,
+    "The header of this request took too long to arrive (server.connectionTimeoutSeconds).",
+)
+BUSY = Refusal(
+    "too many connections",
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    "There are too many connections (server.maxConnections). Try again in a moment.",
+)
+BUSY_ADDRESS = Refusal(
+    "too many connections of one address",
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    "There are too many connections from your address (server.maxConnectionsPerAddress). Try again in a moment.",
+)
+
+
+def with_retry(send: Send) -> Send:
+    """Adds `retry-after` to each 503 that does not have one."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] == HTTPStatus.SERVICE_UNAVAILABLE:
+            headers = list(message["headers"])
+            if all(name.lower() != b"retry-after" for name, _ in headers):
+                message["headers"] = [*headers, (b"retry-after", b"%d" % RETRY_SECONDS)]
+        await send(message)
+
+    return sending
+
 
 PIPELINED_MAX = 32
 """Requests that wait behind the one being answered: hardly any client sends a second one before its answer."""
@@ -29,8 +104,6 @@ FIELD_EXTRA_BYTES = 4
 SWEEP_SECONDS = 0.5
 FILES_MAX = 1 << 20
 """The default limit on open files."""
-
-log = structlog.get_logger()
 
 
 class Connection(HttpToolsProtocol):
@@ -64,9 +137,9 @@ class Connection(HttpToolsProtocol):
         except httptools.HttpParserUpgrade:
             self.cycle.keep_alive = False  # answered as if it were no upgrade, and nothing can follow
         except httptools.HttpParserError:
-            self._refusal = self._refusal or refusals.MALFORMED
+            self._refusal = self._refusal or MALFORMED
         if self._unseen_bytes > self._limits.max_header_field_bytes + FIELD_EXTRA_BYTES:
-            self._refusal = self._refusal or refusals.FIELD
+            self._refusal = self._refusal or FIELD
         if self._refusal is not None:
             self.refuse(self._refusal)
         elif self._in_body and self.cycle and not self.cycle.response_complete:
@@ -80,7 +153,7 @@ class Connection(HttpToolsProtocol):
         self._unseen_bytes = 0
         self._header_bytes += len(url)
         if self._header_bytes > self._limits.max_url_bytes:
-            self._stop(refusals.ADDRESS)
+            self._stop(ADDRESS)
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -88,20 +161,20 @@ class Connection(HttpToolsProtocol):
         self._unseen_bytes = 0
         self._header_bytes += size + FIELD_EXTRA_BYTES
         if self._in_body:
-            self._stop(refusals.TRAILER)
+            self._stop(TRAILER)
         if size > self._limits.max_header_field_bytes:
-            self._stop(refusals.FIELD)
+            self._stop(FIELD)
         if self._header_bytes > self._limits.max_header_bytes:
-            self._stop(refusals.HEADER)
+            self._stop(HEADER)
         if len(self.headers) >= self._limits.max_header_fields:
-            self._stop(refusals.FIELDS)
+            self._stop(FIELDS)
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._unseen_bytes = 0
         self._in_header, self._in_body = False, True
         if len(self.pipeline) == PIPELINED_MAX:
-            self._stop(refusals.PIPELINED)
+            self._stop(PIPELINED)
         super().on_headers_complete()
         if not self.flow.write_paused:
             self._owner.stop_waiting(self)
@@ -155,7 +228,7 @@ class Connection(HttpToolsProtocol):
         elif unsent or self.transport.is_closing():
             self.transport.abort()
         elif self._in_header and not self._discarding_input:
-            self.refuse(refusals.LATE)
+            self.refuse(LATE)
         else:
             self.transport.close()
 
@@ -216,15 +289,15 @@ class Connections:
         if proxied:
             connection.app = self._by_request(connection.app)
         elif not counted:
-            _turn_away(connection, refusals.BUSY_ADDRESS)
+            _turn_away(connection, BUSY_ADDRESS)
             return
         if len(self._open) > self.maximum:
             if not self._waiting:
-                _turn_away(connection, refusals.BUSY)
+                _turn_away(connection, BUSY)
                 return
             oldest = next(iter(self._waiting))
             del self._waiting[oldest]
-            self.refused(refusals.BUSY)
+            self.refused(BUSY)
             oldest.transport.abort()
         self.wait_for_peer(connection)
 
@@ -251,10 +324,10 @@ class Connections:
         async def counted(scope: Any, receive: Any, send: Any) -> None:
             network = network_of(self._peers.of(scope).address)
             if not self._enter(network):
-                busy = refusals.BUSY_ADDRESS
+                busy = BUSY_ADDRESS
                 self.refused(busy)
                 response = Response(busy.sentence, busy.status, media_type="text/plain")
-                return await response(scope, receive, refusals.with_retry(send))
+                return await response(scope, receive, with_retry(send))
             try:
                 await app(scope, receive, send)
             finally:
@@ -278,7 +351,7 @@ class Connections:
         del self._waiting[oldest]
         self._open[oldest] = None
         self._leave(network)
-        self.refused(refusals.BUSY_ADDRESS)
+        self.refused(BUSY_ADDRESS)
         oldest.transport.close()
         return True
 

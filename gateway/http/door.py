@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agents.providers.config import model_outage
 from channels.abilities import AnswersGet, ChecksHeaders, Guarded, HasCondition, can
-from channels.bilingual import NO_WORDS, Bilingual
+from channels.bilingual import NO_WORDS, Bilingual, Outage
 from channels.channel import (
     AnsweredAtOnce,
     Arrived,
@@ -33,12 +33,11 @@ from channels.channel import (
     WebhookRequest,
 )
 from channels.condition import ChannelState
-from channels.finding import Outage
 from gateway.config.exposure import operator_proof, sandboxed
-from gateway.guard import VERSION
 from gateway.http.bodies import Bodies, Unreadable
 from gateway.http.request import ACCEPT_SECONDS, Guesses, problem, too_many, unavailable, unread
 from gateway.inbox.intake import Intake
+from gateway.program import VERSION
 from gateway.state.runtime import Runtime
 from gateway.store.errors import DatabaseFault, StoreUnavailable, outage_of
 from gateway.turns.sweep import Sweep

@@ -23,8 +23,7 @@ from fastapi import Request, Response
 
 from agents.prompt.fences import external
 from channels.channel import Rejected
-from channels.message import Chat, Origin
-from channels.place import Place
+from channels.message import Chat, Origin, Place
 from channels.plain import Where, plain
 from channels.wire import DEPTH_MAX, is_deep
 from gateway.config.bindings import route

@@ -16,8 +16,7 @@ import structlog
 
 from agents.language import decided_by
 from channels.access import GROUP_DISABLED, GROUP_NOT_ALLOWED
-from channels.message import Chat, MessageContext
-from channels.place import Place
+from channels.message import Chat, MessageContext, Place
 from gateway.approvals.surfaces import direct_with
 from gateway.config.places import place_in
 from gateway.later import ends

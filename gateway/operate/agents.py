@@ -10,7 +10,7 @@ from typing import Any
 
 from agents.config import AgentConfig
 from channels.bilingual import Bilingual
-from channels.tools import ToolLists
+from channels.section import ToolLists
 from gateway.state.runtime import Setup
 from skills.catalog import visible
 from tools.catalog import NAMES

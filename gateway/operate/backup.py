@@ -24,8 +24,6 @@ from gateway.config.load import Loaded
 from gateway.config.paths import paths_of
 from gateway.config.root import Config
 from gateway.config.serving import RECORDS
-from gateway.fault import OperatorError
-from gateway.guard import VERSION
 from gateway.operate.backup_file import (
     CHUNK,
     ELSEWHERE,
@@ -40,6 +38,7 @@ from gateway.operate.backup_file import (
     read_manifest,
     stays_inside,
 )
+from gateway.program import VERSION, OperatorError
 from gateway.store.snapshot import is_served, take_snapshot
 from tools.catalog import own_tools
 

@@ -19,7 +19,7 @@ from typing import IO, Annotated, Literal
 from pydantic import Field, ValidationError
 
 from channels.section import Section
-from gateway.fault import OperatorError
+from gateway.program import OperatorError
 from gateway.store.migrate import HEAD, refuse_unknown
 
 MANIFEST = "manifest.json"

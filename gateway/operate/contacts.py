@@ -17,8 +17,7 @@ from gateway.config.channels import Account, configured
 from gateway.config.example_ids import is_example
 from gateway.config.places import id_refusals
 from gateway.config.root import Config
-from gateway.fault import OperatorError
-from gateway.program import program
+from gateway.program import OperatorError, program
 from gateway.store import contacts, later
 from gateway.store.contacts import Contact, hashed
 from gateway.store.opening import connected

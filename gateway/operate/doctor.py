@@ -20,8 +20,7 @@ from agents.language import Language
 from agents.providers import doctor as provider_doctor
 from agents.providers.catalog import wire_of
 from agents.providers.config import ProviderConfig
-from channels.bilingual import NO_WORDS, Bilingual
-from channels.finding import Finding, Status
+from channels.bilingual import NO_WORDS, Bilingual, Finding, Status
 from channels.transport import Transport, client_class
 from gateway.config.channels import configured
 from gateway.config.exposure import exposure, sandboxed
@@ -29,12 +28,12 @@ from gateway.config.load import Loaded
 from gateway.config.root import Config
 from gateway.config.serving import ServingRecord
 from gateway.config.warnings import advice
-from gateway.guard import VERSION
 from gateway.observe.secrets import Scrubber, redacted, secrets_of
 from gateway.operate.folders import room, writable
 from gateway.operate.mcp import probe as probe_server
 from gateway.operate.report import report
 from gateway.operate.status import beside
+from gateway.program import VERSION
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.opening import health
 from tools.config import effective_exec

@@ -6,8 +6,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from channels.bilingual import NO_WORDS, Bilingual
-from channels.finding import Finding, Status
+from channels.bilingual import NO_WORDS, Bilingual, Finding, Status
 from gateway.config.exposure import sandboxed
 from gateway.config.load import Loaded
 from tools.held import allowed

@@ -4,12 +4,10 @@ from collections.abc import Iterator
 
 from agents.language import Language
 from channels.access import AccessConfig
-from channels.bilingual import NO_WORDS, Bilingual
-from channels.finding import Finding
+from channels.bilingual import NO_WORDS, Bilingual, Finding
 from gateway.config.channels import ChannelType
 from gateway.config.exposure import exposure
 from gateway.config.load import Loaded
-from gateway.guard import VERSION
 from gateway.observe.secrets import redacted
 from gateway.operate.report import (
     WARNING,
@@ -21,7 +19,7 @@ from gateway.operate.report import (
     models_of,
     real_model,
 )
-from gateway.program import program
+from gateway.program import VERSION, program
 
 AGENTS_MAX = 4
 """More are counted; `check` names them."""

@@ -13,12 +13,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from channels.bilingual import Bilingual
-from channels.finding import Finding
+from channels.bilingual import Bilingual, Finding
 from gateway.config.load import Loaded
 from gateway.config.root import Config
-from gateway.fault import OperatorError
-from gateway.guard import VERSION
+from gateway.program import VERSION, OperatorError
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.opening import offline
 from gateway.store.reviews import DatabaseReviews, reviewed

@@ -12,8 +12,7 @@ from agents.config import AgentConfig
 from agents.language import Language
 from agents.providers.catalog import lacks_key
 from channels.access import ANYBODY, AccessConfig, who_may_talk
-from channels.bilingual import NO_WORDS, Bilingual
-from channels.finding import Finding
+from channels.bilingual import NO_WORDS, Bilingual, Finding
 from gateway.config.channels import Account, ChannelType, configured
 from gateway.config.exposure import exposure
 from gateway.config.keys import DEMO

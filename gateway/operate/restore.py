@@ -12,8 +12,8 @@ from typing import IO
 from gateway.config.load import load
 from gateway.config.problems import ConfigErrors
 from gateway.config.root import DatabaseConfig
-from gateway.fault import OperatorError
 from gateway.operate.backup_file import FILES, BackupEntry, BadBackup, Manifest, digest, members, opened, read_manifest
+from gateway.program import OperatorError
 from gateway.state.ending import Ending
 from gateway.store.snapshot import RESTORED, InFlight, refuse_full, restore_file, restore_rows
 

@@ -19,8 +19,8 @@ from gateway.config.channels import Account, configured
 from gateway.config.load import Loaded
 from gateway.config.problems import quoted, suggestion
 from gateway.config.root import Config
-from gateway.fault import OperatorError
 from gateway.operate.mcp import seen_tools
+from gateway.program import OperatorError
 from gateway.state.choices import chat_key, listen_key, switch_of
 from gateway.state.reasons import (
     Because,

@@ -7,8 +7,8 @@ from agents.language import Language
 from channels.bilingual import Bilingual
 from channels.moment import iso
 from gateway.config.root import Config
-from gateway.fault import OperatorError
 from gateway.later.schedule import KIND, NOT_READABLE, UNREADABLE, resumed_at, schedule_of
+from gateway.program import OperatorError
 from gateway.store import later as stored
 from gateway.store.later import Later
 from gateway.store.opening import connected

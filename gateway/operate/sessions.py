@@ -24,8 +24,8 @@ from agents.workspaces import is_template, workspace_path
 from channels.message import Chat
 from channels.moment import iso, timestamp
 from gateway.config.root import Config
-from gateway.fault import OperatorError
 from gateway.observe.terminal import printable
+from gateway.program import OperatorError
 from gateway.store import conversations, erasure, layers, memory
 from gateway.store.changes import quoting_of
 from gateway.store.chatter import REACTION

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from agents.workspaces import is_template
 from channels.access import ANYBODY, AccessConfig, refusal
-from channels.bilingual import Bilingual
-from channels.finding import Finding
+from channels.bilingual import Bilingual, Finding
 from channels.message import Chat, MessageContext
 from gateway.config.bindings import route
 from gateway.config.channels import Account, configured

@@ -14,7 +14,7 @@ from typing import Any
 
 from agents.language import Language
 from gateway.config.load import Loaded
-from gateway.fault import OperatorError
+from gateway.program import OperatorError
 from skills.catalog import sees
 from skills.lock import BadFolder, BadLock, Pin, SkillFile, SkillLock, files_in, hash_of
 from skills.source import FoundSkill, Source, read_source

@@ -5,18 +5,16 @@ from typing import Any
 
 from agents.language import Language
 from agents.providers.catalog import lacks_key
-from channels.bilingual import NO_WORDS, Bilingual
+from channels.bilingual import NO_WORDS, Bilingual, Finding, Outage, Status
 from channels.condition import ChannelState
-from channels.finding import Finding, Outage, Status
 from channels.wire import mapping, text
 from gateway.config.channels import configured
 from gateway.config.exposure import exposure, operator_proof
 from gateway.config.load import Loaded
 from gateway.config.serving import ServingRecord
 from gateway.config.warnings import advice
-from gateway.guard import VERSION
 from gateway.http.reach import readiness_at, unreachable_at
-from gateway.program import program
+from gateway.program import VERSION, program
 
 WAITING_SECONDS_LONG = 60.0
 """A message that waits longer for its answer deserves a look."""

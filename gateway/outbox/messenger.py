@@ -16,8 +16,7 @@ from agents.prompt.internals import without_internals
 from channels import marks
 from channels.abilities import ActsOnMessages, SendsPolls
 from channels.channel import Channel, DeliveryError, RateLimited, Unreachable, Voted
-from channels.message import Action, Button, MessageContext, Outbound, Press, Quote, StoredFile, Target
-from channels.place import Place
+from channels.message import Action, Button, MessageContext, Outbound, Place, Press, Quote, StoredFile, Target
 from gateway.observe.metrics import Metrics
 from gateway.observe.secrets import Scrubber
 from gateway.outbox.outbox import OutboxPayload, idempotency_key, may_repeat, payload_json

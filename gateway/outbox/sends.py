@@ -11,8 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from channels.message import UNKNOWN_TYPE, Chat, File, Origin, StoredFile
-from channels.place import Place
+from channels.message import UNKNOWN_TYPE, Chat, File, Origin, Place, StoredFile
 from gateway.config.bindings import route
 from gateway.config.places import kind_of
 from gateway.config.root import Config

@@ -22,9 +22,9 @@ from agents.messages import (
     message_json,
 )
 from agents.prompt.reply import visible
-from channels.tools import ToolLists
-from gateway.fault import OperatorError
+from channels.section import ToolLists
 from gateway.operate.turns import read_inbound
+from gateway.program import OperatorError
 from gateway.store.inbound import Inbound, LoadedBody
 from gateway.store.layers import DatabaseLayers, StoredTurn, hashes_in
 from gateway.store.records import WaitingMessage, Work

@@ -12,7 +12,7 @@ from typing import get_args
 
 from channels.access import Switch
 from channels.message import MessageContext
-from channels.queue import QueueMode
+from channels.section import QueueMode
 from gateway.store.records import SessionMark
 from gateway.store.sessions import CHOICE, chat_session, session_parts
 from gateway.store.store import Store

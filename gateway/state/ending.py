@@ -8,7 +8,7 @@ from typing import Any
 from agents import sentences
 from agents.language import language_for
 from agents.messages import AssistantMessage, ToolResultMessage
-from channels.finding import Finding
+from channels.bilingual import Finding
 from channels.message import Button, Folded, MessageContext, StoredFile, TurnFacts
 from gateway.state.runtime import AGENT_CLOSED
 from gateway.store.records import Spent

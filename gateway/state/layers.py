@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Any, get_args
 
 from channels.message import MessageContext
-from channels.tools import ToolLists
+from channels.section import ToolLists
 from gateway.config.channels import configured
 from gateway.config.problems import shown
 from gateway.config.root import Config

@@ -7,7 +7,7 @@ from functools import cache
 from agents.config import AgentConfig
 from channels.channel import Channel
 from channels.message import MessageContext
-from channels.queue import QueueConfig, QueueMode, StalePolicy
+from channels.section import QueueConfig, QueueMode, StalePolicy
 from gateway.store.records import WaitingMessage
 
 BUTTON = "bt:"

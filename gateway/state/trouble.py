@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from agents.messages import ErrorKind
-from channels.finding import Finding
+from channels.bilingual import Finding
 
 REFUSALS: frozenset[ErrorKind] = frozenset(("auth", "billing", "not_found", "unconfigured"))
 """The failures that only a person can end."""

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from sqlalchemy import Connection, text
 
 from gateway.config.root import DatabaseConfig
-from gateway.fault import OperatorError
+from gateway.program import OperatorError
 from gateway.store.inbound import inbound_json
 from gateway.store.opening import connected
 from gateway.store.records import Delivery

@@ -7,8 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
-from channels.bilingual import Bilingual
-from channels.finding import Outage
+from channels.bilingual import Bilingual, Outage
 
 NOTIFY_CHANNEL = "clawgate"
 """The channel on which the workers of a shared database wake each other."""

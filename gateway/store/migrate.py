@@ -9,10 +9,8 @@ from pathlib import Path
 import structlog
 from sqlalchemy import Connection, inspect, text
 
-from channels.bilingual import Bilingual
-from channels.finding import Finding
-from gateway.fault import OperatorError
-from gateway.guard import VERSION
+from channels.bilingual import Bilingual, Finding
+from gateway.program import VERSION, OperatorError
 from gateway.store.errors import StoreUnavailable, fault_of, outage_of
 from gateway.store.writer import Lock, lock
 

@@ -17,8 +17,8 @@ from agents.prompt.internals import without_internals
 from agents.runner import AgentRunner
 from agents.turn import Emit, ModelFailed, Settings, Turn, TurnResult, settings_json
 from channels.api.channel import ApiChannel
+from channels.bilingual import Finding
 from channels.channel import Channel
-from channels.finding import Finding
 from channels.message import MessageContext, OriginKind
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.gate import TurnGate, opening

@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import takewhile
 
 from channels.message import MessageContext
-from channels.tools import ToolLists
+from channels.section import ToolLists
 from gateway.config.commands import asks_model
 from gateway.state.queues import Queue, is_last_attempt
 from gateway.state.runtime import Runtime, Setup

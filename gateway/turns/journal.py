@@ -18,8 +18,7 @@ from agents.prompt.internals import without_internals
 from agents.prompt.reply import answered, is_voice, media, visible
 from agents.providers.config import look_at, model_outage
 from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, OverBudget
-from channels.bilingual import NO_WORDS
-from channels.finding import Finding
+from channels.bilingual import NO_WORDS, Finding
 from gateway.observe.secrets import redacted
 from gateway.state.ending import Ending
 from gateway.state.runtime import Drained, Runtime, Stopped

@@ -4,7 +4,8 @@ Each is one person's: to other people there is no such conversation. What the ro
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ from fastapi import Request, Response
 from pydantic import BaseModel, model_validator
 from starlette.responses import StreamingResponse
 
+from agents.config import AgentConfig
+from agents.turn import Settings, settings_json
+from channels.message import Chat, MessageContext
 from channels.moment import timestamp
 from channels.web.admission import OPERATOR
 from channels.web.archive import WebConversation
@@ -24,6 +28,7 @@ from channels.web.channel import FILES_MAX, WebChannel
 from channels.web.views import PAGE_BYTES_MAX, conversation_view, event, fitting
 from gateway.commands.catalog import COMMANDS, offered, situation
 from gateway.commands.command import Command
+from gateway.commands.settings import model_in_force, thinking_levels
 from gateway.http.bodies import Bodies
 from gateway.http.request import Unserved, answer_json, id_in_path, number_of, problem, read_json
 from gateway.later.stored import theirs
@@ -31,11 +36,12 @@ from gateway.operate.first_key import FirstKey
 from gateway.state.runtime import Runtime
 from gateway.store.archive import CONVERSATIONS_MAX, WebHit, has_all, place_of
 from gateway.store.errors import StoreUnavailable
-from gateway.store.sessions import all_beside, chat_session
-from gateway.web.found import found_line, words_of
-from gateway.web.offers import Offers
+from gateway.store.sessions import all_beside, chat_session, is_open, message_in, session_key
 from tools.policy import permitted
 from tools.uploads import forget
+
+log = structlog.get_logger()
+
 
 PAGE_MESSAGES = 50
 UNTIL_MESSAGES = 500
@@ -51,8 +57,6 @@ STOP_POLL_SECONDS = 0.05
 NO_SUCH_AGENT = 404, "no-such-agent", "There is no such agent."
 NO_SUCH_MESSAGE = 404, "no-such-message", "There is no such message."
 NO_SUCH_CHAT = 404, "no-such-chat", "There is no such conversation."
-
-log = structlog.get_logger()
 
 
 class _ChatChange(BaseModel, extra="forbid", strict=True):
@@ -283,3 +287,102 @@ class Chats:
                 async with asyncio.timeout(STOP_SECONDS):
                     while session in control.lanes or await store.stop(session, before):  # noqa: ASYNC110
                         await asyncio.sleep(STOP_POLL_SECONDS)
+
+
+_NEW = "c_new"
+"""The id of a conversation that has yet to begin."""
+
+
+class Offers:
+    def __init__(self, runtime: Runtime, channel: WebChannel) -> None:
+        self._runtime = runtime
+        self._channel = channel
+
+    def agents(self, person: str) -> list[AgentConfig]:
+        """The agents with whom the person may begin a conversation; the first one if they may none, as it answers then."""
+        setup, message = self._runtime.setup, self.message(person)
+        agents = setup.config.agents.list
+        return [it for it in agents if is_open(setup.config, setup.owners, it.id, message)] or [agents[0]]
+
+    def in_new(self, agent: str, person: str) -> dict[str, Any]:
+        """Tells what would be in force in a new conversation with the agent, and what may be chosen."""
+        return self._choices(agent, self.message(person), Settings())
+
+    async def in_chat(self, chat: WebConversation) -> dict[str, Any]:
+        """Tells what is in force in a conversation, and what its owner may choose."""
+        message = self.message(chat.owner, chat.id)
+        agent = self._runtime.agent(message, chat.agent)
+        return self._choices(agent, message, await self._settings(agent, message))
+
+    def message(self, person: str, chat: str = _NEW) -> MessageContext:
+        """A message as the person would write it there."""
+        return message_in(self._channel.name, self._channel.account, Chat(id=chat, kind="direct"), person)
+
+    async def _settings(self, agent: str, message: MessageContext) -> Settings:
+        session = session_key(agent, message, self._runtime.setup.session_rules(agent).scope)
+        work = await self._runtime.store.conversation(session, before=sys.maxsize, history_turns=1, waiting_max=1)
+        return settings_json.validate_json(work.settings)
+
+    def _choices(self, agent: str, message: MessageContext, settings: Settings) -> dict[str, Any]:
+        setup = self._runtime.setup
+        runner = setup.runners.get(agent)
+        if runner is None:  # it is no longer configured
+            nothing: dict[str, Any] = {"model": "", "own": "", "models": [], "thinking": None, "levels": []}
+            return nothing | {"agent": agent, "reasoning": None, "notes": False}
+        model, may = model_in_force(setup, runner, settings), COMMANDS
+        return {
+            "agent": agent,
+            "model": model,
+            "own": runner.config.model[0],
+            "models": setup.config.choosable_models if may["model"].is_open(setup, message) else [model],
+            "thinking": settings.thinking or runner.config.thinking,
+            "levels": thinking_levels(runner, model) if may["think"].is_open(setup, message) else [],
+            "reasoning": settings.reasoning if may["reasoning"].is_open(setup, message) else None,
+            "notes": may["remember"].is_open(setup, message)
+            and agent in {it.id for it in self.agents(message.sender.id)},
+        }
+
+
+WORDS_MAX = 8
+LINE_CHARS = 160
+BEFORE_CHARS = 40
+"""The characters that are shown before the first word that was found."""
+
+
+def words_of(query: str) -> list[str]:
+    """The words of a search, casefolded, the longest first: a part of another word marks nothing itself."""
+    return sorted(set(query.casefold().split()[:WORDS_MAX]), key=len, reverse=True)
+
+
+def found_line(text: str, words: Sequence[str]) -> list[str]:
+    """The line that has the most of the words, the first of several, as pieces."""
+    lines = [line.strip() for line in text.splitlines()] or [""]
+    best = max(lines, key=lambda line: sum(it in line.casefold() for it in words))
+    return _pieces(best, list(_places(best, words)))
+
+
+def _pieces(line: str, places: Sequence[tuple[int, int]]) -> list[str]:
+    first = places[0][0] if places else 0
+    start = max(0, first - BEFORE_CHARS) if len(line) > LINE_CHARS else 0
+    end = min(len(line), start + LINE_CHARS)
+    pieces, at = [], start
+    for begin, stop in places:
+        if begin >= end:
+            break
+        pieces += [line[at:begin], line[begin : min(stop, end)]]
+        at = min(stop, end)
+    pieces.append(line[at:end] + ("…" if end < len(line) else ""))
+    return [("…" if start else "") + pieces[0], *pieces[1:]]
+
+
+def _places(line: str, words: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """The beginnings and ends of the words in the line, from the left. A letter may become two when its case goes, so each
+    folded one knows its own."""
+    letters = [(folded, at) for at, char in enumerate(line) for folded in char.casefold()]
+    folded, at, end = "".join(it for it, _ in letters), 0, 0
+    while at < len(folded):
+        here = next((it for it in words if folded.startswith(it, at)), "")
+        if here and letters[at][1] >= end:
+            end = letters[at + len(here) - 1][1] + 1
+            yield letters[at][1], end
+        at += len(here) or 1

@@ -3,13 +3,17 @@ lets nobody but the operator reach a route of this table.
 
 What a view shows is asked for when it is opened, and again while it is: nothing here is kept or pushed. A decision is made
 in the name of the person at the page, so who may not approve in the chat may not approve here.
+
+The rooms: overview and usage; schedules and tasks, changed by the functions of the command line and the chat; sessions and
+turns of all channels, in pages of filtered rows.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import tzinfo
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
+from urllib.parse import quote
 
 import orjson
 import structlog
@@ -25,21 +29,30 @@ from gateway.approvals.surfaces import message_of
 from gateway.http.bodies import Bodies
 from gateway.http.door import Readiness
 from gateway.http.request import PersonRoute, Unserved, answer_json, id_in_path, number_of, read_json
+from gateway.observe.secrets import Mask
+from gateway.operate import schedules
 from gateway.operate.agents import agents_view
-from gateway.operate.clipped import ANSWER_BYTES, brief
+from gateway.operate.clipped import ANSWER_BYTES, PIECE_CHARS, brief, clipped, text_at
 from gateway.operate.contacts import facts as contact_facts
 from gateway.operate.masked import config_view
-from gateway.operate.sessions import named
+from gateway.operate.sessions import found as found_session
+from gateway.operate.sessions import markdown, named, newest, place_facts, read, summary
+from gateway.operate.turns import scrubbed, turn_layers, turn_list
 from gateway.operate.usage import By, usage_view
+from gateway.program import OperatorError
 from gateway.state.runtime import Runtime
 from gateway.store.approvals import Approval, Decider, Grant
-from gateway.store.conversations import Names
+from gateway.store.conversations import Names, Session
 from gateway.store.dead_letters import DeadLetter, dead_letters, replay
 from gateway.store.errors import StoreUnavailable
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.sessions import LOCAL_PERSON, session_parts
 from gateway.store.statements import PAIRING_SECONDS
-from gateway.web.listing import page
+from gateway.store.tasks import Task
+from gateway.turns.tasks import Tasks
+
+log = structlog.get_logger()
+
 
 Decided: TypeAlias = Literal["allow-once", "allow-always", "deny"]
 SURFACE = "console"
@@ -55,8 +68,6 @@ ONCE_ONLY = 409, "once-only", "Not all that this call runs can be pinned down, s
 NO_APPROVER = 403, "no-approver", "The config names others as approvers (approvals.approvers), and not web:local."
 NOT_WAITING = 409, "not-waiting", "This person does not wait any more."
 NO_DEAD_LETTER = 409, "no-dead-letter", "There is no such dead letter any more."
-
-log = structlog.get_logger()
 
 
 class _Decision(BaseModel, extra="forbid", strict=True):
@@ -276,3 +287,246 @@ class Console:
         problems = [asdict(it) for it in state.problems]
         facts = brief({"version": state.version, "restart": state.restart, "problems": problems}, PROBLEM_CHARS)
         return answer_json(facts | shown | {"since": iso(self._runtime.began, config.server.zone)})
+
+
+Act: TypeAlias = Literal["pause", "resume", "stop"]
+STATES: Mapping[Act, Sequence[str]] = {"pause": ("active",), "resume": ("paused",), "stop": ("active", "paused")}
+"""The states of a schedule in which an act is possible."""
+TASKS_MAX = 200
+NO_MESSAGE = 0
+"""The number of a command that stops a task without a message."""
+NOT_CHANGED = 409, "not-changed", "It has changed meanwhile, and was left as it is."
+
+
+class _Change(BaseModel, extra="forbid", strict=True):
+    act: Act
+
+
+class _Stop(BaseModel, extra="forbid", strict=True):
+    """Holds nothing: the address says all."""
+
+
+class Plans:
+    """Routes of `gateway.web.door`; each gets the operator."""
+
+    def __init__(self, runtime: Runtime, tasks: Tasks, bodies: Bodies) -> None:
+        self._runtime = runtime
+        self._tasks = tasks
+        self._bodies = bodies
+
+    def routes(self) -> Sequence[tuple[str, str, PersonRoute]]:
+        return (
+            ("GET", "/api/console/schedules", self.schedules),
+            ("POST", "/api/console/schedules/{schedule}", self.change),
+            ("GET", "/api/console/tasks", self.tasks),
+            ("POST", "/api/console/tasks/{task}", self.stop),
+        )
+
+    async def schedules(self, request: Request, person: str) -> Response:
+        """A page of them; the person who asked for one and its place have their names as `ownerName` and `toName`."""
+        shown = await asyncio.to_thread(self._schedules, request.query_params)
+        return answer_json({"schedules": shown.pop("rows")} | shown)
+
+    def _schedules(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """Read the rows of the page alone unless words are looked for: the room asks again every few seconds."""
+        config = self._runtime.setup.config
+        if query.get("words") or query.get("agent"):
+            return page(self._with_names(schedules.listed(config)), query)
+        first = number_of(query.get("from", "")) or 0
+        rows, count = schedules.page(config, first=first, most=ROWS_MAX)
+        return {"rows": brief(self._with_names(rows)), "from": first, "count": count}
+
+    def _with_names(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        names = named(self._runtime.setup.config)
+        return [
+            it | {"ownerName": names.person(it["owner"]), "toName": names.place(it["to"]) or names.person(it["to"])}
+            for it in rows
+        ]
+
+    async def change(self, request: Request, person: str) -> Response:
+        """Pauses a schedule, lets it go on, or ends a person's for good."""
+        given, id_ = await read_json(request, _Change, self._bodies), id_in_path(request, "schedule")
+        try:
+            after = await asyncio.to_thread(self._changed, id_, given.act)
+        except OperatorError as error:
+            raise Unserved(409, "not-changed", str(error)) from None
+        log.info("schedule_changed", id=id_, act=given.act, by=LOCAL_PERSON)
+        return answer_json(after)
+
+    def _changed(self, id_: str, act: Act) -> dict[str, Any]:
+        config = self._runtime.setup.config
+        if schedules.one(config, id_)["state"] not in STATES[act]:
+            raise Unserved(*NOT_CHANGED)
+        return schedules.cancel(config, id_) if act == "stop" else schedules.pause(config, id_)
+
+    async def tasks(self, request: Request, person: str) -> Response:
+        """The newest tasks of all conversations; those that run come first."""
+        newest = await self._runtime.store.tasks.newest(TASKS_MAX)
+        names = await asyncio.to_thread(named, self._runtime.setup.config)
+        shown = page([self._view(it, names) for it in newest], request.query_params, begin="tasks")
+        return answer_json({"tasks": shown.pop("rows")} | shown)
+
+    def _view(self, task: Task, names: Names) -> dict[str, Any]:
+        seconds = (task.ended or self._runtime.now()) - task.started
+        facts: dict[str, Any] = {
+            "id": task.id,
+            "agent": task.agent,
+            "person": task.person,
+            "personName": names.person(task.person),
+            "chat": task.chat,
+            "chatName": names.place(task.chat),
+        }
+        facts |= {"title": self._runtime.scrubber.scrub(task.title), "state": task.state, "started": task.started}
+        return facts | {"seconds": round(max(0.0, seconds), 1)}
+
+    async def stop(self, request: Request, person: str) -> Response:
+        await read_json(request, _Stop, self._bodies)
+        task = await self._runtime.store.tasks.get(id_in_path(request, "task"))
+        if task is None or not await self._tasks.halt([task], by=NO_MESSAGE):
+            raise Unserved(*NOT_CHANGED)
+        log.info("task_stopped", task=task.id, by=LOCAL_PERSON)
+        return answer_json({"id": task.id, "state": "stopped"})
+
+
+SHOWN_CHARS = 100_000
+"""Characters of a session that are shown, from its end: the newest is what an operator looks for."""
+NO_SUCH_SESSION = 404, "no-such-session", "There is no such session."
+NO_SUCH_TURN = 404, "no-such-turn", "There is no such turn."
+NO_SUCH_TEXT = 404, "no-such-text", "There is no such text in this turn."
+
+
+class Book:
+    """Routes of `gateway.web.door`; each gets the operator."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def routes(self) -> Sequence[tuple[str, str, PersonRoute]]:
+        return (
+            ("GET", "/api/sessions", self.sessions),
+            ("GET", "/api/sessions/{session}", self.session),
+            ("GET", "/api/turns", self.turns),
+            ("GET", "/api/turns/{turn}", self.turn),
+            ("GET", "/api/turns/{turn}/text", self.text),
+        )
+
+    async def sessions(self, request: Request, person: str) -> Response:
+        """The sessions of every channel, the one with the newest message first, a page of them."""
+        return answer_json(await asyncio.to_thread(self._sessions, dict(request.query_params)))
+
+    def _sessions(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """Looks for the words in all sessions' places and names, and reads the sessions of the page alone."""
+        config = self._runtime.setup.config
+        found, names, scrub = newest(config), named(config), self._runtime.scrubber.scrub
+        known = {}
+
+        def view(session: Session) -> dict[str, Any]:
+            place = place_facts(session) | {"name": scrub(names.chat(session.sid)), "sid": session.sid}
+            known[place["id"]] = session
+            return place
+
+        shown = page_of(found, query, view)
+        sessions = read(config, [known[it["id"]] for it in shown["rows"]])
+        rows = zip(sessions, shown.pop("rows"), strict=True)
+        return {"sessions": [summary(session, config.server.zone) | row for session, row in rows]} | shown
+
+    async def session(self, request: Request, person: str) -> Response:
+        read = await asyncio.to_thread(self._read, id_in_path(request, "session"))
+        if read is None:
+            raise Unserved(*NO_SUCH_SESSION)
+        return answer_json(read)
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        config = self._runtime.setup.config
+        if (read := found_session(config, name)) is None:
+            return None
+        session, entries, marks = read
+        zone = config.server.zone
+        mask = Mask(self._runtime.scrubber.scrub)
+        text = mask("\n".join(markdown(session, entries, marks, zone)))
+        names = named(config)
+        facts = summary(session, zone) | {"name": self._runtime.scrubber.scrub(names.chat(session.sid))}
+        shown, missing = html(text[-SHOWN_CHARS:]), max(0, len(text) - SHOWN_CHARS)
+        return {"session": brief(facts), "html": shown, "missing": missing, "masked": mask.count}
+
+    async def turns(self, request: Request, person: str) -> Response:
+        """The newest turns of every channel, filtered."""
+        config, query = self._runtime.setup.config, dict(request.query_params)
+        layers, before = self._runtime.store.layers, number_of(query.get("before", ""))
+        page = await turn_list(layers, before=before, only=query, config=config)
+        return answer_json(await asyncio.to_thread(lambda: brief(scrubbed(page, self._runtime.scrubber.scrub))))
+
+    async def turn(self, request: Request, person: str) -> Response:
+        whole = await self._whole(request)
+        return answer_json(await asyncio.to_thread(clipped, whole, self._runtime.scrubber.scrub))
+
+    async def text(self, request: Request, person: str) -> Response:
+        """A text of the turn's layers: whole as a file, or a piece from the character that `from` names."""
+        query = request.query_params
+        whole = await self._whole(request)
+        text = await asyncio.to_thread(text_at, whole, query.get("at", ""), self._runtime.scrubber.scrub)
+        if text is None:
+            raise Unserved(*NO_SUCH_TEXT)
+        if (begin := number_of(query.get("from", ""))) is not None:
+            return answer_json({"text": text[begin : begin + PIECE_CHARS], "chars": len(text)})
+        name = quote(f"turn-{request.path_params['turn']}{query['at'].replace('/', '-')}.txt", safe="")
+        headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}", "cache-control": "no-store"}
+        headers |= {"content-security-policy": "default-src 'none'; sandbox"}
+        return Response(text, headers=headers, media_type="text/plain")
+
+    async def _whole(self, request: Request) -> dict[str, Any]:
+        number, config = number_of(request.path_params["turn"]), self._runtime.setup.config
+        turn = None if number is None else await turn_layers(self._runtime.store.layers, number, config)
+        if turn is None:
+            raise Unserved(*NO_SUCH_TURN)
+        return turn.model_dump(by_alias=True)
+
+
+T = TypeVar("T")
+ROWS_MAX = 50
+FIELDS = ("agent", "channel")
+"""The fields that a row must have exactly so; a row without the field is not meant."""
+
+
+def page(
+    rows: Sequence[Mapping[str, Any]], query: Mapping[str, str], *, begin: str = "from", marked: str = ""
+) -> dict[str, Any]:
+    """The rows that hold every one of the `words`, from the number that the parameter `begin` names. `count` is how many
+    rows are meant, and `names` has the field `marked` of each, if one is named."""
+    words = query.get("words", "").casefold().split()
+    only = {name: query[name] for name in FIELDS if query.get(name)}
+    meant = [it for it in rows if _is_meant(it, only) and holds(words, it)]
+    first = number_of(query.get(begin, "")) or 0
+    shown = {"rows": brief(meant[first : first + ROWS_MAX]), "from": first, "count": len(meant)}
+    return shown | ({"names": [it[marked] for it in meant]} if marked else {})
+
+
+def page_of(found: Sequence[T], query: Mapping[str, str], view: Callable[[T], Mapping[str, Any]]) -> dict[str, Any]:
+    """The `page` of the views of what was found. Unless something is looked for, only those of the page are made."""
+    if query.get("words") or any(map(query.get, FIELDS)):
+        return page([view(it) for it in found], query)
+    first = number_of(query.get("from", "")) or 0
+    rows = [view(it) for it in found[first : first + ROWS_MAX]]
+    return {"rows": brief(rows), "from": first, "count": len(found)}
+
+
+def holds(words: Sequence[str], *values: Any) -> bool:
+    if not words:
+        return True
+    text = "\n".join(it for value in values for it in _texts(value)).casefold()
+    return all(it in text for it in words)
+
+
+def _is_meant(row: Mapping[str, Any], only: Mapping[str, str]) -> bool:
+    return all(row.get(name) == wanted for name, wanted in only.items())
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for it in value.values():
+            yield from _texts(it)
+    elif isinstance(value, list | tuple):
+        for it in value:
+            yield from _texts(it)

@@ -2,23 +2,39 @@
 
 Every answer says what a browser may do with it; every request but those for the page itself is judged by the channel's
 `Admission` first. The conversations are in `gateway.web.chats`. What the routes take and give is in docs/http.md.
+
+A page takes two round trips: its scripts are one file, its style sheets another, both read once and named by their tag. An
+event stream's unread events are bounded: a page too far behind is closed and reconnects after the last message it has seen.
 """
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import asdict
+import asyncio
+import gzip
+import mimetypes
+import posixpath
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache, cached_property, partial
+from hashlib import sha256
+from pathlib import Path
 from urllib.parse import quote
 
+import structlog
 from fastapi import Request, Response
 from pydantic import BaseModel
 from starlette import routing
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
+from agents.attachments import actual_type
 from channels.channel import Rejected
-from channels.message import PICTURES, StoredFile
+from channels.message import PICTURES, File, StoredFile, media_type
 from channels.web.admission import COOKIE, OPERATOR, SECURE_COOKIE, SESSION_SECONDS
-from channels.web.channel import WebChannel
+from channels.web.channel import ALIVE_SECONDS, WebChannel
 from gateway.config.channels import configured
-from gateway.http.bodies import Bodies, Unreadable
+from gateway.config.root import LimitsConfig
+from gateway.http.bodies import Bodies, Unreadable, declared_size
 from gateway.http.request import (
     Guesses,
     Peers,
@@ -36,14 +52,13 @@ from gateway.http.request import (
 from gateway.operate.first_key import FirstKey
 from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
-from gateway.web.book import Book
+from gateway.store.files import DatabaseFiles
 from gateway.web.chats import Chats
-from gateway.web.console import Console, ownership
+from gateway.web.console import Book, Console, Plans, ownership
 from gateway.web.notes import Notes
-from gateway.web.pages import START, START_SIGNED_IN, page_files
-from gateway.web.plans import Plans
-from gateway.web.streams import EventStream
-from gateway.web.uploads import Uploads
+
+log = structlog.get_logger()
+
 
 DOWNLOAD_PIECE_BYTES = 1_048_576
 
@@ -246,3 +261,226 @@ class WebDoor:
     async def _person(self, request: Request) -> str:
         changes = request.method not in ("GET", "HEAD")
         return await self._channel.admission.identify(request.headers.items(), changes=changes)
+
+
+PAGE = Path(__file__).resolve().parents[2] / "channels" / "web" / "page"
+START = "index.html"
+START_SIGNED_IN = "index.html with the list"
+"""The name of the start page that asks for the list; no file has it."""
+EARLY_LIST = '<link rel="preload" href="api/chats" as="fetch" crossorigin>'
+TYPES = {".webmanifest": "application/manifest+json", ".woff2": "font/woff2"}
+"""Types that not every system's table has."""
+COMPRESSED = frozenset({".css", ".html", ".js", ".svg"})
+FOREVER = "public, max-age=31536000, immutable"
+
+_IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
+_ENTRY = re.compile(r'<script type="module" src="web/([^"]+)"')
+_STYLE = re.compile(r'<link rel="stylesheet" href="web/([^"]+)">')
+_STYLES = re.compile(rf"(?: *{_STYLE.pattern.replace('(', '(?:')}\n)+")
+_NAMED = re.compile(r'(?<=(?:href|.src)=")web/([^"?]+)(?=")')
+
+
+@dataclass(frozen=True)
+class PageFile:
+    name: str
+    data: bytes
+
+    @cached_property
+    def tag(self) -> str:
+        return sha256(self.data).hexdigest()[:16]
+
+    @cached_property
+    def gzipped(self) -> bytes:
+        return gzip.compress(self.data, mtime=0)
+
+    @property
+    def type(self) -> str | None:
+        suffix = Path(self.name).suffix
+        return TYPES.get(suffix) or mimetypes.guess_type(self.name)[0]
+
+
+class PageFiles:
+    def __init__(self, folder: Path = PAGE) -> None:
+        paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
+        files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+        html = {name: data.decode() for name, data in files.items() if name.endswith(".html")}
+        modules = {name: data.decode() for name, data in files.items() if name.endswith(".js")}
+        for entry in {found for it in html.values() for found in _ENTRY.findall(it)}:
+            files[entry] = bundled(modules, entry).encode()
+        self._files = {name: PageFile(name, data) for name, data in files.items()}
+        for name, text in html.items():
+            named = _STYLES.sub(partial(self._joined, f"{Path(name).stem}-all.css"), text)
+            self._files[name] = PageFile(name, _NAMED.sub(self._tagged, named).encode())
+        head, rest = self._files[START].data.split(b"<title>", 1)
+        early = head + EARLY_LIST.encode() + b"\n  <title>" + rest
+        self._signed_in = PageFile(START, early)
+
+    def _joined(self, name: str, match: re.Match[str]) -> str:
+        """The link to one style sheet, for the links to those that it joins."""
+        self._files[name] = PageFile(name, b"".join(self._files[it].data for it in _STYLE.findall(match[0])))
+        return f'  <link rel="stylesheet" href="web/{name}">\n'
+
+    def _tagged(self, match: re.Match[str]) -> str:
+        return f"{match[0]}?v={self._files[match[1]].tag}"
+
+    def answer(self, request: Request, name: str) -> Response | None:
+        """None if there is no such file."""
+        file = self._signed_in if name == START_SIGNED_IN else self._files.get(name)
+        if file is None:
+            return None
+        small = "gzip" in request.headers.get("accept-encoding", "") and Path(file.name).suffix in COMPRESSED
+        tag = f'"{file.tag}{"-gzip" if small else ""}"'
+        known = request.query_params.get("v") == file.tag
+        headers = {"etag": tag, "cache-control": FOREVER if known else "no-cache", "vary": "accept-encoding"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        if small:
+            headers["content-encoding"] = "gzip"
+        return Response(file.gzipped if small else file.data, headers=headers, media_type=file.type)
+
+
+@cache
+def page_files() -> PageFiles:
+    """The files, read once a process: an edit of the config mixes no newer page with an older server."""
+    return PageFiles()
+
+
+def bundled(modules: Mapping[str, str], entry: str) -> str:
+    """The module `entry` behind all that it imports, as one module: each has its own scope, and what it exports is an
+    object. It knows the form of import and export that the page's modules have, and no other."""
+    parts: dict[str, str] = {}
+    _add(modules, entry, parts)
+    return "".join(parts.values())
+
+
+def _add(modules: Mapping[str, str], name: str, parts: dict[str, str]) -> str:
+    """Adds a module behind those that it imports. Returns the name of the object that holds its exports."""
+    own = "$" + re.sub(r"\W", "_", name)
+    if name in parts:
+        return own
+
+    def imported(match: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(name), match[2]))
+        return f"const {{{match[1].replace(' as ', ': ')}}} = {_add(modules, path, parts)};\n"
+
+    text = _IMPORT.sub(imported, modules[name])
+    exports = ", ".join(_EXPORT.findall(text))
+    parts[name] = f"// {name}\nconst {own} = (() => {{\n{_EXPORT.sub('', text)}\nreturn {{ {exports} }};\n}})();\n"
+    return own
+
+
+UPLOAD_SECONDS = 600.0
+FILES_AT_ONCE = 2
+"""Bodies in memory: together no larger than this many of the largest files."""
+NAME_CHARS_MAX = 200
+
+
+@dataclass(eq=False)
+class Uploads:
+    """Takes what the page uploads; few bodies are in memory at a time. The room is reserved before a body is read, so that
+    uploads that arrive together cannot pass the limit together: `_reserved` are the bytes of those that have begun, by
+    person. The database counts once more when it keeps one, for all replicas. Others wait unread, at their senders'."""
+
+    files: DatabaseFiles
+    limits: LimitsConfig
+    now: Callable[[], float]
+    _reserved: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._bodies = Bodies(FILES_AT_ONCE * self.limits.file_bytes)
+
+    async def store(self, request: Request, person: str) -> StoredFile:
+        """Read a file of a person's and keep it. Raises Unserved, Unreadable."""
+        file_max, uploads_max = self.limits.file_bytes, self.limits.uploads_bytes
+        size = min(declared_size(request, file_max), file_max)
+        waiting = await self.files.waiting_bytes(person)
+        if waiting + self._reserved[person] + size > uploads_max:
+            raise self._too_many()
+        self._reserved[person] += size
+        try:
+            async with self._bodies.reserved(size):
+                data = await self._bodies.read(request, bytes_max=file_max, seconds=UPLOAD_SECONDS)
+                name = _file_name(request.query_params.get("name", "")) or "file"
+                kind = actual_type(media_type(request.headers.get("content-type", "")), data)
+                file = File(name=name, type=kind, data=data)
+                kept = await self.files.upload(file, self.now(), owner=person, bytes_max=uploads_max)
+        finally:
+            self._reserved[person] -= size
+        if kept is None:
+            raise self._too_many()
+        return kept
+
+    def _too_many(self) -> Unserved:
+        limit = f"{self.limits.uploads_bytes / 1_048_576:.0f} MiB (limits.uploadsBytes)"
+        sentence = f"The files that wait to be sent fill the limit of {limit}. Send some of them, or remove them."
+        return Unserved(413, "too-many-uploads", f"{sentence} What is not sent within a day is deleted.")
+
+
+def _file_name(given: str) -> str:
+    """The part of a name that can be shown; of one without measure the beginning and the end."""
+    name = "".join(char for char in given if char.isprintable()).strip()
+    return name if len(name) <= NAME_CHARS_MAX else name[: NAME_CHARS_MAX // 2] + name[-NAME_CHARS_MAX // 2 :]
+
+
+PIECE_BYTES = 65_536
+"""The piece that a connection gets at once: a page that does not read is owed two, the rest waits with those of others."""
+RETRY_SECONDS = 10
+
+
+@dataclass(eq=False, kw_only=True)
+class EventStream(StreamingResponse):
+    """The events of one page from message `after` on; a refusal if `pages_max` are connected already.
+    `person_now` raises Rejected once the page's session has ended."""
+
+    channel: WebChannel
+    person: str
+    after: int
+    pages_max: int
+    person_now: Callable[[], Awaitable[str]]
+    now: Callable[[], float]
+    plain: bool = False
+    """Drafts are sent as text."""
+
+    def __post_init__(self) -> None:
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        super().__init__((), headers=headers, media_type="text/event-stream")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        live = self.channel.live
+        if live.pages >= self.pages_max:
+            open_ = f"{self.pages_max} pages of the web chat are open, as many as may be (limits.eventStreams)."
+            refusal = problem(503, "too-many-pages", f"{open_} Close one of them.", retry_seconds=RETRY_SECONDS)
+            await refusal(scope, receive, send)
+            return
+        with live.watching(self.person, plain=self.plain) as watcher:
+            self.body_iterator = self._pieces(self.channel.events(watcher, self.after))
+            sending = asyncio.create_task(self.stream_response(send))
+            over = [
+                asyncio.create_task(self.listen_for_disconnect(receive)),
+                asyncio.create_task(watcher.behind.wait()),
+            ]
+            try:
+                await asyncio.wait([sending, *over], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (sending, *over):
+                    task.cancel()
+                await asyncio.gather(sending, *over, return_exceptions=True)
+        if not sending.cancelled():
+            sending.result()
+        elif watcher.behind.is_set():
+            log.warning("page_let_go", reason="it does not read", pages=live.pages)
+
+    async def _pieces(self, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yields the stream until the page's session ends or it cannot be read on; the page reconnects, or signs in."""
+        checked = self.now()
+        try:
+            async for event in events:
+                if self.now() - checked >= ALIVE_SECONDS:
+                    if await self.person_now() != self.person:
+                        return
+                    checked = self.now()
+                for at in range(0, len(event), PIECE_BYTES):
+                    yield event[at : at + PIECE_BYTES]
+        except (Rejected, StoreUnavailable) as error:
+            log.info("stream_ended", error=repr(error))

@@ -19,7 +19,7 @@ from gateway.http.request import PersonRoute, Unserved, answer_json, id_in_path,
 from gateway.state.runtime import Runtime
 from gateway.store.memory import NOTES_MAX
 from gateway.store.sessions import sender_of
-from gateway.web.offers import Offers
+from gateway.web.chats import Offers
 from tools.memory import NOTE_CHARS_MAX
 
 NO_SUCH_AGENT = 404, "no-such-agent", "There is no such agent."

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from gateway.app.reload import Reload
+from gateway.app.serve import Reload
 from gateway.config.load import load
 from tests.browser.axe import LOOKS, Looks, wrong
 from tests.browser.house import TOKEN, House, house

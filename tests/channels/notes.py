@@ -25,7 +25,7 @@ from channels.channel import (
     WebhookRequest,
 )
 from channels.message import Chat, MessageContext, Outbound, Sender
-from channels.queue import QueueConfig
+from channels.section import QueueConfig
 from gateway.config.channels import CHANNEL_TYPES, ChannelsConfig, ChannelType
 from gateway.config.root import Config
 

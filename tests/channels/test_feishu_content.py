@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from channels.channel import Arrived, Ignored
-from channels.feishu.card_text import UNREADABLE_CARD
+from channels.feishu.card import UNREADABLE_CARD
 from channels.feishu.content import UNREAD
 from channels.message import MessageContext
 from tests.channels.test_feishu_receive import BOT, NOW, channel, delivered, emulator

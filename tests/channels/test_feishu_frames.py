@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from channels.feishu.connection import FRAME_BYTES_MAX, PARTS_MAX, Parts
-from channels.feishu.frames import DATA, Frame, decode, encode
+from channels.feishu.connection import DATA, FRAME_BYTES_MAX, PARTS_MAX, Frame, Parts, decode, encode
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 frames = st.builds(

@@ -17,7 +17,7 @@ import pytest
 from channels.channel import Arrived
 from channels.feishu.channel import FeishuChannel
 from channels.feishu.config import FeishuAccount
-from channels.feishu.events import receipt
+from channels.feishu.content import receipt
 from channels.message import MessageContext
 from tests.channels import test_feishu_content as content
 from tests.channels.contexts import Kept

@@ -7,8 +7,7 @@ from markdown_it import MarkdownIt
 
 from channels.feishu.card import shown
 from channels.feishu.outgoing import split as feishu_split
-from channels.formulas import shielded
-from channels.spelling import spelt
+from channels.spelling import shielded, spelt
 from channels.telegram.render import rendered
 from channels.telegram.render import split as telegram_split
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from channels.grapheme import joined
+from channels.plain import joined
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import pytest
 from hypothesis import settings
 
-import channels.feishu.events as feishu
+import channels.feishu.content as feishu
 import channels.telegram.updates as telegram
 from channels.channel import Arrived, Edited, Membership, Moved, NotReady, Recalled, Receipt, Rejected
 from channels.telegram.content import Me

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.web.found import LINE_CHARS, found_line, words_of
+from gateway.web.chats import LINE_CHARS, found_line, words_of
 
 LONG = f"{'a ' * 200}needle{' b' * 200}"
 

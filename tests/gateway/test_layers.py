@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agents.config import AgentConfig
 from channels.access import AccessConfig, ChatConfig, Policy
 from channels.message import Chat, ChatKind, Sender
-from channels.tools import ToolLists
+from channels.section import ToolLists
 from gateway.approvals.gate import TurnGate
 from gateway.config.channels import CHANNEL_TYPES, Account
 from gateway.config.root import AgentsConfig, Config

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from gateway.web.pages import PAGE, bundled
+from gateway.web.door import PAGE, bundled
 
 MODULES = {path.relative_to(PAGE).as_posix(): path.read_text("utf-8") for path in PAGE.rglob("*.js")}
 

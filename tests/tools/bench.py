@@ -8,8 +8,7 @@ from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
-from channels.message import Chat, MessageContext, Sender
-from channels.place import Place
+from channels.message import Chat, MessageContext, Place, Sender
 from gateway.turns.tasks import Tasks
 from tests.sandboxes import shared
 from tests.waiting import PATIENCE_SECONDS

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from channels.tools import Profile, ToolLists
+from channels.section import Profile, ToolLists
 from tests.parsed import ROOT, parsed
 from tools.catalog import NAMES, Toolbox, offered
 from tools.config import AgentToolsConfig, ToolsConfig

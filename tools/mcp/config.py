@@ -7,8 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
 
-from channels.section import LocalPath, Section
-from channels.tools import Listed, ToolNames
+from channels.section import Listed, LocalPath, Section, ToolNames
 from tools.tool import Effect
 from tools.web.config import PrivatePlaces
 

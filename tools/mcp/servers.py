@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from channels.tools import ToolLists
+from channels.section import ToolLists
 from tools.mcp.config import McpConfig
 from tools.mcp.definition import Definition
 from tools.mcp.server import Environment, McpServer

@@ -5,8 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from channels.section import Section
-from channels.tools import Listed
+from channels.section import Listed, Section
 
 SearchProvider: TypeAlias = Literal["brave", "tavily", "searxng"]
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network

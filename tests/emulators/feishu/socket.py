@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from channels.feishu.frames import CONTROL, DATA, Frame, decode, encode
+from channels.feishu.connection import CONTROL, DATA, Frame, decode, encode
 
 SERVICE = 33554678
 CONNECTED_SECONDS = 240.0

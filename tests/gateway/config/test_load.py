@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.providers.config import WELL_KNOWN
-from channels.finding import Finding
+from channels.bilingual import Finding
 from gateway.config.dotenv import append
 from gateway.config.load import load
 from gateway.config.problems import ConfigErrors

@@ -6,9 +6,9 @@ import pytest
 
 from gateway.config.exposure import way_in
 from gateway.config.load import load
-from gateway.guard import VERSION
 from gateway.operate.greeting import greeting
 from gateway.operate.report import lines, report
+from gateway.program import VERSION
 from tests.gateway.config.writing import cases, loaded
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gateway.app.upkeep import DEDUPE_SECONDS
+from gateway.app.gateway import DEDUPE_SECONDS
 from gateway.config.budgets import Rate, Rated
 from gateway.store.errors import Fenced
 from gateway.store.records import Delivery, Entry, ScopeUsage, Spent

@@ -15,7 +15,7 @@ from channels.message import Chat, Sender
 from gateway.commands import catalog
 from gateway.commands.catalog import COMMANDS, command_of
 from gateway.config.commands import ALIASES, CHINESE_NAMES, OWNER_ONLY
-from gateway.guard import VERSION
+from gateway.program import VERSION
 from gateway.store.inbound import Inbound
 from gateway.turns.answering import above
 from tests.channels.contexts import context as made

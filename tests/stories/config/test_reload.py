@@ -12,7 +12,7 @@ import pytest
 from httpx import Response
 from structlog.testing import capture_logs
 
-from gateway.app.reload import Reload
+from gateway.app.serve import Reload
 from gateway.config.load import load
 from tests.emulators.models.script import Turn, calls, says
 from tests.running import ALICE_CHAT, BOB, BOB_CHAT, SECRETS, Running, client, push, running
@@ -25,7 +25,7 @@ LOOK_SECONDS = 0.02
 
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.app.reload.LOOK_SECONDS", LOOK_SECONDS)
+    monkeypatch.setattr("gateway.app.serve.LOOK_SECONDS", LOOK_SECONDS)
 
 
 class Editor:

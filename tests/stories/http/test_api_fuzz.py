@@ -10,7 +10,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from gateway.http.edge import HEADERS
+from gateway.http.request import HEADERS
 from tests.running import Running, running
 from tests.waiting import PATIENCE_SECONDS
 from tests.web_page import WEB

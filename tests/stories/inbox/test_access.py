@@ -8,7 +8,7 @@ import pytest
 
 from channels.access import AccessConfig, refusal, who_may_talk
 from channels.channel import Arrived
-from channels.feishu import events
+from channels.feishu import content as events
 from channels.message import Chat, Press, Sender
 from channels.telegram import updates
 from gateway.config.problems import ConfigErrors

@@ -15,8 +15,8 @@ FEISHU = WITHOUT.replace('    reaction: ""\n', "")
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("channels.feishu.reactions.QUICK_SECONDS", 0.01)
-    monkeypatch.setattr("channels.feishu.reactions.AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("channels.feishu.people.QUICK_SECONDS", 0.01)
+    monkeypatch.setattr("channels.feishu.people.AGAIN_SECONDS", 0.01)
 
 
 def standing(house: Running) -> set[str]:
@@ -61,7 +61,7 @@ async def test_a_message_that_a_restart_takes_up_is_marked_at_once(
         await house.say("hello", message_id="om_hello")
         await house.until(lambda: standing(house) == {"om_hello"})
         await house.gateway.lanes.drain(0)
-    monkeypatch.setattr("channels.feishu.reactions.QUICK_SECONDS", 3_600.0)
+    monkeypatch.setattr("channels.feishu.people.QUICK_SECONDS", 3_600.0)
     async with running(tmp_path, feishu=FEISHU, script=[LONG], emulator=feishu) as house:
         await house.until(lambda: feishu.shown(ALICE_CHAT))
         await house.until(lambda: not standing(house))

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from channels.feishu.channel import FeishuChannel
-from gateway.fault import OperatorError
 from gateway.operate import contacts
+from gateway.program import OperatorError
 from gateway.store.contacts import ALPHABET, hashed
 from gateway.store.errors import StoreUnavailable
 from gateway.store.owners import ADD_SECONDS, CLAIM_SECONDS

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.fault import OperatorError
 from gateway.operate import contacts
+from gateway.program import OperatorError
 from gateway.store.contacts import ALPHABET
 from gateway.store.errors import StoreUnavailable
 from gateway.store.opening import connected

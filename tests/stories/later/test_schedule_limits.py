@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.fault import OperatorError
 from gateway.operate import schedules
+from gateway.program import OperatorError
 from gateway.store.later import Later
 from tests.channels.contexts import Clock
 from tests.emulators.models.script import calls, says

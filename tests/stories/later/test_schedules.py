@@ -505,7 +505,7 @@ async def test_a_revocation_cancels_what_a_person_has_in_their_direct_chat(tmp_p
 async def test_an_edit_that_takes_a_person_off_a_list_cancels_their_schedules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    monkeypatch.setattr("gateway.app.reload.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("gateway.app.serve.LOOK_SECONDS", 0.02)
     clock = Clock()
     lists = f"dmPolicy: allowlist\n    allowFrom: [{ALICE}, {BOB}]\n    groupSenders: [{ALICE}, {BOB}]"
     feishu = f"{ANYTIME.replace('dmPolicy: open', lists)}  web: {{}}\n"

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.app.reload import Reload
-from gateway.app.upkeep import Upkeep
+from gateway.app.gateway import Upkeep
+from gateway.app.serve import Reload
 from gateway.config.load import load
 from tests.running import SECRETS, Running, running
 from tests.waiting import PATIENCE_SECONDS
 
-PRUNE, LAG = "gateway.app.upkeep.PRUNE_EVERY_SECONDS", "gateway.app.upkeep.LAG_EVERY_SECONDS"
+PRUNE, LAG = "gateway.app.gateway.PRUNE_EVERY_SECONDS", "gateway.app.gateway.LAG_EVERY_SECONDS"
 LOOPS: dict[str, tuple[Callable[[Running], tuple[Any, str]], str]] = {
     "Approvals.run": (lambda it: (it.gateway.runtime.store.approvals, "open_requests"), "approvals_round_failed"),
     "Sweep.run": (lambda it: (it.gateway.runtime.store, "claim"), "sweep_failed"),
@@ -39,7 +39,7 @@ async def test_a_loop_goes_on_after_an_error_that_nobody_foresaw(
         monkeypatch.setattr(name, 0.01)
     for name in ("gateway.inbox.links.IDENTITY_RETRY_SECONDS", "gateway.inbox.links.RECONNECT_SECONDS"):
         monkeypatch.setattr(name, 0.01)
-    monkeypatch.setattr("gateway.app.reload.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("gateway.app.serve.LOOK_SECONDS", 0.01)
     async with running(tmp_path) as it:
         broken, rounds = asyncio.Event(), 0
         where, event = LOOPS[loop]

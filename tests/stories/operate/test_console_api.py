@@ -11,7 +11,7 @@ from gateway.store import conversations
 from gateway.store.conversations import Session
 from gateway.store.records import SessionMark
 from gateway.store.sessions import chat_session
-from gateway.web.listing import ROWS_MAX
+from gateway.web.console import ROWS_MAX
 from tests.case import case
 from tests.running import SECRETS, client, running
 from tests.stories.tools.test_mcp import agents, behave, evil, ready, servers

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from channels.finding import Finding
+from channels.bilingual import Finding
 from gateway.config.load import Loaded, load
-from gateway.guard import VERSION
 from gateway.operate.doctor import examine
 from gateway.operate.folders import FREE_BYTES_LOW
+from gateway.program import VERSION
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.opening import connected, health
 from tests.chaos.replica import free_port

@@ -300,7 +300,7 @@ async def test_why_a_channel_is_dead_is_for_the_operator_alone(tmp_path: Path) -
 async def test_an_edit_keeps_what_is_known_of_a_channel_and_renews_it_with_the_account(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.app.reload.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.app.serve.LOOK_SECONDS", 0.05)
     wrong_key = FEISHU.replace("${FEISHU_ENCRYPT_KEY}", "not-the-key-of-the-console")
     async with edited(tmp_path, feishu=wrong_key, more=ADMIN, script=[says("here")]) as (house, editor):
         for _ in range(5):

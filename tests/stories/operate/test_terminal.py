@@ -15,8 +15,8 @@ import pytest
 
 from gateway.cli import terminal as cli
 from gateway.config.load import load
-from gateway.fault import OperatorError
 from gateway.observe.secrets import Scrubber
+from gateway.program import OperatorError
 from tests import warm
 from tests.emulators.models.script import Fault, calls, says
 from tests.line import Line

@@ -101,7 +101,7 @@ async def test_a_kill_loses_no_notice_and_doubles_none(
 async def test_owners_hear_of_an_edit_that_was_refused_and_nobody_else_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.app.reload.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.app.serve.LOOK_SECONDS", 0.05)
     async with edited(tmp_path, more=OWNED) as (house, editor):
         await house.say("/whoami", sender=BOB, chat=GROUP, chat_type="group")
         await editor.replace("streaming: off", "streamin: off")
@@ -194,7 +194,7 @@ REFUSED = Fault(status=401, message="invalid x-api-key")
 async def test_owners_read_the_vendor_s_words_and_hear_of_a_model_that_refuses_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.app.upkeep.TROUBLE_EVERY_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.app.gateway.TROUBLE_EVERY_SECONDS", 0.05)
     owned = OWNED.replace(f'"feishu:{ALICE}"', f'"feishu:{ALICE}", "feishu:{CAROL}"')
     async with running(tmp_path, script=lambda _: REFUSED, more=owned) as house:
         await house.say("你好，请帮我", **CAROLS)

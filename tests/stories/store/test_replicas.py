@@ -220,8 +220,8 @@ async def test_what_one_replica_shows_the_other_is_its_persons_alone_and_holds_n
 async def test_what_a_dead_replica_was_showing_does_not_run_for_ever(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.web.replicas.ASK_SECONDS", 0.02)
-    monkeypatch.setattr("gateway.web.replicas.ASKED_SECONDS", 0.5)
+    monkeypatch.setattr("gateway.app.worker_notices.ASK_SECONDS", 0.02)
+    monkeypatch.setattr("gateway.app.worker_notices.ASKED_SECONDS", 0.5)
     monkeypatch.setattr("channels.web.channel.ALIVE_SECONDS", 0.05)
     both = two(tmp_path, postgres_url, [NEVER], feishu=WEB, agents=AGENTS.replace("exec, ", ""))
     async with both as (one, other), opened(other.url) as there:

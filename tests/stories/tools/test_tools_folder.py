@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.app.reload import Reload
+from gateway.app.serve import Reload
 from gateway.config.load import load
 from gateway.config.root import Config
 from gateway.operate.report import report

@@ -12,7 +12,7 @@ import pytest
 
 from agents.messages import Usage
 from channels.message import MessageContext
-from gateway.app.upkeep import DEDUPE_SECONDS
+from gateway.app.gateway import DEDUPE_SECONDS
 from gateway.store.errors import StoreUnavailable
 from gateway.turns.budgets import used
 from tests.emulators.models.script import Turn, calls, says

@@ -252,7 +252,7 @@ async def test_a_right_to_an_agent_is_judged_when_it_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choice: str
 ) -> None:
     """Bob chose the agent, or had something made that uses it. Then its binding goes to somebody else."""
-    monkeypatch.setattr("gateway.app.reload.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("gateway.app.serve.LOOK_SECONDS", 0.02)
     clock, bob = [time.time()], {"sender": BOB, "chat": BOB_CHAT}
     made = {
         "schedule": calls(("schedule", {"action": "create", "at": "every 30m", "task": "look"})),
@@ -308,7 +308,7 @@ async def test_a_right_to_an_agent_is_judged_when_it_is_used(
 async def test_what_waits_of_somebody_who_may_no_longer_write_is_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setattr("gateway.app.reload.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("gateway.app.serve.LOOK_SECONDS", 0.02)
     listed = FEISHU.replace("dmPolicy: open", f"dmPolicy: allowlist\n    allowFrom: [{ALICE}, {BOB}]")
     async with edited(tmp_path, agents=SECOND, feishu=listed, more=BOUND) as (house, editor):
         task = calls(("task", {"action": "start", "prompt": "dig", "title": "dig"}), before="let me see")
@@ -331,7 +331,7 @@ async def test_a_queued_command_of_a_removed_sender_does_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     """The command waits behind a reply that cannot be delivered. Meanwhile its sender is removed from the list."""
-    monkeypatch.setattr("gateway.app.reload.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("gateway.app.serve.LOOK_SECONDS", 0.02)
     listed = FEISHU.replace("dmPolicy: open", f"dmPolicy: allowlist\n    allowFrom: [{ALICE}, {BOB}]")
     async with edited(tmp_path, agents=SECOND, feishu=listed, more=BOUND) as (house, editor):
         held: list[Outbound] = []

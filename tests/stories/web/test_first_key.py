@@ -18,7 +18,7 @@ USERS = f"server: {{ host: 0.0.0.0, adminToken: {'o' * 40}, users: {{ ann: {'a' 
 
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.app.reload.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.app.serve.LOOK_SECONDS", 0.05)
 
 
 async def give(house: Keyless, given: Any = None, **headers: str) -> tuple[int, str]:

@@ -9,7 +9,7 @@ import pytest
 
 from channels.web.admission import COOKIE, SECURE_COOKIE
 from channels.web.channel import ALIVE_SECONDS
-from gateway.http.edge import HEADERS
+from gateway.http.request import HEADERS
 from tests.channels.contexts import Clock
 from tests.running import Running, client, running
 from tests.web_page import CHAT, WEB, Page, new_id, opened
