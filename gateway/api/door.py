@@ -31,8 +31,8 @@ from gateway.config.root import Config
 from gateway.http.bodies import Bodies, Unreadable, declared_size
 from gateway.http.request import Guesses, answer_json, served
 from gateway.inbox.intake import Intake
+from gateway.outbox.messenger import Sends, sending
 from gateway.outbox.outbox import idempotency_key
-from gateway.outbox.sends import Sends, sending
 from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable, outage_of
 from gateway.store.sessions import message_in

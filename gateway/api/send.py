@@ -9,7 +9,7 @@ from channels.message import File, Place
 from gateway.api.call import ApiError
 from gateway.config.channels import ChannelsConfig
 from gateway.config.places import place_in
-from gateway.outbox.sends import file_of
+from gateway.outbox.messenger import file_of
 from gateway.store.sends import SendOutcome
 from gateway.turns.attachments import FILES_MAX
 from tools.attachment import safe_name

@@ -38,8 +38,7 @@ from gateway.http.hooks import Hooks
 from gateway.http.request import Edge, Guesses, Peers, served
 from gateway.inbox.intake import Intake
 from gateway.inbox.links import ChannelLinks
-from gateway.later.gone import GoneChats
-from gateway.later.watch import DueWatch
+from gateway.later.watch import DueWatch, GoneChats
 from gateway.observe.logs import logged
 from gateway.observe.secrets import Scrubber
 from gateway.observe.tracing import Tracing
@@ -48,8 +47,7 @@ from gateway.program import VERSION
 from gateway.state.runtime import ConfigState, Control, Runtime, Setup
 from gateway.store.errors import StoreUnavailable
 from gateway.store.store import Store
-from gateway.turns.lanes import Lanes
-from gateway.turns.sweep import Sweep
+from gateway.turns.lanes import Lanes, Sweep
 from gateway.turns.tasks import Tasks
 from gateway.turns.turns import Turns
 from gateway.web.console import Book, Console, Plans

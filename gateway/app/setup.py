@@ -27,14 +27,14 @@ from gateway.config.exposure import exposure
 from gateway.config.load import skill_catalog
 from gateway.config.root import Config
 from gateway.later.ends import CommandEnds
-from gateway.later.stored import StoredSchedules
+from gateway.later.schedule import StoredSchedules
 from gateway.observe.metrics import Metrics
 from gateway.observe.secrets import Scrubber, secrets_in, secrets_of
 from gateway.outbox.messenger import ChannelMessenger
 from gateway.program import VERSION
-from gateway.state.layers import ToolLayers
 from gateway.state.owners import Claimed, Owners
 from gateway.state.queues import Queues
+from gateway.state.reasons import ToolLayers
 from gateway.state.runtime import Setup
 from gateway.store.store import Store
 from gateway.turns.memory import StoredMemory

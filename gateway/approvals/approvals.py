@@ -18,7 +18,7 @@ import structlog
 
 from channels.message import MessageContext
 from gateway.approvals.display import SHOWN_CHARS_MAX, visible
-from gateway.approvals.surfaces import find_surfaces, is_approver, message_json, message_of, surfaces_json, surfaces_of
+from gateway.approvals.notices import find_surfaces, is_approver, message_json, message_of, surfaces_json, surfaces_of
 from gateway.observe.logs import logged
 from gateway.state.runtime import Runtime
 from gateway.store.approvals import Admitted, Approval, Decider, Grant, State

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from channels.message import File, Place
     from gateway.config.load import Loaded
     from gateway.observe.secrets import Scrubber
-    from gateway.outbox.sends import Saying
+    from gateway.outbox.messenger import Saying
     from gateway.store.sends import SendOutcome
     from gateway.store.store import Store
 
@@ -75,7 +75,7 @@ def send(
 
 def _read(paths: Sequence[Path], bytes_max: int) -> "list[File]":
     """Raises Misused."""
-    from gateway.outbox.sends import file_of
+    from gateway.outbox.messenger import file_of
     from gateway.turns.attachments import FILES_MAX
 
     if len(paths) > FILES_MAX:
@@ -98,7 +98,7 @@ def _sent(
     loaded: "Loaded", scrubber: "Scrubber", place: "Place", text: str, files: "list[File]", reply_to: str | None
 ) -> "SendOutcome":
     from gateway.cli.terminal import free_store
-    from gateway.outbox.sends import sending
+    from gateway.outbox.messenger import sending
     from gateway.store.errors import StoreUnavailable
     from gateway.store.migrate import refused
 
@@ -116,7 +116,7 @@ async def _by_itself(
 ) -> "SendOutcome":
     """Sends as a separate gateway, which does nothing else."""
     from gateway.app.gateway import Gateway
-    from gateway.outbox.sends import Sends
+    from gateway.outbox.messenger import Sends
 
     gateway = Gateway(loaded.config, loaded.environment, store=store, scrubber=scrubber)
     try:
@@ -132,7 +132,7 @@ async def _beside(loaded: "Loaded", message: "Callable[..., Saying]", files: "li
     """Leaves it to the gateway that serves, which is woken for it."""
     from gateway.config.exposure import operator_proof
     from gateway.http.reach import wake_at
-    from gateway.outbox.sends import outcome
+    from gateway.outbox.messenger import outcome
     from gateway.store.files import DatabaseFiles
     from gateway.store.opening import offline
     from gateway.store.sends import DatabaseSends

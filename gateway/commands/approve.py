@@ -15,8 +15,7 @@ from typing import Any
 from channels.message import Button
 from gateway.approvals.approvals import dedupe, id_of
 from gateway.approvals.display import answers, outcome_text, request_details, request_text, value
-from gateway.approvals.notices import OWN
-from gateway.approvals.surfaces import called, message_of, surfaces_of
+from gateway.approvals.notices import OWN, called, message_of, surfaces_of
 from gateway.commands import own
 from gateway.commands.command import CommandContext, Perform, Reply
 from gateway.commands.own import accept_tools, join, tell, unheard

@@ -16,10 +16,9 @@ from gateway.approvals.approvals import Approvals
 from gateway.commands import conversation, own, report, settings
 from gateway.commands.approve import NOTICE_RUNS, approve, list_approvals, settle
 from gateway.commands.command import ANY, Command, CommandContext, Perform, Reply, Situation
-from gateway.commands.pair import pair
-from gateway.commands.remember import remember
+from gateway.commands.own import pair
 from gateway.commands.report import plan_of, why
-from gateway.commands.schedules import schedules, shown_schedules
+from gateway.commands.settings import remember, schedules, shown_schedules
 from gateway.config.channels import configured
 from gateway.config.commands import ALIASES, CHINESE_NAMES, GROUPS, OWNER_ONLY, SETTINGS, WORDS
 from gateway.config.root import Audience, Config

@@ -18,7 +18,7 @@ from channels.abilities import MenuEntry
 from channels.message import Button, ChatKind, Folded, MessageContext, StoredFile
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.display import person
-from gateway.approvals.surfaces import called
+from gateway.approvals.notices import called
 from gateway.config.root import Audience, Config
 from gateway.later.ends import CommandEnds
 from gateway.state.runtime import Runtime, Setup

@@ -21,7 +21,7 @@ from channels.moment import local
 from channels.plain import plain
 from channels.section import QueueMode
 from gateway.approvals.display import Called, name_of, person, value
-from gateway.approvals.surfaces import called
+from gateway.approvals.notices import called
 from gateway.commands.command import CommandContext
 from gateway.config.exposure import has_page, openable
 from gateway.program import VERSION, program

@@ -1,5 +1,5 @@
 """Commands that set something: for the conversation until a new one begins (model, thinking, what is shown of a turn, the
-queue), or for the chat (who answers in it). And what the settings show above an answer."""
+queue), or for the chat (who answers in it); and a person's own notes and schedules."""
 
 import re
 from collections.abc import Sequence
@@ -9,11 +9,17 @@ from typing import Any
 from agents.providers.models import LEVELS
 from agents.runner import AgentRunner
 from agents.turn import Settings, settings_json
+from channels.moment import day
+from gateway.approvals.display import value
 from gateway.commands.command import CommandContext
+from gateway.later.schedule import line_of, theirs
 from gateway.state.choices import MODES
 from gateway.state.runtime import Setup
+from gateway.store.later import Later
+from gateway.store.memory import NOTES_MAX
 from gateway.store.records import SessionMark
-from gateway.store.sessions import is_open
+from gateway.store.sessions import agent_of, chat_of, is_open, sender_of
+from tools.memory import NOTE_CHARS_MAX
 
 DEFAULT = "default"
 ABOUT_CHARS_MAX = 100
@@ -163,3 +169,119 @@ async def _set(context: CommandContext, **changes: Any) -> None:
 
 def _quoted(word: str) -> str:
     return "“" + word.replace("`", "'")[:ABOUT_CHARS_MAX] + "”"
+
+
+_FORGET = re.compile(r"(?:forget|忘记|忘掉|删除)\s*#?\s*([0-9]{1,9})", re.IGNORECASE)
+
+
+async def remember(context: CommandContext) -> str:
+    memory, words, say = context.runtime.store.memory, context.arguments.strip(), context.say
+    sender, agent, turn = sender_of(context.message), agent_of(context.session), context.turn
+    if not words and context.message.chat.kind != "direct":
+        return say(
+            "Others can read this chat. To see your notes, send me /remember in a direct chat.",
+            "这里其他人也能看到。要查看笔记，请在私聊中向我发送 /remember。",
+        )
+    if not words:
+        lines = [
+            f"{it.number}. {' '.join(it.text.split())}{context.aside(day(it.at, context.setup.config.server.zone))}"
+            for it in await memory.notes(sender, agent)
+        ]
+        if not lines:
+            return say(
+                "You have no notes yet. Write one: /remember TEXT", "你还没有笔记。发送“/remember 内容”即可记一条。"
+            )
+        head = say("Your notes (delete one: /remember forget N):", "你的笔记（删除：/remember forget 编号）：")
+        return "\n".join((head, *lines))
+    if match := _FORGET.fullmatch(words):
+        number = int(match[1])
+        if await memory.delete_note(sender, agent, number, turn=turn):
+            return say(f"Note {number} deleted.", f"编号 {number} 的笔记已删除。")
+        unknown = f"There is no note {number}. /remember lists your notes."
+        return say(unknown, f"没有编号为 {number} 的笔记。/remember 可查看全部。")
+    if len(words) > NOTE_CHARS_MAX:
+        long = f"That is too long for a note: at most {NOTE_CHARS_MAX:,} characters."
+        return say(long, f"这条笔记太长了：最多 {NOTE_CHARS_MAX:,} 个字符。")
+    taken = await memory.take_note(sender, agent, words, turn=turn, at=context.runtime.now())
+    if taken is None:
+        many = f"There are {NOTES_MAX} notes already. Delete one first: /remember forget N"
+        return say(many, f"已有 {NOTES_MAX} 条笔记。请先删除一条：/remember forget 编号")
+    return say(f"Noted as number {taken}.", f"已记下，编号 {taken}。")
+
+
+_CANCEL = re.compile(r"(?:cancel|delete|取消|删除)\s+(\S{1,64})", re.IGNORECASE)
+
+
+async def schedules(context: CommandContext) -> str:
+    say, words = context.say, context.arguments.strip()
+    if match := _CANCEL.fullmatch(words):
+        return await _cancelled(context, match[1].strip("`"))
+    rows = await shown_schedules(context)
+    if not rows and _is_everybodys(context):
+        return say("This group has no reminders or schedules.", "这个群没有提醒或定时任务。")
+    if not rows:
+        return say(
+            "You have no reminders here. If this agent can set them, just ask for one.",
+            "你在这里还没有提醒。如果智能体有这项功能，直接告诉它即可。",
+        )
+    head = say(
+        f"Your reminders and schedules, in {_zone(context)} (cancel one: /schedules cancel ID):",
+        f"你的提醒和定时任务，时区 {_zone(context)}（取消：/schedules cancel 编号）：",
+    )
+    if _is_everybodys(context):
+        head = say(
+            f"The reminders and schedules of this group, in {_zone(context)} (cancel one: /schedules cancel ID):",
+            f"这个群的提醒和定时任务，时区 {_zone(context)}（取消：/schedules cancel 编号）：",
+        )
+    return "\n".join((head, *(f"- {_line(it, context)}" for it in rows)))
+
+
+async def _cancelled(context: CommandContext, id_: str) -> str:
+    say = context.say
+    found = next((it for it in await shown_schedules(context, ended=id_) if it.id.upper() == id_.upper()), None)
+    if found is None and _is_everybodys(context):
+        return say(
+            f"This group has no {id_}. /schedules lists what it has.", f"这个群没有 {id_}。/schedules 可查看全部。"
+        )
+    if found is None:
+        return say(
+            f"You have no {id_.upper()} here. /schedules lists what you have.",
+            f"这里没有你的 {id_.upper()}。/schedules 可查看全部。",
+        )
+    if found.owner is None:
+        return say(
+            f"{found.id} comes from the config. The operator can remove it there, or pause it with "
+            f"`schedules pause {found.id}`.",
+            f"{found.id} 来自配置文件：管理员可在配置中删除，或用 `schedules pause {found.id}` 暂停。",
+        )
+    await context.runtime.store.later.end(found.id, "cancelled")
+    return say(f"{found.id} is cancelled.", f"{found.id} 已取消。")
+
+
+async def shown_schedules(context: CommandContext, *, ended: str = "") -> Sequence[Later]:
+    """The schedules that the sender may see there. A group that has another id now may have some under its first."""
+    store, choices, message = context.runtime.store, context.runtime.choices, context.message
+    ids = {it.chat.id: it for it in (choices.after_migration(message), choices.before_migration(message))}
+    if _is_everybodys(context):
+        found = [await store.later.of_place(chat_of(it), also=ended.upper()) for it in ids.values()]
+    else:
+        found = [await theirs(store, it, ended=ended.upper()) for it in ids.values()]
+    return [*{it.id: it for rows in found for it in rows}.values()]
+
+
+def _is_everybodys(context: CommandContext) -> bool:
+    """True if the sender sees what others have asked for, too: an owner of the bot in a group."""
+    return context.message.chat.kind == "group" and context.is_owner
+
+
+def _line(later: Later, context: CommandContext) -> str:
+    id_, _, rest = line_of(later, context.setup.config.server.zone).partition(": ")
+    rest = rest.replace("`", "'")
+    if later.owner == sender_of(context.message):
+        return f"`{id_}` {rest}"
+    by = value(later.owner.rpartition(":")[2]) if later.owner else context.say("from the config", "来自配置")
+    return f"`{id_}` {value(rest)}{context.aside(by)}"
+
+
+def _zone(context: CommandContext) -> str:
+    return context.setup.config.server.timezone or "UTC"

@@ -40,7 +40,7 @@ from gateway.inbox.intake import Intake
 from gateway.program import VERSION
 from gateway.state.runtime import Runtime
 from gateway.store.errors import DatabaseFault, StoreUnavailable, outage_of
-from gateway.turns.sweep import Sweep
+from gateway.turns.lanes import Sweep
 
 IDENTITY_SECONDS = 0.8
 PROBE_SECONDS = 0.5

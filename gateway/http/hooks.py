@@ -33,14 +33,14 @@ from gateway.config.places import kind_of, place_in
 from gateway.config.template import Event, Template
 from gateway.http.bodies import Bodies, Unreadable
 from gateway.http.request import ACCEPT_SECONDS, Guesses, Unserved, answer_json, catch_errors, problem
+from gateway.outbox.messenger import Saying
 from gateway.outbox.outbox import idempotency_key
-from gateway.outbox.sends import Saying
 from gateway.state.runtime import Runtime
 from gateway.store.errors import DatabaseFault, StoreUnavailable
 from gateway.store.inbound import Inbound
 from gateway.store.records import Delivery
 from gateway.store.sessions import message_in
-from gateway.turns.origins import origin_delivery
+from gateway.turns.batch import origin_delivery
 
 WINDOW_SECONDS = 300
 """The age, or the lead, of a signed event's time."""

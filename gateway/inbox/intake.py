@@ -1,12 +1,13 @@
 """A verified message on its way to a row in the inbox: who may speak, which agent answers, which chat it belongs to."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from shlex import quote
+from typing import TypeAlias
 
 import orjson
 import structlog
@@ -14,7 +15,7 @@ import structlog
 from agents.attachments import tag
 from agents.prompt.inbound import HEARD_CHARS_MAX
 from channels.abilities import AnswersPresses, StoresInbound, can
-from channels.access import NOT_MENTIONED, NOT_PAIRED, group_refusal
+from channels.access import GROUP_DISABLED, GROUP_NOT_ALLOWED, NOT_MENTIONED, NOT_PAIRED, group_refusal, refusal
 from channels.channel import (
     AnsweredAtOnce,
     Arrived,
@@ -30,12 +31,13 @@ from channels.channel import (
 )
 from channels.marks import EDITED
 from channels.message import MessageContext, Press
+from gateway.approvals import pairing
 from gateway.approvals.approvals import Approvals
-from gateway.approvals.surfaces import direct_chat
+from gateway.approvals.notices import direct_chat
 from gateway.commands.catalog import AT_ONCE, command_of, is_setting, misspelt
+from gateway.commands.own import CLAIM_WORDS
 from gateway.config.bindings import route
 from gateway.config.commands import asks_model
-from gateway.inbox.gatekeeper import CLAIM, Gatekeeper, is_claim, sealed
 from gateway.observe.logs import logged
 from gateway.observe.secrets import without_tokens
 from gateway.outbox.messenger import pressed, voted
@@ -44,13 +46,16 @@ from gateway.program import program
 from gateway.state.runtime import Runtime
 from gateway.store.approvals import Approval
 from gateway.store.changes import Recall
-from gateway.store.contacts import contact_name
-from gateway.store.inbound import INTRODUCTION, MISSPELT, Caller, Inbound, inbound_of
+from gateway.store.contacts import contact_name, hashed
+from gateway.store.inbound import INTRODUCTION, MISSPELT, PRESSED, UNHEARD, Caller, Inbound, inbound_of
 from gateway.store.records import Acceptance, Delivery
-from gateway.store.sessions import chat_of, control_session, is_control, saying_session, session_key
+from gateway.store.sessions import chat_of, control_session, is_control, is_owner, saying_session, session_key
 from gateway.turns.batch import answer_others
 from gateway.turns.lanes import Lanes
 from tools.uploads import forget_message, forget_quoted
+
+log = structlog.get_logger()
+
 
 EVENT_BYTES_MAX = 65_536
 """The longest event that is kept to look at."""
@@ -58,8 +63,6 @@ EVENT_BYTES_MAX = 65_536
 EDITED_SECONDS_MAX = 172_800.0
 """The age of a message whose edit may begin a turn: Telegram lets people edit for two days. Finished messages are known
 longer than that."""
-
-log = structlog.get_logger()
 
 
 class Intake:
@@ -344,3 +347,81 @@ def _forget_files(base: Path, recall: Recall, message: str) -> None:
 
 def _is_of(turns: Collection[int], approval: Approval) -> bool:
     return approval.turn in turns
+
+
+CLAIM, LISTENING = "claim", ("listen", "unlisten")
+Keep: TypeAlias = Callable[[Inbound, Sequence[str]], Awaitable[Acceptance]]
+"""Stores one of the gateway's own messages under the names of the message that it answers."""
+
+
+def is_claim(context: MessageContext) -> bool:
+    return (command_of(context) or ("",))[0] == CLAIM
+
+
+def sealed(context: MessageContext) -> MessageContext:
+    """The message with a claim code's hash in the place of the code: what is stored of it can claim nothing."""
+    name, arguments = command_of(context) or ("", "")
+    if name != CLAIM or not arguments or arguments.split()[0].lower() in CLAIM_WORDS:
+        return context
+    return replace(context, text=f"/{CLAIM} {hashed(arguments.split()[-1]) or 'none'}")
+
+
+class Gatekeeper:
+    """Says why a message starts no turn, before anything of it is stored. A stranger gets a code, and one more line while
+    they wait; owners may claim and switch a group on where others get nothing."""
+
+    def __init__(self, runtime: Runtime, approvals: Approvals, keep: Keep) -> None:
+        self._runtime = runtime
+        self._approvals = approvals
+        self._keep = keep
+
+    async def refusal(self, channel: Channel, receipt: Arrived, agent: str) -> str | None:
+        """Says why the message starts no turn. The database is asked only if pairing decides, or about a claimed owner."""
+        context, owners = receipt.context, self._runtime.setup.owners
+        await owners.claimed.verify(context)
+        owns = is_owner(owners, context)
+        switch = self._runtime.choices.listens(context)
+        reason = refusal(channel.access, context, is_owner=owns, switch=switch)
+        command, _ = command_of(context) or ("", "")
+        decides = command in (PRESSED, "approve", "approvals") and self._approvals.may_decide_any(context)
+        claims = command == CLAIM and context.chat.kind == "direct" and await self._may_claim()
+        if reason and (decides or claims):  # an approver can be asked, so they may answer; a claim is for strangers
+            return refusal(channel.access, context, is_owner=True, switch=switch)
+        if reason and owns and context.chat.kind == "group":
+            return await self._of_owner(receipt, agent, reason, command)
+        return await self._of_stranger(receipt, agent) if reason == NOT_PAIRED else reason
+
+    async def _may_claim(self) -> bool:
+        """True while nobody owns the bot, or an owner waits for another account of theirs."""
+        runtime = self._runtime
+        return not runtime.setup.owners.is_owned or await runtime.store.owners.is_inviting(runtime.now())
+
+    async def _of_owner(self, receipt: Arrived, agent: str, reason: str, command: str) -> str | None:
+        """Lets the commands that switch listening on pass, in a group without it; a mention there gets a line."""
+        if command in LISTENING and reason in (GROUP_NOT_ALLOWED, GROUP_DISABLED, NOT_MENTIONED):
+            return None
+        context = receipt.context
+        if reason in (GROUP_NOT_ALLOWED, GROUP_DISABLED) and context.mentioned and context.press is None:
+            spoken = await self._runtime.languages.found(context, self._runtime.setup.config.language)
+            kept = replace(context.wordless, language=spoken.language)
+            await self._keep(Inbound(agent=agent, context=kept, command=UNHEARD, arguments=reason), receipt.dedupe)
+        return reason
+
+    async def _of_stranger(self, receipt: Arrived, agent: str) -> str | None:
+        """Give a code to a stranger who has had none lately, and one more line to one who waits. Their language is stored,
+        never their text."""
+        context, runtime = receipt.context, self._runtime
+        place = context.channel, context.account, context.sender.id
+        state = await runtime.store.contact_state(*place, runtime.now())
+        if state == "paired":
+            return None
+        if state in ("new", "waiting") and context.press is None:
+            spoken = await runtime.languages.found(context, runtime.setup.config.language)
+            request = pairing.request(spoken, agent, again=state == "waiting")
+            acceptance = await self._keep(request, receipt.dedupe)
+            # At once: a crowd finds the places taken even while no lane is free.
+            if acceptance.turn is not None and state == "new":
+                await pairing.register(runtime, acceptance.turn, request)
+            elif acceptance.turn is not None:
+                await runtime.store.contacts.remind(*place, turn=acceptance.turn)
+        return NOT_PAIRED

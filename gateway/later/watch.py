@@ -8,6 +8,7 @@ once, even if other workers try.
 
 import asyncio
 import math
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import tzinfo
@@ -17,7 +18,8 @@ import structlog
 from agents.language import decided_by
 from channels.access import GROUP_DISABLED, GROUP_NOT_ALLOWED
 from channels.message import Chat, MessageContext, Place
-from gateway.approvals.surfaces import direct_with
+from gateway.approvals.display import value
+from gateway.approvals.notices import Notice, direct_with
 from gateway.config.places import place_in
 from gateway.later import ends
 from gateway.later.schedule import (
@@ -30,14 +32,19 @@ from gateway.later.schedule import (
     schedule_of,
 )
 from gateway.observe.logs import logged
+from gateway.outbox.outbox import payload_json
+from gateway.program import program
 from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
-from gateway.store.inbound import SAY, Inbound
+from gateway.store.inbound import SAY, Inbound, inbound_of
 from gateway.store.later import Later, LaterState, Step
-from gateway.store.records import Lease
+from gateway.store.records import Lease, OutboxPart
 from gateway.store.sessions import agent_of, message_in, sender_of, session_key
+from gateway.turns.batch import origin_delivery
 from gateway.turns.lanes import Lanes
-from gateway.turns.origins import origin_delivery
+
+log = structlog.get_logger()
+
 
 MISSED_SECONDS = 60.0
 """Seconds after its due time at which a row counts as missed: the gateway was not there."""
@@ -47,8 +54,6 @@ LOOK_SECONDS = 5.0
 CLOCK_SECONDS = 1.0
 RECALLED_MAX = 20
 """Schedules that one line of the log names."""
-
-log = structlog.get_logger()
 
 
 class DueWatch:
@@ -238,3 +243,73 @@ def _now_due(row: Later, now: float, zone: tzinfo) -> Later:
         return recalled(row, now, zone)
     except UNREADABLE:  # the watch pauses it when it is due
         return row
+
+
+NAMED_MAX = 5
+"""Schedules that the line to the owners names."""
+
+
+class GoneChats:
+    """Pause what the gateway sends by itself to a chat that it cannot reach (the bot was blocked or removed), else each due
+    time costs a model request for ever. A schedule rests until the operator resumes it, a hook for a day or until its `to`
+    changes. `tell` tells the owners."""
+
+    def __init__(self, runtime: Runtime, tell: Callable[[Notice], Awaitable[None]]) -> None:
+        self._runtime = runtime
+        self._tell = tell
+
+    async def note(self, part: OutboxPart, reason: str) -> None:
+        """Pause what sent this part, and what else would come to the same chat. Idempotent, and repeated after a crash:
+        the owners are told first."""
+        with logged("gone_chat_not_noted"):
+            body = await self._runtime.store.owners.message(part.turn)
+            origin = inbound_of(body).context.origin if body else None
+            if origin is None:
+                return
+            payload = payload_json.validate_json(part.payload)
+            target = payload.part.target
+            place = f"{payload.channel}:{payload.account}:{target.chat}"
+            cause = origin.id if origin.kind == "schedule" else ""
+            rows = {it.id: it for it in await self._rows(place, cause) if it.state == "active"}
+            ids = [id_ for id_, it in rows.items() if id_ == cause or self._thread(it) == target.thread]
+            hook = origin.id if origin.kind == "hook" and not self._rests(origin.id) else ""
+            if not ids and not hook:
+                return
+            log.warning("gone_chat_rests", schedules=ids, hook=hook or None, chat=target.chat)
+            await self._tell(_notice(place, reason, ids, hook, part.turn))
+            await self._runtime.store.later.rest(ids)
+            if hook and (known := self._runtime.setup.config.hooks.get(hook)):
+                now = self._runtime.now()
+                await self._runtime.choices.rest(hook, known.to, turn=part.turn, at=now)
+
+    async def _rows(self, place: str, cause: str) -> list[Later]:
+        """The schedules of the chat, and the one that is the message's cause: the config may name a person instead."""
+        later = self._runtime.store.later
+        return [*await later.of_place(place), *await later.of_id(cause)]
+
+    def _thread(self, row: Later) -> str | None:
+        """The topic that a schedule is for; empty, and so no topic's, if it cannot be read."""
+        try:
+            schedule = schedule_of(row)
+            if schedule.context is not None:
+                return schedule.context.chat.thread
+            return place_in(self._runtime.setup.config.channels, schedule.to).thread
+        except UNREADABLE:
+            return ""
+
+    def _rests(self, hook: str) -> bool:
+        known = self._runtime.setup.config.hooks.get(hook)
+        return known is None or self._runtime.choices.rests(hook, known.to, self._runtime.now())
+
+
+def _notice(place: str, reason: str, ids: Sequence[str], hook: str, turn: int) -> Notice:
+    chat, why, name = value(place), value(reason), program()
+    named = ", ".join(value(it) for it in ids[:NAMED_MAX]) + (" …" if len(ids) > NAMED_MAX else "")
+    en, zh = f"I cannot reach {chat} any more: {why}.", f"无法再联系 {chat}：{why}。"
+    if ids:
+        en += f" What I do there by itself is paused ({named}). `{name} schedules pause ID` lets one go on."
+        zh += f"那里的定时任务已暂停（{named}）。可用 `{name} schedules pause 编号` 恢复。"
+    if hook:
+        en += f" The hook {value(hook)} refuses events for a day, or until its `to` is changed."
+        zh += f"钩子 {value(hook)} 在一天内拒绝事件，修改其 `to` 后立即恢复。"
+    return Notice(cause=f"gone {place}", once=f"gone {turn}", en=en, zh=zh)

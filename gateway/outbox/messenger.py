@@ -1,4 +1,4 @@
-"""`tools.message.Messenger` over the configured channel accounts: an agent's own sends, edits and deletions.
+"""`tools.message.Messenger` over the configured channel accounts, and the sends of programs, operators and events.
 
 A send happens while the turn waits, since its id is the tool's result; the turn's journal holds the call, so a crash
 repeats it under the same keys. A sent message is a row of the outbox like a reply's part: by it a message is known as the
@@ -6,8 +6,10 @@ bot's own, a press as one of the buttons under it, and a vote as one in its poll
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import mimetypes
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TypeVar
 
 import structlog
@@ -16,18 +18,41 @@ from agents.prompt.internals import without_internals
 from channels import marks
 from channels.abilities import ActsOnMessages, SendsPolls
 from channels.channel import Channel, DeliveryError, RateLimited, Unreachable, Voted
-from channels.message import Action, Button, MessageContext, Outbound, Place, Press, Quote, StoredFile, Target
+from channels.message import (
+    UNKNOWN_TYPE,
+    Action,
+    Button,
+    Chat,
+    File,
+    MessageContext,
+    Origin,
+    Outbound,
+    Place,
+    Press,
+    Quote,
+    StoredFile,
+    Target,
+)
+from gateway.config.bindings import route
+from gateway.config.places import kind_of
+from gateway.config.root import Config
 from gateway.observe.metrics import Metrics
 from gateway.observe.secrets import Scrubber
 from gateway.outbox.outbox import OutboxPayload, idempotency_key, may_repeat, payload_json
 from gateway.outbox.reply import arranged
 from gateway.state.queues import BUTTON
+from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
-from gateway.store.inbound import Inbound, inbound_of
-from gateway.store.records import NewPart, SentPart
+from gateway.store.inbound import SAY, Inbound, inbound_of
+from gateway.store.records import Delivery, NewPart, SentPart
+from gateway.store.sends import SendOutcome
+from gateway.store.sessions import message_in, saying_session, session_key
 from gateway.store.store import Store
 from tools.message import Post
 from tools.tool import Call, ToolError
+
+log = structlog.get_logger()
+
 
 ATTEMPTS_MAX = 3
 WAIT_SECONDS_MAX = 5.0
@@ -35,7 +60,6 @@ IN_DOUBT = "it may have arrived, so do not send it again unasked"
 QUOTED_CHARS_MAX = 500
 
 T = TypeVar("T")
-log = structlog.get_logger()
 
 
 @dataclass(kw_only=True)
@@ -249,3 +273,66 @@ async def voted(store: Store, vote: Voted) -> tuple[str, Inbound] | None:
         reply_to=Quote(message_id=sent.ext_id, text=part.text[:QUOTED_CHARS_MAX]),
     )
     return sent.sid, Inbound(agent=answered.agent, context=message)
+
+
+WAIT_SECONDS = 30.0
+FIRST_PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.02, 0.5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Saying:
+    """Text for a place, in Markdown, with its files. `origin` is its cause; its key is that of the message."""
+
+    place: Place
+    text: str
+    origin: Origin
+    files: tuple[StoredFile, ...] = ()
+    reply_to: str | None = None
+
+    def delivery(self, config: Config, at: float) -> Delivery:
+        place = self.place
+        chat = Chat(id=place.chat, kind=kind_of(config.channels, place), thread=place.thread)
+        context = replace(
+            message_in(place.channel, place.account, chat, ""),
+            message_id=self.reply_to or "",
+            text=self.text,
+            origin=self.origin,
+            sent_at=datetime.fromtimestamp(at, UTC),
+        )
+        agent = route(config.routes, config.agents, context)
+        inbound = Inbound(agent=agent, context=context, command=SAY, files=self.files)
+        sid = saying_session(session_key(agent, context, "chat"))
+        return Delivery.own(inbound, self.origin.key, sid=sid, at=at)
+
+
+def sending(place: Place, text: str, key: str, files: Sequence[StoredFile] = (), reply_to: str | None = None) -> Saying:
+    """Makes the message of `clawgate send` or of a program. The same key is the same message."""
+    return Saying(
+        place=place, text=text, origin=Origin(kind="send", id=key, by_operator=True), files=(*files,), reply_to=reply_to
+    )
+
+
+def file_of(name: str, data: bytes) -> File:
+    return File(name=name, type=mimetypes.guess_type(name)[0] or UNKNOWN_TYPE, data=data)
+
+
+class Sends:
+    """Sends through a running gateway."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def send(self, saying: Saying) -> SendOutcome:
+        """Stores it, and waits a while for the platform's answer. Raises StoreUnavailable if it is not stored."""
+        await self._runtime.accept(saying.delivery(self._runtime.setup.config, self._runtime.now()))
+        return await outcome(lambda: self._runtime.store.sends.outcome(saying.origin.key))
+
+
+async def outcome(look: Callable[[], Awaitable[SendOutcome]]) -> SendOutcome:
+    """Looks until it is sent or refused, for `WAIT_SECONDS` at most."""
+    clock = asyncio.get_running_loop().time
+    end, pause = clock() + WAIT_SECONDS, FIRST_PAUSE_SECONDS
+    while (send := await look()).state == "waiting" and clock() < end:
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, PAUSE_SECONDS_MAX)
+    return send

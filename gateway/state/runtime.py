@@ -7,7 +7,7 @@ at its next journal write.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +18,7 @@ from agents.runner import AgentRunner
 from agents.turn import Emit
 from channels.abilities import HasCondition, can
 from channels.access import ANYBODY, NOT_PAIRED, refusal
+from channels.bilingual import Finding
 from channels.channel import Channel
 from channels.condition import ChannelState
 from channels.message import MessageContext, Sender
@@ -31,12 +32,10 @@ from gateway.config.server import filled
 from gateway.observe.metrics import Metrics
 from gateway.observe.secrets import Scrubber
 from gateway.observe.tracing import Tracing
-from gateway.state.choices import Choices
-from gateway.state.languages import Languages
-from gateway.state.layers import ToolLayers
+from gateway.state.choices import Choices, Languages
 from gateway.state.owners import Owners
 from gateway.state.queues import Queue, Queues
-from gateway.state.trouble import ModelTrouble
+from gateway.state.reasons import ToolLayers
 from gateway.store.errors import Fenced, StoreUnavailable
 from gateway.store.inbound import inbound_of
 from gateway.store.records import Acceptance, Delivery, Lease, OutboxPart
@@ -237,6 +236,36 @@ class MemoryQuota:
             yield keep
         finally:
             keep(0)
+
+
+REFUSALS: frozenset[ErrorKind] = frozenset(("auth", "billing", "not_found", "unconfigured"))
+"""The failures that only a person can end."""
+
+
+@dataclass(eq=False, slots=True)
+class ModelTrouble:
+    """Refusals of models, in memory only: a new process learns of one by the next turn that it ends."""
+
+    _untold: dict[str, Finding] = field(default_factory=dict)
+    _readers: dict[str, set[str]] = field(default_factory=dict)
+    """The owners who have read a model's refusal in an answer of their own."""
+
+    def failed(self, model: str, fault: Finding) -> None:
+        """Note the refusal that a turn has ended with whose person is no owner, and did not read it."""
+        self._untold.setdefault(model, fault)
+
+    def read(self, model: str, owner: str) -> None:
+        self._readers.setdefault(model, set()).add(owner)
+
+    def answered(self, model: str) -> None:
+        self._untold.pop(model, None)
+        self._readers.pop(model, None)
+
+    def untold(self) -> Iterator[tuple[str, Finding, Collection[str]]]:
+        """Yield each model with its refusal and the owners who know of it, once until it refuses again."""
+        while self._untold:
+            model, fault = self._untold.popitem()
+            yield model, fault, self._readers.get(model, ())
 
 
 @dataclass(kw_only=True, slots=True)

@@ -11,8 +11,8 @@ from typing import Literal
 from agents import sentences
 from agents.attachments import Received, Untaken
 from agents.language import language_for
-from agents.messages import AssistantMessage, Message, Thinking, ToolResultMessage, UserMessage, message_json
-from agents.prompt.inbound import Heard, capped, ids
+from agents.messages import AssistantMessage, Message, Text, Thinking, ToolResultMessage, UserMessage, message_json
+from agents.prompt.inbound import SAID, Heard, capped, ids, own_note
 from agents.prompt.internals import without_internals
 from agents.runner import AgentRunner
 from agents.turn import Emit, ModelFailed, Settings, Turn, TurnResult, settings_json
@@ -20,14 +20,14 @@ from channels.api.channel import ApiChannel
 from channels.bilingual import Finding
 from channels.channel import Channel
 from channels.message import MessageContext, OriginKind
+from channels.moment import timestamp
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.gate import TurnGate, opening
 from gateway.approvals.notices import Notices
 from gateway.observe.secrets import redacted
 from gateway.outbox.outbox import payload_json
 from gateway.state.ending import Ending
-from gateway.state.runtime import Runtime, StartGate
-from gateway.state.trouble import REFUSALS
+from gateway.state.runtime import REFUSALS, Runtime, StartGate
 from gateway.store.approvals import Approval
 from gateway.store.inbound import inbound_of
 from gateway.store.records import Spoken, WaitingMessage
@@ -35,6 +35,7 @@ from gateway.store.sessions import (
     agent_of,
     conversation,
     is_among_others,
+    is_control,
     is_operator,
     is_with_owner,
     parent_of,
@@ -45,7 +46,7 @@ from gateway.store.statements import NEVER
 from gateway.turns.attachments import Attachments
 from gateway.turns.batch import Batch
 from gateway.turns.budgets import BudgetAccount
-from gateway.turns.journal import TurnJournal, copied, ending_of
+from gateway.turns.journal import TurnJournal, copied, ending_of, entry
 from gateway.turns.memory import StoredMemory
 from gateway.turns.watch import about
 from tools.memory import Note
@@ -362,3 +363,34 @@ def above(settings: Settings, messages: Sequence[Message]) -> Iterator[str]:
     if settings.verbose and calls:
         lines = [(call.name, redacted(about(call)).replace("`", "'")[:CALL_CHARS_MAX]) for call in calls]
         yield "\n".join(f"- `{tool}`" + (f" `{argument}`" if argument else "") for tool, argument in lines)
+
+
+async def say(runtime: Runtime, batch: Batch) -> Ending:
+    """Sends the message's own text, without a request to a model. In the conversation a model finds it as what it said;
+    beside a running turn it is only sent. Raises Fenced or Revised."""
+    context, at = batch.inbound.context, runtime.now()
+    foreign = context.origin is not None and context.origin.is_foreign
+    ending = Ending(outcome="said", text=context.text, files=batch.inbound.files, external=foreign)
+    ending = labelled(batch, ending)
+    if is_control(batch.lease.sid) or context.origin is None:
+        return ending
+    if not batch.work.so_far:
+        note = own_note(context.origin, SAID[context.origin.kind])
+        content = (Text(text=f"[message_id: {context.message_id}]\n{note}"),)
+        # The mark is the turn's: the text itself is what the bot has said.
+        user = UserMessage(content=content, external="content" if foreign else "", timestamp=at)
+        begun = replace(entry(batch.turn, user), spoken=[spoken_in(context, "said", 1), *reminder_in(context)])
+        await runtime.store.append(batch.lease, [begun], revision=batch.work.revision)
+    spoken = AssistantMessage(
+        content=(Text(text=context.text),), provider="", model="", api="", stop_reason="end_turn", timestamp=at
+    )
+    return replace(ending, message=spoken)
+
+
+def labelled(batch: Batch, ending: Ending) -> Ending:
+    """The ending with a line above it if the gateway was not there when it was due."""
+    context, zone = batch.inbound.context, batch.setup.config.server.zone
+    if ending.text is None or context.origin is None or not context.origin.late:
+        return ending
+    missed = sentences.missed(timestamp(context.origin.due, zone), language_for(context))
+    return replace(ending, text=f"{missed}\n\n{ending.text}")

@@ -12,7 +12,7 @@ from gateway.state.queues import Queue, is_last_attempt
 from gateway.state.runtime import Runtime, Setup
 from gateway.store.inbound import REPORT, Inbound, inbound_of, is_readable
 from gateway.store.records import Concerned, Delivery, Lease, WaitingMessage, Work
-from gateway.store.sessions import agent_of, is_control, parent_of, task_of
+from gateway.store.sessions import agent_of, is_control, parent_of, sender_behind, session_key, task_of
 from gateway.turns.history import last_active
 
 
@@ -139,3 +139,12 @@ async def answer_others(runtime: Runtime, sid: str, turn: int) -> None:
         if not inbound.recalled:
             again, names = replace(inbound, replays=turn), (f"recalled:{turn}:{number}",)
             await runtime.accept(Delivery.of(again, sid=sid, names=names, at=runtime.now(), internal=True))
+
+
+def origin_delivery(runtime: Runtime, inbound: Inbound, name: str) -> Delivery:
+    """The delivery of a message with an `origin`, under its own dedupe key `name`. No limit of waiting messages keeps it
+    out, and no rate counts it."""
+    context = inbound.context
+    scope = runtime.setup.session_rules(inbound.agent).scope
+    sid = session_key(inbound.agent, runtime.choices.before_migration(context), scope)
+    return Delivery.own(inbound, name, sid=sid, at=runtime.now(), sender=sender_behind(context))

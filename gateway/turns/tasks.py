@@ -24,7 +24,7 @@ from agents.prompt.fences import external, harmless
 from channels.message import MessageContext, Origin, OriginKind, StoredFile
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.display import value
-from gateway.approvals.surfaces import message_json as context_json
+from gateway.approvals.notices import message_json as context_json
 from gateway.state.ending import Ending
 from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable

@@ -19,33 +19,33 @@ from gateway.approvals import pairing
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.pairing import REMINDED, REQUESTED
 from gateway.config.commands import asks_model
+from gateway.observe.logs import logged
+from gateway.outbox.outbox import AWAY_SECONDS
+from gateway.outbox.reply import reply
 from gateway.state.ending import Ending, lost_access
 from gateway.state.queues import ATTEMPTS_MAX
 from gateway.state.runtime import Drained, Runtime, StartGate, Stopped
 from gateway.store.contacts import APPROVED
 from gateway.store.errors import Fenced, Revised, StoreUnavailable
 from gateway.store.inbound import REPORT, SAY, Inbound, inbound_of, is_readable
-from gateway.store.records import Lease, OutboxPart, SessionMark, WaitingMessage, Work
-from gateway.store.sessions import conversation, is_control, task_of
-from gateway.turns.answering import AgentRun, NothingLeft
-from gateway.turns.batch import Batch, answer_others, asks_beside, batch_of, has_recalled, stopped_of
+from gateway.store.records import Entry, Lease, OutboxPart, SessionMark, WaitingMessage, Work
+from gateway.store.sessions import conversation, is_control, saying_session, task_of
+from gateway.turns.answering import AgentRun, NothingLeft, labelled, say
+from gateway.turns.batch import Batch, answer_others, asks_beside, batch_of, has_recalled, of_one_person, stopped_of
 from gateway.turns.budgets import BudgetAccount, account_of
-from gateway.turns.drafts import TurnDraft, draft_of, task_status
-from gateway.turns.finish import Finish
-from gateway.turns.journal import hand_over, stopped
+from gateway.turns.journal import entry, hand_over, stopped
 from gateway.turns.layers import Layers
-from gateway.turns.origins import labelled, say
 from gateway.turns.reports import report_command
-from gateway.turns.start import TurnStart
 from gateway.turns.tasks import Tasks
-from gateway.turns.watch import Watch
+from gateway.turns.watch import TurnDraft, Watch, draft_of, task_status
+
+log = structlog.get_logger()
+
 
 RunCommand: TypeAlias = Callable[[str, int, Inbound], Awaitable[Ending]]
 """Runs the command that a message is: its conversation, its number, the message."""
 TakeEffect: TypeAlias = Callable[[str, int, Inbound], Awaitable[None]]
 """Has a message stop or decide what it stops or decides, without a reply. Idempotent."""
-
-log = structlog.get_logger()
 
 
 class Turns:
@@ -303,3 +303,159 @@ class Turns:
         whose, oldest = limit
         seconds = min(oldest - self._runtime.now(), 0.0) + rates[whose].seconds
         return Ending(outcome="too-fast", reason=whose, text=sentences.too_fast(whose, seconds, language))
+
+
+class TurnStart:
+    def __init__(self, runtime: Runtime, approvals: Approvals) -> None:
+        self._runtime = runtime
+        self._store = runtime.store
+        self._approvals = approvals
+
+    def wait_seconds(self, lease: Lease, work: Work, *, during_turn: bool, waited: bool) -> float:
+        """Returns the seconds to wait for more messages. `during_turn`: these arrived while a turn ran; the chat must
+        then be quiet for a moment before they are answered. A part of something waits for the rest of it. A turn that has
+        begun does not wait, nor does a message wait for other people's. No message is `waited` for twice."""
+        if self.is_away(work):
+            return AWAY_SECONDS
+        if (
+            waited
+            or work.so_far
+            or not all(is_readable(it.body) for it in work.waiting)
+            or of_one_person(work.waiting) != list(work.waiting)
+        ):
+            return 0.0
+        last = inbound_of(work.waiting[-1].body)
+        if not (during_turn or last.context.more):
+            return 0.0
+        queue, now = self._runtime.queue(lease.sid, last.agent, last.context), self._runtime.now()
+        hold = queue.hold(last.context, work.waiting, now)
+        return max(hold, queue.debounce(work.waiting, now)) if during_turn else hold
+
+    async def leaves_out_branches(self, sid: str, work: Work) -> bool:
+        """Writes which turns are on other branches of the conversation, so that the next one does not read them. True if
+        the work is to be loaded again."""
+        first = work.waiting[0]
+        if work.so_far or not is_readable(first.body):
+            return False
+        context = inbound_of(first.body).context
+        if not context.branch and context.origin is None:  # one that comes later may have been asked for before
+            return False
+        # What was asked for on another branch is not wanted here.
+        if context.branch == "begins" and context.origin is None and not is_control(sid):
+            await self._approvals.cancel(sid, first.turn)
+        return await self._store.branches.leave_out(conversation(sid), first.turn, context)
+
+    def is_away(self, work: Work) -> bool:
+        """True if the config has no such account now: an edit may have taken it away for a moment only."""
+        setup, first = self._runtime.setup, work.waiting[0]
+        if not is_readable(first.body) or setup.channel(inbound_of(first.body).context):
+            return False
+        return self._runtime.now() - first.at < setup.limits.delivery_seconds
+
+
+class Finish:
+    """Ends messages durably; each method returns the parts that are to be sent."""
+
+    def __init__(self, runtime: Runtime, layers: Layers, tasks: Tasks) -> None:
+        self._runtime = runtime
+        self._layers = layers
+        self._tasks = tasks
+        self._store = runtime.store
+
+    async def one(
+        self,
+        lease: Lease,
+        turn: int,
+        inbound: Inbound,
+        ending: Ending,
+        began: float,
+        replaces: str | None,
+        *,
+        revision: int | None = None,
+    ) -> Sequence[OutboxPart]:
+        """`replaces`: the handle of the unfinished answer. `revision`: the conversation's that the answer was made of."""
+        seconds, aside = self._runtime.now() - began, is_control(lease.sid)
+        shown, task = ending, None
+        if task_of(lease.sid):  # its words go into a report, or wait for a decision
+            task = await self._tasks.end_of(lease.sid, turn, ending)
+            shown = replace(ending, text=None, notes=(), files=(), answers_to=None)
+        parts = await reply(self._runtime, inbound, shown, turn=turn, aside=aside, seconds=seconds, replaces=replaces)
+        at = self._runtime.now()
+        final = Entry(turn=turn, kind="final", content=ending.record(len(parts), at), spent=ending.spent)
+        entries = [entry(turn, ending.message), final] if ending.message else [final]
+        layers, texts = self._layers.row(lease.sid, turn, inbound, ending, at) or (None, {})
+        # A reminder is a turn of the conversation; that it is still to be sent keeps nobody waiting there.
+        beside = saying_session(lease.sid) if inbound.command == SAY and not aside else None
+        queued = await self._store.finish(
+            lease, entries, parts, at=at, dead=ending.dead, revision=revision, layers=layers, task=task, beside=beside
+        )
+        with logged("layers_not_kept"):
+            await self._layers.keep(texts)
+        if task:
+            self._tasks.committed(task)
+        self._report(turn, inbound.agent, ending, self._runtime.now() - began)
+        if beside:
+            self._runtime.expect(beside)
+            return []
+        return queued
+
+    async def all(
+        self, lease: Lease, messages: Sequence[WaitingMessage], ending: Ending, *, begun: Work | None = None
+    ) -> Sequence[OutboxPart]:
+        """Finishes several messages. `begun`: the one message's turn so far, whose unfinished answer is removed."""
+        parts: list[OutboxPart] = []
+        for message in messages:
+            opened = await self._store.draft(lease.sid, message.turn) if begun else None
+            inbound, now = inbound_of(message.body), self._runtime.now()
+            if begun:
+                ending = self._with_bill(ending, inbound, begun)
+            parts += await self.one(lease, message.turn, inbound, ending, now, opened)
+        return parts
+
+    async def unreadable(self, lease: Lease, messages: Sequence[WaitingMessage]) -> Sequence[OutboxPart]:
+        """Closes messages whose sender cannot be read either, so no reply is sent. The operator may replay them."""
+        for message in messages:
+            at = self._runtime.now()
+            ending = Ending(outcome="failed", reason="unreadable", text=None, dead=True)
+            final = Entry(turn=message.turn, kind="final", content=ending.record(0, at))
+            layers, _ = self._layers.row(lease.sid, message.turn, None, ending, at) or (None, {})
+            task = await self._tasks.end_of(lease.sid, message.turn, ending)
+            await self._store.finish(lease, [final], [], at=at, dead=True, layers=layers, task=task)
+            log.error("message_unreadable", turn=message.turn, session=lease.sid)
+            self._runtime.metrics.dead.labels("message").inc()
+        return []
+
+    def _with_bill(self, ending: Ending, inbound: Inbound, work: Work) -> Ending:
+        """Adds the cost of the turn's summary, if no step behind it has counted it."""
+        if (made := work.made) is None:
+            return ending
+        account = account_of(self._runtime, self._runtime.setup.config, inbound.agent, inbound.context, turn=made.by)
+        if account:
+            account.add_earlier(made.answers, counted=work.steps > made.steps)
+        return replace(ending, answers=made.answers, spent=account.spent() if account else None)
+
+    def _report(self, turn: int, agent: str, ending: Ending, seconds: float) -> None:
+        """Writes the log line and the metrics."""
+        metrics = self._runtime.metrics
+        metrics.turns.labels(agent, ending.outcome).inc()
+        metrics.turn_seconds.observe(seconds)
+        for answer in ending.answers:
+            metrics.count_request(answer)
+        for result in ending.results:
+            metrics.count_tool(result)
+        if ending.outcome == "failed":
+            metrics.failures.labels(ending.reason).inc()
+        if ending.dead:
+            metrics.dead.labels("message").inc()
+        spoken = {"reply": ending.shown} if self._runtime.setup.config.logging.content else {}
+        log.info(
+            "turn_finished",
+            turn=turn,
+            outcome=ending.outcome,
+            reason=ending.reason,
+            seconds=round(seconds, 3),
+            models=[*dict.fromkeys(answer.reference for answer in ending.answers)],
+            tools=[result.tool[:64] + (" failed" if result.is_error else "") for result in ending.results],
+            **spoken,
+            **ending.bill(),
+        )

@@ -31,7 +31,7 @@ from gateway.commands.command import Command
 from gateway.commands.settings import model_in_force, thinking_levels
 from gateway.http.bodies import Bodies
 from gateway.http.request import Unserved, answer_json, id_in_path, number_of, problem, read_json
-from gateway.later.stored import theirs
+from gateway.later.schedule import theirs
 from gateway.operate.first_key import FirstKey
 from gateway.state.runtime import Runtime
 from gateway.store.archive import CONVERSATIONS_MAX, WebHit, has_all, place_of

@@ -25,7 +25,7 @@ from channels.web.channel import WebChannel
 from channels.web.views import html
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.display import answers, label, request_details, request_text
-from gateway.approvals.surfaces import message_of
+from gateway.approvals.notices import message_of
 from gateway.http.bodies import Bodies
 from gateway.http.door import Readiness
 from gateway.http.request import PersonRoute, Unserved, answer_json, id_in_path, number_of, read_json

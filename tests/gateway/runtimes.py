@@ -9,9 +9,9 @@ from agents.turn import silent
 from gateway.config.root import AgentsConfig, Config, LimitsConfig
 from gateway.observe.metrics import Metrics
 from gateway.observe.secrets import Scrubber
-from gateway.state.layers import ToolLayers
 from gateway.state.owners import Claimed, Owners
 from gateway.state.queues import Queues
+from gateway.state.reasons import ToolLayers
 from gateway.state.runtime import ConfigState, Control, Runtime, Setup
 from gateway.store.store import Store
 from tests.sandboxes import shared

@@ -26,7 +26,7 @@ from channels.message import Chat
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.display import fenced, person, request_details, request_text, visible
 from gateway.approvals.gate import TurnGate, call_id
-from gateway.approvals.surfaces import is_approver
+from gateway.approvals.notices import is_approver
 from gateway.config.root import AgentsConfig, ApprovalsConfig, Config
 from gateway.store.approvals import Approval, Decider
 from gateway.store.records import Delivery

@@ -14,8 +14,7 @@ from gateway.state.runtime import StartGate, Stopped
 from gateway.store.errors import Fenced, StoreUnavailable
 from gateway.store.records import Delivery, Entry, Lease, NewPart, OutboxPart, Work
 from gateway.store.sqlite import SqliteStore
-from gateway.turns.lanes import Lanes
-from gateway.turns.sweep import Sweep
+from gateway.turns.lanes import Lanes, Sweep
 from gateway.turns.turns import Turns
 from tests.gateway.runtimes import runtime
 from tests.waiting import until

@@ -15,7 +15,7 @@ from channels.section import ToolLists
 from gateway.approvals.gate import TurnGate
 from gateway.config.channels import CHANNEL_TYPES, Account
 from gateway.config.root import AgentsConfig, Config
-from gateway.state.layers import ToolLayers
+from gateway.state.reasons import ToolLayers
 from tests.channels.contexts import context
 from tests.gateway.config.writing import loaded
 from tools.catalog import NAMES

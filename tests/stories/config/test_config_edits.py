@@ -300,7 +300,7 @@ async def house(
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.app.gateway.RETIRE_SECONDS", 0.001)
     monkeypatch.setattr("gateway.outbox.outbox.AWAY_SECONDS", 0.01)
-    monkeypatch.setattr("gateway.turns.drafts.OPEN_SECONDS", 0.01)
+    monkeypatch.setattr("gateway.turns.watch.OPEN_SECONDS", 0.01)
     monkeypatch.setattr("channels.telegram.channel.EDIT_SECONDS", 0.02)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from channels.message import Chat, Origin, Sender
 from gateway.store.inbound import SAY, Inbound
-from gateway.turns.origins import origin_delivery
+from gateway.turns.batch import origin_delivery
 from tests.channels.contexts import context
 from tests.emulators.models.script import says
 from tests.running import AGENTS, ALICE, ALICE_CHAT, BOB, GROUP, Running, running

@@ -35,7 +35,7 @@ def feishu(it: Running) -> Any:
 async def test_a_loop_goes_on_after_an_error_that_nobody_foresaw(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: str
 ) -> None:
-    for name in (PRUNE, LAG, "gateway.turns.sweep.ALONE_SECONDS", "gateway.approvals.approvals.IDLE_SECONDS"):
+    for name in (PRUNE, LAG, "gateway.turns.lanes.ALONE_SECONDS", "gateway.approvals.approvals.IDLE_SECONDS"):
         monkeypatch.setattr(name, 0.01)
     for name in ("gateway.inbox.links.IDENTITY_RETRY_SECONDS", "gateway.inbox.links.RECONNECT_SECONDS"):
         monkeypatch.setattr(name, 0.01)

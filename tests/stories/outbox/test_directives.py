@@ -16,7 +16,7 @@ async def test_an_answer_stands_under_the_message_of_the_chat_that_it_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where it began to grow under another one. An id of another chat, or of nobody, counts for nothing."""
-    monkeypatch.setattr("gateway.turns.drafts.OPEN_SECONDS", 0.01)
+    monkeypatch.setattr("gateway.turns.watch.OPEN_SECONDS", 0.01)
     script = [
         says("one"),
         says("bob"),

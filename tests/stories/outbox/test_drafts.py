@@ -27,7 +27,7 @@ LONG = "first words " + "and more " * 30 + "the end"
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.turns.drafts.OPEN_SECONDS", 0.01)
+    monkeypatch.setattr("gateway.turns.watch.OPEN_SECONDS", 0.01)
     monkeypatch.setattr("channels.telegram.channel.EDIT_SECONDS", 0.02)
 
 
@@ -67,7 +67,7 @@ def _states(house: Running) -> list[str]:
 
 
 async def test_a_short_answer_needs_no_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.turns.drafts.OPEN_SECONDS", 60.0)
+    monkeypatch.setattr("gateway.turns.watch.OPEN_SECONDS", 60.0)
     async with running(tmp_path, feishu=FEISHU, script=[says("here")]) as house:
         await house.say("hi")
         assert await house.replies(1) == ["here"]
@@ -226,7 +226,7 @@ async def test_an_opening_that_may_have_arrived_is_not_repeated(tmp_path: Path) 
 async def test_in_a_direct_chat_it_grows_as_a_draft_of_telegrams_where_that_is_switched_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.turns.drafts.REFRESH_SECONDS", 0.05)
+    monkeypatch.setattr("gateway.turns.watch.REFRESH_SECONDS", 0.05)
     script = [says(LONG), says(LONG), says(LONG)]
     async with on_telegram(tmp_path, more="drafts: true\n    groupPolicy: open", script=script) as (house, telegram):
         alice, group = telegram.private(), telegram.supergroup()
@@ -262,7 +262,7 @@ async def hold_at(it: House, point: str, monkeypatch: pytest.MonkeyPatch) -> asy
     marked, before = asyncio.Event(), drafts(it)
     it.line.hold(after_pieces=2)
     if point == "before":
-        monkeypatch.setattr("gateway.turns.drafts.OPEN_SECONDS", 60.0)
+        monkeypatch.setattr("gateway.turns.watch.OPEN_SECONDS", 60.0)
     if point == "marking":
         store, reached = it.gateway.runtime.store, asyncio.Event()
         mark = store.mark

@@ -20,7 +20,7 @@ import psycopg
 import pytest
 
 from channels.marks import ANSWER_GONE
-from gateway.turns.finish import Finish
+from gateway.turns.turns import Finish
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.models.dialogue import summary_names
 from tests.emulators.models.script import calls, says

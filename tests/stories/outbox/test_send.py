@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from gateway.cli import app
 from gateway.config.load import load
 from gateway.config.places import place_in
-from gateway.outbox.sends import sending
+from gateway.outbox.messenger import sending
 from gateway.store.opening import offline
 from gateway.store.sends import DatabaseSends
 from tests import warm
@@ -48,7 +48,7 @@ def found_at(config: Path, url: str) -> Path:
 @pytest.fixture
 def woken_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sweep finds nothing by itself."""
-    monkeypatch.setattr("gateway.turns.sweep.ALONE_SECONDS", 3600)
+    monkeypatch.setattr("gateway.turns.lanes.ALONE_SECONDS", 3600)
 
 
 @pytest.mark.usefixtures("woken_only")

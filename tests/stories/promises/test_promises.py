@@ -186,7 +186,7 @@ async def test_metrics_count_what_happened(tmp_path: Path) -> None:
 async def test_a_message_that_waits_too_long_turns_readiness_red_and_stands_in_the_metrics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.turns.sweep.ALONE_SECONDS", 0.1)
+    monkeypatch.setattr("gateway.turns.lanes.ALONE_SECONDS", 0.1)
     more = "limits: { unansweredSeconds: 0.5 }"
     async with running(tmp_path, more=more) as house, client(house.url) as http:
         assert (await http.get("/readyz")).status_code == 200

@@ -454,7 +454,7 @@ async def test_a_call_that_hangs_has_its_time_and_a_stop_cancels_it(tmp_path: Pa
 
 
 async def test_progress_stands_in_the_status_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.turns.drafts.OPEN_SECONDS", 0.01)
+    monkeypatch.setattr("gateway.turns.watch.OPEN_SECONDS", 0.01)
     feishu = FEISHU.replace("streaming: off", "streaming: progress")
     async with troubled(tmp_path, tools={"progress": "x"}, feishu=feishu) as house:
         house.anthropic.script = [calls(("evil__progress", {})), says(DONE)]

@@ -12,10 +12,10 @@ import pytest
 
 from channels.message import Chat, MessageContext, Origin, Sender
 from channels.web.archive import MessageBody
-from gateway.approvals.surfaces import message_json as context_json
+from gateway.approvals.notices import message_json as context_json
 from gateway.store.inbound import SAY, Inbound
 from gateway.store.tasks import Task
-from gateway.turns.origins import origin_delivery
+from gateway.turns.batch import origin_delivery
 from tests.emulators.models.script import Fault, Turn, calls, says
 from tests.running import AGENTS, FEISHU, Running, running
 from tests.stories.web.test_web_erase import SECRET, erase, rows_with
