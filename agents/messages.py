@@ -134,7 +134,7 @@ External: TypeAlias = Literal["", "metadata", "content"]
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UserMessage:
     """A person's message. `metadata` holds the inbound blocks; they are before the content while the message's
-    turn runs and are dropped from every later request (`agents.past`). `external` says which of them holds words that are
+    turn runs and are dropped from every later request (`agents.context`). `external` says which of them holds words that are
     not the sender's own. `quoted`: the ids of the messages that it answers and whose files came with it."""
 
     content: tuple[UserPart, ...]

@@ -1,7 +1,7 @@
 """The wires that there are: a new one is a module of its request and its answer, and a `WireSpec` here.
 
 Claude and OpenAI's two are spoken through their makers' SDKs, Gemini and Mistral over plain HTTP. Many vendors speak
-OpenAI's Chat; what one of them wants differently is its record (`vendors`).
+OpenAI's Chat, Mistral among them; what one of them wants differently is its record (`vendors`).
 """
 
 import ast
@@ -16,20 +16,19 @@ from types import ModuleType
 from urllib.parse import quote
 
 from agents.providers import anthropic as claude
-from agents.providers import chat, gemini, mistral, responses
+from agents.providers import chat, gemini, responses
 from agents.providers.config import Api, ProviderConfig, api_of
 from agents.providers.demo import DemoProvider
 from agents.providers.http import PlainClient, SdkClient, http_client
 from agents.providers.network import NetworkProvider, WireSpec
 from agents.providers.provider import Provider
-from agents.providers.vendors import vendor_for
+from agents.providers.vendors import VENDORS, vendor_for
 from channels.transport import is_local
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 ANTHROPIC_VERSION = "2023-06-01"
 RESPONSES_URL = "https://api.openai.com/v1"
 GEMINI_URL = "https://generativelanguage.googleapis.com"
-MISTRAL_URL = "https://api.mistral.ai"
 PRICE_SECONDS = 2.0
 """Seconds that a finished answer of Chat waits for what may come behind it: its price, and the end of the body."""
 
@@ -149,13 +148,14 @@ def gemini_url(config: ProviderConfig) -> str:
 
 
 def _mistral(name: str, config: ProviderConfig) -> WireSpec:
-    base_url = (config.base_url or MISTRAL_URL).rstrip("/").removesuffix("/v1")
+    vendor = VENDORS["mistral"]
+    base_url = (config.base_url or vendor.base_url or "").rstrip("/").removesuffix("/v1")  # the path has it
     return WireSpec(
-        api=mistral.API,
+        api="mistral",
         build=lambda: PlainClient(config, base_url, {"Accept": "text/event-stream"}),
         path=lambda request: "/v1/chat/completions",
-        body=lambda request: mistral.wire_request(request) | {"stream": True},
-        assembly=mistral.MistralAssembly,
+        body=lambda request: chat.wire_request(request, vendor),
+        assembly=lambda draft: chat.ChatAssembly(draft, vendor),
         keyless=is_local(base_url),
         models_url=f"{base_url}/v1/models",
     )

@@ -10,7 +10,7 @@ this wire differ in every detail of it, so what a chunk lacks or says twice is b
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache, partial
@@ -22,12 +22,14 @@ from agents.messages import (
     AssistantMessage,
     Message,
     StopReason,
+    Text,
     Thinking,
     ToolCall,
     ToolResultMessage,
     Usage,
     UserMessage,
     UserPart,
+    Wire,
     texts,
 )
 from agents.providers import request as shared
@@ -41,6 +43,7 @@ from agents.providers.payload import (
     index_of,
     json_object,
     object_of,
+    objects_of,
     parse_arguments,
     text_of,
     well_formed,
@@ -82,7 +85,7 @@ def _tool_members(request: ModelRequest, vendor: Vendor) -> Object:
     if isinstance(choice, OneTool):
         members["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
     elif vendor.always_choice if choice == "auto" else choice in vendor.choices:
-        members["tool_choice"] = choice
+        members["tool_choice"] = vendor.required if choice == "required" else choice
     return members
 
 
@@ -146,13 +149,25 @@ def _append_user(wire: list[Object], parts: Sequence[Object]) -> None:
 
 def _assistant(message: AssistantMessage, vendor: Vendor) -> list[Object]:
     """One message, or none if it says nothing that this wire has a place for."""
-    spoken, calls = texts(message), [_call(call, vendor) for call in message.calls]
-    if not spoken and not calls:
+    content, calls = _content(message, vendor), [_call(call, vendor) for call in message.calls]
+    if not content and not calls:
         return []
-    wire_message: Object = {"role": "assistant", "content": "\n\n".join(spoken) if spoken else vendor.call_content}
+    wire_message: Object = {"role": "assistant", "content": content or vendor.call_content}
     if calls:
         wire_message["tool_calls"] = calls
     return [wire_message | replayed(message, vendor)]
+
+
+def _content(message: AssistantMessage, vendor: Vendor) -> str | list[Object]:
+    """A string, which every model takes; with thinking to go back in its place, a list."""
+    content: list[Object] = []
+    for part in message.content if vendor.replay == "chunks" else ():
+        match part:
+            case Text():
+                content.append(_user_part(part))
+            case Thinking(wire=Wire(kind="thinking", data=chunk)):
+                content.append(dict(chunk))
+    return content if any(part["type"] == "thinking" for part in content) else "\n\n".join(texts(message))
 
 
 def _call(call: ToolCall, vendor: Vendor) -> Object:
@@ -230,7 +245,7 @@ def replayed(message: AssistantMessage, vendor: Vendor) -> dict[str, Any]:
     """The members of an assistant message that bring its reasoning back."""
     own = [part for part in message.content if isinstance(part, Thinking) and part.wire is not None]
     match vendor.replay:
-        case "never":
+        case "never" | "chunks":
             return {}
         case "calls" | "filled":
             text = _text(own)
@@ -288,6 +303,24 @@ def merge(entries: list[dict[str, Any]], pieces: Sequence[object]) -> str:
     return text
 
 
+_EMPTY: dict[str, Any] = {"type": "thinking", "thinking": []}
+
+
+def grow(chunk: dict[str, Any], piece: Mapping[str, Any]) -> str:
+    """Adds a piece to a thinking chunk. Returns its text for people."""
+    chunk |= {key: value for key, value in piece.items() if key not in ("type", "thinking") and value is not None}
+    items, text = chunk["thinking"], ""
+    whole = text_of(piece, "thinking")  # not documented, but the reading is plain
+    for item in [{"type": "text", "text": whole}] if whole else objects_of(piece, "thinking"):
+        said, last = text_of(item, "text"), items[-1] if items else {}
+        if said and item.keys() == last.keys() == {"type", "text"} and isinstance(last["text"], str):
+            last["text"] += said
+        elif item.get("text") != "":
+            items.append(dict(item))
+        text += said
+    return text
+
+
 API = "openai-chat"
 
 _STOP_REASONS: dict[str, StopReason] = {
@@ -309,6 +342,9 @@ class ChatAssembly:
         self._vendor = for_model(vendor, draft.model)
         self._reasoning_field = ""
         self._details: list[dict[str, Any]] = []
+        self._chunk: dict[str, Any] = {}
+        """The thinking chunk under way."""
+        self._text: Hashable = "text"
         self._refused = False
         self._finish_reason = ""
         self._done = False
@@ -324,9 +360,11 @@ class ChatAssembly:
         choice = first_choice(event)
         if usage := object_of(event, "usage") or object_of(choice, "usage"):
             self.draft.usage = usage_of(usage)
-        message = whole_message(event, choice) if not self.draft.blocks else {}
+        whole, message = event.get("object") == "chat.completion", {}  # though a stream was asked for
+        if not self.draft.blocks and (whole or "delta" not in choice):  # else a chunk repeats it beside its own delta
+            message = object_of(choice, "message")
         yield from self._extend(message or object_of(choice, "delta"))
-        reason = text_of(choice, "finish_reason") or ("stop" if message and event.get("object") == COMPLETION else "")
+        reason = text_of(choice, "finish_reason") or ("stop" if message and whole else "")
         if reason and not self._finish_reason:
             self._finish_reason, self.draft.ended = reason, True
             if self._stop_reason == "error":
@@ -341,8 +379,13 @@ class ChatAssembly:
         if isinstance(details := delta.get(DETAILS), list) and details:
             text = merge(self._details, details)
             yield from self._think("" if field_name else text)
-        for kind, text in content_of(delta):
-            yield from self._think(text) if kind == "thinking" else self._write(text)
+        content = delta.get("content")
+        for part in content if isinstance(content, list) else [content]:
+            if self._vendor.replay == "chunks" and isinstance(part, dict) and part.get("type") == "thinking":
+                yield from self._think_in_chunk(part)
+            else:
+                kind, text = part_of(part)
+                yield from self._think(text) if kind == "thinking" else self._write(text)
         if refusal := text_of(delta, "refusal"):
             self._refused = True
             yield from self._write(refusal)
@@ -354,17 +397,28 @@ class ChatAssembly:
             self.draft.open("thinking", "thinking", self._reasoning_payload)
         yield from self.draft.add("thinking", text)
 
+    def _think_in_chunk(self, piece: dict[str, Any]) -> Iterator[ModelEvent]:
+        """Signed thinking goes back as it came, so each chunk is a block of its own. The last piece says `closed`."""
+        self.draft.count(len(str(piece)))
+        if not self._chunk or self._chunk.get("closed") is True:
+            self._chunk = chunk = {"type": "thinking", "thinking": []}
+            self._thought = len(self.draft.blocks)
+            self.draft.open(self._thought, "thinking", lambda _: ("thinking", chunk) if chunk != _EMPTY else None)
+        yield from self.draft.add(self._thought, grow(self._chunk, piece))
+
     def _reasoning_payload(self, text: str) -> Payload:
         return (DETAILS, self._details) if self._details else (self._reasoning_field, text) if text else None
 
     def _write(self, text: str) -> Iterator[ModelEvent]:
         """Chat templates leave line ends before an answer; they are no part of it."""
-        if "text" not in self.draft.blocks:
+        if text and self._chunk:
+            self._text, self._chunk = len(self.draft.blocks), {}
+        if self._text not in self.draft.blocks:
             self.draft.count(len(text))
             if not (text := text.lstrip("\r\n")):
                 return
-            self.draft.open("text", "text")
-        yield from self.draft.add("text", text)
+            self.draft.open(self._text, "text")
+        yield from self.draft.add(self._text, text)
 
     def finish(self) -> AssistantMessage:
         if not self._finish_reason and not (self._done and self._vendor.finish_optional):
@@ -372,11 +426,12 @@ class ChatAssembly:
         return self.draft.finished(self._reason())
 
     @property
-    def _stop_reason(self) -> StopReason:
-        """The meaning of the finish reason alone; an unknown one is an end like any other."""
-        return self._vendor.finish.get(self._finish_reason) or _STOP_REASONS.get(self._finish_reason, "end_turn")
+    def _stop_reason(self) -> StopReason | None:
+        """The meaning of the finish reason alone; an unknown one is an end like any other, if the vendor may have more."""
+        unknown: StopReason | None = None if self._vendor.finish_known else "end_turn"
+        return self._vendor.finish.get(self._finish_reason) or _STOP_REASONS.get(self._finish_reason) or unknown
 
-    def _reason(self) -> StopReason:
+    def _reason(self) -> StopReason | None:
         reason = self._stop_reason
         if self._refused and reason != "content_filter":
             return "refusal"
@@ -500,42 +555,24 @@ def _read(value: object) -> _Piece:
     function = object_of(piece, "function")
     return _Piece(
         index=index_of(piece, "index"),
-        id=text_of(piece, "id"),
+        id="" if piece.get("id") == "null" else text_of(piece, "id"),
         name=text_of(function, "name"),
         arguments=arguments_of(function),
     )
 
 
-COMPLETION = "chat.completion"
-"""The type of an answer that is whole, though a stream was asked for."""
-
-
-def whole_message(event: Mapping[str, Any], choice: Mapping[str, Any]) -> dict[str, Any]:
-    """The message of an answer that came whole; a chunk may repeat it beside its own delta, and then it is no news."""
-    if event.get("object") == COMPLETION or "delta" not in choice:
-        return object_of(choice, "message")
-    return {}
-
-
-def content_of(message: Mapping[str, Any]) -> Iterator[tuple[Literal["text", "thinking"], str]]:
-    """The pieces of a content that is a text or a list of parts. A part without a text is named."""
-    content = message.get("content")
-    parts = content if isinstance(content, list) else [content]
-    for part in parts:
-        if isinstance(part, str):
-            yield "text", part
-        elif isinstance(part, dict):
-            kind = text_of(part, "type")
-            is_thought = kind in ("thinking", "reasoning", "reasoning_text")
-            inner = next(
-                (part[it] for it in ("text", "thinking", "reasoning", "refusal", "content") if part.get(it)), ""
-            )
-            texts = inner if isinstance(inner, list) else [inner]
-            text = "".join(it if isinstance(it, str) else text_of(it, "text") for it in texts)
-            if text or is_thought or kind in ("", "text", "output_text"):
-                yield "thinking" if is_thought else "text", text
-            else:
-                yield "text", f"[unreadable part: {word(kind)}]"
+def part_of(part: object) -> tuple[Literal["text", "thinking"], str]:
+    """The text of a part of a content, or of one that is a text itself. A part without a text is named."""
+    if not isinstance(part, dict):
+        return "text", part if isinstance(part, str) else ""
+    kind = text_of(part, "type")
+    is_thought = kind in ("thinking", "reasoning", "reasoning_text")
+    inner = next((part[it] for it in ("text", "thinking", "reasoning", "refusal", "content") if part.get(it)), "")
+    texts = inner if isinstance(inner, list) else [inner]
+    text = "".join(it if isinstance(it, str) else text_of(it, "text") for it in texts)
+    if text or is_thought or kind in ("", "text", "output_text"):
+        return "thinking" if is_thought else "text", text
+    return "text", f"[unreadable part: {word(kind)}]"
 
 
 def usage_of(usage: Mapping[str, Any]) -> Usage:

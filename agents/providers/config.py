@@ -22,13 +22,13 @@ APIS: tuple[Api, ...] = get_args(Api)
 NATIVE_DOCUMENTS: tuple[Api, ...] = ("anthropic-messages", "google-gemini")
 """The wires that carry a PDF as it is."""
 IMPLIED: dict[str, Api] = {
+    **{name: "openai-chat" for vendor in VENDORS.values() for name in vendor.names},
     "anthropic": "anthropic-messages",
     "openai": "openai-responses",
     "google": "google-gemini",
     "gemini": "google-gemini",
     "mistral": "mistral",
     "demo": "demo",
-    **{name: "openai-chat" for vendor in VENDORS.values() for name in vendor.names if name != "openai"},
 }
 """Provider names that need no `api`, nor a block in the config at all."""
 
@@ -49,14 +49,6 @@ WELL_KNOWN: tuple[WellKnown, ...] = (
         variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         hosts=("generativelanguage.googleapis.com",),
         default_model="gemini-3-flash",
-    ),
-    WellKnown(
-        names=("mistral",),
-        title="Mistral",
-        made_at="https://console.mistral.ai/api-keys",
-        variables=("MISTRAL_API_KEY",),
-        hosts=("api.mistral.ai",),
-        default_model="mistral-large-latest",
     ),
     *(vendor for vendor in VENDORS.values() if vendor.variables and vendor.name != "openai"),
 )

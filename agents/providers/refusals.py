@@ -138,6 +138,8 @@ def unreadable(text: str) -> AttemptFailed:
 def is_error(event: object) -> bool:
     """True for an error without an `error` member around it, in the forms of routers and of vendors' own interfaces."""
     event = _unwrapped(event)
+    if isinstance(event, dict) and event.get("object") == "error":  # Mistral, vLLM
+        return True
     if not isinstance(event, dict) or event.keys() & _ANSWERS:
         return False
     return bool(event.get("error")) or (bool(event.keys() & _ERROR_MEMBERS) and bool(prose_of(event)))

@@ -130,7 +130,9 @@ def wire_id(call_id: str, *, pattern: str = r"[a-zA-Z0-9_-]{1,64}") -> str:
     """The id as it is if the wire takes it; else one made from it, the same for the call and its result."""
     if re.fullmatch(pattern, call_id):
         return call_id
-    return "call_" + hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+    digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()
+    made = f"call_{digest[:24]}"
+    return made if re.fullmatch(pattern, made) else digest[:9]  # Mistral's
 
 
 def wire_name(name: str) -> str:

@@ -17,9 +17,10 @@ ThinkingForm: TypeAlias = Literal["none", "effort", "deepseek", "switch", "kept"
 thinking is to be kept · `enable` enable_thinking and a budget · `reasoning` an object of that name · `template`
 arguments of the chat template."""
 
-Replay: TypeAlias = Literal["never", "calls", "filled", "own", "details"]
+Replay: TypeAlias = Literal["never", "calls", "filled", "own", "details", "chunks"]
 """The reasoning that goes back: `never` none · `calls` on every message with calls, "" if we have none · `filled` the
-same, but "" is refused · `own` what we have · `details` the list of reasoning_details as it came."""
+same, but "" is refused · `own` what we have · `details` the list of reasoning_details as it came · `chunks`
+the thinking chunks of a content that is a list, each in its place."""
 
 ForcedChoice: TypeAlias = Literal["none", "required", "named"]
 
@@ -74,6 +75,8 @@ class Vendor(WellKnown):
     """Forms of tool_choice that it takes and heeds, besides `auto`."""
     forced_while_thinking: bool = True
     """Takes `required` and the named form while the model thinks."""
+    required: str = "required"
+    """Its word for that form."""
     always_choice: bool = False
     """Wants tool_choice with every request that has tools."""
 
@@ -94,6 +97,8 @@ class Vendor(WellKnown):
 
     finish: Mapping[str, StopReason] = field(default_factory=dict)
     """Finish reasons that OpenAI does not have; `error` is a failed attempt."""
+    finish_known: bool = False
+    """Has no other finish reasons: behind an unknown one no calls run."""
     finish_optional: bool = False
     """Sends no finish reason at times: then `[DONE]` alone is the proof of an end."""
 
@@ -123,6 +128,21 @@ VENDORS: dict[str, Vendor] = {
     vendor.name: vendor
     for vendor in (
         _OPENAI,
+        Vendor(
+            names=("mistral",),
+            title="Mistral",
+            made_at="https://console.mistral.ai/api-keys",
+            hosts=("api.mistral.ai",),
+            base_url="https://api.mistral.ai/v1",
+            variables=("MISTRAL_API_KEY",),
+            default_model="mistral-large-latest",
+            stream_options=False,  # refused; usage comes with the finish reason unasked
+            required="any",
+            ids=r"[a-zA-Z0-9]{9}",
+            replay="chunks",
+            finish={"model_length": "context_window"},
+            finish_known=True,
+        ),
         replace(
             _OPENAI,
             names=("azure", "azure-openai"),

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.messages import Message, Text, Thinking, ToolCall, UserMessage
-from agents.providers.mistral import API, fitting_id
+from agents.providers.request import wire_id
+from agents.providers.vendors import VENDORS
 from tests.agents.providers.contract.bodies import mistral as wire
 from tests.agents.providers.contract.bodies import thought as thought_of
 from tests.agents.providers.requests import PIXEL, READ, asking, assistant, call, result, user
@@ -18,7 +19,7 @@ from tools.tool import Image
 
 MODEL = "mistral-large-latest"
 PICTURE = Image(media_type="image/png", data=PIXEL, name="cat.png")
-PNG = {"type": "image_url", "image_url": f"data:image/png;base64,{PIXEL}"}
+PNG = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}
 
 
 def messages(*history: Message, **options: Any) -> list[dict[str, Any]]:
@@ -27,10 +28,12 @@ def messages(*history: Message, **options: Any) -> list[dict[str, Any]]:
     return sent
 
 
-def thought(text: str, api: str = API) -> Thinking:
-    made = thought_of(API, MODEL, text)
-    assert made.wire is not None
-    return replace(made, wire=replace(made.wire, api=api))
+def thought(text: str) -> Thinking:
+    return thought_of("mistral", MODEL, text)
+
+
+def fitting_id(call_id: str) -> str:
+    return wire_id(call_id, pattern=VENDORS["mistral"].ids)
 
 
 def text(words: str) -> dict[str, str]:
@@ -44,6 +47,7 @@ def test_the_first_request_of_a_chat() -> None:
             {"role": "system", "content": "You are a helper.\n\n## Runtime\nagent=coder"},
             {"role": "user", "content": "## Inbound Context\n{}\n\n张三: 你好"},
         ],
+        "stream": True,
         "max_tokens": 1024,
         "tools": [
             {
@@ -56,9 +60,9 @@ def test_the_first_request_of_a_chat() -> None:
 
 def test_a_long_history_goes_back_as_it_was() -> None:
     """Pictures of a person in place, those of tools behind all results; thoughts in place, calls beside the words;
-    neighbours of one role are one message, but for a question right behind results."""
+    a person's messages are one, but for a question right behind results."""
     broken = ToolCall(id="b", name="目录", arguments=None, arguments_raw='{"path": ')
-    mixed = (thought("hm"), Text(text="a "), Thinking(text="loose"), thought("not ours", "other"), Text(text="b"))
+    mixed = (thought("hm"), Text(text="a "), Thinking(text="loose"), Text(text="b"))
     shown = replace(result("AbC123xyZ"), content=(Text(text="see"), PICTURE), tool="read")
     sent = messages(
         UserMessage(content=(PICTURE, Text(text="what is it?")), metadata="META"),
@@ -82,15 +86,15 @@ def test_a_long_history_goes_back_as_it_was() -> None:
         {
             "role": "tool",
             "tool_call_id": "AbC123xyZ",
-            "name": "read",
             "content": "see\n(the picture follows in the next user message)",
         },
-        {"role": "tool", "tool_call_id": given, "name": "ls", "content": "Error: exit code 1"},
+        {"role": "tool", "tool_call_id": given, "content": "Error: exit code 1"},
         {
             "role": "user",
             "content": [text("(The gateway: pictures of the results above.)"), PNG, text("well?")],
         },
-        {"role": "assistant", "content": [text("c"), thinking_chunk("d"), text("e")]},
+        {"role": "assistant", "content": "c"},
+        {"role": "assistant", "content": [thinking_chunk("d"), text("e")]},
         {"role": "user", "content": "f"},
     ]
 

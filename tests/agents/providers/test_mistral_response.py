@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from agents.messages import AssistantMessage, ErrorKind, StopReason, Usage
+from agents.providers.chat import ChatAssembly
 from agents.providers.draft import Draft
-from agents.providers.mistral import API, MistralAssembly
 from agents.providers.payload import BadStream
 from agents.providers.provider import ModelEvent
-from agents.providers.refusals import AttemptFailed, failure_of
+from agents.providers.refusals import AttemptFailed, failure_of, is_error
+from agents.providers.vendors import VENDORS
 
 MODEL = "magistral-medium-latest"
 
@@ -34,8 +35,12 @@ CALLED = delta("tool_calls")
 
 
 def put_together(*chunks: dict[str, Any]) -> tuple[list[ModelEvent], AssistantMessage]:
-    assembly = MistralAssembly(Draft(api=API, provider="mistral", model=MODEL, timestamp=1.0))
-    pieces = [piece for chunk in chunks for piece in assembly.feed(chunk)]
+    assembly = ChatAssembly(Draft(api="mistral", provider="mistral", model=MODEL, timestamp=1.0), VENDORS["mistral"])
+    pieces: list[ModelEvent] = []
+    for chunk in chunks:
+        if is_error(chunk):
+            raise failure_of(chunk)
+        pieces += assembly.feed(chunk)
     return pieces, assembly.finish()
 
 
@@ -149,7 +154,7 @@ def test_a_model_that_breaks_down_may_be_asked_again(end: dict[str, Any], kind: 
     ("usage", "expected"),
     [
         (None, Usage(estimated=True)),
-        ({}, Usage()),
+        ({}, Usage(estimated=True)),
         ({"prompt_tokens": "many", "completion_tokens": None, "prompt_tokens_details": 7}, Usage()),
         ({"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}}, Usage(cache_read=8)),
     ],

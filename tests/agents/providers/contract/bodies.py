@@ -8,7 +8,6 @@ from agents.messages import Thinking, Wire
 from agents.providers import anthropic as anthropic_wire
 from agents.providers import chat as chat_wire
 from agents.providers import gemini as gemini_wire
-from agents.providers import mistral as mistral_wire
 from agents.providers import responses as responses_wire
 from agents.providers.models import family_of
 from agents.providers.provider import ModelRequest
@@ -53,7 +52,7 @@ def mistral(request: ModelRequest) -> Body:
     """Proved acceptable to Mistral's own models of a request, too."""
     from mistralai.client.models import ChatCompletionStreamRequest
 
-    body = mistral_wire.wire_request(request)
+    body = chat_wire.wire_request(request, VENDORS["mistral"])
     mistral_rules.check_body(body)
     judged = ChatCompletionStreamRequest.model_validate(body)
     assert json.loads(judged.model_dump_json(by_alias=True, exclude_unset=True)) == body

@@ -15,7 +15,6 @@ from agents.providers.anthropic import AnthropicAssembly
 from agents.providers.chat import ChatAssembly
 from agents.providers.draft import Draft
 from agents.providers.gemini import GeminiAssembly
-from agents.providers.mistral import MistralAssembly
 from agents.providers.network import Assembly
 from agents.providers.payload import BadStream
 from agents.providers.refusals import AttemptFailed
@@ -29,7 +28,7 @@ ASSEMBLIES: dict[str, Callable[[Draft], Assembly]] = {
     "anthropic": AnthropicAssembly,
     "responses": ResponsesAssembly,
     "gemini": GeminiAssembly,
-    "mistral": MistralAssembly,
+    "mistral": lambda draft: ChatAssembly(draft, VENDORS["mistral"]),
     "openrouter": lambda draft: ChatAssembly(draft, VENDORS["openrouter"]),
 }
 RICH = Turn(parts=(Think(text="hm"), Say(text="So."), Call(name="ls", arguments={"path": "a"}), Call(name="ls")))
