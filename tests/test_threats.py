@@ -20,13 +20,13 @@ THREATS = """
   channels/test_feishu_receive.py: test_neither_a_url_check_nor_a_genuine_signature_excuses_a_wrong_token
 3 trust by address or header
   channels/test_web_admission.py: test_what_a_proxy_hands_on_is_not_from_this_machine
-  stories/http/test_token_guesses.py: test_an_address_in_a_header_is_nobodys_and_a_request_without_a_secret_is_no_guess
+  stories/http/test_token_guesses.py: test_rate_limit_of_guesses_ignores_forged_forwarded_addresses
   stories/web/test_web_door.py: test_over_tls_the_session_is_bound_to_this_host
 4 timing and brute force
-  stories/http/test_token_guesses.py: test_the_limit_is_one_for_all_doors_and_every_one_lets_the_right_secret_in
-  stories/http/test_webhook_fuzz.py: test_no_body_of_any_shape_breaks_the_door_and_nothing_forged_is_stored
+  stories/http/test_token_guesses.py: test_rate_limit_of_token_guesses_is_shared_by_all_routes
+  stories/http/test_webhook_fuzz.py: test_webhook_fuzz_breaks_nothing_and_stores_nothing_forged
 5 replay
-  stories/promises/test_promises.py: test_an_event_that_comes_again_or_under_another_message_id_is_one_turn_and_one_reply
+  stories/promises/test_promises.py: test_redelivered_event_is_deduped_to_one_turn_and_one_reply
   stories/channels/test_telegram.py: test_redelivered_update_is_one_turn_and_a_press_starts_none
 6 digest malleability
   channels/test_feishu_receive.py: test_a_validly_signed_delivery_with_a_bent_timestamp_or_nonce_is_refused
@@ -35,17 +35,17 @@ THREATS = """
   channels/test_feishu_receive.py: test_with_an_encrypt_key_only_encrypted_bodies_are_taken
   channels/test_feishu_receive.py: test_the_url_check_in_its_2_0_form_is_answered_in_json_without_a_signature
 8 parse before verify
-  stories/http/test_door.py: test_what_is_no_delivery_of_a_size_to_an_account_of_ours_is_refused
-  stories/http/test_door.py: test_a_body_that_dawdles_is_turned_away
+  stories/http/test_door.py: test_webhook_of_wrong_path_method_or_size_is_refused
+  stories/http/test_door.py: test_http_body_timeout_refuses_a_slow_body
 9 routing confusion
   channels/test_feishu_receive.py: test_an_event_for_another_app_is_refused
   stories/web/test_web_door.py: test_only_under_its_own_names_is_a_browser_answered
 10 mutable identity
-  stories/promises/test_promises.py: test_who_is_heard
+  stories/promises/test_promises.py: test_allowlist_and_policies_decide_who_is_heard
 11 scope bleed
-  stories/turns/test_rights.py: test_whatever_somebody_commands_the_turn_has_that_persons_rights
-  stories/turns/test_rights.py: test_a_button_leads_nobody_to_an_agent_that_bindings_keep_for_others
-  stories/promises/test_promises.py: test_who_is_heard
+  stories/turns/test_rights.py: test_rights_of_a_turn_are_those_of_who_commanded_it
+  stories/turns/test_rights.py: test_rights_of_a_press_reach_no_agent_bound_to_others
+  stories/promises/test_promises.py: test_allowlist_and_policies_decide_who_is_heard
 12 side doors skip checks
   channels/test_samples.py: test_there_is_a_sample_for_every_kind_of_event
   channels/test_telegram_samples.py: test_there_is_a_sample_for_every_kind_of_update
@@ -73,27 +73,27 @@ THREATS = """
   agents/prompt/test_fences.py: test_each_disguise_is_seen_through
 21 exfiltration through replies
   tools/test_toolbox.py: test_another_chat_is_reached_only_where_the_config_names_it
-  stories/turns/test_canaries.py: test_no_canary_is_written_whatever_happens
-  stories/turns/test_canaries.py: test_a_page_never_sees_one_however_the_answer_is_cut
+  stories/turns/test_canaries.py: test_secret_canaries_are_never_written
+  stories/turns/test_canaries.py: test_secret_canaries_never_reach_a_page_in_any_cut
 22 first-token allowlist
   tools/test_binding.py: test_what_runs_or_writes_something_is_never_offered_for_good
-  stories/approvals/test_approvals.py: test_what_was_allowed_for_good_runs_unasked_until_it_is_revoked
+  stories/approvals/test_approvals.py: test_approval_grant_runs_unasked_until_revoked
 23 wrappers
-  stories/approvals/test_approvals.py: test_a_file_that_changed_after_the_approval_is_not_run
+  stories/approvals/test_approvals.py: test_approval_of_a_file_that_changed_since_runs_nothing
 24 a safe binary with an unsafe option
   tools/test_binding.py: test_what_is_offered_for_good_neither_runs_nor_writes_anything_of_the_workspace
-  stories/approvals/test_approvals.py: test_what_was_allowed_for_good_runs_unasked_until_it_is_revoked
+  stories/approvals/test_approvals.py: test_approval_grant_runs_unasked_until_revoked
 25 environment
   tools/test_exec.py: test_the_shell_starts_with_six_names_and_no_way_to_more_rights
 26 dotfiles of the workspace
   tools/test_confinement.py: test_protected_names_are_so_however_they_are_spelt_and_while_they_are_absent
 27 allow-always too wide
   tools/test_binding.py: test_what_is_offered_for_good_neither_runs_nor_writes_anything_of_the_workspace
-  stories/approvals/test_approvals.py: test_what_was_allowed_for_good_runs_unasked_until_it_is_revoked
+  stories/approvals/test_approvals.py: test_approval_grant_runs_unasked_until_revoked
 28 time of check, time of use
   tools/test_binding.py: test_of_an_approved_script_only_those_bytes_run_that_were_hashed
-  stories/approvals/test_approvals.py: test_no_writer_gets_another_script_run_than_the_one_that_was_approved
-  stories/approvals/test_approvals.py: test_a_file_that_changed_after_the_approval_is_not_run
+  stories/approvals/test_approvals.py: test_approval_runs_only_the_approved_script_despite_a_racing_writer
+  stories/approvals/test_approvals.py: test_approval_of_a_file_that_changed_since_runs_nothing
 29 display is not execution
   gateway/test_approvals.py: test_what_hides_is_shown_and_announced
   gateway/test_approvals.py: test_nothing_in_a_command_ends_its_block_and_all_of_it_is_there
@@ -115,11 +115,11 @@ THREATS = """
   stories/process/test_process.py: test_killed_while_a_command_runs_the_command_dies_too_and_is_not_run_again
 39 cross-session
   stories/promises/test_promises.py: test_agents_share_nothing_and_two_chats_of_one_share_no_history
-  stories/turns/test_sessions.py: test_two_people_in_one_group_share_a_session_or_have_one_each
+  stories/turns/test_sessions.py: test_session_scope_in_a_group_is_shared_or_per_person
 40 stale authority
   stories/config/test_reload.py: test_channels_come_and_go_and_a_revoked_secret_is_refused_by_the_next_delivery
   stories/web/test_web_door.py: test_an_event_stream_ends_with_its_session
-  stories/turns/test_canaries.py: test_what_a_reload_revokes_stays_a_secret_and_what_it_brings_is_one_at_once
+  stories/turns/test_canaries.py: test_secret_revoked_by_a_reload_stays_masked
 41 admin by browser
   stories/web/test_web_door.py: test_no_other_site_can_have_anything_read_or_changed
   stories/web/test_web_door.py: test_every_answer_says_what_a_browser_may_do_with_it
@@ -133,7 +133,7 @@ THREATS = """
   gateway/test_logs.py: test_a_configured_secret_is_struck_out_in_every_form
   stories/process/test_process.py: test_on_the_first_run_and_on_any_other_its_files_are_for_their_owner_only
 44 denial of service
-  stories/http/test_door.py: test_a_header_without_end_is_ended_by_the_door
+  stories/http/test_door.py: test_http_header_without_end_hits_the_cap
   agents/prompt/test_fences.py: test_a_text_made_to_be_slow_is_read_in_one_go
   gateway/test_request.py: *
 45 YAML and JSON

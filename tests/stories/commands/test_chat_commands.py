@@ -73,13 +73,13 @@ COMMANDED = [
 
 
 @pytest.mark.parametrize(("text", "name", "arguments"), COMMANDED, ids=repr)
-def test_a_message_is_a_command_where_it_is_nothing_else(text: str, name: str | None, arguments: str) -> None:
+def test_command_must_be_the_whole_message(text: str, name: str | None, arguments: str) -> None:
     assert command_of(made("feishu", Chat(id="c", kind="direct"), text=text)) == (
         None if name is None else (name, arguments)
     )
 
 
-def test_a_command_for_another_bot_in_a_group_is_none() -> None:
+def test_command_for_another_bot_in_a_group_is_ignored() -> None:
     group = Chat(id="g", kind="group")
     assert command_of(made("telegram", group, text="/stop@another_bot", mentioned=False)) is None
     assert command_of(made("telegram", group, text="/stop@this_bot", mentioned=True)) == ("stop", "")
@@ -123,7 +123,7 @@ ANSWERED = {
 }
 
 
-def test_the_pages_about_commands_have_all_of_them() -> None:
+def test_command_pages_list_every_command() -> None:
     english = ["| command | what it does | 中文 | who may, unless the config says otherwise |", "|---|---|---|---|"]
     chinese = ["| 命令 | 中文名 | 作用 | 谁可以用（除非配置另有规定） |", "|---|---|---|---|"]
     names = {name: it for it, name in CHINESE_NAMES.items()}
@@ -138,7 +138,7 @@ def test_the_pages_about_commands_have_all_of_them() -> None:
     assert "\n".join(chinese) in (ROOT / "docs" / "commands.zh-CN.md").read_text(encoding="utf-8")
 
 
-def test_every_command_has_a_chinese_name_which_is_listed_on_its_page_and_nowhere_else() -> None:
+def test_command_chinese_names_are_listed_on_their_page_only() -> None:
     assert sorted(CHINESE_NAMES.values()) == sorted(COMMANDS)
     page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     for chinese, name in CHINESE_NAMES.items():
@@ -146,7 +146,7 @@ def test_every_command_has_a_chinese_name_which_is_listed_on_its_page_and_nowher
         assert f"`/{chinese}` {name}" in page
 
 
-async def test_a_command_by_its_chinese_name_is_the_same_one_and_answers_in_chinese(tmp_path: Path) -> None:
+async def test_command_by_its_chinese_name_answers_in_chinese(tmp_path: Path) -> None:
     async with running(tmp_path, script=[says("one"), says("once more")], agents=TWO) as house:
         await said(house, "hello there, my friend")
         english = await said(house, "/help")
@@ -160,18 +160,18 @@ async def test_a_command_by_its_chinese_name_is_the_same_one_and_answers_in_chin
         assert (await said(house, "/新对话")).startswith("已开始新的对话")
 
 
-async def test_the_policy_of_a_command_holds_for_its_chinese_name(tmp_path: Path) -> None:
+async def test_command_policy_holds_for_its_chinese_name(tmp_path: Path) -> None:
     switched_off = ", ".join(f"{name}: off" for name in COMMANDS)
     async with running(tmp_path, more=f"commands: {{ {switched_off} }}") as house:
         for chinese, name in CHINESE_NAMES.items():
             assert await said(house, f"/{chinese}") == f"/{name} 已停用。"
 
 
-def test_every_command_has_a_test() -> None:
+def test_command_matrix_covers_every_command() -> None:
     assert sorted(ANSWERED) == sorted(COMMANDS)
 
 
-async def test_every_command_answers_in_feishu_while_a_turn_runs_and_again_as_one(tmp_path: Path) -> None:
+async def test_commands_answer_in_feishu_during_a_turn_and_redelivered_once(tmp_path: Path) -> None:
     async with running(tmp_path, script=[says("hello Alice"), NEVER]) as house:
         await said(house, "hello")
         await house.say("go on")
@@ -189,7 +189,7 @@ async def test_every_command_answers_in_feishu_while_a_turn_runs_and_again_as_on
         assert len(house.anthropic.requests) == 2
 
 
-async def test_every_command_answers_in_the_web_chat(tmp_path: Path) -> None:
+async def test_commands_answer_in_the_web_chat(tmp_path: Path) -> None:
     async with running(tmp_path, script=[says("hello")] * 3, feishu=WEB) as house, opened(house.url) as page:
         for number, (name, pattern) in enumerate(ANSWERED.items(), start=1):
             await page.say(f"/{name}", chat=f"c_commanded_{name}")
@@ -201,7 +201,7 @@ async def test_every_command_answers_in_the_web_chat(tmp_path: Path) -> None:
         ]
 
 
-async def test_telegram_offers_the_menu_and_takes_commands_with_the_bots_name_and_after_a_mention(
+async def test_commands_on_telegram_by_menu_bot_name_and_mention(
     tmp_path: Path,
 ) -> None:
     async with bot(tmp_path, "polling", script=[says("hello")]) as it:
@@ -233,7 +233,7 @@ async def test_telegram_offers_the_menu_and_takes_commands_with_the_bots_name_an
         assert it.house.anthropic.requests == []
 
 
-async def test_a_new_conversation_forgets_and_says_what_it_dropped(tmp_path: Path) -> None:
+async def test_new_command_forgets_the_history_and_says_what_it_dropped(tmp_path: Path) -> None:
     async with running(tmp_path, script=[says("noted"), NEVER, says("fresh")]) as house:
         await said(house, "the word is swordfish")
         await house.say("think long")
@@ -248,7 +248,7 @@ async def test_a_new_conversation_forgets_and_says_what_it_dropped(tmp_path: Pat
 
 
 @pytest.mark.parametrize("command", ["/new", "/stop"])
-async def test_an_answer_that_is_finished_just_before_a_stop_is_not_said_to_be_stopped(
+async def test_stop_just_after_the_answer_does_not_claim_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     async with running(tmp_path, script=[says("the answer")]) as house:
@@ -271,7 +271,7 @@ async def test_an_answer_that_is_finished_just_before_a_stop_is_not_said_to_be_s
         assert "Stopped" not in said_then
 
 
-async def test_a_retry_answers_what_failed_and_what_was_collected_together(tmp_path: Path) -> None:
+async def test_retry_command_answers_the_failed_and_collected_messages(tmp_path: Path) -> None:
     refused = Fault(status=400, message="messages: something about this request")
     script: list[Reply] = [refused, says("now it works"), says("slow"), says("both"), says("both again")]
     script += [says("both, in other words"), says("next")]
@@ -295,7 +295,7 @@ async def test_a_retry_answers_what_failed_and_what_was_collected_together(tmp_p
         assert "four" not in asked
 
 
-async def test_a_retry_answers_the_last_message_again_and_an_undo_forgets_it(tmp_path: Path) -> None:
+async def test_retry_answers_the_last_message_again_and_undo_forgets_it(tmp_path: Path) -> None:
     script = [says("one"), says("two"), says("two, better"), says("three")]
     async with running(tmp_path, script=script) as house:
         await said(house, "first")
@@ -317,7 +317,7 @@ TWICE = [("/retry", "/retry"), ("/edit two", "/edit two"), ("/retry", "/undo")]
 
 
 @pytest.mark.parametrize("slots", [1, 3])
-async def test_two_commands_at_once_concern_the_same_last_message(tmp_path: Path, slots: int) -> None:
+async def test_retry_twice_at_once_concerns_the_same_last_message(tmp_path: Path, slots: int) -> None:
     """Both are accepted before the first one runs, as after a double tap. With one slot, what the first one had answered
     again is finished before the second one runs; with several it waits."""
     more = f"limits: {{ parallelTurns: {slots} }}"
@@ -343,7 +343,7 @@ async def test_two_commands_at_once_concern_the_same_last_message(tmp_path: Path
             assert (history == ["one", "three"]) <= ("/undo" in commands), commands
 
 
-async def test_a_model_and_a_level_hold_until_the_conversation_begins_anew(tmp_path: Path) -> None:
+async def test_model_and_thinking_level_last_until_a_new_conversation(tmp_path: Path) -> None:
     async with running(tmp_path, script=[says("a"), says("b"), says("c")], agents=TWO) as house:
         assert SECOND in await said(house, "/model opus-4-6")
         assert "`high`" in await said(house, "/think high")
@@ -398,7 +398,7 @@ AMBIGUOUS: list[tuple[str, list[int]]] = [
 ]
 
 
-async def test_a_model_is_chosen_by_any_part_of_its_name_that_only_one_has_and_by_its_number(tmp_path: Path) -> None:
+async def test_model_command_takes_a_unique_part_of_a_name_or_a_number(tmp_path: Path) -> None:
     async with running(tmp_path, agents=MANY) as house:
         listed = await said(house, "/model")
         assert listed == await said(house, "/models")
@@ -415,7 +415,7 @@ async def test_a_model_is_chosen_by_any_part_of_its_name_that_only_one_has_and_b
         assert f"- 6 · `{MINIMAX}` (in use)" in await said(house, "/model")
 
 
-async def test_what_the_model_did_stands_above_its_answer_where_somebody_wants_it(tmp_path: Path) -> None:
+async def test_verbose_shows_tool_calls_above_the_answer(tmp_path: Path) -> None:
     run = calls(("exec", {"command": "echo sk-abcdefghijklmnop1234567890"}))
     async with running(tmp_path, script=[run, says("done"), says("plain")], more=RUNS) as house:
         await said(house, "/verbose on")
@@ -428,7 +428,7 @@ async def test_what_the_model_did_stands_above_its_answer_where_somebody_wants_i
         assert "- `exec`" not in json.dumps(house.anthropic.requests[-1].body["messages"])
 
 
-async def test_the_reasoning_stands_above_an_answer_as_a_quote_while_somebody_wants_it(tmp_path: Path) -> None:
+async def test_reasoning_is_quoted_above_the_answer_while_switched_on(tmp_path: Path) -> None:
     thought = Turn(parts=(Think(text="It is\na greeting."), Say(text="hello")))
     thinking = AGENTS.replace("model: anthropic", "thinking: low\n      model: anthropic")
     async with running(tmp_path, script=lambda _: thought, agents=thinking) as house:
@@ -441,7 +441,7 @@ async def test_the_reasoning_stands_above_an_answer_as_a_quote_while_somebody_wa
         assert "> It is" not in json.dumps(house.anthropic.requests[-1].body["messages"])
 
 
-async def test_another_agent_answers_a_chat_also_after_a_restart(tmp_path: Path) -> None:
+async def test_agent_command_switches_the_agent_across_a_restart(tmp_path: Path) -> None:
     async with running(tmp_path, script=[says("b")], agents=TWO) as house:
         assert "no agent “third”" in await said(house, "/agent third")
         assert await said(house, "/agent second") == "From now on Zweite answers here."
@@ -455,7 +455,7 @@ async def test_another_agent_answers_a_chat_also_after_a_restart(tmp_path: Path)
         assert "You are helper" in prompt(house)
 
 
-async def test_an_agent_that_bindings_keep_for_others_is_not_for_everybody(tmp_path: Path) -> None:
+async def test_agent_command_refuses_an_agent_bound_to_others(tmp_path: Path) -> None:
     more = "bindings: [ { agent: second, match: { channel: feishu, sender: ou_somebody } } ]"
     async with running(tmp_path, agents=TWO, more=more) as house:
         assert "second" not in await said(house, "/agent")
@@ -466,7 +466,7 @@ async def test_an_agent_that_bindings_keep_for_others_is_not_for_everybody(tmp_p
         assert await said(house, "/agent second") == "From now on Zweite answers here."
 
 
-async def test_the_config_says_who_may_and_a_reply_is_in_the_persons_language(tmp_path: Path) -> None:
+async def test_command_allowlist_of_the_config_and_the_language_of_its_reply(tmp_path: Path) -> None:
     more = f"owners: [ 'feishu:{ALICE}' ]\ncommands: {{ undo: off, usage: owner, model: everyone }}\nlanguage: zh"
     async with running(tmp_path, script=[says("hi")], more=more) as house:
         assert await said(house, "/undo") == "/undo 已停用。"
@@ -480,7 +480,7 @@ async def test_the_config_says_who_may_and_a_reply_is_in_the_persons_language(tm
         assert "/undo" not in await said(house, "/help")
 
 
-async def test_the_help_is_short_and_says_all_if_asked(tmp_path: Path) -> None:
+async def test_help_command_is_short_and_lists_all_on_request(tmp_path: Path) -> None:
     async with running(tmp_path, script=[]) as house:
         short, whole, one = [await said(house, text) for text in ("/help", "/help all", "/help new")]
         assert len(short.splitlines()) <= 10
@@ -503,7 +503,7 @@ MISSPELT = [
 ]
 
 
-async def test_a_name_that_is_nearly_a_command_gets_a_suggestion_and_no_model(tmp_path: Path) -> None:
+async def test_command_typo_gets_a_suggestion_and_no_model_call(tmp_path: Path) -> None:
     async with running(tmp_path, script=lambda _: says("for the agent")) as house:
         for text, suggestion in MISSPELT:
             asked = len(house.anthropic.requests)
@@ -511,14 +511,14 @@ async def test_a_name_that_is_nearly_a_command_gets_a_suggestion_and_no_model(tm
             assert len(house.anthropic.requests) == asked + (suggestion is None), text
 
 
-async def test_no_suggestion_is_a_command_that_the_person_may_not_use(tmp_path: Path) -> None:
+async def test_command_suggestion_never_names_a_forbidden_command(tmp_path: Path) -> None:
     more = f"owners: [ 'feishu:{BOB}' ]\ncommands: {{ undo: off }}"
     async with running(tmp_path, script=[], more=more) as house:
         assert "/undo" not in (await said(house, "/unod")).partition("Did you mean")[2]
         assert "/pair" not in (await said(house, "/pairs")).partition("Did you mean")[2]
 
 
-async def test_a_skill_and_the_queue(tmp_path: Path) -> None:
+async def test_skill_and_queue_commands(tmp_path: Path) -> None:
     async with running(tmp_path, script=[says("made"), NEVER, says("newer")]) as house:
         skill = re.findall(r"- `([\w-]+)`", await said(house, "/skill"))[0]
         assert await said(house, f"/skill {skill} a list of files") == "made"
@@ -534,7 +534,7 @@ async def test_a_skill_and_the_queue(tmp_path: Path) -> None:
         assert "mode is `collect`" in await said(house, "/queue")
 
 
-async def test_a_dropped_message_is_marked_where_it_was_written(tmp_path: Path) -> None:
+async def test_queue_marks_a_dropped_message_where_it_was_written(tmp_path: Path) -> None:
     async with running(tmp_path, script=[NEVER], feishu=WEB) as house, opened(house.url) as page:
         dropped = new_id()
         await page.say("think long")
@@ -549,7 +549,7 @@ async def test_a_dropped_message_is_marked_where_it_was_written(tmp_path: Path) 
         assert "“and this”" in told
 
 
-async def test_an_export_is_a_file_where_the_channel_takes_files(tmp_path: Path) -> None:
+async def test_export_command_sends_a_file_where_the_channel_can(tmp_path: Path) -> None:
     async with running(tmp_path, script=[says("the answer")], feishu=WEB) as house, opened(house.url) as page:
         await page.say("the question")
         await page.answers(1)
@@ -567,7 +567,7 @@ def database(database_url: str) -> str:
     return f'database: {{ url: "{database_url}" }}'
 
 
-async def test_a_command_that_runs_again_after_a_crash_acts_once(tmp_path: Path, database: str) -> None:
+async def test_command_replayed_after_a_crash_is_idempotent(tmp_path: Path, database: str) -> None:
     """The effect is there and the reply is not: the next process runs the same command under the same number."""
     script = [says("one"), says("two"), says("three"), says("three again"), NEVER]
     async with running(tmp_path, script=script, more=database) as house:
@@ -618,7 +618,7 @@ async def test_a_command_that_runs_again_after_a_crash_acts_once(tmp_path: Path,
         assert (await runtime.store.conversation(sid, before=3_000, history_turns=9, waiting_max=9)).history == []
 
 
-def test_reasoning_stands_above_an_answer_as_a_quote_and_a_call_with_its_first_argument() -> None:
+def test_reasoning_and_calls_are_shown_above_the_answer() -> None:
     call = ToolCall(id="1", name="read", arguments={"file_path": "a`b.txt", "limit": 3}, arguments_raw="{}")
     content = (Thinking(text="First,\nlook.\n"), call, Thinking(text=""))
     answer = AssistantMessage(content=content, provider="p", model="m", api="a", stop_reason="tool_use")
@@ -626,7 +626,7 @@ def test_reasoning_stands_above_an_answer_as_a_quote_and_a_call_with_its_first_a
     assert list(above(Settings(), [answer])) == []
 
 
-async def test_a_summary_stands_for_the_turns_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_summary_replaces_exactly_the_turns_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The runner's part is stood in for; the mark goes to the number of the last turn that it summarised."""
 
     async def compact(

@@ -51,7 +51,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, bool]]] = [
 
 
 @pytest.mark.parametrize(("config", "where", "listed"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-async def test_prompt_and_help_list_a_command_where_it_would_do_something(
+async def test_command_is_listed_in_prompt_and_help_only_where_useful(
     tmp_path: Path, config: dict[str, Any], where: dict[str, Any], listed: dict[str, bool]
 ) -> None:
     async with running(tmp_path, script=lambda _: says("hm"), **config) as house:
@@ -68,7 +68,7 @@ async def test_prompt_and_help_list_a_command_where_it_would_do_something(
             assert not names & ALIASES
 
 
-async def test_every_command_works_when_it_is_typed_although_no_list_has_it(tmp_path: Path) -> None:
+async def test_command_works_when_typed_though_unlisted(tmp_path: Path) -> None:
     async with running(tmp_path, agents=with_tools()) as house:
         for number, name in enumerate(sorted(ALIASES | {"tasks", "schedules", "agent", "skill"}), start=1):
             await house.say(f"/{name}")
@@ -78,7 +78,7 @@ async def test_every_command_works_when_it_is_typed_although_no_list_has_it(tmp_
         assert (await house.replies(number + 1))[-1].startswith("- `/tasks` ")
 
 
-async def test_what_is_left_of_a_tool_that_the_agent_has_no_more_is_listed_to_its_person(tmp_path: Path) -> None:
+async def test_command_lists_leftovers_of_a_tool_the_agent_lost(tmp_path: Path) -> None:
     clock = Clock(BEGIN)
     plan = {"action": "create", "at": "2027-01-15T09:30", "say": "Call Bob"}
     async with running(tmp_path, agents=SCHEDULING, feishu=ANYTIME, now=clock) as house:
@@ -92,7 +92,7 @@ async def test_what_is_left_of_a_tool_that_the_agent_has_no_more_is_listed_to_it
         assert "`/schedules`" not in (await house.replies(3))[-1]
 
 
-async def test_the_page_lists_the_schedules_of_a_person_whose_agent_has_the_tool_no_more(tmp_path: Path) -> None:
+async def test_web_page_lists_schedules_though_the_agent_lost_the_tool(tmp_path: Path) -> None:
     plan = {"action": "create", "at": "2999-01-15T09:30", "say": "Call Bob"}
     script = [calls(("schedule", plan)), says("noted")]
     for tools, more in (("[schedule, read]", script), ("[read]", [])):
@@ -106,7 +106,7 @@ async def test_the_page_lists_the_schedules_of_a_person_whose_agent_has_the_tool
             assert "tasks" not in names
 
 
-async def test_the_page_names_claim_until_the_bot_is_owned(tmp_path: Path) -> None:
+async def test_claim_command_is_offered_on_the_page_until_owned(tmp_path: Path) -> None:
     async with running(tmp_path, feishu=WEB) as house, opened(house.url) as page:
 
         async def listed() -> set[str]:
@@ -122,7 +122,7 @@ async def test_the_page_names_claim_until_the_bot_is_owned(tmp_path: Path) -> No
         assert not after & OWNER_ONLY
 
 
-async def test_telegram_names_claim_in_direct_chats_until_the_bot_is_owned(tmp_path: Path) -> None:
+async def test_claim_command_is_offered_on_telegram_until_owned(tmp_path: Path) -> None:
     async with bot(tmp_path, "polling") as it:
 
         def listed(scope: str) -> set[str]:

@@ -190,7 +190,7 @@ OBSTACLES = (undeliverable, rate_limited, account_away, compacting, sends_queued
 
 @pytest.mark.parametrize("platform", ["feishu", "telegram"])
 @pytest.mark.parametrize("obstacle", OBSTACLES)
-async def test_brakes_and_decisions_take_effect_whatever_waits_to_be_sent(
+async def test_stop_and_decisions_take_effect_despite_queued_sends(
     tmp_path: Path, platform: str, obstacle: Callable[[Chat], Awaitable[None]]
 ) -> None:
     async with chat(tmp_path, platform) as it:
@@ -244,7 +244,7 @@ async def talk(house: Running, text: str, **who: Any) -> str:
     return (await house.replies(before + 1))[before]
 
 
-async def test_stop_says_what_it_stopped_though_its_reply_came_late(tmp_path: Path) -> None:
+async def test_stop_reports_what_it_stopped_in_a_delayed_reply(tmp_path: Path) -> None:
     async with running(tmp_path, script=model, agents=WITH_TASKS, more=MORE) as house:
         it = Chat(house, house.gateway.runtime.setup.channels["feishu", "default"])
         send_now = it.channel.send
@@ -260,7 +260,7 @@ async def test_stop_says_what_it_stopped_though_its_reply_came_late(tmp_path: Pa
         assert await talk(house, "/stop") == "Nothing is running."
 
 
-async def test_stop_whose_reply_came_late_leaves_alone_what_began_after_it(tmp_path: Path) -> None:
+async def test_stop_with_a_delayed_reply_spares_later_turns(tmp_path: Path) -> None:
     async with running(tmp_path, script=model, agents=WITH_TASKS, more=f"{MORE}{QUICK}") as house:
         it = Chat(house, house.gateway.runtime.setup.channels["feishu", "default"])
         send_now = it.channel.send
@@ -296,9 +296,7 @@ async def test_stop_whose_reply_came_late_leaves_alone_what_began_after_it(tmp_p
         assert (lane.number, lane.stopping) == (turn, False)
 
 
-async def test_stop_that_the_database_did_not_take_at_once_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_stop_is_retried_when_the_database_refuses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(tmp_path, script=model, agents=WITH_TASKS, more=QUICK) as house:
         it = Chat(house, house.gateway.runtime.setup.channels["feishu", "default"])
         turns, failed = house.gateway.lanes._turns, list[int]()
@@ -319,7 +317,7 @@ async def test_stop_that_the_database_did_not_take_at_once_is_tried_again(
         assert failed
 
 
-async def test_commands_that_wait_keep_no_brake_out(tmp_path: Path) -> None:
+async def test_stop_passes_queued_commands(tmp_path: Path) -> None:
     more = "limits: { pendingPerSession: 3, pendingPerSender: 3, graceSeconds: 0.1 }"
     async with running(tmp_path, script=model, agents=WITH_TASKS, more=more) as house:
         it = Chat(house, house.gateway.runtime.setup.channels["feishu", "default"])
@@ -332,7 +330,7 @@ async def test_commands_that_wait_keep_no_brake_out(tmp_path: Path) -> None:
         await it.at_rest()
 
 
-async def test_redelivered_stop_stops_no_later_turn(tmp_path: Path) -> None:
+async def test_stop_redelivered_stops_no_later_turn(tmp_path: Path) -> None:
     async with running(tmp_path, script=model, agents=WITH_TASKS, more=QUICK) as house:
         it = Chat(house, house.gateway.runtime.setup.channels["feishu", "default"])
         event = house.feishu.text_event("/stop", sender=ALICE, chat=ALICE_CHAT)
@@ -364,7 +362,7 @@ async def test_stop_ends_a_compaction_and_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("brake", ["/stop", "/new"])
 @pytest.mark.parametrize("where", ["conversation", "task"])
-async def test_member_of_a_group_cancels_no_request_of_another(tmp_path: Path, brake: str, where: str) -> None:
+async def test_stop_by_a_group_member_cancels_no_approval_of_another(tmp_path: Path, brake: str, where: str) -> None:
     carol = "ou_ca401000000000000000000000000000"
 
     def script(body: dict[str, Any]) -> Reply:
@@ -396,9 +394,7 @@ async def test_member_of_a_group_cancels_no_request_of_another(tmp_path: Path, b
             await asyncio.sleep(0.01)
 
 
-async def test_stop_cancels_a_request_that_is_approved_between_its_look_and_its_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_stop_wins_over_a_concurrent_approval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(tmp_path, script=model, agents=WITH_TASKS, more=MORE) as house:
         it = Chat(house, house.gateway.runtime.setup.channels["feishu", "default"])
         await it.say("run")
@@ -437,7 +433,7 @@ async def test_stop_ends_a_compaction_at_the_other_replica(tmp_path: Path, postg
         assert (await one.replies(4))[3] == "Stopped.\n\nAlso stopped, these commands:\n- `/compact`"
 
 
-async def test_redelivered_stop_takes_effect_if_the_worker_that_stored_it_died(
+async def test_stop_redelivered_takes_effect_if_its_worker_died(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def nothing(session: str, turn: int, inbound: object) -> None:
@@ -457,7 +453,7 @@ async def test_redelivered_stop_takes_effect_if_the_worker_that_stored_it_died(
         await here.at_rest()
 
 
-async def test_stop_that_was_stored_takes_effect_after_a_restart_before_what_waits_to_be_sent(
+async def test_stop_stored_before_a_restart_takes_effect_before_queued_sends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def nothing(session: str, turn: int, inbound: object) -> None:
@@ -505,7 +501,7 @@ async def by_notice(house: Running) -> None:
 
 @pytest.mark.parametrize("at_work", [False, True], ids=["idle", "at work"])
 @pytest.mark.parametrize("way", [by_program, by_hook, by_reminder, by_notice])
-async def test_people_never_wait_for_what_nobody_in_the_chat_asked_for(
+async def test_queue_serves_people_before_scheduled_sends(
     tmp_path: Path, way: Callable[[Running], Awaitable[None]], at_work: bool
 ) -> None:
     async with running(tmp_path, script=model, agents=WITH_TASKS, more=LATE) as house:
@@ -532,7 +528,7 @@ async def test_people_never_wait_for_what_nobody_in_the_chat_asked_for(
         assert f"feishu:{ALICE}" in await talk(house, "/whoami")
 
 
-async def test_message_of_a_program_lets_a_reply_to_its_chat_pass_and_keeps_its_order(tmp_path: Path) -> None:
+async def test_queue_lets_a_reply_pass_a_programs_message_in_order(tmp_path: Path) -> None:
     async with running(tmp_path, script=model, agents=WITH_TASKS, more=API) as house:
         it = Chat(house, house.gateway.runtime.setup.channels["feishu", "default"])
         send_now, slowed, waiting = it.channel.send, list[str](), asyncio.Event()

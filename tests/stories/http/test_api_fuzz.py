@@ -72,7 +72,7 @@ PATHS = {
 SCHEMA = {"openapi": "3.0.3", "info": {"title": "the web chat", "version": "1"}, "paths": PATHS}
 
 
-async def test_no_request_to_the_api_breaks_it(tmp_path: Path) -> None:
+async def test_api_fuzz_finds_no_server_error(tmp_path: Path) -> None:
     more = (
         f"server: {{ wrongTokensPerMinute: 1000000, api: {{ tokens: {{ ci: {{ token: {TOKEN}, send: true }} }} }} }}\n"
         "rates: { chat: 3/1h, sender: 3/1h }\n"

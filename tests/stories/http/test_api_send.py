@@ -21,7 +21,7 @@ async def send(house: Running, body: Any, *, token: str = MAY, **headers: str) -
         return await http.post("/v1/send", json=body, headers=headers)
 
 
-async def test_a_message_and_its_file_go_out_and_the_answer_has_their_ids(tmp_path: Path, database_url: str) -> None:
+async def test_send_api_delivers_message_and_file_and_returns_ids(tmp_path: Path, database_url: str) -> None:
     file = {"name": "../report.txt", "data": base64.b64encode(b"all green").decode()}
     async with running(tmp_path, more=f'{API}database: {{ url: "{database_url}" }}') as house:
         answer = await send(house, {"to": TO, "text": "**done**", "files": [file]})
@@ -31,7 +31,7 @@ async def test_a_message_and_its_file_go_out_and_the_answer_has_their_ids(tmp_pa
         assert house.anthropic.requests == []
 
 
-async def test_the_same_call_under_the_same_key_is_the_same_message(tmp_path: Path) -> None:
+async def test_send_api_is_idempotent_by_key(tmp_path: Path) -> None:
     async with running(tmp_path, more=API) as house:
         body = {"to": TO, "text": "once"}
         first = await send(house, body, idempotency_key="order-1")
@@ -41,7 +41,7 @@ async def test_the_same_call_under_the_same_key_is_the_same_message(tmp_path: Pa
         assert len(house.feishu.messages) == 2
 
 
-async def test_who_may_not_and_what_cannot_be_sent_is_said_in_the_usual_shape(tmp_path: Path) -> None:
+async def test_send_api_errors_have_the_usual_shape(tmp_path: Path) -> None:
     telegram = TelegramEmulator()
     stranger = telegram.private(started=False)
     async with bot(tmp_path, "polling", emulator=telegram, more=API) as it:

@@ -83,7 +83,7 @@ def weighed(bodies: Bodies) -> list[int]:
 
 
 @pytest.mark.parametrize("door", DOORS)
-async def test_half_sent_bodies_share_a_budget_and_the_slowest_make_room(tmp_path: Path, door: str) -> None:
+async def test_body_budget_of_slow_uploads_evicts_the_slowest(tmp_path: Path, door: str) -> None:
     path, headers, size = DOORS[door]
     more, channels = LIMITED, FEISHU + TELEGRAM + WEB
     async with running(tmp_path, feishu=channels, more=more, script=[says("here")] * 3) as house, AsyncExitStack() as s:
@@ -118,7 +118,7 @@ async def cut_off(lines: list[Line]) -> int:
     return sum(await asyncio.gather(*map(told, lines)))
 
 
-async def test_a_delivery_that_comes_in_two_halves_is_not_cut_for_those_who_stall(tmp_path: Path) -> None:
+async def test_body_in_two_halves_is_not_evicted_for_stalled_ones(tmp_path: Path) -> None:
     """It is the youngest, however full the budget is."""
     async with running(tmp_path, more=LIMITED, script=[says("here")]) as house, AsyncExitStack() as stack:
         lines = await held(stack, house.url, COUNT, "127.0.0.1")
@@ -134,7 +134,7 @@ async def test_a_delivery_that_comes_in_two_halves_is_not_cut_for_those_who_stal
         assert await house.replies(1) == ["here"]
 
 
-async def test_many_whole_bodies_at_once_all_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_body_burst_of_whole_deliveries_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A burst of genuine deliveries, larger than the budget in all, loses none."""
     # A busy machine takes seconds over it, and then the oldest body were no longer young.
     monkeypatch.setattr("gateway.http.bodies.YOUNG_SECONDS", PATIENCE_SECONDS)
@@ -183,7 +183,7 @@ def refused_by_headers() -> Iterator[tuple[str, str, bytes, int]]:
     yield "no page header", "/webhooks/web/default", b"", MIB - 1
 
 
-async def test_what_headers_give_away_is_refused_before_a_byte_of_the_body_has_come(tmp_path: Path) -> None:
+async def test_webhook_signature_headers_are_checked_before_the_body(tmp_path: Path) -> None:
     channels, patient = FEISHU + TELEGRAM + WEB, "server: { bodyTimeoutSeconds: 60 }"
     async with running(tmp_path, feishu=channels, more=patient) as house:
         for case, path, headers, size in refused_by_headers():
@@ -192,7 +192,7 @@ async def test_what_headers_give_away_is_refused_before_a_byte_of_the_body_has_c
                 assert (await it.answer())[0] in (401, 403), case
 
 
-async def test_without_a_signature_only_the_short_url_check_is_read(tmp_path: Path) -> None:
+async def test_webhook_without_a_signature_reads_only_a_short_challenge(tmp_path: Path) -> None:
     async with running(tmp_path) as house, line(house.url) as it:
         await it.send(
             begun("/webhooks/feishu/default", -1), b"%x\r\n" % MIB, b"A" * (signature.CHALLENGE_BYTES_MAX + 1)
@@ -200,7 +200,7 @@ async def test_without_a_signature_only_the_short_url_check_is_read(tmp_path: Pa
         assert (await it.answer())[0] == 413
 
 
-async def test_the_answer_to_a_cut_off_body_says_what_to_do(tmp_path: Path) -> None:
+async def test_body_timeout_answer_says_what_to_do(tmp_path: Path) -> None:
     async with running(tmp_path, more="server: { maxUnverifiedBytes: 65536 }") as house, AsyncExitStack() as stack:
         lines = await held(stack, house.url, 4, "127.0.0.1")
         for it in lines:
@@ -215,7 +215,7 @@ async def test_the_answer_to_a_cut_off_body_says_what_to_do(tmp_path: Path) -> N
         assert house.counted("too many unfinished bodies")
 
 
-async def test_calls_that_a_program_does_not_finish_wait_unread_and_others_of_its_pass(tmp_path: Path) -> None:
+async def test_api_call_left_unfinished_blocks_no_other_call(tmp_path: Path) -> None:
     """Programs are known before their bodies are read: each has its room reserved, and nobody is cut off for another."""
     token = "canary-api-token-9182736455"
     more = f"server: {{ api: {{ tokens: {{ ui: {token} }} }} }}\nlimits: {{ fileBytes: 65536 }}"

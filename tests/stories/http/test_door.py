@@ -81,7 +81,7 @@ BEYOND = [
 ]
 
 
-async def test_a_header_within_the_caps_is_taken_also_in_the_smallest_pieces(house: Running) -> None:
+async def test_http_header_within_the_caps_is_read_byte_by_byte(house: Running) -> None:
     requests = [
         b"GET %b HTTP/1.1\r\n%b%b\r\n" % (path, HOST, fields)
         for path, fields in ((b"/healthz", FIELD + b"\r\n"), (b"/healthz", MANY), (b"/healthz?" + b"a" * 8_182, b""))
@@ -94,7 +94,7 @@ async def test_a_header_within_the_caps_is_taken_also_in_the_smallest_pieces(hou
             assert (await it.answer())[0] == 200
 
 
-async def test_a_header_beyond_a_cap_is_refused_with_a_sentence_and_the_connection_closed(house: Running) -> None:
+async def test_http_header_beyond_a_cap_is_refused_and_closed(house: Running) -> None:
     for case, path, fields, status, key in BEYOND:
         whole = b"GET %b HTTP/1.1\r\n%b%b\r\n" % (path, HOST, fields)
         for pieces in ([whole], [whole[at : at + 1_000] for at in range(0, len(whole), 1_000)]):
@@ -121,7 +121,7 @@ FLOODS = {
 }
 
 
-async def test_a_header_without_end_is_ended_by_the_door(house: Running) -> None:
+async def test_http_header_without_end_hits_the_cap(house: Running) -> None:
     for flood, (beginning, more, status) in FLOODS.items():
         async with line(house.url) as it:
             await it.send(beginning)
@@ -132,7 +132,7 @@ async def test_a_header_without_end_is_ended_by_the_door(house: Running) -> None
             assert (await answering)[0] == status, flood
 
 
-async def test_a_chunked_body_with_extensions_is_read_and_its_trailers_are_refused_and_reach_nobody(
+async def test_http_chunked_body_is_read_and_trailers_refused(
     house: Running,
 ) -> None:
     chunked = POST + HOST + b"transfer-encoding: chunked\r\n\r\n"
@@ -145,7 +145,7 @@ async def test_a_chunked_body_with_extensions_is_read_and_its_trailers_are_refus
         assert await it.rest() == b""
 
 
-async def test_whoever_asks_before_he_sends_is_told_to_go_on(house: Running) -> None:
+async def test_http_expect_continue_is_answered(house: Running) -> None:
     async with line(house.url) as it:
         await it.send(POST + HOST + b"expect: 100-continue\r\ncontent-length: 2\r\n\r\n")
         assert b"100 Continue" in await it.reader.readuntil(b"\r\n\r\n")
@@ -156,7 +156,7 @@ async def test_whoever_asks_before_he_sends_is_told_to_go_on(house: Running) -> 
         assert (await it.answer())[0] == 431
 
 
-async def test_requests_in_a_row_are_answered_in_a_row_and_a_refusal_is_never_an_earlier_ones_answer(
+async def test_http_pipelined_requests_are_answered_in_order(
     house: Running,
 ) -> None:
     one = b"GET /healthz HTTP/1.1\r\n%b\r\n" % HOST
@@ -168,7 +168,7 @@ async def test_requests_in_a_row_are_answered_in_a_row_and_a_refusal_is_never_an
         assert 0 < (await it.rest()).count(b"HTTP/1.1 200") < 100
 
 
-async def test_what_is_no_http_gets_a_400_and_an_upgrade_a_plain_answer_which_is_the_last(tmp_path: Path) -> None:
+async def test_http_garbage_gets_a_400_and_an_upgrade_a_plain_answer(tmp_path: Path) -> None:
     async with running(tmp_path, more="server: { adminToken: canary-admin-token-91827 }") as house:
         for nonsense in (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"nonsense\r\n\r\n"):
             async with line(house.url) as it:
@@ -190,7 +190,7 @@ SILENCES = {
 }
 
 
-async def test_a_connection_without_a_whole_request_is_closed(tmp_path: Path) -> None:
+async def test_http_header_timeout_closes_the_connection(tmp_path: Path) -> None:
     async with running(tmp_path, more=SOON) as house, AsyncExitStack() as stack:
         lines = await held(stack, house.url, len(SILENCES), "127.0.0.1")
         for it, sent in zip(lines, SILENCES.values(), strict=True):
@@ -199,7 +199,7 @@ async def test_a_connection_without_a_whole_request_is_closed(tmp_path: Path) ->
             assert (b"408" in await it.rest()) == silence.startswith("half"), silence
 
 
-async def test_a_body_that_nobody_reads_does_not_keep_a_connection_however_it_drips(tmp_path: Path) -> None:
+async def test_http_unread_body_dripping_in_is_closed(tmp_path: Path) -> None:
     async with running(tmp_path, more=SOON) as house, line(house.url) as it:
         await it.send(b"GET /healthz HTTP/1.1\r\n%bcontent-length: 1000000\r\n\r\n" % HOST)
         assert (await it.answer())[0] == 200
@@ -212,13 +212,13 @@ async def test_a_body_that_nobody_reads_does_not_keep_a_connection_however_it_dr
         assert await ended == b""
 
 
-async def test_a_body_that_dawdles_is_turned_away(tmp_path: Path) -> None:
+async def test_http_body_timeout_refuses_a_slow_body(tmp_path: Path) -> None:
     async with running(tmp_path, more="server: { bodyTimeoutSeconds: 0.2 }") as house, line(house.url) as it:
         await it.send(POST + HOST + b"content-length: 100\r\n\r\nxx")
         assert (await it.answer())[0] == 408
 
 
-async def test_whoever_takes_nothing_of_an_answer_is_cut_off(tmp_path: Path) -> None:
+async def test_http_write_timeout_cuts_off_a_client_that_does_not_read(tmp_path: Path) -> None:
     async with running(tmp_path, more=SOON, feishu=WEB) as house, line(house.url) as it:
         it.reader._transport.pause_reading()  # type: ignore[attr-defined]
 
@@ -231,7 +231,7 @@ async def test_whoever_takes_nothing_of_an_answer_is_cut_off(tmp_path: Path) -> 
             await asyncio.wait_for(ask_on(), PATIENCE_SECONDS)
 
 
-async def test_a_slow_upload_and_an_open_stream_outlast_the_deadline(tmp_path: Path) -> None:
+async def test_http_timeout_spares_slow_uploads_and_event_streams(tmp_path: Path) -> None:
     async with running(tmp_path, more=SOON, feishu=WEB, script=[says("here")]) as house, line(house.url) as upload:
         page = Page(house.url)
         async with page.watching():
@@ -254,7 +254,7 @@ async def held(stack: AsyncExitStack, url: str, count: int, address: str) -> lis
     return [await stack.enter_async_context(line(url, address)) for _ in range(count)]
 
 
-async def test_connections_of_one_address_have_a_cap_at_which_the_idlest_makes_room(tmp_path: Path) -> None:
+async def test_http_connection_limit_per_address_evicts_the_idlest(tmp_path: Path) -> None:
     async with running(tmp_path, more="server: { maxConnectionsPerAddress: 5 }") as house, AsyncExitStack() as stack:
         others = await held(stack, house.url, 1, "127.0.0.3")
         begun, *silent = await held(stack, house.url, 5, "127.0.0.2")
@@ -272,7 +272,7 @@ async def test_connections_of_one_address_have_a_cap_at_which_the_idlest_makes_r
             assert (await begun.answer())[0] == 200
 
 
-async def test_address_whose_connections_are_all_being_answered_gets_a_503_and_nobody_else_notices(
+async def test_http_connection_limit_per_address_answers_503_when_busy(
     tmp_path: Path,
 ) -> None:
     more = "server: { maxConnectionsPerAddress: 3 }"
@@ -289,7 +289,7 @@ async def test_address_whose_connections_are_all_being_answered_gets_a_503_and_n
             assert (await other.ask())[0] == 200
 
 
-async def test_where_all_connections_are_taken_the_one_that_has_been_silent_for_longest_makes_room(
+async def test_http_connection_limit_evicts_the_longest_silent(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path, more="server: { maxConnections: 10 }") as house, AsyncExitStack() as stack:
@@ -302,7 +302,7 @@ async def test_where_all_connections_are_taken_the_one_that_has_been_silent_for_
                 assert (await each.ask())[0] == 200
 
 
-async def test_where_all_connections_are_being_answered_the_next_one_is_turned_away(tmp_path: Path) -> None:
+async def test_http_connection_limit_turns_away_the_next_when_all_busy(tmp_path: Path) -> None:
     async with running(tmp_path, more="server: { maxConnections: 10 }", feishu=WEB) as house, AsyncExitStack() as stack:
         streams = await held(stack, house.url, 10, "127.0.0.1")
         for stream in streams:
@@ -327,7 +327,7 @@ PROXIES = [
 
 
 @pytest.mark.parametrize(("chain", "same", "other"), PROXIES)
-async def test_behind_a_trusted_proxy_requests_are_counted_by_the_address_they_are_from(
+async def test_http_trusted_proxy_counts_by_forwarded_address(
     tmp_path: Path, chain: str, same: str, other: str
 ) -> None:
     more = "server: { trustedProxies: [127.0.0.1], maxConnectionsPerAddress: 2 }"
@@ -348,7 +348,7 @@ async def test_behind_a_trusted_proxy_requests_are_counted_by_the_address_they_a
         assert await ask(same) == 200
 
 
-async def test_the_soft_limit_of_files_is_raised_and_silent_connections_leave_enough_for_messages_and_answers(
+async def test_http_file_limit_is_raised_and_reserved_for_messages(
     tmp_path: Path,
 ) -> None:
     async with platforms(tmp_path) as (feishu, anthropic, config), AsyncExitStack() as stack:
@@ -378,7 +378,7 @@ ADDRESSES = [
 ]
 
 
-async def test_what_is_no_delivery_of_a_size_to_an_account_of_ours_is_refused(tmp_path: Path) -> None:
+async def test_webhook_of_wrong_path_method_or_size_is_refused(tmp_path: Path) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         for _ in range(40):
             yield b"x" * 1024

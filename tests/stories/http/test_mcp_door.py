@@ -33,7 +33,7 @@ def asks(**arguments: Any) -> dict[str, Any]:
     return {"id": 1, "method": "tools/call", "params": {"name": "ask_agent", "arguments": arguments}}
 
 
-async def test_the_official_client_asks_an_agent_which_remembers_the_session(tmp_path: Path) -> None:
+async def test_mcp_server_official_client_asks_and_keeps_its_session(tmp_path: Path) -> None:
     from mcp import Client  # half a second, which each process of tests would pay
     from mcp.client.streamable_http import streamable_http_client
     from mcp.types import TextContent
@@ -58,7 +58,7 @@ async def test_the_official_client_asks_an_agent_which_remembers_the_session(tmp
         assert len(users(house.anthropic.requests[-1].body)) == 1
 
 
-async def test_one_gateway_asks_another(tmp_path: Path) -> None:
+async def test_mcp_server_is_used_by_another_gateway(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     async with serving(tmp_path / "b", lambda _: says("I am the other one")) as other:
@@ -77,7 +77,7 @@ async def test_one_gateway_asks_another(tmp_path: Path) -> None:
             assert "I am the other one" in json.dumps(house.anthropic.requests[-1].body)
 
 
-async def test_an_answer_may_be_a_stream_and_a_failure_is_a_result(tmp_path: Path) -> None:
+async def test_mcp_server_streams_answers_and_returns_failures_as_results(tmp_path: Path) -> None:
     async with serving(tmp_path, [says("one"), says("two")]) as house:
         whole = await post(house, asks(agent="helper", message="hi"))
         assert whole.json()["result"] == {"content": [{"type": "text", "text": "one"}], "isError": False}
@@ -90,7 +90,7 @@ async def test_an_answer_may_be_a_stream_and_a_failure_is_a_result(tmp_path: Pat
         assert "There is no agent 'nobody'" in failed["content"][0]["text"]
 
 
-async def test_a_token_that_may_sends_and_another_does_not_know_how(tmp_path: Path) -> None:
+async def test_mcp_server_send_tool_needs_a_token_with_the_right(tmp_path: Path) -> None:
     api = f"server: {{ api: {{ tokens: {{ ui: {TOKEN}, cron: {{ token: {OTHER}, send: true }} }} }} }}"
     call = {
         "id": 1,
@@ -123,7 +123,7 @@ WRONG: dict[str, tuple[Any, int]] = {
 
 
 @pytest.mark.parametrize(("content", "code"), WRONG.values(), ids=WRONG)
-async def test_a_wrong_message_is_refused_as_the_protocol_has_it(tmp_path: Path, content: Any, code: int) -> None:
+async def test_mcp_server_refuses_invalid_messages_by_protocol(tmp_path: Path, content: Any, code: int) -> None:
     async with serving(tmp_path) as house:
         answer = await post(house, content)
         assert (answer.status_code, answer.json()["error"]["code"]) == (200, code)
@@ -133,7 +133,7 @@ async def test_a_wrong_message_is_refused_as_the_protocol_has_it(tmp_path: Path,
 FOREIGN = ("https://evil.example", "http://127.0.0.1:1", "null", "", "http://[", "https://localhost.evil.example")
 
 
-async def test_a_page_of_another_site_is_refused_by_its_origin(tmp_path: Path) -> None:
+async def test_mcp_server_refuses_a_foreign_origin(tmp_path: Path) -> None:
     more = API.replace("server: {", "server: { publicUrl: 'https://bot.example.com',")
     async with running(tmp_path, script=lambda _: says("hi"), more=more) as house, client(house.url) as http:
         body = {"jsonrpc": "2.0", **asks(agent="helper", message="hi")}
@@ -161,7 +161,7 @@ bindings:
 
 
 @pytest.mark.parametrize("owns", [False, True])
-async def test_a_program_reaches_no_agent_that_bindings_keep_for_others(tmp_path: Path, owns: bool) -> None:
+async def test_mcp_server_reaches_no_agent_bound_to_others(tmp_path: Path, owns: bool) -> None:
     more = API + ('owners: ["api:ui"]' if owns else "")
     async with (
         running(tmp_path, script=lambda _: says("hi"), agents=KEPT, more=more) as house,
@@ -181,7 +181,7 @@ async def test_a_program_reaches_no_agent_that_bindings_keep_for_others(tmp_path
         assert len(house.anthropic.requests) == (3 if owns else 0)
 
 
-async def test_the_door_is_open_to_tokens_alone_and_takes_nothing_but_a_post(tmp_path: Path) -> None:
+async def test_mcp_server_needs_a_token_and_a_post(tmp_path: Path) -> None:
     async with serving(tmp_path) as house:
         assert (await post(house, asks(agent="helper", message="hi"), token="x" * 24)).status_code == 401
         assert (await post(house, {"method": "notifications/initialized"})).status_code == 202

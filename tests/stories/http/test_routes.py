@@ -44,7 +44,7 @@ REFUSED = {
 """The answers to those whom a row does not let in, by the beginning of its first cell."""
 
 
-async def test_each_route_lets_in_those_of_its_row_in_the_docs_and_nobody_else(tmp_path: Path) -> None:
+async def test_route_access_matches_the_table_of_the_docs(tmp_path: Path) -> None:
     rows = table()
     async with running(tmp_path, feishu=WEB, more=CONFIG) as house, client(house.url) as http:
         _, unsigned = house.feishu.encode(house.feishu.text_event("Hello", sender=ALICE, chat=ALICE_CHAT))
@@ -59,7 +59,7 @@ async def test_each_route_lets_in_those_of_its_row_in_the_docs_and_nobody_else(t
         assert wrong == {}
 
 
-async def test_no_page_of_another_site_and_no_form_changes_anything(tmp_path: Path) -> None:
+async def test_csrf_no_foreign_page_or_form_changes_anything(tmp_path: Path) -> None:
     async with running(tmp_path, feishu=WEB, more=CONFIG) as house, client(house.url) as http:
         for (method, path), who in table().items():
             if who in ("a person", "the operator") and method != "GET":
@@ -68,7 +68,7 @@ async def test_no_page_of_another_site_and_no_form_changes_anything(tmp_path: Pa
                 assert await asked(http, method, path, "operator", header=elsewhere) == 403, path
 
 
-async def test_every_503_says_when_to_try_again(tmp_path: Path) -> None:
+async def test_retry_after_header_is_on_every_503(tmp_path: Path) -> None:
     """Without its database a gateway answers many routes with one."""
     sends = CONFIG.replace(TOKENS["program"], f"{{ token: {TOKENS['program']}, send: true }}")
     async with running(tmp_path, feishu=WEB, more=sends) as house, client(house.url) as http:

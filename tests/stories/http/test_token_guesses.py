@@ -73,7 +73,7 @@ async def closed(folder: Path, server: str = "", **more: Any) -> AsyncIterator[t
             yield made, http
 
 
-async def test_the_limit_is_one_for_all_doors_and_every_one_lets_the_right_secret_in(tmp_path: Path) -> None:
+async def test_rate_limit_of_token_guesses_is_shared_by_all_routes(tmp_path: Path) -> None:
     clock = Clock(time.time())
     async with closed(tmp_path, ", wrongTokensPerMinute: 3", now=clock) as (house, http):
         for name, door in DOORS.items():
@@ -88,7 +88,7 @@ async def test_the_limit_is_one_for_all_doors_and_every_one_lets_the_right_secre
                     assert (await other(house, http, True)).is_success
 
 
-async def test_an_address_in_a_header_is_nobodys_and_a_request_without_a_secret_is_no_guess(tmp_path: Path) -> None:
+async def test_rate_limit_of_guesses_ignores_forged_forwarded_addresses(tmp_path: Path) -> None:
     async with closed(tmp_path) as (house, http):
         for path in ("/api/chats", "/metrics"):
             assert {(await http.get(path)).status_code for _ in range(MAX + 5)} == {401}
@@ -100,7 +100,7 @@ async def test_an_address_in_a_header_is_nobodys_and_a_request_without_a_secret_
         assert (await metrics(house, http, False)).status_code == 429
 
 
-async def test_behind_a_trusted_proxy_each_address_has_its_own_limit(tmp_path: Path) -> None:
+async def test_rate_limit_of_guesses_behind_a_trusted_proxy_is_per_address(tmp_path: Path) -> None:
     async with closed(tmp_path, ", trustedProxies: [127.0.0.1], wrongTokensPerMinute: 2") as (house, http):
         http.headers["x-forwarded-for"] = "192.0.2.1"
         assert [(await metrics(house, http, False)).status_code for _ in range(3)] == [401, 401, 429]

@@ -63,7 +63,7 @@ async def outcomes(house: Running, chat: Chat) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("policy", MAY_WRITE)
-async def test_in_direct_chats_the_policy_decides_and_groups_do_not_ask_it(tmp_path: Path, policy: str) -> None:
+async def test_dm_policy_decides_direct_chats_and_not_groups(tmp_path: Path, policy: str) -> None:
     owned = f'owners: ["feishu:{OWNER}"]'
     async with running(tmp_path, script=lambda _: says("yes"), feishu=access(policy), more=owned) as house:
         contacts.approve(house.gateway.config, f"feishu:{PAIRED}")
@@ -74,7 +74,7 @@ async def test_in_direct_chats_the_policy_decides_and_groups_do_not_ask_it(tmp_p
 
 
 @pytest.mark.parametrize("within", IN_GROUPS, ids=["unset", "nobody", "listed", "listed-there", "all-there"])
-async def test_in_groups_the_senders_of_the_account_and_of_the_chat_decide(tmp_path: Path, within: str) -> None:
+async def test_group_allowlist_of_account_and_chat_decides_senders(tmp_path: Path, within: str) -> None:
     owned, feishu = f'owners: ["feishu:{OWNER}"]', access("pairing", within)
     async with running(tmp_path, script=lambda _: says("yes"), feishu=feishu, more=owned) as house:
         contacts.approve(house.gateway.config, f"feishu:{PAIRED}")
@@ -83,7 +83,7 @@ async def test_in_groups_the_senders_of_the_account_and_of_the_chat_decide(tmp_p
 
 
 @pytest.mark.parametrize("policy", ["allowlist", "pairing"])
-async def test_no_other_kind_of_event_passes_whatever_it_carries(tmp_path: Path, policy: str) -> None:
+async def test_access_refuses_every_other_kind_of_event(tmp_path: Path, policy: str) -> None:
     async with bot(tmp_path, "webhook", more=PUBLIC, dm_policy=policy) as it:
         house, telegram = it.house, it.telegram
         message = telegram.text_update("hello", chat=telegram.private())["message"]
@@ -98,7 +98,7 @@ async def test_no_other_kind_of_event_passes_whatever_it_carries(tmp_path: Path,
         assert (telegram.messages, house.feishu.messages, house.anthropic.requests) == ([], [], [])
 
 
-async def test_a_chat_of_no_known_kind_has_the_rules_of_groups(tmp_path: Path) -> None:
+async def test_access_treats_an_unknown_chat_kind_as_a_group(tmp_path: Path) -> None:
     async with running(tmp_path, feishu=access("open"), script=[says("yes")]) as house:
         for kind in ("", "P2P", "private", "topic"):
             await house.say("hello", sender=ALICE, chat=f"oc_unknown{kind}", chat_type=kind, mention_bot=True)
@@ -118,7 +118,7 @@ MENTIONED = [
 
 
 @pytest.mark.parametrize(("patterns", "text", "passes"), MENTIONED, ids=range(len(MENTIONED)))
-def test_a_pattern_counts_as_a_mention_and_takes_no_time(patterns: list[str], text: str, passes: bool) -> None:
+def test_mention_pattern_counts_as_a_mention_in_linear_time(patterns: list[str], text: str, passes: bool) -> None:
     listening = AccessConfig.model_validate({"groupPolicy": "open", "mentionPatterns": tuple(patterns)})
     said = context("feishu", Chat(id=GROUP, kind="group"), text=text)
     assert (refusal(listening, said) is None) == passes
@@ -139,7 +139,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("within", "problem"), WRONG, ids=range(len(WRONG)))
-async def test_what_cannot_be_meant_is_named(tmp_path: Path, within: str, problem: str) -> None:
+async def test_access_config_mistakes_are_named(tmp_path: Path, within: str, problem: str) -> None:
     with pytest.raises(ConfigErrors) as raised:
         async with running(tmp_path, feishu=access("pairing", within)):
             pass
@@ -150,13 +150,13 @@ async def test_what_cannot_be_meant_is_named(tmp_path: Path, within: str, proble
     ("more", "problem"),
     [("commands: { pair: everyone }", "never for everyone"), ('owners: ["feishu:*"]', "named one by one")],
 )
-async def test_no_config_opens_to_everyone_what_is_the_owners(tmp_path: Path, more: str, problem: str) -> None:
+async def test_access_config_never_opens_owner_tools_to_everyone(tmp_path: Path, more: str, problem: str) -> None:
     with pytest.raises(ConfigErrors, match=problem):
         async with running(tmp_path, more=more):
             pass
 
 
-async def test_a_group_has_its_own_agent_and_its_own_wish_for_mentions(tmp_path: Path) -> None:
+async def test_group_config_has_its_own_agent_and_mention_rule(tmp_path: Path) -> None:
     agents = """
 agents:
   list:
@@ -171,7 +171,7 @@ agents:
         assert (await house.replies(2))[1] == "I am the helper."
 
 
-def test_who_may_talk_in_words() -> None:
+def test_access_policy_in_words() -> None:
     def words(**keys: Any) -> str:
         return who_may_talk(AccessConfig.model_validate(keys)).partition(" — ")[0]
 

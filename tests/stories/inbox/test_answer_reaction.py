@@ -23,7 +23,7 @@ def standing(house: Running) -> set[str]:
     return {it["message_id"] for it in house.feishu.reactions.values() if it["operator"]["operator_type"] == "app"}
 
 
-async def test_the_reaction_stands_until_the_answer_does_and_others_stay(tmp_path: Path) -> None:
+async def test_reaction_lasts_until_the_answer_and_spares_others(tmp_path: Path) -> None:
     async with running(tmp_path, feishu=FEISHU, script=[LONG]) as house:
         house.line.hold(after_pieces=1)
         await house.say("hello", message_id="om_hello")
@@ -36,7 +36,7 @@ async def test_the_reaction_stands_until_the_answer_does_and_others_stay(tmp_pat
         assert house.feishu.reacted == [("om_hello", "Typing")]
 
 
-async def test_what_a_process_left_is_removed_by_the_one_that_answers(tmp_path: Path) -> None:
+async def test_reaction_left_by_a_dead_process_is_removed(tmp_path: Path) -> None:
     feishu = feishu_emulator()
     async with running(tmp_path, feishu=FEISHU, script=[LONG], emulator=feishu) as house:
         house.line.hold(after_pieces=1)
@@ -51,7 +51,7 @@ async def test_what_a_process_left_is_removed_by_the_one_that_answers(tmp_path: 
         assert len(feishu.reacted) == 2
 
 
-async def test_a_message_that_a_restart_takes_up_is_marked_at_once(
+async def test_reaction_is_immediate_for_a_message_resumed_after_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its author has waited already: nobody asks whether the answer comes quickly."""
@@ -68,7 +68,7 @@ async def test_a_message_that_a_restart_takes_up_is_marked_at_once(
         assert len(feishu.reacted) == 2
 
 
-async def test_a_group_sees_it_only_where_the_bot_was_addressed_and_nobody_where_it_is_off(tmp_path: Path) -> None:
+async def test_reaction_in_a_group_only_when_addressed_or_off(tmp_path: Path) -> None:
     feishu = f"{FEISHU}    requireMention: false\n"
     async with running(tmp_path, feishu=feishu, script=[LONG, LONG]) as house:
         for name, to_bot in (("om_beside", False), ("om_to_bot", True)):
@@ -86,7 +86,7 @@ async def test_a_group_sees_it_only_where_the_bot_was_addressed_and_nobody_where
         assert house.feishu.reacted == []
 
 
-async def test_a_refusal_costs_the_answer_nothing(tmp_path: Path) -> None:
+async def test_reaction_refused_by_the_platform_costs_nothing(tmp_path: Path) -> None:
     async with running(tmp_path, feishu=FEISHU, script=[LONG, LONG]) as house:
         house.feishu.fail_next("/reactions", code=99991672)
         for number in range(2):
@@ -101,7 +101,7 @@ async def test_a_refusal_costs_the_answer_nothing(tmp_path: Path) -> None:
         assert house.feishu.reacted == []
 
 
-async def test_what_a_process_left_that_died_behind_its_answer_is_removed_by_the_next(tmp_path: Path) -> None:
+async def test_reaction_left_after_the_answer_is_removed_by_the_next_process(tmp_path: Path) -> None:
     feishu = feishu_emulator()
     async with running(tmp_path, feishu=FEISHU, script=[LONG, LONG], emulator=feishu) as house:
         for name in ("om_hello", "om_again"):

@@ -47,9 +47,7 @@ async def sent(house: Running) -> list[str]:
     return [message.text for message in house.feishu.messages]
 
 
-async def test_a_stranger_becomes_the_owner_by_the_code_once_and_is_one_until_revoked(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_claim_code_makes_one_owner_until_revoked(tmp_path: Path, database_url: str) -> None:
     more = at(database_url)
     async with running(tmp_path, script=[says("hello owner")], feishu=PAIRING, more=more) as house:
         code = await code_of(house)
@@ -93,7 +91,7 @@ async def test_a_stranger_becomes_the_owner_by_the_code_once_and_is_one_until_re
         assert await house.gateway.claim_code() not in (None, code)
 
 
-async def test_the_new_owner_hears_of_everybody_who_waits_already(tmp_path: Path, database_url: str) -> None:
+async def test_claim_tells_the_new_owner_of_pending_pairings(tmp_path: Path, database_url: str) -> None:
     async with running(tmp_path, feishu=PAIRING, more=at(database_url)) as house:
         await house.say("hello")
         assert "Is it yours?" in (await sent(house))[-1]
@@ -108,7 +106,7 @@ async def test_the_new_owner_hears_of_everybody_who_waits_already(tmp_path: Path
 
 
 @MODES
-async def test_on_telegram_as_well_where_pairing_or_a_list_keeps_strangers_out(tmp_path: Path, mode: str) -> None:
+async def test_claim_on_telegram_passes_pairing_and_allowlist(tmp_path: Path, mode: str) -> None:
     async with bot(tmp_path, mode, dm_policy="allowlist") as it:
         alice, code = it.telegram.private(), await code_of(it.house)
         await it.happens(it.telegram.text_update("hello", chat=alice))
@@ -121,7 +119,7 @@ async def test_on_telegram_as_well_where_pairing_or_a_list_keeps_strangers_out(t
         assert contacts.listed(it.house.gateway.config)[0]["displayName"] == "Alice"
 
 
-async def test_on_the_page_as_well_and_setup_has_the_code_for_the_operator_alone(tmp_path: Path) -> None:
+async def test_claim_on_the_page_shows_the_code_to_the_operator_only(tmp_path: Path) -> None:
     users = "server: { users: { ann: ann-token-0123456789abcdef }, adminToken: admin-token-0123456789ab }"
     async with running(tmp_path, feishu=WEB, more=users) as house, client(house.url, headers=PAGE) as http:
         assert (await http.get("/api/setup")).status_code == 401
@@ -150,9 +148,7 @@ async def test_on_the_page_as_well_and_setup_has_the_code_for_the_operator_alone
         assert [*house.gateway.runtime.setup.owners] == ["web:ann"]
 
 
-async def test_with_an_owner_in_the_config_there_is_no_code_and_an_old_one_is_none(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_claim_code_is_off_when_the_config_names_an_owner(tmp_path: Path, database_url: str) -> None:
     async with running(tmp_path, feishu=PAIRING, more=at(database_url)) as house:
         code = await code_of(house)
     more = f'owners: ["feishu:{ALICE}"]\n{at(database_url)}'
@@ -165,7 +161,7 @@ async def test_with_an_owner_in_the_config_there_is_no_code_and_an_old_one_is_no
         assert [*house.gateway.runtime.setup.owners] == [f"feishu:{ALICE}"]
 
 
-async def test_a_code_ends_after_a_day_and_in_a_group_it_is_not_looked_at(tmp_path: Path, database_url: str) -> None:
+async def test_claim_code_expires_after_a_day_and_is_ignored_in_groups(tmp_path: Path, database_url: str) -> None:
     clock = Clock()
     async with running(
         tmp_path, feishu=f"{FEISHU}    timestampWindowSeconds: null\n", more=at(database_url), now=clock
@@ -184,7 +180,7 @@ async def test_a_code_ends_after_a_day_and_in_a_group_it_is_not_looked_at(tmp_pa
         assert (await sent(house))[-1].startswith(YOURS)
 
 
-async def test_wrong_codes_of_one_person_end_in_silence_and_nobody_else_s(tmp_path: Path, database_url: str) -> None:
+async def test_claim_code_guesses_mute_only_their_sender(tmp_path: Path, database_url: str) -> None:
     async with running(tmp_path, feishu=PAIRING, more=at(database_url)) as house:
         code = await code_of(house)
         for _ in range(10):
@@ -197,7 +193,7 @@ async def test_wrong_codes_of_one_person_end_in_silence_and_nobody_else_s(tmp_pa
         assert (await sent(house))[-1].startswith(YOURS)
 
 
-async def test_of_two_persons_at_two_replicas_at_once_one_becomes_the_owner(tmp_path: Path, postgres_url: str) -> None:
+async def test_claim_race_at_two_replicas_has_one_winner(tmp_path: Path, postgres_url: str) -> None:
     async with two(tmp_path, postgres_url, [], feishu=PAIRING) as (one, other):
         codes = [await code_of(one), await code_of(other)]
         assert codes[0] != codes[1]
@@ -210,7 +206,7 @@ async def test_of_two_persons_at_two_replicas_at_once_one_becomes_the_owner(tmp_
         assert await other.gateway.claim_code() is None
 
 
-async def test_at_one_gateway_two_at_once_as_well(tmp_path: Path, database_url: str) -> None:
+async def test_claim_race_at_one_gateway_has_one_winner(tmp_path: Path, database_url: str) -> None:
     async with running(tmp_path, feishu=PAIRING, more=at(database_url)) as house:
         code = await code_of(house)
         await asyncio.gather(house.say(f"/claim {code}"), house.say(f"/claim {code}", **BOBS))
@@ -218,7 +214,7 @@ async def test_at_one_gateway_two_at_once_as_well(tmp_path: Path, database_url: 
         assert sorted(text[:12] for text in texts) == [NO_CODE[:12], YOURS[:12]]
 
 
-async def test_who_claims_gets_what_is_the_owners_and_loses_it_with_the_revocation(tmp_path: Path) -> None:
+async def test_claim_grants_owner_rights_until_revoked(tmp_path: Path) -> None:
     async with running(tmp_path, script=lambda _: says("yes"), more="") as house:
         tools = [tool["name"] for tool in await asked(house)]
         assert "exec" in tools, "without an owner nothing is an owner's alone"
@@ -245,7 +241,7 @@ async def asked(house: Running, **who: Any) -> list[dict[str, Any]]:
     return tools
 
 
-async def test_polling_and_public_url_are_no_part_of_it(tmp_path: Path) -> None:
+async def test_claim_is_ignored_where_dm_policy_is_disabled(tmp_path: Path) -> None:
     async with bot(tmp_path, "polling", more=PUBLIC, dm_policy="disabled") as it:
         alice = it.telegram.private()
         await it.happens(it.telegram.text_update(f"/claim {await code_of(it.house)}", chat=alice))
@@ -253,7 +249,7 @@ async def test_polling_and_public_url_are_no_part_of_it(tmp_path: Path) -> None:
         assert it.telegram.messages == [], "nobody may talk there, not even owners"
 
 
-async def test_whoever_claims_a_telegram_bot_gets_the_owners_menu(tmp_path: Path) -> None:
+async def test_claim_on_telegram_shows_the_owners_menu(tmp_path: Path) -> None:
     async with bot(tmp_path, "polling") as it:
         alice = it.telegram.private()
 
@@ -282,7 +278,7 @@ async def claimed(house: Running, **who: Any) -> Sent:
 
 
 @pytest.mark.parametrize(("label", "kept"), [(KEEP, True), (ALONE, False)])
-async def test_who_claims_is_asked_whether_the_page_remains_an_owner_and_nobody_else_answers(
+async def test_claim_asks_its_owner_whether_the_page_stays_an_owner(
     tmp_path: Path, database_url: str, label: str, kept: bool
 ) -> None:
     async with running(tmp_path, feishu=WITH_PAGE, more=at(database_url)) as house:
@@ -316,7 +312,7 @@ async def test_who_claims_is_asked_whether_the_page_remains_an_owner_and_nobody_
 
 
 @pytest.mark.parametrize("lost", ["the reply", "the press"])
-async def test_a_kill_between_the_claim_and_its_reply_asks_once_and_keeps_what_was_pressed(
+async def test_claim_survives_a_kill_before_its_reply(
     tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
     async def dies(*_: object, **__: object) -> None:
@@ -342,7 +338,7 @@ async def test_a_kill_between_the_claim_and_its_reply_asks_once_and_keeps_what_w
 
 
 @MODES
-async def test_on_telegram_the_question_has_buttons_as_well(tmp_path: Path, mode: str) -> None:
+async def test_claim_question_on_telegram_has_buttons(tmp_path: Path, mode: str) -> None:
     async with bot(tmp_path, mode, feishu_more="  web: {}\n") as it:
         alice = it.telegram.private()
         await it.happens(it.telegram.text_update(f"/claim {await code_of(it.house)}", chat=alice))
@@ -354,7 +350,7 @@ async def test_on_telegram_the_question_has_buttons_as_well(tmp_path: Path, mode
         await it.house.until(lambda: "reply_markup" not in it.telegram.known[alice, asked.message_id])
 
 
-async def test_where_there_are_no_buttons_the_owner_types_the_answer(
+async def test_claim_question_without_buttons_is_answered_by_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without = replace(FeishuChannel.capabilities, buttons=False)
@@ -371,7 +367,7 @@ async def test_where_there_are_no_buttons_the_owner_types_the_answer(
         assert not page_owns(house), "a stranger's"
 
 
-async def test_without_a_page_nothing_is_asked_and_a_claim_of_the_page_itself_asks_nothing_either(
+async def test_claim_question_is_skipped_without_a_page_or_by_the_page(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path, feishu=PAIRING) as house:
@@ -421,7 +417,7 @@ async def redeems(it: Bot, code: str, chat: int) -> str:
 
 
 @pytest.mark.parametrize("source", ["by claim", "by the config"])
-async def test_an_owner_adds_another_account_of_theirs_and_every_owner_hears_of_it_and_can_take_it_back(
+async def test_claim_adds_a_second_account_and_owners_can_revoke_it(
     tmp_path: Path, database_url: str, source: str
 ) -> None:
     more = "notifyOwners: false\n" + at(database_url) + (f'\nowners: ["feishu:{BOB}"]' if source != "by claim" else "")
@@ -452,9 +448,7 @@ async def test_an_owner_adds_another_account_of_theirs_and_every_owner_hears_of_
         assert house.feishu.card(told.message_id).buttons == {}
 
 
-async def test_a_code_of_an_owner_counts_once_for_ten_minutes_and_only_the_newest_and_only_while_they_own_the_bot(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_claim_code_of_an_owner_expires_and_counts_once(tmp_path: Path, database_url: str) -> None:
     clock = Clock()
     feishu = "    timestampWindowSeconds: null\n"
     async with owned(tmp_path, at(database_url), now=clock, feishu_more=feishu) as it:
@@ -476,7 +470,7 @@ async def test_a_code_of_an_owner_counts_once_for_ten_minutes_and_only_the_newes
         assert owners_of(it) == {f"telegram:{alice}"}
 
 
-async def test_wrong_codes_for_another_account_mute_and_a_group_is_no_place_for_one(tmp_path: Path) -> None:
+async def test_claim_code_guesses_for_another_account_mute_the_sender(tmp_path: Path) -> None:
     async with owned(tmp_path) as it:
         alice = it.telegram.private()
         code = await invited(it)
@@ -491,7 +485,7 @@ async def test_wrong_codes_for_another_account_mute_and_a_group_is_no_place_for_
         assert owners_of(it) == {f"feishu:{BOB}"}
 
 
-async def test_an_added_owner_cannot_take_the_bot_from_its_first_one(tmp_path: Path) -> None:
+async def test_claim_added_owner_cannot_revoke_the_first(tmp_path: Path) -> None:
     async with owned(tmp_path) as it:
         alice = it.telegram.private()
         await redeems(it, await invited(it), alice)
@@ -514,7 +508,7 @@ async def test_an_added_owner_cannot_take_the_bot_from_its_first_one(tmp_path: P
         assert await it.house.gateway.claim_code() is not None
 
 
-async def test_revoking_an_owner_names_those_whom_they_added(tmp_path: Path) -> None:
+async def test_claim_revocation_names_the_owners_they_added(tmp_path: Path) -> None:
     async with owned(tmp_path) as it:
         alice = it.telegram.private()
         await redeems(it, await invited(it), alice)
@@ -522,7 +516,7 @@ async def test_revoking_an_owner_names_those_whom_they_added(tmp_path: Path) -> 
         assert notes[-1].startswith(f"note: telegram:{alice} is an owner whom they added")
 
 
-async def test_when_only_the_page_is_left_the_bot_can_be_claimed_and_the_page_is_asked_for_anew(tmp_path: Path) -> None:
+async def test_claim_reopens_when_only_the_page_is_left(tmp_path: Path) -> None:
     async with running(tmp_path, feishu=WITH_PAGE) as house:
         await claimed(house)
         await house.say("/claim page", **BOBS)
@@ -533,7 +527,7 @@ async def test_when_only_the_page_is_left_the_bot_can_be_claimed_and_the_page_is
         assert [*house.gateway.runtime.setup.owners] == [f"feishu:{ALICE}"]
 
 
-async def test_after_a_claim_the_page_says_whose_the_bot_is_and_counts_only_what_it_may_decide(tmp_path: Path) -> None:
+async def test_claim_leaves_the_page_only_its_own_decisions(tmp_path: Path) -> None:
     script = [calls(("exec", {"command": "date"})), says("it waits")]
     async with running(tmp_path, script=script, feishu=WITH_PAGE) as house, opened(house.url) as page:
         await claimed(house)
@@ -554,7 +548,7 @@ async def test_after_a_claim_the_page_says_whose_the_bot_is_and_counts_only_what
             assert room["ownership"]["since"] > 0
 
 
-async def test_another_owner_does_not_answer_the_question_in_the_place_of_who_claimed(tmp_path: Path) -> None:
+async def test_claim_question_is_not_answered_by_another_owner(tmp_path: Path) -> None:
     async with running(tmp_path, feishu=WITH_PAGE) as house:
         asked = await claimed(house)
         token = house.feishu.card(asked.message_id).buttons[KEEP]
@@ -569,7 +563,7 @@ async def test_another_owner_does_not_answer_the_question_in_the_place_of_who_cl
         assert [*house.feishu.card(asked.message_id).buttons] == [KEEP, ALONE]
 
 
-async def test_a_page_that_is_an_owner_hands_out_a_code_as_well(tmp_path: Path) -> None:
+async def test_claim_code_is_handed_out_by_an_owning_page(tmp_path: Path) -> None:
     more = 'owners: ["web:local"]'
     async with running(tmp_path, feishu=WITH_PAGE, more=more) as house, opened(house.url) as page:
         await page.say("/claim")

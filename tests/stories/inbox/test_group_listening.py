@@ -25,9 +25,7 @@ async def sent(house: Running) -> list[str]:
     return [message.text for message in house.feishu.messages]
 
 
-async def test_an_owner_switches_a_group_on_and_off_and_nobody_else_gets_anything(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_group_listening_is_switched_by_owners_only(tmp_path: Path, database_url: str) -> None:
     more = f'{OWNED}\ndatabase: {{ url: "{database_url}" }}'
     async with running(tmp_path, script=lambda _: says("hello"), feishu=LISTED, more=more) as house:
         for text in ("hello", "/listen", "/unlisten"):
@@ -62,7 +60,7 @@ async def test_an_owner_switches_a_group_on_and_off_and_nobody_else_gets_anythin
 
 
 @pytest.mark.parametrize("policy", ["open", "listed"])
-async def test_it_counts_before_what_the_config_lists(tmp_path: Path, policy: str) -> None:
+async def test_group_listening_overrides_the_config_list(tmp_path: Path, policy: str) -> None:
     feishu = FEISHU if policy == "open" else LISTED + f"    groupAllowFrom: [{GROUP}]\n"
     async with running(tmp_path, script=[says("hello"), says("again")], feishu=feishu, more=OWNED) as house:
         await house.say("hello", sender=BOB, **THERE)
@@ -77,7 +75,7 @@ async def test_it_counts_before_what_the_config_lists(tmp_path: Path, policy: st
         assert (await sent(house))[-1] == "again"
 
 
-async def test_a_config_that_switches_groups_off_says_so_to_an_owner(tmp_path: Path) -> None:
+async def test_group_listening_off_in_config_is_told_to_an_owner(tmp_path: Path) -> None:
     feishu = FEISHU.replace("groupPolicy: open", "groupPolicy: disabled")
     async with running(tmp_path, feishu=feishu, more=OWNED) as house:
         for text in ("hello", "/listen"):
@@ -88,7 +86,7 @@ async def test_a_config_that_switches_groups_off_says_so_to_an_owner(tmp_path: P
         assert len(house.feishu.messages) == 2
 
 
-async def test_one_replica_heeds_what_was_said_at_the_other(tmp_path: Path, postgres_url: str) -> None:
+async def test_group_listening_is_shared_by_replicas(tmp_path: Path, postgres_url: str) -> None:
     async with two(tmp_path, postgres_url, [says("hello")], OWNED, feishu=LISTED) as (one, other):
         await one.say("/listen", **THERE)
         await one.replies(1)
@@ -103,9 +101,7 @@ def added(house: Running, by: str = BOB, chat: str = GROUP) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("label", "becomes"), [("Listen here", "on"), ("Only owners", "owners"), ("Leave", "off")])
-async def test_owners_hear_that_the_bot_was_added_and_decide_by_a_button(
-    tmp_path: Path, label: str, becomes: str
-) -> None:
+async def test_group_added_notice_lets_owners_decide_by_a_button(tmp_path: Path, label: str, becomes: str) -> None:
     async with running(tmp_path, script=lambda _: says("hello"), feishu=LISTED, more=OWNED) as house:
         await house.say("hello")
         await house.replies(1)
@@ -131,7 +127,7 @@ async def test_owners_hear_that_the_bot_was_added_and_decide_by_a_button(
         assert len(house.feishu.messages) == 3
 
 
-async def test_by_one_stranger_an_hour_and_by_an_owner_each_group_is_told_of(tmp_path: Path) -> None:
+async def test_group_added_notice_has_a_rate_limit_for_strangers(tmp_path: Path) -> None:
     async with running(tmp_path, feishu=LISTED, more=OWNED) as house:
         groups = [f"oc_{number:032d}" for number in range(3)]
         house.feishu.chats.update(dict.fromkeys(groups, "Team"))
@@ -145,7 +141,7 @@ async def test_by_one_stranger_an_hour_and_by_an_owner_each_group_is_told_of(tmp
         assert len(await sent(house)) == 4
 
 
-async def test_on_telegram_a_press_switches_the_group_on_or_leaves_it(tmp_path: Path) -> None:
+async def test_group_added_notice_on_telegram_switches_or_leaves(tmp_path: Path) -> None:
     telegram = TelegramEmulator()
     alice = telegram.private()
     async with bot(
@@ -164,7 +160,7 @@ async def test_on_telegram_a_press_switches_the_group_on_or_leaves_it(tmp_path: 
         assert it.house.gateway.runtime.choices.listens_in("telegram", "default", str(team)) == "off"
 
 
-async def test_routes_explain_knows_of_a_group_that_was_switched_on(tmp_path: Path) -> None:
+async def test_routes_explain_knows_a_switched_on_group(tmp_path: Path) -> None:
     async with running(tmp_path, feishu=LISTED, more=OWNED) as house:
         loaded = load(house.folder / "config.yaml", SECRETS)
         there = message_to(loaded.config, "feishu", "default", GROUP, "group", None, BOB)

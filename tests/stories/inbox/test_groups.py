@@ -35,9 +35,7 @@ async def asked(house: Running, text: str, **more: str) -> list[dict[str, str]]:
     return orjson.loads(found[1]) if found else []
 
 
-async def test_a_group_that_opts_in_has_the_bot_know_what_was_said_since_its_last_answer(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_group_history_since_the_last_answer_when_opted_in(tmp_path: Path, database_url: str) -> None:
     more = f'database: {{ url: "{database_url}" }}'
     feishu = f"{FEISHU}\n    chats: {{ {GROUP}: {{ history: 20 }} }}\n"
     script = [says(it) for it in ("one", "two", "three", "four")]
@@ -67,7 +65,7 @@ async def test_a_group_that_opts_in_has_the_bot_know_what_was_said_since_its_las
 
 
 @pytest.mark.parametrize(("history", "said", "left"), [(20, 60, 20), (20, 21, 20), (20, 20, 20), (5, 6, 5), (5, 5, 5)])
-async def test_the_request_says_that_earlier_messages_of_the_group_are_missing(
+async def test_group_history_says_that_earlier_messages_are_missing(
     tmp_path: Path, history: int, said: int, left: int
 ) -> None:
     feishu = f"{FEISHU}\n    history: {history}\n"
@@ -80,14 +78,14 @@ async def test_the_request_says_that_earlier_messages_of_the_group_are_missing(
     assert [it["text"] for it in found if "text" in it] == [f"line {it}" for it in range(said - left, said)]
 
 
-async def test_a_long_message_of_the_group_shows_that_it_was_cut(tmp_path: Path) -> None:
+async def test_group_history_marks_a_long_message_as_cut(tmp_path: Path) -> None:
     async with running(tmp_path, feishu=f"{FEISHU}\n    history: 5\n", script=[says("one")]) as house:
         for text in ("x" * 1_000, "y" * 1_001):
             await chats(house, text)
         assert [it["text"][-2:] for it in await asked(house, "hello")] == ["xx", "y…"]
 
 
-async def test_a_group_that_does_not_keeps_nothing_and_strangers_never_are_heard(tmp_path: Path) -> None:
+async def test_group_history_is_empty_without_opt_in_or_from_strangers(tmp_path: Path) -> None:
     feishu = (
         f"{FEISHU}\n    history: 5\n    chats: {{ {GROUP}: {{ senders: [{ALICE}] }}, {OTHER}: {{ history: 0 }} }}\n"
     )
@@ -99,9 +97,7 @@ async def test_a_group_that_does_not_keeps_nothing_and_strangers_never_are_heard
         assert rows_with(tmp_path, "kept nowhere") == []
 
 
-async def test_a_message_that_is_taken_back_is_not_answered_and_not_remembered(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_recall_leaves_a_message_unanswered_and_forgotten(tmp_path: Path, database_url: str) -> None:
     """While it waits, while it is answered, and afterwards; what others wrote stays. A recall has what runs asked anew."""
     more = f'database: {{ url: "{database_url}" }}\nqueue: {{ mode: followup }}'
     answers = {"om_running": "never whole " * 50, "om_kept": "kept", "om_private": "private answer", "and now?": "last"}
@@ -132,9 +128,7 @@ async def test_a_message_that_is_taken_back_is_not_answered_and_not_remembered(
         assert house.feishu.shown(ALICE_CHAT) == ["kept", "private answer", "last"]
 
 
-async def test_a_message_that_was_answered_again_is_taken_back_with_all_its_answers(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_recall_after_a_retry_forgets_all_its_answers(tmp_path: Path, database_url: str) -> None:
     """Also while it is being answered again."""
     more = f'database: {{ url: "{database_url}" }}'
     script = [says("first answer"), says("second answer"), says("never whole " * 50), says("last")]
@@ -157,7 +151,7 @@ async def test_a_message_that_was_answered_again_is_taken_back_with_all_its_answ
 
 
 @pytest.mark.parametrize("writer", [ALICE, BOB])
-async def test_what_was_written_beside_a_message_that_is_taken_back_is_answered_all_the_same(
+async def test_recall_still_answers_the_messages_collected_with_it(
     tmp_path: Path, database_url: str, writer: str
 ) -> None:
     """What one person wrote together is one turn: a recall ends it, and the other messages get another."""
@@ -189,7 +183,7 @@ async def test_what_was_written_beside_a_message_that_is_taken_back_is_answered_
 @pytest.mark.parametrize(
     ("command", "answer"), [("/stop", "Nothing is running."), ("/new", "New conversation started.")]
 )
-async def test_what_a_recall_has_ended_is_nothing_that_a_stop_ends(tmp_path: Path, command: str, answer: str) -> None:
+async def test_recall_ended_turn_is_not_stopped_again(tmp_path: Path, command: str, answer: str) -> None:
     async with running(tmp_path, script=[says("never whole " * 50)]) as house:
         house.line.hold(after_pieces=1)
         await house.say("a secret", message_id="om_secret")
@@ -201,7 +195,7 @@ async def test_what_a_recall_has_ended_is_nothing_that_a_stop_ends(tmp_path: Pat
         assert await house.replies(1) == [answer]
 
 
-async def test_what_is_taken_back_is_not_overheard(tmp_path: Path) -> None:
+async def test_recall_removes_a_message_from_group_history(tmp_path: Path) -> None:
     feishu = f"{FEISHU}\n    history: 20\n"
     async with running(tmp_path, feishu=feishu, script=[says("one")]) as house:
         await chats(house, "a secret", message_id="om_secret")
@@ -234,7 +228,7 @@ async def test_mention_of_the_bot_alone_is_answered_also_with_a_quote(tmp_path: 
         assert "the colleague's plan" in quoting
 
 
-async def test_edit_that_adds_the_mention_begins_a_turn_and_no_other_edit_does(tmp_path: Path) -> None:
+async def test_edit_that_adds_the_mention_is_the_only_edit_to_begin_a_turn(tmp_path: Path) -> None:
     clock = [time.time()]
     async with bot(tmp_path, "webhook", script=lambda _: says("ok"), now=lambda: clock[0]) as it:
         telegram, house = it.telegram, it.house
@@ -259,7 +253,7 @@ async def test_edit_that_adds_the_mention_begins_a_turn_and_no_other_edit_does(t
         assert [sent.text for sent in telegram.messages] == ["ok"]
 
 
-async def test_content_that_the_event_lacks_is_fetched_by_id_and_what_was_recalled_is_not_answered(
+async def test_recall_before_content_is_fetched_leaves_it_unanswered(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path, script=lambda _: says("ok")) as house:
@@ -293,7 +287,7 @@ async def test_card_that_the_event_does_not_show_is_fetched_as_it_was_made(tmp_p
         assert users(house.anthropic.requests[-1].body)[-1].endswith("[card]\nSum 17")
 
 
-async def test_a_bundle_of_forwarded_messages_is_read(tmp_path: Path) -> None:
+async def test_forwarded_bundle_is_read(tmp_path: Path) -> None:
     async with running(tmp_path, script=[says("one")]) as house:
         lines = [(BOB, "lunch?"), (ALICE, "[message_id: om_1]\nnoon"), *((BOB, f"line {it}") for it in range(60))]
         await house.push(house.feishu.bundle_event(*lines, sender=ALICE, chat=ALICE_CHAT))

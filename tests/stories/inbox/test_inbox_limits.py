@@ -56,7 +56,7 @@ def _topic(number: int, topics: int) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("topics", [0, 3, 60])
-async def test_of_one_senders_flood_a_bounded_number_waits_others_are_answered_and_it_can_be_stopped(
+async def test_inbox_limit_per_sender_bounds_a_flood_and_spares_others(
     tmp_path: Path, database_url: str, topics: int
 ) -> None:
     async with running(tmp_path, script=hangs_on_the_flood, more=CAPS.format(url=database_url)) as house:

@@ -15,7 +15,7 @@ HELLO = "    introduction: 大家好, I am the helper.\n"
 OTHER = "oc_0ther0000000000000000000000000"
 
 
-async def test_added_to_a_group_in_which_it_listens_it_introduces_itself_once(tmp_path: Path) -> None:
+async def test_membership_added_to_a_group_introduces_itself_once(tmp_path: Path) -> None:
     listed = FEISHU.replace("groupPolicy: open", f"groupPolicy: allowlist\n    groupAllowFrom: [{GROUP}]")
     async with running(tmp_path, feishu=listed.rstrip() + "\n" + HELLO) as house:
         house.feishu.chats[OTHER] = "Elsewhere"
@@ -39,7 +39,7 @@ async def test_added_to_a_group_in_which_it_listens_it_introduces_itself_once(tm
         assert len(house.feishu.messages) == 2
 
 
-async def test_on_telegram_as_well_and_a_block_is_no_group(tmp_path: Path) -> None:
+async def test_membership_on_telegram_and_a_block_is_no_group(tmp_path: Path) -> None:
     telegram = TelegramEmulator()
     async with serve_on_loopback(telegram.app) as url:
         account = f'botToken: "{telegram.token}"\n    apiRoot: "{url}"\n    dmPolicy: open\n    groupPolicy: open\n'
@@ -54,7 +54,7 @@ async def test_on_telegram_as_well_and_a_block_is_no_group(tmp_path: Path) -> No
             assert len(telegram.messages) == 1
 
 
-async def test_of_a_group_in_which_it_does_not_listen_nothing_is_kept_when_it_moves(tmp_path: Path) -> None:
+async def test_supergroup_move_keeps_nothing_of_a_group_not_listened_to(tmp_path: Path) -> None:
     telegram = TelegramEmulator()
     async with serve_on_loopback(telegram.app) as url:
         account = f'botToken: "{telegram.token}"\n    apiRoot: "{url}"\n    dmPolicy: open\n    groupPolicy: disabled\n'
@@ -68,7 +68,7 @@ async def test_of_a_group_in_which_it_does_not_listen_nothing_is_kept_when_it_mo
             assert not choices._chosen
 
 
-async def test_what_an_owner_switched_stays_switched_when_the_group_becomes_a_supergroup(tmp_path: Path) -> None:
+async def test_supergroup_move_keeps_group_listening(tmp_path: Path) -> None:
     telegram = TelegramEmulator()
     alice, small, large = telegram.user(500000011, "Alice"), telegram.group(), -1002000000077
     more = 'owners: ["telegram:500000011"]'
@@ -87,7 +87,7 @@ async def test_what_an_owner_switched_stays_switched_when_the_group_becomes_a_su
 
 
 @pytest.mark.parametrize("first", [0, 1])
-async def test_what_was_said_in_a_group_goes_with_it_when_it_becomes_a_supergroup(tmp_path: Path, first: int) -> None:
+async def test_supergroup_move_keeps_the_history(tmp_path: Path, first: int) -> None:
     async with bot(tmp_path, "polling", script=[says("noted"), says("blue"), says("still blue")]) as it:
         alice, small, large = it.telegram.user(500000011, "Alice"), it.telegram.group(), -1002000000077
         name = it.telegram.bot["username"]

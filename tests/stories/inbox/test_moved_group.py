@@ -67,7 +67,7 @@ async def allow(it: Bot, group: int) -> None:
 
 @pytest.mark.parametrize("how", ["plan a text", "plan work"])
 @pytest.mark.parametrize("listed", ["old", "none", "new"])
-async def test_schedule_goes_with_its_group_whichever_id_is_allowed(
+async def test_supergroup_move_keeps_schedules_whichever_id_is_allowed(
     tmp_path: Path, database_url: str, how: str, listed: str
 ) -> None:
     clock, said = Clock(time.time()), "Time!" if how == "plan a text" else "Looked."
@@ -87,7 +87,7 @@ async def test_schedule_goes_with_its_group_whichever_id_is_allowed(
             assert (await asked(it, f"/schedules cancel {row.id}", LARGE, 4)).text == f"{row.id} is cancelled."
 
 
-async def test_schedule_that_was_kept_under_the_old_id_is_found_and_moved_at_the_start(tmp_path: Path) -> None:
+async def test_supergroup_move_finds_schedules_of_the_old_id_at_start(tmp_path: Path) -> None:
     """An earlier version has followed the group and left its reminders, or a process has died in between."""
     clock = Clock(time.time())
     async with bot(tmp_path, "polling", script=model, agents=AGENT, now=clock) as it:
@@ -108,7 +108,7 @@ async def test_schedule_that_was_kept_under_the_old_id_is_found_and_moved_at_the
         await it.house.until(lambda: _is_at(it, LARGE))
 
 
-async def test_schedule_of_the_config_goes_with_its_group(tmp_path: Path) -> None:
+async def test_supergroup_move_keeps_schedules_of_the_config(tmp_path: Path) -> None:
     clock = Clock(time.time())
     async with bot(tmp_path, "polling", script=model, agents=AGENT, now=clock) as it:
         small = it.telegram.group()
@@ -128,7 +128,7 @@ async def test_schedule_of_the_config_goes_with_its_group(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("rewritten", [True, False])
-async def test_command_end_is_reported_in_the_group_that_it_moved_to(
+async def test_supergroup_move_reports_a_command_end_in_the_new_group(
     tmp_path: Path, database_url: str, rewritten: bool
 ) -> None:
     more = on(database_url, RUNS)

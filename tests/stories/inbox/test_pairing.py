@@ -50,9 +50,7 @@ async def settled(house: Running) -> list[str]:
     return [message.text for message in house.feishu.messages]
 
 
-async def test_a_stranger_gets_a_code_an_owner_approves_it_and_then_he_may_talk(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_pairing_code_approved_by_an_owner_lets_a_stranger_talk(tmp_path: Path, database_url: str) -> None:
     async with running(tmp_path, script=[says("hello Bob")], feishu=PAIRING, more=stored(database_url)) as house:
         first = house.feishu.text_event("my secret is swordfish", **BOBS)
         await house.push(first)
@@ -97,7 +95,7 @@ LANGUAGES = [
 
 
 @pytest.mark.parametrize(("text", "language", "begins"), LANGUAGES, ids=str)
-async def test_the_line_is_in_the_language_of_the_message_else_of_the_platform_else_of_the_config(
+async def test_pairing_reply_language_of_message_platform_or_config(
     tmp_path: Path, text: str, language: str | None, begins: str
 ) -> None:
     async with bot(tmp_path, "polling", more=f"{PUBLIC}\nlanguage: zh", dm_policy="pairing") as it:
@@ -111,7 +109,7 @@ async def test_the_line_is_in_the_language_of_the_message_else_of_the_platform_e
         assert re.search(rf"[{ALPHABET}]{{4}}-[{ALPHABET}]{{4}}", line.text)
 
 
-async def test_telegram_pairs_by_the_command_line_while_it_serves_and_a_press_of_a_stranger_gets_nothing(
+async def test_pairing_on_telegram_by_the_command_line(
     tmp_path: Path,
 ) -> None:
     async with bot(tmp_path, "webhook", script=[says("hello Alice")], dm_policy="pairing") as it:
@@ -141,9 +139,7 @@ async def test_telegram_pairs_by_the_command_line_while_it_serves_and_a_press_of
         assert contacts.listed(config) == []
 
 
-async def test_the_fourth_stranger_meets_silence_until_there_is_room_and_nobody_waits_longer_than_an_hour(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_pairing_requests_are_limited_to_three_and_expire_hourly(tmp_path: Path, database_url: str) -> None:
     clock = Clock()
     async with running(tmp_path, feishu=PAIRING, more=stored(database_url), now=clock) as house:
         for number in (1, 2, 3):
@@ -167,7 +163,7 @@ async def test_the_fourth_stranger_meets_silence_until_there_is_room_and_nobody_
         assert len(set(map(code_in, lines))) == 2
 
 
-async def test_a_crowd_is_not_kept_while_no_turn_can_begin(tmp_path: Path, database_url: str) -> None:
+async def test_pairing_crowd_is_not_stored_while_no_turn_can_begin(tmp_path: Path, database_url: str) -> None:
     more = f"{stored(database_url)}\nlimits: {{ parallelTurns: 1 }}"
     async with running(tmp_path, script=[says("done")], feishu=PAIRING, more=more) as house:
         house.line.hold()
@@ -183,15 +179,13 @@ async def test_a_crowd_is_not_kept_while_no_turn_can_begin(tmp_path: Path, datab
         assert len(await settled(house)) == 4
 
 
-async def test_at_the_same_moment_no_more_than_three_wait(tmp_path: Path, database_url: str) -> None:
+async def test_pairing_limit_of_three_holds_concurrently(tmp_path: Path, database_url: str) -> None:
     async with running(tmp_path, feishu=PAIRING, more=stored(database_url)) as house:
         await asyncio.gather(*(house.say("hi", **stranger(number % 10)) for number in range(30)))
         assert len(await settled(house)) == 3
 
 
-async def test_wrong_codes_are_answered_alike_and_ten_of_them_with_silence_also_after_a_restart(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_pairing_code_guesses_are_muted_across_a_restart(tmp_path: Path, database_url: str) -> None:
     clock, emulator = Clock(), None
     async with running(tmp_path, feishu=PAIRING, more=stored(database_url), now=clock) as house:
         emulator = house.feishu
@@ -221,7 +215,7 @@ async def test_wrong_codes_are_answered_alike_and_ten_of_them_with_silence_also_
         assert "may write to me now" in "".join((await house.replies(count + 3))[count + 1 :])
 
 
-async def test_a_kill_between_the_row_and_the_line_loses_nothing_and_doubles_nothing(
+async def test_pairing_survives_a_kill_before_its_reply(
     tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     more = stored(database_url)
@@ -247,9 +241,7 @@ async def test_a_kill_between_the_row_and_the_line_loses_nothing_and_doubles_not
         assert len(await settled(house)) == 4
 
 
-async def test_who_is_approved_at_one_replica_talks_at_the_other_and_who_is_revoked_nowhere(
-    tmp_path: Path, postgres_url: str
-) -> None:
+async def test_pairing_and_revocation_hold_at_every_replica(tmp_path: Path, postgres_url: str) -> None:
     async with two(tmp_path, postgres_url, lambda _: says("here"), OWNED, feishu=PAIRING) as (one, other):
         event = one.feishu.text_event("hi", **BOBS)
         await asyncio.gather(*(it.push(event) for it in (one, other) * 3))
@@ -270,7 +262,7 @@ async def test_who_is_approved_at_one_replica_talks_at_the_other_and_who_is_revo
         assert "and now?" not in str([request.body for request in one.anthropic.requests])
 
 
-async def test_the_owner_of_the_page_approves_there(tmp_path: Path) -> None:
+async def test_pairing_is_approved_on_the_web_page(tmp_path: Path) -> None:
     async with (
         running(tmp_path, feishu=WEB.replace("dmPolicy: open", "dmPolicy: pairing")) as house,
         opened(house.url) as page,
@@ -286,9 +278,7 @@ async def test_the_owner_of_the_page_approves_there(tmp_path: Path) -> None:
         await house.replies(2)
 
 
-async def test_by_id_somebody_is_approved_who_never_got_a_code_and_nobody_is_by_a_wildcard(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_pairing_by_id_needs_no_code_and_takes_no_wildcard(tmp_path: Path, database_url: str) -> None:
     async with running(tmp_path, script=[says("hello")], feishu=PAIRING, more=stored(database_url)) as house:
         config = house.gateway.config
         for wrong in (
@@ -311,7 +301,7 @@ async def test_by_id_somebody_is_approved_who_never_got_a_code_and_nobody_is_by_
 
 
 @pytest.mark.slow
-async def test_what_is_kept_of_a_contact_goes_with_him(tmp_path: Path, database_url: str) -> None:
+async def test_pairing_contact_is_erased_with_the_person(tmp_path: Path, database_url: str) -> None:
     async with running(tmp_path, feishu=PAIRING, more=stored(database_url)) as house:
         await house.say("hi", **BOBS)
         await house.replies(1)
@@ -324,7 +314,7 @@ async def test_what_is_kept_of_a_contact_goes_with_him(tmp_path: Path, database_
 
 
 @pytest.mark.slow
-async def test_the_command_line_says_what_it_did_and_fails_where_it_could_do_nothing(tmp_path: Path) -> None:
+async def test_pairing_command_line_reports_and_fails_honestly(tmp_path: Path) -> None:
     async with running(tmp_path, feishu=PAIRING, more=OWNED) as house:
         await house.say("hi", **BOBS)
         code = code_in((await house.replies(1))[0])

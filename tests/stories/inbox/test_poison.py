@@ -30,7 +30,8 @@ pytestmark = pytest.mark.slow  # it starts processes
 
 APOLOGY = str(gave_up("en"))
 FEW = ("draft", "first row", "model")
-"""The first, the last before anything is written down, and one behind it; `test_one_message` has all of them."""
+"""The first, the last before anything is written down, and one behind it.
+`test_poison_message_is_given_up_after_three_attempts` has all of them."""
 TRANSCRIPT_ROWS = tuple(it for it in STAGES if it != "command")
 
 
@@ -120,7 +121,7 @@ async def crashing(folder: Path, database: str, stage: str, more: str = "") -> A
 
 
 @deaths(STAGES, sqlite=STAGES, postgresql=FEW)
-async def test_one_message(tmp_path: Path, database_url: str, stage: str) -> None:
+async def test_poison_message_is_given_up_after_three_attempts(tmp_path: Path, database_url: str, stage: str) -> None:
     async with crashing(tmp_path, database_url, stage) as house:
         if stage == "command":
             with suppress(httpx.TransportError):
@@ -134,7 +135,7 @@ async def test_one_message(tmp_path: Path, database_url: str, stage: str) -> Non
 
 
 @deaths(TRANSCRIPT_ROWS, postgresql=["first row"])
-async def test_one_of_three_that_are_answered_together(tmp_path: Path, database_url: str, stage: str) -> None:
+async def test_poison_message_among_three_collected_ones(tmp_path: Path, database_url: str, stage: str) -> None:
     """Whose fault it is shows on the last attempt. Once the turn has its first row they are mango turn for good."""
     async with crashing(tmp_path, database_url, stage, more="queue: { debounceSeconds: 0.3 }") as house:
         house.line.hold()
@@ -151,7 +152,7 @@ async def test_one_of_three_that_are_answered_together(tmp_path: Path, database_
 
 
 @deaths(TRANSCRIPT_ROWS, postgresql=["draft"])
-async def test_others_behind_it_in_its_chat(tmp_path: Path, database_url: str, stage: str) -> None:
+async def test_poison_message_spares_others_queued_in_its_chat(tmp_path: Path, database_url: str, stage: str) -> None:
     async with crashing(tmp_path, database_url, stage, more="queue: { mode: followup }") as house:
         house.line.hold()
         await house.writes("almond")
@@ -165,9 +166,7 @@ async def test_others_behind_it_in_its_chat(tmp_path: Path, database_url: str, s
 
 
 @deaths(TRANSCRIPT_ROWS, postgresql=["model"])
-async def test_a_chat_whose_turn_ran_each_time_when_another_killed_the_process(
-    tmp_path: Path, database_url: str, stage: str
-) -> None:
+async def test_poison_message_of_another_chat_costs_no_attempts(tmp_path: Path, database_url: str, stage: str) -> None:
     async with crashing(tmp_path, database_url, stage) as house:
         house.line.hold()
         await house.writes("walnut", sender=BOB, chat=BOB_CHAT)

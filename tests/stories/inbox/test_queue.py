@@ -15,7 +15,7 @@ from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, runn
 from tests.stories.at_work import NEVER, RUNS, users
 
 
-async def test_what_comes_during_a_turn_becomes_one_next_turn_and_is_finished_with_it(tmp_path: Path) -> None:
+async def test_queue_collects_messages_during_a_turn_into_the_next(tmp_path: Path) -> None:
     async with running(tmp_path, script=[says("slow"), says("both")]) as house:
         house.line.hold()
         await house.say("one")
@@ -47,7 +47,7 @@ async def one_is_answered_and_two_waits(house: Running) -> None:
     await house.replies(1)
 
 
-async def test_a_clock_that_is_put_back_keeps_no_message_waiting(tmp_path: Path) -> None:
+async def test_queue_debounce_survives_a_clock_set_back(tmp_path: Path) -> None:
     clock = Clock(time.time())
     async with running(tmp_path, script=[says("slow"), says("next")], now=clock) as house:
         await one_is_answered_and_two_waits(house)
@@ -55,7 +55,7 @@ async def test_a_clock_that_is_put_back_keeps_no_message_waiting(tmp_path: Path)
         assert await house.replies(2) == ["slow", "next"]
 
 
-async def test_one_turn_each_where_the_agent_says_so(tmp_path: Path) -> None:
+async def test_queue_mode_followup_is_one_turn_each(tmp_path: Path) -> None:
     agents = "agents: { list: [ { id: helper, model: anthropic/claude-sonnet-4-6, queue: { mode: followup } } ] }"
     async with running(tmp_path, script=lambda body: says(f"re {users(body)[-1].split()[-1]}"), agents=agents) as house:
         house.line.hold()
@@ -65,7 +65,7 @@ async def test_one_turn_each_where_the_agent_says_so(tmp_path: Path) -> None:
         assert await house.replies(8) == [f"re n{number}" for number in range(8)]
 
 
-async def test_steering_gives_the_running_turn_the_message_after_its_tool_results(tmp_path: Path) -> None:
+async def test_queue_mode_steer_adds_a_message_after_tool_results(tmp_path: Path) -> None:
     wait = ("exec", {"command": "until [ -e go ]; do sleep 0.02; done"})
     more = f"queue: {{ mode: steer }}\n{RUNS}"
     async with running(tmp_path, script=[calls(wait), says("steered"), says("next")], more=more) as house:
@@ -84,7 +84,7 @@ async def test_steering_gives_the_running_turn_the_message_after_its_tool_result
         assert history.count("use the other one") == 1
 
 
-async def test_interrupting_drops_the_running_answer_and_answers_the_newest(tmp_path: Path) -> None:
+async def test_queue_mode_interrupt_drops_the_running_answer(tmp_path: Path) -> None:
     async with running(tmp_path, script=[NEVER, says("the newest")], more="queue: { mode: interrupt }") as house:
         await house.say("one")
         await house.requested(1)
@@ -95,7 +95,7 @@ async def test_interrupting_drops_the_running_answer_and_answers_the_newest(tmp_
         assert words.index(": one") < words.index(": no, two")
 
 
-async def test_a_message_that_is_interrupted_before_its_turn_begins_is_answered_with_the_newer_one(
+async def test_queue_mode_interrupt_before_the_turn_answers_both(
     tmp_path: Path,
 ) -> None:
     more = "queue: { mode: interrupt }\nlimits: { parallelTurns: 1, graceSeconds: 0.1 }"
@@ -110,7 +110,7 @@ async def test_a_message_that_is_interrupted_before_its_turn_begins_is_answered_
         assert [": one" in words for words in spoken if ": no, two" in words] == [True]
 
 
-async def test_a_stop_does_not_wait_and_what_it_stops_is_over(tmp_path: Path) -> None:
+async def test_stop_passes_the_queue_and_ends_the_turn(tmp_path: Path) -> None:
     run = calls(("exec", {"command": f"sleep 60; : {tmp_path}"}))
     async with running(tmp_path, script=[run, says("fresh"), NEVER], more=RUNS) as house:
         await house.say("/stop")
@@ -133,7 +133,7 @@ async def test_a_stop_does_not_wait_and_what_it_stops_is_over(tmp_path: Path) ->
         assert (await house.replies(4))[3].startswith("Stopped.")
 
 
-async def test_a_stop_leaves_what_is_written_after_it(tmp_path: Path) -> None:
+async def test_stop_spares_messages_written_after_it(tmp_path: Path) -> None:
     clock = Clock(time.time())
     async with running(tmp_path, script=[says("first"), says("third")], now=clock) as house:
         await one_is_answered_and_two_waits(house)
@@ -157,7 +157,7 @@ STALE = [
 
 
 @pytest.mark.parametrize(("more", "sent", "begins", "requests"), STALE, ids=map(str, range(len(STALE))))
-async def test_a_message_that_comes_late_follows_the_policy(
+async def test_stale_message_follows_the_late_policy(
     tmp_path: Path, more: str, sent: str, begins: list[str], requests: int
 ) -> None:
     async with running(tmp_path, script=[says("here")], more=more) as house:

@@ -21,7 +21,7 @@ def chosen(it: Running, key: str, *, by: str = ALICE) -> dict[str, Any]:
     return it.feishu.event("application.bot.menu_v6", body)
 
 
-async def test_an_entry_of_the_menu_is_a_command_in_the_direct_chat(tmp_path: Path) -> None:
+async def test_feishu_menu_entry_is_a_command_in_the_direct_chat(tmp_path: Path) -> None:
     async with running(tmp_path, script=lambda body: says("yes")) as it:
         await it.say("remember this")
         await it.replies(1)
@@ -40,7 +40,7 @@ async def test_an_entry_of_the_menu_is_a_command_in_the_direct_chat(tmp_path: Pa
         await it.idle()
 
 
-async def test_an_entry_that_names_no_command_does_nothing(tmp_path: Path) -> None:
+async def test_feishu_menu_entry_without_a_command_does_nothing(tmp_path: Path) -> None:
     async with running(tmp_path) as it:
         for key in ("new_session", "hello there", "", "//", "new\n/stop", "nonsense " * 90):
             assert (await it.push(chosen(it, key))).status_code == 200, key
@@ -48,7 +48,7 @@ async def test_an_entry_that_names_no_command_does_nothing(tmp_path: Path) -> No
             assert (it.feishu.messages, it.anthropic.requests) == ([], []), key
 
 
-async def test_the_menu_opens_to_nobody_what_his_words_do_not(tmp_path: Path) -> None:
+async def test_feishu_menu_grants_no_more_than_typing(tmp_path: Path) -> None:
     feishu = """
     mode: webhook
     appId: cli_test000000000001
@@ -94,7 +94,7 @@ async def react(it: House, emoji: str, *, operator: str = "user", message: str =
 
 
 @pytest.mark.parametrize("way", ["feishu webhook", "telegram polling"])
-async def test_a_thumb_on_an_answer_is_kept_beside_it_and_goes_with_the_person(tmp_path: Path, way: str) -> None:
+async def test_reaction_to_an_answer_is_kept_and_erased_with_the_person(tmp_path: Path, way: str) -> None:
     async with house(tmp_path, way, script=lambda body: says("the answer")) as it:
         await it.say("tell me")
         await until(lambda: it.feishu.messages or it.telegram.messages)

@@ -15,7 +15,7 @@ from tests.emulators.models.script import HTML_200, Fault, calls, says
 from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, GROUP, client, running
 
 
-async def test_an_event_that_comes_again_or_under_another_message_id_is_one_turn_and_one_reply(tmp_path: Path) -> None:
+async def test_redelivered_event_is_deduped_to_one_turn_and_one_reply(tmp_path: Path) -> None:
     async with running(tmp_path) as house:
         event = house.feishu.text_event("hello", sender=ALICE, chat=ALICE_CHAT)
         renamed = json.loads(json.dumps(event))
@@ -79,7 +79,7 @@ FAULTS = [
 ]
 
 
-async def test_a_provider_that_fails_is_one_short_sentence_and_the_next_message_works(tmp_path: Path) -> None:
+async def test_provider_failure_is_one_sentence_and_the_next_message_works(tmp_path: Path) -> None:
     async with running(tmp_path, more="retry: { maxSeconds: 0 }") as house:
         for number, fault in enumerate(FAULTS):
             house.anthropic.script = [fault, says("again at work")]
@@ -93,7 +93,7 @@ async def test_a_provider_that_fails_is_one_short_sentence_and_the_next_message_
             assert (await house.replies(2 * number + 2))[-1] == "again at work"
 
 
-async def test_of_a_refused_turn_and_of_chosen_silence_nothing_is_seen_and_no_model_calls_tools_for_ever(
+async def test_refused_or_silent_turn_shows_nothing_and_tool_loops_end(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path, more="limits: { rounds: 3 }") as house:
@@ -129,7 +129,7 @@ ACCESS: list[tuple[str, list[dict[str, Any]], list[dict[str, Any]]]] = [
 
 
 @pytest.mark.parametrize(("keys", "heard", "unheard"), ACCESS)
-async def test_who_is_heard(
+async def test_allowlist_and_policies_decide_who_is_heard(
     tmp_path: Path, keys: str, heard: list[dict[str, Any]], unheard: list[dict[str, Any]]
 ) -> None:
     app = FEISHU.split("    dmPolicy")[0]
@@ -141,7 +141,7 @@ async def test_who_is_heard(
             assert (len(house.feishu.messages), len(house.anthropic.requests)) == (count, count)
 
 
-async def test_a_reply_survives_an_outage_of_the_platform_and_is_seen_once(tmp_path: Path) -> None:
+async def test_reply_is_retried_over_a_platform_outage_and_seen_once(tmp_path: Path) -> None:
     async with running(tmp_path) as house:
         house.feishu.fail_next("/reply", status=503, code=1)
         house.feishu.fail_next("/reply", lose_answer=True)
@@ -150,7 +150,7 @@ async def test_a_reply_survives_an_outage_of_the_platform_and_is_seen_once(tmp_p
         assert len(house.feishu.messages) == 1
 
 
-async def test_while_the_database_takes_nothing_the_platform_is_told_to_come_again_and_nothing_is_lost(
+async def test_database_outage_makes_the_platform_redeliver_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(door, "ACCEPT_SECONDS", request.ACCEPT_SECONDS)
@@ -183,9 +183,7 @@ async def test_metrics_count_what_happened(tmp_path: Path) -> None:
         assert 'clawgate_turns_total{agent="helper",outcome="replied"} 1.0' in text
 
 
-async def test_a_message_that_waits_too_long_turns_readiness_red_and_stands_in_the_metrics(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_readiness_fails_when_a_message_waits_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.turns.lanes.ALONE_SECONDS", 0.1)
     more = "limits: { unansweredSeconds: 0.5 }"
     async with running(tmp_path, more=more) as house, client(house.url) as http:

@@ -63,9 +63,7 @@ async def written(house: Running, text: str, **who: Any) -> str:
     return reply
 
 
-async def test_a_budget_that_is_used_up_is_a_refusal_without_a_request_until_the_next_day(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_budget_used_up_refuses_until_the_next_day(tmp_path: Path, database_url: str) -> None:
     clock = Clock()
     async with house_with(tmp_path, "budgets: { sender: { tokensPerDay: 230 } }", database_url, clock) as house:
         assert await written(house, "one") == "re one"
@@ -85,7 +83,7 @@ async def test_a_budget_that_is_used_up_is_a_refusal_without_a_request_until_the
 
 
 @pytest.mark.parametrize(("whose", "other"), [("agent", "This agent's"), ("chat", None), ("sender", None)])
-async def test_each_budget_holds_for_its_own_alone(tmp_path: Path, whose: str, other: str | None) -> None:
+async def test_budget_applies_to_its_own_scope_only(tmp_path: Path, whose: str, other: str | None) -> None:
     async with house_with(tmp_path, f"budgets: {{ {whose}: {{ tokensPerDay: 100 }} }}") as house:
         assert (await written(house, "one")).startswith("re one\n\n(100 % of")
         assert "used up" in await written(house, "two")
@@ -93,7 +91,7 @@ async def test_each_budget_holds_for_its_own_alone(tmp_path: Path, whose: str, o
         assert reply.startswith(f"{other} budget for today is used up." if other else "re three")
 
 
-async def test_in_the_middle_of_a_turn_it_stops_and_what_was_done_stays(tmp_path: Path, database_url: str) -> None:
+async def test_budget_used_up_mid_turn_stops_and_keeps_what_was_done(tmp_path: Path, database_url: str) -> None:
     clock = Clock()
     async with house_with(tmp_path, "budgets: { chat: { tokensPerDay: 150 } }", database_url, clock) as house:
         write = ("write", {"file_path": "a.txt", "content": "x"})
@@ -107,7 +105,7 @@ async def test_in_the_middle_of_a_turn_it_stops_and_what_was_done_stays(tmp_path
         assert "Wrote a.txt" in str(house.anthropic.requests[-1].body)
 
 
-async def test_attempts_that_failed_at_a_price_and_money_count_as_well(tmp_path: Path) -> None:
+async def test_budget_counts_billed_failed_attempts_and_money(tmp_path: Path) -> None:
     more = """
 models: { anthropic/claude-sonnet-4-6: { prices: { input: 1000, output: 10000, cacheRead: 0 } } }
 budgets: { agent: { costPerDay: 0.5 }, sender: { tokensPerDay: 1000 } }
@@ -125,9 +123,7 @@ retry: { pauseSeconds: 0.01 }
         assert (sender.tokens_max, agent.cost_max) == (1000, 0.5)
 
 
-async def test_a_budget_for_a_month_outlives_days_and_restarts_until_the_first_of_the_next(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_budget_per_month_outlives_days_and_restarts(tmp_path: Path, database_url: str) -> None:
     more = """
 models: { anthropic/claude-sonnet-4-6: { prices: { input: 1000, cacheRead: 1000, output: 1000 } } }
 budgets: { sender: { costPerMonth: 0.25, costPerDay: 0.2 } }
@@ -162,7 +158,7 @@ def message(house: Running) -> MessageContext:
     return context
 
 
-async def test_collected_messages_of_one_whose_budget_is_used_up_get_one_refusal_and_others_their_answer(
+async def test_budget_refusal_of_collected_messages_is_sent_once(
     tmp_path: Path,
 ) -> None:
     budget = "budgets: { sender: { tokensPerDay: 100 } }"
@@ -184,7 +180,7 @@ async def test_collected_messages_of_one_whose_budget_is_used_up_get_one_refusal
         assert (await house.gateway.runtime.store.backlog()).oldest is None
 
 
-async def test_two_replicas_count_into_one_budget_and_warn_once(tmp_path: Path, postgres_url: str) -> None:
+async def test_budget_is_shared_by_replicas_and_warns_once(tmp_path: Path, postgres_url: str) -> None:
     async with two(tmp_path, postgres_url, echo, "budgets: { agent: { tokensPerDay: 1000 } }") as houses:
         for number in range(12):
             chat = f"oc_{number:030}"
@@ -200,7 +196,7 @@ async def test_two_replicas_count_into_one_budget_and_warn_once(tmp_path: Path, 
         assert agent.tokens == 1000
 
 
-async def test_a_warning_that_a_crash_cut_off_is_written_when_the_turn_goes_on(
+async def test_budget_warning_cut_off_by_a_crash_is_sent_on_resume(
     tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with house_with(tmp_path, "budgets: { sender: { tokensPerDay: 230 } }", database_url) as house:
@@ -217,9 +213,7 @@ async def test_a_warning_that_a_crash_cut_off_is_written_when_the_turn_goes_on(
         assert (await written(house, "two")).startswith("re two\n\n(86 % of your budget")
 
 
-async def test_the_first_message_beyond_a_rate_hears_when_to_go_on_and_commands_do_not_count(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_rate_limit_says_when_to_go_on_and_ignores_commands(tmp_path: Path, database_url: str) -> None:
     clock = Clock()
     rates = "rates: { sender: 3/1m, chat: 4/10m }\nqueue: { mode: followup }"
     async with house_with(tmp_path, rates, database_url, clock) as house:
@@ -243,7 +237,7 @@ async def test_the_first_message_beyond_a_rate_hears_when_to_go_on_and_commands_
         assert "four" not in str([request.body for request in house.anthropic.requests])
 
 
-async def test_the_page_of_the_web_chat_shows_them_like_any_answer(tmp_path: Path) -> None:
+async def test_rate_limit_and_budget_refusals_show_in_the_web_chat(tmp_path: Path) -> None:
     more = "budgets: { chat: { tokensPerDay: 100 } }\nrates: { sender: 2/1h }"
     async with running(tmp_path, script=echo, more=more, feishu=WEB) as house, opened(house.url) as page:
         for number, text in enumerate(("one", "two", "three"), start=1):
@@ -281,7 +275,7 @@ def named(what: tuple[str, str] | list[str]) -> str:
     ],
     ids=named,
 )
-async def test_every_way_to_a_model_call_ends_at_every_limit(
+async def test_budget_and_rate_limit_hold_on_every_way_to_a_model(
     tmp_path: Path, limit: tuple[str, str], ways: list[str]
 ) -> None:
     await end_at(tmp_path, f"sqlite:///{tmp_path}/data/clawgate.db", *limit, ways)
@@ -289,7 +283,7 @@ async def test_every_way_to_a_model_call_ends_at_every_limit(
 
 @pytest.mark.parametrize("ways", [WAYS[:1], pytest.param(WAYS[1:], marks=pytest.mark.long)], ids=named)
 @pytest.mark.parametrize("limit", LIMITS, ids=named)
-async def test_they_do_on_postgresql(
+async def test_budget_and_rate_limit_hold_on_postgresql(
     tmp_path: Path, postgres_url: str, limit: tuple[str, str], ways: list[str]
 ) -> None:
     """The database counts, and knows of no way."""
@@ -326,7 +320,7 @@ async def end_at(tmp_path: Path, database_url: str, limit: str, sentence: str, w
             clock.ahead += 25 * 3600.0
 
 
-async def test_an_edit_of_a_message_that_is_being_answered_counts_as_a_message(tmp_path: Path) -> None:
+async def test_rate_limit_counts_an_edit_of_a_running_message(tmp_path: Path) -> None:
     async with bot(tmp_path, "webhook", script=echo, more=f"{PUBLIC}\nrates: {{ sender: 3/1h }}") as it:
         alice = it.telegram.private()
         it.house.line.hold()

@@ -50,7 +50,7 @@ def leaks(text: str) -> set[str]:
     return {piece for piece in (*pieces, "91827") if piece in text}
 
 
-async def test_no_canary_is_written_whatever_happens(tmp_path: Path, log: io.StringIO) -> None:
+async def test_secret_canaries_are_never_written(tmp_path: Path, log: io.StringIO) -> None:
     everything = "\n".join(f"<{form}>" for form in FORMS)
     async with running(tmp_path, **CONFIG) as house:
         logs.configure(level="debug", output="json", scrubber=house.gateway.runtime.scrubber, stream=log)
@@ -83,7 +83,7 @@ async def test_no_canary_is_written_whatever_happens(tmp_path: Path, log: io.Str
         assert "***" in "".join(places)
 
 
-async def test_a_page_never_sees_one_however_the_answer_is_cut(tmp_path: Path) -> None:
+async def test_secret_canaries_never_reach_a_page_in_any_cut(tmp_path: Path) -> None:
     async with running(tmp_path, **CONFIG) as house, opened(house.url, authorization=f"Bearer {TOKEN}") as page:
         for text in (f"It is {TOKEN}.", f"{TOKEN[:20]} and {TOKEN[20:]}", f"`{PASSED_ON}`"):
             house.anthropic.script = [calls(("ls", {"path": TOKEN}), (TOKEN, {})), says(text, pause_seconds=0.03)]
@@ -114,7 +114,7 @@ async def test_a_page_never_sees_one_however_the_answer_is_cut(tmp_path: Path) -
     assert not leaks(kept)
 
 
-async def test_what_a_reload_revokes_stays_a_secret_and_what_it_brings_is_one_at_once(tmp_path: Path) -> None:
+async def test_secret_revoked_by_a_reload_stays_masked(tmp_path: Path) -> None:
     new = "canary-new-key-91827"
     async with edited(tmp_path) as (house, editor):
         await editor.replace("${ANTHROPIC_API_KEY}", new)

@@ -22,7 +22,7 @@ def errors(house: Running) -> list[dict[str, Any]]:
     return [json.loads(text) for text in results(house.anthropic.requests[-1].body) if text.startswith("{")]
 
 
-async def test_a_killed_command_may_have_run_and_the_call_behind_it_did_not(tmp_path: Path) -> None:
+async def test_interrupted_command_may_have_run_and_the_next_call_did_not(tmp_path: Path) -> None:
     async with running(tmp_path, script=[calls(SLOW, NEXT), says("I see")], more=RUNS) as house:
         await house.say("run them")
         await house.until((house.workspace() / "ran.txt").exists)
@@ -42,7 +42,7 @@ async def test_a_killed_command_may_have_run_and_the_call_behind_it_did_not(tmp_
 SEND = ("message", {"action": "send", "message": "by the way"})
 
 
-async def test_a_message_that_may_have_arrived_is_not_sent_again_where_it_would_be_seen_twice(tmp_path: Path) -> None:
+async def test_ambiguous_send_of_a_tool_is_not_retried_where_seen_twice(tmp_path: Path) -> None:
     async with bot(tmp_path, "polling", script=[calls(SEND), says("it may be there")]) as it:
         it.telegram.fail_next("sendMessage", lose_answer=True)
         await it.happens(it.telegram.text_update("write", chat=it.telegram.private()))
@@ -52,7 +52,7 @@ async def test_a_message_that_may_have_arrived_is_not_sent_again_where_it_would_
         assert "may have arrived" in result["message"]
 
 
-async def test_where_the_platform_shows_it_once_a_message_is_repeated_but_what_may_be_there_is_not_offered_again(
+async def test_ambiguous_send_is_retried_where_the_platform_dedupes(
     tmp_path: Path,
 ) -> None:
     feishu = feishu_emulator()
@@ -77,7 +77,7 @@ async def test_where_the_platform_shows_it_once_a_message_is_repeated_but_what_m
         assert "were sent" in result["message"]
 
 
-async def test_killed_while_it_sends_a_message_it_does_not_send_it_where_it_might_be_seen_twice(tmp_path: Path) -> None:
+async def test_ambiguous_send_after_a_kill_is_not_repeated(tmp_path: Path) -> None:
     telegram = TelegramEmulator()
     async with polled(tmp_path, telegram) as (anthropic, config):
         anthropic.script = [calls(SEND)]

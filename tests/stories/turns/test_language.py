@@ -117,7 +117,7 @@ def is_chinese(text: str) -> bool:
     return any("一" <= char <= "鿿" for char in text)
 
 
-async def test_a_chinese_chat_stays_chinese_after_short_words_a_new_conversation_and_a_restart(tmp_path: Path) -> None:
+async def test_language_stays_chinese_after_short_words_new_and_restart(tmp_path: Path) -> None:
     async with running(tmp_path, script=[says("好"), *[says("ok")] * 5]) as house:
         await said(house, "你好")
         for text in SHORT:
@@ -131,7 +131,7 @@ async def test_a_chinese_chat_stays_chinese_after_short_words_a_new_conversation
         assert not is_chinese(await said(house, "/status"))
 
 
-async def test_in_a_group_each_person_has_their_own(tmp_path: Path) -> None:
+async def test_language_in_a_group_is_per_person(tmp_path: Path) -> None:
     group = {"chat": GROUP, "chat_type": "group", "mention_bot": True}
     async with running(tmp_path, script=[says("好"), says("sure")]) as house:
         await said(house, "大家好", **group)
@@ -140,14 +140,14 @@ async def test_in_a_group_each_person_has_their_own(tmp_path: Path) -> None:
         assert not is_chinese(await said(house, "/status", sender=BOB, **group))
 
 
-async def test_a_failure_is_said_in_the_language_of_the_chat_also_after_an_english_word(tmp_path: Path) -> None:
+async def test_language_of_a_failure_is_that_of_the_chat(tmp_path: Path) -> None:
     refused = Fault(status=401)
     async with running(tmp_path, script=[says("好"), refused]) as house:
         await said(house, "你好")
         assert is_chinese(await said(house, "OK"))
 
 
-async def test_on_telegram_the_app_decides_until_a_text_does(tmp_path: Path) -> None:
+async def test_language_on_telegram_is_the_apps_until_a_text(tmp_path: Path) -> None:
     async with bot(tmp_path, "polling", script=[says("fine")]) as it:
         chat = it.telegram.private()
         for text, count in (("/status", 1), ("how are you doing today?", 2), ("/status", 3)):
@@ -160,7 +160,7 @@ async def test_on_telegram_the_app_decides_until_a_text_does(tmp_path: Path) -> 
         assert [is_chinese(text) for text in texts] == [True, False, False]
 
 
-async def test_on_the_page_its_language_decides(tmp_path: Path) -> None:
+async def test_language_on_the_page_is_the_pages(tmp_path: Path) -> None:
     rows = [("zh", "en", True), ("en", "zh-CN", False), (None, "zh-CN", True)]
     async with (
         running(tmp_path, feishu=WEB, script=[]) as house,
@@ -176,7 +176,7 @@ async def test_on_the_page_its_language_decides(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("channel", CHANNELS)
-async def test_it_is_known_before_a_person_is_let_in_or_a_group_is_switched_on(
+async def test_language_is_known_before_pairing_or_group_listening(
     tmp_path: Path, database_url: str, channel: str, way: str
 ) -> None:
     async with CHANNELS[channel](tmp_path, database_url) as saying:
@@ -185,7 +185,7 @@ async def test_it_is_known_before_a_person_is_let_in_or_a_group_is_switched_on(
             assert chinese in (None, is_chinese(answer)), (number, text, answer)
 
 
-async def test_of_a_stranger_two_letters_are_stored_and_erased_with_them(tmp_path: Path) -> None:
+async def test_language_of_a_stranger_is_erased_with_them(tmp_path: Path) -> None:
     pairing = FEISHU.replace("dmPolicy: open", "dmPolicy: pairing")
     async with running(tmp_path, feishu=pairing, more=f'owners: ["feishu:{ALICE}"]') as house:
         for text in ("/start", "您好，可以用吗"):

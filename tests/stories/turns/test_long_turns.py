@@ -60,9 +60,7 @@ def refusals(model: ModelEmulator) -> list[Any]:
 
 
 @pytest.mark.parametrize("api", MAKERS)
-async def test_many_large_results_end_in_an_answer_and_the_beginning_changes_in_every_third_request_at_most(
-    tmp_path: Path, api: str
-) -> None:
+async def test_long_turn_of_large_results_keeps_a_stable_beginning(tmp_path: Path, api: str) -> None:
     script = [calls(("read", {"file_path": f"{number}.txt"})) for number in range(ROUNDS)]
     async with made_by(MAKERS[api], tmp_path, [*script, says("all read")], window=WINDOW) as (house, model):
         house.workspace().mkdir(parents=True, exist_ok=True)
@@ -84,7 +82,7 @@ async def test_many_large_results_end_in_an_answer_and_the_beginning_changes_in_
         assert f"file {ROUNDS - 1}" in "".join(said(model.requests[-1].body))
 
 
-async def test_a_small_window_holds_the_conversation_and_a_long_message_gets_a_sentence(tmp_path: Path) -> None:
+async def test_small_context_window_answers_and_explains_a_long_message(tmp_path: Path) -> None:
     async with made_by(MAKERS["anthropic-messages"], tmp_path, [], window=8_192) as (house, model):
         house.anthropic.script = [says("nice"), says("blue"), says("still blue")]
         await house.say("my favourite colour is blue")
@@ -104,7 +102,7 @@ async def test_a_small_window_holds_the_conversation_and_a_long_message_gets_a_s
 
 
 @pytest.mark.parametrize("model", ["claude-sonnet-4-6", "claude-haiku-4-5", "claude-opus-5-5"])
-async def test_thinking_that_is_bound_to_what_stood_before_it_leaves_with_the_step(tmp_path: Path, model: str) -> None:
+async def test_long_turn_drops_bound_thinking_with_its_step(tmp_path: Path, model: str) -> None:
     thinking = [Turn(parts=(Think(text=f"hm {n}"), *calls(LARGE).parts)) for n in range(12)]
     agent = agents(f"anthropic/{model}\n      thinking: high", 40_000)
     async with running(tmp_path, script=[*thinking, says("done")], agents=agent) as house:
@@ -121,7 +119,7 @@ async def test_thinking_that_is_bound_to_what_stood_before_it_leaves_with_the_st
         assert behind.count('"type": "thinking"') == 1
 
 
-async def test_a_turn_that_goes_on_in_another_process_builds_the_same_request(tmp_path: Path) -> None:
+async def test_long_turn_resumed_elsewhere_builds_the_same_request(tmp_path: Path) -> None:
     script = [calls(LARGE) for _ in range(12)]
     options: dict[str, Any] = {"emulator": feishu_emulator(), "agents": agents("anthropic/claude-sonnet-4-6", WINDOW)}
     async with running(tmp_path, script=script, **options) as house:
@@ -139,9 +137,7 @@ async def test_a_turn_that_goes_on_in_another_process_builds_the_same_request(tm
 
 
 @pytest.mark.parametrize("api", ["anthropic-messages", "openai-chat"])
-async def test_a_window_that_is_smaller_than_configured_costs_a_request_once_and_no_answer(
-    tmp_path: Path, api: str
-) -> None:
+async def test_context_window_smaller_than_configured_costs_one_request(tmp_path: Path, api: str) -> None:
     async with made_by(MAKERS[api], tmp_path, [], window=16_000, configured=30_000) as (house, model):
         model.script = lambda body: says(
             "- much" if summary_names(body) is not None else "answer " + "and so on " * 300

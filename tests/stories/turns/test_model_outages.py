@@ -10,7 +10,7 @@ from tests.web_page import WEB, opened
 BUSY = Fault(status=529, type="overloaded_error")
 
 
-async def test_an_overload_is_waited_out_and_a_page_says_so_until_there_is_an_answer(tmp_path: Path) -> None:
+async def test_model_overload_is_retried_with_backoff_and_shown(tmp_path: Path) -> None:
     script: list[Reply] = [*[BUSY] * 4, Fault(status=503), Fault(status=429), says("here")]
     more = "retry: { pauseSeconds: 0.02 }"
     async with (

@@ -56,7 +56,7 @@ def finals(house: Running) -> list[dict[str, Any]]:
     return [json.loads(content) for (content,) in rows]
 
 
-async def test_where_a_model_is_down_the_next_one_goes_on_with_the_turn_and_is_asked_first_for_a_while(
+async def test_model_fallback_takes_over_for_a_cooldown(
     tmp_path: Path,
 ) -> None:
     script: list[Reply] = [calls(("write", {"file_path": "a.txt", "content": "one"})), BUSY, BUSY]
@@ -71,7 +71,7 @@ async def test_where_a_model_is_down_the_next_one_goes_on_with_the_turn_and_is_a
         assert [received.refusal for received in other.requests] == [None] * 2
 
 
-async def test_an_answer_that_the_limit_cuts_arrives_as_one_and_thinking_that_is_refused_is_left_out(
+async def test_model_answer_cut_by_the_limit_is_continued(
     tmp_path: Path,
 ) -> None:
     refused = Fault(status=400, message="messages.1.content.0: Invalid `signature` in `thinking` block")
@@ -88,7 +88,7 @@ async def test_an_answer_that_the_limit_cuts_arrives_as_one_and_thinking_that_is
         assert kinds == [["thinking", "tool_use"], ["tool_use"]]
 
 
-async def test_a_call_that_a_model_writes_as_text_is_run_and_never_shown(tmp_path: Path) -> None:
+async def test_text_call_is_run_and_never_shown(tmp_path: Path) -> None:
     call = '<tool_call>\n{"name": "write", "arguments": {"file_path": "c.txt", "content": "three"}}\n</tool_call>'
     broken = 'Here: <tool_call>{"name": "write", "argu'
     async with two(tmp_path, other=[says(call), says("done"), says(broken), says("sorry")], agents=OTHER_MODEL) as (
@@ -102,7 +102,7 @@ async def test_a_call_that_a_model_writes_as_text_is_run_and_never_shown(tmp_pat
         assert (await house.replies(2))[1].strip() == "Here:"
 
 
-async def test_what_a_turn_takes_is_stored_with_it_and_counted(tmp_path: Path) -> None:
+async def test_usage_of_a_turn_is_stored_and_counted(tmp_path: Path) -> None:
     prices = "models: { anthropic/claude-sonnet-4-6: { prices: { input: 3, cacheRead: 0.3, output: 15 } } }"
     used = Usage(input=1000, cache_read=2000, output=100)
     script = [calls(("ls", {}), usage=used), says("done", usage=used)]
@@ -135,7 +135,7 @@ async def test_what_a_turn_takes_is_stored_with_it_and_counted(tmp_path: Path) -
         ("currency: CNY", None, ""),  # the shipped prices are in dollars, and no sum mixes two
     ],
 )
-async def test_money_is_counted_at_the_shipped_prices_unless_the_config_has_others(
+async def test_usage_cost_at_shipped_or_configured_prices(
     tmp_path: Path, prices: str, cost: float | None, shown: str
 ) -> None:
     script = [says("done", usage=Usage(input=1000, cache_read=2000, output=100))]
@@ -149,7 +149,7 @@ async def test_money_is_counted_at_the_shipped_prices_unless_the_config_has_othe
         assert [it["cost"] for it in finals(house) if "cost" in it] == ([] if cost is None else [pytest.approx(cost)])
 
 
-async def test_without_usage_it_is_estimated_and_marked_so_and_an_attempt_that_failed_is_not_billed(
+async def test_usage_is_estimated_when_the_vendor_reports_none(
     tmp_path: Path,
 ) -> None:
     script: list[Reply] = [says("short", usage=Usage()), Fault(status=500), says("done", usage=Usage(input=1000))]
@@ -169,7 +169,7 @@ CALL = '<tool_call>{"name": "write", "arguments": {"file_path": "e.txt", "conten
 MUST_CALL = OTHER_MODEL.replace("tools:", "toolChoice: required\n      tools:")
 
 
-async def test_an_agent_whose_model_must_call_a_tool_is_told_so_where_the_vendor_cannot_be(tmp_path: Path) -> None:
+async def test_tool_choice_is_told_in_the_prompt_where_unsupported(tmp_path: Path) -> None:
     agents = MUST_CALL.replace("tools:", "thinking: max\n      tools:")
     async with two(tmp_path, other=[says("hi")], vendor="deepseek", agents=agents) as (house, other):
         await house.say("hello")
@@ -189,7 +189,7 @@ UNABLE = [
 
 
 @pytest.mark.parametrize(("vendor", "agents", "first"), UNABLE)
-async def test_a_model_that_cannot_call_gets_its_tools_by_prompt_from_then_on(
+async def test_model_without_tool_calls_gets_tools_by_prompt(
     tmp_path: Path, vendor: str, agents: str, first: Reply
 ) -> None:
     script = [first, says(CALL), says("by prompt"), says("in words")]
@@ -205,7 +205,7 @@ async def test_a_model_that_cannot_call_gets_its_tools_by_prompt_from_then_on(
         assert [received.refusal for received in other.requests] == [None] * 4
 
 
-async def test_a_model_that_must_call_may_answer_in_words_once_it_has_called(tmp_path: Path) -> None:
+async def test_tool_choice_required_allows_text_after_a_call(tmp_path: Path) -> None:
     agents = MUST_CALL.replace("some-model", "clawdbot-3.5-tools")
     script = [calls(("read", {})), says("sorry"), says("I need no tool.")]
     async with two(tmp_path, other=script, vendor="clawdbot", agents=agents) as (house, other):
@@ -223,7 +223,7 @@ async def test_a_model_that_must_call_may_answer_in_words_once_it_has_called(tmp
         assert ["tools" in received.body for received in other.requests] == [True] * 3
 
 
-async def test_a_picture_is_seen_by_a_model_that_sees_and_told_to_one_that_does_not(tmp_path: Path) -> None:
+async def test_picture_is_shown_or_described_by_model_ability(tmp_path: Path) -> None:
     script = [calls(("read", {"file_path": "dot.png"})), says("a dot")]
     for model, vendor, seen in (("gpt-4.1", "openai", 1), ("deepseek-v4-pro", "deepseek", 0)):
         agents = OTHER_MODEL.replace("some-model", model)

@@ -44,9 +44,7 @@ async def forget(house: Running, turn: int) -> None:
 
 
 @pytest.mark.parametrize("api", ["anthropic-messages", "openai-responses"])
-async def test_within_a_turn_nothing_is_paid_twice_between_turns_only_the_last_one_and_a_new_beginning_keeps_the_prompt(
-    tmp_path: Path, api: str
-) -> None:
+async def test_prompt_cache_hits_within_and_between_turns(tmp_path: Path, api: str) -> None:
     script = [calls(LOOK), calls(LOOK, LOOK), says("one"), calls(LOOK), says("two"), says("three"), says("anew")]
     async with made_by(MAKERS[api], tmp_path, script, window=200_000) as (house, model):
         for number, text in enumerate(["first", "second", "third"], 1):
@@ -70,7 +68,7 @@ async def test_within_a_turn_nothing_is_paid_twice_between_turns_only_the_last_o
         assert ("prompt_cache_key" in bodies[0]) == (api == "openai-responses")
 
 
-def test_the_marks_of_a_request_stand_where_the_next_turn_finds_them() -> None:
+def test_prompt_cache_marks_match_the_next_turn() -> None:
     def marked(*rounds: int) -> list[str]:
         """Where the marks stand: the texts of the marked blocks, behind turns with so many calls each."""
         messages: list[Message] = []
@@ -105,7 +103,7 @@ ELSEWHERE = {"tasks", "schedules", "approve", "approvals", "pair", "claim", "age
 
 
 @pytest.mark.parametrize(("policy", "where", "everybodys", "owners"), COMMAND_POLICIES)
-async def test_the_prompt_names_the_commands_that_there_are_and_is_the_same_for_everybody_in_the_chat(
+async def test_prompt_cache_prompt_is_the_same_for_everybody_in_a_chat(
     tmp_path: Path, policy: str, where: dict[str, Any], everybodys: set[str], owners: set[str]
 ) -> None:
     more = f'owners: ["feishu:{ALICE}"]\n{policy}'

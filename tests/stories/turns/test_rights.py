@@ -178,7 +178,7 @@ async def judged(team: Team, starter: str, act: Callable[[], Awaitable[Any]]) ->
         *(pytest.param("telegram", *pair, marks=pytest.mark.long) for pair in PAIRS[1:]),
     ],
 )
-async def test_whatever_somebody_commands_the_turn_has_that_persons_rights(
+async def test_rights_of_a_turn_are_those_of_who_commanded_it(
     tmp_path: Path, channel: str, author: str, actor: str
 ) -> None:
     async with team(tmp_path, channel) as it:
@@ -199,9 +199,7 @@ async def test_whatever_somebody_commands_the_turn_has_that_persons_rights(
 
 
 @pytest.mark.parametrize("channel", ["feishu", "telegram"])
-async def test_a_button_gives_whoever_presses_it_nothing_of_the_person_it_was_made_for(
-    tmp_path: Path, channel: str
-) -> None:
+async def test_rights_of_a_press_are_those_of_who_presses(tmp_path: Path, channel: str) -> None:
     async with team(tmp_path, channel) as it:
         it.house.anthropic.script = [calls(does("buttons", message="Go?", buttons=["Yes"])), says("__SILENT__")]
         await it.write(OWNER, "words of owner")
@@ -211,7 +209,7 @@ async def test_a_button_gives_whoever_presses_it_nothing_of_the_person_it_was_ma
             assert await judged(it, who, lambda who=who: it.press(who)) == 1  # type: ignore[misc]
 
 
-async def test_a_button_leads_nobody_to_an_agent_that_bindings_keep_for_others(tmp_path: Path) -> None:
+async def test_rights_of_a_press_reach_no_agent_bound_to_others(tmp_path: Path) -> None:
     agents = f"{AGENTS}    - {{ id: second, model: anthropic/claude-sonnet-4-6, tools: {{ allow: [message, ls] }} }}\n"
     bindings = f"bindings: [ {{ agent: second, match: {{ channel: feishu, sender: {BOB} }} }} ]"
     script = [calls(does("buttons", message="Go?", buttons=["Yes"])), says("__SILENT__"), says("went")]
@@ -248,7 +246,7 @@ def answerers(house: Running, after: int) -> list[str]:
 
 
 @pytest.mark.parametrize("choice", ["agent", "schedule", "reminder", "button", "message", "task"])
-async def test_a_right_to_an_agent_is_judged_when_it_is_used(
+async def test_rights_to_an_agent_are_checked_at_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choice: str
 ) -> None:
     """Bob chose the agent, or had something made that uses it. Then its binding goes to somebody else."""
@@ -305,9 +303,7 @@ async def test_a_right_to_an_agent_is_judged_when_it_is_used(
 
 
 @pytest.mark.parametrize("what", ["message", "task"])
-async def test_what_waits_of_somebody_who_may_no_longer_write_is_dropped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
+async def test_rights_lost_drop_queued_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     monkeypatch.setattr("gateway.app.serve.LOOK_SECONDS", 0.02)
     listed = FEISHU.replace("dmPolicy: open", f"dmPolicy: allowlist\n    allowFrom: [{ALICE}, {BOB}]")
     async with edited(tmp_path, agents=SECOND, feishu=listed, more=BOUND) as (house, editor):
@@ -327,7 +323,7 @@ async def test_what_waits_of_somebody_who_may_no_longer_write_is_dropped(
 
 
 @pytest.mark.parametrize("command", ["/export", "/remember I like tea", "/status"])
-async def test_a_queued_command_of_a_removed_sender_does_nothing(
+async def test_rights_lost_disable_a_queued_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     """The command waits behind a reply that cannot be delivered. Meanwhile its sender is removed from the list."""
@@ -382,7 +378,7 @@ TEAMS = [
         ("followup", [OWNER, MEMBER, OTHER, OTHER, MEMBER, OWNER, OWNER]),
     ],
 )
-async def test_what_several_people_write_during_an_answer_is_collected_by_person_and_nobody_pays_for_another(
+async def test_rights_collected_messages_stay_per_person(
     tmp_path: Path, channel: str, mode: str, order: list[str], may: Mapping[str, set[str]]
 ) -> None:
     async with team(tmp_path, channel, more=f"queue: {{ mode: {mode} }}", may=may) as it:
@@ -397,7 +393,7 @@ async def test_what_several_people_write_during_an_answer_is_collected_by_person
 
 
 @pytest.mark.parametrize("mode", ["steer", "interrupt"])
-async def test_a_running_answer_is_changed_by_the_person_it_is_for(tmp_path: Path, mode: str) -> None:
+async def test_rights_to_steer_a_turn_are_its_senders(tmp_path: Path, mode: str) -> None:
     async with team(tmp_path, "feishu", more=f"queue: {{ mode: {mode} }}") as it:
         it.house.anthropic.script = [calls(("ls", {}), before="let me see", usage=COST), answers(None), answers(None)]
         it.house.line.hold()
@@ -410,7 +406,7 @@ async def test_a_running_answer_is_changed_by_the_person_it_is_for(tmp_path: Pat
         assert "second" in str(it.house.anthropic.requests[1].body)
 
 
-async def test_an_approval_request_names_everybody_whose_words_it_serves(tmp_path: Path) -> None:
+async def test_approval_request_names_every_author_it_serves(tmp_path: Path) -> None:
     """Also of a message that an earlier version stored: that one answered several people in one turn."""
     asks = f'approvals: {{ surfaces: ["feishu:{GROUP}"], approvers: ["feishu:{ALICE}"] }}'
     more = f"{asks}\nbudgets: {{ sender: {{ tokensPerDay: 10000000 }} }}"
@@ -447,7 +443,7 @@ async def test_an_approval_request_names_everybody_whose_words_it_serves(tmp_pat
         assert named(house)[-1] == {BOB, CAROL}
 
 
-async def test_on_the_page_everybody_commands_their_own_conversation_alone(tmp_path: Path) -> None:
+async def test_rights_on_the_page_cover_only_ones_own_conversation(tmp_path: Path) -> None:
     people = {"ann": "a" * 40, "bob": "b" * 40}
     server = (
         f"server: {{ host: 0.0.0.0, adminToken: {'o' * 40}, users: {{ ann: {people['ann']}, bob: {people['bob']} }} }}"

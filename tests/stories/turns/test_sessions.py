@@ -39,7 +39,7 @@ async def asks(house: Running, text: str, **who: Any) -> list[str]:
     return [it.rpartition("\n")[2] for it in users(house.anthropic.requests[-1].body)]
 
 
-async def test_a_persons_notes_are_there_from_the_first_turn_of_a_day_on(tmp_path: Path) -> None:
+async def test_session_first_turn_of_a_day_has_the_notes(tmp_path: Path) -> None:
     clock = Clock("2026-06-15T03:50+00:00")
     async with clock.running(tmp_path, agents=DAILY) as house:
         await house.say("/remember I am allergic to nuts")
@@ -54,7 +54,7 @@ async def test_a_persons_notes_are_there_from_the_first_turn_of_a_day_on(tmp_pat
     ("scope", "bob_sees"),
     [("chat", ["Alice: one", "Bob: two", "Alice: three", "Bob: four"]), ("sender", ["Bob: two", "Bob: four"])],
 )
-async def test_two_people_in_one_group_share_a_session_or_have_one_each(
+async def test_session_scope_in_a_group_is_shared_or_per_person(
     tmp_path: Path, scope: str, bob_sees: Sequence[str]
 ) -> None:
     more = f'bindings: [ {{ agent: other, match: {{ chat: "{GROUP}9" }} }} ]'
@@ -96,9 +96,7 @@ DAILY = agents("{ resetDaily: 04:00 }")
 SHANGHAI = "server: { timezone: Asia/Shanghai }"
 
 
-async def test_a_session_ends_at_the_hour_and_after_silence_and_takes_along_what_was_chosen_in_it(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_session_expires_by_hour_and_idle_timeout(tmp_path: Path, database_url: str) -> None:
     clock = Clock("2026-06-15T03:50+08:00")
     bound = f'bindings: [ {{ agent: other, match: {{ chat: "{GROUP}" }} }} ]'
     more = f'{SHANGHAI}\n{bound}\ndatabase: {{ url: "{database_url}" }}'
@@ -126,7 +124,7 @@ async def test_a_session_ends_at_the_hour_and_after_silence_and_takes_along_what
         assert len(await asks(house, "seven", sender=ALICE, **IN_GROUP)) == 1
 
 
-async def test_what_was_chosen_after_the_session_ended_holds_for_the_new_one(tmp_path: Path) -> None:
+async def test_session_settings_after_expiry_hold_for_the_new_one(tmp_path: Path) -> None:
     clock = Clock("2026-06-15T03:50+00:00")
     async with clock.running(tmp_path, agents=DAILY) as house:
         store, sid = house.gateway.runtime.store, f"agent:helper:feishu:default:{ALICE_CHAT}"
@@ -138,7 +136,7 @@ async def test_what_was_chosen_after_the_session_ended_holds_for_the_new_one(tmp
         assert settings_json.validate_json(work.settings).thinking == "low"
 
 
-async def test_a_turn_that_was_begun_before_the_hour_and_goes_on_behind_it_keeps_its_history(tmp_path: Path) -> None:
+async def test_session_expiry_during_a_turn_keeps_its_history(tmp_path: Path) -> None:
     clock = Clock("2026-06-15T03:50+00:00")
     async with clock.running(tmp_path, agents=DAILY, more="limits: { graceSeconds: 0.1 }") as house:
         await asks(house, "one")
@@ -157,7 +155,7 @@ async def test_a_turn_that_was_begun_before_the_hour_and_goes_on_behind_it_keeps
         assert await asks(house, "three") == ["Alice: one", "Alice: two", "Alice: three"]
 
 
-async def test_a_turn_that_dies_between_the_end_of_the_session_and_its_first_row_begins_it_all_the_same(
+async def test_session_expiry_survives_a_kill_before_the_first_row(
     tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, dies = Clock("2026-06-15T03:50+00:00"), list[bool]()
@@ -181,9 +179,7 @@ async def test_a_turn_that_dies_between_the_end_of_the_session_and_its_first_row
         assert [tuple(row) for row in rows] == [(1,)]
 
 
-async def test_where_nothing_is_configured_nothing_ends_and_nothing_is_asked_of_the_database(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_session_expiry_off_costs_no_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock("2026-06-15T03:50+00:00")
     monkeypatch.setattr("gateway.turns.turns.Turns._begin_anew", None)
     async with clock.running(tmp_path) as house:

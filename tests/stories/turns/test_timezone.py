@@ -73,7 +73,7 @@ def put_into(monkeypatch: pytest.MonkeyPatch) -> Iterator[Put]:
 
 
 @few(0, 5)
-async def test_a_model_reads_every_time_in_the_zone_and_with_its_name(
+async def test_timezone_of_every_time_a_model_reads(
     tmp_path: Path, put_into: Put, zone: str, moment: str, shown: str, way: str
 ) -> None:
     now, day = Clock(moment), shown.split()[1]
@@ -105,9 +105,7 @@ async def test_a_model_reads_every_time_in_the_zone_and_with_its_name(
 
 
 @pytest.mark.parametrize("share", [3, pytest.param(1, marks=pytest.mark.long)])
-async def test_a_shared_appointment_is_in_the_zone_also_in_a_quote_and_once_the_zone_was_edited(
-    tmp_path: Path, put_into: Put, share: int
-) -> None:
+async def test_timezone_of_a_shared_appointment_after_an_edit(tmp_path: Path, put_into: Put, share: int) -> None:
     async with running(tmp_path, more=TOKYO, script=lambda _: says("yes")) as house:
         file, gateway = house.folder / "config.yaml", house.gateway
         text = file.read_text()
@@ -126,7 +124,7 @@ async def test_a_shared_appointment_is_in_the_zone_also_in_a_quote_and_once_the_
 
 
 @few(2, 7)
-async def test_people_read_every_time_in_the_zone_and_with_its_name(
+async def test_timezone_of_every_time_people_read(
     tmp_path: Path, put_into: Put, zone: str, moment: str, shown: str, way: str
 ) -> None:
     now, (_, day, hour, name) = Clock(moment), shown.split()
