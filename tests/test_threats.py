@@ -117,7 +117,7 @@ THREATS = """
   stories/promises/test_promises.py: test_agents_share_nothing_and_two_chats_of_one_share_no_history
   stories/turns/test_sessions.py: test_session_scope_in_a_group_is_shared_or_per_person
 40 stale authority
-  stories/config/test_reload.py: test_channels_come_and_go_and_a_revoked_secret_is_refused_by_the_next_delivery
+  stories/config/test_reload.py: test_reload_adds_and_removes_channels_and_revokes_secrets
   stories/web/test_web_door.py: test_an_event_stream_ends_with_its_session
   stories/turns/test_canaries.py: test_secret_revoked_by_a_reload_stays_masked
 41 admin by browser

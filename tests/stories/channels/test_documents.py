@@ -58,7 +58,7 @@ async def chat(stack: AsyncExitStack, folder: Path, platform: str) -> tuple[Runn
 
 
 @pytest.mark.parametrize("platform", ["feishu", "telegram", "web"])
-async def test_a_person_sends_a_pdf_and_asks_and_the_model_reads_the_page(tmp_path: Path, platform: str) -> None:
+async def test_document_pdf_is_read_by_the_model_page_by_page(tmp_path: Path, platform: str) -> None:
     async with AsyncExitStack() as stack:
         house, send, ask = await chat(stack, tmp_path, platform)
         await send(document("report.pdf"), "报告.pdf")
@@ -86,7 +86,7 @@ TEXTS = {
 }
 
 
-async def test_text_that_is_not_utf8_is_read_as_it_was_written(tmp_path: Path) -> None:
+async def test_document_text_in_another_encoding_is_decoded(tmp_path: Path) -> None:
     async with room(tmp_path, "feishu") as it:
         for number, (name, data) in enumerate(TEXTS.items()):
             with case(name):
@@ -119,7 +119,7 @@ HALVES = (slice(0, None, 2), slice(1, None, 2))
         *(pytest.param(*it, marks=pytest.mark.long) for it in zip(("telegram", "feishu"), HALVES, strict=True)),
     ],
 )
-async def test_the_line_says_what_a_document_is_and_no_document_loses_its_message(
+async def test_document_line_describes_it_and_failures_keep_the_message(
     tmp_path: Path, platform: str, half: slice
 ) -> None:
     async with room(tmp_path, platform) as it:
@@ -128,7 +128,7 @@ async def test_the_line_says_what_a_document_is_and_no_document_loses_its_messag
             assert what in words.rpartition("attached files")[2], name
 
 
-async def test_a_quoted_document_is_announced_and_can_be_read_by_who_quotes_it(tmp_path: Path) -> None:
+async def test_document_in_a_quote_can_be_read(tmp_path: Path) -> None:
     async with room(tmp_path, "feishu") as it:
         sent = it.file(document("report.docx"), "plan.docx")  # which was not for the bot
         parent = sent["event"]["message"]["message_id"]
@@ -142,7 +142,7 @@ async def test_a_quoted_document_is_announced_and_can_be_read_by_who_quotes_it(t
         assert said.startswith("[page 3 of 3]")
 
 
-async def test_a_document_of_another_chat_is_not_there(tmp_path: Path) -> None:
+async def test_document_of_another_chat_is_unreachable(tmp_path: Path) -> None:
     async with room(tmp_path, "feishu") as it:
         await it.sees(it.file(document("report.pdf"), "a.pdf"))
         (path,) = it.house.uploads()
@@ -154,7 +154,7 @@ async def test_a_document_of_another_chat_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sees", [True, False])
-async def test_a_scanned_page_is_a_picture_to_a_model_that_sees(tmp_path: Path, sees: bool) -> None:
+async def test_document_scanned_page_is_shown_as_a_picture(tmp_path: Path, sees: bool) -> None:
     models = f'models: {{ "anthropic/claude-sonnet-4-6": {{ vision: {str(sees).lower()} }} }}'
     async with room(tmp_path, "feishu", more=models) as it:
         await it.sees(it.file(document("scan.pdf"), "scan.pdf"))
@@ -168,7 +168,7 @@ async def test_a_scanned_page_is_a_picture_to_a_model_that_sees(tmp_path: Path, 
         assert ("[image: ./uploads" in told) != sees
 
 
-async def test_a_config_with_less_time_reads_nothing_and_says_so(tmp_path: Path) -> None:
+async def test_document_timeout_reads_nothing_and_says_so(tmp_path: Path) -> None:
     async with room(tmp_path, "feishu", more="limits: { documentSeconds: 0.001 }") as it:
         words, _ = await it.sees(it.file(document("report.pdf"), "a.pdf"))
         assert "a document whose pages were not counted" in words
@@ -186,7 +186,7 @@ def documents(body: Mapping[str, Any]) -> list[bytes]:
     return [base64.b64decode(block["source"]["data"]) for block in blocks if block["type"] == "document"]
 
 
-async def test_a_small_pdf_is_shown_as_it_is_in_its_own_turn_alone(tmp_path: Path) -> None:
+async def test_document_small_pdf_is_native_in_its_own_turn_only(tmp_path: Path) -> None:
     pdf = document("report.pdf")
     async with room(tmp_path, "feishu", more=NATIVE) as it:
         house = it.house
@@ -203,7 +203,7 @@ async def test_a_small_pdf_is_shown_as_it_is_in_its_own_turn_alone(tmp_path: Pat
         assert "[document: a.pdf, 3 pages; `read` opens it]" in users(later)[0]
 
 
-async def test_what_is_long_or_locked_is_told_and_not_shown(tmp_path: Path) -> None:
+async def test_document_long_or_encrypted_is_announced_not_shown(tmp_path: Path) -> None:
     async with room(tmp_path, "feishu", more=NATIVE) as it:
         for name in ("long.pdf", "owner-locked.pdf", "locked.pdf", "report.docx"):
             words, _ = await it.sees(it.file(document(name), name))
@@ -211,7 +211,7 @@ async def test_what_is_long_or_locked_is_told_and_not_shown(tmp_path: Path) -> N
         assert [documents(request.body) for request in it.house.anthropic.requests] == [[]] * 4
 
 
-async def test_as_configured_a_model_gets_the_text_and_a_fallback_never_more_than_it_takes(tmp_path: Path) -> None:
+async def test_document_as_text_by_config_and_for_fallback_models(tmp_path: Path) -> None:
     async with room(tmp_path, "feishu") as it:
         words, _ = await it.sees(it.file(document("report.pdf"), "a.pdf"))
         assert "shown to you" not in words
@@ -228,7 +228,7 @@ async def test_as_configured_a_model_gets_the_text_and_a_fallback_never_more_tha
         assert base64.b64encode(document("report.pdf")).decode()[:200] not in said
 
 
-async def test_gemini_gets_a_small_pdf_as_it_is(tmp_path: Path) -> None:
+async def test_document_small_pdf_is_native_on_gemini(tmp_path: Path) -> None:
     emulator = GeminiEmulator([says("A report.")])
     agents = "agents: { list: [{ id: helper, model: google/gemini-3-flash }] }"
     async with serve_on_loopback(emulator.app) as url:
@@ -242,6 +242,6 @@ async def test_gemini_gets_a_small_pdf_as_it_is(tmp_path: Path) -> None:
     assert base64.b64decode(part["inlineData"]["data"]) == document("report.pdf")
 
 
-def test_native_documents_on_a_wire_that_has_none_are_a_mistake_of_the_config() -> None:
+def test_document_native_on_an_unsupported_wire_is_a_config_error() -> None:
     with pytest.raises(ValueError, match='"documents: native" is for the wires anthropic-messages and google-gemini'):
         api_of("openai", ProviderConfig(documents="native"))

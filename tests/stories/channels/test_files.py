@@ -84,7 +84,7 @@ async def room(folder: Path, platform: str, *, agents: str = AGENTS, more: str =
 
 
 @PLATFORMS
-async def test_what_people_send_is_shown_or_saved_and_the_model_is_told_where(tmp_path: Path, platform: str) -> None:
+async def test_attachment_is_shown_or_saved_and_its_path_told(tmp_path: Path, platform: str) -> None:
     async with room(tmp_path, platform, more="limits: { fileBytes: 1000 }") as it:
         words, pictures = await it.sees(it.photo(PIXEL))
         ((photo, data),) = it.house.uploads().items()
@@ -105,7 +105,7 @@ async def test_what_people_send_is_shown_or_saved_and_the_model_is_told_where(tm
 
 
 @PLATFORMS
-async def test_a_download_that_fails_is_told_and_shows_no_secret_and_one_that_works_at_last_is_not_noticed(
+async def test_attachment_download_failure_is_told_and_a_retry_is_silent(
     tmp_path: Path, platform: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     limit = {"telegram": "20,971,520", "feishu": "104,857,600"}[platform]
@@ -126,7 +126,7 @@ async def test_a_download_that_fails_is_told_and_shows_no_secret_and_one_that_wo
     assert [secret for secret in secrets if secret in logged + words] == []
 
 
-async def test_the_person_is_told_in_their_language_what_could_not_be_taken(tmp_path: Path) -> None:
+async def test_attachment_refusal_is_in_the_senders_language(tmp_path: Path) -> None:
     async with room(tmp_path, "telegram") as it:
         assert isinstance(it, TelegramRoom)
         telegram = it.bot.telegram
@@ -144,7 +144,7 @@ async def test_the_person_is_told_in_their_language_what_could_not_be_taken(tmp_
         await it.house.until(lambda: told in telegram.messages[-1].text)
 
 
-async def test_feishus_posts_stickers_and_files_behind_a_token_that_ended(tmp_path: Path) -> None:
+async def test_attachment_download_in_feishu_renews_an_expired_token(tmp_path: Path) -> None:
     async with room(tmp_path, "feishu") as it:
         feishu = it.house.feishu
         picture = Resource(name="x", media_type="image/png", data=PIXEL, size=len(PIXEL))
@@ -174,7 +174,7 @@ async def test_feishus_posts_stickers_and_files_behind_a_token_that_ended(tmp_pa
         assert PDF in it.house.uploads().values()
 
 
-async def test_a_file_that_a_model_wants_to_send_where_none_can_be_sent_is_told_of(tmp_path: Path) -> None:
+async def test_attachment_to_send_on_a_channel_without_files_is_told(tmp_path: Path) -> None:
     async with running(tmp_path, script=[says("Here it is.\nMEDIA:report.html"), says("MEDIA:report.html")]) as house:
         await house.say("the report, please")
         await house.replies(1)

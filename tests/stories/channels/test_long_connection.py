@@ -21,7 +21,7 @@ FEISHU = f"""
 """
 
 
-async def test_a_message_is_answered_through_a_connection_that_is_lost_in_between(tmp_path: Path) -> None:
+async def test_long_connection_reconnects_and_answers(tmp_path: Path) -> None:
     async with running(tmp_path, feishu=FEISHU, script=[says("first"), says("second")]) as bot:
         socket = bot.feishu.socket
         await socket.connected()
@@ -41,9 +41,7 @@ async def test_a_message_is_answered_through_a_connection_that_is_lost_in_betwee
         assert socket.faults == []
 
 
-async def test_what_was_not_stored_is_not_acknowledged_and_comes_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_long_connection_event_not_stored_is_redelivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(tmp_path, feishu=FEISHU, script=[says("here")]) as bot:
         socket, event = bot.feishu.socket, bot.feishu.text_event("hello", sender=ALICE, chat=ALICE_CHAT)
 
@@ -60,7 +58,7 @@ async def test_what_was_not_stored_is_not_acknowledged_and_comes_again(
         assert await bot.replies(1) == ["here"]
 
 
-async def test_an_event_of_another_app_is_passed_over_and_a_dead_connection_is_noticed(
+async def test_long_connection_ignores_other_apps_and_notices_a_dead_socket(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("channels.feishu.connection.PONG_SECONDS_MAX", 0.1)
@@ -88,7 +86,7 @@ async def test_an_event_of_another_app_is_passed_over_and_a_dead_connection_is_n
         (0, "1000040350", "fifty connections"),
     ],
 )
-async def test_what_feishu_refuses_is_logged_with_its_fix(
+async def test_long_connection_refusal_is_logged_with_its_fix(
     tmp_path: Path, endpoint: int, handshake: str, fix: str
 ) -> None:
     emulator = feishu_emulator()
@@ -99,7 +97,7 @@ async def test_what_feishu_refuses_is_logged_with_its_fix(
     assert SECRETS["FEISHU_APP_SECRET"] not in str(logs)
 
 
-async def test_a_webhook_without_anything_that_verifies_it_is_refused(tmp_path: Path) -> None:
+async def test_webhook_signature_is_required_unless_long_connection(tmp_path: Path) -> None:
     """A long connection needs no Encrypt Key: the door must not open for that."""
     token = FEISHU + "    verificationToken: ${FEISHU_VERIFICATION_TOKEN}\n"
     emulator = feishu_emulator()
@@ -112,7 +110,7 @@ async def test_a_webhook_without_anything_that_verifies_it_is_refused(tmp_path: 
 
 
 @pytest.mark.slow
-async def test_the_official_client_takes_events_of_our_emulator(tmp_path: Path) -> None:
+async def test_long_connection_emulator_satisfies_the_official_client(tmp_path: Path) -> None:
     """It judges the emulator: the endpoint, the frames, and what counts as an answer."""
     emulator = feishu_emulator()
     emulator.socket.split = 2

@@ -57,7 +57,7 @@ def voice(it: FeishuRoom, data: bytes = OPUS) -> Any:
 
 
 @PLATFORMS
-async def test_the_model_reads_what_a_voice_message_says(tmp_path: Path, platform: str) -> None:
+async def test_voice_message_is_transcribed_for_the_model(tmp_path: Path, platform: str) -> None:
     async with hearing(tmp_path, platform, ", language: zh") as (it, speech):
         words, _ = await it.sees(voice(it))
         assert "]\n[transcript of " in words
@@ -86,7 +86,7 @@ PROBLEMS: list[tuple[list[int | str], str]] = [
 ]
 
 
-async def test_speech_that_cannot_be_had_is_a_line_to_the_model_and_the_message_is_answered(tmp_path: Path) -> None:
+async def test_voice_message_that_cannot_be_transcribed_is_a_line(tmp_path: Path) -> None:
     async with hearing(tmp_path, "feishu", ", timeoutSeconds: 3") as (it, speech):
         for faults, problem in PROBLEMS:
             speech.faults = list(faults)
@@ -108,7 +108,7 @@ async def test_speech_that_cannot_be_had_is_a_line_to_the_model_and_the_message_
         assert reply.endswith(f"\n\n{told}")
 
 
-async def test_nothing_is_fetched_or_transcribed_for_somebody_who_may_not_talk(tmp_path: Path) -> None:
+async def test_voice_message_of_a_refused_sender_is_not_fetched(tmp_path: Path) -> None:
     speech = SpeechEmulator()
     async with serve_on_loopback(speech.app) as url:
         more = f'transcription: {{ baseUrl: "{url}/v1", apiKey: {KEY}, model: whisper-1 }}\nowners: ["feishu:{ALICE}"]'
@@ -124,7 +124,7 @@ async def test_nothing_is_fetched_or_transcribed_for_somebody_who_may_not_talk(t
             assert (len(fetched), len(speech.heard), len(house.anthropic.requests)) == (1, 1, 1)
 
 
-def test_the_bytes_say_what_may_be_heard() -> None:
+def test_voice_message_type_is_sniffed_from_its_bytes() -> None:
     waves = (
         b"RIFF\0\0\0\0WAVE",
         b"RIFF\0\0\0\0WEBP",
@@ -139,7 +139,7 @@ def test_the_bytes_say_what_may_be_heard() -> None:
 
 
 @PLATFORMS
-async def test_a_quoted_message_brings_its_files_once(tmp_path: Path, platform: str) -> None:
+async def test_quote_brings_its_files_once(tmp_path: Path, platform: str) -> None:
     async with room(tmp_path, platform) as it:
         if isinstance(it, TelegramRoom):
             photo = it.bot.telegram.photo_update(PIXEL, chat=it.chat)
@@ -154,7 +154,7 @@ async def test_a_quoted_message_brings_its_files_once(tmp_path: Path, platform: 
         assert list(it.house.uploads().values()) == [PIXEL]
 
 
-async def test_a_picture_that_the_conversation_has_is_not_fetched_again_for_a_quote(tmp_path: Path) -> None:
+async def test_quote_of_a_known_picture_is_not_fetched_again(tmp_path: Path) -> None:
     async with room(tmp_path, "feishu") as it:
         photo = it.photo(PIXEL)
         await it.sees(photo)
@@ -168,9 +168,7 @@ TOPIC = {"chat_type": "group", "mention_bot": True, "thread_id": "omt_topic"}
 
 
 @pytest.mark.parametrize("place", ["feishu", "feishu in a topic", "telegram"])
-async def test_quoted_files_are_fetched_and_shown_once_however_many_messages_quote_them(
-    tmp_path: Path, place: str
-) -> None:
+async def test_quote_by_several_messages_fetches_files_once(tmp_path: Path, place: str) -> None:
     platform, _, in_topic = place.partition(" ")
     async with room(tmp_path, platform) as it:
         asked: Callable[[str], Any]
@@ -192,7 +190,7 @@ async def test_quoted_files_are_fetched_and_shown_once_however_many_messages_quo
         assert list(it.house.uploads().values()) == [PIXEL]
 
 
-async def test_quoted_files_are_known_after_a_restart(tmp_path: Path) -> None:
+async def test_quote_files_are_known_after_a_restart(tmp_path: Path) -> None:
     feishu = feishu_emulator()
     photo = feishu.image_event(PIXEL, sender=BOB, chat=ALICE_CHAT)["event"]["message"]["message_id"]
     for wanted in (["image/png"], []):
@@ -202,7 +200,7 @@ async def test_quoted_files_are_known_after_a_restart(tmp_path: Path) -> None:
             assert shown(house)[1] == wanted
 
 
-async def test_messages_of_one_turn_that_quote_the_same_file_bring_it_once(tmp_path: Path) -> None:
+async def test_quote_of_one_file_twice_in_a_turn_brings_it_once(tmp_path: Path) -> None:
     async with room(tmp_path, "feishu") as it:
         parent, house = it.photo(PIXEL)["event"]["message"]["message_id"], it.house
         house.line.hold()
@@ -216,7 +214,7 @@ async def test_messages_of_one_turn_that_quote_the_same_file_bring_it_once(tmp_p
         assert str(house.anthropic.requests[-1].body).count("'image/png'") == 1
 
 
-async def test_a_quoted_file_that_failed_is_fetched_for_the_next_quote(tmp_path: Path) -> None:
+async def test_quote_file_download_failure_is_retried_at_the_next_quote(tmp_path: Path) -> None:
     async with room(tmp_path, "feishu") as it:
         parent = it.photo(PIXEL)["event"]["message"]["message_id"]
         it.fail(503, times=2)
@@ -225,7 +223,7 @@ async def test_a_quoted_file_that_failed_is_fetched_for_the_next_quote(tmp_path:
             assert (await it.sees(asked))[1] == wanted
 
 
-async def test_a_bundle_is_read_with_what_it_brings_and_a_card_with_what_is_written_on_it(tmp_path: Path) -> None:
+async def test_forwarded_bundle_and_card_are_read_with_files(tmp_path: Path) -> None:
     async with room(tmp_path, "feishu") as it:
         feishu = it.house.feishu
         event = feishu.bundle_event((BOB, "the plan"), sender=ALICE, chat=ALICE_CHAT)
@@ -247,7 +245,7 @@ async def test_a_bundle_is_read_with_what_it_brings_and_a_card_with_what_is_writ
         assert "[calendar event: Plan, from Fri 2020-12-18 04:23 UTC, to Fri 2020-12-18 04:50 UTC]" in words
 
 
-async def test_bundles_within_a_bundle_are_read_in_the_order_of_their_times_and_each_cut_is_marked(
+async def test_forwarded_bundle_nested_is_ordered_and_cuts_are_marked(
     tmp_path: Path,
 ) -> None:
     async with room(tmp_path, "feishu") as it:
@@ -294,7 +292,7 @@ def written(kind: str, width: int, height: int, **more: Any) -> bytes:
     return file.getvalue()
 
 
-async def test_pictures_are_scaled_to_what_models_take_and_what_cannot_be_shown_is_a_line(tmp_path: Path) -> None:
+async def test_picture_is_scaled_for_the_model_or_becomes_a_line(tmp_path: Path) -> None:
     async with room(tmp_path, "feishu") as it:
         large = written("JPEG", 3000, 1500, quality=95)
         words, pictures = await it.sees(it.photo(large))
@@ -331,7 +329,7 @@ TELEGRAM_MEDIA = [
 ]
 
 
-async def test_every_feishu_sample_with_files_arrives_whole(tmp_path: Path) -> None:
+async def test_attachment_of_every_feishu_sample_arrives(tmp_path: Path) -> None:
     async with running(tmp_path, script=[says("ok")] * len(FEISHU_MEDIA)) as house:
         for number, name in enumerate(FEISHU_MEDIA):
             event = SAMPLES[name]["event"]
@@ -360,7 +358,7 @@ def _keys(content: Any) -> list[str]:
     return [own] if own else [key for one in content.values() for key in _keys(one)]
 
 
-async def test_every_telegram_sample_with_a_file_arrives_whole(tmp_path: Path) -> None:
+async def test_attachment_of_every_telegram_sample_arrives(tmp_path: Path) -> None:
     assert len(TELEGRAM_MEDIA) >= 8
     async with room(tmp_path, "telegram") as it:
         assert isinstance(it, TelegramRoom)
@@ -385,7 +383,7 @@ def _facts(node: Any, file_id: str) -> dict[str, Any]:
     return next((found for one in inner if (found := _facts(one, file_id))), {})
 
 
-async def test_a_turn_that_was_interrupted_goes_on_with_what_was_heard(tmp_path: Path) -> None:
+async def test_voice_transcript_survives_an_interrupted_turn(tmp_path: Path) -> None:
     speech, feishu = SpeechEmulator(), feishu_emulator()
     async with serve_on_loopback(speech.app) as url:
         more = f'transcription: {{ baseUrl: "{url}/v1", apiKey: {KEY}, model: whisper-1 }}'
@@ -402,7 +400,7 @@ async def test_a_turn_that_was_interrupted_goes_on_with_what_was_heard(tmp_path:
         assert len(speech.heard) == 1
 
 
-async def test_a_stop_ends_a_transcription(tmp_path: Path) -> None:
+async def test_stop_ends_a_transcription(tmp_path: Path) -> None:
     async with hearing(tmp_path, "feishu") as (it, speech):
         speech.faults = ["hangs"]
         await it.happens(voice(it))
@@ -432,7 +430,7 @@ class Slow:
         self.open -= is_file
 
 
-async def test_few_files_of_all_chats_are_in_memory_at_a_time_and_all_arrive(tmp_path: Path) -> None:
+async def test_attachment_downloads_in_memory_are_limited(tmp_path: Path) -> None:
     emulator = feishu_emulator()
     slow = Slow(emulator.app)
     emulator.app = slow  # type: ignore[assignment]
@@ -450,7 +448,7 @@ async def test_few_files_of_all_chats_are_in_memory_at_a_time_and_all_arrive(tmp
         assert house.gateway.runtime.memory._held == 0
 
 
-def test_a_picture_is_never_larger_than_what_a_request_may_carry() -> None:
+def test_picture_never_exceeds_the_request_limit() -> None:
     just, beyond = (PIXEL + bytes(IMAGE_BYTES_MAX - len(PIXEL) + more) for more in (0, 1))
     for data, note in ((just, ""), (beyond, ", scaled from 1x1 to 1x1")):
         picture = fitted(data)
@@ -460,7 +458,7 @@ def test_a_picture_is_never_larger_than_what_a_request_may_carry() -> None:
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "RGB", "L", "P", "1"])
-def test_a_large_picture_keeps_its_colours_its_shape_and_the_way_up(mode: str) -> None:
+def test_picture_scaling_keeps_colours_shape_and_orientation(mode: str) -> None:
     """Blue on the left, nothing (white paper) or black on the right; a camera that was turned by a quarter."""
     source = Image.new("RGBA", (5_000, 1_000), (0, 0, 0, 0))
     source.paste((0, 0, 255, 255), (0, 0, 2_500, 1_000))
@@ -519,6 +517,6 @@ KINDS: list[tuple[str, Any, str | None, int]] = [
 
 
 @pytest.mark.parametrize(("kind", "content", "text", "files"), KINDS)
-def test_what_a_kind_of_message_in_feishu_says(kind: str, content: Any, text: str | None, files: int) -> None:
+def test_feishu_message_kinds_as_the_model_reads_them(kind: str, content: Any, text: str | None, files: int) -> None:
     found = read(kind, json.dumps(content), {}, ZoneInfo("Asia/Shanghai"))
     assert (found and found.text, len(found.attachments) if found else 0) == (text, files)

@@ -113,9 +113,7 @@ async def test_redelivered_update_is_one_turn_and_a_press_starts_none(tmp_path: 
 
 
 @pytest.mark.parametrize(("mode", "queue"), [("polling", "collect"), ("webhook", "followup")])
-async def test_an_album_and_a_paste_that_telegram_cut_are_one_message_each(
-    tmp_path: Path, mode: str, queue: str
-) -> None:
+async def test_album_and_split_paste_are_debounced_into_one_message(tmp_path: Path, mode: str, queue: str) -> None:
     script, clock = [says("three pictures"), says("a long text")], [time.time()]
     more = f"{PUBLIC}\nqueue: {{ mode: {queue} }}"
     async with bot(tmp_path, mode, script=script, more=more, now=lambda: clock[0]) as it:
@@ -140,9 +138,7 @@ async def test_an_album_and_a_paste_that_telegram_cut_are_one_message_each(
 
 
 @MODES
-async def test_in_a_forum_the_answer_and_the_typing_before_it_go_to_the_topic_it_was_asked_in(
-    tmp_path: Path, mode: str
-) -> None:
+async def test_telegram_forum_answers_and_types_in_its_topic(tmp_path: Path, mode: str) -> None:
     async with bot(tmp_path, mode, script=[says("here")]) as it:
         alice = it.telegram.user(500000011, "Alice")
         forum = it.telegram.supergroup(forum=True)
@@ -163,7 +159,7 @@ async def test_in_a_forum_the_answer_and_the_typing_before_it_go_to_the_topic_it
         assert channel._activity._tasks == {}
 
 
-async def test_after_a_broken_connection_a_long_answer_comes_in_parts_of_which_the_first_is_the_reply(
+async def test_telegram_send_is_retried_after_a_broken_connection(
     tmp_path: Path,
 ) -> None:
     words = " ".join(f"word{number}" for number in range(2_000))
@@ -179,7 +175,7 @@ async def test_after_a_broken_connection_a_long_answer_comes_in_parts_of_which_t
         assert not any(others)
 
 
-async def test_a_send_that_may_have_arrived_is_counted_and_not_repeated(tmp_path: Path) -> None:
+async def test_ambiguous_send_on_telegram_is_counted_and_not_retried(tmp_path: Path) -> None:
     async with bot(tmp_path, "polling", script=[says("perhaps"), says("surely")]) as it:
         alice = it.telegram.private()
         it.telegram.fail_next("sendMessage", lose_answer=True)
@@ -198,7 +194,7 @@ async def test_a_send_that_may_have_arrived_is_counted_and_not_repeated(tmp_path
         await it.house.until(lambda: [sent.text for sent in it.telegram.messages] == ["perhaps", "surely", "perhaps"])
 
 
-async def test_an_edit_changes_what_waits_and_is_a_word_to_the_turn_that_runs(tmp_path: Path) -> None:
+async def test_edit_changes_a_queued_message_and_steers_a_running_turn(tmp_path: Path) -> None:
     more = f"{PUBLIC}\nqueue: {{ mode: followup }}"
     script = [says("one " * 60), says("two"), says("three"), says("four")]
     async with bot(tmp_path, "webhook", script=script, more=more) as it:
@@ -221,7 +217,7 @@ async def test_an_edit_changes_what_waits_and_is_a_word_to_the_turn_that_runs(tm
 
 
 @pytest.mark.parametrize("fault", ["odd", "database"])
-async def test_an_update_that_cannot_be_handed_over_does_not_stop_those_behind_it_for_ever(
+async def test_poison_update_on_telegram_is_given_up_after_three_retries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     """After three tries it is given up, where it is the update's own fault; a database that is away gives up nothing."""

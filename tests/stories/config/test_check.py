@@ -62,7 +62,7 @@ def joined(there: Any, new: Any) -> Any:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if snippets(page)], ids=lambda page: str(page.relative_to(ROOT))
 )
-async def test_what_is_pasted_from_a_page_needs_no_mending_and_no_warning(tmp_path: Path, page: Path) -> None:
+async def test_check_accepts_every_snippet_of_the_docs(tmp_path: Path, page: Path) -> None:
     """One snippet after the other; a channel's page leads to whom to let in only at its end."""
     text, file = page.read_text(encoding="utf-8"), tmp_path / "config.yaml"
     exported = [name for line in re.findall(r"export (.+)", text) for name in re.findall(r"([A-Z0-9_]+)=", line)]
@@ -103,9 +103,7 @@ agents:
 
 
 @pytest.mark.parametrize("command", ["check", "serve"])
-async def test_a_mistake_is_one_line_with_its_place_and_fix_and_a_pasted_key_is_not_shown(
-    tmp_path: Path, command: str
-) -> None:
+async def test_check_mistake_is_one_line_with_place_and_fix(tmp_path: Path, command: str) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(PASTED, encoding="utf-8")
     code, output = await ask(command, "--config", str(file))
@@ -116,7 +114,7 @@ async def test_a_mistake_is_one_line_with_its_place_and_fix_and_a_pasted_key_is_
     assert misspelt == f'{file}:7:7: agents.list[0].nmae: unknown key — did you mean "name"?'
 
 
-def test_the_pages_that_have_snippets_are_found() -> None:
+def test_check_finds_the_pages_with_snippets() -> None:
     counts = {str(page.relative_to(ROOT)): len(snippets(page)) for page in PAGES if snippets(page)}
     assert counts["README.md"] == counts["README.zh-CN.md"] > 0
     assert {
@@ -127,7 +125,7 @@ def test_the_pages_that_have_snippets_are_found() -> None:
 
 
 @pytest.mark.parametrize("command", ["check", "doctor"])
-async def test_an_env_file_that_is_not_utf8_is_named(tmp_path: Path, command: str) -> None:
+async def test_check_names_an_env_file_that_is_not_utf8(tmp_path: Path, command: str) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(
         "channels: { web: {} }\nagents: { list: [ { id: helper, model: demo/guide } ] }\n", encoding="utf-8"

@@ -360,7 +360,7 @@ async def ends_well(it: House) -> None:
     assert len(it.anthropic.requests) == it.asked
 
 
-def test_the_edits_are_of_every_key() -> None:
+def test_config_edits_cover_every_key() -> None:
     named = {(field.alias or name) for name, field in Config.model_fields.items()}
     elsewhere = {"server", "agents", "bindings", "providers", "channels"}
     elsewhere |= {"schedules", "hooks", "mcp"}  # their stories edit them
@@ -385,7 +385,7 @@ def load_type(name: str) -> set[str]:
         *(pytest.param(*it, slice(None), marks=pytest.mark.long) for it in MATRIX),
     ],
 )
-async def test_an_edit_of_any_key_costs_nothing_of_an_answer(
+async def test_config_edit_of_any_key_loses_nothing_of_an_answer(
     tmp_path: Path, way: str, stage: str, share: slice
 ) -> None:
     """Many edits in a row, while one answer is on its way: here and there each key, and `make test-all` all everywhere."""
@@ -399,7 +399,7 @@ async def test_an_edit_of_any_key_costs_nothing_of_an_answer(
 
 
 @pytest.mark.parametrize("way", BOTS)
-async def test_an_account_that_is_away_for_a_moment_keeps_its_queue(tmp_path: Path, way: str) -> None:
+async def test_config_edit_removing_an_account_briefly_keeps_its_queue(tmp_path: Path, way: str) -> None:
     async with house(tmp_path, way) as it:
         for stage in ("waiting", *STAGES):
             with case(way, stage):
@@ -435,9 +435,7 @@ async def goes_and_comes_back(it: House, stage: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["feishu websocket", "telegram webhook"])
-async def test_what_waits_for_an_account_that_stays_away_is_given_up_and_kept_for_a_replay(
-    tmp_path: Path, way: str
-) -> None:
+async def test_config_edit_removing_an_account_leaves_dead_letters(tmp_path: Path, way: str) -> None:
     async with house(tmp_path, way) as it:
         with capture_logs() as logs:
             await reach(it, "postponed")
@@ -451,7 +449,7 @@ async def test_what_waits_for_an_account_that_stays_away_is_given_up_and_kept_fo
 
 
 @pytest.mark.parametrize("way", [*BOTS, "web"])
-async def test_reloads_in_a_row_close_no_channel_that_is_in_use(tmp_path: Path, way: str) -> None:
+async def test_config_edits_in_a_row_close_no_channel_in_use(tmp_path: Path, way: str) -> None:
     """The first leaves the account as it is, the second takes it away, and the third brings it back."""
     kind = way.split()[0]
     async with house(tmp_path, way) as it:
@@ -467,7 +465,7 @@ async def test_reloads_in_a_row_close_no_channel_that_is_in_use(tmp_path: Path, 
             await until(lambda: not it.gateway._retiring)
 
 
-async def test_the_page_goes_on_showing_a_turn_over_edits_that_renew_the_web_chat(tmp_path: Path) -> None:
+async def test_config_edit_of_the_web_chat_keeps_showing_a_turn(tmp_path: Path) -> None:
     script = [calls(("ls", {})), says(LONG)]
     async with house(tmp_path, "web", script=script) as it:
         assert it.page is not None
@@ -489,7 +487,7 @@ async def test_the_page_goes_on_showing_a_turn_over_edits_that_renew_the_web_cha
         assert [tool["name"] for tool in answer["tools"]] == ["ls"]
 
 
-async def test_the_text_of_a_turn_that_is_stopped_after_an_edit_stays(tmp_path: Path) -> None:
+async def test_config_edit_then_stop_keeps_the_text_of_the_turn(tmp_path: Path) -> None:
     async with house(tmp_path, "web") as it:
         await reach(it, "growing")
         await it.apply(setting("web", "queue", {"mode": "followup"}))
@@ -502,7 +500,7 @@ async def shows_stopped(it: House) -> bool:
     return any("first words" in text for text in await it.shown())
 
 
-async def test_a_page_whose_person_an_edit_has_shut_out_is_let_go(tmp_path: Path) -> None:
+async def test_config_edit_removing_a_user_closes_their_stream(tmp_path: Path) -> None:
     async with house(tmp_path, "web") as it:
         assert it.page is not None
         assert it.page._reading is not None
@@ -526,7 +524,7 @@ DEPENDS: dict[str, list[tuple[Document, bool]]] = {
 
 
 @pytest.mark.parametrize("way", DEPENDS)
-async def test_only_a_connection_that_depends_on_an_edited_key_begins_anew(tmp_path: Path, way: str) -> None:
+async def test_config_edit_reconnects_only_what_depends_on_it(tmp_path: Path, way: str) -> None:
     async with house(tmp_path, way) as it:
         channel = it.gateway.runtime.setup.channels[way.split()[0], "default"]
         for edit, again in DEPENDS[way]:

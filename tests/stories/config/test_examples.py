@@ -41,7 +41,7 @@ def values(needed: set[str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
-def test_an_example_names_what_it_needs_and_passes_check(tmp_path: Path, file: Path) -> None:
+def test_example_config_passes_check_and_names_its_needs(tmp_path: Path, file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     needed = variables(text)
     head = text.partition("\n\n")[0]
@@ -69,7 +69,7 @@ def tasks_in(file: Path) -> Iterator[tuple[dict[str, Any], str]]:
                 yield config, it["task"]
 
 
-def test_no_example_asks_for_more_of_a_group_than_its_config_can_read() -> None:
+def test_example_config_asks_no_more_history_than_it_reads() -> None:
     """A turn reads the last messages since the bot's last answer, whenever that was: no week, no day."""
     pages = [*EXAMPLES, ROOT / "config.yaml", *(ROOT / "docs").glob("*.md"), *ROOT.glob("README*.md")]
     found = [(file.name, config, task) for file in pages for config, task in tasks_in(file)]
@@ -80,7 +80,7 @@ def test_no_example_asks_for_more_of_a_group_than_its_config_can_read() -> None:
             assert "'history': " in str(config), name
 
 
-def test_the_cookbook_has_each_example_once_in_its_table() -> None:
+def test_example_configs_are_each_in_the_cookbook_once() -> None:
     table = re.findall(
         r"^\| .* \| \[(\S+)\]\(examples/(\S+)\) \|$", (ROOT / "docs/cookbook.md").read_text("utf-8"), re.M
     )
@@ -90,7 +90,7 @@ def test_the_cookbook_has_each_example_once_in_its_table() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
-async def test_an_example_starts_with_a_claim_code_and_its_first_step_is_to_use_it(tmp_path: Path, file: Path) -> None:
+async def test_example_config_starts_with_a_claim_code(tmp_path: Path, file: Path) -> None:
     """Nobody but those who run it own it: the one that names owners names users of its page, who have their tokens."""
     text = file.read_text(encoding="utf-8")
     config, channels = data_of(text), {"feishu": "baseUrl", "telegram": "apiRoot"}
@@ -143,9 +143,7 @@ def written(setting: str, platform: str, person: str, group: str) -> str:
 
 
 @pytest.mark.parametrize("ids", EXAMPLE_IDS, ids=lambda ids: ids[1])
-def test_the_id_of_an_example_is_refused_where_it_grants_something_and_warned_of_elsewhere(
-    tmp_path: Path, ids: tuple[str, str, str]
-) -> None:
+def test_example_id_is_refused_where_it_grants_rights(tmp_path: Path, ids: tuple[str, str, str]) -> None:
     for setting in GRANTS:
         found = [it for it in lines(tmp_path, written(setting, *ids)) if "example's id — " in it]
         assert len(found) == 1, setting
@@ -157,7 +155,7 @@ def test_the_id_of_an_example_is_refused_where_it_grants_something_and_warned_of
 
 
 @pytest.mark.parametrize("ids", OTHER_IDS, ids=lambda ids: ids[1])
-def test_an_id_that_resembles_an_example_is_anybodys(tmp_path: Path, ids: tuple[str, str, str]) -> None:
+def test_example_id_lookalike_is_accepted(tmp_path: Path, ids: tuple[str, str, str]) -> None:
     for setting in (*GRANTS, *MATCHES):
         (tmp_path / "config.yaml").write_text(written(setting, *ids), encoding="utf-8")
         found = [*lines(tmp_path, written(setting, *ids)), *map(str, load(tmp_path / "config.yaml", {}).warnings)]
@@ -165,7 +163,7 @@ def test_an_id_that_resembles_an_example_is_anybodys(tmp_path: Path, ids: tuple[
 
 
 @pytest.mark.slow
-async def test_check_serve_and_pairing_refuse_the_id_of_an_example_and_say_what_to_do(tmp_path: Path) -> None:
+async def test_example_id_is_refused_by_check_serve_and_pairing(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     telegram = f'channels: {{ telegram: {{ botToken: "{VALUES["TELEGRAM_BOT_TOKEN"]}" }} }}\n'
     config.write_text(f'owners: ["telegram:123456789"]\n{telegram}agents: {{ list: [ {{ id: helper }} ] }}\n')
@@ -194,7 +192,7 @@ IDS = re.compile(
     sorted([*PAGES, *ROOT.glob("docs/*.zh-CN.md"), *EXAMPLES, ROOT / "config.yaml", ROOT / "ARCHITECTURE.md"]),
     ids=lambda page: str(page.relative_to(ROOT)),
 )
-def test_every_id_that_a_page_shows_is_refused_as_an_examples(page: Path) -> None:
+def test_example_ids_of_every_page_are_refused(page: Path) -> None:
     """Whoever pastes it gives nothing to a stranger."""
     channels = ChannelsConfig()
     found = [

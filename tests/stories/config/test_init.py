@@ -31,7 +31,7 @@ def _nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "words", [(), ("--channel", "feishu", "--channel", "telegram"), ("--provider", "openai"), DEEPSEEK], ids=str
 )
-def test_a_script_asks_for_nothing_and_what_is_written_passes_check(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_init_yes_asks_nothing_and_passes_check(tmp_path: Path, words: tuple[str, ...]) -> None:
     config = tmp_path / "config.yaml"
     assert init(config, "--yes", *words)[0] == 0
     checked = CliRunner().invoke(app, ["check", "--config", str(config)])
@@ -39,7 +39,7 @@ def test_a_script_asks_for_nothing_and_what_is_written_passes_check(tmp_path: Pa
     assert not (tmp_path / ".env").exists()
 
 
-def test_what_somebody_made_of_his_own_config_is_in_no_new_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_init_ignores_the_checkouts_edited_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the checkout's `config.yaml` has become, or where it has gone."""
     code = tmp_path / "checkout" / "gateway" / "cli"
     shutil.copytree(ROOT / "gateway" / "cli", code)
@@ -59,13 +59,13 @@ app(["init", "--yes", "--config", {str(own)!r}], standalone_mode=False)
         assert load(config, {}).config.agents.list[0].id == "assistant"
 
 
-def test_a_new_config_says_what_the_shipped_one_says() -> None:
+def test_init_config_matches_the_shipped_one() -> None:
     """The words differ where the place does: the shipped one names the schema of its checkout."""
     shipped, new = (path.read_text(encoding="utf-8") for path in (ROOT / "config.yaml", TEMPLATE))
     assert shipped == f"# yaml-language-server: $schema=docs/config.schema.json\n{new}"
 
 
-def test_nothing_that_is_there_is_overwritten(tmp_path: Path) -> None:
+def test_init_overwrites_nothing(tmp_path: Path) -> None:
     config, dotenv, other = tmp_path / "config.yaml", tmp_path / ".env", tmp_path / "other.yaml"
     config.write_text("mine", encoding="utf-8")
     code, output = init(config, "--yes")

@@ -72,7 +72,7 @@ async def edited(folder: Path, **config: Any) -> AsyncIterator[tuple[Running, Ed
         yield house, Editor(house)
 
 
-async def test_an_edit_between_the_reading_of_the_config_and_the_first_look_counts(tmp_path: Path) -> None:
+async def test_reload_sees_an_edit_made_during_the_start(tmp_path: Path) -> None:
     async with running(tmp_path) as house:
         file = tmp_path / "config.yaml"
         reload = Reload(house.gateway, file, SECRETS, load(file, SECRETS), applied=lambda config: None)
@@ -85,7 +85,7 @@ def prompts(house: Running) -> list[str]:
     return ["".join(block["text"] for block in received.body["system"]) for received in house.anthropic.requests]
 
 
-async def test_an_edit_holds_for_the_next_turn_and_a_new_key_for_the_next_request_of_one_that_runs(
+async def test_reload_holds_from_the_next_turn_and_keys_at_once(
     tmp_path: Path,
 ) -> None:
     key = tmp_path / "key"
@@ -117,7 +117,7 @@ async def test_an_edit_holds_for_the_next_turn_and_a_new_key_for_the_next_reques
         assert ["Rhyme." in prompt for prompt in prompts(house)] == [False, False, True]
 
 
-async def test_a_broken_edit_changes_nothing_and_says_where_until_it_is_mended(tmp_path: Path) -> None:
+async def test_reload_of_a_broken_config_changes_nothing_and_says_where(tmp_path: Path) -> None:
     async with edited(tmp_path, script=[says("still here")]) as (house, editor):
         version = (await editor.state())["version"]
         with capture_logs() as logs:
@@ -135,7 +135,7 @@ async def test_a_broken_edit_changes_nothing_and_says_where_until_it_is_mended(t
         assert house.counted("clawgate_config_refused 0.0")
 
 
-async def test_a_file_that_is_still_being_written_is_not_read(tmp_path: Path) -> None:
+async def test_reload_waits_for_a_file_still_being_written(tmp_path: Path) -> None:
     async with edited(tmp_path) as (_, editor):
         ends = (
             asyncio.get_running_loop().time() + 20 * LOOK_SECONDS
@@ -151,9 +151,7 @@ async def test_a_file_that_is_still_being_written_is_not_read(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
-async def test_an_edit_to_a_short_token_is_refused_while_the_gateway_is_open_to_the_network(
-    tmp_path: Path, host: str
-) -> None:
+async def test_reload_refuses_a_short_token_while_open_to_the_network(tmp_path: Path, host: str) -> None:
     """Whatever address the edit names: it goes on listening where it does."""
     long, short = "x" * 32, "sixteen-or-more-91827"
     more = f"server: {{ host: 0.0.0.0, adminToken: {long} }}"
@@ -166,7 +164,7 @@ async def test_an_edit_to_a_short_token_is_refused_while_the_gateway_is_open_to_
                 assert answer.status_code == status
 
 
-async def test_an_edit_that_cannot_be_put_in_force_changes_nothing_and_the_next_one_is_seen(
+async def test_reload_that_fails_changes_nothing_and_the_next_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def build(*_: object, **__: object) -> None:
@@ -190,9 +188,7 @@ async def test_an_edit_that_cannot_be_put_in_force_changes_nothing_and_the_next_
         assert "Kim" in prompts(house)[-1]
 
 
-async def test_two_replicas_take_the_same_edits_to_the_same_version_and_lose_nothing(
-    tmp_path: Path, postgres_url: str
-) -> None:
+async def test_reload_at_two_replicas_reaches_the_same_version(tmp_path: Path, postgres_url: str) -> None:
     async with two(tmp_path, postgres_url, lambda body: says("ok"), "queue: { mode: followup }") as houses:
         file = tmp_path / "config.yaml"
         for house in houses:
@@ -232,7 +228,7 @@ async def test_two_replicas_take_the_same_edits_to_the_same_version_and_lose_not
         assert len({it.reply_to for it in houses[0].feishu.messages}) == len(houses[0].feishu.messages) == sent
 
 
-async def test_channels_come_and_go_and_a_revoked_secret_is_refused_by_the_next_delivery(tmp_path: Path) -> None:
+async def test_reload_adds_and_removes_channels_and_revokes_secrets(tmp_path: Path) -> None:
     async with edited(tmp_path, script=lambda body: says("yes")) as (house, editor):
         await house.say("before")
         await house.replies(1)
@@ -256,7 +252,7 @@ async def test_channels_come_and_go_and_a_revoked_secret_is_refused_by_the_next_
         assert await house.replies(2) == ["yes", "yes"]
 
 
-async def test_an_agent_a_binding_and_a_limit_that_are_added_hold_at_once(tmp_path: Path) -> None:
+async def test_reload_adds_an_agent_a_binding_and_a_limit_immediately(tmp_path: Path) -> None:
     def script(body: dict[str, Any]) -> Turn:
         return says("I am the writer" if "You are Writer" in str(body["system"]) else "I am the helper")
 
@@ -276,7 +272,7 @@ async def test_an_agent_a_binding_and_a_limit_that_are_added_hold_at_once(tmp_pa
 
 
 @pytest.mark.slow
-async def test_twelve_edits_under_traffic_lose_and_double_nothing(tmp_path: Path) -> None:
+async def test_reload_twelve_times_under_traffic_loses_nothing(tmp_path: Path) -> None:
     async with edited(tmp_path, script=lambda body: says("ok"), more="queue: { mode: followup }") as (house, editor):
         writing = True
 
@@ -301,7 +297,7 @@ async def test_twelve_edits_under_traffic_lose_and_double_nothing(tmp_path: Path
 
 
 @pytest.mark.slow
-async def test_sighup_reads_it_anew_and_what_cannot_change_says_so(tmp_path: Path) -> None:
+async def test_reload_by_sighup_names_what_needs_a_restart(tmp_path: Path) -> None:
     async with platforms(tmp_path) as (_, _, config), started(config) as run:
         config.write_text(
             config.read_text(encoding="utf-8") + "\nserver: { port: 4711, adminToken: a-token-of-the-operator }\n"
@@ -316,7 +312,7 @@ async def test_sighup_reads_it_anew_and_what_cannot_change_says_so(tmp_path: Pat
         assert not any("a-token-of-the-operator" in line for line in run.output)
 
 
-async def test_why_a_config_is_broken_is_for_the_operator_alone(tmp_path: Path) -> None:
+async def test_reload_error_is_shown_to_the_operator_only(tmp_path: Path) -> None:
     """`/readyz` answers anybody under any name: no path, no key, no value of the file stands there."""
     token = "canary-admin-token-9182736455"
     async with edited(tmp_path, more=f"server: {{ adminToken: {token} }}") as (house, editor):
@@ -331,7 +327,7 @@ async def test_why_a_config_is_broken_is_for_the_operator_alone(tmp_path: Path) 
             assert "dmPolicyy" in told
 
 
-async def test_who_is_taken_out_of_the_users_is_out_at_once_with_open_streams_and_session(tmp_path: Path) -> None:
+async def test_reload_removing_a_user_ends_streams_and_session(tmp_path: Path) -> None:
     ann, new = "canary-ann-token-9182736455", "canary-new-token-9182736455"
     server = f"server: {{ adminToken: canary-admin-token-9182736455, users: {{ ann: {ann}, bob: {new}-b }} }}"
     async with (

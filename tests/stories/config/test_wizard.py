@@ -103,7 +103,7 @@ async def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         yield Terminal(tmp_path / "bot", environment, feishu, telegram, anthropic, ollama, f"{ollama_url}/v1")
 
 
-async def test_each_wrong_answer_is_asked_again_and_each_secret_says_whose_it_is(terminal: Terminal) -> None:
+async def test_wizard_asks_again_after_a_wrong_answer(terminal: Terminal) -> None:
     code, output = await terminal.init(
         *("99", "anthropc", "1", "two words", "sk-ant-not-the-key", "n", KEY),
         *("perhaps", "y", "abc", APP_ID, "not-the-secret", "n", APP_ID, SECRETS["FEISHU_APP_SECRET"]),
@@ -141,7 +141,7 @@ async def test_each_wrong_answer_is_asked_again_and_each_secret_says_whose_it_is
     assert terminal.check()[0] == 0
 
 
-async def test_it_speaks_the_terminals_language(terminal: Terminal) -> None:
+async def test_wizard_speaks_the_terminals_language(terminal: Terminal) -> None:
     terminal.environment |= {"LC_ALL": "", "LANG": "zh_CN.UTF-8"}
     code, output = await terminal.init("99", "1", KEY, "也许", "否", "是", terminal.telegram.token, "助手", "", "n")
     assert code == 0, output
@@ -158,7 +158,7 @@ async def test_it_speaks_the_terminals_language(terminal: Terminal) -> None:
         assert said in output, said
 
 
-async def test_a_person_may_go_on_with_what_cannot_be_tried_and_later_is_an_answer_everywhere(
+async def test_wizard_accepts_untested_secrets_and_later(
     terminal: Terminal,
 ) -> None:
     code, output = await terminal.init("1", "sk-ant-mine", "y", "y", "", "", "n", "", "n")
@@ -175,13 +175,13 @@ async def test_a_person_may_go_on_with_what_cannot_be_tried_and_later_is_an_answ
     assert "demo/guide" in terminal.check()[1]
 
 
-async def test_who_leaves_before_the_end_has_written_nothing(terminal: Terminal) -> None:
+async def test_wizard_left_early_writes_nothing(terminal: Terminal) -> None:
     code, output = await terminal.init("1", KEY, "n")
     assert code == 1, output
     assert not terminal.folder.exists()
 
 
-async def test_secrets_are_added_behind_what_the_env_file_has(terminal: Terminal) -> None:
+async def test_wizard_appends_secrets_to_the_env_file(terminal: Terminal) -> None:
     terminal.folder.mkdir()
     terminal.dotenv.write_text(f"ANTHROPIC_API_KEY={KEY}\nMINE=1")
     terminal.environment |= {"ANTHROPIC_API_KEY": ""}  # as docker compose hands on what is not set
@@ -193,7 +193,7 @@ async def test_secrets_are_added_behind_what_the_env_file_has(terminal: Terminal
     assert stat.S_IMODE(terminal.dotenv.stat().st_mode) == 0o600
 
 
-async def test_what_is_set_already_is_tried_and_not_asked_for(terminal: Terminal) -> None:
+async def test_wizard_tries_what_is_set_and_does_not_ask(terminal: Terminal) -> None:
     terminal.environment |= {"ANTHROPIC_API_KEY": KEY, "TELEGRAM_BOT_TOKEN": terminal.telegram.token}
     code, output = await terminal.init("", "n", "y", "", "n")
     assert code == 0, output
@@ -203,7 +203,7 @@ async def test_what_is_set_already_is_tried_and_not_asked_for(terminal: Terminal
 
 
 @pytest.mark.parametrize("choice", ["ollama", "own"])
-async def test_a_server_of_ones_own_is_asked_for_its_models(terminal: Terminal, choice: str) -> None:
+async def test_wizard_lists_the_models_of_a_custom_server(terminal: Terminal, choice: str) -> None:
     key = [] if choice == "ollama" else ["a-key-of-mine"]
     code, output = await terminal.init(
         choice, "nonsense", terminal.ollama_url, *key, "qwen4", "n", "qwen3:8b", "n", "n", "", "n"
@@ -219,14 +219,14 @@ async def test_a_server_of_ones_own_is_asked_for_its_models(terminal: Terminal, 
     assert terminal.check()[0] == 0
 
 
-async def test_a_server_that_does_not_answer_keeps_nobody_from_going_on(terminal: Terminal) -> None:
+async def test_wizard_goes_on_when_a_server_does_not_answer(terminal: Terminal) -> None:
     code, output = await terminal.init("ollama", "http://127.0.0.1:9/v1", "", "n", "n", "", "n")
     assert code == 0, output
     assert "✗ http://127.0.0.1:9/v1 cannot be reached" in output
     assert load(terminal.config, terminal.environment).config.agents.list[0].model == ("ollama/qwen3:8b",)
 
 
-async def test_an_example_asks_for_what_it_needs_and_an_unknown_one_is_named(terminal: Terminal) -> None:
+async def test_wizard_example_asks_for_its_needs(terminal: Terminal) -> None:
     code, output = await terminal.init(words=("--from", "family-telegran"))
     assert (code, 'did you mean "family-telegram"?' in output) == (1, True)
     words = ("--from", "family-telegram")
@@ -243,7 +243,7 @@ async def test_an_example_asks_for_what_it_needs_and_an_unknown_one_is_named(ter
     assert loaded.agents.list[0].model == ("anthropic/claude-sonnet-4-6",)
 
 
-async def test_a_script_gets_an_example_and_reads_what_to_set(terminal: Terminal) -> None:
+async def test_wizard_example_for_a_script_prints_what_to_set(terminal: Terminal) -> None:
     code, output = await terminal.init(words=("--yes", "--from", "family-telegram"))
     assert code == 0, output
     assert "set TELEGRAM_BOT_TOKEN, CLAWGATE_ADMIN_TOKEN in the environment, or in" in output
@@ -251,14 +251,14 @@ async def test_a_script_gets_an_example_and_reads_what_to_set(terminal: Terminal
 
 
 @pytest.mark.parametrize("name", sorted(examples()))
-def test_every_shipped_example_can_be_begun_with(tmp_path: Path, name: str) -> None:
+def test_wizard_can_start_from_every_example(tmp_path: Path, name: str) -> None:
     config = tmp_path / "config.yaml"
     result = CliRunner().invoke(app, ["init", "--yes", "--from", name, "--config", str(config)])
     assert result.exit_code == 0, result.output
     assert config.is_file()
 
 
-async def test_a_shell_completes_the_names_of_examples(terminal: Terminal) -> None:
+async def test_wizard_example_names_complete_in_the_shell(terminal: Terminal) -> None:
     command: Any = get_command(app)
     command = command.commands["init"]
     (option,) = [it for it in command.params if "--from" in it.opts]
@@ -267,7 +267,7 @@ async def test_a_shell_completes_the_names_of_examples(terminal: Terminal) -> No
 
 
 @pytest.mark.slow
-async def test_it_starts_at_once_if_the_person_wants_that(tmp_path: Path) -> None:
+async def test_wizard_starts_the_gateway_on_request(tmp_path: Path) -> None:
     config = tmp_path / "bot" / "config.yaml"
     env = {"HOME": str(tmp_path), "CLAWGATE_PORT": "0"}
     process = await warm.start(

@@ -32,7 +32,7 @@ def feishu(it: Running) -> Any:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-async def test_a_loop_goes_on_after_an_error_that_nobody_foresaw(
+async def test_background_loop_survives_an_unexpected_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: str
 ) -> None:
     for name in (PRUNE, LAG, "gateway.turns.lanes.ALONE_SECONDS", "gateway.approvals.approvals.IDLE_SECONDS"):
@@ -71,9 +71,7 @@ async def test_a_loop_goes_on_after_an_error_that_nobody_foresaw(
         assert isinstance(told["exc_info"], KeyError)
 
 
-async def test_one_request_for_approval_that_cannot_be_settled_is_in_no_others_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_approval_that_cannot_be_settled_blocks_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.approvals.approvals.IDLE_SECONDS", 0.01)
     async with running(tmp_path) as it:
         approvals, looked = it.gateway.approvals, []
@@ -97,7 +95,7 @@ async def test_one_request_for_approval_that_cannot_be_settled_is_in_no_others_w
         assert approvals is it.gateway.approvals
 
 
-async def test_a_background_task_that_ends_with_an_error_is_logged(tmp_path: Path) -> None:
+async def test_background_loop_error_is_logged(tmp_path: Path) -> None:
     async def breaks() -> None:
         raise KeyError("nobody foresaw this")
 
@@ -107,7 +105,7 @@ async def test_a_background_task_that_ends_with_an_error_is_logged(tmp_path: Pat
             await it.until(lambda: any(line["event"] == "background_task_failed" for line in logs))
 
 
-async def test_the_gateway_ends_though_a_library_swallows_a_cancellation(
+async def test_shutdown_ends_though_a_library_swallows_cancellation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the pool of PostgreSQL's connections does before Python 3.12, if a connection comes in the same moment."""
@@ -128,9 +126,7 @@ async def test_the_gateway_ends_though_a_library_swallows_a_cancellation(
     assert task.cancelled()
 
 
-async def test_a_step_of_the_upkeep_that_fails_holds_up_no_other(
-    house: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_upkeep_step_failure_blocks_no_other(house: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     store, pruned = house.gateway.runtime.store, asyncio.Event()
 
     async def fails(_: float) -> int:

@@ -138,7 +138,7 @@ def tree(folder: Path, *without: str) -> dict[str, tuple[int, str]]:
     return found
 
 
-async def test_a_backup_made_while_a_turn_runs_brings_back_everything_the_config_names(
+async def test_backup_during_a_turn_restores_everything(
     tmp_path: Path, engine: str, database: Callable[[], str]
 ) -> None:
     bot, new, file = tmp_path / "bot", tmp_path / "new", tmp_path / "backup.tar.gz"
@@ -336,7 +336,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_backup_is_refused_in_one_sentence_and_leaves_nothing(tmp_path: Path, good: Path, name: str) -> None:
+def test_restore_refuses_a_hostile_backup_and_leaves_nothing(tmp_path: Path, good: Path, name: str) -> None:
     files, manifest = contents(good)
     HOSTILE[name](files, manifest)
     refused(archive(tmp_path / "bad.tar.gz", manifest=manifest, files=files), tmp_path)
@@ -356,12 +356,12 @@ def test_a_hostile_backup_is_refused_in_one_sentence_and_leaves_nothing(tmp_path
     ],
     ids=lambda it: str(it)[:40],
 )
-def test_an_archive_with_more_than_regular_files_is_refused(tmp_path: Path, good: Path, header: Any) -> None:
+def test_restore_refuses_an_archive_with_special_files(tmp_path: Path, good: Path, header: Any) -> None:
     files, manifest = contents(good)
     refused(archive(tmp_path / "bad.tar.gz", manifest=manifest, files=files, **header), tmp_path)
 
 
-def test_headers_that_only_name_the_next_one_are_refused_however_many_they_are(tmp_path: Path) -> None:
+def test_restore_refuses_endless_tar_headers(tmp_path: Path) -> None:
     header = tarfile.TarInfo("././@LongLink")
     header.type, header.size = tarfile.GNUTYPE_LONGNAME, 2
     block = header.tobuf(tarfile.GNU_FORMAT) + b"a".ljust(tarfile.BLOCKSIZE, b"\0")
@@ -378,9 +378,7 @@ def refused(file: Path, folder: Path) -> None:
 
 
 @given(data=st.data())
-def test_a_damaged_backup_is_refused_or_is_the_same(
-    tmp_path_factory: pytest.TempPathFactory, good: Path, data: Any
-) -> None:
+def test_restore_refuses_a_damaged_backup(tmp_path_factory: pytest.TempPathFactory, good: Path, data: Any) -> None:
     whole = good.read_bytes()
     at = data.draw(st.integers(0, len(whole) - 1))
     cut = data.draw(st.booleans())
@@ -393,7 +391,7 @@ def test_a_damaged_backup_is_refused_or_is_the_same(
         assert (folder / "new" / NOTES).read_text() == "notes"
 
 
-def test_a_restore_overwrites_nothing_and_names_what_is_in_the_way(tmp_path: Path, good: Path) -> None:
+def test_restore_overwrites_nothing_and_names_the_obstacle(tmp_path: Path, good: Path) -> None:
     full = tmp_path / "full"
     write(full / "config.yaml", "mine")
     before = tree(tmp_path)
@@ -411,7 +409,7 @@ def test_a_restore_overwrites_nothing_and_names_what_is_in_the_way(tmp_path: Pat
     assert {it.name for it in own.iterdir()} == {"b.tar.gz", "config.yaml", "data"}
 
 
-def test_a_backup_overwrites_nothing_and_lies_in_nothing_that_it_holds(tmp_path: Path) -> None:
+def test_backup_overwrites_nothing_and_never_contains_itself(tmp_path: Path) -> None:
     write(tmp_path / "config.yaml", "agents: { list: [ { id: helper, model: demo/guide } ] }\n")
     write(tmp_path / "data" / "x", "x")
     write(tmp_path / "data" / "serving-0a1b2c3d.json", "{}")
@@ -431,7 +429,7 @@ def test_a_backup_overwrites_nothing_and_lies_in_nothing_that_it_holds(tmp_path:
     assert {"files/data/x", "files/config.yaml"} == contents(file)[0].keys()  # a process is in no backup
 
 
-def test_what_lies_outside_of_the_config_s_folder_is_in_the_backup_and_restore_says_where_it_belongs(
+def test_backup_includes_files_outside_the_config_folder(
     tmp_path: Path,
 ) -> None:
     text = f"""
@@ -456,9 +454,7 @@ mcp: {{ servers: {{ notes: {{ command: [sh, ../../../serve.sh], readable: ["{tmp
     assert not [*new.rglob("secret.txt")]
 
 
-def test_a_file_that_cannot_be_read_is_named_and_ends_in_code_1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_backup_names_an_unreadable_file_and_exits_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "config.yaml", "agents: { list: [ { id: helper, model: demo/guide } ] }\n")
     write(tmp_path / "data" / "mine", "x")
     write(tmp_path / "data" / "theirs", "x")
@@ -476,7 +472,7 @@ def test_a_file_that_cannot_be_read_is_named_and_ends_in_code_1(
 
 
 @pytest.mark.slow
-async def test_a_backup_without_a_gateway_keeps_what_is_in_flight_to_be_answered(tmp_path: Path) -> None:
+async def test_backup_of_a_stopped_gateway_answers_what_was_in_flight(tmp_path: Path) -> None:
     """A bot that moves to another machine loses nothing: what it had accepted is answered there."""
     bot = tmp_path / "bot"
     bot.mkdir()
@@ -496,7 +492,7 @@ async def test_a_backup_without_a_gateway_keeps_what_is_in_flight_to_be_answered
         assert reply.text == "here I am"
 
 
-async def test_a_reply_that_was_not_sent_yet_is_a_dead_letter_of_the_copy_and_a_replay_sends_it_no_second_time(
+async def test_backup_turns_unsent_replies_into_dead_letters_replayed_once(
     tmp_path: Path,
 ) -> None:
     bot = tmp_path / "bot"
@@ -524,7 +520,7 @@ async def test_a_reply_that_was_not_sent_yet_is_a_dead_letter_of_the_copy_and_a_
     assert called("dead-letters", "list", cwd=tmp_path / "new") == (0, "0 dead letters\n")
 
 
-def test_every_field_that_names_a_path_is_backed_up_or_says_why_not() -> None:
+def test_backup_covers_every_path_field() -> None:
     """A field is marked, or no backup has it, and its value depends on the working directory."""
     lost = []
     for model in all_models(Config):
@@ -537,7 +533,7 @@ def test_every_field_that_names_a_path_is_backed_up_or_says_why_not() -> None:
     assert lost == []
 
 
-def test_every_marked_path_is_absolute_once_the_config_is_loaded(tmp_path: Path) -> None:
+def test_backup_paths_are_absolute_once_loaded(tmp_path: Path) -> None:
     mcp = "{ servers: { a: { command: [x], cwd: ./m, readable: [r] } } }"
     tools = "{ directories: [t], files: { uploadsDir: u } }"
     text = f"skills: {{ directories: [s], addedDir: a/d }}\ntools: {tools}\nmcp: {mcp}\n"

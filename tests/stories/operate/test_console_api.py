@@ -33,7 +33,7 @@ SERVER = f"server: {{ adminToken: {ADMIN}, users: {{ ann: {ANN} }} }}"
         ("dead-letters", {"names": []}, (400, "unreadable")),
     ],
 )
-async def test_an_act_on_what_is_not_there_changes_nothing_and_says_so(
+async def test_console_act_on_a_missing_object_changes_nothing(
     tmp_path: Path, path: str, body: dict[str, object], refusal: tuple[int, str]
 ) -> None:
     async with running(tmp_path, feishu=WEB, more=SERVER) as house:
@@ -43,7 +43,7 @@ async def test_an_act_on_what_is_not_there_changes_nothing_and_says_so(
         assert (answer.status_code, answer.json()["code"]) == refusal
 
 
-async def test_the_config_in_force_is_shown_without_any_secret(tmp_path: Path) -> None:
+async def test_console_config_shows_no_secret(tmp_path: Path) -> None:
     key, word, team = "sk-canary-of-the-config-1234", "pass-word", "blue-team-canary"
     url = f"https://carl:{word}@models.example/v1"
     proxied = f'  proxied: {{ api: openai-chat, baseUrl: "{url}", apiKey: {key}, headers: {{ x-team: {team} }} }}'
@@ -59,7 +59,7 @@ async def test_the_config_in_force_is_shown_without_any_secret(tmp_path: Path) -
         assert not [it for it in (ADMIN, ANN, key, word, team, *SECRETS.values()) if it in text]
 
 
-async def test_usage_is_of_a_month_unless_other_days_are_asked_for_and_of_a_year_at_most(tmp_path: Path) -> None:
+async def test_console_usage_covers_a_month_and_at_most_a_year(tmp_path: Path) -> None:
     operator = {"authorization": f"Bearer {ADMIN}"}
     async with running(tmp_path, feishu=WEB, more=SERVER) as house, client(house.url, headers=operator) as http:
         for asked, days in (("", 30), ("?days=7", 7), ("?days=9999", 366), ("?days=soon", 30)):
@@ -67,7 +67,7 @@ async def test_usage_is_of_a_month_unless_other_days_are_asked_for_and_of_a_year
             assert len(answer.json()["days"]) == days, asked
 
 
-async def test_a_page_of_sessions_reads_the_rows_of_its_own_sessions_alone(
+async def test_console_sessions_page_reads_only_its_rows(
     tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     more = f'{SERVER}\ndatabase: {{ url: "{database_url}" }}'
@@ -113,7 +113,7 @@ async def test_a_page_of_sessions_reads_the_rows_of_its_own_sessions_alone(
 
 
 @pytest.mark.slow
-async def test_a_tool_of_a_server_that_changed_its_words_is_withheld_and_the_reason_says_so(tmp_path: Path) -> None:
+async def test_console_shows_why_a_changed_mcp_tool_is_withheld(tmp_path: Path) -> None:
     behave(tmp_path, tools={"look": "Looks."})
     config = f"{SERVER}\n{servers(evil=evil())}"
     async with (
@@ -133,7 +133,7 @@ async def test_a_tool_of_a_server_that_changed_its_words_is_withheld_and_the_rea
         assert "an owner has yet to see" in (await look())["reasons"][0]["en"]
 
 
-async def test_schedules_of_a_page_are_read_alone_and_found_by_words_among_all(tmp_path: Path) -> None:
+async def test_console_schedules_are_paged_and_searched(tmp_path: Path) -> None:
     operator, many = {"authorization": f"Bearer {ADMIN}"}, 120
     rows = (f'{{ id: s{it}, to: "telegram:5000{it}", at: "0 9 * * *", say: "Text {it}." }}' for it in range(many))
     telegram = (

@@ -85,7 +85,7 @@ FEISHU_FAULTS = [
 
 
 @pytest.mark.parametrize(("section", "fault", "check", "status", "says"), FEISHU_FAULTS)
-async def test_each_fault_of_a_feishu_app_is_found_and_has_a_fix(
+async def test_doctor_finds_each_fault_of_a_feishu_app(
     tmp_path: Path, section: str, fault: Callable[[FeishuEmulator], None], check: str, status: str, says: str
 ) -> None:
     feishu = feishu_emulator()
@@ -142,7 +142,7 @@ TELEGRAM_FAULTS: list[tuple[str, str, Callable[[TelegramEmulator], None], list[t
 
 
 @pytest.mark.parametrize(("mode", "groups", "fault", "expected"), TELEGRAM_FAULTS)
-async def test_each_fault_of_a_telegram_bot_is_found_and_has_a_fix(
+async def test_doctor_finds_each_fault_of_a_telegram_bot(
     tmp_path: Path,
     mode: str,
     groups: str,
@@ -162,7 +162,7 @@ async def test_each_fault_of_a_telegram_bot_is_found_and_has_a_fix(
     assert {it.method for it in telegram.requests} <= {"getMe", "getWebhookInfo"}
 
 
-async def test_refused_credentials_have_the_reason_and_the_fix_of_the_channel_in_both_languages(tmp_path: Path) -> None:
+async def test_doctor_explains_refused_credentials_in_both_languages(tmp_path: Path) -> None:
     feishu, telegram = feishu_emulator(), TelegramEmulator()
     given, feishu.app_secret, telegram.token = (
         telegram.token,
@@ -193,7 +193,7 @@ WIRES: list[tuple[str, type[ModelEmulator], str, str]] = [
 
 
 @pytest.mark.parametrize(("name", "emulator", "path", "model"), WIRES, ids=[it[0] for it in WIRES])
-async def test_keys_and_models_are_tried_on_every_wire_without_asking_a_model(
+async def test_doctor_tries_keys_on_every_wire_without_a_model_call(
     tmp_path: Path, name: str, emulator: type[ModelEmulator], path: str, model: str
 ) -> None:
     vendor = emulator(api_key="canary-right-key-91827")
@@ -215,7 +215,7 @@ agents: {{ list: [{{ id: a, model: [{name}/{model}, {name}/anothr] }}] }}
     assert wrong.fix == f"set providers.{name}.apiKey"
 
 
-async def test_the_server_that_writes_speech_down_is_tried_like_a_provider(tmp_path: Path) -> None:
+async def test_doctor_tries_the_transcription_server(tmp_path: Path) -> None:
     vendor = ChatEmulator(api_key="canary-right-key-91827")
     vendor.models = ["whisper-1"]
     async with serve_on_loopback(vendor.app) as url:
@@ -249,7 +249,7 @@ async def test_the_server_that_writes_speech_down_is_tried_like_a_provider(tmp_p
         (200, "[" * 100_000, ("warning", "no list of models")),
     ],
 )
-async def test_a_list_of_models_that_is_none_is_no_wrong_key(
+async def test_doctor_takes_a_bad_model_list_for_no_wrong_key(
     tmp_path: Path, status: int, body: str, expected: tuple[str, str]
 ) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -273,7 +273,7 @@ server: { port: PORT }
 """
 
 
-async def test_what_this_machine_lacks_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_doctor_finds_what_the_machine_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = NOWHERE.replace("PORT", str(free_port()))  # a gateway of this machine may hold 8080
     text = nowhere.replace("WORKSPACE", str(tmp_path / "w"))
     while_prices_are_new = datetime.fromisoformat("2026-03-01T12:00+00:00").timestamp()
@@ -314,7 +314,7 @@ async def test_what_this_machine_lacks_is_found(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only a root gateway's commands are somebody else's")
-async def test_what_the_commands_of_a_root_gateway_cannot_read_is_found(tmp_path: Path) -> None:
+async def test_doctor_finds_what_commands_under_root_cannot_read(tmp_path: Path) -> None:
     config = config_text(feishu_url="http://127.0.0.1:9", anthropic_url="http://127.0.0.1:9")
     file = tmp_path / "config.yaml"
     file.write_text(config, encoding="utf-8")
@@ -332,14 +332,14 @@ async def test_what_the_commands_of_a_root_gateway_cannot_read_is_found(tmp_path
 
 
 @pytest.mark.parametrize(("off", "status"), [(0, "ok"), (40, "warning"), (-40, "warning"), (400, "error")])
-async def test_a_wrong_clock_is_found(tmp_path: Path, off: float, status: str) -> None:
+async def test_doctor_finds_a_wrong_clock(tmp_path: Path, off: float, status: str) -> None:
     async with serve_on_loopback(feishu_emulator().app) as url:
         text = config_text(feishu_url=url, anthropic_url="http://127.0.0.1:1")
         (found,) = await examined(tmp_path, text, "clock", now=lambda: time.time() + off)
     assert (found.status, bool(found.fix)) == (status, status != "ok")
 
 
-async def test_a_probe_that_hangs_hides_no_other(tmp_path: Path) -> None:
+async def test_doctor_probe_timeout_hides_no_other(tmp_path: Path) -> None:
     async def silent(scope: Any, receive: Any, send: Any) -> None:
         await receive()
         await receive()
@@ -352,7 +352,7 @@ async def test_a_probe_that_hangs_hides_no_other(tmp_path: Path) -> None:
     assert {it.check for it in found if it.status == "ok"} >= {"system"}
 
 
-async def test_a_probe_that_breaks_hides_no_other(tmp_path: Path) -> None:
+async def test_doctor_probe_error_hides_no_other(tmp_path: Path) -> None:
     text = config_text(feishu_url="http://127.0.0.1:1", anthropic_url="http://127.0.0.1:1")
     chosen = ("disk", "database", "sandbox")
     found = await examined(tmp_path, text, chosen, seconds=PATIENCE_SECONDS, free=lambda path: 1 // 0)
@@ -369,7 +369,7 @@ def config_on(folder: Path, url: str) -> Loaded:
     return load(file, {})
 
 
-async def test_a_database_is_found_sound_of_another_version_or_out_of_reach(tmp_path: Path, database_url: str) -> None:
+async def test_doctor_database_sound_other_version_or_unreachable(tmp_path: Path, database_url: str) -> None:
     database = config_on(tmp_path, database_url).config.database
     store = open_store(database)
     try:
@@ -386,7 +386,7 @@ async def test_a_database_is_found_sound_of_another_version_or_out_of_reach(tmp_
         await store.close()
 
 
-async def test_a_database_that_is_damaged_missing_locked_or_none_at_all_is_said_to_be(tmp_path: Path) -> None:
+async def test_doctor_database_damaged_missing_locked_or_foreign(tmp_path: Path) -> None:
     loaded = config_on(tmp_path, "sqlite:///./data/clawgate.db")
     file = Path(loaded.config.database.path or "")
     assert "at the first start" in health(loaded.config.database)
@@ -405,7 +405,7 @@ async def test_a_database_that_is_damaged_missing_locked_or_none_at_all_is_said_
 
 
 @pytest.mark.slow
-async def test_the_commands_say_it_in_lines_and_in_json_and_a_gateway_serves_meanwhile(tmp_path: Path) -> None:
+async def test_doctor_and_check_print_lines_and_json(tmp_path: Path) -> None:
     async with running(tmp_path) as house:
         house.anthropic.models = ["claude-sonnet-4-6"]
         file = str(tmp_path / "config.yaml")
@@ -435,7 +435,7 @@ async def test_the_commands_say_it_in_lines_and_in_json_and_a_gateway_serves_mea
 
 
 @pytest.mark.slow
-async def test_a_config_that_cannot_be_used_is_a_finding_too(tmp_path: Path) -> None:
+async def test_doctor_reports_an_unusable_config(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("agents: { list: [{ id: a, nmae: b }] }", encoding="utf-8")
     for command in (["doctor", "--json"], ["check", "--json"], ["check", "--online", "--json"]):
@@ -455,9 +455,7 @@ async def test_a_config_that_cannot_be_used_is_a_finding_too(tmp_path: Path) -> 
         ("2026-08-20", "currency: CNY", False),
     ],
 )
-async def test_shipped_prices_in_use_that_are_older_than_180_days_are_a_warning(
-    tmp_path: Path, day: str, more: str, warned: bool
-) -> None:
+async def test_doctor_warns_of_prices_older_than_180_days(tmp_path: Path, day: str, more: str, warned: bool) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(f"agents: {{ list: [{{ id: a, model: anthropic/claude-sonnet-4-6 }}] }}\n{more}", encoding="utf-8")
     loaded, now = load(file, SECRETS), datetime.fromisoformat(f"{day}T12:00+00:00").timestamp()

@@ -119,9 +119,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=[*FAULTS])
-async def test_what_feishu_refuses_is_told_with_the_key_to_look_at_until_it_is_mended(
-    tmp_path: Path, fault: Fault
-) -> None:
+async def test_health_feishu_refusal_names_the_key_until_fixed(tmp_path: Path, fault: Fault) -> None:
     feishu = feishu_emulator()
     fault.injure(feishu)
     script = [says("here")] * 2
@@ -148,7 +146,7 @@ async def test_what_feishu_refuses_is_told_with_the_key_to_look_at_until_it_is_m
                 assert page.named("fault") == []
 
 
-async def test_four_refused_deliveries_and_a_genuine_one_are_no_fault(tmp_path: Path) -> None:
+async def test_health_ignores_few_refused_deliveries(tmp_path: Path) -> None:
     async with running(tmp_path, more=ADMIN, script=lambda _: says("here")) as house:
         await becomes(house, "ok")
         stranger = feishu_emulator()
@@ -160,7 +158,7 @@ async def test_four_refused_deliveries_and_a_genuine_one_are_no_fault(tmp_path: 
         assert (await channel(house))["state"] == "ok"
 
 
-async def test_an_account_is_named_by_its_own_key(tmp_path: Path) -> None:
+async def test_health_names_an_account_by_its_key(tmp_path: Path) -> None:
     account = f"appId: {feishu_emulator().app_id}2, appSecret: another-secret-of-ours, mode: websocket"
     section = f"{FEISHU}    accounts: {{ ops: {{ {account}, baseUrl: BASE }} }}\n"
     feishu = feishu_emulator()
@@ -173,7 +171,7 @@ async def test_an_account_is_named_by_its_own_key(tmp_path: Path) -> None:
         assert (await becomes(house, "ok"))["state"] == "ok"
 
 
-async def test_a_feishu_out_of_reach_is_told_on_a_webhook_and_on_a_long_connection(tmp_path: Path) -> None:
+async def test_health_feishu_unreachable_on_webhook_and_long_connection(tmp_path: Path) -> None:
     account = 'appSecret: s, encryptKey: k, baseUrl: "http://127.0.0.1:1"'
     ops, sales = (f"{{ appId: cli_{mode}, mode: {mode}, {account} }}" for mode in ("webhook", "websocket"))
     async with running(
@@ -205,7 +203,7 @@ async def bot(
             yield house
 
 
-async def test_a_telegram_token_that_was_revoked_is_told_until_there_is_a_new_one(tmp_path: Path) -> None:
+async def test_health_telegram_token_revoked_until_replaced(tmp_path: Path) -> None:
     telegram = TelegramEmulator()
     right, telegram.token = telegram.token, ANOTHER
     with capture_logs() as logs:
@@ -222,7 +220,7 @@ async def test_a_telegram_token_that_was_revoked_is_told_until_there_is_a_new_on
     assert right not in repr(logs)
 
 
-async def test_a_telegram_out_of_reach_is_told_until_it_is_back(tmp_path: Path) -> None:
+async def test_health_telegram_unreachable_until_back(tmp_path: Path) -> None:
     with capture_logs() as logs:
         async with bot(tmp_path, TelegramEmulator(), url="http://127.0.0.1:1") as house:
             state = await becomes(house, "unreachable", "telegram:default")
@@ -238,9 +236,7 @@ async def test_a_telegram_out_of_reach_is_told_until_it_is_back(tmp_path: Path) 
         ("Conflict: can't use getUpdates method while webhook is active", "a webhook is set", "mode: webhook"),
     ],
 )
-async def test_a_rival_of_a_polling_bot_is_told_until_it_is_gone(
-    tmp_path: Path, description: str, reason: str, fix: str
-) -> None:
+async def test_health_telegram_rival_poller_until_gone(tmp_path: Path, description: str, reason: str, fix: str) -> None:
     telegram = TelegramEmulator()
     telegram.fail_next("getUpdates", times=2, status=409, description=description)
     with capture_logs() as logs:
@@ -257,7 +253,7 @@ async def test_a_rival_of_a_polling_bot_is_told_until_it_is_gone(
             await becomes(house, "ok", "telegram:default")
 
 
-async def test_a_wrong_webhook_secret_is_told_by_its_key(tmp_path: Path) -> None:
+async def test_health_wrong_webhook_secret_names_its_key(tmp_path: Path) -> None:
     telegram = TelegramEmulator()
     more = f"server: {{ adminToken: {TOKEN}, publicUrl: https://bot.example.com }}"
     with capture_logs() as logs:
@@ -276,7 +272,7 @@ async def test_a_wrong_webhook_secret_is_told_by_its_key(tmp_path: Path) -> None
             await becomes(house, "ok", "telegram:default")
 
 
-async def test_a_webhook_without_an_address_hears_nothing(tmp_path: Path) -> None:
+async def test_health_webhook_without_a_url_is_dead(tmp_path: Path) -> None:
     with capture_logs() as logs:
         async with bot(tmp_path, TelegramEmulator(), mode="webhook") as house:
             state = await becomes(house, "silent", "telegram:default")
@@ -284,7 +280,7 @@ async def test_a_webhook_without_an_address_hears_nothing(tmp_path: Path) -> Non
             await told(house, logs, "telegram:default")
 
 
-async def test_why_a_channel_is_dead_is_for_the_operator_alone(tmp_path: Path) -> None:
+async def test_health_reason_is_for_the_operator_only(tmp_path: Path) -> None:
     feishu = feishu_emulator()
     feishu.app_secret = "another"
     async with running(tmp_path, emulator=feishu, more=ADMIN) as house:
@@ -297,9 +293,7 @@ async def test_why_a_channel_is_dead_is_for_the_operator_alone(tmp_path: Path) -
             assert {"version", "queue", "failingModels"} & answer.keys() == set()
 
 
-async def test_an_edit_keeps_what_is_known_of_a_channel_and_renews_it_with_the_account(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_health_survives_a_config_edit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.app.serve.LOOK_SECONDS", 0.05)
     wrong_key = FEISHU.replace("${FEISHU_ENCRYPT_KEY}", "not-the-key-of-the-console")
     async with edited(tmp_path, feishu=wrong_key, more=ADMIN, script=[says("here")]) as (house, editor):
@@ -316,7 +310,7 @@ async def test_an_edit_keeps_what_is_known_of_a_channel_and_renews_it_with_the_a
 
 
 @pytest.mark.slow
-async def test_each_replica_says_what_it_has_seen_itself(tmp_path: Path, postgres_url: str) -> None:
+async def test_health_is_per_replica(tmp_path: Path, postgres_url: str) -> None:
     """A balancer that sends forged deliveries to one of them must not take the other one's word away."""
     async with two(tmp_path, postgres_url, lambda _: says("here"), more=ADMIN) as (one, other):
         stranger = feishu_emulator()

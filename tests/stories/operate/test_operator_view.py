@@ -26,7 +26,7 @@ WORDS = "Unsupported parameter: max_tokens. Your key sk-proj-Ab12Cd34Ef56Gh78Ij9
 SHOWN = "Unsupported parameter: max_tokens. Your key *** is fine."
 
 
-async def test_a_refusal_names_what_the_operator_can_mend(tmp_path: Path) -> None:
+async def test_refusal_of_a_model_names_the_fix_for_the_operator(tmp_path: Path) -> None:
     """In the log and to whoever sits at this machine; a person elsewhere is not told to say it differently."""
     script = [Fault(status=400, message=WORDS), Fault(status=401, message="invalid x-api-key"), Fault(status=400)]
     with capture_logs() as logged:
@@ -51,7 +51,7 @@ async def test_a_refusal_names_what_the_operator_can_mend(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("content", [False, True])
-async def test_the_log_says_which_model_answered_and_which_tools_ran(tmp_path: Path, content: bool) -> None:
+async def test_log_names_the_model_and_the_tools(tmp_path: Path, content: bool) -> None:
     script = [calls(("ls", {"path": "."}), ("no-such-tool", {})), says("words of the answer")]
     with capture_logs(processors=[structlog.contextvars.merge_contextvars]) as logged:
         async with running(tmp_path, script=script) as house:
@@ -97,7 +97,7 @@ async def collector() -> AsyncIterator[tuple[str, list[Any]]]:
         yield f"{url}/v1/traces", spans
 
 
-async def test_traces_follow_the_conventions_and_hold_nothing_that_was_said(tmp_path: Path) -> None:
+async def test_otel_traces_follow_conventions_and_hold_no_text(tmp_path: Path) -> None:
     write = ("write", {"file_path": "secret.txt", "content": "secret"})
     script: Script = [calls(write), says("secret words"), Fault(status=400)]
     async with collector() as (endpoint, spans):
@@ -123,7 +123,7 @@ async def test_traces_follow_the_conventions_and_hold_nothing_that_was_said(tmp_
     assert "secret" not in str(spans).replace(ALICE, "")
 
 
-async def test_without_an_endpoint_nothing_of_it_is_imported() -> None:
+async def test_otel_is_not_imported_without_an_endpoint() -> None:
     code = (
         "import sys, gateway.cli, gateway.app.gateway; print([it for it in sys.modules if 'opentelemetry.sdk' in it])"
     )
@@ -132,7 +132,7 @@ async def test_without_an_endpoint_nothing_of_it_is_imported() -> None:
     assert output == b"[]\n"
 
 
-async def test_a_background_task_does_not_log_under_the_turn_that_started_it(tmp_path: Path) -> None:
+async def test_log_of_a_background_task_has_no_turn_context(tmp_path: Path) -> None:
     """A /claim connects the channels again: their log lines must not carry the claiming person's turn and session."""
     seen: dict[str, object] = {}
 

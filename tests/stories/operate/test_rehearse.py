@@ -80,9 +80,7 @@ def files_below(folder: Path) -> Mapping[str, Any]:
     return {str(it): (it.stat().st_mtime_ns, it.read_bytes() if it.is_file() else b"") for it in found}
 
 
-async def test_the_same_config_does_the_same_and_nothing_is_sent_run_or_written(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_rehearse_with_the_same_config_changes_nothing(tmp_path: Path, database_url: str) -> None:
     more = f'database: {{ url: "{database_url}" }}\n{PRICED}'
     agents = f"{AGENTS.rstrip()}\n      systemPrompt: Never say {SECRETS['ANTHROPIC_API_KEY']}.\n"
     async with running(tmp_path, more=more, agents=agents) as house:
@@ -114,7 +112,7 @@ async def test_the_same_config_does_the_same_and_nothing_is_sent_run_or_written(
     assert output.splitlines()[-1] == "same 2; 3,150 → 3,150 tokens, cost $0.0112 → $0.0112"
 
 
-async def test_it_works_without_a_gateway_and_leaves_the_file_as_it_is(tmp_path: Path) -> None:
+async def test_rehearse_without_a_gateway_leaves_the_file_alone(tmp_path: Path) -> None:
     async with running(tmp_path) as house:
         await asks(house, "hello", says("Hi."))
         new_config(house, **{"claude-sonnet-4-6": "claude-haiku-4-5"})
@@ -134,7 +132,7 @@ def bodies(house: Running, begin: int, end: int | None = None) -> list[str]:
     return sorted(re.sub(r"toolu_\d+", "toolu", it) for it in found)
 
 
-async def test_each_turn_is_asked_exactly_what_it_was_asked_then(tmp_path: Path, database_url: str) -> None:
+async def test_rehearse_asks_each_turn_as_it_was_then(tmp_path: Path, database_url: str) -> None:
     """Whatever has become of the conversation since: a new one, another model, an undone turn, a task, an approval."""
     model = Model({"count": calls(start("list all")), "run it": calls(RUN)}, {"list all": calls(LIST)})
     agents = AGENTS.replace("exec,", "exec, task,")
@@ -161,7 +159,7 @@ async def test_each_turn_is_asked_exactly_what_it_was_asked_then(tmp_path: Path,
     assert found["totals"]["same"] == len(found["turns"]) == 8
 
 
-async def test_a_compacted_conversation_stands_as_it_did_before_and_behind_its_summary(tmp_path: Path) -> None:
+async def test_rehearse_restores_a_compacted_conversation(tmp_path: Path) -> None:
     model = script(lambda _: says(GOOD))
     async with running(tmp_path, script=model, agents=SMALL) as house:
         await talk(house, "My order is 48213377, see https://shop.example/o/7.")
@@ -176,7 +174,7 @@ async def test_a_compacted_conversation_stands_as_it_did_before_and_behind_its_s
     assert sum("## Earlier Conversation (summary)" in it for it in asked) >= 3
 
 
-async def test_schedules_and_hooks_are_rehearsed_with_the_agent_that_they_name(tmp_path: Path) -> None:
+async def test_rehearse_schedules_and_hooks_with_their_agent(tmp_path: Path) -> None:
     clock = Clock(BEGIN)
     more = f"{REPORT}\n{hooks(say='', task='Look at {{ body.state }}')}"
     agents = (
@@ -195,7 +193,7 @@ async def test_schedules_and_hooks_are_rehearsed_with_the_agent_that_they_name(t
     assert bodies(house, count) == bodies(house, 0, count)
 
 
-async def test_what_differs_is_named_layer_by_layer_with_tokens_and_cost(tmp_path: Path) -> None:
+async def test_rehearse_names_differences_by_layer_tokens_and_cost(tmp_path: Path) -> None:
     key = SECRETS["ANTHROPIC_API_KEY"]
     async with running(tmp_path, more=PRICED) as house:
         await asks(house, "what is there?", calls(LIST, usage=TAKES), says("Nothing at all.", usage=TAKES))
@@ -232,7 +230,7 @@ async def test_what_differs_is_named_layer_by_layer_with_tokens_and_cost(tmp_pat
     assert (turn["before"]["cost"], turn["after"]["requests"]) == (0.0075, 3)
 
 
-async def test_a_binding_that_gives_a_chat_to_another_agent_is_a_difference(tmp_path: Path) -> None:
+async def test_rehearse_shows_a_changed_binding(tmp_path: Path) -> None:
     async with running(tmp_path) as house:
         await asks(house, "hello", says("Hi."))
         await asks(house, "hello", says("Hi."), sender=BOB, chat=BOB_CHAT)
@@ -250,7 +248,7 @@ async def test_a_binding_that_gives_a_chat_to_another_agent_is_a_difference(tmp_
     assert not (house.folder / "data" / "workspaces" / "other").exists()
 
 
-async def test_who_would_not_be_let_in_any_more_costs_no_request(tmp_path: Path) -> None:
+async def test_rehearse_of_a_refused_sender_costs_no_request(tmp_path: Path) -> None:
     async with running(tmp_path) as house:
         await asks(house, "hello", says("Hi."))
         await asks(house, "hello", says("Hi."), sender=BOB, chat=BOB_CHAT)
@@ -265,7 +263,7 @@ async def test_who_would_not_be_let_in_any_more_costs_no_request(tmp_path: Path)
     assert (gone, closed.count("access: allowed → no account feishu:default")) == (1, 2)
 
 
-async def test_a_model_that_fails_is_shown_with_the_vendors_words(tmp_path: Path) -> None:
+async def test_rehearse_shows_a_model_failure(tmp_path: Path) -> None:
     async with running(tmp_path) as house:
         await asks(house, "hello", says("Hi."))
         new_config(house)
@@ -278,7 +276,7 @@ async def test_a_model_that_fails_is_shown_with_the_vendors_words(tmp_path: Path
     assert "no such key here" in found["turns"][0]["after"]["fault"]
 
 
-async def test_a_limit_on_the_cost_ends_the_rehearsal_and_wants_prices(tmp_path: Path) -> None:
+async def test_rehearse_cost_limit_ends_it_and_needs_prices(tmp_path: Path) -> None:
     async with running(tmp_path, more=PRICED) as house:
         for _ in range(3):
             await asks(house, "hello", says("Hi.", usage=TAKES))
@@ -293,7 +291,7 @@ async def test_a_limit_on_the_cost_ends_the_rehearsal_and_wants_prices(tmp_path:
         assert (code, "no price is known of anthropic/claude-house-1" in output) == (2, True)
 
 
-async def test_nothing_is_asked_unless_it_is_agreed_to_and_can_run(tmp_path: Path) -> None:
+async def test_rehearse_asks_nothing_without_consent(tmp_path: Path) -> None:
     async with running(tmp_path, more="console: { keepDays: 0 }") as house:
         await asks(house, "hello", says("Hi."))
         count = len(house.anthropic.requests)
@@ -322,7 +320,7 @@ async def test_nothing_is_asked_unless_it_is_agreed_to_and_can_run(tmp_path: Pat
     assert count == 1
 
 
-async def test_it_speaks_chinese_where_the_config_does(tmp_path: Path) -> None:
+async def test_rehearse_speaks_chinese_by_config(tmp_path: Path) -> None:
     async with running(tmp_path, more="language: zh") as house:
         await asks(house, "你好", says("你好！"))
         new_config(house)
@@ -334,7 +332,7 @@ async def test_it_speaks_chinese_where_the_config_does(tmp_path: Path) -> None:
     assert "1 轮：当时请求 1 次" in output
 
 
-async def test_people_who_wrote_during_a_turn_are_heard_at_the_same_place(tmp_path: Path) -> None:
+async def test_rehearse_replays_steered_messages_in_place(tmp_path: Path) -> None:
     wait = ("exec", {"command": "until [ -e go ]; do sleep 0.02; done"})
     more, answers = f"queue: {{ mode: steer }}\n{RUNS}", [calls(wait), says("Both.")]
     async with running(tmp_path, more=more, script=[*answers]) as house:
@@ -353,7 +351,7 @@ async def test_people_who_wrote_during_a_turn_are_heard_at_the_same_place(tmp_pa
     assert bodies(house, count) == bodies(house, 0, count)
 
 
-async def test_tools_of_other_programs_answer_without_being_started(tmp_path: Path) -> None:
+async def test_rehearse_stubs_tools_of_other_programs(tmp_path: Path) -> None:
     async with troubled(tmp_path, tools={"echo": "Repeats."}) as house:
         await works(house, ("evil__echo", {"text": "a"}))
         count = len(house.anthropic.requests)
@@ -366,7 +364,7 @@ async def test_tools_of_other_programs_answer_without_being_started(tmp_path: Pa
     assert (code, "    - evil__echo" in output) == (1, True)
 
 
-async def test_a_program_and_an_agent_that_the_page_named_keep_their_agent(tmp_path: Path) -> None:
+async def test_rehearse_keeps_the_agent_of_api_and_page(tmp_path: Path) -> None:
     talk_so_far: list[Any] = [
         {"role": "system", "content": "Speak like a pirate."},
         {"role": "user", "content": "my number is 48213377"},

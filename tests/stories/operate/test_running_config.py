@@ -120,7 +120,7 @@ def names(command: Any, before: str = "") -> Iterator[str]:
         yield from names(it, f"{before} {name}".strip())
 
 
-def test_every_command_is_in_the_matrix() -> None:
+def test_running_config_matrix_has_every_command() -> None:
     listed = [*REFUSES, *STORED, *WHOLE, *FINDS, *NO_CONFIG, TURN, BACKUP]
     commands = sorted(names(get_command(app)))
     assert [it for it in commands if not any(f"{line} ".startswith(f"{it} ") for line in listed)] == []
@@ -194,11 +194,11 @@ async def without(file: Path, edits: list[str], commands: tuple[str, ...]) -> No
                 assert_refused(await run(TURN, file), edit, TURN)
 
 
-async def test_beside_a_gateway_a_broken_or_moved_file_changes_nothing_for_the_commands(file: Path) -> None:
+async def test_running_config_is_used_when_the_file_is_broken_or_moved(file: Path) -> None:
     await beside(file, [it for it in EDITS if it != "good"], MOST)
 
 
-async def test_where_none_serves_what_needs_the_database_alone_works_as_far_as_the_file_names_it(file: Path) -> None:
+async def test_broken_config_still_names_the_database_without_a_gateway(file: Path) -> None:
     async with started(file, ENV) as process:
         await process.end(signal.SIGKILL)
     assert [*(file.parent / "data").glob("serving-*.json")]
@@ -206,13 +206,13 @@ async def test_where_none_serves_what_needs_the_database_alone_works_as_far_as_t
 
 
 @pytest.mark.long
-async def test_every_command_beside_a_gateway(file: Path) -> None:
+async def test_running_config_is_used_by_every_command(file: Path) -> None:
     await beside(file, [*EDITS], (*STORED, *WHOLE), REFUSES)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
-async def test_every_command_after_a_gateway(file: Path, end: signal.Signals) -> None:
+async def test_broken_config_and_every_command_after_a_gateway(file: Path, end: signal.Signals) -> None:
     async with started(file, ENV) as process:
         await process.end(end)
     assert len([*(file.parent / "data").glob("serving-*.json")]) == (end == signal.SIGKILL)
@@ -229,7 +229,7 @@ async def status(file: Path, **more: str) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("edit", ["unparsable", "unknown key", "unset name", "moved"])
-async def test_status_and_doctor_name_the_mistake_and_what_is_still_in_force(file: Path, edit: str) -> None:
+async def test_running_config_mistake_is_named_by_status_and_doctor(file: Path, edit: str) -> None:
     async with started(file, ENV) as process:
         before = await status(file)
         assert [it["status"] for it in before.values()] == ["ok"] * len(before)
@@ -246,7 +246,7 @@ async def test_status_and_doctor_name_the_mistake_and_what_is_still_in_force(fil
         assert f"ready at {process.url}" in output
 
 
-async def test_a_change_that_needs_a_restart_is_named_and_the_gateway_is_found_where_it_is(file: Path) -> None:
+async def test_running_config_names_a_change_that_needs_a_restart(file: Path) -> None:
     changed = GOOD.replace("port: 1", "port: 2").replace("clawgate.db", "another.db")
     async with started(file, ENV) as process:
         file.write_text(changed)
@@ -261,7 +261,7 @@ async def test_a_change_that_needs_a_restart_is_named_and_the_gateway_is_found_w
     assert "start it: " in (await status(file))["gateway"]["fix"]
 
 
-async def test_what_this_shell_does_not_export_is_known_to_the_gateway(file: Path) -> None:
+async def test_running_config_keys_missing_in_the_shell(file: Path) -> None:
     """A key that only the service has: what would delete by a path that the config names refuses, all else works."""
     async with started(file, ENV):
         found = await status(file, A_KEY="")
@@ -273,7 +273,7 @@ async def test_what_this_shell_does_not_export_is_known_to_the_gateway(file: Pat
             assert (code, "A_KEY" in errors, "warning" in errors) == (1, True, False), errors
 
 
-async def test_a_gateway_that_is_stuck_is_said_to_be_there(file: Path) -> None:
+async def test_running_config_reports_a_stuck_gateway(file: Path) -> None:
     async with started(file, ENV) as process:
         os.kill(process.process.pid, signal.SIGSTOP)
         try:
@@ -283,7 +283,7 @@ async def test_a_gateway_that_is_stuck_is_said_to_be_there(file: Path) -> None:
         assert f"process {process.process.pid}, does not answer at {process.url}" in found["gateway"]["message"]
 
 
-async def test_a_record_is_trusted_only_if_its_gateway_lives_and_nobody_else_could_write_it(file: Path) -> None:
+async def test_running_config_record_is_trusted_only_if_live_and_private(file: Path) -> None:
     async with started(file, ENV) as process:
         (path,) = (file.parent / "data").glob("serving-*.json")
         copy = path.with_name("serving-copied.json")
@@ -301,7 +301,7 @@ async def test_a_record_is_trusted_only_if_its_gateway_lives_and_nobody_else_cou
         assert not path.exists(), "the next start removes what a killed one left"
 
 
-async def test_where_the_data_folder_is_elsewhere_the_record_is_found_by_the_config(tmp_path: Path) -> None:
+async def test_running_config_record_is_found_with_data_elsewhere(tmp_path: Path) -> None:
     """The database may be anywhere: the broken file no longer says where."""
     folder = tmp_path / "etc"
     folder.mkdir()
@@ -322,7 +322,7 @@ async def test_where_the_data_folder_is_elsewhere_the_record_is_found_by_the_con
     assert [*tmp_path.rglob("serving-*.json")] == []
 
 
-async def test_replicas_have_a_record_each_and_the_database_is_that_of_the_start(file: Path, postgres_url: str) -> None:
+async def test_running_config_record_is_per_replica(file: Path, postgres_url: str) -> None:
     """Its password is in the environment, and in no record."""
     user, _, rest = postgres_url.removeprefix("postgresql://").partition("@")
     file.write_text(GOOD.replace("sqlite:///./data/clawgate.db", f"postgresql://${{DB_USER}}@{rest}"))
@@ -340,7 +340,7 @@ async def test_replicas_have_a_record_each_and_the_database_is_that_of_the_start
 
 
 @pytest.mark.parametrize("edit", ["unparsable", "moved"])
-async def test_a_backup_of_a_broken_config_has_the_one_in_force(file: Path, edit: str) -> None:
+async def test_backup_of_a_broken_config_has_the_running_one(file: Path, edit: str) -> None:
     saved, folder = file.parent / "saved.tar.gz", file.parent / "restored"
     async with started(file, ENV), edited(file, edit):
         code, _, errors = await run(f"backup {saved}", file)

@@ -84,9 +84,7 @@ def traces(house: Running, word: str) -> list[str]:
     return found
 
 
-async def test_sessions_are_listed_shown_and_exported_while_the_gateway_serves(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_sessions_command_lists_shows_and_exports_while_serving(tmp_path: Path, database_url: str) -> None:
     async with house_of(tmp_path, database_url) as house:
         assert await listed(house) == []
         house.anthropic.script = [calls(("ls", {"path": "."}), before="I look."), says("nothing\x1b[2J there")]
@@ -128,7 +126,7 @@ async def test_sessions_are_listed_shown_and_exported_while_the_gateway_serves(
         )
 
 
-async def test_a_session_is_erased_without_a_trace_and_its_neighbours_stay(tmp_path: Path, database_url: str) -> None:
+async def test_erase_session_leaves_no_trace_and_spares_others(tmp_path: Path, database_url: str) -> None:
     async with house_of(tmp_path, database_url) as house:
         await talk(house, f"my name is {CANARY}", f"hello {CANARY}")
         sid = f"agent:helper:feishu:default:{ALICE_CHAT}"
@@ -151,7 +149,7 @@ async def test_a_session_is_erased_without_a_trace_and_its_neighbours_stay(tmp_p
         assert "something else" in str(house.anthropic.requests[-1].body)
 
 
-async def test_a_person_is_erased_everywhere_and_nobody_else_is(tmp_path: Path, database_url: str) -> None:
+async def test_erase_person_everywhere_and_nobody_else(tmp_path: Path, database_url: str) -> None:
     async with house_of(tmp_path, database_url, agents=OWN) as house:
         event = house.feishu.text_event(f"I am {CANARY}", sender=ALICE, chat=ALICE_CHAT)
         house.anthropic.script = [calls(("write", {"file_path": "a.txt", "content": CANARY})), says(CANARY)]
@@ -190,9 +188,7 @@ async def test_a_person_is_erased_everywhere_and_nobody_else_is(tmp_path: Path, 
         assert (code, output) == (0, "erased: nothing, since nothing is kept\n")
 
 
-async def test_a_person_is_found_by_what_the_transcript_says_when_the_inbox_has_forgotten(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_erase_person_found_by_the_transcript_alone(tmp_path: Path, database_url: str) -> None:
     async with house_of(tmp_path, database_url) as house:
         await talk(house, BOBS, BOBS, sender=BOB, **IN_GROUP)
         house.line.hold()
@@ -215,9 +211,7 @@ async def test_a_person_is_found_by_what_the_transcript_says_when_the_inbox_has_
         assert "me too" in str(house.anthropic.requests[-1].body)  # a turn answers one person: hers took nobody along
 
 
-async def test_what_is_being_answered_is_stopped_and_nothing_of_it_is_written_afterwards(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_erase_stops_a_running_turn_and_its_writes(tmp_path: Path, database_url: str) -> None:
     async with house_of(tmp_path, database_url) as house:
         await talk(house, CANARY, CANARY)
         house.anthropic.script = [NEVER]
@@ -232,7 +226,7 @@ async def test_what_is_being_answered_is_stopped_and_nothing_of_it_is_written_af
         assert CANARY not in str(house.anthropic.requests[-1].body)
 
 
-async def test_the_web_chat_forgets_a_session_and_the_files_in_it(tmp_path: Path, database_url: str) -> None:
+async def test_erase_session_in_the_web_chat_with_its_files(tmp_path: Path, database_url: str) -> None:
     async with house_of(tmp_path, database_url, feishu=WEB) as house, opened(house.url) as page:
         house.anthropic.script = [says(CANARY), says("kept")]
         file = (await page.upload(CANARY.encode(), f"{CANARY}.txt", "text/plain")).json()
@@ -258,7 +252,7 @@ async def test_the_web_chat_forgets_a_session_and_the_files_in_it(tmp_path: Path
         assert await page.chats() == []
 
 
-async def test_what_is_to_be_erased_must_be_said(tmp_path: Path) -> None:
+async def test_erase_needs_a_target(tmp_path: Path) -> None:
     async with house_of(tmp_path, f"sqlite:///{tmp_path}/data/clawgate.db") as house:
         for words in ((), ("0123", "--person", "feishu:ou_1"), ("--person", "ou_1"), ("--person", ":x")):
             code, output = await sessions(house, "erase", *words, "--yes")
@@ -266,7 +260,7 @@ async def test_what_is_to_be_erased_must_be_said(tmp_path: Path) -> None:
             assert "--person channel:id" in output
 
 
-async def test_without_a_gateway_what_it_left_unfinished_is_erased_too(tmp_path: Path, database_url: str) -> None:
+async def test_erase_without_a_gateway_covers_unfinished_turns(tmp_path: Path, database_url: str) -> None:
     async with house_of(tmp_path, database_url) as house:
         await talk(house, CANARY, CANARY)
         house.anthropic.script = [NEVER]
@@ -283,9 +277,7 @@ async def test_without_a_gateway_what_it_left_unfinished_is_erased_too(tmp_path:
         assert connection.exec_driver_sql("SELECT id FROM session").all() == []
 
 
-async def test_a_session_on_one_branch_is_erased_and_the_other_branches_are_read_as_before(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_erase_session_on_one_branch_spares_the_others(tmp_path: Path, database_url: str) -> None:
     """The session that goes is the beginning of its branch: what follows on it does not move to another one."""
     script = [says(it) for it in ("one", CANARY, "four", "five", "six")]
     async with house_of(tmp_path, database_url, script=script, feishu=WEB) as house, opened(house.url) as page:
@@ -329,7 +321,7 @@ async def test_a_session_on_one_branch_is_erased_and_the_other_branches_are_read
     ],
     indirect=["database_url"],
 )
-async def test_a_message_that_was_answered_once_more_behind_a_new_leaves_with_its_session_alone(
+async def test_erase_session_of_a_message_answered_again_after_new(
     tmp_path: Path, database_url: str, which: int
 ) -> None:
     """What was answered together with an edited message is answered again with its new version, here in another session."""
@@ -362,9 +354,7 @@ async def test_a_message_that_was_answered_once_more_behind_a_new_leaves_with_it
         assert said(house, -1) == [["d", "five", "c"], ["c"]][which]
 
 
-async def test_whoever_is_erased_leaves_nothing_on_any_branch_and_nobody_else_loses_one(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_erase_person_on_every_branch_and_nobody_else(tmp_path: Path, database_url: str) -> None:
     people = f"server: {{ adminToken: {'o' * 40}, users: {{ ann: {'a' * 40}, bob: {'b' * 40} }} }}"
     more, chats = f'database: {{ url: "{database_url}" }}\n{people}', {"ann": CHAT, "bob": "c_of_bob_alone"}
     async with (

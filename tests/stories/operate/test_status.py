@@ -49,7 +49,7 @@ async def findings(command: str, file: Path) -> tuple[int, list[dict[str, Any]]]
     return code, json.loads(output)
 
 
-async def test_six_lines_say_that_all_is_well(tmp_path: Path) -> None:
+async def test_status_is_six_lines_when_all_is_well(tmp_path: Path) -> None:
     async with running(tmp_path, more=SERVER, script=[says("here")]) as house:
         await becomes(house, "ok")
         code, output = await asked("status", "--config", str(beside(house)))
@@ -64,7 +64,7 @@ async def test_six_lines_say_that_all_is_well(tmp_path: Path) -> None:
         assert (await asked("status", "--nonsense"))[0] == 2
 
 
-async def test_where_being_at_the_machine_is_not_enough_status_says_what_opens_the_page(tmp_path: Path) -> None:
+async def test_status_says_what_opens_the_page(tmp_path: Path) -> None:
     more = f"{SERVER}\nmcp: {{ servers: {{ away: {{ command: [no-such-program], sandbox: off }} }} }}"
     async with running(tmp_path, more=more, feishu=WEB) as house:
         await becomes(house, "ok")
@@ -75,7 +75,7 @@ async def test_where_being_at_the_machine_is_not_enough_status_says_what_opens_t
             assert found["page"]["fix"] == "restart for another link"
 
 
-async def test_where_no_gateway_serves_or_something_else_does_status_says_so(tmp_path: Path) -> None:
+async def test_status_without_a_gateway_or_on_a_foreign_port(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     text = "server: {{ port: {} }}\nagents: {{ list: [{{ id: a, model: demo/guide }}] }}\n"
     file.write_text(text.format(1), encoding="utf-8")
@@ -87,7 +87,7 @@ async def test_where_no_gateway_serves_or_something_else_does_status_says_so(tmp
     assert (code, "is no gateway" in output) == (1, True), output
 
 
-async def test_a_dead_channel_is_in_status_and_doctor_with_its_reason_and_fix_and_no_token_is_needed(
+async def test_status_and_doctor_show_a_dead_channel_without_a_token(
     tmp_path: Path,
 ) -> None:
     """The config's secrets are the proof: a newcomer has no admin token."""
@@ -118,7 +118,7 @@ async def test_a_dead_channel_is_in_status_and_doctor_with_its_reason_and_fix_an
         assert (code, "signature" in bad["message"], "see its log" in bad["fix"]) == (1, False, True)
 
 
-async def test_a_rival_is_an_error_of_doctor_beside_the_gateway(tmp_path: Path) -> None:
+async def test_doctor_beside_a_gateway_reports_a_rival_poller(tmp_path: Path) -> None:
     telegram = TelegramEmulator()
     telegram.fail_next("getUpdates", times=10**6, status=409, description="Conflict: terminated by other getUpdates")
     async with bot(tmp_path, telegram, more=SERVER) as house:
@@ -128,7 +128,7 @@ async def test_a_rival_is_an_error_of_doctor_beside_the_gateway(tmp_path: Path) 
         assert (code, "another process polls" in bad["message"]) == (1, True)
 
 
-async def test_a_model_without_a_key_or_an_answer_and_an_edit_that_is_refused_are_not_ok(tmp_path: Path) -> None:
+async def test_status_is_not_ok_on_model_or_config_errors(tmp_path: Path) -> None:
     async with running(tmp_path, more=SERVER, providers="  mistral: {}") as house:
         house.anthropic.api_key = "another"
         await house.say("hello")
@@ -142,7 +142,7 @@ async def test_a_model_without_a_key_or_an_answer_and_an_edit_that_is_refused_ar
         assert (bad["check"], bad["message"]) == ("model", "mistral/claude-sonnet-4-6: no key")
 
 
-async def test_a_public_address_that_does_not_lead_here_is_told_until_something_is_delivered(
+async def test_status_reports_a_wrong_public_url_until_delivery(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.app.health.FIRST_REACH_SECONDS", 0.05)
@@ -163,9 +163,7 @@ async def test_a_public_address_that_does_not_lead_here_is_told_until_something_
                     await becomes(house, "ok")
 
 
-async def test_a_public_address_that_leads_here_is_found_by_readyz_or_by_the_webhooks_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_status_verifies_the_public_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     house: Running | None = None
     passed = ["/"]
 
@@ -186,7 +184,7 @@ async def test_a_public_address_that_leads_here_is_found_by_readyz_or_by_the_web
                 assert finding["status"] == "ok", finding
 
 
-async def test_owners_hear_of_what_lasts_a_minute_once_an_hour_and_of_its_end(tmp_path: Path) -> None:
+async def test_notice_of_a_fault_after_a_minute_hourly_and_at_its_end(tmp_path: Path) -> None:
     clock = Clock()
     telegram = TelegramEmulator()
     right, telegram.token = telegram.token, ANOTHER
@@ -212,7 +210,7 @@ async def test_owners_hear_of_what_lasts_a_minute_once_an_hour_and_of_its_end(tm
             assert len(house.feishu.messages) == 3
 
 
-async def test_what_nobody_was_told_of_needs_no_end(tmp_path: Path) -> None:
+async def test_notice_of_an_end_needs_a_notice_before(tmp_path: Path) -> None:
     feishu = feishu_emulator()
     feishu.app_secret = "another"
     async with running(tmp_path, emulator=feishu, more=f'{SERVER}\nowners: ["feishu:{ALICE}"]') as house:
@@ -223,7 +221,7 @@ async def test_what_nobody_was_told_of_needs_no_end(tmp_path: Path) -> None:
         assert house.feishu.messages == []
 
 
-async def test_the_start_says_which_channels_are_in_touch(tmp_path: Path) -> None:
+async def test_startup_says_which_channels_are_connected(tmp_path: Path) -> None:
     telegram = TelegramEmulator()
     right, telegram.token = telegram.token, ANOTHER
     async with serve_on_loopback(telegram.app) as url:

@@ -97,7 +97,7 @@ async def terminal(config: Path, *words: str) -> AsyncIterator[Tty]:
         os.close(slave)
 
 
-async def test_one_message_gets_its_answer_on_stdout_and_nothing_else(tmp_path: Path, database_url: str) -> None:
+async def test_chat_command_prints_only_the_answer_on_stdout(tmp_path: Path, database_url: str) -> None:
     more = f'database: {{ url: "{database_url}" }}'
     async with platforms(tmp_path, agents=WITHOUT_EXEC, more=more) as (feishu, anthropic, config):
         anthropic.script = [says("four")]
@@ -108,7 +108,7 @@ async def test_one_message_gets_its_answer_on_stdout_and_nothing_else(tmp_path: 
         assert not feishu.messages
 
 
-async def test_a_message_may_be_typed_and_what_cannot_be_answered_is_said_on_stderr(tmp_path: Path) -> None:
+async def test_chat_command_errors_go_to_stderr(tmp_path: Path) -> None:
     async with platforms(tmp_path, agents=WITHOUT_EXEC) as (_, anthropic, config):
         anthropic.script = [says("five")]
         assert await run(config, typed="two and three?\n") == (0, "five\n", "")
@@ -145,7 +145,7 @@ async def slow_to_confirm(house: Running) -> AsyncIterator[str]:
     ["", "server: { adminToken: a-token-of-sixteen }", "tools: { exec: { mode: allow } }"],
     ids=["open", "token", "link"],
 )
-async def test_beside_a_gateway_that_serves_its_door_is_used(tmp_path: Path, more: str) -> None:
+async def test_chat_command_uses_the_running_gateway(tmp_path: Path, more: str) -> None:
     """Whatever that door wants: whoever may read config and database may come in."""
     async with running(tmp_path, feishu=WEB, more=more) as house, slow_to_confirm(house) as url:
         house.anthropic.script = [calls(("ls", {"path": "."})), says("a long file")]
@@ -161,9 +161,7 @@ async def test_beside_a_gateway_that_serves_its_door_is_used(tmp_path: Path, mor
             assert kept["title"].startswith("what is it?")
 
 
-async def test_a_gateway_that_serves_elsewhere_than_its_config_says_must_be_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_chat_command_needs_the_url_of_a_moved_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "BUSY_SECONDS", 1)  # another command could be done with the database
     async with running(tmp_path, feishu=WEB, more="server: { port: 9 }"):
         loaded = load(tmp_path / "config.yaml", SECRETS)
@@ -176,7 +174,7 @@ async def test_a_gateway_that_serves_elsewhere_than_its_config_says_must_be_name
             await asyncio.to_thread(begin)
 
 
-async def test_a_conversation_in_a_terminal(tmp_path: Path) -> None:
+async def test_chat_command_conversation_in_a_terminal(tmp_path: Path) -> None:
     line = Line()
     async with platforms(tmp_path, line=line, more="tools: { exec: { mode: ask } }") as (_, anthropic, config):
         async with terminal(config) as tty:

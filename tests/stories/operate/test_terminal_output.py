@@ -138,7 +138,7 @@ def test_printable_replaces_what_a_terminal_obeys_and_escaped_keeps_the_json_equ
 
 
 @pytest.mark.parametrize("form", ["console", "json"])
-def test_a_log_line_has_no_control_or_bidi_characters(form: Any) -> None:
+def test_terminal_log_line_has_no_control_or_bidi_characters(form: Any) -> None:
     stream = io.StringIO()
     logs.configure(level="info", output=form, scrubber=Scrubber(), stream=stream)
     structlog.get_logger().info("contact_waits", name=HOSTILE, person="x\x9b31m")

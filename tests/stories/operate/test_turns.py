@@ -61,7 +61,7 @@ async def opened(http: httpx.AsyncClient, number: int) -> dict[str, Any]:
     return dict(answer.json())
 
 
-async def test_every_layer_of_the_reference_case_is_found_right(tmp_path: Path) -> None:
+async def test_turns_show_has_every_layer_of_the_reference_case(tmp_path: Path) -> None:
     seen: list[Layer] = []
     async with stage(tmp_path, seen, platform=WithConsole()) as (url, feishu, anthropic), client(url) as http:
         event = feishu.text_event(story.ASKED, sender=story.SENDER, chat=story.CHAT, message_id=story.MESSAGE_ID)
@@ -138,7 +138,7 @@ async def until_sent(http: httpx.AsyncClient, number: int) -> None:
         pass
 
 
-async def test_a_stranger_to_the_operators_token_reads_no_turn(tmp_path: Path) -> None:
+async def test_turns_need_the_operators_token(tmp_path: Path) -> None:
     users = f"server: {{ adminToken: {TOKEN}, users: {{ ann: canary-token-of-ann-91827-canary-of }} }}"
     async with housed(tmp_path, more=users) as (house, http):
         await house.say("hello")
@@ -153,7 +153,7 @@ async def test_a_stranger_to_the_operators_token_reads_no_turn(tmp_path: Path) -
         assert (await http.get("/api/turns/x")).status_code == 404
 
 
-async def test_turns_are_found_by_person_outcome_and_page(
+async def test_turns_list_filters_by_person_and_outcome(
     tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.operate.turns.TURNS_MAX", 3)
@@ -174,9 +174,7 @@ async def test_turns_are_found_by_person_outcome_and_page(
         assert len(await listed(http, agent="helper", channel="feishu", outcome="replied")) == 3
 
 
-async def test_what_runs_is_at_the_head_of_the_list_and_is_told_from_the_journal(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_turns_list_starts_with_the_running_ones(tmp_path: Path, database_url: str) -> None:
     async with housed(tmp_path, database_url, script=[calls(("ls", {"path": "."})), says("done")]) as (house, http):
         house.line.hold()
         await house.say("look")
@@ -190,7 +188,7 @@ async def test_what_runs_is_at_the_head_of_the_list_and_is_told_from_the_journal
         await house.replies(1)
 
 
-async def test_nothing_is_kept_of_a_turn_with_zero_days(tmp_path: Path) -> None:
+async def test_turns_are_not_kept_with_zero_days(tmp_path: Path) -> None:
     more = f"{CONSOLE['more']}\nconsole: {{ keepDays: 0 }}"
     async with housed(tmp_path, more=more) as (house, http):
         await house.say("hello")
@@ -204,9 +202,7 @@ async def test_nothing_is_kept_of_a_turn_with_zero_days(tmp_path: Path) -> None:
     assert rows(tmp_path, "layer") == rows(tmp_path, "layer_text") == []
 
 
-async def test_a_turn_is_answered_though_its_layers_can_neither_be_noted_nor_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_turns_record_failure_costs_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise KeyError("a layer that nobody thought of")
 
@@ -221,7 +217,7 @@ async def test_a_turn_is_answered_though_its_layers_can_neither_be_noted_nor_mad
     assert len(house.anthropic.requests) == 1
 
 
-async def test_no_secret_of_the_config_is_in_any_layer(tmp_path: Path) -> None:
+async def test_turns_show_no_secret_of_the_config(tmp_path: Path) -> None:
     """Neither where a model repeats one, nor in what a person or the platform sends, nor in an instruction."""
     key = SECRETS["ANTHROPIC_API_KEY"]
     agents = f"""
@@ -256,9 +252,7 @@ agents:
 """
 
 
-async def test_keys_of_a_known_shape_are_masked_and_counted_in_console_api_and_turns_show(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_turns_mask_and_count_keys_of_a_known_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key in a tool's result belongs to somebody, also if no config has it. The model still reads it."""
     for name, secret in SECRETS.items():
         monkeypatch.setenv(name, secret)
@@ -326,7 +320,7 @@ async def why(house: Running) -> tuple[list[str], list[str]]:
     return english, chinese
 
 
-async def test_why_tells_an_owner_in_five_lines_and_nobody_else(tmp_path: Path) -> None:
+async def test_why_command_tells_only_an_owner_in_five_lines(tmp_path: Path) -> None:
     async with housed(tmp_path, more=WHY, script=[calls(("ls", {"path": "."})), says("done")]) as (house, http):
         await house.say("/why")
         assert (await house.replies(1))[-1] == "I have not answered anything here yet."
@@ -354,7 +348,7 @@ PUBLIC = "https://bot.example.org"
 
 @pytest.mark.parametrize("public", ["", PUBLIC, "http://127.0.0.1:9"])
 @pytest.mark.parametrize("page", ["web: {}", "web: { enabled: false }", ""])
-async def test_why_ends_in_a_link_only_where_it_can_be_opened(tmp_path: Path, page: str, public: str) -> None:
+async def test_why_command_links_only_where_it_opens(tmp_path: Path, page: str, public: str) -> None:
     """A phone opens no address of the gateway's machine, and nobody opens a page that is off."""
     server = f', publicUrl: "{public}"' if public else ""
     more = f'server: {{ adminToken: {TOKEN}{server} }}\nowners: ["feishu:{ALICE}", "web:local"]'
@@ -381,7 +375,7 @@ async def test_why_ends_in_a_link_only_where_it_can_be_opened(tmp_path: Path, pa
                 assert re.fullmatch(rf"- {public or 'http://127.0.0.1:8080'}/console#turns/\d+", link), link
 
 
-async def test_why_names_the_fallback_model_and_the_reason_of_a_failure(tmp_path: Path) -> None:
+async def test_why_command_names_fallback_model_and_failure(tmp_path: Path) -> None:
     gone = Fault(status=404)
     async with housed(tmp_path, agents=TWO_MODELS, more=WHY, script=[gone, says("here")]) as (house, _):
         await house.say("hello")
@@ -403,7 +397,7 @@ async def test_why_names_the_fallback_model_and_the_reason_of_a_failure(tmp_path
     ("decision", "en", "zh"),
     [("allow-once", "allowed once by {}", "已由 {} 允许一次"), ("deny", "denied by {}", "已被 {} 拒绝")],
 )
-async def test_why_says_what_was_asked_and_who_decided_it(tmp_path: Path, decision: str, en: str, zh: str) -> None:
+async def test_why_command_says_what_was_approved_and_by_whom(tmp_path: Path, decision: str, en: str, zh: str) -> None:
     """In the turn that asks, and in the one that goes on with the decision."""
     script = [calls(("exec", {"command": "echo hello; echo again"})), says("it waits")]
     async with housed(tmp_path, more=WHY, script=script) as (house, _):
@@ -420,13 +414,13 @@ async def test_why_says_what_was_asked_and_who_decided_it(tmp_path: Path, decisi
         assert chinese[3].endswith(f"；已请求审批 `exec`：{zh.format('你')}")
 
 
-def test_every_reason_of_an_ending_has_its_chinese() -> None:
+def test_why_command_has_chinese_for_every_reason() -> None:
     outcomes = ("replied", "silent", "failed", "declined", "stopped", "recalled", "over-budget", "stale")
     missing = {*get_args(ErrorKind), *get_args(TurnLimit), *get_args(Payer), *outcomes} - {*CHINESE}
     assert not missing
 
 
-async def test_the_command_line_lists_and_shows_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_turns_command_lists_and_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, secret in SECRETS.items():
         monkeypatch.setenv(name, secret)
     async with housed(tmp_path, script=[calls(("ls", {"path": "."})), says("done")]) as (house, _):
@@ -452,7 +446,7 @@ async def test_the_command_line_lists_and_shows_turns(tmp_path: Path, monkeypatc
     told("show", "404")
 
 
-async def test_a_recall_takes_the_layers_along(tmp_path: Path, database_url: str) -> None:
+async def test_recall_deletes_the_turns_record(tmp_path: Path, database_url: str) -> None:
     async with housed(tmp_path, database_url, script=[says("an echo of pineapple")]) as (house, http):
         await house.say("my word is pineapple", message_id="om_1")
         await house.replies(1)
@@ -465,7 +459,7 @@ async def test_a_recall_takes_the_layers_along(tmp_path: Path, database_url: str
         assert "pineapple" not in (await http.get("/api/turns")).text
 
 
-async def test_an_erased_person_leaves_no_layer_and_no_text(tmp_path: Path) -> None:
+async def test_erase_person_deletes_the_turns_record(tmp_path: Path) -> None:
     async with housed(tmp_path) as (house, http):
         await house.say("pineapple")
         await house.say("from Bob", sender=BOB, chat=BOB_CHAT)
@@ -480,7 +474,7 @@ async def test_an_erased_person_leaves_no_layer_and_no_text(tmp_path: Path) -> N
     assert BOB_CHAT in left
 
 
-async def test_a_turn_after_an_erasure_shows_its_prompt_and_tools(tmp_path: Path, database_url: str) -> None:
+async def test_turns_after_an_erasure_keep_prompt_and_tools(tmp_path: Path, database_url: str) -> None:
     async with housed(tmp_path, database_url) as (house, http):
         for words in ("before", "after"):  # the second turn has the texts that went with the first
             await house.say(words)
@@ -494,9 +488,7 @@ async def test_a_turn_after_an_erasure_shows_its_prompt_and_tools(tmp_path: Path
                 assert erase(house.gateway.config, person=("feishu", ALICE)).removed["layer_text"] > 0
 
 
-async def test_texts_that_the_database_has_are_not_written_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_turns_record_dedupes_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with housed(tmp_path) as (house, _):
         layers, written = house.gateway.runtime.store.layers, list[str]()
         keep = layers.keep
@@ -518,7 +510,7 @@ def rows(folder: Path, table: str) -> list[Any]:
         return database.execute(f"SELECT * FROM {table}").fetchall()
 
 
-async def test_a_turn_after_an_edit_has_the_reasons_of_the_edited_config(tmp_path: Path) -> None:
+async def test_turns_after_a_config_edit_have_its_reasons(tmp_path: Path) -> None:
     async with housed(tmp_path) as (house, http):
         house.anthropic.script = [says("One."), says("Two.")]
         await house.say("one")

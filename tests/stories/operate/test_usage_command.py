@@ -53,9 +53,7 @@ def reported(config: Config, by: By = "agent", since: str = "30d") -> dict[str, 
     return facts(report_of(config, by, beginning(since, config, time.time())), config)
 
 
-async def test_usage_adds_up_what_the_journal_holds_by_agent_chat_person_and_model(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_usage_command_sums_by_agent_chat_person_and_model(tmp_path: Path, database_url: str) -> None:
     async with running(tmp_path, more=MORE.format(url=database_url)) as house:
         house.anthropic.script = [calls(("ls", {}), usage=TAKES), says("two", usage=TAKES), says("more", usage=TAKES)]
         await house.say("one")
@@ -116,7 +114,7 @@ async def test_usage_adds_up_what_the_journal_holds_by_agent_chat_person_and_mod
     )
 
 
-async def test_the_demo_model_is_not_a_turn_without_a_price(tmp_path: Path) -> None:
+async def test_usage_command_ignores_the_demo_model(tmp_path: Path) -> None:
     agents = "agents: { list: [{ id: helper, model: demo/guide }] }"
     async with running(tmp_path, agents=agents) as house:
         await house.say("hello")
