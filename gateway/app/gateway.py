@@ -19,7 +19,6 @@ from channels.channel import Channel
 from channels.web.admission import OPERATOR
 from channels.web.channel import WebChannel
 from channels.web.views import event
-from gateway.api.door import ApiDoor, bytes_max
 from gateway.app.health import HealthWatch
 from gateway.app.mcp import ServerWatch
 from gateway.app.setup import Lasting, adopt, build_setup, version_of
@@ -31,6 +30,7 @@ from gateway.commands.catalog import run, take_effect
 from gateway.config.exposure import sandboxed
 from gateway.config.root import Config
 from gateway.config.server import ServerConfig
+from gateway.http.api import ApiDoor, bytes_max
 from gateway.http.bodies import Bodies
 from gateway.http.connections import Connections, with_retry
 from gateway.http.door import Door, Readiness, Webhooks

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from gateway.api.answer import Shown
 from gateway.config.load import load
+from gateway.http.calls import Shown
 from gateway.state.runtime import ConfigState
 from tests.emulators.models.script import Fault, calls, says
 from tests.emulators.models.server import Reply, Script
@@ -56,7 +56,7 @@ def hello(words: str = "hello") -> Any:
     return {"model": "helper", "messages": [{"role": "user", "content": words}]}
 
 
-PATHS = ("chat/completions", "responses")
+CALL = "chat/completions"
 
 
 async def test_openai_api_lists_models_and_answers_whole_and_streamed(tmp_path: Path) -> None:
@@ -68,18 +68,12 @@ async def test_openai_api_lists_models_and_answers_whole_and_streamed(tmp_path: 
         assert chat.usage
         assert chat.usage.prompt_tokens > 0
         assert chat.usage.completion_tokens > 0
-        response = await ai.responses.create(model="helper", input="hello")
-        assert (response.output_text, response.status) == ("four words in all", "completed")
-        assert response.usage
-        assert response.usage.output_tokens == chat.usage.completion_tokens
         chunks = [it async for it in await ai.chat.completions.create(**hello(), stream=True)]
         assert "".join(it.choices[0].delta.content or "" for it in chunks) == "four words in all"
         assert chunks[-1].choices[0].finish_reason == "stop"
-        async with ai.responses.stream(model="helper", input="hello") as stream:
-            names = [event.type async for event in stream]
-            assert (await stream.get_final_response()).output_text == "four words in all"
-        assert (names[0], names[-1]) == ("response.created", "response.completed")
-        assert len(house.anthropic.requests) == 4
+        with pytest.raises(openai.NotFoundError, match="POST /v1/chat/completions"):
+            await ai.responses.create(model="helper", input="hello")
+        assert len(house.anthropic.requests) == 2
 
 
 async def test_openai_api_history_with_and_without_a_session(
@@ -114,15 +108,14 @@ async def test_openai_api_history_with_and_without_a_session(
         async with official(house.url, OTHER) as others:  # the same session's name, another's token
             await others.chat.completions.create(**hello("three"), user="s1")
         assert len(house.anthropic.requests[-1].body["messages"]) == 1
-        await ai.responses.create(model="helper", input="three", user="s1", instructions="Be brief.")
-        assert len(users(house.anthropic.requests[-1].body)) == 3
-        assert "Be brief." in house.anthropic.requests[-1].body["system"][1]["text"]
 
 
 NOT_DONE: list[tuple[dict[str, Any], str]] = [
     ({"n": 2}, "n"),
     ({"tool_choice": "required"}, "tool_choice"),
     ({"previous_response_id": "resp_1"}, "previous_response_id"),
+    ({"input": "hello"}, "input"),
+    ({"instructions": "Be brief."}, "instructions"),
     ({"response_format": {"type": "json_object"}}, "response_format"),
     ({"messages": []}, "messages"),
     ({"messages": [{"role": "assistant", "content": "hi"}]}, "messages"),
@@ -167,11 +160,10 @@ IGNORED: list[tuple[dict[str, Any], str]] = [
 
 async def test_openai_api_names_ignored_fields_in_a_header(tmp_path: Path) -> None:
     async with served(tmp_path, lambda _: says("here")) as (house, _), caller(house) as http:
-        for (more, named), path, streams in product(IGNORED, PATHS, (False, True)):
-            words = hello() if path.startswith("chat") else {"model": "helper", "input": "hello"}
-            answer = await http.post(path, json=words | more | {"stream": streams})
-            assert (answer.status_code, "here" in answer.text) == (200, True), (more, path, streams, answer.text)
-            assert answer.headers.get("x-clawgate-ignored", "") == named, (more, path, streams)
+        for (more, named), streams in product(IGNORED, (False, True)):
+            answer = await http.post(CALL, json=hello() | more | {"stream": streams})
+            assert (answer.status_code, "here" in answer.text) == (200, True), (more, streams, answer.text)
+            assert answer.headers.get("x-clawgate-ignored", "") == named, (more, streams)
 
 
 def png() -> bytes:
@@ -186,8 +178,6 @@ SHOWN: Any = {"type": "image_url", "image_url": {"url": PICTURE}}
 
 async def test_openai_api_accepts_tools_stop_and_pictures(tmp_path: Path) -> None:
     shown: list[Any] = [{"role": "user", "content": [{"type": "text", "text": "what is it?"}, SHOWN]}]
-    picture = {"type": "input_image", "image_url": PICTURE}
-    asked: list[Any] = [{"role": "user", "content": [{"type": "input_text", "text": "and?"}, picture]}]
     async with served(tmp_path, lambda _: says("a square")) as (house, ai):
         tools: Any = [TOOL]
         raw = await ai.chat.completions.with_raw_response.create(
@@ -197,9 +187,6 @@ async def test_openai_api_accepts_tools_stop_and_pictures(tmp_path: Path) -> Non
         assert raw.parse().choices[0].message.content == "a square"
         chunks = [it async for it in await ai.chat.completions.create(model="helper", messages=shown, stream=True)]
         assert "".join(it.choices[0].delta.content or "" for it in chunks) == "a square"
-        assert (await ai.responses.create(model="helper", input=asked)).output_text == "a square"
-        async with ai.responses.stream(model="helper", input=asked) as stream:
-            assert (await stream.get_final_response()).output_text == "a square"
         for request in house.anthropic.requests:
             (message,) = request.body["messages"]
             assert [it["type"] for it in message["content"]].count("image") == 1
@@ -237,18 +224,13 @@ NOT_TAKEN: list[tuple[Any, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("path", "kind", "field"), [(PATHS[0], "image_url", "messages"), (PATHS[1], "input_image", "input")]
-)
-async def test_openai_api_refuses_a_bad_picture_with_the_reason(
-    tmp_path: Path, path: str, kind: str, field: str
-) -> None:
+async def test_openai_api_refuses_a_bad_picture_with_the_reason(tmp_path: Path) -> None:
     async with served(tmp_path, more="limits: { fileBytes: 65536 }") as (house, _), caller(house) as http:
 
         async def refused(*urls: Any) -> tuple[int, str]:
-            content = [{"type": kind, "image_url": url} for url in urls]
-            body = {"model": "helper", field: [{"role": "user", "content": content}]}
-            answer = await http.post(path, json=body)
+            content = [{"type": "image_url", "image_url": url} for url in urls]
+            body = {"model": "helper", "messages": [{"role": "user", "content": content}]}
+            answer = await http.post(CALL, json=body)
             return answer.status_code, answer.json()["error"]["message"]
 
         for url, status, reason in NOT_TAKEN:
@@ -341,23 +323,14 @@ async def test_openai_api_text_is_no_command_and_rate_limits_do_not_apply(tmp_pa
 async def test_openai_api_stream_shows_the_answer_as_it_grows(tmp_path: Path) -> None:
     answer = " ".join(f"word{number}" for number in range(60))
     async with served(tmp_path, lambda _: says(answer)) as (house, ai):
-        for kind in ("chat", "responses"):
-            house.line.hold(after_pieces=2)
-            if kind == "chat":
-                chunks = aiter(await ai.chat.completions.create(**hello(), stream=True))
-                texts = ((await anext(chunks)).choices[0].delta.content or "" for _ in "12")
-                begun = "".join([it async for it in texts])
-                house.line.release()
-                text = begun + "".join([it.choices[0].delta.content or "" async for it in chunks])
-            else:
-                events = aiter(await ai.responses.create(model="helper", input="x", stream=True))
-                while (event := await anext(events)).type != "response.output_text.delta":
-                    pass
-                begun = event.delta
-                house.line.release()
-                text = begun + "".join([it.delta async for it in events if it.type == "response.output_text.delta"])
-            assert text == answer
-            assert 0 < len(begun) < len(text)
+        house.line.hold(after_pieces=2)
+        chunks = aiter(await ai.chat.completions.create(**hello(), stream=True))
+        texts = ((await anext(chunks)).choices[0].delta.content or "" for _ in "12")
+        begun = "".join([it async for it in texts])
+        house.line.release()
+        text = begun + "".join([it.choices[0].delta.content or "" async for it in chunks])
+        assert text == answer
+        assert 0 < len(begun) < len(text)
 
 
 async def test_openai_api_revoked_token_is_refused_and_its_turn_ends(tmp_path: Path) -> None:
@@ -386,10 +359,10 @@ NO_CALLS = (
 
 async def test_openai_api_invalid_calls_get_a_400(tmp_path: Path) -> None:
     async with served(tmp_path) as (house, _), caller(house) as http:
-        for path, raw in [*product(PATHS, NO_CALLS), (PATHS[0], b'{"model": "helper", "input": "x"}')]:
-            refused = await http.post(path, content=raw)
-            assert refused.status_code == 400, (path, raw[:99], refused.text)
-            assert refused.json()["error"]["type"] == "invalid_request_error", (path, raw[:99])
+        for raw in (*NO_CALLS, b'{"model": "helper", "input": "x"}'):
+            refused = await http.post(CALL, content=raw)
+            assert refused.status_code == 400, (raw[:99], refused.text)
+            assert refused.json()["error"]["type"] == "invalid_request_error", raw[:99]
 
 
 async def test_openai_api_escapes_forged_metadata_and_masks_secrets(tmp_path: Path, database_url: str) -> None:

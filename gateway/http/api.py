@@ -1,41 +1,50 @@
-"""The OpenAI-compatible endpoint: other software talks to the agents, whose ids are the models. See docs/api.md.
+"""The OpenAI-compatible endpoint, and `POST /v1/send`: other software talks to the agents, whose ids are the models, and
+has the gateway send messages. See docs/api.md.
 
 A call is a message like any other: stored before anything is done for it, and answered in its own turn, whether or not
 its program still waits. A program that repeats a call under the same `Idempotency-Key` gets the answer of the first.
 """
 
+import base64
+import binascii
 import hmac
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from types import ModuleType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+import orjson
 import structlog
 from fastapi import Request, Response
+from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette import routing
 from starlette.responses import StreamingResponse
 
 from channels.api.channel import ApiChannel
-from channels.message import Attachment, Chat, File, MessageContext, Sender
+from channels.message import Attachment, Chat, File, MessageContext, Place, Sender
 from channels.web.admission import is_own_origin
-from gateway.api import chat, mcp, responses
-from gateway.api.answer import POLL_SECONDS, Answering
-from gateway.api.call import ApiCall, ApiError, check_pictures, parsed
-from gateway.api.send import answer_of as send_answer
-from gateway.api.send import parsed as parse_send
+from gateway.config.channels import ChannelsConfig
+from gateway.config.places import place_in
 from gateway.config.root import Config
+from gateway.http import mcp
 from gateway.http.bodies import Bodies, Unreadable, declared_size
+from gateway.http.calls import POLL_SECONDS, Answering, ApiCall, ApiError, check_pictures, parsed
 from gateway.http.request import Guesses, answer_json, served
 from gateway.inbox.intake import Intake
-from gateway.outbox.messenger import Sends, sending
+from gateway.outbox.messenger import Sends, file_of, sending
 from gateway.outbox.outbox import idempotency_key
 from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable, outage_of
+from gateway.store.sends import SendOutcome
 from gateway.store.sessions import message_in
+from gateway.turns.attachments import FILES_MAX
+from tools.attachment import safe_name
+
+log = structlog.get_logger()
+
 
 HOLD_SECONDS = 10.0
 """A stream begins with the first words, so that a call which fails before them has the status of its error; after this, it
@@ -43,7 +52,6 @@ begins without any, so that no proxy in between takes it for dead."""
 KEY_CHARS_MAX = 255
 
 TokenRoute: TypeAlias = Callable[[Request, str], Awaitable[Response]]
-log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,8 +65,7 @@ class ApiDoor:
         found = (
             ("/v1/models", self.models, "GET"),
             ("/v1/models/{model}", self.model, "GET"),
-            ("/v1/chat/completions", self._answers(chat), "POST"),
-            ("/v1/responses", self._answers(responses), "POST"),
+            ("/v1/chat/completions", self.completions, "POST"),
             ("/v1/send", self.send, "POST"),
             ("/mcp", self.mcp, "GET", "POST", "DELETE"),
             ("/v1/{rest:path}", self.unknown, "GET", "POST", "PUT", "PATCH", "DELETE"),
@@ -72,7 +79,8 @@ class ApiDoor:
         return answer_json(_model(self._known(request.path_params["model"], name)))
 
     async def unknown(self, request: Request, name: str) -> Response:
-        raise ApiError(404, f"There is no {request.method} {request.url.path[:100]} here.", code="unknown_url")
+        there = "an agent answers POST /v1/chat/completions"
+        raise ApiError(404, f"There is no {request.method} {request.url.path[:100]} here: {there}.", code="unknown_url")
 
     def _authorised(self, route: TokenRoute) -> Callable[[Request], Awaitable[Response]]:
         async def authorised(request: Request) -> Response:
@@ -106,23 +114,20 @@ class ApiDoor:
         log.warning("token_refused", reason="wrong api token")
         raise ApiError(401, "The token is wrong.", code="invalid_api_key")
 
-    def _answers(self, shape: ModuleType) -> TokenRoute:
-        async def answered(request: Request, name: str) -> Response:
-            body = await self._body(request)
-            session = request.headers.get("x-clawgate-session", "").encode("latin-1").decode(errors="replace").strip()
-            call = parsed(body, shape.FIELD, session or None)
-            answering = self._answering(call, name, _message_id(request, name, body))
-            answering.context = replace(answering.context, attachments=await self._kept(call.pictures))
-            ignored = {"x-clawgate-ignored": ", ".join(call.ignored)} if call.ignored else {}
-            if call.stream:
-                return await self._streamed(shape, answering, ignored)
-            async with aclosing(answering.pieces()) as pieces:
-                async for _ in pieces:
-                    if await request.is_disconnected():  # the turn continues
-                        return Response(status_code=499)
-            return answer_json(shape.whole(answering), 200, **ignored)
-
-        return answered
+    async def completions(self, request: Request, name: str) -> Response:
+        body = await self._body(request)
+        session = request.headers.get("x-clawgate-session", "").encode("latin-1").decode(errors="replace").strip()
+        call = parsed(body, session or None)
+        answering = self._answering(call, name, _message_id(request, name, body))
+        answering.context = replace(answering.context, attachments=await self._kept(call.pictures))
+        ignored = {"x-clawgate-ignored": ", ".join(call.ignored)} if call.ignored else {}
+        if call.stream:
+            return await self._streamed(answering, ignored)
+        async with aclosing(answering.pieces()) as pieces:
+            async for _ in pieces:
+                if await request.is_disconnected():  # the turn continues
+                    return Response(status_code=499)
+        return answer_json(completion(answering), 200, **ignored)
 
     async def _body(self, request: Request) -> bytes:
         """Raises Unreadable."""
@@ -143,7 +148,7 @@ class ApiDoor:
     async def _sent(self, body: bytes, id_: str) -> tuple[int, dict[str, object]]:
         """Status and content of the answer to the sender. Raises ApiError."""
         setup = self.runtime.setup
-        place, text, files = parse_send(body, setup.config.channels, setup.limits.file_bytes)
+        place, text, files = send_of(body, setup.config.channels, setup.limits.file_bytes)
         stored = [await self.runtime.store.files.put(it, self.runtime.now()) for it in files]
         return send_answer(id_, await Sends(self.runtime).send(sending(place, text, id_, stored)))
 
@@ -202,7 +207,7 @@ class ApiDoor:
         stored = [await files.put(it, now) for it in pictures]
         return tuple(Attachment(kind="image", key=it.id, name=it.name, type=it.type) for it in stored)
 
-    async def _streamed(self, shape: ModuleType, answering: Answering, ignored: Mapping[str, str]) -> Response:
+    async def _streamed(self, answering: Answering, ignored: Mapping[str, str]) -> Response:
         pieces = answering.pieces()
         first, silent_seconds = "", 0.0
         async for first in pieces:
@@ -216,7 +221,7 @@ class ApiDoor:
                 async for piece in pieces:
                     yield piece
 
-        body = shape.stream(answering, all_of_them())
+        body = chunks(answering, all_of_them())
         headers = {"cache-control": "no-store", "x-accel-buffering": "no", **ignored}
         return StreamingResponse(body, headers=headers, media_type="text/event-stream")
 
@@ -260,3 +265,116 @@ def _refusal(error: ApiError) -> Response:
     if error.final:  # the official client would repeat the call, and the turn with it
         headers["x-should-retry"] = "false"
     return answer_json({"error": error.body}, error.status, **headers)
+
+
+DONE = b"data: [DONE]\n\n"
+
+
+def completion(answering: Answering) -> Mapping[str, Any]:
+    message = {"role": "assistant", "content": answering.text, "refusal": None}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _reason(answering.final)}
+    return _about(answering, "chat.completion") | {"choices": [choice], "usage": _usage(answering)}
+
+
+async def chunks(answering: Answering, pieces: AsyncIterator[str]) -> AsyncIterator[bytes]:
+    def chunk(delta: Mapping[str, Any] | None, reason: str | None = None, **more: Any) -> bytes:
+        choices = [] if delta is None else [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}]
+        about = _about(answering, "chat.completion.chunk")
+        return b"data: " + orjson.dumps(about | {"choices": choices} | more) + b"\n\n"
+
+    yield chunk({"role": "assistant", "content": ""})
+    try:
+        async for piece in pieces:
+            yield chunk({"content": piece}) if piece else b": alive\n\n"
+    except ApiError as error:
+        yield b"data: " + orjson.dumps({"error": error.body}) + b"\n\n"
+        return
+    yield chunk({}, _reason(answering.final))
+    if answering.call.with_usage:
+        yield chunk(None, usage=_usage(answering))
+    yield DONE
+
+
+def _about(answering: Answering, kind: str) -> dict[str, Any]:
+    model, created = answering.call.agent, answering.created
+    return {"id": f"chatcmpl-{answering.id}", "object": kind, "created": created, "model": model}
+
+
+def _reason(final: Mapping[str, Any]) -> str:
+    if final["outcome"] == "declined":
+        return "content_filter"
+    return "length" if final.get("reason") == "cut" else "stop"
+
+
+def _usage(answering: Answering) -> Mapping[str, Any]:
+    """The tokens of all requests of the turn."""
+    tokens: Mapping[str, int] = answering.final.get("tokens", {})
+    prompt, output = sum(tokens.get(it, 0) for it in ("input", "cache_read", "cache_write")), tokens.get("output", 0)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": output,
+        "total_tokens": prompt + output,
+        "prompt_tokens_details": {"cached_tokens": tokens.get("cache_read", 0)},
+        "completion_tokens_details": {"reasoning_tokens": tokens.get("reasoning", 0)},
+    }
+
+
+class SentFile(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    data: str
+    """The bytes in base64."""
+
+
+class SendBody(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    to: str
+    text: str = ""
+    files: list[SentFile] = []
+
+
+def send_of(raw: bytes, channels: ChannelsConfig, file_bytes: int) -> tuple[Place, str, list[File]]:
+    """The place, the text and the files that a body names. Raises ApiError."""
+    try:
+        body = SendBody.model_validate_json(raw)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        param = ".".join(map(str, first["loc"]))
+        raise ApiError(400, f"{param or 'The body'}: {first['msg']}", param=param or None) from None
+    try:
+        place = place_in(channels, body.to)
+    except ValueError as error:
+        raise ApiError(400, f"to: {error}", param="to", code="unknown_place") from None
+    if not body.text.strip() and not body.files:
+        raise ApiError(400, "The message is empty: give text, files, or both.", param="text")
+    if len(body.files) > FILES_MAX:
+        raise ApiError(400, f"A message has at most {FILES_MAX} files.", param="files")
+    return place, body.text, [_file(it, number, file_bytes) for number, it in enumerate(body.files)]
+
+
+def _file(sent: SentFile, number: int, file_bytes: int) -> File:
+    param = f"files.{number}.data"
+    try:
+        data = base64.b64decode(sent.data, validate=True)
+    except (binascii.Error, ValueError):
+        raise ApiError(400, f"{param}: expected base64.", param=param) from None
+    if not data or len(data) > file_bytes:
+        what = f"larger than {file_bytes:,} bytes (limits.fileBytes)" if data else "empty"
+        raise ApiError(413 if data else 400, f"{param}: the file is {what}.", param=param)
+    return file_of(safe_name(sent.name), data)
+
+
+def send_answer(id_: str, outcome: SendOutcome) -> tuple[int, dict[str, object]]:
+    """Status and content: 200 once it is sent, 202 while it is tried further. Raises ApiError if it is refused."""
+    if outcome.state == "refused":
+        message = f"It was not sent: {outcome.reason}"
+        raise ApiError(502, message, type_="server_error", code="not_delivered", final=True)
+    content: dict[str, object] = {
+        "id": id_,
+        "object": "message",
+        "state": outcome.state,
+        "message_ids": [*outcome.message_ids],
+    }
+    return 200 if outcome.state == "sent" else 202, content

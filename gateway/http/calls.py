@@ -1,24 +1,42 @@
-"""One call as a program makes it, in either of OpenAI's two shapes, and what it is refused with.
+"""One call as a program makes it, in the shape of OpenAI's chat completions, and what it is refused with.
 
 A parameter that an answer depends on is refused by name. A parameter that tunes a model or offers tools is ignored,
 since the agent has its own settings and tools; the answer's header names it. Pictures come inside the call, as data
 URLs: the gateway fetches nothing that a program names.
+
+The answer is waited for while it grows, and found in the store, whichever replica gave it. Text that was shown is never
+taken back: a piece goes out only if it continues the pieces before. The text of a failed attempt stays shown, so the next
+attempt waits until it says more than that, or is over.
 """
 
+import asyncio
 import base64
 import binascii
+import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
+import structlog
 from pydantic import BaseModel, ValidationError
 
 from agents.attachments import actual_type
-from channels.message import PICTURES, UNKNOWN_TYPE, File
+from channels.api.channel import ApiChannel, WaitingCall
+from channels.message import PICTURES, UNKNOWN_TYPE, File, MessageContext
+from gateway.inbox.intake import Intake
+from gateway.outbox.outbox import payload_json
+from gateway.state.runtime import Runtime
+from gateway.store.errors import StoreUnavailable
 from gateway.store.inbound import Caller, Earlier
+from gateway.store.records import StoredAnswer
+from gateway.store.sessions import session_key
 from gateway.turns.attachments import FILES_MAX
+
+log = structlog.get_logger()
+
 
 SESSION = re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,200}")
 _NOTHING: Sequence[Any] = (None, False, 0, "", [], {})
@@ -28,14 +46,12 @@ _TAKEN: Mapping[str, Sequence[Any]] = {
     "function_call": (None, "auto", "none"),
     "response_format": (None, {"type": "text"}),
     "modalities": (None, ["text"]),
-    **dict.fromkeys(("audio", "previous_response_id", "conversation", "background", "prompt"), _NOTHING),
+    **dict.fromkeys(("audio", "input", "instructions", "previous_response_id", "conversation", "prompt"), _NOTHING),
 }
 """The values that ask for nothing, of the parameters that decide what an answer is."""
-_HEEDED = ("model", "messages", "input", "instructions", "stream", "stream_options", "user", "text", *_TAKEN)
+_HEEDED = ("model", "messages", "stream", "stream_options", "user", *_TAKEN)
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 IGNORED_MAX = 30
-_TEXTS = ("text", "input_text", "output_text")
-_PICTURES = ("image_url", "input_image")
 _EARLIER = "[image]"
 """Replaces a picture of an earlier message: only those of the last one are shown."""
 _DATA = re.compile(r"data:([a-z0-9.+/-]{1,80})?(?:;[a-z0-9=.-]{1,80}){0,3};base64,", re.IGNORECASE)
@@ -91,7 +107,6 @@ class ApiPart(BaseModel):
 
 class ApiMessage(BaseModel):
     role: str = ""
-    type: str = "message"
     content: str | list[ApiPart] | None = None
     tool_calls: list[Any] | None = None
     function_call: Any = None
@@ -101,23 +116,16 @@ class StreamOptions(BaseModel):
     include_usage: bool = False
 
 
-class Format(BaseModel):
-    format: dict[str, Any] | None = None
-
-
 class Body(BaseModel):
     model: str
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     user: str | None = None
-    instructions: str | None = None
     messages: list[ApiMessage] | None = None
-    input: str | list[ApiMessage] | None = None
-    text: Format | None = None
 
 
-def parsed(raw: bytes, field: str, session: str | None) -> ApiCall:
-    """The call that a body is, with its messages in `field`. `session`: as the header says. Raises ApiError."""
+def parsed(raw: bytes, session: str | None) -> ApiCall:
+    """Parse the body of a call. `session`: as the header says. Raises ApiError."""
     try:
         given = orjson.loads(raw)
         body = Body.model_validate(given)
@@ -130,21 +138,17 @@ def parsed(raw: bytes, field: str, session: str | None) -> ApiCall:
     for name, taken in _TAKEN.items():
         if given.get(name) not in taken:
             raise unsupported(name, f"{name} is not supported here: the agent has its own settings and tools.")
-    if body.text and body.text.format and body.text.format.get("type") != "text":
-        raise unsupported("text.format", "text.format: only text is supported.")
-    messages = body.messages if field == "messages" else body.input
+    messages = body.messages
     if messages is None:
-        raise ApiError(400, f"{field} is missing.", param=field, code="missing_required_parameter")
-    if isinstance(messages, str):
-        messages = [ApiMessage(role="user", content=messages)]
-    instructions, turns = _split(messages, field)
-    shown = _pictures(messages[-1], f"{field}[{len(messages) - 1}]") if messages else ()
+        raise ApiError(400, "messages is missing.", param="messages", code="missing_required_parameter")
+    instructions, turns = _split(messages)
+    shown = _pictures(messages[-1], f"messages[{len(messages) - 1}]") if messages else ()
     if not turns or messages[-1].role != "user" or not (turns[-1].text.strip() or shown):
-        raise ApiError(400, f"{field}: the last message must be the user's, with words or a picture.", param=field)
+        sentence = "messages: the last message must be the user's, with words or a picture."
+        raise ApiError(400, sentence, param="messages")
     session = _session(session or body.user or None)
     caller = Caller(
-        instructions="\n\n".join(filter(str.strip, (body.instructions or "", *instructions))),
-        earlier=() if session else tuple(turns[:-1]),
+        instructions="\n\n".join(filter(str.strip, instructions)), earlier=() if session else tuple(turns[:-1])
     )
     return ApiCall(
         agent=body.model,
@@ -158,11 +162,11 @@ def parsed(raw: bytes, field: str, session: str | None) -> ApiCall:
     )
 
 
-def _split(messages: Sequence[ApiMessage], field: str) -> tuple[list[str], list[Earlier]]:
+def _split(messages: Sequence[ApiMessage]) -> tuple[list[str], list[Earlier]]:
     """The program's instructions, and the messages of both sides."""
     instructions, turns = list[str](), list[Earlier]()
     for number, message in enumerate(messages):
-        place = f"{field}[{number}]"
+        place = f"messages[{number}]"
         is_last = number == len(messages) - 1
         text = _text(message, place, "" if is_last else _EARLIER).replace("\0", "\ufffd")
         if message.role in _SYSTEM:
@@ -179,22 +183,20 @@ def _split(messages: Sequence[ApiMessage], field: str) -> tuple[list[str], list[
 
 def _text(message: ApiMessage, place: str, instead: str) -> str:
     """The words of a message, with `instead` in the place of each picture. Raises ApiError."""
-    if message.type != "message":
-        raise unsupported(f"{place}.type", f"{place}.type: only messages are supported; tools are the agent's own.")
     if message.tool_calls or message.function_call:
         raise unsupported(f"{place}.tool_calls", f"{place}.tool_calls: tools are the agent's own.")
     if not isinstance(message.content, list):
         return message.content or ""
     for number, part in enumerate(message.content):
-        if part.type not in (*_TEXTS, *_PICTURES):
+        if part.type not in ("text", "image_url"):
             at = f"{place}.content[{number}].type"
             raise unsupported(at, f"{at}: only text and pictures are supported, not {part.type[:40]}.")
-    return "".join(instead if part.type in _PICTURES else part.text for part in message.content)
+    return "".join(instead if part.type == "image_url" else part.text for part in message.content)
 
 
 def _pictures(message: ApiMessage, place: str) -> tuple[File, ...]:
     parts = message.content if isinstance(message.content, list) else []
-    pictures = [(at, part) for at, part in enumerate(parts) if part.type in _PICTURES]
+    pictures = [(at, part) for at, part in enumerate(parts) if part.type == "image_url"]
     return tuple(
         _picture(part.image_url, number, f"{place}.content[{at}].image_url")
         for number, (at, part) in enumerate(pictures, 1)
@@ -246,3 +248,124 @@ def _place(location: Sequence[int | str]) -> str:
     names = [it for it in location if isinstance(it, int) or it.isidentifier()]
     text = "".join(f"[{it}]" if isinstance(it, int) else f".{it}" for it in names if it not in ("str", "list"))
     return text.removeprefix(".")
+
+
+POLL_SECONDS = 1.0
+"""Seconds between two looks into the store, for an answer that another replica gives."""
+
+
+@dataclass(kw_only=True)
+class Answering:
+    """One call, accepted as soon as the first piece is asked for. `final` and `text` are there once the pieces are over."""
+
+    runtime: Runtime
+    intake: Intake
+    channel: ApiChannel
+    context: MessageContext
+    call: ApiCall
+    created: int
+    final: dict[str, Any] = field(default_factory=dict)
+    text: str = ""
+
+    @property
+    def id(self) -> str:
+        return self.context.message_id.replace("-", "")
+
+    async def pieces(self) -> AsyncGenerator[str]:
+        """The text as it grows; an empty one now and then. Raises ApiError if the call has failed, and StoreUnavailable."""
+        with self.channel.waiting(self.context.message_id) as waiting:
+            key = self.context.message_id
+            acceptance = await self.intake.accept(self.context, self.call.agent, [key], caller=self.call.caller)
+            if acceptance.overflow:
+                raise ApiError(
+                    429, "Too many calls wait already.", type_="rate_limit_error", code="rate_limit_exceeded"
+                )
+            shown, look = Shown(), acceptance.turn is None
+            control, rules = self.runtime.control, self.runtime.setup.session_rules(self.call.agent)
+            session = session_key(self.call.agent, self.context, rules.scope)
+            while True:
+                leaving = control.draining and session not in control.lanes
+                if look and (answer := await self._answer(key)) is not None:
+                    self._finish(answer)
+                    yield shown.end(self.text)
+                    return
+                if leaving:
+                    sentence = "The gateway is stopping; the answer is continued elsewhere, or after its next start."
+                    raise ApiError(503, sentence, type_="server_error", code="stopping", retry_seconds=5)
+                look = await self._changed(waiting)
+                progress = waiting.progress
+                yield shown.more(progress.text, len(progress.tools)) if progress and not look else ""
+
+    async def _changed(self, waiting: WaitingCall) -> bool:
+        """Waits for news, and returns whether to look into the store."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(POLL_SECONDS):
+                await waiting.changed.wait()
+        if not waiting.changed.is_set():
+            return True
+        waiting.changed.clear()
+        return waiting.progress is not None and waiting.progress.outcome is not None
+
+    async def _answer(self, key: str) -> StoredAnswer | None:
+        """A client who leaves cancels no read, which can hang in its driver. Without the database there is no answer yet."""
+        reading = self.runtime.store.answer(f"{self.channel.name}:{self.channel.account}:{key}")
+        try:
+            return await asyncio.shield(asyncio.ensure_future(reading))
+        except StoreUnavailable as error:
+            log.error("answer_unavailable", error=repr(error))
+            return None
+
+    def _finish(self, answer: StoredAnswer) -> None:
+        self.final = json.loads(answer.final)
+        self.text = "".join(payload_json.validate_json(it).part.text for it in answer.payloads)
+        if self.channel.account not in self.runtime.setup.config.server.api.open:
+            raise ApiError(401, "The token was revoked meanwhile.", code="invalid_api_key", final=True)
+        if error := _error(self.final["outcome"], self.final.get("reason", ""), self.text):
+            raise error
+
+
+@dataclass(slots=True)
+class Shown:
+    """The text that a stream has shown: `step` is the turn's newest, after `tools` calls."""
+
+    step: str = ""
+    tools: int = 0
+
+    def more(self, text: str, tools: int) -> str:
+        """Returns the new text if it continues the text shown; a step after a tool's result begins a new paragraph."""
+        text = text.rstrip()
+        if text.startswith(self.step):
+            new, self.step, self.tools = text[len(self.step) :], text, tools
+            return new
+        if tools > self.tools and text:
+            self.step, self.tools = text, tools
+            return f"\n\n{text}"
+        return ""
+
+    def end(self, text: str) -> str:
+        """The rest of the whole answer; all of it beneath what was shown of another."""
+        if text.startswith(self.step):
+            return text[len(self.step) :]
+        return f"\n\n{text}" if text else ""
+
+
+def _error(outcome: str, reason: str, text: str) -> ApiError | None:
+    """The error of a failed turn; None if it did not fail. Its sentence is the one a person would read."""
+    message = text or f"The turn ended without an answer ({outcome})."
+    match outcome, reason:
+        case (("replied" | "silent" | "declined"), _):
+            return None
+        case ("over-budget", _) | ("failed", "budget"):
+            return ApiError(429, message, type_="insufficient_quota", code="insufficient_quota", final=True)
+        case (("too-many" | "too-fast"), _):
+            return ApiError(429, message, type_="rate_limit_error", code="rate_limit_exceeded")
+        case "failed", ("too_large" | "message_too_long"):
+            return ApiError(400, message, code="context_length_exceeded", final=True)
+        case "failed", ("not configured" | "agent-closed"):
+            return ApiError(404, message, param="model", code="model_not_found", final=True)
+        case "failed", ("internal" | "attempts" | "stuck"):
+            return ApiError(500, message, type_="server_error", code=reason, final=True)
+        case "failed", _:
+            return ApiError(502, message, type_="server_error", code=reason or None, final=True)
+        case _:
+            return ApiError(409, message, type_="server_error", code=outcome, final=True)

@@ -13,8 +13,7 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from gateway.api.answer import Answering
-from gateway.api.call import SESSION, ApiCall, ApiError
+from gateway.http.calls import SESSION, Answering, ApiCall, ApiError
 from gateway.http.request import answer_json
 from gateway.program import VERSION
 from gateway.store.inbound import Caller

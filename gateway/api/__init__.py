@@ -1,1 +1,0 @@
-"""Programs' door: `/v1`, as the OpenAI API has it."""
