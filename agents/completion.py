@@ -21,7 +21,7 @@ from agents.providers.draft import Draft
 from agents.providers.models import ModelFacts, nearest
 from agents.providers.provider import Done, ModelRequest, OneTool, System, ToolChoice
 from agents.providers.retry import RetryEvent, Retrying
-from agents.providers.textcalls.answer import DONE_WELL
+from agents.providers.textcalls import DONE_WELL
 from agents.repair import IMAGES_MAX, repair, reusable_prefix
 from agents.tokens import below, request_tokens
 from agents.turn import Compaction, Emit, ModelCalled, ModelRetried, ModelStreamed, Turn

@@ -13,10 +13,10 @@ import structlog
 from agents.messages import AssistantMessage, Usage
 from agents.providers.config import NATIVE_DOCUMENTS, ModelConfig, ProviderConfig, api_of
 from agents.providers.models import SHIPPED_CURRENCY, ModelFacts, facts_of, family_of, shipped_prices
+from agents.providers.prompted import PromptedTools
 from agents.providers.provider import ModelRequest, Provider
 from agents.providers.retry import Health, RetryConfig, RetryEvent, complete
-from agents.providers.textcalls.answer import RepairedCalls
-from agents.providers.textcalls.prompted import PromptedTools
+from agents.providers.textcalls import RepairedCalls
 from agents.providers.vendors import for_model, vendor_for
 from agents.tokens import Calibration, request_tokens, tokens
 

@@ -12,7 +12,7 @@ from agents.providers import models as models_table
 from agents.providers.catalog import build_provider
 from agents.providers.config import ModelConfig, ProviderConfig
 from agents.providers.models import facts_of
-from agents.providers.textcalls.prompted import PromptedTools
+from agents.providers.prompted import PromptedTools
 
 NATIVE = ProviderConfig.model_validate({"api": "openai-chat", "baseUrl": "http://h/v1"})
 BY_PROMPT = ProviderConfig.model_validate({"api": "openai-chat", "baseUrl": "http://h/v1", "toolCalling": "prompt"})

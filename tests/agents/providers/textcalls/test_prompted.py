@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 
 from agents.messages import AssistantMessage, Message, ModelError, StopReason, Text, ToolCall
+from agents.providers.prompted import PromptedTools
 from agents.providers.provider import ToolCallDelta, ToolCallEnd, ToolCallStart
-from agents.providers.textcalls.prompted import PromptedTools
 from tests.agents.providers.requests import LS, READ, asking, assistant, call, result, user
 from tests.agents.providers.textcalls.scripted import Scripted, ask, chunkings, mentions, outline, says
 from tools.tool import ToolSpec

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage, Message, Text, Thinking, ToolCall, ToolResultMessage, UserMessage, Wire
+from agents.providers.prompted import Offer, PromptedTools, translated
 from agents.providers.provider import OneTool, System, ToolChoice
-from agents.providers.textcalls.prompted import Offer, PromptedTools, translated
 from agents.repair import repair
 from tests.agents.histories import broken_histories
 from tests.agents.providers.requests import LS, PIXEL, READ, asking, assistant, call, result, user

@@ -30,9 +30,7 @@ from agents.messages import (
 from agents.prompt.fences import TOOL_CALLS
 from agents.providers.provider import ModelEvent, ModelRequest, OneTool, SentTurn, System, grown
 from agents.providers.request import called_names
-from agents.providers.textcalls.answer import Rewriting, Style, rewritten
-from agents.providers.textcalls.forms import PROMPTED
-from agents.providers.textcalls.written import Stretch, calls_among_words
+from agents.providers.textcalls import PROMPTED, Rewriting, Stretch, Style, calls_among_words, rewritten
 from tools.tool import Image
 
 Offer: TypeAlias = Literal["tools", "not now", "they do not work", "no tools"]
