@@ -21,7 +21,7 @@ THREATS = """
 3 trust by address or header
   channels/test_web_admission.py: test_what_a_proxy_hands_on_is_not_from_this_machine
   stories/http/test_token_guesses.py: test_rate_limit_of_guesses_ignores_forged_forwarded_addresses
-  stories/web/test_web_door.py: test_over_tls_the_session_is_bound_to_this_host
+  stories/web/test_web_door.py: test_web_session_cookie_is_host_bound_over_tls
 4 timing and brute force
   stories/http/test_token_guesses.py: test_rate_limit_of_token_guesses_is_shared_by_all_routes
   stories/http/test_webhook_fuzz.py: test_webhook_fuzz_breaks_nothing_and_stores_nothing_forged
@@ -39,7 +39,7 @@ THREATS = """
   stories/http/test_door.py: test_http_body_timeout_refuses_a_slow_body
 9 routing confusion
   channels/test_feishu_receive.py: test_an_event_for_another_app_is_refused
-  stories/web/test_web_door.py: test_only_under_its_own_names_is_a_browser_answered
+  stories/web/test_web_door.py: test_web_host_allowlist_refuses_other_names
 10 mutable identity
   stories/promises/test_promises.py: test_allowlist_and_policies_decide_who_is_heard
 11 scope bleed
@@ -61,11 +61,11 @@ THREATS = """
   agents/prompt/test_inbound.py: test_the_body_is_the_id_and_then_what_the_person_said
   agents/prompt/test_fences.py: test_no_heading_of_ours_can_be_written_by_a_person
 17 tool output as authority
-  stories/tools/test_web_tools.py: test_a_page_stands_behind_a_boundary_that_it_cannot_know
+  stories/tools/test_web_tools.py: test_web_fetch_result_is_fenced_by_an_unknown_boundary
 18 directive smuggling
   agents/prompt/test_reply.py: test_which_files_an_answer_names
   agents/prompt/test_reply.py: test_what_is_meant_for_the_gateway_is_not_sent
-  stories/web/test_web_files.py: test_no_name_leads_out_of_its_folder_or_breaks_a_header
+  stories/web/test_web_files.py: test_web_file_name_cannot_escape_folder_or_header
 19 silent token abuse
   agents/prompt/test_reply.py: test_the_silent_token_alone_sends_nothing
   agents/prompt/test_reply.py: test_the_token_is_never_seen_and_a_second_look_finds_nothing_more
@@ -112,26 +112,26 @@ THREATS = """
 36 credentials to the wrong host
   tools/test_web_fetch.py: test_redirects_are_followed_so_far_and_no_further_and_carry_nothing_along
 38 process hygiene
-  stories/process/test_process.py: test_killed_while_a_command_runs_the_command_dies_too_and_is_not_run_again
+  stories/process/test_process.py: test_killed_gateway_kills_its_command_and_never_reruns_it
 39 cross-session
   stories/promises/test_promises.py: test_agents_share_nothing_and_two_chats_of_one_share_no_history
   stories/turns/test_sessions.py: test_session_scope_in_a_group_is_shared_or_per_person
 40 stale authority
   stories/config/test_reload.py: test_reload_adds_and_removes_channels_and_revokes_secrets
-  stories/web/test_web_door.py: test_an_event_stream_ends_with_its_session
+  stories/web/test_web_door.py: test_web_session_end_closes_its_event_stream
   stories/turns/test_canaries.py: test_secret_revoked_by_a_reload_stays_masked
 41 admin by browser
-  stories/web/test_web_door.py: test_no_other_site_can_have_anything_read_or_changed
-  stories/web/test_web_door.py: test_every_answer_says_what_a_browser_may_do_with_it
-  stories/web/test_web_door.py: test_the_api_takes_json_that_says_so_and_nothing_else
+  stories/web/test_web_door.py: test_csrf_no_other_site_reads_or_changes_anything
+  stories/web/test_web_door.py: test_web_security_headers_are_on_every_answer
+  stories/web/test_web_door.py: test_web_api_takes_declared_json_only
   browser/test_web_safety.py: test_another_site_cannot_write_in_our_name
 42 model-driven config
   test_threats.py: test_no_tool_and_no_command_writes_config
 43 secret leaks
   channels/test_telegram_send.py: test_the_token_is_in_no_log_no_exception_and_no_picture_of_an_object
-  stories/process/test_process.py: test_nothing_it_writes_holds_a_secret_or_what_people_say
+  stories/process/test_process.py: test_log_and_data_files_hold_no_secret_or_message_text
   gateway/test_logs.py: test_a_configured_secret_is_struck_out_in_every_form
-  stories/process/test_process.py: test_on_the_first_run_and_on_any_other_its_files_are_for_their_owner_only
+  stories/process/test_process.py: test_file_permissions_are_owner_only_on_every_run
 44 denial of service
   stories/http/test_door.py: test_http_header_without_end_hits_the_cap
   agents/prompt/test_fences.py: test_a_text_made_to_be_slow_is_read_in_one_go
@@ -140,7 +140,7 @@ THREATS = """
   gateway/config/test_yaml.py: *
 46 poison rows
   channels/test_feishu_receive.py: test_what_no_database_takes_is_taken_out_and_the_message_is_kept
-  stories/outbox/test_dead_letters.py: test_a_message_that_was_given_up_can_be_asked_again
+  stories/outbox/test_dead_letters.py: test_dead_letter_of_a_message_can_be_replayed
 """
 ELSEWHERE = {30, 34, 37}
 """There is no such thing here: runs that nobody asked for, archives that are opened, skills that are installed."""

@@ -41,7 +41,7 @@ GATES: dict[str, tuple[Chat, str | None, str, bool]] = {
 }
 
 
-async def test_a_press_passes_the_gate_of_the_chat_that_the_card_stands_in_and_is_a_command_of_its_session(
+async def test_button_press_passes_the_gate_of_its_cards_chat(
     tmp_path: Path,
 ) -> None:
     async with feishu(tmp_path) as house:
@@ -67,7 +67,7 @@ async def test_a_press_passes_the_gate_of_the_chat_that_the_card_stands_in_and_i
         assert house.anthropic.requests == []
 
 
-async def test_nothing_of_a_press_is_believed_but_its_signed_event(tmp_path: Path) -> None:
+async def test_button_press_trusts_only_the_signed_event(tmp_path: Path) -> None:
     async with feishu(tmp_path) as house:
         card = await offered(house.gateway, "feishu", DIRECT)
         odd: list[Any] = [None, "ap_allow:1", {}, {"token": ""}, {"token": "x" * 61}, {"token": "a b"}, {"token": 7}]
@@ -100,7 +100,7 @@ async def test_nothing_of_a_press_is_believed_but_its_signed_event(tmp_path: Pat
         assert presses(house.gateway) == []
 
 
-async def test_a_card_shows_code_as_it_is_is_replaced_in_its_place_and_what_is_gone_is_given_up(tmp_path: Path) -> None:
+async def test_button_card_is_replaced_in_place_or_given_up(tmp_path: Path) -> None:
     async with feishu(tmp_path) as house:
         card = await offered(house.gateway, "feishu", DIRECT)
         elements = house.feishu.card(card).body.elements
@@ -124,9 +124,7 @@ async def test_a_card_shows_code_as_it_is_is_replaced_in_its_place_and_what_is_g
         assert len(house.feishu.messages) == 2
 
 
-async def test_a_press_that_cannot_be_stored_is_not_called_received(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_button_press_not_stored_is_not_confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with feishu(tmp_path) as house:
         card = await offered(house.gateway, "feishu", DIRECT)
         event = house.feishu.press_event(card, ALLOW.label, sender=ALICE)
@@ -151,9 +149,7 @@ async def happens_and_is_answered(it: Bot, *updates: dict[str, Any]) -> None:
 
 
 @MODES
-async def test_on_telegram_a_press_is_one_command_stops_spinning_and_the_keyboard_goes_with_an_edit(
-    tmp_path: Path, mode: str
-) -> None:
+async def test_button_press_on_telegram_is_one_command_and_edits_the_keyboard(tmp_path: Path, mode: str) -> None:
     async with bot(tmp_path, mode) as it:
         alice, team = it.telegram.private(), it.telegram.supergroup(forum=True)
         topic = str(it.telegram.topic(team, "Releases"))
@@ -182,7 +178,7 @@ async def test_on_telegram_a_press_is_one_command_stops_spinning_and_the_keyboar
         assert it.house.anthropic.requests == []
 
 
-async def test_on_telegram_a_stranger_and_an_odd_button_get_nothing_but_an_end_of_the_spinning(tmp_path: Path) -> None:
+async def test_button_press_on_telegram_by_a_stranger_does_nothing(tmp_path: Path) -> None:
     async with bot(tmp_path, "polling") as it:
         account: Any = it.house.gateway.runtime.setup.channels["telegram", "default"]
         account.access = account.access.model_copy(update={"dm_policy": "allowlist", "group_policy": "allowlist"})
@@ -195,7 +191,7 @@ async def test_on_telegram_a_stranger_and_an_odd_button_get_nothing_but_an_end_o
         assert it.telegram.messages == []
 
 
-async def test_a_press_on_telegram_is_answered_after_it_is_stored(
+async def test_button_press_on_telegram_is_answered_once_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with bot(tmp_path, "webhook") as it:
@@ -216,9 +212,7 @@ async def test_a_press_on_telegram_is_answered_after_it_is_stored(
         assert len(presses(it.house.gateway)) == 1
 
 
-async def test_on_the_page_a_press_is_a_post_and_a_message_that_was_replaced_is_so_for_every_page(
-    house: Running, page: Page
-) -> None:
+async def test_button_press_on_the_page_replaces_the_message_everywhere(house: Running, page: Page) -> None:
     await page.say("hello")
     await page.answers(1)
     here = Chat(id=CHAT, kind="direct")
@@ -264,14 +258,14 @@ NO_PRESSES: list[dict[str, Any]] = [
 ]
 
 
-async def test_a_press_on_the_page_that_is_no_press_is_refused(house: Running, page: Page) -> None:
+async def test_button_press_on_the_page_must_be_valid(house: Running, page: Page) -> None:
     for change in NO_PRESSES:
         sound = {"id": new_id("p"), "chat": CHAT, "press": {"token": "x", "message": "k" * 36}}
         assert (await page.http.post("/webhooks/web/default", json=sound | change)).status_code == 400, change
     assert presses(house.gateway) == []
 
 
-async def test_a_press_on_the_page_is_admitted_as_a_message_is(house: Running, page: Page) -> None:
+async def test_button_press_on_the_page_is_admitted_like_a_message(house: Running, page: Page) -> None:
     posted = {"id": new_id("p"), "chat": CHAT, "press": {"token": "x", "message": "k" * 36}}
     del page.http.headers["x-clawgate"]
     assert (await page.http.post("/webhooks/web/default", json=posted)).status_code == 403

@@ -24,7 +24,7 @@ async def asks(house: Running, *words: str) -> tuple[int, str]:
     return await ask(*words, "--config", str(house.folder / "config.yaml"), more=SECRETS)
 
 
-async def test_a_part_that_was_refused_is_listed_and_can_be_sent_again(tmp_path: Path, database: str) -> None:
+async def test_dead_letter_of_a_refused_part_is_listed_and_replayed(tmp_path: Path, database: str) -> None:
     async with running(tmp_path, script=[says("lost words")], more=database) as house:
         house.feishu.fail_next("/reply", times=1, status=400, code=230006)
         await house.say("hello")
@@ -41,7 +41,7 @@ async def test_a_part_that_was_refused_is_listed_and_can_be_sent_again(tmp_path:
         assert "0 dead letters" in (await asks(house, "dead-letters", "list"))[1]
 
 
-async def test_a_message_that_was_given_up_can_be_asked_again(
+async def test_dead_letter_of_a_message_can_be_replayed(
     tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(tmp_path, script=[says("at last")], more=database) as house:
@@ -57,7 +57,7 @@ async def test_a_message_that_was_given_up_can_be_asked_again(
         assert (await house.replies(2))[1] == "at last"
 
 
-async def test_what_cannot_be_replayed_is_one_sentence_and_the_names_of_an_earlier_version_still_work(
+async def test_dead_letter_replay_errors_and_old_names(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as house:
@@ -78,7 +78,7 @@ FEW = [*PLACES[:3], ("followup", 1), ("steer", 2), ("stop", 0)]
 
 
 @pytest.mark.parametrize("places", [FEW, pytest.param(PLACES, marks=pytest.mark.long)], ids=["few", "all"])
-async def test_a_message_that_cannot_be_read_is_a_dead_letter_and_its_chat_goes_on(
+async def test_dead_letter_of_an_unreadable_message_unblocks_its_chat(
     tmp_path: Path, database: str, places: list[tuple[str, int]]
 ) -> None:
     """After a downgrade, or a hand on the database: first, in the middle or last of those that wait behind a turn."""

@@ -48,7 +48,7 @@ async def on_telegram(
             yield house, telegram
 
 
-async def test_a_card_grows_and_becomes_the_answer(tmp_path: Path) -> None:
+async def test_draft_card_grows_and_becomes_the_answer(tmp_path: Path) -> None:
     async with running(tmp_path, feishu=FEISHU, script=[says(LONG)]) as house:
         house.line.hold(after_pieces=2)
         await house.say("tell me")
@@ -66,7 +66,7 @@ def _states(house: Running) -> list[str]:
     return [state for card in house.feishu.cardkit.cards.values() for state in card.states]
 
 
-async def test_a_short_answer_needs_no_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_draft_is_skipped_for_a_short_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.turns.watch.OPEN_SECONDS", 60.0)
     async with running(tmp_path, feishu=FEISHU, script=[says("here")]) as house:
         await house.say("hi")
@@ -75,7 +75,7 @@ async def test_a_short_answer_needs_no_card(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("streaming", ["off", "progress", "partial"])
-async def test_the_config_says_how_much_is_shown_before_the_answer(tmp_path: Path, streaming: str) -> None:
+async def test_draft_shows_as_much_as_configured(tmp_path: Path, streaming: str) -> None:
     feishu = FEISHU + f"    streaming: {streaming}\n"
     script = [calls(("exec", {"command": "cat go"})), says(LONG)]
     async with running(tmp_path, feishu=feishu, script=script, more=RUNS) as house:
@@ -98,7 +98,7 @@ async def test_the_config_says_how_much_is_shown_before_the_answer(tmp_path: Pat
 
 
 @pytest.mark.parametrize("streaming", ["progress", "partial"])
-async def test_a_tool_that_took_a_moment_is_seen_until_text_follows(tmp_path: Path, streaming: str) -> None:
+async def test_draft_shows_a_slow_tool_until_text_follows(tmp_path: Path, streaming: str) -> None:
     feishu = FEISHU + f"    streaming: {streaming}\n"
     async with running(tmp_path, feishu=feishu, script=[calls(("ls", {})), says(LONG)]) as house:
         house.line.hold(after_pieces=0)
@@ -109,7 +109,7 @@ async def test_a_tool_that_took_a_moment_is_seen_until_text_follows(tmp_path: Pa
         assert house.feishu.shown(ALICE_CHAT) == [LONG]
 
 
-async def test_an_opening_in_doubt_is_tried_again_where_the_platform_shows_no_second_one(tmp_path: Path) -> None:
+async def test_draft_ambiguous_opening_is_retried_where_idempotent(tmp_path: Path) -> None:
     async with running(tmp_path, feishu=FEISHU, script=[says(LONG)]) as house:
         house.feishu.fail_next("/cardkit/v1/cards", lose_answer=True)
         house.line.hold(after_pieces=2)
@@ -121,7 +121,7 @@ async def test_an_opening_in_doubt_is_tried_again_where_the_platform_shows_no_se
 
 
 @pytest.mark.parametrize("later", [0.0, 7_200.0], ids=["at once", "when Feishu recognises no repetition any more"])
-async def test_after_a_restart_the_same_card_is_finished(tmp_path: Path, later: float) -> None:
+async def test_draft_card_is_finished_after_a_restart(tmp_path: Path, later: float) -> None:
     script = [says(LONG), says("whole at last")]
     async with running(tmp_path, feishu=FEISHU, script=script) as house:
         house.line.hold(after_pieces=2)
@@ -137,7 +137,7 @@ async def test_after_a_restart_the_same_card_is_finished(tmp_path: Path, later: 
         assert len(emulator.messages) == 1
 
 
-async def test_what_is_stopped_or_silent_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_draft_of_a_stopped_or_silent_turn_is_removed(tmp_path: Path) -> None:
     async with running(tmp_path, feishu=FEISHU, script=[says(LONG), says(f"hm {'x ' * 40}")]) as house:
         house.line.hold(after_pieces=2)
         await house.say("tell me")
@@ -149,7 +149,7 @@ async def test_what_is_stopped_or_silent_leaves_nothing_behind(tmp_path: Path) -
         assert len(house.feishu.shown(ALICE_CHAT)) == 1
 
 
-async def test_a_card_that_feishu_refuses_costs_nothing_of_the_answer(tmp_path: Path) -> None:
+async def test_draft_card_refused_by_feishu_costs_nothing(tmp_path: Path) -> None:
     async with running(tmp_path, feishu=FEISHU, script=[says(LONG), says(LONG)]) as house:
         house.feishu.fail_next("/cardkit/v1/cards", code=99991672, status=400)
         house.line.hold(after_pieces=2)
@@ -169,7 +169,7 @@ async def test_a_card_that_feishu_refuses_costs_nothing_of_the_answer(tmp_path: 
         assert [it.card for it in house.feishu.messages] == [False, True, False]
 
 
-async def test_a_telegram_message_is_edited_until_it_is_the_answer(tmp_path: Path) -> None:
+async def test_draft_on_telegram_is_edited_into_the_answer(tmp_path: Path) -> None:
     script = [says(LONG), says("again " * 900)]
     async with on_telegram(tmp_path, script=script) as (house, telegram):
         alice = telegram.private()
@@ -192,7 +192,7 @@ async def test_a_telegram_message_is_edited_until_it_is_the_answer(tmp_path: Pat
         assert " ".join(telegram.shown(alice)[1:]).split().count("again") == 900
 
 
-async def test_one_direct_chat_on_telegram_has_its_own_streaming(tmp_path: Path) -> None:
+async def test_draft_streaming_per_direct_chat_on_telegram(tmp_path: Path) -> None:
     alice, bob = 500_000_011, 500_000_012
     more = f'chats: {{ "{alice}": {{ streaming: off }} }}'
     async with on_telegram(tmp_path, more=more, script=lambda body: says(LONG)) as (house, telegram):
@@ -211,7 +211,7 @@ async def test_one_direct_chat_on_telegram_has_its_own_streaming(tmp_path: Path)
         assert [it for it in warnings(config) if "chats." in it] == []
 
 
-async def test_an_opening_that_may_have_arrived_is_not_repeated(tmp_path: Path) -> None:
+async def test_draft_ambiguous_opening_on_telegram_is_not_retried(tmp_path: Path) -> None:
     async with on_telegram(tmp_path, script=[says(LONG)]) as (house, telegram):
         alice = telegram.private()
         house.line.hold(after_pieces=2)
@@ -223,9 +223,7 @@ async def test_an_opening_that_may_have_arrived_is_not_repeated(tmp_path: Path) 
         assert telegram.shown(alice)[1:] == [LONG]  # the first is the draft that nobody knows of
 
 
-async def test_in_a_direct_chat_it_grows_as_a_draft_of_telegrams_where_that_is_switched_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_draft_native_to_telegram_in_a_direct_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.turns.watch.REFRESH_SECONDS", 0.05)
     script = [says(LONG), says(LONG), says(LONG)]
     async with on_telegram(tmp_path, more="drafts: true\n    groupPolicy: open", script=script) as (house, telegram):
@@ -293,7 +291,7 @@ def drafts(it: House) -> int:
 
 
 @pytest.mark.parametrize("way", ["feishu webhook", "telegram polling"])
-async def test_a_turn_that_is_cut_off_leaves_nothing_of_its_draft_wherever_that_is(tmp_path: Path, way: str) -> None:
+async def test_draft_of_a_turn_that_is_cut_off_is_removed(tmp_path: Path, way: str) -> None:
     """Telegram tells nobody of a recall, and places no card."""
 
     def script(body: dict[str, Any]) -> Any:

@@ -128,7 +128,7 @@ async def house_with(folder: Path, it: Breakage, clock: Clock) -> AsyncIterator[
 
 @in_chinese("status", "doctor")
 @pytest.mark.parametrize("failure", sorted(CHANNELS.keys() | BREAKAGES.keys()))
-async def test_what_breaks_a_channel_is_said_in_five_places(
+async def test_failure_of_a_channel_is_told_in_five_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str, chinese: str
 ) -> None:
     monkeypatch.setattr("gateway.app.health.FIRST_REACH_SECONDS", 0.05)
@@ -167,7 +167,7 @@ async def test_what_breaks_a_channel_is_said_in_five_places(
 
 @in_chinese("doctor", "status")
 @pytest.mark.parametrize("failure", sorted(MODELS.keys() | REFUSALS.keys()))
-async def test_what_a_model_refuses_is_said_in_five_places(tmp_path: Path, failure: str, chinese: str) -> None:
+async def test_failure_of_a_model_is_told_in_five_places(tmp_path: Path, failure: str, chinese: str) -> None:
     row, zh, fault = MODELS[failure], CHINESE[failure], REFUSALS[failure]
     more = f'{ADMIN}\nowners: ["feishu:{ALICE}"]\nretry: {{ maxSeconds: 0.1 }}'
     async with running(tmp_path, feishu=f"{FEISHU}  web: {{}}\n", more=more, script=lambda _: fault) as house:
@@ -274,9 +274,7 @@ async def printed(house: Running, chinese: str, *arguments: str) -> tuple[int, s
     "chinese", ["status", *(pytest.param(it, marks=pytest.mark.long) for it in ("doctor", "chat"))]
 )
 @pytest.mark.parametrize("failure", sorted(DATABASES))
-async def test_what_keeps_the_database_from_taking_writes_is_said_in_every_place(
-    tmp_path: Path, failure: str, chinese: str
-) -> None:
+async def test_failure_of_the_database_is_told_in_every_place(tmp_path: Path, failure: str, chinese: str) -> None:
     row, zh = DATABASES[failure], CHINESE[failure]
     async with (
         database_in(failure, tmp_path) as (house, breaks),
@@ -318,7 +316,7 @@ async def is_told(house: Running, kind: str) -> bool:
         return bool((await http.get("/readyz")).json()["failing"] == {"database": kind})
 
 
-async def test_a_message_for_which_there_is_no_room_is_refused_with_the_reason(tmp_path: Path) -> None:
+async def test_failure_of_room_in_the_queue_is_told_with_the_reason(tmp_path: Path) -> None:
     async with running(tmp_path, script=lambda _: says("here")) as house:
         store: Any = house.gateway.runtime.store
         await store._writer.call(lambda connection: connection.exec_driver_sql("PRAGMA max_page_count = 1"))

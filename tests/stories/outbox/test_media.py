@@ -27,7 +27,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(8) + struct.pack(">II", 40, 30) + bytes(20)
 WIDE = b"\x89PNG\r\n\x1a\n" + bytes(8) + struct.pack(">II", 9000, 10) + bytes(20)
 
 
-async def test_an_answer_with_files_arrives_whole_in_feishu(tmp_path: Path) -> None:
+async def test_media_of_an_answer_arrives_in_feishu(tmp_path: Path) -> None:
     script = [says("Here they are.\nMEDIA: plan.png\nMEDIA: report.pdf\nMEDIA: nowhere.txt")]
     async with running(tmp_path, script=script) as house:
         house.workspace().mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ async def test_an_answer_with_files_arrives_whole_in_feishu(tmp_path: Path) -> N
         assert len({sent.uuid for sent in house.feishu.messages}) == 3
 
 
-async def test_a_file_that_is_not_attached_is_named_and_not_the_place_where_it_was_looked_for(tmp_path: Path) -> None:
+async def test_media_that_is_missing_is_named_without_its_path(tmp_path: Path) -> None:
     words = [("send it", "could not attach"), ("请发给我", "没能附上")]
     places = ["{root}/plan.png", "{root}/../secret/plan.png", "..{root}/plan.png", "/etc/plan.png"]
     async with running(tmp_path) as house:
@@ -67,7 +67,7 @@ ADDRESSES = {
 }
 
 
-async def test_an_address_that_could_not_be_attached_is_a_link_that_people_see_whole(tmp_path: Path) -> None:
+async def test_media_url_that_fails_is_shown_as_a_whole_link(tmp_path: Path) -> None:
     agents = WITHOUT_EXEC.replace("message]", "message, web_fetch]")
     script = [says(f"Here it is.\nMEDIA:{address}") for address in ADDRESSES]
     async with running(tmp_path, agents=agents, script=script) as house:
@@ -81,7 +81,7 @@ async def test_an_address_that_could_not_be_attached_is_a_link_that_people_see_w
         assert "MEDIA:<https address>" in str(house.anthropic.requests[0].body["system"])
 
 
-async def test_what_feishu_takes_as_no_picture_goes_as_a_file_and_what_not_at_all_as_a_sentence() -> None:
+async def test_media_feishu_refuses_falls_back_to_file_or_sentence() -> None:
     emulator, kept = feishu_emulator(), Kept()
     emulator.text_event("?", sender=ALICE, chat=ALICE_CHAT)
     async with serve_on_loopback(emulator.app) as url:
@@ -109,9 +109,7 @@ LONG = "\n\n".join(f"```\n{number} " + "wörd " * 600 + "\n```" for number in ra
 
 
 @pytest.mark.parametrize(("ask", "note"), [("go", "(The whole answer is"), ("请写长一点", "（完整回答见文件")])
-async def test_of_a_very_long_answer_comes_the_first_part_and_the_whole_as_a_file(
-    tmp_path: Path, ask: str, note: str
-) -> None:
+async def test_media_carries_a_very_long_answer_as_a_file(tmp_path: Path, ask: str, note: str) -> None:
     secret = SECRETS["FEISHU_APP_SECRET"]
     more = "limits: { replyParts: 3 }"
     async with running(tmp_path, script=[says(f"{LONG} {secret}")], more=more) as house:
@@ -141,7 +139,7 @@ def sent_to(chat: int, *files: StoredFile, text: str = "", voice: bool = False) 
     return Outbound(target=Target(chat=str(chat)), text=text, files=files, voice=voice)
 
 
-async def test_telegram_gets_captions_albums_voice_and_documents() -> None:
+async def test_media_on_telegram_captions_albums_voice_and_documents() -> None:
     async with bot() as (telegram, channel, alice, kept):
         one, two = kept.add("a.png", "image/png", PNG), kept.add("b.png", "image/png", PNG)
         await channel.send(sent_to(alice, one, text="**both** `x`"), "k1")
@@ -164,7 +162,7 @@ async def test_telegram_gets_captions_albums_voice_and_documents() -> None:
         assert [entity["type"] for entity in telegram.messages[0].entities] == ["bold", "code"]
 
 
-async def test_a_telegram_caption_that_is_too_long_goes_before_its_file() -> None:
+async def test_media_caption_too_long_goes_before_its_file() -> None:
     async with bot() as (telegram, channel, alice, kept):
         await channel.send(sent_to(alice, kept.add("a.txt", "text/plain", b"a"), text="word " * 300), "k")
         assert [it.kind for it in telegram.messages] == ["text", "document"]
@@ -187,7 +185,7 @@ PAPER = StoredFile(id="p", name="p.pdf", type="application/pdf", size=1)
         (["all"], tuple(FILES), [("all", 10), ("", 2)]),
     ],
 )
-def test_which_message_brings_which_files(texts: list[str], files: Any, shape: Any) -> None:
+def test_media_is_spread_over_messages(texts: list[str], files: Any, shape: Any) -> None:
     found = arranged(texts, files, TelegramChannel)  # type: ignore[arg-type]  # its capabilities are all that is looked at
     assert [(text, len(group)) for text, group in found] == shape
 
@@ -195,9 +193,7 @@ def test_which_message_brings_which_files(texts: list[str], files: Any, shape: A
 @pytest.mark.parametrize(
     ("quotes", "under"), [("all", [True, True]), ("first", [True, False]), ("off", [False, False])]
 )
-async def test_which_messages_of_an_answer_stand_under_the_question(
-    tmp_path: Path, quotes: str, under: list[bool]
-) -> None:
+async def test_reply_quotes_the_question_in_which_parts(tmp_path: Path, quotes: str, under: list[bool]) -> None:
     script = [says("word\n" * 1_200)] * 2
     async with running(tmp_path, script=script, feishu=f"{FEISHU}    quotes: {quotes}\n") as house:
         await house.say("long, please")

@@ -37,7 +37,7 @@ def schema(house: Running) -> dict[str, Any]:
     return members
 
 
-async def test_only_what_the_chats_channel_can_do_is_offered(tmp_path: Path) -> None:
+async def test_message_tool_offers_only_what_the_channel_can(tmp_path: Path) -> None:
     for name in "ftw":
         (tmp_path / name).mkdir()
     async with running(
@@ -62,7 +62,7 @@ async def test_only_what_the_chats_channel_can_do_is_offered(tmp_path: Path) -> 
         assert {"emoji", "options", "voice", "reply_to"}.isdisjoint(schema(house))
 
 
-async def test_an_agent_without_a_tool_that_reads_files_sends_none(tmp_path: Path) -> None:
+async def test_message_tool_sends_no_files_without_a_read_tool(tmp_path: Path) -> None:
     agents = "agents: { list: [{ id: helper, model: anthropic/claude-sonnet-4-6, tools: { allow: [message] } }] }"
     async with running(tmp_path, agents=agents, script=[calls(does("send", media=["plan.png"])), says("no")]) as house:
         files(house.workspace())
@@ -72,7 +72,7 @@ async def test_an_agent_without_a_tool_that_reads_files_sends_none(tmp_path: Pat
         assert errors(house)[0]["error_code"] == "INVALID_ARGUMENT"
 
 
-async def test_in_feishu_it_sends_files_replies_edits_reacts_and_takes_back(tmp_path: Path) -> None:
+async def test_message_tool_in_feishu_sends_replies_edits_and_recalls(tmp_path: Path) -> None:
     async with running(tmp_path) as house:
         files(house.workspace())
         house.anthropic.script = [
@@ -105,7 +105,7 @@ async def test_in_feishu_it_sends_files_replies_edits_reacts_and_takes_back(tmp_
         assert house.feishu.known[reply.message_id].recalled
 
 
-async def test_what_is_not_of_this_chat_is_neither_answered_nor_changed(tmp_path: Path) -> None:
+async def test_message_tool_refuses_messages_of_other_chats(tmp_path: Path) -> None:
     async with running(tmp_path, script=[says("to Alice")]) as house:
         await house.say("hi")
         await house.replies(1)
@@ -122,7 +122,7 @@ async def test_what_is_not_of_this_chat_is_neither_answered_nor_changed(tmp_path
         assert house.feishu.reacted == []
 
 
-async def test_on_telegram_it_sends_albums_voice_and_polls_and_edits_and_takes_back(tmp_path: Path) -> None:
+async def test_message_tool_on_telegram_sends_albums_polls_and_edits(tmp_path: Path) -> None:
     async with bot(tmp_path, "polling") as it:
         alice = it.telegram.private()
         files(it.house.workspace())
@@ -161,7 +161,7 @@ async def test_on_telegram_it_sends_albums_voice_and_polls_and_edits_and_takes_b
         assert it.telegram.deleted == [int(last)]
 
 
-async def test_a_press_is_a_message_of_the_same_session_and_a_hostile_one_gets_a_line(tmp_path: Path) -> None:
+async def test_message_tool_button_press_joins_the_session(tmp_path: Path) -> None:
     offer = calls(does("buttons", message="Deploy?", buttons=["Yes, **now**", "No"]))
     async with running(tmp_path, script=[offer, says("__SILENT__")]) as house:
         await house.say("deploy", chat=GROUP, chat_type="group", mention_bot=True)
@@ -193,7 +193,7 @@ async def test_a_press_is_a_message_of_the_same_session_and_a_hostile_one_gets_a
         assert len(house.anthropic.requests) == 3
 
 
-async def test_a_button_of_one_persons_conversation_is_not_another_ones(tmp_path: Path) -> None:
+async def test_message_tool_button_belongs_to_one_conversation(tmp_path: Path) -> None:
     agents = """
 agents:
   list:
@@ -215,7 +215,7 @@ agents:
 
 
 @pytest.mark.parametrize("direct", [True, False])
-async def test_a_press_on_telegram_and_buttons_that_go_with_an_edit(tmp_path: Path, direct: bool) -> None:
+async def test_message_tool_buttons_on_telegram_go_with_an_edit(tmp_path: Path, direct: bool) -> None:
     async with bot(tmp_path, "polling") as it:
         alice = it.telegram.private()
         chat = alice if direct else it.telegram.supergroup(forum=True)
@@ -238,7 +238,7 @@ async def test_a_press_on_telegram_and_buttons_that_go_with_an_edit(tmp_path: Pa
         assert len(it.telegram.callback_answers) == 1
 
 
-async def test_a_press_in_the_web_chat_is_the_persons_message(tmp_path: Path) -> None:
+async def test_message_tool_button_in_the_web_chat(tmp_path: Path) -> None:
     script = [calls(does("buttons", message="Go?", buttons=["Yes"])), says("asked")]
     async with running(tmp_path, script=script, feishu=WEB) as house, opened(house.url) as page:
         await page.say("ask me")
@@ -254,7 +254,7 @@ async def test_a_press_in_the_web_chat_is_the_persons_message(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-async def test_killed_while_it_sends_a_file_feishu_shows_it_once(tmp_path: Path) -> None:
+async def test_message_tool_killed_while_sending_a_file_shows_it_once(tmp_path: Path) -> None:
     async with platforms(tmp_path) as (feishu, anthropic, config):
         files(tmp_path / "data" / "workspaces" / "helper")
         send = does("send", message="here", media=["report.pdf"])
@@ -274,7 +274,7 @@ async def test_killed_while_it_sends_a_file_feishu_shows_it_once(tmp_path: Path)
 
 
 @pytest.mark.slow
-async def test_killed_after_it_was_sent_telegrams_message_is_not_called_lost(tmp_path: Path) -> None:
+async def test_message_tool_killed_after_the_send_knows_it_was_sent(tmp_path: Path) -> None:
     """What was sent and put on record is known, though the tool's result was never journaled."""
     telegram = TelegramEmulator()
     async with polled(tmp_path, telegram) as (anthropic, config):
@@ -302,7 +302,7 @@ STEPS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
-async def test_killed_at_any_step_of_a_card_the_answer_is_shown_once(tmp_path: Path, step: str) -> None:
+async def test_draft_killed_at_any_step_shows_the_answer_once(tmp_path: Path, step: str) -> None:
     method, path = STEPS[step]
     line, long = Line(), "first words " + "and more " * 30 + "the end"
     async with platforms(tmp_path, line=line) as (feishu, anthropic, config):

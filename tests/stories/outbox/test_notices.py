@@ -30,9 +30,7 @@ async def told(house: Running) -> list[str]:
     return [message.text for message in house.feishu.messages]
 
 
-async def test_an_owner_hears_of_one_cause_once_an_hour_and_of_another_at_once(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_notice_rate_limit_is_one_cause_an_hour(tmp_path: Path, database_url: str) -> None:
     clock = Clock()
     async with running(tmp_path, more=stored(database_url), now=clock) as house:
         for _ in range(3):
@@ -50,7 +48,7 @@ async def test_an_owner_hears_of_one_cause_once_an_hour_and_of_another_at_once(
         assert house.anthropic.requests == []
 
 
-async def test_two_replicas_tell_one_cause_once(tmp_path: Path, postgres_url: str) -> None:
+async def test_notice_is_sent_once_by_two_replicas(tmp_path: Path, postgres_url: str) -> None:
     async with two(tmp_path, postgres_url, [], OWNED) as (one, other):
         for _ in range(2):
             assert await one.gateway.notices.tell(DOWN)
@@ -59,7 +57,7 @@ async def test_two_replicas_tell_one_cause_once(tmp_path: Path, postgres_url: st
         assert await told(one) == [DOWN.en]
 
 
-async def test_a_notice_is_in_the_language_of_what_the_owner_wrote_last(tmp_path: Path, database_url: str) -> None:
+async def test_notice_language_is_the_owners(tmp_path: Path, database_url: str) -> None:
     async with running(tmp_path, script=[says("好的")], more=stored(database_url)) as house:
         await house.say("你好，请介绍一下自己")
         await house.replies(1)
@@ -67,7 +65,7 @@ async def test_a_notice_is_in_the_language_of_what_the_owner_wrote_last(tmp_path
         assert (await told(house))[1:] == [DOWN.zh]
 
 
-async def test_nobody_hears_anything_where_the_config_says_so_or_where_there_is_no_chat(tmp_path: Path) -> None:
+async def test_notice_is_off_by_config_or_without_a_chat(tmp_path: Path) -> None:
     for more in (f"{OWNED}\nnotifyOwners: false", 'owners: ["web:local"]', ""):
         async with running(tmp_path, more=more) as house:
             assert not await house.gateway.notices.tell(DOWN)
@@ -75,7 +73,7 @@ async def test_nobody_hears_anything_where_the_config_says_so_or_where_there_is_
 
 
 @pytest.mark.parametrize("lost", ["accept", "finish"])
-async def test_a_kill_loses_no_notice_and_doubles_none(
+async def test_notice_survives_a_kill_once(
     tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
     clock = Clock()
@@ -98,7 +96,7 @@ async def test_a_kill_loses_no_notice_and_doubles_none(
         assert await told(house) == [DOWN.en]
 
 
-async def test_owners_hear_of_an_edit_that_was_refused_and_nobody_else_does(
+async def test_notice_of_a_refused_config_edit_goes_to_owners_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.app.serve.LOOK_SECONDS", 0.05)
@@ -120,7 +118,7 @@ BOBS: dict[str, Any] = {"sender": BOB, "chat": BOB_CHAT}
 
 
 @pytest.mark.parametrize(("label", "becomes"), [("Let in", "may write to me now"), ("Refuse", "was refused")])
-async def test_an_owner_hears_who_waits_and_decides_by_a_button_and_the_stranger_that_they_wait(
+async def test_notice_of_pairing_lets_an_owner_decide_by_a_button(
     tmp_path: Path, database_url: str, label: str, becomes: str
 ) -> None:
     async with running(tmp_path, script=[says("hello Bob")], feishu=PAIRING, more=stored(database_url)) as house:
@@ -151,7 +149,7 @@ async def test_an_owner_hears_who_waits_and_decides_by_a_button_and_the_stranger
         assert traces(house, "swordfish") == []
 
 
-async def test_of_two_presses_the_second_changes_nothing(tmp_path: Path) -> None:
+async def test_pairing_notice_second_press_is_idempotent(tmp_path: Path) -> None:
     async with running(tmp_path, feishu=PAIRING, more=OWNED) as house:
         await house.say("hi", **BOBS)
         await house.idle()
@@ -167,7 +165,7 @@ async def test_of_two_presses_the_second_changes_nothing(tmp_path: Path) -> None
         assert (contact["state"], contact["displayName"]) == ("approved", "Bob")
 
 
-async def test_an_owner_lets_in_by_id_and_the_notice_is_sent_once_after_a_kill(
+async def test_pairing_by_id_is_announced_once_after_a_kill(
     tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     more = stored(database_url)
@@ -191,9 +189,7 @@ async def test_an_owner_lets_in_by_id_and_the_notice_is_sent_once_after_a_kill(
 REFUSED = Fault(status=401, message="invalid x-api-key")
 
 
-async def test_owners_read_the_vendor_s_words_and_hear_of_a_model_that_refuses_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_notice_of_a_model_refusal_has_the_vendors_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.app.gateway.TROUBLE_EVERY_SECONDS", 0.05)
     owned = OWNED.replace(f'"feishu:{ALICE}"', f'"feishu:{ALICE}", "feishu:{CAROL}"')
     async with running(tmp_path, script=lambda _: REFUSED, more=owned) as house:
@@ -227,7 +223,7 @@ async def test_owners_read_the_vendor_s_words_and_hear_of_a_model_that_refuses_o
 @pytest.mark.parametrize(
     ("more", "end"), [("", "whoever runs this bot."), (f"{OWNED}\nnotifyOwners: false", "whoever runs this bot.")]
 )
-async def test_a_guest_reads_that_the_owner_hears_of_it_only_if_one_does(tmp_path: Path, more: str, end: str) -> None:
+async def test_notice_is_promised_to_a_guest_only_if_sent(tmp_path: Path, more: str, end: str) -> None:
     async with running(tmp_path, script=lambda _: REFUSED, more=more) as house:
         await house.say("hello", **BOBS)
         (line,) = await house.replies(1)

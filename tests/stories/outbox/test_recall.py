@@ -217,7 +217,7 @@ async def walks(folder: Path, walk: Walk, count: int) -> None:
 
 @pytest.mark.parametrize("place", ["group", "direct"])
 @pytest.mark.parametrize("mode", ["collect", "followup", "steer", "interrupt"])
-async def test_whatever_happens_around_it(tmp_path: Path, mode: str, place: str) -> None:
+async def test_recall_at_any_moment_leaves_nothing(tmp_path: Path, mode: str, place: str) -> None:
     await walks(tmp_path, walk_of(0, mode, place), 14)
 
 
@@ -232,12 +232,12 @@ LONGER = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("mode", "place", "seed"), LONGER)
-async def test_whatever_happens_around_it_at_length(tmp_path: Path, mode: str, place: str, seed: int) -> None:
+async def test_recall_at_any_moment_in_long_walks(tmp_path: Path, mode: str, place: str, seed: int) -> None:
     await walks(tmp_path, walk_of(seed, mode, place), 24)
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_whatever_happens_around_it_on_two_replicas(tmp_path: Path, postgres_url: str, seed: int) -> None:
+async def test_recall_at_any_moment_on_two_replicas(tmp_path: Path, postgres_url: str, seed: int) -> None:
     walk = walk_of(seed, ("collect", "followup", "steer", "interrupt")[seed], "group")
     more = f"queue: {{ mode: {walk.mode}, debounceSeconds: 0.01 }}\ntools: {{ exec: {{ mode: allow }} }}"
     async with two(tmp_path, postgres_url, model, more, agents=AGENTS) as houses:
@@ -249,7 +249,7 @@ async def test_whatever_happens_around_it_on_two_replicas(tmp_path: Path, postgr
         walk.judge(tables(walk.first))
 
 
-async def test_a_recall_during_the_end_of_its_stopped_turn_leaves_nothing_of_that(
+async def test_recall_while_its_turn_is_being_stopped_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The turn is being stopped for a newer message, and has looked for recalls already."""
@@ -269,7 +269,7 @@ async def test_a_recall_during_the_end_of_its_stopped_turn_leaves_nothing_of_tha
         assert [table for table, text in tables(house).items() if word(0) in text] == []
 
 
-async def test_what_was_taken_back_is_found_in_no_search_and_no_export(tmp_path: Path) -> None:
+async def test_recall_removes_from_search_and_export(tmp_path: Path) -> None:
     agents = AGENTS.replace("memory_search", "memory_search, memory_get")
     async with running(tmp_path, agents=agents, script=lambda body: says("noted SWORDFISH")) as house:
         await house.say("the word is SWORDFISH", message_id="om_x")
@@ -283,7 +283,7 @@ async def test_what_was_taken_back_is_found_in_no_search_and_no_export(tmp_path:
         assert "SWORDFISH" not in tables(house)["transcript"].replace('{"query": "SWORDFISH"}', "")[:2000]
 
 
-async def test_a_message_whose_row_cannot_be_read_is_taken_back_all_the_same(tmp_path: Path) -> None:
+async def test_recall_of_an_unreadable_row_works(tmp_path: Path) -> None:
     async with running(tmp_path, script=[says("ok")]) as house:
         await house.say("a secret", message_id="om_x")
         await house.replies(1)
@@ -294,7 +294,7 @@ async def test_a_message_whose_row_cannot_be_read_is_taken_back_all_the_same(tmp
         assert [table for table, text in tables(house).items() if "a secret" in text] == []
 
 
-async def test_a_second_recall_ends_the_turn_that_was_made_for_the_others(tmp_path: Path, database_url: str) -> None:
+async def test_recall_twice_ends_the_turn_made_for_the_others(tmp_path: Path, database_url: str) -> None:
     """Alice's, Bob's and Carol's messages are one running turn; first hers is taken back, and then his."""
     script = [says("first"), says("never whole " * 50), says("with Bobs SWORDFISH " * 30), says("for Carol")]
     async with running(tmp_path, script=script, more=f'database: {{ url: "{database_url}" }}') as house:
@@ -316,7 +316,7 @@ async def test_a_second_recall_ends_the_turn_that_was_made_for_the_others(tmp_pa
         assert [table for table, text in tables(house).items() if "SWORDFISH" in text] == []
 
 
-async def test_a_picture_and_the_words_of_others_stay_in_a_turn_that_has_ended(tmp_path: Path) -> None:
+async def test_recall_spares_others_in_an_ended_turn(tmp_path: Path) -> None:
     async with running(tmp_path, script=[says("first"), says("about SWORDFISH"), says("last")]) as house:
         house.line.hold()
         await house.say("begin", sender=ALICE, **IN_GROUP)
@@ -334,7 +334,7 @@ async def test_a_picture_and_the_words_of_others_stay_in_a_turn_that_has_ended(t
         assert ("SWORDFISH" in asked, "of Bob" in asked, ANSWER_GONE in asked) == (False, True, True)
 
 
-async def test_who_quotes_what_was_taken_back_is_answered_without_it(tmp_path: Path) -> None:
+async def test_recall_empties_quotes_of_the_message(tmp_path: Path) -> None:
     """Whether it quotes before or after, and whether or not the bot was spoken to."""
     async with running(tmp_path, script=[says("zero"), says("next"), says("last")]) as house:
         house.line.hold()
@@ -353,7 +353,7 @@ async def test_who_quotes_what_was_taken_back_is_answered_without_it(tmp_path: P
         assert not any("SWORDFISH" in str(it.body) for it in house.anthropic.requests)
 
 
-async def test_what_somebody_quoted_leaves_the_records_and_the_turn_that_quoted_it_stays(tmp_path: Path) -> None:
+async def test_recall_removes_a_quote_and_keeps_the_quoting_turn(tmp_path: Path) -> None:
     async with running(tmp_path, script=[says("one"), says("two")]) as house:
         await house.say("the secret is SWORDFISH", message_id="om_s", sender=BOB, **(IN_GROUP | {"mention_bot": False}))
         await house.say("what do you say to that?", parent_id="om_s", root_id="om_s", **IN_GROUP)

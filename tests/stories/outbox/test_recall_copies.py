@@ -85,7 +85,7 @@ async def withdraw(house: Running, how: str, messages: list[str]) -> None:
 
 
 @pytest.mark.parametrize("how", ["recall", "person", "session"])
-async def test_copies_of_a_message_go_with_it(tmp_path: Path, database_url: str, how: str) -> None:
+async def test_recall_deletes_copies_in_tool_results(tmp_path: Path, database_url: str, how: str) -> None:
     model = Model()
     more = f'{RUNS}\ndatabase: {{ url: "{database_url}" }}'
     async with running(tmp_path, agents=AGENTS, feishu=OPEN, more=more, script=model) as house:
@@ -132,7 +132,7 @@ async def test_copies_of_a_message_go_with_it(tmp_path: Path, database_url: str,
         assert not house.uploads() or how == "session"
 
 
-async def test_copies_of_copies_go_with_the_message_and_other_results_stay(tmp_path: Path) -> None:
+async def test_recall_deletes_copies_of_copies_only(tmp_path: Path) -> None:
     model = Model()
     async with running(tmp_path, agents=AGENTS, feishu=OPEN, script=model) as house:
         bob, alice = {"sender": BOB, **IN_GROUP}, {"sender": ALICE, **IN_GROUP}
@@ -154,7 +154,7 @@ async def test_copies_of_copies_go_with_the_message_and_other_results_stay(tmp_p
 
 
 @pytest.mark.parametrize("kind", ["say", "task"])
-async def test_reminders_of_a_recalled_message_end_with_what_they_have_said(tmp_path: Path, kind: str) -> None:
+async def test_recall_cancels_reminders_of_the_message(tmp_path: Path, kind: str) -> None:
     clock, model = Clock(BEGIN), Model()
     feishu = f"{OPEN}    timestampWindowSeconds: null\n"
     async with running(tmp_path, agents=AGENTS, feishu=feishu, script=model, now=clock) as house:
@@ -174,7 +174,7 @@ async def test_reminders_of_a_recalled_message_end_with_what_they_have_said(tmp_
         assert {table: rows for table, rows in tables(house).items() if REMINDED in rows} == {}
 
 
-async def test_notices_to_owners_do_not_keep_an_erased_person(tmp_path: Path) -> None:
+async def test_erased_person_leaves_no_owner_notice(tmp_path: Path) -> None:
     pairs = FEISHU.replace("dmPolicy: open", "dmPolicy: pairing")
     assert pairs != FEISHU
     async with running(tmp_path, feishu=pairs, more=f'owners: ["feishu:{ALICE}"]', script=[says("hi")] * 3) as house:

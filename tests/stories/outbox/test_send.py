@@ -52,7 +52,7 @@ def woken_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("woken_only")
-async def test_the_serving_gateway_is_woken_and_the_id_is_the_platform_s(tmp_path: Path) -> None:
+async def test_send_command_wakes_the_gateway_and_prints_the_id(tmp_path: Path) -> None:
     async with running(tmp_path, more=SERVER, script=[says("I see")]) as house:
         for headers in ({}, {"authorization": "Proof"}, {"authorization": "Proof wrong"}):
             async with client(house.url) as http:
@@ -71,7 +71,7 @@ async def test_the_serving_gateway_is_woken_and_the_id_is_the_platform_s(tmp_pat
         assert "Deploy" not in "".join(users(house.anthropic.requests[0].body)), "it is in no history"
 
 
-async def test_without_a_gateway_it_is_sent_by_itself_and_from_a_pipe(tmp_path: Path, database_url: str) -> None:
+async def test_send_command_without_a_gateway_and_from_a_pipe(tmp_path: Path, database_url: str) -> None:
     more = f'database: {{ url: "{database_url}" }}'
     async with platforms(tmp_path, agents=WITHOUT_EXEC, more=more) as (feishu, anthropic, config):
         code, ids, errors = await send(config, "--to", f"feishu:{GROUP}", typed="from a\npipe\n")
@@ -84,7 +84,7 @@ async def test_without_a_gateway_it_is_sent_by_itself_and_from_a_pipe(tmp_path: 
         assert [it.message_id for it in feishu.messages[1:]] == ids
 
 
-async def test_a_topic_a_file_and_a_long_text_on_telegram(tmp_path: Path) -> None:
+async def test_send_command_topic_file_and_long_text_on_telegram(tmp_path: Path) -> None:
     telegram = TelegramEmulator()
     group = telegram.supergroup(forum=True)
     topic = telegram.topic(group, "Builds")
@@ -104,7 +104,7 @@ async def test_a_topic_a_file_and_a_long_text_on_telegram(tmp_path: Path) -> Non
         assert len(ids) == 3
 
 
-async def test_into_the_web_chat_beside_the_page(tmp_path: Path) -> None:
+async def test_send_command_into_the_web_chat(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x", encoding="utf-8")
     async with (
         running(tmp_path, feishu=WEB, more=SERVER, script=[says("hello")]) as house,
@@ -119,7 +119,7 @@ async def test_into_the_web_chat_beside_the_page(tmp_path: Path) -> None:
         assert [it["name"] for it in last["files"]] == ["a.txt"]
 
 
-async def test_what_cannot_be_sent_is_said_and_the_exit_code_tells_it(tmp_path: Path) -> None:
+async def test_send_command_failure_has_a_reason_and_exit_code(tmp_path: Path) -> None:
     telegram = TelegramEmulator()
     stranger = telegram.private(started=False)
     (tmp_path / "empty").touch()
@@ -144,7 +144,7 @@ async def test_what_cannot_be_sent_is_said_and_the_exit_code_tells_it(tmp_path: 
             assert fix in ran.stderr
 
 
-async def test_killed_between_the_commit_and_the_send_it_is_sent_once_by_the_next_gateway(tmp_path: Path) -> None:
+async def test_send_command_killed_after_commit_is_sent_once(tmp_path: Path) -> None:
     async with platforms(tmp_path, agents=WITHOUT_EXEC) as (feishu, _, config):
         async with started(config):
             pass  # makes the database
@@ -160,7 +160,7 @@ async def test_killed_between_the_commit_and_the_send_it_is_sent_once_by_the_nex
         assert [it.text for it in feishu.messages] == ["once", "behind it"]
 
 
-async def test_killed_while_the_platform_answers_nothing_is_lost_and_feishu_shows_it_once(tmp_path: Path) -> None:
+async def test_send_command_killed_during_the_send_is_deduped(tmp_path: Path) -> None:
     async with platforms(tmp_path, agents=WITHOUT_EXEC) as (feishu, _, config):
         feishu.fail_next("/im/v1/messages", times=1, lose_answer=True)
         env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **SECRETS}

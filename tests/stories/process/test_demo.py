@@ -25,7 +25,7 @@ async def demo(*arguments: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize(("api", "channel"), list(zip(MAKERS, cycle(PLATFORMS), strict=False)))
-async def test_every_wire_on_every_platform_is_shown_to_people(
+async def test_demo_shows_every_wire_on_every_platform(
     api: str, channel: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     show(await play(MAKERS[api], PLATFORMS[channel]()), "full")
@@ -37,9 +37,7 @@ async def test_every_wire_on_every_platform_is_shown_to_people(
 
 
 @pytest.mark.parametrize("channel", PLATFORMS)
-async def test_the_story_fits_a_screen_and_ends_with_the_reply_as_people_see_it(
-    channel: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_demo_fits_a_screen_and_ends_with_the_reply(channel: str, capsys: pytest.CaptureFixture[str]) -> None:
     layers = await play(platform=PLATFORMS[channel]())
     capsys.readouterr()  # the log
     show(layers, "tale")
@@ -59,7 +57,7 @@ async def test_the_story_fits_a_screen_and_ends_with_the_reply_as_people_see_it(
 
 
 @pytest.mark.slow
-async def test_the_demo_runs_as_a_process_for_people_and_for_programs() -> None:
+async def test_demo_runs_as_a_process() -> None:
     telegram = ("--api", "google-gemini", "--channel", "telegram")
     people, programs, mistaken = await asyncio.gather(demo(*telegram), demo("--json"), demo("--api", "mistrial"))
     assert (people[0], people[2], programs[0], programs[2]) == (0, "", 0, "")

@@ -13,7 +13,7 @@ from tests.stories.later.test_schedules import ANYTIME, BEGIN, settled
 GUIDED = AGENTS.replace("anthropic/claude-sonnet-4-6", "demo/guide")
 
 
-async def test_it_makes_a_real_file_and_says_that_it_is_a_script(tmp_path: Path) -> None:
+async def test_demo_model_writes_a_file_and_says_it_is_a_script(tmp_path: Path) -> None:
     async with running(tmp_path, agents=GUIDED) as house:
         for number, text in enumerate(
             ("帮我写一个 Python 脚本，列出所有文件", "write me a python script that lists files")
@@ -37,7 +37,7 @@ async def test_it_makes_a_real_file_and_says_that_it_is_a_script(tmp_path: Path)
         ("你能帮我做什么？", "> 你好！我在你自己的机器上运行", "请看清请求并批准", "演示到此结束"),
     ],
 )
-async def test_asked_what_it_can_do_it_writes_a_file_and_runs_it_once_a_person_has_allowed_that(
+async def test_demo_model_tour_runs_a_file_after_an_approval(
     tmp_path: Path, question: str, printed: str, waits: str, end: str
 ) -> None:
     async with running(tmp_path, agents=GUIDED, more=ASKS) as house:
@@ -55,7 +55,7 @@ async def test_asked_what_it_can_do_it_writes_a_file_and_runs_it_once_a_person_h
         assert house.anthropic.requests == []
 
 
-async def test_on_telegram_a_button_allows_it_and_the_result_is_a_quotation(tmp_path: Path) -> None:
+async def test_demo_model_tour_on_telegram_by_a_button(tmp_path: Path) -> None:
     more = f"{PUBLIC}\napprovals: {{ approvers: ['telegram:500000011'] }}"
     async with bot(tmp_path, "webhook", more=more, agents=GUIDED) as it:
         alice = it.telegram.private(500000011)
@@ -71,7 +71,7 @@ async def test_on_telegram_a_button_allows_it_and_the_result_is_a_quotation(tmp_
         assert "blockquote" in {entity["type"] for entity in last.entities}
 
 
-async def test_denied_it_says_that_nothing_ran(tmp_path: Path) -> None:
+async def test_demo_model_denied_says_that_nothing_ran(tmp_path: Path) -> None:
     async with running(tmp_path, agents=GUIDED, more=ASKS) as house:
         id_ = await asked(house, "What can you do for me?")
         await house.say(f"/approve {id_} deny")
@@ -90,9 +90,7 @@ async def test_denied_it_says_that_nothing_ran(tmp_path: Path) -> None:
         (("你能帮我做什么？", "2分钟后提醒我活动一下"), "一分钟后提醒我", "你让我提醒：2分钟后提醒我活动一下"),
     ],
 )
-async def test_it_sets_a_real_reminder_and_says_after_the_tour_that_one_may_ask_for_it(
-    tmp_path: Path, asks: tuple[str, str], tries: str, comes: str
-) -> None:
+async def test_demo_model_sets_a_real_reminder(tmp_path: Path, asks: tuple[str, str], tries: str, comes: str) -> None:
     clock = Clock(BEGIN)
     agents = GUIDED.replace("exec, message", "schedule")
     async with running(tmp_path, agents=agents, feishu=ANYTIME, now=clock) as house:

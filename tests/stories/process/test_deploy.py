@@ -48,7 +48,7 @@ def paste(script: str, folder: Path) -> str:
     return done.stdout
 
 
-async def test_a_backup_made_while_it_serves_brings_back_what_was_said_and_sent(tmp_path: Path) -> None:
+async def test_deploy_backup_of_the_page_restores_everything(tmp_path: Path) -> None:
     """As the page says it, with a skill, a tool file and the folder of an MCP server in place; test_backup has the rest."""
     (back_up,), (restore,) = blocks("Back up", "sh", LIFE), blocks("Restore", "sh", LIFE)
     bot = tmp_path / "bot"
@@ -84,7 +84,7 @@ async def test_a_backup_made_while_it_serves_brings_back_what_was_said_and_sent(
     assert history == ["Alice: the number is 4711", "Alice: which number?"]
 
 
-def test_the_unit_is_one_that_systemd_would_load_and_leaves_a_stop_its_time() -> None:
+def test_deploy_systemd_unit_is_valid_and_leaves_time_to_stop() -> None:
     (unit,) = blocks("On a box, with systemd", "ini")
     lines = [line for line in unit.splitlines() if line and line[0] not in "#["]
     assert all(re.fullmatch(r"[A-Z]\w+=\S.*", line) for line in lines)
@@ -96,7 +96,7 @@ def test_the_unit_is_one_that_systemd_would_load_and_leaves_a_stop_its_time() ->
     assert "RestrictNamespaces" not in keys
 
 
-def test_compose_has_no_default_password_and_says_what_to_do_where_none_is_set() -> None:
+def test_deploy_compose_has_no_default_password() -> None:
     text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
     assert set(re.findall(r"\$\{POSTGRES_PASSWORD[^}]*\}", text)) == {"${POSTGRES_PASSWORD:-}"}
     services = yaml.safe_load(text)["services"]
@@ -121,7 +121,7 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 GATEWAYS = ("clawgate", "replica-1", "replica-2")
 
 
-def test_the_container_has_one_folder_for_all_of_a_bot_and_no_single_file_is_mounted() -> None:
+def test_deploy_container_mounts_one_folder() -> None:
     """An editor writes by rename: a file that is mounted alone stays the old one for ever."""
     (folder,) = re.findall(r"^WORKDIR (/\S+)$", DOCKERFILE.rpartition("FROM ")[2], re.M)
     assert f"VOLUME {folder}\n" in DOCKERFILE
@@ -138,7 +138,7 @@ def test_the_container_has_one_folder_for_all_of_a_bot_and_no_single_file_is_mou
         assert all(re.fullmatch(r"[a-z-]+:/.*", it) for it in COMPOSE[name].get("volumes", ()))
 
 
-def test_every_variable_of_the_cookbook_and_the_channels_reaches_the_container(tmp_path: Path) -> None:
+def test_deploy_container_gets_every_variable_of_the_docs(tmp_path: Path) -> None:
     pages = [ROOT / "config.yaml", *ROOT.glob("docs/examples/*.yaml"), *ROOT.glob("channels/*/README.md")]
     names = {name for it in pages for name in re.findall(r"\$\{([A-Z][A-Z0-9_]*)\b", it.read_text(encoding="utf-8"))}
     assert {"CI_HOOK_SECRET", "TRACKER_TOKEN", "TELEGRAM_BOT_TOKEN"} <= names
@@ -152,7 +152,7 @@ def test_every_variable_of_the_cookbook_and_the_channels_reaches_the_container(t
 
 
 @pytest.mark.slow
-async def test_the_first_start_in_a_container_writes_config_and_token_and_prints_a_link(tmp_path: Path) -> None:
+async def test_deploy_container_first_start_prints_a_link(tmp_path: Path) -> None:
     (command,) = re.findall(r"^CMD (\[.+\])$", DOCKERFILE, re.M)
     words = [{"8080": "0"}.get(it, it) for it in yaml.safe_load(command)[1:]]
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
@@ -187,9 +187,7 @@ async def test_the_first_start_in_a_container_writes_config_and_token_and_prints
     assert ((tmp_path / ".env").read_text(), (tmp_path / "config.yaml").read_text()) == before
 
 
-def test_a_folder_that_belongs_to_another_user_is_named_with_the_way_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deploy_folder_of_another_user_is_named_with_the_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
     monkeypatch.chdir(tmp_path)
     os.chown(tmp_path, os.geteuid() or 65_534, -1)
@@ -200,7 +198,7 @@ def test_a_folder_that_belongs_to_another_user_is_named_with_the_way_out(
     assert [*tmp_path.iterdir()] == []
 
 
-def test_each_proxy_lets_through_what_the_gateway_takes_and_streams() -> None:
+def test_deploy_proxy_configs_pass_body_sizes_and_streams() -> None:
     (nginx,) = blocks("Behind a reverse proxy", "nginx")
     assert nginx.count("{") == nginx.count("}")
     page = nginx.split("location / {")[1]

@@ -34,7 +34,7 @@ OFFERED = [
 ]
 
 
-def test_any_one_key_is_all_that_the_shipped_config_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_run_needs_any_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable, model in OFFERED:
         monkeypatch.setattr("gateway.cli.options.environment", lambda variable=variable: {variable: KEY})
         result = CliRunner().invoke(app, ["check", "--config", str(ROOT / "config.yaml")])
@@ -67,7 +67,7 @@ async def reply_to(feishu: FeishuEmulator, config: Path, env: dict[str, str], te
     return reply.text, "".join(run.output), page.status_code
 
 
-async def test_without_any_key_the_script_answers_and_says_how_to_set_one(tmp_path: Path) -> None:
+async def test_first_run_without_a_key_answers_with_the_demo_model(tmp_path: Path) -> None:
     feishu = feishu_emulator()
     async with serve_on_loopback(feishu.app) as url:
         reply, output, page = await reply_to(feishu, shipped(tmp_path, url), {}, "你好")
@@ -83,7 +83,7 @@ async def test_without_any_key_the_script_answers_and_says_how_to_set_one(tmp_pa
     assert "  agent      assistant: demo/guide, a script; set ANTHROPIC_API_KEY, OPENAI_API_KEY or" in output
 
 
-async def test_with_one_key_in_the_environment_the_vendor_is_really_asked_with_it(tmp_path: Path) -> None:
+async def test_first_run_with_a_key_asks_that_vendor(tmp_path: Path) -> None:
     feishu, deepseek = feishu_emulator(), ChatEmulator([says("I am real")], vendor="deepseek", api_key=KEY)
     async with serve_on_loopback(feishu.app) as url, serve_on_loopback(deepseek.app) as model_url:
         config = tmp_path / "config.yaml"
@@ -112,7 +112,7 @@ def taken() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("taken")
-async def test_where_the_usual_port_is_taken_a_new_config_has_another_one_and_says_so(tmp_path: Path) -> None:
+async def test_first_run_picks_another_port_when_taken(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     run = Process(await real((), env, cwd=tmp_path))
@@ -130,7 +130,7 @@ async def test_where_the_usual_port_is_taken_a_new_config_has_another_one_and_sa
 
 
 @pytest.mark.usefixtures("taken")
-async def test_a_port_that_somebody_asked_for_is_not_replaced(tmp_path: Path) -> None:
+async def test_first_run_keeps_a_requested_port(tmp_path: Path) -> None:
     more = {"PYTHONPATH": str(ROOT), "CLAWGATE_PORT": "8080"}
     code, output = await ask(cwd=tmp_path, more=more)
     assert (code, "cannot listen on 127.0.0.1:8080" in output) == (1, True)
@@ -140,7 +140,7 @@ async def test_a_port_that_somebody_asked_for_is_not_replaced(tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("taken")
-def test_what_a_person_is_asked_for_gets_a_free_port_too() -> None:
+def test_first_run_by_wizard_picks_a_free_port() -> None:
     shipped, of_its_own = TEMPLATE.read_text(encoding="utf-8"), "server: { port: 8080 }\nagents: {}\n"
     port = other_port(shipped, {})
     assert f"port: ${{CLAWGATE_PORT:-{port}}}" in with_port(shipped, port)

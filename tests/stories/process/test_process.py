@@ -142,7 +142,7 @@ async def say(run: Process, feishu: FeishuEmulator, text: str) -> None:
     assert (await push(feishu, run.url, event)).status_code == 200
 
 
-async def test_killed_in_the_middle_of_a_turn_it_goes_on_where_the_journal_ends(tmp_path: Path) -> None:
+async def test_killed_mid_turn_resumes_from_the_journal(tmp_path: Path) -> None:
     async with platforms(tmp_path) as (feishu, anthropic, config):
         anthropic.script = [calls(("write", {"file_path": "a.txt", "content": "one"})), NEVER]
         async with started(config) as run:
@@ -161,9 +161,7 @@ async def test_killed_in_the_middle_of_a_turn_it_goes_on_where_the_journal_ends(
 
 
 @pytest.mark.parametrize("asked", [1, 2])
-async def test_killed_once_another_version_was_taken_in_it_is_answered_once_on_its_branch(
-    tmp_path: Path, asked: int
-) -> None:
+async def test_killed_after_an_edit_on_the_page_answers_once_on_its_branch(tmp_path: Path, asked: int) -> None:
     """Killed at once, or while the model answers; the page has not heard of it, and sends it again."""
     async with platforms(tmp_path, channels="web: {}") as (_, anthropic, config):
         anthropic.script = [says("one"), NEVER]
@@ -184,7 +182,7 @@ async def test_killed_once_another_version_was_taken_in_it_is_answered_once_on_i
         assert roles == [["user"], ["user", "assistant", "user"]]
 
 
-async def test_killed_while_a_command_runs_the_command_dies_too_and_is_not_run_again(tmp_path: Path) -> None:
+async def test_killed_gateway_kills_its_command_and_never_reruns_it(tmp_path: Path) -> None:
     async with platforms(tmp_path, more=RUNS) as (feishu, anthropic, config):
         command = f"echo ran >> ran.txt; sleep 60; : {tmp_path}"
         anthropic.script = [calls(("exec", {"command": command}))]
@@ -202,7 +200,7 @@ async def test_killed_while_a_command_runs_the_command_dies_too_and_is_not_run_a
         assert ran.read_text() == "ran\n"
 
 
-async def test_stopped_politely_it_ends_with_zero_and_an_unfinished_turn_goes_on_after_the_next_start(
+async def test_shutdown_exits_zero_and_the_turn_resumes_at_the_next_start(
     tmp_path: Path,
 ) -> None:
     """A signal that comes twice at once is meant once."""
@@ -223,7 +221,7 @@ async def test_stopped_politely_it_ends_with_zero_and_an_unfinished_turn_goes_on
         assert reply.text == "here I am"
 
 
-async def test_stopped_between_two_calls_the_second_is_run_after_the_next_start_and_the_first_is_not(
+async def test_shutdown_between_two_calls_runs_only_the_second_later(
     tmp_path: Path,
 ) -> None:
     async with platforms(tmp_path, more=RUNS) as (feishu, anthropic, config):
@@ -245,7 +243,7 @@ async def test_stopped_between_two_calls_the_second_is_run_after_the_next_start_
         assert "INTERRUPTED" not in json.dumps(anthropic.requests[-1].body["messages"])
 
 
-async def test_nothing_it_writes_holds_a_secret_or_what_people_say(tmp_path: Path) -> None:
+async def test_log_and_data_files_hold_no_secret_or_message_text(tmp_path: Path) -> None:
     async with platforms(tmp_path, level="debug") as (feishu, anthropic, config):
         feishu.fail_next("/reply", status=503, code=1)
         anthropic.script = [calls(("ls", {}), ("read", {"file_path": "../x"})), says("my-own-words-91827")]
@@ -271,7 +269,7 @@ async def ask(*arguments: str, cwd: Path | None = None, more: Mapping[str, str] 
     return process.returncode, output.decode()
 
 
-async def test_a_second_gateway_on_the_same_database_says_so_and_stops(tmp_path: Path) -> None:
+async def test_second_gateway_on_the_same_database_refuses_to_start(tmp_path: Path) -> None:
     async with platforms(tmp_path) as (_, _, config), started(config):
         code, output = await ask("serve", "--config", str(config), "--port", "0", more=SECRETS)
         assert code == 1
@@ -284,7 +282,7 @@ def limit_of(run: Process, name: str) -> tuple[str, ...]:
     return tuple(line.removeprefix(name).split()[:2])
 
 
-async def test_on_the_first_run_and_on_any_other_its_files_are_for_their_owner_only(tmp_path: Path) -> None:
+async def test_file_permissions_are_owner_only_on_every_run(tmp_path: Path) -> None:
     folder = tmp_path / "data"
 
     def modes() -> dict[str, int]:
@@ -304,7 +302,7 @@ async def test_on_the_first_run_and_on_any_other_its_files_are_for_their_owner_o
             assert modes() == private
 
 
-async def test_open_to_the_network_with_a_short_token_it_does_not_start_and_says_why(tmp_path: Path) -> None:
+async def test_short_token_open_to_the_network_refuses_to_start(tmp_path: Path) -> None:
     for token, code in (("sixteen-or-more-91827", 2), ("x" * 31, 2)):
         async with platforms(tmp_path, more=f"server: {{ adminToken: {token} }}") as (_, _, config):
             found = await ask("serve", "--config", str(config), "--host", "0.0.0.0", "--port", "0", more=SECRETS)
@@ -316,7 +314,7 @@ async def test_open_to_the_network_with_a_short_token_it_does_not_start_and_says
             assert (await ask("check", "--config", str(config), more=SECRETS))[0] == code
 
 
-async def test_a_foreign_package_of_our_name_is_noticed_before_its_code_runs(tmp_path: Path) -> None:
+async def test_foreign_package_of_our_name_is_refused_before_import(tmp_path: Path) -> None:
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "__init__.py").write_text("raise SystemExit('foreign code ran')")
     code, output = await ask("check", cwd=tmp_path, more={"PYTHONPATH": str(ROOT)})
@@ -325,7 +323,7 @@ async def test_a_foreign_package_of_our_name_is_noticed_before_its_code_runs(tmp
     assert "foreign code ran" not in output
 
 
-async def test_while_it_stops_it_is_not_ready_but_still_takes_messages_in(tmp_path: Path) -> None:
+async def test_shutdown_is_not_ready_but_still_accepts_messages(tmp_path: Path) -> None:
     line = Line()
     async with platforms(tmp_path, line=line) as (feishu, anthropic, config):
         anthropic.script = [says("one"), says("two")]
@@ -345,7 +343,7 @@ async def test_while_it_stops_it_is_not_ready_but_still_takes_messages_in(tmp_pa
             assert [sent.text for sent in await feishu.sent(2)] == ["one", "two"]
 
 
-async def test_a_polled_bot_that_is_killed_answers_everything_once_when_it_is_back(tmp_path: Path) -> None:
+async def test_killed_polling_bot_answers_everything_once(tmp_path: Path) -> None:
     """Killed while it answers the first message, the update not yet confirmed to Telegram for sure; the second is
     written while it is down."""
     telegram = TelegramEmulator()
@@ -375,7 +373,7 @@ def huge_picture() -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(written)
 
 
-async def test_the_memory_of_large_pictures_is_given_back_whoever_sent_them(tmp_path: Path) -> None:
+async def test_memory_of_large_pictures_is_released(tmp_path: Path) -> None:
     """Four at once, each in a chat of its own: four threads decode one after the other."""
     async with platforms(tmp_path) as (feishu, anthropic, config), started(config) as run:
 

@@ -43,7 +43,7 @@ class Terminal:
         return re.search(pattern, self.shown)  # type: ignore[return-value]
 
 
-async def test_the_first_ctrl_c_says_what_happens_and_a_second_one_stops_at_once(tmp_path: Path) -> None:
+async def test_shutdown_by_ctrl_c_and_a_second_one_immediately(tmp_path: Path) -> None:
     more = "limits: { graceSeconds: 300 }"
     async with platforms(tmp_path, level="warning", agents=WITHOUT_EXEC, more=more) as (feishu, anthropic, config):
         anthropic.script = [NEVER]

@@ -45,7 +45,7 @@ async def two(
             await gateway.close()
 
 
-async def test_an_event_delivered_to_both_is_answered_once(tmp_path: Path, postgres_url: str) -> None:
+async def test_replicas_dedupe_an_event_delivered_to_both(tmp_path: Path, postgres_url: str) -> None:
     async with two(tmp_path, postgres_url, lambda _: says("here")) as houses:
         event = houses[0].feishu.text_event("hello", sender=ALICE, chat=ALICE_CHAT)
         answers = await asyncio.gather(*(house.push(event) for house in houses * 5))
@@ -56,9 +56,7 @@ async def test_an_event_delivered_to_both_is_answered_once(tmp_path: Path, postg
         assert len(houses[0].anthropic.requests) == 1
 
 
-async def test_what_comes_to_the_other_one_during_a_turn_is_collected_by_the_owner(
-    tmp_path: Path, postgres_url: str
-) -> None:
+async def test_replicas_hand_messages_to_the_lease_owner(tmp_path: Path, postgres_url: str) -> None:
     async with two(tmp_path, postgres_url, [says("slow"), says("both")]) as (one, other):
         one.line.hold()
         await one.say("first")
@@ -72,9 +70,7 @@ async def test_what_comes_to_the_other_one_during_a_turn_is_collected_by_the_own
 
 
 @pytest.mark.parametrize("mode", ["collect", "interrupt"])
-async def test_a_stop_that_comes_to_the_other_one_reaches_the_owner(
-    tmp_path: Path, postgres_url: str, mode: str
-) -> None:
+async def test_replicas_pass_a_stop_to_the_lease_owner(tmp_path: Path, postgres_url: str, mode: str) -> None:
     more = f"queue: {{ mode: {mode} }}"
     async with two(tmp_path, postgres_url, [NEVER, says("fresh")], more) as (one, other):
         await one.say("first")
@@ -87,7 +83,7 @@ async def test_a_stop_that_comes_to_the_other_one_reaches_the_owner(
         assert (await one.replies(2 if mode == "collect" else 1))[-1] == "fresh"
 
 
-async def test_who_answers_a_chat_is_known_to_the_other_one(tmp_path: Path, postgres_url: str) -> None:
+async def test_replicas_know_who_answers_a_chat(tmp_path: Path, postgres_url: str) -> None:
     async with two(tmp_path, postgres_url, [says("here")], agents=TWO_AGENTS) as (one, other):
         await one.say("/agent second")
         await one.replies(1)
@@ -96,7 +92,7 @@ async def test_who_answers_a_chat_is_known_to_the_other_one(tmp_path: Path, post
         assert "I am second" in (await one.replies(2))[1]
 
 
-async def test_a_replica_that_stops_hands_its_chats_over_at_once(tmp_path: Path, postgres_url: str) -> None:
+async def test_replicas_hand_over_leases_at_shutdown(tmp_path: Path, postgres_url: str) -> None:
     wait = ("exec", {"command": "touch begun; until [ -e go ]; do sleep 0.02; done; echo ran >> ran.txt"})
     async with two(tmp_path, postgres_url, [calls(wait), says("done")], RUNS) as (one, other):
         await other.say("run it")
@@ -111,7 +107,7 @@ async def test_a_replica_that_stops_hands_its_chats_over_at_once(tmp_path: Path,
         assert "INTERRUPTED" not in str(one.anthropic.requests[-1].body)
 
 
-async def test_a_replica_that_lost_its_lease_sends_nothing_and_the_other_does(
+async def test_replicas_without_the_lease_send_nothing(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with two(tmp_path, postgres_url, [says("slow"), says("again")]) as (one, other):
@@ -132,7 +128,7 @@ async def test_a_replica_that_lost_its_lease_sends_nothing_and_the_other_does(
         assert len(one.feishu.messages) == 1
 
 
-async def test_a_session_begins_and_ends_at_both(tmp_path: Path, postgres_url: str) -> None:
+async def test_replicas_share_web_sessions(tmp_path: Path, postgres_url: str) -> None:
     token = "canary-admin-token-91827"
     more = f"server: {{ host: 0.0.0.0, adminToken: {token} }}"
     page = {"x-clawgate": "1"}
@@ -146,9 +142,7 @@ async def test_a_session_begins_and_ends_at_both(tmp_path: Path, postgres_url: s
         assert [(await http.get(f"{it.url}/api/chats")).status_code for it in (one, other)] == [401, 401]
 
 
-async def test_a_page_of_the_other_one_sees_the_turn_run_its_tools_and_its_text(
-    tmp_path: Path, postgres_url: str
-) -> None:
+async def test_replicas_stream_a_turn_to_each_others_pages(tmp_path: Path, postgres_url: str) -> None:
     """The text is longer than one notice, and does not pack."""
     text = "".join(Random(1).choices("abcdefghijklmnopqrstuvwxyzäöü你好", k=20_000))
     script = [calls(("ls", {})), says(f"{text}\n\nthe end"), says("another end")]
@@ -185,9 +179,7 @@ async def test_a_page_of_the_other_one_sees_the_turn_run_its_tools_and_its_text(
         assert [it["text"] for it in (await there.conversation())["messages"]] == ["tell me", answer]
 
 
-async def test_what_one_replica_shows_the_other_is_its_persons_alone_and_holds_no_secret(
-    tmp_path: Path, postgres_url: str
-) -> None:
+async def test_replicas_stream_only_to_the_person_and_no_secrets(tmp_path: Path, postgres_url: str) -> None:
     """Neither on a page nor on the way, which is the database."""
     secret, ann, bob = SECRETS["ANTHROPIC_API_KEY"], "a" * 40, "b" * 40
     server = f"server: {{ users: {{ ann: {ann}, bob: {bob} }} }}"
@@ -217,7 +209,7 @@ async def test_what_one_replica_shows_the_other_is_its_persons_alone_and_holds_n
     assert elsewhere.named("draft") == elsewhere.named("turn") == elsewhere.named("message") == []
 
 
-async def test_what_a_dead_replica_was_showing_does_not_run_for_ever(
+async def test_replicas_end_the_stream_of_a_dead_one(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.app.worker_notices.ASK_SECONDS", 0.02)

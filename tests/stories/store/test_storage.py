@@ -63,7 +63,7 @@ def fill(folder: Path) -> Path:
     return filler
 
 
-async def test_a_full_disk_answers_503_or_says_so_at_the_start_and_it_goes_on_when_there_is_room(
+async def test_disk_full_answers_503_and_recovers(
     tmp_path: Path,
 ) -> None:
     with small_disk(tmp_path / "data"):
@@ -88,7 +88,7 @@ async def test_a_full_disk_answers_503_or_says_so_at_the_start_and_it_goes_on_wh
             assert (await house.replies(3))[2] == "third"
 
 
-async def test_a_disk_that_fills_in_the_middle_of_a_turn_delays_it_and_loses_nothing(tmp_path: Path) -> None:
+async def test_disk_full_mid_turn_delays_it_and_loses_nothing(tmp_path: Path) -> None:
     with small_disk(tmp_path / "data"):
         async with running(tmp_path, script=[says("never lost")]) as house:
             house.line.hold()
@@ -104,7 +104,7 @@ async def test_a_disk_that_fills_in_the_middle_of_a_turn_delays_it_and_loses_not
             assert len(house.feishu.messages) == 1
 
 
-async def test_a_read_only_database_answers_503_is_not_ready_and_recovers(tmp_path: Path) -> None:
+async def test_database_read_only_answers_503_and_recovers(tmp_path: Path) -> None:
     async with running(tmp_path, script=[says("here")]) as house:
         writer = house.gateway.runtime.store._writer  # type: ignore[attr-defined]
         with suppress(StoreUnavailable):  # whatever is written in the same commit fails, and this with it
@@ -121,7 +121,7 @@ async def test_a_read_only_database_answers_503_is_not_ready_and_recovers(tmp_pa
         await house.until(lambda: is_ready(house))
 
 
-async def test_a_busy_database_costs_a_moment_and_never_the_message(tmp_path: Path) -> None:
+async def test_database_busy_is_retried_and_loses_nothing(tmp_path: Path) -> None:
     async with running(tmp_path, script=[says("one")]) as house:
         with closing(sqlite3.connect(tmp_path / "data" / "clawgate.db", isolation_level=None)) as foreign:
             foreign.execute("BEGIN IMMEDIATE")
@@ -132,7 +132,7 @@ async def test_a_busy_database_costs_a_moment_and_never_the_message(tmp_path: Pa
         assert await house.replies(1) == ["one"]
 
 
-async def test_a_restart_of_postgresql_in_the_middle_of_a_turn_is_survived(tmp_path: Path) -> None:
+async def test_database_restart_mid_turn_is_survived_on_postgresql(tmp_path: Path) -> None:
     with postgres_server() as server:
         script = [calls(("write", {"file_path": "a.txt", "content": "x"})), says("one"), says("two"), says("three")]
         database = f'database: {{ url: "{server.new_database()}" }}'
@@ -153,7 +153,7 @@ async def test_a_restart_of_postgresql_in_the_middle_of_a_turn_is_survived(tmp_p
             assert len({message.uuid for message in house.feishu.messages}) == 3
 
 
-async def test_a_lost_connection_is_one_503_at_most(
+async def test_database_connection_lost_is_one_503_at_most(
     tmp_path: Path, postgres: PostgresServer, postgres_url: str
 ) -> None:
     more = f'database: {{ url: "{postgres_url}" }}'

@@ -21,7 +21,7 @@ def blocks(kind: str) -> list[str]:
     return re.findall(rf"^```{kind}\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.S | re.M)
 
 
-async def test_a_skill_is_there_from_the_next_message_on_and_gone_once_it_is_changed(tmp_path: Path) -> None:
+async def test_skill_is_offered_from_the_next_message_until_changed(tmp_path: Path) -> None:
     source = tmp_path / "greetings"
     (source / "greet").mkdir(parents=True)
     (source / "greet" / "SKILL.md").write_text(DOCUMENT.format(name="greet"))
@@ -44,7 +44,7 @@ async def test_a_skill_is_there_from_the_next_message_on_and_gone_once_it_is_cha
         assert "<name>greet</name>" not in prompt(house)
 
 
-def test_the_page_shows_commands_and_a_skill_that_work(tmp_path: Path) -> None:
+def test_skill_page_examples_work(tmp_path: Path) -> None:
     (document,) = blocks("markdown")
     head = read_head(document)
     assert (head.name, head.requires.bins) == ("write-release-notes", ("git",))

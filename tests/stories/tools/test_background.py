@@ -33,7 +33,7 @@ def id_in(text: str) -> str:
     return text.split()[2].rstrip(";")
 
 
-async def test_started_in_one_turn_it_is_polled_in_the_next_and_no_other_chat_has_it(tmp_path: Path) -> None:
+async def test_background_command_is_polled_in_later_turns_of_its_chat(tmp_path: Path) -> None:
     async with running(tmp_path, agents=WITH_PROCESS, more=RUNS) as house:
         (begun,) = await works(house, process("start", command=GO))
         id_ = id_in(begun)
@@ -51,7 +51,7 @@ async def test_started_in_one_turn_it_is_polled_in_the_next_and_no_other_chat_ha
         assert end.startswith("[ended after ")
 
 
-async def test_an_edit_of_the_config_leaves_it_running_and_ends_what_may_be_started(tmp_path: Path) -> None:
+async def test_background_command_survives_a_config_edit(tmp_path: Path) -> None:
     async with running(tmp_path, agents=WITH_PROCESS, more=RUNS) as house:
         (begun,) = await works(house, process("start", command=f"cat; : {tmp_path}"))
         file = tmp_path / "config.yaml"
@@ -68,7 +68,7 @@ async def test_an_edit_of_the_config_leaves_it_running_and_ends_what_may_be_star
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-async def test_after_a_restart_the_agent_learns_what_became_of_it(tmp_path: Path, number: signal.Signals) -> None:
+async def test_background_command_outcome_is_known_after_a_restart(tmp_path: Path, number: signal.Signals) -> None:
     async with platforms(tmp_path, more=RUNS) as (feishu, anthropic, config):
         config.write_text(config.read_text().replace("exec,", "exec, process,"))
         command = f"echo begun; sleep 300; : {tmp_path}"
@@ -88,7 +88,7 @@ async def test_after_a_restart_the_agent_learns_what_became_of_it(tmp_path: Path
         assert "echo begun" in listed
 
 
-async def test_another_replica_says_where_it_runs_and_ends_it(tmp_path: Path, postgres_url: str) -> None:
+async def test_background_command_is_seen_and_ended_by_another_replica(tmp_path: Path, postgres_url: str) -> None:
     async with two(tmp_path, postgres_url, [], RUNS, agents=WITH_PROCESS) as (one, other):
         command = f"sleep 300; : {tmp_path}"
         (begun,) = await works(one, process("start", command=command))
@@ -99,7 +99,7 @@ async def test_another_replica_says_where_it_runs_and_ends_it(tmp_path: Path, po
         await until(lambda: not processes_of(command))
 
 
-async def test_who_is_erased_leaves_no_process_and_no_record(tmp_path: Path) -> None:
+async def test_erased_person_leaves_no_background_command(tmp_path: Path) -> None:
     async with running(tmp_path, agents=WITH_PROCESS, more=RUNS) as house:
         command = f"echo trace-81723; sleep 300; : {tmp_path}"
         await works(house, process("start", command=command))
@@ -122,9 +122,7 @@ async def _settled(house: Running) -> bool:
     return not [it for it in await house.gateway.runtime.store.later.every() if it.state == "active"]
 
 
-async def test_the_end_of_a_command_that_somebody_waits_for_is_reported_once_as_a_reply_and_is_in_the_history(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_background_command_end_is_reported_once(tmp_path: Path, database_url: str) -> None:
     async with running(tmp_path, agents=WITH_PROCESS, more=f'{RUNS}\ndatabase: {{ url: "{database_url}" }}') as house:
         (begun,) = await works(house, process("start", command=f"{GO}; exit 3", notify=True))
         id_ = id_in(begun)
@@ -148,7 +146,7 @@ async def test_the_end_of_a_command_that_somebody_waits_for_is_reported_once_as_
         assert await _settled(house)
 
 
-async def test_nothing_is_reported_without_notify_nor_what_a_turn_has_seen_end(tmp_path: Path) -> None:
+async def test_background_command_end_is_not_reported_when_seen_or_unwanted(tmp_path: Path) -> None:
     async with running(tmp_path, agents=WITH_PROCESS, more=RUNS) as house:
         (begun,) = await works(house, process("start", command="echo quiet"))
         await works(house, process("poll", id=id_in(begun), wait_seconds=POLL_SECONDS))
@@ -161,7 +159,7 @@ async def test_nothing_is_reported_without_notify_nor_what_a_turn_has_seen_end(t
         assert not reports(house)
 
 
-async def test_a_limit_that_ends_it_is_reported_and_who_may_not_write_any_more_is_told_nothing(tmp_path: Path) -> None:
+async def test_background_command_timeout_is_reported_to_allowed_people_only(tmp_path: Path) -> None:
     async with running(tmp_path, agents=WITH_PROCESS, more=RUNS) as house:
         await works(house, process("start", command="echo on; sleep 300", timeout_seconds=0.5, notify=True))
         await house.until(lambda: _reported(house))
@@ -179,7 +177,7 @@ async def test_a_limit_that_ends_it_is_reported_and_who_may_not_write_any_more_i
 
 
 @pytest.mark.parametrize("command", ["/stop", "/new"])
-async def test_a_stop_ends_it_and_nothing_is_reported(tmp_path: Path, command: str) -> None:
+async def test_stop_ends_a_background_command_unreported(tmp_path: Path, command: str) -> None:
     async with running(tmp_path, agents=WITH_PROCESS, more=RUNS) as house:
         waited, other = f"sleep 300; : a {tmp_path}", f"sleep 300; : b {tmp_path}"
         begun, _ = await works(house, process("start", command=waited, notify=True), process("start", command=other))
@@ -199,7 +197,7 @@ async def test_a_stop_ends_it_and_nothing_is_reported(tmp_path: Path, command: s
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-async def test_a_command_that_is_lost_with_its_gateway_is_reported_as_lost_once(
+async def test_background_command_lost_with_its_gateway_is_reported_once(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     async with platforms(tmp_path, more=RUNS) as (feishu, anthropic, config):

@@ -10,7 +10,7 @@ from tests.stories.at_work import RUNS, works
 
 
 @pytest.mark.parametrize("command", ["yes 0123456", "head -c 15000000 /dev/zero", "seq 100000; echo the end"])
-async def test_of_a_flood_both_ends_are_shown_and_the_number_counts_all_of_it(tmp_path: Path, command: str) -> None:
+async def test_exec_output_flood_shows_both_ends_and_the_total(tmp_path: Path, command: str) -> None:
     (shown,), _ = await run(tmp_path, command)
     assert "characters were cut" not in shown
     assert len(shown) <= 64_000
@@ -43,7 +43,7 @@ FLOODS = [
 
 
 @pytest.mark.parametrize("command", FLOODS)
-async def test_a_command_that_writes_too_much_is_stopped(tmp_path: Path, command: str) -> None:
+async def test_exec_that_writes_too_much_is_stopped(tmp_path: Path, command: str) -> None:
     (shown,), house = await run(tmp_path, command, more=CAPPED)
     assert "EXEC_DISK_LIMIT" in shown
     assert "20,000,000 bytes" in shown
@@ -51,13 +51,13 @@ async def test_a_command_that_writes_too_much_is_stopped(tmp_path: Path, command
     assert written < 1_000_000_000
 
 
-async def test_what_was_there_and_what_is_linked_counts_for_nothing(tmp_path: Path) -> None:
+async def test_exec_write_limit_ignores_existing_and_linked_files(tmp_path: Path) -> None:
     make = "for i in 1 2 3 4 5; do head -c 3000000 /dev/zero > f$i; done"
     shown, _ = await run(tmp_path, make, "mkdir c; cp -al f? c; chmod 600 f?; mv f1 f9; rm f2", more=CAPPED)
     assert shown == ["[exit code 0]", "[exit code 0]"]
 
 
-async def test_where_the_disk_is_almost_full_a_command_can_only_make_room(tmp_path: Path) -> None:
+async def test_exec_on_a_nearly_full_disk_can_only_delete(tmp_path: Path) -> None:
     more = f"tools: {{ exec: {{ mode: allow, freeBytes: {1 << 60} }} }}"
     (tmp_path / "data/workspaces/helper").mkdir(parents=True)
     (tmp_path / "data/workspaces/helper/old").write_bytes(bytes(100_000))
@@ -69,7 +69,7 @@ async def test_where_the_disk_is_almost_full_a_command_can_only_make_room(tmp_pa
 
 
 @pytest.mark.parametrize("sandbox", ["auto", "off"])
-async def test_a_commands_temporary_files_end_with_it(tmp_path: Path, sandbox: str) -> None:
+async def test_exec_temporary_files_end_with_it(tmp_path: Path, sandbox: str) -> None:
     mark = f"of-{tmp_path.name}-{sandbox}"
     command = (
         f'f=$(mktemp); echo x > "$f"; mkdir -p "$TMPDIR/{mark}/b"; chmod 500 "$TMPDIR/{mark}"; cat "$f"; ls "$TMPDIR"'

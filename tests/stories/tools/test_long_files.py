@@ -88,7 +88,7 @@ def lines(seed: int, *, chars: int, longest: int) -> str:
 
 
 @pytest.mark.parametrize(("agent", "limit"), WINDOWS)
-async def test_following_the_notes_shows_every_line_once(tmp_path: Path, agent: str, limit: int) -> None:
+async def test_read_tool_paging_shows_every_line_once(tmp_path: Path, agent: str, limit: int) -> None:
     async with reader(tmp_path, agent) as (house, model):
         for seed in range(3 if limit < 16_000 else 1):  # a longer page is no other edge
             text = lines(seed, chars=limit * 4, longest=limit // 4)

@@ -50,9 +50,7 @@ async def nobody(notice: Notice) -> None:
     """Is told nothing: the gateway's own watch does that."""
 
 
-async def test_owners_hear_of_a_server_that_is_away_for_a_minute_and_no_sooner(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_mcp_server_away_for_a_minute_is_a_notice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.app.mcp.LOOK_SECONDS", 0.02)
     clock = Clock()
     config = f"{OWNED}\n{servers(away=program('no-such-program', more='allow: [look]'))}"
@@ -71,7 +69,7 @@ async def test_owners_hear_of_a_server_that_is_away_for_a_minute_and_no_sooner(
         assert house.feishu.messages[0].chat_id == house.feishu.direct[ALICE]
 
 
-def test_a_server_that_does_not_last_is_started_with_longer_and_longer_pauses() -> None:
+def test_mcp_server_restart_backoff_grows() -> None:
     pauses = [0.0]
     for _ in range(9):
         pauses.append(pause_after(pauses[-1], ran_seconds=1))
@@ -79,7 +77,7 @@ def test_a_server_that_does_not_last_is_started_with_longer_and_longer_pauses() 
     assert pause_after(60, ran_seconds=61) == 1
 
 
-async def test_what_one_replica_withholds_or_an_owner_accepts_holds_at_both(tmp_path: Path, postgres_url: str) -> None:
+async def test_mcp_review_holds_at_both_replicas(tmp_path: Path, postgres_url: str) -> None:
     behave(tmp_path, tools={"echo": "Repeats.", "more": "x"})
     config = f"{OWNED}\n{servers(evil=evil())}"
     async with two(tmp_path, postgres_url, (), config, agents=agents("mcp:evil")) as houses:
@@ -112,7 +110,7 @@ def _listed_again(server: Any) -> None:
 
 @pytest.mark.skipif(not Path(SYSTEM_PYTHON).exists(), reason="no Python of the system's, which every user may run")
 @pytest.mark.parametrize("sandbox", ["auto", "off"])
-async def test_a_server_without_a_wall_sees_the_machine_and_check_warns_of_it(tmp_path: Path, sandbox: str) -> None:
+async def test_mcp_server_without_a_sandbox_is_warned_of(tmp_path: Path, sandbox: str) -> None:
     behave(tmp_path, tools={"look": "x", "tell": "x"})
     (tmp_path / "data" / "mcp" / "evil" / "serve.py").write_text(HOSTILE.read_text())
     start = "exec(open('serve.py').read())"  # whose whole path a user of no rights cannot walk
@@ -131,7 +129,7 @@ async def page(request: Request) -> PlainTextResponse:
 
 
 @pytest.mark.parametrize("network", [True, False])
-async def test_a_server_reaches_the_network_only_by_the_guarded_proxy(tmp_path: Path, network: bool) -> None:
+async def test_mcp_server_network_is_the_guarded_proxy_only(tmp_path: Path, network: bool) -> None:
     schema = {"type": "object", "properties": {"url": {"type": "string"}}}
     fetch = {"fetch": {"description": "x", "inputSchema": schema}}
     async with serve_on_loopback(Starlette(routes=[Route("/", page)])) as url:
@@ -152,7 +150,7 @@ async def test_a_server_reaches_the_network_only_by_the_guarded_proxy(tmp_path: 
     assert "no page: " in own
 
 
-async def test_a_server_with_a_network_where_no_wall_has_a_door_says_so(
+async def test_mcp_server_network_without_bubblewrap_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a machine where bubblewrap cannot work: Landlock cannot tell one address from another."""
@@ -167,7 +165,7 @@ async def test_a_server_with_a_network_where_no_wall_has_a_door_says_so(
     assert "set network: false, or sandbox: off" in str(found)
 
 
-async def test_a_server_ends_though_its_library_swallows_the_cancellation(tmp_path: Path) -> None:
+async def test_mcp_server_ends_though_its_library_swallows_cancellation(tmp_path: Path) -> None:
     """As the SDK does whose tasks fail while they are cancelled: the gateway would never have stopped."""
     tried = asyncio.Event()
 

@@ -72,7 +72,7 @@ async def over_http(folder: Path) -> AsyncIterator[str]:
         await process.wait()
 
 
-async def test_a_server_over_http_is_asked_only_where_its_address_is_allowed(tmp_path: Path) -> None:
+async def test_mcp_over_http_needs_an_allowed_address(tmp_path: Path) -> None:
     async with over_http(tmp_path) as url:
         config = servers(open=f'url: "{url}", allowPrivate: [127.0.0.1]', closed=f'url: "{url}"')
         async with running(tmp_path, agents=agents("mcp:*"), more=config) as house:
@@ -90,7 +90,7 @@ async def test_a_server_over_http_is_asked_only_where_its_address_is_allowed(tmp
 
 
 @pytest.mark.parametrize("name", ["mcp-time", "mcp-sqlite", "mcp-http"])
-async def test_an_example_works(tmp_path: Path, name: str) -> None:
+async def test_mcp_example_works(tmp_path: Path, name: str) -> None:
     """The program of the example is the one that the tests' requirements install."""
     text = (ROOT / "docs/examples" / f"{name}.yaml").read_text(encoding="utf-8")
     text = text.replace("[mcp-server-time]", f"[{BIN / 'mcp-server-time'}]")
@@ -118,7 +118,7 @@ async def test_an_example_works(tmp_path: Path, name: str) -> None:
     assert expected in output
 
 
-async def test_a_program_behind_links_runs_in_the_sandbox_and_one_that_cannot_says_what_to_do(tmp_path: Path) -> None:
+async def test_mcp_program_through_symlinks_runs_in_the_sandbox(tmp_path: Path) -> None:
     """As tools are installed: a link to a script, of an environment behind a link, made with a Python behind another."""
     python = tmp_path / "python-3"
     python.symlink_to(sys.base_prefix)
@@ -151,7 +151,7 @@ async def test_a_program_behind_links_runs_in_the_sandbox_and_one_that_cannot_sa
     assert "/no/such/library" in str(found)
 
 
-async def test_the_command_line_lists_tries_and_accepts_beside_a_gateway(tmp_path: Path) -> None:
+async def test_mcp_command_lists_tries_and_accepts(tmp_path: Path) -> None:
     async with troubled(tmp_path, tools={"echo": "Repeats.", "change": "x", "die": "x"}) as house:
 
         async def mcp(*words: str, code: int = 0) -> str:
@@ -180,7 +180,7 @@ async def test_the_command_line_lists_tries_and_accepts_beside_a_gateway(tmp_pat
         assert "evil__echo" in offered(house)
 
 
-async def test_an_owner_accepts_with_a_button(tmp_path: Path) -> None:
+async def test_mcp_review_is_accepted_by_a_button(tmp_path: Path) -> None:
     async with troubled(tmp_path, tools={"echo": "Repeats.", "change": "x"}) as house:
         behave(house, tools={"echo": "Sends.", "change": "x"})
         await works(house, ("evil__change", {}))
@@ -192,7 +192,7 @@ async def test_an_owner_accepts_with_a_button(tmp_path: Path) -> None:
         await house.idle()
 
 
-async def test_doctor_tries_each_server_and_says_what_is_wrong(tmp_path: Path) -> None:
+async def test_mcp_doctor_tries_each_server(tmp_path: Path) -> None:
     behave(tmp_path, tools={"echo": "x"})
     config = servers(
         evil=evil(),
@@ -216,7 +216,7 @@ async def test_doctor_tries_each_server_and_says_what_is_wrong(tmp_path: Path) -
     assert "did not answer within 0.5 s" in str(found[4])
 
 
-async def test_a_tool_left_out_is_named_by_mcp_list_and_doctor(tmp_path: Path) -> None:
+async def test_mcp_tool_left_out_is_named_by_list_and_doctor(tmp_path: Path) -> None:
     behave(tmp_path, tools={"echo": "x"}, raw=[{"name": "old"}])
     text = f"{agents('mcp:evil')}\nchannels: {{ web: {{}} }}\n{servers(evil=evil())}"
     config = tmp_path / "config.yaml"
@@ -239,7 +239,7 @@ DOWNLOADING = {
 }
 
 
-def test_check_warns_of_a_server_that_downloads_itself_without_a_network(tmp_path: Path) -> None:
+def test_mcp_check_warns_of_a_download_without_network(tmp_path: Path) -> None:
     for command, name in DOWNLOADING.items():
         for more in ("", ", network: true", ", sandbox: off"):
             with case(command, more):
@@ -260,7 +260,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("server", "expected"), WRONG.items(), ids=str)
-def test_a_server_that_cannot_be_is_refused_with_its_place(tmp_path: Path, server: str, expected: str) -> None:
+def test_mcp_config_mistake_has_its_place(tmp_path: Path, server: str, expected: str) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(f"agents: {{ list: [ {{ id: a, model: demo/guide }} ] }}\nmcp:\n  servers:\n    s: {server}\n")
     with pytest.raises(ConfigErrors) as raised:
@@ -269,7 +269,7 @@ def test_a_server_that_cannot_be_is_refused_with_its_place(tmp_path: Path, serve
     assert "config.yaml:4:" in str(raised.value)
 
 
-def test_a_tool_list_may_name_servers_that_there_are_and_no_others(tmp_path: Path) -> None:
+def test_mcp_tool_lists_name_existing_servers_only(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     allow = ["mcp:clock", "mcp:*", "clock__any", "mcp:clok", "other__tool"]
     tools = f"tools: {{ allow: {json.dumps(allow)} }}"
@@ -281,7 +281,7 @@ def test_a_tool_list_may_name_servers_that_there_are_and_no_others(tmp_path: Pat
     assert 'did you mean "mcp:clock"?' in str(raised.value)
 
 
-async def test_a_server_ends_with_the_gateway(tmp_path: Path) -> None:
+async def test_mcp_server_ends_with_the_gateway(tmp_path: Path) -> None:
     async with troubled(tmp_path, tools={"echo": "x"}) as house:
 
         def alive() -> int:
@@ -315,7 +315,7 @@ def _read(file: Path) -> bytes:
         "~",
     ],
 )
-def test_a_programs_folder_holds_no_workspace_config_or_data(tmp_path: Path, cwd: str) -> None:
+def test_mcp_program_folder_may_not_hold_workspace_or_data(tmp_path: Path, cwd: str) -> None:
     """The program may write all of it."""
     (tmp_path / "data" / "workspaces" / "one").mkdir(parents=True)
     (tmp_path / "linked").symlink_to("data")

@@ -58,7 +58,7 @@ async def get(house: Running, path: str, **who: Any) -> str:
     return text
 
 
-async def test_a_note_is_before_the_agent_in_the_persons_own_chat_until_he_deletes_it(memory_house: Running) -> None:
+async def test_memory_note_is_shown_in_direct_chats_until_deleted(memory_house: Running) -> None:
     house = memory_house
     assert await command(house, "/remember") == "You have no notes yet. Write one: /remember TEXT"
     assert await command(house, "/remember I am allergic to nuts") == "Noted as number 1."
@@ -97,7 +97,7 @@ async def test_a_note_is_before_the_agent_in_the_persons_own_chat_until_he_delet
     assert "Notes that" not in spoken(house)
 
 
-async def test_in_a_group_a_note_is_taken_and_never_shown(memory_house: Running) -> None:
+async def test_memory_note_in_a_group_is_taken_and_never_shown(memory_house: Running) -> None:
     group = PLACES[2]
     assert await command(memory_house, "/remember CANARY", **group) == "Noted as number 1."
     assert "direct chat" in await command(memory_house, "/remember", **group)
@@ -108,7 +108,7 @@ async def test_in_a_group_a_note_is_taken_and_never_shown(memory_house: Running)
     assert "CANARY" in spoken(memory_house)
 
 
-async def test_what_is_remembered_is_found_and_read(memory_house: Running) -> None:
+async def test_memory_search_finds_and_reads(memory_house: Running) -> None:
     house = memory_house
     await works(house, text="Our order is INV-2024-0042, the 数据库 runs on 服务器 mars")
     await works(house, ("write", {"file_path": "memory/2026-06-01.md", "content": "Plan\n\nAlice likes oolong tea\n"}))
@@ -145,7 +145,7 @@ async def test_what_is_remembered_is_found_and_read(memory_house: Running) -> No
     assert "memory_search" in prompt(house)
 
 
-async def test_a_turn_is_found_after_a_new_beginning_and_not_once_it_is_undone(memory_house: Running) -> None:
+async def test_memory_search_finds_turns_before_new_but_not_undone(memory_house: Running) -> None:
     house = memory_house
     await works(house, text="the code word is heliotrope")
     path = (await search(house, "heliotrope")).split()[0]
@@ -159,7 +159,7 @@ async def test_a_turn_is_found_after_a_new_beginning_and_not_once_it_is_undone(m
 
 @settings(max_examples=settings().max_examples // 12, suppress_health_check=list(HealthCheck))
 @given(order=st.permutations(range(len(PLACES))))
-async def test_nobody_finds_what_was_said_or_noted_elsewhere(memory_house: Running, order: list[int]) -> None:
+async def test_memory_search_stays_within_its_chat(memory_house: Running, order: list[int]) -> None:
     """Two people, alone and in two groups, one of them another agent's: each place has a word and a note of its own."""
     house = memory_house
     words = [f"secret{at}x{len(house.anthropic.requests)}" for at in range(len(PLACES))]
@@ -183,7 +183,7 @@ async def test_nobody_finds_what_was_said_or_noted_elsewhere(memory_house: Runni
         assert set(re.findall(r"note(secret\w+)", seen)) & set(words) == (noted if "chat_type" not in here else set())
 
 
-async def test_shared_memory_is_written_with_an_owner_alone_and_with_anybody_in_a_workspace_of_his_own(
+async def test_memory_files_are_written_by_owners_or_in_own_workspaces(
     tmp_path: Path,
 ) -> None:
     ways: list[tuple[str, dict[str, Any]]] = [
@@ -208,9 +208,7 @@ async def test_shared_memory_is_written_with_an_owner_alone_and_with_anybody_in_
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-async def test_a_new_workspace_begins_with_a_few_short_files_and_one_that_is_there_stays_as_it_is(
-    tmp_path: Path, language: str
-) -> None:
+async def test_workspace_new_gets_starter_files(tmp_path: Path, language: str) -> None:
     theirs = tmp_path / "data/workspaces/other"
     theirs.mkdir(parents=True)
     async with running(tmp_path, agents=AGENTS, more=f"language: {language}") as house:
@@ -227,7 +225,7 @@ async def test_a_new_workspace_begins_with_a_few_short_files_and_one_that_is_the
         assert not (house.workspace() / "USER.md").exists()
 
 
-async def test_without_the_tools_there_is_neither_word_nor_index_of_it(tmp_path: Path) -> None:
+async def test_memory_without_its_tools_has_no_index(tmp_path: Path) -> None:
     async with running(tmp_path) as house:
         house.anthropic.script = [says(DONE)]
         await works(house)

@@ -191,7 +191,7 @@ def told(answers: Sequence[str], root: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("share", SHARES)
-async def test_no_file_tool_finds_them_in_a_group_by_any_name_or_link(tmp_path: Path, share: int) -> None:
+async def test_private_files_are_invisible_to_file_tools_in_a_group(tmp_path: Path, share: int) -> None:
     """And what a tool says is what it says where there are none: the answer is no oracle."""
     said: list[list[str]] = [[], []]
     for secrets, answers in zip((True, False), said, strict=True):
@@ -211,7 +211,7 @@ async def test_no_file_tool_finds_them_in_a_group_by_any_name_or_link(tmp_path: 
 
 
 @pytest.mark.parametrize("chat", DIRECT)
-async def test_every_file_tool_finds_them_in_a_direct_chat(tmp_path: Path, chat: str) -> None:
+async def test_private_files_are_found_in_a_direct_chat(tmp_path: Path, chat: str) -> None:
     who = DIRECT[chat]
     async with house_of(tmp_path) as house:
         reading: list[Wanted] = [
@@ -324,7 +324,7 @@ async def test_private_files_are_there_for_a_schedule_to_a_person_who_has_writte
 
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("is_owner", [True, False])
-async def test_a_program_finds_them_only_if_it_is_an_owner(tmp_path: Path, is_owner: bool, share: int) -> None:
+async def test_private_files_are_seen_by_owner_programs_only(tmp_path: Path, is_owner: bool, share: int) -> None:
     more = API + f'owners: ["feishu:{ALICE}"{", api:ui" if is_owner else ""}]\n'
     names = slice(0, None, share)
     async with house_of(tmp_path, more=more) as house:
@@ -340,7 +340,7 @@ async def test_a_program_finds_them_only_if_it_is_an_owner(tmp_path: Path, is_ow
             assert untouched(house)
 
 
-async def test_a_program_keeps_what_it_writes_itself_in_a_workspace_of_its_own(tmp_path: Path) -> None:
+async def test_private_files_of_a_programs_own_workspace(tmp_path: Path) -> None:
     own = AGENTS.replace("id: helper\n", "id: helper\n      workspaceDir: './own/{sender}'\n")
     more = f'{MORE}owners: ["feishu:{ALICE}"]\n{API}'
     async with running(tmp_path, agents=own, more=more) as house:
@@ -352,7 +352,7 @@ async def test_a_program_keeps_what_it_writes_itself_in_a_workspace_of_its_own(t
         assert "PROTECTED" in refused
 
 
-async def test_an_answer_and_an_export_in_a_group_attach_nothing_of_them(tmp_path: Path) -> None:
+async def test_private_files_are_never_attached_in_a_group(tmp_path: Path) -> None:
     async with house_of(tmp_path) as house:
         for name in HARD:
             (house.workspace() / name).unlink()
@@ -377,7 +377,9 @@ async def test_an_answer_and_an_export_in_a_group_attach_nothing_of_them(tmp_pat
 @pytest.mark.parametrize("share", [2, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", WALLS[:2])
 @pytest.mark.parametrize("chat", GROUPS)
-async def test_no_command_finds_them_in_a_group(tmp_path: Path, chat: str, kind: WallKind, share: int) -> None:
+async def test_private_files_are_invisible_to_exec_in_a_group(
+    tmp_path: Path, chat: str, kind: WallKind, share: int
+) -> None:
     """In the owner's groups one half of the commands, in the others' the other; `make test-all` has all everywhere."""
     async with walled(tmp_path, kind) as house:
         some = slice(list(GROUPS).index(chat) % share, None, share)
@@ -388,7 +390,7 @@ async def test_no_command_finds_them_in_a_group(tmp_path: Path, chat: str, kind:
 
 
 @pytest.mark.parametrize("kind", WALLS[:2])
-async def test_a_command_finds_them_in_a_direct_chat(tmp_path: Path, kind: WallKind) -> None:
+async def test_private_files_are_found_by_exec_in_a_direct_chat(tmp_path: Path, kind: WallKind) -> None:
     async with walled(tmp_path, kind) as house:
         for command, (chat, who) in zip(COMMANDS, DIRECT.items(), strict=False):
             answers = await runs(house, [command], COMMANDS[:2], **who)

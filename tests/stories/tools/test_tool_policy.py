@@ -35,7 +35,7 @@ async def offered(house: Running, **who: Any) -> list[str]:
     return tools(house)
 
 
-async def test_what_is_the_owners_alone_is_not_there_for_others(tmp_path: Path) -> None:
+async def test_tool_policy_hides_owner_tools_from_others(tmp_path: Path) -> None:
     async with running(tmp_path, more=OWNED) as house:
         assert await offered(house, **ALICES) == ALL
         assert await offered(house, **BOBS) == OTHERS
@@ -47,12 +47,12 @@ async def test_what_is_the_owners_alone_is_not_there_for_others(tmp_path: Path) 
         assert await offered(house, sender=ALICE, **IN_GROUP) == ALL
 
 
-async def test_without_owners_the_lists_alone_decide(tmp_path: Path) -> None:
+async def test_tool_policy_without_owners_follows_the_lists(tmp_path: Path) -> None:
     async with running(tmp_path) as house:
         assert await offered(house, **BOBS) == ALL
 
 
-async def test_each_layer_takes_away(tmp_path: Path) -> None:
+async def test_tool_policy_layers_only_remove(tmp_path: Path) -> None:
     feishu = f"{FEISHU}    tools: {{ deny: [edit] }}\n    chats: {{ {GROUP}: {{ tools: {{ profile: minimal }} }} }}\n"
     more = f"""
 tools:
@@ -68,7 +68,7 @@ owners: ["feishu:{ALICE}", "feishu:{BOB}"]
         assert await offered(house, sender=BOB, **IN_GROUP) == ["read"]
 
 
-async def test_messages_that_wait_together_are_one_turn_only_where_their_senders_have_the_same_tools(
+async def test_tool_policy_splits_collected_messages_by_rights(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path, more=OWNED) as house:
@@ -87,7 +87,7 @@ async def test_messages_that_wait_together_are_one_turn_only_where_their_senders
         assert [tools(house, number) for number in range(3)] == [ALL, OTHERS, ALL]
 
 
-async def test_a_turn_is_not_steered_by_somebody_who_has_less(tmp_path: Path) -> None:
+async def test_tool_policy_lets_nobody_with_less_steer(tmp_path: Path) -> None:
     wait = ("exec", {"command": "until [ -e go ]; do sleep 0.02; done"})
     more = f"queue: {{ mode: steer }}\n{OWNED}"
     async with running(tmp_path, script=[calls(wait), says("the first"), says("bob's")], more=more) as house:
@@ -102,7 +102,7 @@ async def test_a_turn_is_not_steered_by_somebody_who_has_less(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("denied", "files"), [("exec", 1), ("group:files, exec", 0)])
-async def test_a_file_goes_out_only_to_those_who_may_have_it_read(tmp_path: Path, denied: str, files: int) -> None:
+async def test_tool_policy_of_read_gates_sending_files(tmp_path: Path, denied: str, files: int) -> None:
     more = f'tools: {{ senders: {{ "web:local": {{ deny: ["{denied.replace(", ", chr(34) + ", " + chr(34))}"] }} }} }}'
     async with running(tmp_path, feishu=WEB, more=more) as house, opened(house.url) as page:
         house.workspace().mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ async def test_a_file_goes_out_only_to_those_who_may_have_it_read(tmp_path: Path
         assert len(page.written()[0]["files"]) == files
 
 
-async def test_a_model_that_reads_of_its_tools_reads_of_the_same(tmp_path: Path) -> None:
+async def test_tool_policy_holds_for_prompted_tools(tmp_path: Path) -> None:
     agents = "agents: { list: [ { id: helper, model: other/some-model, tools: { allow: [read, exec] } } ] }"
     more = f"{OWNED}\nmodels: {{ other/some-model: {{ toolCalling: prompt }} }}"
     run = '<tool_call>{"name": "exec", "arguments": {"command": "touch made"}}</tool_call>'
@@ -129,7 +129,7 @@ async def test_a_model_that_reads_of_its_tools_reads_of_the_same(tmp_path: Path)
         assert not (house.workspace() / "made").exists()
 
 
-async def test_what_fills_a_request_is_counted_for_the_one_who_asks(tmp_path: Path) -> None:
+async def test_tool_policy_decides_what_context_counts(tmp_path: Path) -> None:
     async with running(tmp_path, more=OWNED) as house:
         await house.say("/context", **ALICES)
         await house.say("/context", **BOBS)
@@ -139,7 +139,7 @@ async def test_what_fills_a_request_is_counted_for_the_one_who_asks(tmp_path: Pa
 
 
 @pytest.mark.parametrize("choice", ["exec", "required"])
-async def test_a_tool_that_must_be_called_first_is_not_asked_of_those_who_lack_it(tmp_path: Path, choice: str) -> None:
+async def test_tool_policy_drops_a_required_first_tool(tmp_path: Path, choice: str) -> None:
     agents = f"""
 agents:
   list: [ {{ id: helper, model: anthropic/claude-sonnet-4-6, toolChoice: {choice}, tools: {{ allow: [exec] }} }} ]

@@ -67,7 +67,7 @@ def offered(house: Running) -> list[str]:
     return [it["name"] for it in house.anthropic.requests[-1].body["tools"]]
 
 
-async def test_a_function_is_a_tool_with_a_schema_of_its_hints(tmp_path: Path) -> None:
+async def test_tools_folder_function_has_a_schema_of_its_hints(tmp_path: Path) -> None:
     folder(tmp_path, dice=DICE)
     async with running(tmp_path, agents=ALLOWED, more=MORE) as house:
         given: list[dict[str, Any]] = [{"sides": 6}, {"sides": 1}, {"sides": "6"}]
@@ -107,7 +107,7 @@ async def mail(fails: bool = False) -> ToolResult:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_an_external_function_is_fenced_whatever_it_returns_or_raises(tmp_path: Path, fails: bool) -> None:
+async def test_tools_folder_external_result_is_fenced(tmp_path: Path, fails: bool) -> None:
     folder(tmp_path, mail=MAIL)
     async with running(tmp_path, agents=AGENTS.format(tools="{ allow: [mail] }"), more=MORE) as house:
         (mail,) = await works(house, ("mail", {"fails": fails}))
@@ -124,7 +124,7 @@ POLICIES = {
 
 
 @pytest.mark.parametrize(("tools", "expected"), POLICIES.values(), ids=[*POLICIES])
-async def test_an_agent_has_those_that_its_policy_allows(tmp_path: Path, tools: str, expected: list[str]) -> None:
+async def test_tools_folder_follows_the_tool_policy(tmp_path: Path, tools: str, expected: list[str]) -> None:
     folder(tmp_path, dice=DICE)
     async with running(tmp_path, agents=AGENTS.format(tools=tools), more=MORE) as house:
         (answer,) = await works(house, ("roll", {"sides": 6}))
@@ -132,7 +132,7 @@ async def test_an_agent_has_those_that_its_policy_allows(tmp_path: Path, tools: 
         assert ("TOOL_NOT_ALLOWED" in answer) == ("roll" not in expected)
 
 
-async def test_one_that_wants_an_approval_asks_and_one_for_owners_is_theirs(tmp_path: Path) -> None:
+async def test_tools_folder_approval_and_owner_only(tmp_path: Path) -> None:
     folder(tmp_path, dice=DICE)
     more = "tools: { directories: [./tools.d], approval: [roll], ownerOnly: [who] }\nowners: ['feishu:ou_somebody']"
     async with running(tmp_path, agents=ALLOWED, more=more) as house:
@@ -141,7 +141,7 @@ async def test_one_that_wants_an_approval_asks_and_one_for_owners_is_theirs(tmp_
         assert offered(house) == ["read", "roll"]
 
 
-async def test_after_a_crash_one_is_never_run_again_unless_it_says_that_it_is_safe(tmp_path: Path) -> None:
+async def test_tools_folder_rerun_after_a_crash_only_if_idempotent(tmp_path: Path) -> None:
     slow = DICE.replace("ROLLS.append(sides)", "ROLLS.append(sides); import asyncio; await asyncio.Event().wait()")
     folder(tmp_path, dice=slow)
     async with running(tmp_path, agents=ALLOWED, more=MORE, script=[calls(("roll", {"sides": 6})), says("x")]) as house:
@@ -173,7 +173,7 @@ BROKEN = {
 }
 
 
-async def test_each_file_that_cannot_be_loaded_is_one_warning_with_its_line(tmp_path: Path) -> None:
+async def test_tools_folder_load_error_is_one_warning_with_line(tmp_path: Path) -> None:
     broken = {f"broken_{name}": text for name, (text, _) in BROKEN.items()}
     where = folder(tmp_path, a_good=DICE.replace("def roll", "def toss"), **broken)
     async with running(tmp_path, agents=ALLOWED, more=MORE) as house:
@@ -187,7 +187,7 @@ async def test_each_file_that_cannot_be_loaded_is_one_warning_with_its_line(tmp_
         assert "sender" in who
 
 
-async def test_a_change_of_a_file_is_in_force_without_a_restart(tmp_path: Path) -> None:
+async def test_tools_folder_change_needs_no_restart(tmp_path: Path) -> None:
     where = folder(tmp_path, dice=DICE)
     async with running(tmp_path, agents=ALLOWED, more=MORE) as house:
         reload = Reload(
@@ -223,7 +223,7 @@ def ignore(_: Config) -> None:
     "inside",
     ["./data/workspaces/helper/tools", "./data/uploads", "./data/workspaces/one/x", "./data/mcp/files/x", "./notes/x"],
 )
-def test_code_is_not_read_where_an_agent_can_write(tmp_path: Path, inside: str) -> None:
+def test_tools_folder_inside_a_workspace_is_refused(tmp_path: Path, inside: str) -> None:
     one = "{ id: one, model: demo/guide, workspaceDir: './data/workspaces/one/{chat}' }"
     agents = f"{{ id: helper, model: demo/guide }}, {one}"
     witness = tmp_path / "witness"
@@ -239,7 +239,7 @@ def test_code_is_not_read_where_an_agent_can_write(tmp_path: Path, inside: str) 
     assert not witness.exists()
 
 
-def test_a_file_that_everybody_may_write_is_not_run(tmp_path: Path) -> None:
+def test_tools_folder_world_writable_file_is_refused(tmp_path: Path) -> None:
     witness = tmp_path / "witness"
     where = folder(tmp_path, evil=f"open({str(witness)!r}, 'w').close()\n", _private="raise ValueError\n")
     (where / "evil.py").chmod(0o666)
@@ -258,7 +258,7 @@ ACL = b"\x02\x00\x00\x00" + b"".join(
 
 
 @pytest.mark.parametrize("case", ["folder", "folder above", "link", "group", "owner", "access list", "chain"])
-def test_a_file_that_others_may_replace_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+def test_tools_folder_replaceable_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     witness = tmp_path / "witness"
     where = folder(tmp_path / "above", evil=f"open({str(witness)!r}, 'w').close()\n{DICE}")
     match case:
@@ -292,7 +292,7 @@ def test_a_file_that_others_may_replace_is_not_run(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("case", ["sticky", "own group", "link"])
-def test_a_file_that_nobody_else_may_replace_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+def test_tools_folder_private_file_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     where = folder(tmp_path / "above", dice=DICE)
     match case:
         case "sticky":  # as /tmp is
@@ -307,9 +307,7 @@ def test_a_file_that_nobody_else_may_replace_is_run(tmp_path: Path, monkeypatch:
     assert folder_tools([str(where)], []).names == ("roll", "who")
 
 
-def test_output_of_a_tool_file_while_it_is_loaded_is_not_on_standard_output(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tools_folder_load_output_is_not_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Standard output belongs to the command that reads the config: `sessions list --json` stays JSON."""
     folder(tmp_path, dice=f'{DICE}\nprint("loaded", __name__)\n')
     (tmp_path / "config.yaml").write_text(f"{ALLOWED}\n{MORE}\n", encoding="utf-8")
@@ -318,7 +316,7 @@ def test_output_of_a_tool_file_while_it_is_loaded_is_not_on_standard_output(
     assert (output.out, output.err.count("loaded clawgate_tools_dice")) == ("", 1)
 
 
-def test_what_is_there_is_reported_and_a_slip_is_still_a_slip(tmp_path: Path) -> None:
+def test_tools_folder_is_reported_and_typos_still_found(tmp_path: Path) -> None:
     folder(tmp_path, dice=DICE)
     config = tmp_path / "config.yaml"
     config.write_text(
@@ -347,7 +345,7 @@ def blocks(kind: str) -> list[str]:
     return re.findall(rf"^```{kind}\n(.*?)^```", page, re.S | re.M)
 
 
-async def test_the_page_shows_files_that_work(tmp_path: Path) -> None:
+async def test_tools_folder_page_examples_work(tmp_path: Path) -> None:
     (config,), sources = blocks("yaml"), blocks("python")
     files = {f"page_{number}": text for number, text in enumerate(sources)}
     folder(tmp_path, **files)
@@ -361,7 +359,7 @@ async def test_the_page_shows_files_that_work(tmp_path: Path) -> None:
         assert count == "2"
 
 
-async def test_the_example_answers(tmp_path: Path) -> None:
+async def test_tools_folder_example_answers(tmp_path: Path) -> None:
     source = ROOT / "docs" / "examples" / "tools.d" / "shopping.py"
     folder(tmp_path, shopping=source.read_text(encoding="utf-8"))
     agents = AGENTS.format(tools="{ allow: [shopping_list] }")

@@ -40,7 +40,7 @@ async def site() -> AsyncIterator[Web]:
         yield site
 
 
-async def test_a_page_stands_behind_a_boundary_that_it_cannot_know(tmp_path: Path, site: Web) -> None:
+async def test_web_fetch_result_is_fenced_by_an_unknown_boundary(tmp_path: Path, site: Web) -> None:
     async with running(tmp_path, agents=AGENTS, more=fetching(site.port)) as house:
         urls = [site.url(it, host="127.0.0.1") for it in ("/a", "/a", LONG)]
         first, second, long = await works(house, *(("web_fetch", {"url": it}) for it in urls))
@@ -57,13 +57,13 @@ async def test_a_page_stands_behind_a_boundary_that_it_cannot_know(tmp_path: Pat
         assert "web_search" not in prompt(house)
 
 
-async def test_without_the_web_tools_nothing_is_said_of_boundaries(tmp_path: Path) -> None:
+async def test_web_tools_off_mention_no_boundary(tmp_path: Path) -> None:
     async with running(tmp_path) as house:
         await works(house)
         assert "EXTERNAL_CONTENT" not in prompt(house)
 
 
-async def test_what_is_not_public_is_refused_and_nothing_else_is_tried(tmp_path: Path) -> None:
+async def test_web_fetch_refuses_private_addresses(tmp_path: Path) -> None:
     async with web({"/": response()}) as site, running(tmp_path, agents=AGENTS) as house:
         (refused,) = await works(house, ("web_fetch", {"url": f"http://127.0.0.1:{site.port}/"}))
         assert '"error_code": "FETCH_BLOCKED"' in refused
@@ -72,7 +72,7 @@ async def test_what_is_not_public_is_refused_and_nothing_else_is_tried(tmp_path:
         assert site.requests == []
 
 
-async def test_a_search_finds_and_the_key_stays_here(tmp_path: Path) -> None:
+async def test_web_search_finds_and_keeps_the_key(tmp_path: Path) -> None:
     emulator = SearchEmulator()
     async with serve_on_loopback(emulator.app) as url:
         more = f'tools: {{ web: {{ search: {{ provider: brave, apiKey: "{KEY}", baseUrl: "{url}" }} }} }}'
@@ -85,7 +85,7 @@ async def test_a_search_finds_and_the_key_stays_here(tmp_path: Path) -> None:
             assert KEY not in str([it.body for it in house.anthropic.requests])
 
 
-async def test_pages_that_are_read_at_once_are_answered_in_order(tmp_path: Path) -> None:
+async def test_web_fetch_in_parallel_answers_in_order(tmp_path: Path) -> None:
     pages = {f"/{number}": response(f"page {number}".encode()) for number in range(6)}
     async with web(pages) as site, running(tmp_path, agents=AGENTS, more=fetching(site.port)) as house:
         wanted = [("web_fetch", {"url": f"http://127.0.0.1:{site.port}{path}"}) for path in pages]
@@ -107,7 +107,7 @@ async def test_pages_that_are_read_at_once_are_answered_in_order(tmp_path: Path)
         ("fetch: { ports: [0] }", "tools.web.fetch.ports[0]"),
     ],
 )
-def test_what_cannot_be_is_said_by_check(tmp_path: Path, text: str, problem: str) -> None:
+def test_web_tools_config_mistakes_are_named_by_check(tmp_path: Path, text: str, problem: str) -> None:
     config = f"agents: {{ list: [ {{ id: a, model: demo/guide }} ] }}\ntools: {{ web: {{ {text} }} }}\n"
     (line,) = lines(tmp_path, config)
     assert problem in line

@@ -41,7 +41,7 @@ def passable() -> Iterator[Path]:
         yield Path(folder)
 
 
-async def test_what_was_sent_is_there_in_later_turns_by_the_path_that_was_told_for_tools_and_commands(
+async def test_upload_stays_at_its_told_path_in_later_turns(
     passable: Path,
 ) -> None:
     async with running(passable, more=RUNS) as house:
@@ -84,7 +84,7 @@ BOBS: dict[str, Any] = {"sender": BOB, "chat": BOB_CHAT}
 IN_A_GROUP: dict[str, Any] = {"sender": ALICE, "chat": GROUP, "chat_type": "group", "mention_bot": True}
 
 
-async def test_nobody_else_lists_reads_changes_or_sends_it(tmp_path: Path) -> None:
+async def test_upload_of_one_chat_is_unreachable_for_others(tmp_path: Path) -> None:
     async with (
         running(tmp_path, more=RUNS, feishu=WEB) as house,
         opened(house.url, link=house.gateway.offer_link()) as page,
@@ -116,7 +116,7 @@ async def test_nobody_else_lists_reads_changes_or_sends_it(tmp_path: Path) -> No
         assert await works(house, ("read", {"file_path": path})) == [SECRET.decode()]
 
 
-async def test_what_was_sent_before_uploads_belonged_to_sessions_is_shown_to_nobody(tmp_path: Path) -> None:
+async def test_upload_of_an_older_version_is_shown_to_nobody(tmp_path: Path) -> None:
     async with running(tmp_path) as house:
         old = house.workspace() / "uploads" / "a11ce0000001"
         old.mkdir(parents=True)
@@ -135,9 +135,7 @@ async def test_what_was_sent_before_uploads_belonged_to_sessions_is_shown_to_nob
         assert (listed, read) == (f"{path.split('/')[2]}/", "new")
 
 
-async def test_a_conversation_that_is_deleted_takes_its_files_along_and_stays_where_they_cannot_be_deleted(
-    house: Running, page: Page
-) -> None:
+async def test_upload_is_deleted_with_its_conversation(house: Running, page: Page) -> None:
     base = house.folder / "data" / "uploads"
 
     def kept() -> list[str]:
@@ -176,7 +174,7 @@ def agents(place: str) -> str:
         *(pytest.param(it, marks=pytest.mark.long) for it in ("{agent}/{chat}", "x/{chat}/{sender}")),
     ],
 )
-async def test_each_chat_or_person_may_have_a_workspace_of_its_own(tmp_path: Path, place: str) -> None:
+async def test_workspace_per_chat_or_person(tmp_path: Path, place: str) -> None:
     async with running(tmp_path, agents=agents(place), more=RUNS) as house:
         await works(house, ("write", {"file_path": "mine.txt", "content": "CANARY"}))
         (made,) = [path.parent for path in (tmp_path / "data" / "workspaces").rglob("mine.txt")]
@@ -215,7 +213,7 @@ async def test_each_chat_or_person_may_have_a_workspace_of_its_own(tmp_path: Pat
     assert [it for it in held if "/workspaces/" in it] == []
 
 
-async def test_ls_shows_the_shared_skills_that_read_reads_beside_the_workspaces_own(tmp_path: Path) -> None:
+async def test_workspace_ls_shows_shared_skills(tmp_path: Path) -> None:
     async with running(tmp_path) as house:
         shared = "create-python-script/\ntranslate/\nweekly-report/"
         assert await works(house, ("ls", {"path": "skills"})) == [shared]
@@ -227,7 +225,7 @@ async def test_ls_shows_the_shared_skills_that_read_reads_beside_the_workspaces_
         assert listed == [shared.replace("translate", "mine/\ntranslate"), "SKILL.md", "SKILL.md"]
 
 
-async def test_the_documentation_that_the_prompt_names_is_there_to_read(tmp_path: Path) -> None:
+async def test_docs_named_in_the_prompt_can_be_read(tmp_path: Path) -> None:
     async with running(tmp_path) as house:
         await works(house)
         found = re.search(r"documentation of \S+ itself lies in (\S+)\n", prompt(house))
@@ -249,7 +247,7 @@ async def test_the_documentation_that_the_prompt_names_is_there_to_read(tmp_path
         assert "## Documentation" not in prompt(house)
 
 
-async def test_what_an_agent_may_not_use_is_neither_named_nor_listed(tmp_path: Path) -> None:
+async def test_skill_an_agent_may_not_use_is_neither_named_nor_listed(tmp_path: Path) -> None:
     agent = "id: {}, model: anthropic/claude-sonnet-4-6"
     unskilled = agent.format("helper, skills: { deny: ['*'] }")
     writer = agent.format("writer, tools: { allow: [message] }")

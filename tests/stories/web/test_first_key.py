@@ -33,7 +33,7 @@ async def wanted(house: Keyless, **headers: str) -> list[str]:
         return [it["vendor"] for it in (await page.http.get("/api/chats")).json()["keys"]]
 
 
-async def test_a_key_is_tried_kept_and_in_force_before_the_page_hears_of_it(tmp_path: Path) -> None:
+async def test_first_key_is_tried_stored_and_in_force(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("MINE=1")  # without a newline, and open to others
     async with keyless(tmp_path, env={"DEEPSEEK_API_KEY": ""}) as house, opened(house.url) as page:
         assert {"anthropic", "openai", "deepseek"} <= set(await wanted(house))
@@ -66,7 +66,7 @@ NO_GOOD: list[tuple[dict[str, Any], tuple[int, str]]] = [
 ]
 
 
-async def test_what_is_no_good_key_is_kept_nowhere(tmp_path: Path) -> None:
+async def test_first_key_that_fails_is_stored_nowhere(tmp_path: Path) -> None:
     async with keyless(tmp_path) as house:
         for given, answer in NO_GOOD:
             assert await give(house, given) == answer, str(given)[:100]
@@ -74,7 +74,7 @@ async def test_what_is_no_good_key_is_kept_nowhere(tmp_path: Path) -> None:
             assert "deepseek" in await wanted(house), str(given)[:100]
 
 
-async def test_each_thing_in_the_way_has_its_own_sentence_and_nothing_is_half_done(tmp_path: Path) -> None:
+async def test_first_key_obstacles_have_sentences_and_leave_nothing(tmp_path: Path) -> None:
     async with keyless(tmp_path) as house:
         house.dotenv.mkdir()
         assert await give(house) == (409, "key-unwritten")
@@ -91,20 +91,20 @@ async def test_each_thing_in_the_way_has_its_own_sentence_and_nothing_is_half_do
         assert not house.dotenv.exists()
 
 
-async def test_a_config_that_names_its_model_itself_takes_no_key_that_nobody_would_use(tmp_path: Path) -> None:
+async def test_first_key_is_not_taken_for_an_unused_vendor(tmp_path: Path) -> None:
     async with keyless(tmp_path, agents=AGENTS.replace("name:", "model: demo/guide, name:")) as house:
         assert await give(house) == (409, "key-unused")
         assert not house.dotenv.exists()
 
 
-async def test_an_agent_whose_vendor_lacks_its_key_wants_that_one_alone(tmp_path: Path) -> None:
+async def test_first_key_is_that_of_the_agents_vendor(tmp_path: Path) -> None:
     async with keyless(tmp_path, agents=AGENTS.replace("name:", f"model: {MODEL}, name:")) as house:
         assert await wanted(house) == ["deepseek"]
         assert await give(house, {"vendor": "openai", "key": KEY}) == (409, "key-not-wanted")
         assert await give(house) == (200, "")
 
 
-async def test_another_person_another_site_and_owners_elsewhere_give_no_key(tmp_path: Path) -> None:
+async def test_first_key_needs_the_operator_on_the_same_site(tmp_path: Path) -> None:
     async with keyless(tmp_path, more=USERS) as house:
         ann, operator = {"authorization": f"Bearer {'a' * 40}"}, {"authorization": f"Bearer {'o' * 40}"}
         assert (await wanted(house, **ann), "deepseek" in await wanted(house, **operator)) == ([], True)
@@ -122,9 +122,7 @@ async def test_another_person_another_site_and_owners_elsewhere_give_no_key(tmp_
 
 
 @pytest.mark.parametrize(("owner", "offered"), [("telegram:123", False), ("web:local", True)])
-async def test_the_page_of_a_bot_whose_owners_are_elsewhere_offers_nothing(
-    tmp_path: Path, owner: str, offered: bool
-) -> None:
+async def test_first_key_is_not_offered_when_owners_are_elsewhere(tmp_path: Path, owner: str, offered: bool) -> None:
     async with keyless(tmp_path, more=f'owners: ["{owner}"]') as house:
         assert bool(await wanted(house)) is offered
         assert await give(house) == ((200, "") if offered else (409, "key-not-wanted"))

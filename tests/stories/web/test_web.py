@@ -10,7 +10,7 @@ from tests.stories.at_work import spoken
 from tests.web_page import CHAT, WEB, Page, new_id, opened
 
 
-async def test_a_page_is_told_of_a_turn_from_its_beginning_to_its_end(house: Running, page: Page) -> None:
+async def test_web_chat_streams_a_turn_from_start_to_end(house: Running, page: Page) -> None:
     house.anthropic.script = [calls(("ls", {"path": "."}), before="Let me look."), says("There is **nothing** here.")]
     message = new_id()
     house.line.hold(after_pieces=1)
@@ -44,7 +44,7 @@ async def test_a_page_is_told_of_a_turn_from_its_beginning_to_its_end(house: Run
     assert (trusted["channel"], trusted["chat_type"]) == ("web", "direct")
 
 
-async def test_the_same_message_five_times_at_once_is_one_turn_and_one_answer(house: Running, page: Page) -> None:
+async def test_web_chat_redelivered_message_is_idempotent(house: Running, page: Page) -> None:
     message = new_id()
     answers = await asyncio.gather(*(page.say("hello", message=message) for _ in range(5)))
     answers += [await page.say("hello", message=message) for _ in range(5)]
@@ -62,7 +62,7 @@ async def test_the_same_message_five_times_at_once_is_one_turn_and_one_answer(ho
 NOBODY = ["nobody", "a:b%3A", "x" * 64, "a\x00b", "../../x", "helper "]
 
 
-async def test_the_person_chooses_whom_to_talk_to_and_nobody_is_a_sentence_and_not_silence(tmp_path: Path) -> None:
+async def test_web_chat_agent_choice_and_an_unknown_agent(tmp_path: Path) -> None:
     two = f"{AGENTS}    - {{ id: second, model: anthropic/claude-sonnet-4-6, name: The Second }}\n"
     async with running(tmp_path, agents=two, feishu=WEB) as house, opened(house.url) as page:
         listed = (await page.http.get("/api/chats")).json()["agents"]
@@ -77,9 +77,7 @@ async def test_the_person_chooses_whom_to_talk_to_and_nobody_is_a_sentence_and_n
         assert len(house.anthropic.requests) == 2
 
 
-async def test_a_stop_ends_its_own_conversations_answer_and_takes_away_nothing_that_was_read(
-    house: Running, page: Page
-) -> None:
+async def test_stop_in_the_web_chat_ends_its_own_conversation(house: Running, page: Page) -> None:
     story = says("Once upon a time there was a gateway.", cut_after=6, then="stall")
     house.anthropic.script = [story, says("fresh")]
 
@@ -106,7 +104,7 @@ async def test_a_stop_ends_its_own_conversations_answer_and_takes_away_nothing_t
     assert (await page.answers(4))[3] == "fresh"
 
 
-async def test_the_tool_that_writes_to_a_chat_writes_to_the_web_chat_too(tmp_path: Path) -> None:
+async def test_message_tool_writes_to_the_web_chat(tmp_path: Path) -> None:
     here = ("message", {"action": "send", "channel": "web", "target": CHAT, "message": "by the way"})
     nowhere = ("message", {"action": "send", "channel": "web", "target": "c_not_there", "message": "x"})
     script = [calls(here, nowhere), says("done")]
@@ -128,7 +126,7 @@ ODD: dict[str, list[object]] = {
 }
 
 
-async def test_nothing_is_asked_of_the_model_for_what_is_no_message(house: Running, page: Page) -> None:
+async def test_web_chat_invalid_message_asks_no_model(house: Running, page: Page) -> None:
     posts: list[object] = [SOUND | {key: value} for key, values in ODD.items() for value in values]
     for posted in (*posts, {}, [], None, "x"):
         answer = await page.http.post("/webhooks/web/default", json=posted)
@@ -140,7 +138,7 @@ async def test_nothing_is_asked_of_the_model_for_what_is_no_message(house: Runni
     assert house.anthropic.requests == []
 
 
-async def test_whatever_is_written_comes_back_as_it_was_and_breaks_no_stream(house: Running, page: Page) -> None:
+async def test_web_chat_any_text_round_trips(house: Running, page: Page) -> None:
     odd = [
         "a\r\n\r\ndata: x\n\nevent: reset\ndata: {}\n\n",
         "x\u2028\u2029\x85y",
@@ -158,7 +156,7 @@ async def test_whatever_is_written_comes_back_as_it_was_and_breaks_no_stream(hou
     assert len(await page.chats()) == len(odd)
 
 
-async def test_a_setting_names_no_conversation_and_the_first_words_behind_it_do(house: Running, page: Page) -> None:
+async def test_web_chat_title_comes_from_the_first_message(house: Running, page: Page) -> None:
     """The page sends one for a choice that is made before the first words; asking what is set is words like others."""
     house.anthropic.script = [says("A plan.")]
     for number, (text, title) in enumerate(

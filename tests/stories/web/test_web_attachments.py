@@ -77,9 +77,7 @@ def arrived(it: FeishuRoom) -> dict[str, bytes]:
 
 
 @PLATFORMS
-async def test_a_file_of_the_web_arrives_as_it_is_with_a_name_that_fits(
-    tmp_path: Path, site: Web, platform: str
-) -> None:
+async def test_web_media_url_arrives_with_a_fitting_name(tmp_path: Path, site: Web, platform: str) -> None:
     async with room(tmp_path, platform, agents=HELPER, more=reaching(site)) as it:
         named = (address(site, path) for path in ("/pixel.png", "/moved", "/report?id=7", "/page.html", "/fake.png"))
         it.house.anthropic.script = [says("Here.\n" + "\n".join(f"MEDIA:{one}" for one in named))]
@@ -91,7 +89,7 @@ async def test_a_file_of_the_web_arrives_as_it_is_with_a_name_that_fits(
         assert PIXEL in sent.values()
 
 
-async def test_in_the_web_chat_as_well(tmp_path: Path, site: Web) -> None:
+async def test_web_media_url_in_the_web_chat(tmp_path: Path, site: Web) -> None:
     async with running(tmp_path, agents=HELPER, more=reaching(site), feishu=WEB) as house, opened(house.url) as page:
         house.anthropic.script = [says(f"MEDIA:{address(site, '/moved')}")]
         await page.say("a picture")
@@ -114,7 +112,7 @@ REFUSED = {
 }
 
 
-async def test_what_cannot_be_attached_is_one_sentence_and_the_address(tmp_path: Path, site: Web) -> None:
+async def test_web_media_url_that_fails_is_one_sentence(tmp_path: Path, site: Web) -> None:
     answer = "\n".join(f"MEDIA:{address(site, path)}" for path in REFUSED)
     async with running(tmp_path, agents=HELPER, more=reaching(site), script=[says(answer), says(answer)]) as house:
         await house.say("send me these pictures, please")
@@ -135,7 +133,7 @@ INWARD = [
 ]
 
 
-async def test_no_answer_reaches_this_machine_or_its_network(tmp_path: Path, site: Web) -> None:
+async def test_web_media_url_never_reaches_private_addresses(tmp_path: Path, site: Web) -> None:
     named = [it.format(port=site.port) for it in INWARD]
     async with running(tmp_path, agents=HELPER, script=[says("\n".join(f"MEDIA:{it}" for it in named))]) as house:
         await house.say("show me")
@@ -156,7 +154,7 @@ DENIED = {
 }
 
 
-async def test_an_agent_that_may_not_fetch_attaches_nothing_from_the_web(tmp_path: Path, site: Web) -> None:
+async def test_web_media_url_needs_the_right_to_fetch(tmp_path: Path, site: Web) -> None:
     model = "model: anthropic/claude-sonnet-4-6"
     agents = ", ".join(f"{{ id: {name}, {model}, tools: {tools} }}" for name, tools in DENIED.items())
     places = ", ".join(f"{{ agent: {name}, match: {{ chat: {ALICE_CHAT}{name} }} }}" for name in DENIED)
@@ -169,7 +167,7 @@ async def test_an_agent_that_may_not_fetch_attaches_nothing_from_the_web(tmp_pat
             assert site.requests == [], name
 
 
-async def test_the_rights_are_those_of_the_sender_in_a_group_too(tmp_path: Path, site: Web) -> None:
+async def test_web_media_url_rights_are_the_senders(tmp_path: Path, site: Web) -> None:
     more = reaching(site).replace("tools: {", "tools: { ownerOnly: [web_fetch],", 1)
     more += f'owners: ["feishu:{ALICE}"]'
     script = [says(f"MEDIA:{address(site, '/pixel.png')}")] * 3
@@ -185,7 +183,7 @@ async def test_the_rights_are_those_of_the_sender_in_a_group_too(tmp_path: Path,
         assert len(site.requests) == 1
 
 
-async def test_only_what_the_answer_itself_names_is_fetched(tmp_path: Path, site: Web) -> None:
+async def test_web_media_url_only_of_the_answer_itself(tmp_path: Path, site: Web) -> None:
     line = f"MEDIA:{address(site, '/pixel.png')}"
     script = [
         calls(("write", {"file_path": "a.txt", "content": line})),
@@ -199,7 +197,7 @@ async def test_only_what_the_answer_itself_names_is_fetched(tmp_path: Path, site
         assert site.requests == []
 
 
-async def test_a_secret_in_an_address_stays_here(tmp_path: Path, site: Web) -> None:
+async def test_web_media_url_with_a_secret_is_not_fetched(tmp_path: Path, site: Web) -> None:
     secret = SECRETS["FEISHU_APP_SECRET"]
     script = [says(f"MEDIA:{address(site, '/pixel.png')}?k={secret}")]
     async with running(tmp_path, agents=HELPER, more=reaching(site), script=script) as house:
@@ -210,7 +208,7 @@ async def test_a_secret_in_an_address_stays_here(tmp_path: Path, site: Web) -> N
         assert site.requests == []
 
 
-async def test_ten_files_go_with_an_answer(tmp_path: Path, site: Web) -> None:
+async def test_web_media_url_limit_is_ten(tmp_path: Path, site: Web) -> None:
     named = [f"MEDIA:{address(site, '/pixel.png')}#{number}" for number in range(11)]
     async with running(tmp_path, agents=HELPER, more=reaching(site), script=[says("\n".join(named))]) as house:
         await house.say("send me the pictures")
@@ -220,7 +218,7 @@ async def test_ten_files_go_with_an_answer(tmp_path: Path, site: Web) -> None:
         assert text.count("an answer can hold ten files at most") == 1
 
 
-async def test_killed_while_it_fetches_or_uploads_the_file_arrives_once(tmp_path: Path) -> None:
+async def test_web_media_url_killed_mid_fetch_arrives_once(tmp_path: Path) -> None:
     held = True
 
     async def held_at_first(write: Write) -> None:

@@ -41,9 +41,7 @@ def said(house: Running, request: int) -> list[str]:
     return [part["text"].rpartition("\n")[2].removeprefix("User: ") for it in parts for part in it if "text" in part]
 
 
-async def test_a_branch_that_a_crash_cut_off_before_its_message_was_accepted_is_answered_once(
-    house: Running, page: Page
-) -> None:
+async def test_branch_cut_off_by_a_crash_is_answered_once(house: Running, page: Page) -> None:
     """The archive has the message and the inbox has not; the page sends it again until it hears of it."""
     house.anthropic.script = [says("one"), says("other one")]
     assert (await page.say("a", message="m_first_of_all")).status_code == 200
@@ -61,9 +59,7 @@ async def test_a_branch_that_a_crash_cut_off_before_its_message_was_accepted_is_
     assert "one" not in [part["text"] for it in house.anthropic.requests[1].body["messages"] for part in it["content"]]
 
 
-async def test_a_turn_that_fails_on_a_branch_says_so_there_alone_and_can_be_tried_again(
-    house: Running, page: Page
-) -> None:
+async def test_branch_failure_stays_there_and_can_be_retried(house: Running, page: Page) -> None:
     house.anthropic.script = [says("one"), Fault(status=401), says("other one")]
     await page.say("a", message="m_first_of_all")
     await page.answers(1)
@@ -82,7 +78,7 @@ async def test_a_turn_that_fails_on_a_branch_says_so_there_alone_and_can_be_trie
         assert await shown(page) == words
 
 
-async def test_another_person_begins_no_branch_and_turns_to_none(tmp_path: Path) -> None:
+async def test_branch_belongs_to_its_person(tmp_path: Path) -> None:
     async with (
         running(tmp_path, script=[says("one"), says("two")], more=SERVER, feishu=WEB) as house,
         opened(house.url, authorization=f"Bearer {'a' * 40}") as ann,
@@ -103,7 +99,7 @@ async def test_another_person_begins_no_branch_and_turns_to_none(tmp_path: Path)
         assert await shown(ann) == ["a", "one"]
 
 
-async def test_versions_have_a_limit_that_is_said(tmp_path: Path) -> None:
+async def test_branch_versions_have_a_limit(tmp_path: Path) -> None:
     few = f"{FEISHU}  web: {{ versions: 2 }}\n"
     async with (
         running(tmp_path, script=[says("one"), says("two")], feishu=few) as house,
@@ -117,7 +113,7 @@ async def test_versions_have_a_limit_that_is_said(tmp_path: Path) -> None:
         assert await shown(page) == ["A", "two"]
 
 
-async def test_a_deleted_conversation_is_gone_with_all_its_branches(house: Running, page: Page) -> None:
+async def test_branch_is_deleted_with_its_conversation(house: Running, page: Page) -> None:
     house.anthropic.script = [says(SECRET), says(f"{SECRET}!"), says("plain")]
     await page.say(SECRET, message="m_first_of_all")
     await page.answers(1)
@@ -136,9 +132,7 @@ async def test_a_deleted_conversation_is_gone_with_all_its_branches(house: Runni
 @pytest.mark.parametrize(
     ("mode", "asked"), [("collect", [["a", "one", "b"], ["A"]]), ("steer", [["a", "So", "b"], ["A"]])]
 )
-async def test_another_version_joins_no_turn_that_runs_or_waits(
-    tmp_path: Path, mode: str, asked: list[list[str]]
-) -> None:
+async def test_branch_edit_joins_no_running_turn(tmp_path: Path, mode: str, asked: list[list[str]]) -> None:
     first = says("one") if mode == "collect" else calls(("ls", {"path": "."}), before="So")
     more = f"queue: {{ mode: {mode}, debounceSeconds: 0.01 }}"
     async with (
@@ -374,7 +368,7 @@ async def test_branch_that_the_page_shows_is_what_the_model_reads(tmp_path: Path
             await talk.step(chance.choice(STEPS), chance)
 
 
-async def test_an_edit_on_the_page_leaves_the_tasks_of_the_earlier_version_running(tmp_path: Path) -> None:
+async def test_edit_on_the_page_leaves_earlier_tasks_running(tmp_path: Path) -> None:
     def model(body: dict[str, Any]) -> Turn:
         if "This is the task" in str(body["messages"]):
             return says("late", pause_seconds=60.0)

@@ -28,7 +28,7 @@ async def found(page: Page, words: str) -> list[tuple[str, list[str], list[list[
     return [(it["chat"]["id"], it["title"], [hit["line"] for hit in it["hits"]]) for it in answer.json()["chats"]]
 
 
-async def test_a_search_gives_each_chat_with_the_lines_and_numbers_of_its_hits(house: Running, page: Page) -> None:
+async def test_web_search_lists_chats_with_matching_lines(house: Running, page: Page) -> None:
     house.anthropic.script = [says("Hello.\nThe <b>Heron</b> lands at noon."), says("Nothing.")]
     await page.say("When does the heron land?")
     await page.answers(1)
@@ -46,7 +46,7 @@ async def test_a_search_gives_each_chat_with_the_lines_and_numbers_of_its_hits(h
     assert [it["id"] for it in (await page.conversation())["messages"] if it["author"] == "agent"] == [hit["message"]]
 
 
-async def test_a_page_goes_back_as_far_as_a_message_that_was_found(house: Running, page: Page) -> None:
+async def test_web_search_hit_can_be_paged_to(house: Running, page: Page) -> None:
     await history(house, *[5] * 120)
     [it] = (await page.http.get("/api/search", params={"words": "40 word"})).json()["chats"]
     number = it["hits"][0]["message"]
@@ -59,7 +59,7 @@ async def test_a_page_goes_back_as_far_as_a_message_that_was_found(house: Runnin
     assert back["more"]
 
 
-async def test_a_chat_is_pinned_or_put_aside_by_its_person_alone_seen_on_every_page_and_goes_when_it_is_erased(
+async def test_web_chat_is_pinned_or_archived_by_its_person(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -94,9 +94,7 @@ async def test_a_chat_is_pinned_or_put_aside_by_its_person_alone_seen_on_every_p
         assert (await ann.http.get("/api/archived")).json() == {"chats": [], "next": None}
 
 
-async def test_a_search_ends_when_its_asker_leaves_and_holds_up_no_other_person(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_web_search_is_cancelled_with_its_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with (
         running(tmp_path, more=SERVER, feishu=WEB) as house,
         opened(house.url, authorization=bearer("ann")) as ann,

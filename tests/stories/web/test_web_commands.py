@@ -44,7 +44,7 @@ def command(url: str, file: str) -> str:
     return "\n".join(lines)
 
 
-async def test_a_command_neither_reads_nor_writes_nor_deletes_the_operators_chats(tmp_path: Path) -> None:
+async def test_exec_cannot_reach_the_operators_web_chats(tmp_path: Path) -> None:
     quiet = running(tmp_path, script=[says("Noted.")], agents=QUIET, feishu=WEB)
     async with quiet as house, opened(house.url) as page:
         file = (await page.upload(b"a file of mine", "mine.txt", "text/plain")).json()["id"]
@@ -94,7 +94,7 @@ PRESENT = (
 
 
 @pytest.mark.parametrize("more", PRESENT)
-async def test_a_tool_outside_of_the_sandbox_reads_nothing_of_the_operators_page(tmp_path: Path, more: str) -> None:
+async def test_unsandboxed_tool_cannot_read_the_operators_page(tmp_path: Path, more: str) -> None:
     """Whoever may write to the bot has its model call the tool. So being at this machine signs nobody in."""
     (tmp_path / "tools.d").mkdir()
     (tmp_path / "tools.d" / "fetch.py").write_text(FETCH, encoding="utf-8")
@@ -107,7 +107,7 @@ async def test_a_tool_outside_of_the_sandbox_reads_nothing_of_the_operators_page
                 assert "401" in found
 
 
-async def test_the_start_prints_a_link_that_signs_in_once_and_stands_nowhere_else(tmp_path: Path) -> None:
+async def test_login_link_is_printed_once_and_works_once(tmp_path: Path) -> None:
     async with platforms(tmp_path, channels="web: {}", more=RUNS) as (_, _, config), started(config) as run:
         (line,) = [line for line in run.output if line.startswith("  sign in ")]
         found = re.fullmatch(r"  sign in    (\S+)/#sign-in=(\S+) \(once, within 60 min\)\n", line)

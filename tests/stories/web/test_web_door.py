@@ -55,7 +55,7 @@ async def statuses(
     return found
 
 
-async def test_from_elsewhere_nothing_answers_without_the_token(tmp_path: Path) -> None:
+async def test_web_token_is_required_from_elsewhere(tmp_path: Path) -> None:
     async with running(tmp_path, more=CLOSED, feishu=WEB) as house, client(house.url) as http:
         assert await statuses(http, PAGE) == {401}
         assert await statuses(http, PAGE | {"authorization": "Bearer wrong"}) == {401}
@@ -66,14 +66,14 @@ async def test_from_elsewhere_nothing_answers_without_the_token(tmp_path: Path) 
         assert (await http.get("/")).status_code == 200
 
 
-async def test_without_a_token_set_it_is_closed_from_elsewhere_and_says_what_to_do(tmp_path: Path) -> None:
+async def test_web_token_unset_closes_the_page_from_elsewhere(tmp_path: Path) -> None:
     async with running(tmp_path, more="server: { host: 0.0.0.0 }", feishu=WEB) as house, client(house.url) as http:
         assert await statuses(http, PAGE) == {403}
         assert await statuses(http, PAGE | {"authorization": "Bearer x"}) == {403}
         assert "server.adminToken" in (await http.get("/api/chats")).json()["error"]
 
 
-async def test_on_this_machine_it_is_open_and_a_name_somebody_points_at_it_is_not_its_own(tmp_path: Path) -> None:
+async def test_web_page_is_open_on_localhost_but_not_by_rebinding(tmp_path: Path) -> None:
     async with running(tmp_path, feishu=WEB) as house, client(house.url) as http:
         assert (await http.get("/api/chats")).json()["signed_in"] is False
         for headers in ({"host": "evil.example"}, {"x-forwarded-for": "1.2.3.4"}, {"x-forwarded-proto": "https"}):
@@ -89,7 +89,7 @@ CROSS_SITE: list[dict[str, str]] = [
 OURS = [{}, {"sec-fetch-site": "same-origin"}, {"sec-fetch-site": "none", "sec-fetch-mode": "navigate"}]
 
 
-async def test_no_other_site_can_have_anything_read_or_changed(house: Running, page: Page) -> None:
+async def test_csrf_no_other_site_reads_or_changes_anything(house: Running, page: Page) -> None:
     async with client(house.url) as http:
         for headers in CROSS_SITE:
             assert await statuses(http, headers, READS) == {403}
@@ -123,7 +123,7 @@ async def sign_in(http: httpx.AsyncClient) -> dict[str, str]:
     return {"cookie": signed_in.headers["set-cookie"].partition(";")[0]}
 
 
-async def test_the_token_makes_a_session_that_ends_for_good_where_somebody_signs_out_or_in_anew(tmp_path: Path) -> None:
+async def test_web_session_ends_at_logout_or_new_login(tmp_path: Path) -> None:
     async with running(tmp_path, more=CLOSED, feishu=WEB) as house, client(house.url, headers=PAGE) as http:
         for body in NONSENSE:
             answer = await http.post("/api/session", content=body, headers={"content-type": "application/json"})
@@ -153,7 +153,7 @@ async def test_the_token_makes_a_session_that_ends_for_good_where_somebody_signs
         assert [(await http.get("/api/chats", headers=it)).status_code for it in (first, mine)] == [401, 200]
 
 
-async def test_over_tls_the_session_is_bound_to_this_host(tmp_path: Path) -> None:
+async def test_web_session_cookie_is_host_bound_over_tls(tmp_path: Path) -> None:
     host = {"host": "chat.example.com"}
     for more, headers, is_secure in (
         (", publicUrl: 'https://chat.example.com'", {}, True),
@@ -174,7 +174,7 @@ async def test_over_tls_the_session_is_bound_to_this_host(tmp_path: Path) -> Non
             assert (await http.get("/api/chats", headers={"cookie": session})).status_code == 200
 
 
-async def test_over_tls_no_sibling_of_the_host_can_put_somebody_into_another_account(tmp_path: Path) -> None:
+async def test_web_session_ignores_sibling_host_cookies(tmp_path: Path) -> None:
     """A cookie under the plain name can come from any host of the domain; the bound name cannot."""
     users = "users: { ann: canary-ann-token-91827364, bob: canary-bob-token-91827364 }"
     more = CLOSED.replace(" }", f", {users}, trustedProxies: [127.0.0.1] }}")
@@ -198,7 +198,7 @@ async def test_over_tls_no_sibling_of_the_host_can_put_somebody_into_another_acc
         assert (await http.get("/api/session", headers={"cookie": plain})).json()["person"] == "bob"
 
 
-async def test_an_event_stream_ends_with_its_session(tmp_path: Path) -> None:
+async def test_web_session_end_closes_its_event_stream(tmp_path: Path) -> None:
     clock = Clock()
     clocked = running(tmp_path, more=CLOSED, feishu=WEB, now=clock)
     async with clocked as house, client(house.url, headers=PAGE) as http:
@@ -218,7 +218,7 @@ async def test_an_event_stream_ends_with_its_session(tmp_path: Path) -> None:
             assert "for others' eyes" not in str(page.events[seen:])
 
 
-async def test_every_answer_says_what_a_browser_may_do_with_it(house: Running, page: Page) -> None:
+async def test_web_security_headers_are_on_every_answer(house: Running, page: Page) -> None:
     file = (await page.upload(b"x", "a.txt", "text/plain")).json()
     await page.say("hello")
     await page.answers(1)
@@ -239,7 +239,7 @@ async def test_every_answer_says_what_a_browser_may_do_with_it(house: Running, p
 NAMES = ["..%2Fconfig.yaml", "%2e%2e%2fapi.js", "", "a%00b", "%2Fetc%2Fpasswd", "__init__.py", "x" * 3000]
 
 
-async def test_only_the_pages_own_files_are_served_and_again_only_when_they_have_changed(house: Running) -> None:
+async def test_web_static_files_are_served_with_etags(house: Running) -> None:
     async with client(house.url) as http:
         for name in NAMES:
             assert (await http.get(f"/web/{name}")).status_code == 404
@@ -256,7 +256,7 @@ async def test_only_the_pages_own_files_are_served_and_again_only_when_they_have
         assert plain.headers["cache-control"] == "no-cache"
 
 
-async def test_the_page_names_its_files_so_that_a_browser_keeps_them_and_never_mixes_two_versions(
+async def test_web_static_files_are_versioned_by_name(
     house: Running,
 ) -> None:
     async with client(house.url) as http:
@@ -272,7 +272,7 @@ async def test_the_page_names_its_files_so_that_a_browser_keeps_them_and_never_m
 EARLY = '<link rel="preload" href="api/chats"'
 
 
-async def test_the_page_asks_for_the_list_early_where_somebody_is_signed_in_and_tells_no_guess_of_a_token(
+async def test_web_page_preloads_the_list_when_signed_in(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path, more=CLOSED, feishu=WEB) as house, client(house.url) as http:
@@ -288,7 +288,7 @@ async def test_the_page_asks_for_the_list_early_where_somebody_is_signed_in_and_
         assert (await http.get("/", headers=known)).status_code == 304
 
 
-async def test_switched_off_there_is_no_page_and_no_route(tmp_path: Path) -> None:
+async def test_web_chat_switched_off_has_no_route(tmp_path: Path) -> None:
     off = WEB.replace("web: {}", "web: { enabled: false }")
     async with running(tmp_path, feishu=off) as house, client(house.url, headers=PAGE) as http:
         assert (await http.get("/")).status_code == 404
@@ -323,7 +323,7 @@ HOSTS = {
 
 
 @pytest.mark.parametrize("server", HOSTS)
-async def test_only_under_its_own_names_is_a_browser_answered(tmp_path: Path, server: str) -> None:
+async def test_web_host_allowlist_refuses_other_names(tmp_path: Path, server: str) -> None:
     more = f"server: {{ adminToken: {TOKEN}, {server} }}"
     async with running(tmp_path, more=more, feishu=WEB) as house, client(house.url, headers=BEARER | PAGE) as http:
         for host, page, webhook in HOSTS[server]:
@@ -343,7 +343,7 @@ async def test_only_under_its_own_names_is_a_browser_answered(tmp_path: Path, se
                 assert (await http.get(path)).status_code == 200, (host, path)
 
 
-async def test_the_api_takes_json_that_says_so_and_nothing_else(tmp_path: Path) -> None:
+async def test_web_api_takes_declared_json_only(tmp_path: Path) -> None:
     async with running(tmp_path, more=CLOSED, feishu=WEB) as house, client(house.url, headers=PAGE) as http:
         body = orjson.dumps({"token": TOKEN})
         for kind in ("", "text/plain", "application/x-www-form-urlencoded", "text/json", "application/jsonx"):

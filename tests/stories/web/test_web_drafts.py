@@ -20,9 +20,7 @@ def shown(page: Page) -> str:
     return re.sub(r"<[^>]+>", "", "\n".join(page.drafts()))
 
 
-async def test_a_page_sees_an_answer_grow_and_one_that_comes_in_the_middle_sees_it_so_far(
-    house: Running, page: Page
-) -> None:
+async def test_web_draft_grows_and_is_caught_up(house: Running, page: Page) -> None:
     house.anthropic.script = [says("# one\n\ntwo\n\n" + "and more. " * 100 + "\n\n```py\nx = 1\n```\n")]
     house.line.hold(after_pieces=3)
     await page.say("tell me")
@@ -42,7 +40,7 @@ async def test_a_page_sees_an_answer_grow_and_one_that_comes_in_the_middle_sees_
 
 
 @pytest.mark.parametrize("then", ["error", "reset", "end"])
-async def test_what_a_failed_attempt_had_written_is_taken_back_and_the_answer_comes_once(
+async def test_web_draft_of_a_failed_attempt_is_withdrawn(
     house: Running, page: Page, then: Literal["error", "reset", "end"]
 ) -> None:
     false_start = says("a false start " * 30, cut_after=12, then=then, pause_seconds=0.05)
@@ -64,7 +62,7 @@ HIDDEN = [
 ]
 
 
-async def test_what_is_meant_for_the_gateway_never_flashes_by(house: Running, page: Page) -> None:
+async def test_web_draft_hides_directives(house: Running, page: Page) -> None:
     for outcome, text in HIDDEN:
         house.anthropic.script = [says(text, chunk_bytes=40, pause_seconds=0.02)]
         page.events.clear()
@@ -80,7 +78,7 @@ async def test_what_is_meant_for_the_gateway_never_flashes_by(house: Running, pa
             assert [chat["running"] for chat in await page.chats()] == [False]
 
 
-async def test_what_a_tool_is_given_is_shown_short_and_on_one_line(house: Running, page: Page) -> None:
+async def test_web_draft_shows_tool_arguments_on_one_line(house: Running, page: Page) -> None:
     house.anthropic.script = [calls(("read", {"file_path": "echo '<script>\n" + "x" * 5000 + "'"}))]
     await page.say("run it")
     await page.answers(1)
@@ -90,7 +88,7 @@ async def test_what_a_tool_is_given_is_shown_short_and_on_one_line(house: Runnin
     assert len(tool["about"]) == 200
 
 
-async def test_an_open_stream_does_not_hold_the_end_up(tmp_path: Path) -> None:
+async def test_web_stream_does_not_delay_shutdown(tmp_path: Path) -> None:
     async with running(tmp_path, script=[NEVER], more="limits: { graceSeconds: 0.2 }", feishu=WEB) as house:
         page = Page(house.url)
         watching = asyncio.create_task(page._read(0))
@@ -105,7 +103,7 @@ async def test_an_open_stream_does_not_hold_the_end_up(tmp_path: Path) -> None:
     await page.http.aclose()
 
 
-async def test_who_knows_too_much_is_told_to_begin_anew(house: Running, page: Page) -> None:
+async def test_web_stream_with_a_future_cursor_is_reset(house: Running, page: Page) -> None:
     await page.say("hello")
     await page.answers(1)
     await house.idle()

@@ -37,7 +37,7 @@ async def answered_anew(house: Running, page: Page) -> None:
     assert [it["text"] for it in (await page.conversation())["messages"]] == ["hello again", "nice to meet you"]
 
 
-async def test_what_is_over_is_gone_from_every_table(house: Running, page: Page) -> None:
+async def test_web_erase_removes_a_conversation_from_every_table(house: Running, page: Page) -> None:
     house.anthropic.script = [
         calls(("ls", {"path": "."}), before=SECRET),
         says(f"{SECRET}\nMEDIA:{SECRET}.txt"),
@@ -61,7 +61,7 @@ async def test_what_is_over_is_gone_from_every_table(house: Running, page: Page)
     await answered_anew(house, page)
 
 
-async def test_erased_while_it_is_answered_the_answer_stops_and_nothing_stays(tmp_path: Path) -> None:
+async def test_web_erase_during_an_answer_leaves_nothing(tmp_path: Path) -> None:
     command = calls(("exec", {"command": f"sleep 60; : {SECRET}"}), before=SECRET)
     commanding = running(tmp_path, more=RUNS, feishu=WEB)
     async with commanding as house, opened(house.url, link=house.gateway.offer_link()) as page:
@@ -82,7 +82,7 @@ async def test_erased_while_it_is_answered_the_answer_stops_and_nothing_stays(tm
             await answered_anew(house, page)
 
 
-async def test_what_was_said_to_an_agent_that_is_no_longer_there_and_beside_a_full_queue_goes_too(
+async def test_web_erase_works_for_a_removed_agent_and_a_full_queue(
     tmp_path: Path,
 ) -> None:
     two = f"{AGENTS}    - {{ id: former, model: anthropic/claude-sonnet-4-6 }}\n"
@@ -104,7 +104,7 @@ async def test_what_was_said_to_an_agent_that_is_no_longer_there_and_beside_a_fu
         await answered_anew(house, page)
 
 
-async def test_what_waits_for_a_decision_goes_too(house: Running, page: Page) -> None:
+async def test_web_erase_removes_pending_approvals(house: Running, page: Page) -> None:
     house.anthropic.script = [calls(("exec", {"command": f"echo {SECRET} >> ran.txt; true"})), says("asked")]
     await page.say("run it")
     await page.until(lambda: any("/approve" in it["text"] for it in page.written()))
@@ -116,7 +116,7 @@ async def test_what_waits_for_a_decision_goes_too(house: Running, page: Page) ->
     await answered_anew(house, page)
 
 
-async def test_only_that_conversation_goes(house: Running, page: Page) -> None:
+async def test_web_erase_spares_other_conversations(house: Running, page: Page) -> None:
     for chat in ("c_same_prefix", "c_same_prefix2", "cXsame_prefix", "c_same_prefi"):
         await page.say(f"remember {chat}.", chat=chat)
     await page.answers(4)
@@ -133,9 +133,7 @@ NOWHERE = ["c_nothing_here", "%00", "..%2F..%2Fx", "%27%20OR%201=1", "%", "x" * 
 TITLES = [("  My\nplan ", "My plan"), ("a\x00\x07b", "a b"), ("", "…"), ("x" * 9999, "x" * 59 + "…")]
 
 
-async def test_a_conversation_is_renamed_for_every_page_and_one_that_there_is_not_is_not_found(
-    house: Running, page: Page
-) -> None:
+async def test_web_rename_reaches_every_page(house: Running, page: Page) -> None:
     await page.say("hello")
     await page.answers(1)
     async with opened(house.url) as other:

@@ -26,7 +26,7 @@ async def kept(page: Page, data: bytes, name: str, type_: str = "application/oct
     return dict(answer.json())
 
 
-async def test_what_is_attached_is_shown_or_saved_and_the_model_is_told_where(house: Running, page: Page) -> None:
+async def test_web_file_attached_is_shown_or_saved(house: Running, page: Page) -> None:
     picture = await kept(page, PNG, "图.png", "image/png")
     assert (picture["name"], picture["type"], picture["size"]) == ("图.png", "image/png", len(PNG))
     await page.say("what is this?", files=[picture["id"]])
@@ -42,9 +42,7 @@ async def test_what_is_attached_is_shown_or_saved_and_the_model_is_told_where(ho
     assert [chat["title"] for chat in await page.chats()] == ["notes.txt", "what is this?"]
 
 
-async def test_what_is_sent_with_several_messages_of_one_turn_is_told_at_each_and_what_vanished_is_told(
-    house: Running, page: Page
-) -> None:
+async def test_web_file_of_each_collected_message_is_told(house: Running, page: Page) -> None:
     house.anthropic.script = [says("slow")]
     house.line.hold()
     await page.say("begin")
@@ -79,7 +77,7 @@ NAMES = {
 }
 
 
-async def test_no_name_leads_out_of_its_folder_or_breaks_a_header(house: Running, page: Page) -> None:
+async def test_web_file_name_cannot_escape_folder_or_header(house: Running, page: Page) -> None:
     for name in NAMES:
         file = await kept(page, b"x", name)
         assert file["name"].isprintable()
@@ -95,7 +93,7 @@ async def test_no_name_leads_out_of_its_folder_or_breaks_a_header(house: Running
     assert len(house.uploads()) == len(found)
 
 
-async def test_the_files_that_an_answer_names_can_be_downloaded_byte_for_byte(house: Running, page: Page) -> None:
+async def test_web_file_of_an_answer_downloads_byte_for_byte(house: Running, page: Page) -> None:
     many = "All.\n" + "\n".join(f"MEDIA:f{number}.txt" for number in range(12))
     address = "https://files.test/a.png"
     house.anthropic.script = [
@@ -134,7 +132,7 @@ OUT_OF_REACH = [
 ]
 
 
-async def test_a_file_that_cannot_be_attached_is_a_sentence(tmp_path: Path) -> None:
+async def test_web_file_that_cannot_be_attached_is_a_sentence(tmp_path: Path) -> None:
     more = "limits: { fileBytes: 1000 }"
     async with running(tmp_path, more=more, feishu=WEB) as house, opened(house.url) as page:
         workspace = house.workspace()
@@ -158,7 +156,7 @@ async def test_a_file_that_cannot_be_attached_is_a_sentence(tmp_path: Path) -> N
         assert [it["files"] for it in page.written()] == [[], []]
 
 
-async def test_how_large_and_how_many_files_come_with_a_message_has_a_limit(tmp_path: Path) -> None:
+async def test_web_file_size_and_count_are_limited(tmp_path: Path) -> None:
     limit = 2 * 1_048_576
     more = f"limits: {{ fileBytes: {limit} }}"
     async with running(tmp_path, more=more, feishu=WEB) as house, opened(house.url) as page:
@@ -185,7 +183,7 @@ async def test_how_large_and_how_many_files_come_with_a_message_has_a_limit(tmp_
         assert len(uploads(house)) == 10
 
 
-async def test_a_file_that_is_gone_is_told_before_the_message_is_taken(house: Running, page: Page) -> None:
+async def test_web_file_missing_is_told_before_acceptance(house: Running, page: Page) -> None:
     file = await kept(page, b"x", "a.txt")
     await page.say("here", files=[file["id"]], chat="c_first_one")
     await page.answers(1)
@@ -212,7 +210,7 @@ SHOWN = [
 ]
 
 
-async def test_only_real_pictures_are_shown_and_nothing_that_was_uploaded_can_act_as_ours(page: Page) -> None:
+async def test_web_file_uploads_cannot_run_as_our_page(page: Page) -> None:
     for data, sent, type_, disposition in SHOWN:
         file = await kept(page, data, "a", sent)
         answer = await page.http.get(f"/api/files/{file['id']}")

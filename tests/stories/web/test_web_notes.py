@@ -29,9 +29,7 @@ async def take(page: Page, text: str, *, id_: str = "") -> Any:
     return await page.http.post(NOTES, json={"id": id_ or new_id("n"), "text": text})
 
 
-async def test_a_note_that_is_sent_twice_is_taken_once_and_each_change_answers_what_there_is(
-    house: Running, page: Page
-) -> None:
+async def test_web_note_is_idempotent(house: Running, page: Page) -> None:
     for _ in range(2):
         answer = await take(page, "  tea\0 ", id_="n_00000001")
         assert [it["text"] for it in answer.json()["notes"]] == ["tea�"]
@@ -51,7 +49,7 @@ async def test_a_note_that_is_sent_twice_is_taken_once_and_each_change_answers_w
     assert (await page.http.get("/api/agents/nobody/notes")).json()["code"] == "no-such-agent"
 
 
-async def test_notes_are_one_persons_with_one_agent_and_the_same_as_those_of_the_command(tmp_path: Path) -> None:
+async def test_web_notes_are_per_person_and_agent(tmp_path: Path) -> None:
     async with (
         running(tmp_path, feishu=WEB, agents=AGENTS, more=USERS) as house,
         opened(house.url, authorization=f"Bearer {ANN}") as ann,
@@ -75,7 +73,7 @@ async def test_notes_are_one_persons_with_one_agent_and_the_same_as_those_of_the
 
 
 @pytest.mark.parametrize("closed", ["off", "owner"])
-async def test_where_the_config_closes_the_command_the_notes_are_closed_as_well(tmp_path: Path, closed: str) -> None:
+async def test_web_notes_follow_the_command_policy(tmp_path: Path, closed: str) -> None:
     more = f"commands: {{ remember: {closed} }}\nowners: ['feishu:ou_a']"
     async with running(tmp_path, feishu=WEB, more=more) as house, opened(house.url) as page:
         for answer in (await page.http.get(NOTES), await take(page, "x"), await page.http.delete(f"{NOTES}/1")):
@@ -83,7 +81,7 @@ async def test_where_the_config_closes_the_command_the_notes_are_closed_as_well(
         assert (await page.http.get("/api/agents/helper/choices")).json()["notes"] is False
 
 
-async def test_another_site_takes_no_note_and_there_are_so_many_at_most(
+async def test_web_notes_have_a_limit_and_refuse_other_sites(
     house: Running, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.store.memory.NOTES_MAX", 5)

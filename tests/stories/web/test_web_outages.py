@@ -17,7 +17,7 @@ from tests.waiting import until
 from tests.web_page import CHAT, WEB, new_id, opened
 
 
-async def test_a_database_that_is_gone_is_a_503_with_a_sentence_on_every_route(house: Running) -> None:
+async def test_web_outage_of_the_database_is_a_503_on_every_route(house: Running) -> None:
     def rename(before: str, after: str) -> None:
         with closing(sqlite3.connect(house.folder / "data" / "clawgate.db", timeout=10)) as database:
             for table in ("web_message", "web_conversation", "file"):
@@ -46,7 +46,7 @@ async def test_a_database_that_is_gone_is_a_503_with_a_sentence_on_every_route(h
 
 
 @pytest.mark.slow
-async def test_killed_between_a_message_and_its_answer_the_page_that_comes_back_has_each_once(tmp_path: Path) -> None:
+async def test_web_outage_killed_mid_answer_shows_each_once(tmp_path: Path) -> None:
     async with platforms(tmp_path, channels="web: {}", agents=WITHOUT_EXEC) as (_, anthropic, config):
         anthropic.script = [says("first answer"), NEVER]
         message = new_id()
@@ -69,7 +69,7 @@ async def test_killed_between_a_message_and_its_answer_the_page_that_comes_back_
             assert [event.data["id"] for event in again.events if event.name == "message"] == [it["id"] for it in kept]
 
 
-async def test_a_page_at_one_replica_is_told_what_the_other_answers(tmp_path: Path, postgres_url: str) -> None:
+async def test_web_page_at_one_replica_sees_the_others_answer(tmp_path: Path, postgres_url: str) -> None:
     async with (
         two(tmp_path, postgres_url, [says("slow"), says("again")], feishu=WEB) as (one, other),
         opened(one.url) as here,
@@ -86,9 +86,7 @@ async def test_a_page_at_one_replica_is_told_what_the_other_answers(tmp_path: Pa
         assert here.named("message") == there.named("message")
 
 
-async def test_what_is_erased_at_one_replica_stops_at_the_other_and_leaves_nothing(
-    tmp_path: Path, postgres_url: str
-) -> None:
+async def test_web_erase_at_one_replica_stops_the_other(tmp_path: Path, postgres_url: str) -> None:
     secret = "canary-of-the-conversation"
     async with (
         two(tmp_path, postgres_url, [NEVER, says("fresh")], feishu=WEB) as (one, other),
@@ -107,7 +105,7 @@ async def test_what_is_erased_at_one_replica_stops_at_the_other_and_leaves_nothi
         assert (await there.answers(1)) == ["fresh"]
 
 
-async def test_ids_that_no_database_takes_are_not_found_there_either(tmp_path: Path, postgres_url: str) -> None:
+async def test_web_ids_no_database_takes_are_not_found(tmp_path: Path, postgres_url: str) -> None:
     async with two(tmp_path, postgres_url, lambda _: says("here"), feishu=WEB) as (one, _), opened(one.url) as page:
         for path in ("/api/chats/%00", "/api/files/%00", "/api/chats/%F0%9F%98%80"):
             assert (await page.http.get(path)).status_code == 404

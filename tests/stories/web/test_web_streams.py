@@ -54,7 +54,7 @@ async def deaf(house: Running) -> AsyncIterator[socket.socket]:
         yield connection
 
 
-async def test_one_page_more_than_the_limit_is_told_so_and_who_does_not_read_is_cut_off_and_gives_the_place_free(
+async def test_web_stream_limit_and_a_client_that_does_not_read(
     tmp_path: Path,
 ) -> None:
     one = "limits: { eventStreams: 1 }"
@@ -81,9 +81,7 @@ async def test_one_page_more_than_the_limit_is_told_so_and_who_does_not_read_is_
             await page.until(lambda: len(page.named("message")) == 2)
 
 
-async def test_what_was_missed_comes_in_order_and_whole_unless_it_is_too_long_and_loaded_anew(
-    house: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_web_stream_replays_missed_events_or_reloads(house: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     page_max, missed_max = 20_000, 80_000
     for module in (views, chats):
         monkeypatch.setattr(module, "PAGE_BYTES_MAX", page_max)
@@ -106,7 +104,7 @@ async def test_what_was_missed_comes_in_order_and_whole_unless_it_is_too_long_an
         assert len(await walked(page, "c_a_long_one")) == len(long)
 
 
-async def test_older_messages_come_page_by_page(house: Running, page: Page) -> None:
+async def test_web_history_is_paged(house: Running, page: Page) -> None:
     await history(house, *[5] * 56)
     newest = await page.conversation()
     assert (len(newest["messages"]), newest["more"]) == (50, True)

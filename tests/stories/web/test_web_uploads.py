@@ -35,7 +35,7 @@ async def house(tmp_path: Path) -> AsyncIterator[Running]:
         yield house
 
 
-async def test_files_that_wait_to_be_sent_have_a_limit_and_what_is_sent_or_taken_out_makes_room(page: Page) -> None:
+async def test_upload_limit_of_pending_files(page: Page) -> None:
     first, second = [(await kept(page, FILE, "a.bin"))["id"] for _ in range(2)]
     assert await is_full(page)
     assert (await page.upload(b"x" * 500, "small")).status_code == 200
@@ -51,7 +51,7 @@ async def test_files_that_wait_to_be_sent_have_a_limit_and_what_is_sent_or_taken
     assert not await is_full(page)
 
 
-async def test_uploads_that_arrive_together_do_not_pass_the_limit_together(page: Page) -> None:
+async def test_upload_limit_holds_concurrently(page: Page) -> None:
     answers = await asyncio.gather(*(page.upload(FILE, f"{number}.bin") for number in range(12)))
     assert sorted(answer.status_code for answer in answers) == [200] * 2 + [413] * 10
 
@@ -66,9 +66,7 @@ async def begun(house: Running) -> asyncio.StreamWriter:
     return writer
 
 
-async def test_room_is_taken_before_a_body_is_read_and_given_back_where_it_breaks_off(
-    house: Running, page: Page
-) -> None:
+async def test_upload_room_is_reserved_before_the_body(house: Running, page: Page) -> None:
     writers = [await begun(house) for _ in range(2)]
     await page.until(lambda: is_full(page))
     for writer in writers:
@@ -83,7 +81,7 @@ async def test_room_is_taken_before_a_body_is_read_and_given_back_where_it_break
         assert database.execute("SELECT count(*) FROM file").fetchone() == (0,)
 
 
-async def test_one_person_does_not_fill_another_ones_room(tmp_path: Path) -> None:
+async def test_upload_limit_is_per_person(tmp_path: Path) -> None:
     limits = "limits: { fileBytes: 1000, uploadsBytes: 2500 }"
     async with (
         running(tmp_path, more=f"{SERVER}\n{limits}", feishu=WEB) as house,
@@ -96,7 +94,7 @@ async def test_one_person_does_not_fill_another_ones_room(tmp_path: Path) -> Non
         assert not await is_full(bob)
 
 
-async def test_two_of_the_largest_files_are_in_memory_while_they_arrive_and_others_wait(tmp_path: Path) -> None:
+async def test_upload_memory_limit_is_two_large_files(tmp_path: Path) -> None:
     """The door asks for a body once it has room for it: until then the sender is not told to go on."""
     upload = (
         b"POST /api/files?name=a HTTP/1.1\r\n%bx-clawgate: 1\r\nexpect: 100-continue\r\ncontent-length: 1000\r\n\r\n"

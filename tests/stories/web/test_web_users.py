@@ -25,7 +25,7 @@ async def everything(page: Page, file: str) -> list[str]:
     return [*(it.text for it in answers), str(page.events)]
 
 
-async def test_nothing_of_one_person_reaches_another_and_the_operator_reads_all_sessions(tmp_path: Path) -> None:
+async def test_web_users_see_only_their_own(tmp_path: Path) -> None:
     script = [says(f"{SECRET} it is"), says("mine"), says("still mine")]
     async with (
         running(tmp_path, script=script, more=SERVER, feishu=WEB) as house,
@@ -68,7 +68,7 @@ async def test_nothing_of_one_person_reaches_another_and_the_operator_reads_all_
         assert (await operator.http.get("/api/sessions/nothing")).status_code == 404
 
 
-async def test_a_cookie_is_its_persons_and_ends_with_the_token_that_began_it(tmp_path: Path) -> None:
+async def test_web_session_cookie_is_per_person_and_token(tmp_path: Path) -> None:
     cookies = {}
     async with running(tmp_path, more=SERVER, feishu=WEB) as house:
         for person, token in TOKENS.items():
@@ -86,7 +86,7 @@ async def test_a_cookie_is_its_persons_and_ends_with_the_token_that_began_it(tmp
                 assert (await page.http.get("/api/chats")).status_code == status
 
 
-async def test_whom_the_config_names_besides_is_no_owner(tmp_path: Path) -> None:
+async def test_web_users_of_the_config_are_no_owners(tmp_path: Path) -> None:
     async with running(tmp_path, more=SERVER, feishu=WEB) as house:
         for person, words in (("ann", "web:ann"), ("operator", "web:local")):
             async with opened(house.url, authorization=bearer(person)) as page:
@@ -112,7 +112,7 @@ agents:
 """
 
 
-async def test_each_person_is_offered_what_the_commands_would_let_them_set(tmp_path: Path) -> None:
+async def test_web_settings_follow_each_persons_commands(tmp_path: Path) -> None:
     async with (
         running(tmp_path, script=[says("hi")], agents=THREE, more=CHOICES, feishu=WEB) as house,
         opened(house.url, authorization=bearer("ann")) as ann,
@@ -133,7 +133,7 @@ async def test_each_person_is_offered_what_the_commands_would_let_them_set(tmp_p
         assert (await ann.http.get(f"/api/chats/{CHAT}/choices")).status_code == 404
 
 
-async def test_an_agent_that_is_kept_for_others_answers_nobody_who_names_it(tmp_path: Path) -> None:
+async def test_web_users_reach_no_agent_bound_to_others(tmp_path: Path) -> None:
     """The page offers it to no one else, and whoever posts its name by hand is answered by their own."""
     async with (
         running(tmp_path, script=lambda _: says("hi"), agents=THREE, more=CHOICES, feishu=WEB) as house,
@@ -150,7 +150,7 @@ async def test_an_agent_that_is_kept_for_others_answers_nobody_who_names_it(tmp_
         assert [sid.split(":")[2] for sid, _ in presses(house.gateway)] == ["helper"]
 
 
-async def test_a_conversation_goes_on_with_an_agent_that_its_person_may_talk_to(tmp_path: Path) -> None:
+async def test_web_conversation_continues_with_an_allowed_agent(tmp_path: Path) -> None:
     """The agent was hers when the conversation began, and its binding has gone to others since."""
     hers = CHOICES.replace("channel: feishu }", "channel: web, sender: ann }")
     chat = "c_ann00000000000000"
