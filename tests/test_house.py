@@ -43,7 +43,7 @@ def test_the_top_level_is_the_agreed_one() -> None:
     assert {Path(name).parts[0] for name in committed()} == {*agreed.split(), *about.split(), *locks.split()}
 
 
-def test_both_readmes_open_with_the_same_commands_and_have_the_same_sections() -> None:
+def test_readmes_have_the_same_commands_and_sections() -> None:
     commands = [
         re.findall(r"^(make \w+|python -m gateway \w+|docker compose \w+)", p.read_text(), re.M) for p in READMES
     ]
@@ -66,7 +66,7 @@ def cells_of(page: Path, heading: str) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in rows if not set(row[0]) <= {"-"}}
 
 
-def test_every_figure_of_the_readmes_is_measured_on_the_pages_on_speed_and_reliability() -> None:
+def test_readme_figures_are_on_the_speed_and_reliability_pages() -> None:
     english = cells_of(ROOT / "README.md", "Why this one")
     chinese = cells_of(ROOT / "README.zh-CN.md", "为什么选它")
     measured = cells_of(ROOT / "docs/speed.md", "Beside other gateways")
@@ -92,7 +92,7 @@ def test_the_pages_that_are_read_first_are_there_in_chinese() -> None:
 
 
 @pytest.mark.parametrize("document", sorted(ROOT.glob("docs/*.zh-CN.md")), ids=lambda path: path.name)
-def test_a_chinese_page_has_the_headings_lists_tables_and_code_of_the_english_one(document: Path) -> None:
+def test_chinese_pages_have_the_shape_of_the_english_ones(document: Path) -> None:
     english = document.with_name(document.name.replace(".zh-CN", ""))
     texts = [page.read_text(encoding="utf-8") for page in (english, document)]
     shapes = [re.findall(r"^ *(#+ (?:\d\.)?|```\w*|\d+\.|[*-] |\|)", text, re.M) for text in texts]
@@ -278,7 +278,7 @@ for api in {SDKS}:
 
 
 @pytest.mark.slow
-def test_a_start_loads_nothing_that_can_wait_and_of_an_sdk_only_what_a_request_needs() -> None:
+def test_start_loads_no_module_that_can_wait() -> None:
     """Each of these costs tens of milliseconds or megabytes, and is for what not every gateway does. The types of every
     endpoint and the clients of every cloud are thousands of modules."""
     waiting = {
@@ -353,7 +353,7 @@ def test_nobody_waits_in_a_way_that_may_swallow_a_cancellation() -> None:
     assert [str(path) for path in sources if "asyncio.wait_for(" in path.read_text(encoding="utf-8")] == []
 
 
-def test_the_bench_reads_every_figure_that_the_page_keeps_and_says_which_it_cannot() -> None:
+def test_bench_reads_every_figure_of_the_page() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert len(kept(page)) == len(SIDES) * (len(LINES) + 2)
     for before, after in (("webhook ack p99 |", "ack |"), (" × (", " times ("), ("| | target |", "| | goal |")):
@@ -361,7 +361,7 @@ def test_the_bench_reads_every_figure_that_the_page_keeps_and_says_which_it_cann
             kept(page.replace(before, after))
 
 
-def test_the_page_of_what_the_bot_says_is_what_the_code_says_in_chinese_punctuation() -> None:
+def test_texts_page_matches_the_code_and_chinese_punctuation() -> None:
     page = texts.PAGE.read_text(encoding="utf-8")
     assert page == texts.page(), "python -m tests.texts"
     for text in (

@@ -80,7 +80,7 @@ def executable(path: Path, text: str) -> Path:
     return path
 
 
-def test_the_wheel_has_every_file_of_the_packages_the_docs_and_the_licence_and_nothing_else(wheel: Path) -> None:
+def test_wheel_has_exactly_packages_docs_and_licence(wheel: Path) -> None:
     names = {it for it in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in it}
     files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     wanted = {it for it in files if it.partition("/")[0] in PACKAGES and "/samples/" not in it}
@@ -130,9 +130,7 @@ def test_a_shell_completes_it(home: Path, tmp_path: Path) -> None:
     assert call(home, tmp_path, **words)[1].split() == ["serve", "send", "service", "sessions"]
 
 
-async def test_alone_in_an_empty_folder_it_writes_a_config_shows_the_page_and_answers(
-    home: Path, tmp_path: Path
-) -> None:
+async def test_installed_in_an_empty_folder_it_answers(home: Path, tmp_path: Path) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()
     desktop = {"DISPLAY": ":9", "BROWSER": str(executable(tmp_path / "bin" / "browser", BROWSER))}
@@ -158,9 +156,7 @@ async def test_alone_in_an_empty_folder_it_writes_a_config_shows_the_page_and_an
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 @pytest.mark.parametrize("channel", ["telegram", "feishu"])
-async def test_a_quickstart_an_edit_of_the_config_and_an_update_by_git_pull_do_not_conflict(
-    home: Path, tmp_path: Path, channel: str
-) -> None:
+async def test_git_pull_after_a_quickstart_has_no_conflict(home: Path, tmp_path: Path, channel: str) -> None:
     upstream = Upstream(tmp_path / "upstream")
     page = (ROOT / "docs" / f"quickstart-{channel}.md").read_text(encoding="utf-8")
     (first, *_) = re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S)
@@ -191,7 +187,7 @@ def keys_of(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines)
 
 
-def test_a_service_of_ones_own_is_installed_shown_and_removed_where_systemd_answers(home: Path, tmp_path: Path) -> None:
+def test_service_of_a_user_is_installed_and_removed(home: Path, tmp_path: Path) -> None:
     folder = tmp_path / "my bot"
     folder.mkdir()
     shutil.copy(ROOT / "config.yaml", folder)
@@ -240,6 +236,6 @@ with workspace.reading("docs/upgrade.md") as fd:
 """
 
 
-def test_documents_are_read_also_where_an_installer_keeps_a_second_name_of_them(home: Path, tmp_path: Path) -> None:
+def test_documents_are_read_through_hard_links(home: Path, tmp_path: Path) -> None:
     code, output = call(home, tmp_path, "python", "-c", READS, str(tmp_path / "workspace"))
     assert (code, output) == (0, "# Install, update, back up, remove\n")

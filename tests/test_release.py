@@ -28,9 +28,7 @@ def environment(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-async def test_what_is_built_has_sound_metadata_answers_and_takes_over_an_older_database(
-    tmp_path: Path, environment: Path
-) -> None:
+async def test_release_has_sound_metadata_and_upgrades_a_database(tmp_path: Path, environment: Path) -> None:
     wheel, sdist = build(tmp_path / "dist")
     check = [sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist)]
     assert subprocess.run(check, capture_output=True, check=False).returncode == 0
@@ -52,7 +50,7 @@ async def test_a_wheel_that_does_not_start_is_not_releasable(tmp_path: Path, env
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
-def test_a_release_wants_a_clean_tree_and_that_tag_version_and_changelog_agree(tmp_path: Path) -> None:
+def test_release_needs_a_clean_tree_and_matching_tag(tmp_path: Path) -> None:
     def wrong(changelog: str, *tags: str, version: str = "1.1.0") -> list[str]:
         for tag in git(tmp_path, "tag").split():
             git(tmp_path, "tag", "--delete", tag)
@@ -116,7 +114,7 @@ def test_a_workflow_may_read_and_a_job_may_do_besides_what_it_is_for(path: Path)
     assert "pull_request_target" not in found["on"]
 
 
-def test_nothing_is_published_before_it_was_tried_and_only_for_a_tag_of_a_version() -> None:
+def test_release_is_published_only_tried_and_tagged() -> None:
     release = workflow(ROOT / ".github" / "workflows" / "release.yml")
     assert release["on"] == {"push": {"tags": ["v*"]}}
     jobs = release["jobs"]

@@ -182,7 +182,7 @@ def test_without_uv_pip_does_it_and_what_was_missing_leaves_nothing_behind(folde
     assert not [agent for _, agent in mirror.asked if agent.startswith("uv/")]
 
 
-def test_uv_installs_from_pips_mirror_and_what_it_left_half_made_is_made_anew(folder: Path, mirror: Mirror) -> None:
+def test_setup_uses_pips_mirror_and_repairs_an_interrupted_install(folder: Path, mirror: Mirror) -> None:
     """First where it is killed: also a package of which it has written the first half, which counts as a whole one. Then
     where it stops by itself in the middle."""
     with started(folder, "with-our-pip", PIP_INDEX_URL=mirror.url) as process:
@@ -254,7 +254,7 @@ OWNED = ("# owners: [", 'owners: ["web:local"] # [')
 
 
 @needs_git
-async def test_make_run_serves_a_folder_that_git_ignores_and_no_edit_there_stops_a_pull(tmp_path: Path) -> None:
+async def test_setup_make_run_serves_an_ignored_folder(tmp_path: Path) -> None:
     upstream, clone = Upstream(tmp_path / "upstream"), tmp_path / "clone"
     git(tmp_path, "clone", "--quiet", str(upstream.folder), str(clone))
     config = clone / "bot" / "config.yaml"
@@ -280,7 +280,7 @@ async def test_make_run_serves_a_folder_that_git_ignores_and_no_edit_there_stops
 
 
 @needs_git
-async def test_a_clone_that_was_served_itself_stays_so_until_the_commands_of_its_start_have_moved_it(
+async def test_setup_old_clone_is_served_until_moved(
     tmp_path: Path,
 ) -> None:
     upstream, clone = Upstream(tmp_path / "upstream"), tmp_path / "a clone"

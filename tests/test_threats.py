@@ -16,8 +16,8 @@ THREATS = """
   channels/test_feishu_receive.py: test_whatever_bytes_come_the_answer_is_a_refusal
   channels/test_telegram_receive.py: test_only_who_knows_the_secret_may_post
 2 token instead of signature
-  channels/test_feishu_receive.py: test_an_unsigned_event_is_refused_however_well_it_is_encrypted
-  channels/test_feishu_receive.py: test_neither_a_url_check_nor_a_genuine_signature_excuses_a_wrong_token
+  channels/test_feishu_receive.py: test_webhook_signature_missing_is_refused_despite_encryption
+  channels/test_feishu_receive.py: test_challenge_or_signature_does_not_excuse_a_wrong_token
 3 trust by address or header
   channels/test_web_admission.py: test_what_a_proxy_hands_on_is_not_from_this_machine
   stories/http/test_token_guesses.py: test_rate_limit_of_guesses_ignores_forged_forwarded_addresses
@@ -29,11 +29,11 @@ THREATS = """
   stories/promises/test_promises.py: test_redelivered_event_is_deduped_to_one_turn_and_one_reply
   stories/channels/test_telegram.py: test_redelivered_update_is_one_turn_and_a_press_starts_none
 6 digest malleability
-  channels/test_feishu_receive.py: test_a_validly_signed_delivery_with_a_bent_timestamp_or_nonce_is_refused
+  channels/test_feishu_receive.py: test_webhook_signature_replay_with_a_changed_timestamp_is_refused
   channels/test_feishu_receive.py: test_a_header_sent_twice_is_no_header
 7 decrypt before verify
   channels/test_feishu_receive.py: test_with_an_encrypt_key_only_encrypted_bodies_are_taken
-  channels/test_feishu_receive.py: test_the_url_check_in_its_2_0_form_is_answered_in_json_without_a_signature
+  channels/test_feishu_receive.py: test_challenge_in_its_2_0_form_is_answered_without_a_signature
 8 parse before verify
   stories/http/test_door.py: test_webhook_of_wrong_path_method_or_size_is_refused
   stories/http/test_door.py: test_http_body_timeout_refuses_a_slow_body
@@ -55,7 +55,7 @@ THREATS = """
   agents/prompt/test_fences.py: test_no_line_of_any_text_reads_as_ours
   agents/prompt/test_inbound.py: test_whatever_people_write_the_message_keeps_its_shape
 15 metadata into system prompt
-  agents/prompt/test_system.py: test_names_and_paths_cannot_break_a_line_and_files_cannot_pose_as_sections
+  agents/prompt/test_system.py: test_prompt_names_and_files_cannot_forge_sections
   agents/prompt/test_system.py: test_the_stable_part_does_not_know_the_session
 16 trusted text mixed with user text
   agents/prompt/test_inbound.py: test_the_body_is_the_id_and_then_what_the_person_said
@@ -76,19 +76,19 @@ THREATS = """
   stories/turns/test_canaries.py: test_secret_canaries_are_never_written
   stories/turns/test_canaries.py: test_secret_canaries_never_reach_a_page_in_any_cut
 22 first-token allowlist
-  tools/test_binding.py: test_what_runs_or_writes_something_is_never_offered_for_good
+  tools/test_binding.py: test_approval_grant_is_not_offered_for_running_or_writing
   stories/approvals/test_approvals.py: test_approval_grant_runs_unasked_until_revoked
 23 wrappers
   stories/approvals/test_approvals.py: test_approval_of_a_file_that_changed_since_runs_nothing
 24 a safe binary with an unsafe option
-  tools/test_binding.py: test_what_is_offered_for_good_neither_runs_nor_writes_anything_of_the_workspace
+  tools/test_binding.py: test_approval_grant_offered_never_touches_the_workspace
   stories/approvals/test_approvals.py: test_approval_grant_runs_unasked_until_revoked
 25 environment
   tools/test_exec.py: test_the_shell_starts_with_six_names_and_no_way_to_more_rights
 26 dotfiles of the workspace
-  tools/test_confinement.py: test_protected_names_are_so_however_they_are_spelt_and_while_they_are_absent
+  tools/test_confinement.py: test_confinement_protects_names_in_any_spelling
 27 allow-always too wide
-  tools/test_binding.py: test_what_is_offered_for_good_neither_runs_nor_writes_anything_of_the_workspace
+  tools/test_binding.py: test_approval_grant_offered_never_touches_the_workspace
   stories/approvals/test_approvals.py: test_approval_grant_runs_unasked_until_revoked
 28 time of check, time of use
   tools/test_binding.py: test_of_an_approved_script_only_those_bytes_run_that_were_hashed
@@ -110,7 +110,7 @@ THREATS = """
   tools/test_web_fetch.py: test_one_bad_address_blocks_a_host
   tools/test_web_fetch.py: test_a_redirect_is_judged_like_the_first_address
 36 credentials to the wrong host
-  tools/test_web_fetch.py: test_redirects_are_followed_so_far_and_no_further_and_carry_nothing_along
+  tools/test_web_fetch.py: test_web_fetch_redirects_are_limited_and_carry_no_headers
 38 process hygiene
   stories/process/test_process.py: test_killed_gateway_kills_its_command_and_never_reruns_it
 39 cross-session

@@ -53,7 +53,7 @@ def changes(requests: Sequence[Sequence[Message]]) -> list[int]:
     return [n for n, (one, two) in enumerate(pairwise(requests), 1) if two[: len(one)] != one]
 
 
-def test_a_turn_of_many_large_results_fits_in_steps_and_is_built_again_byte_for_byte() -> None:
+def test_context_of_large_results_is_rebuilt_identically() -> None:
     texts = [[f"result {n}\n" + "the quick brown fox jumps over it " * 110] for n in range(60)]
     running, requests = lived([], texts)
     assert all(sum(map(tokens, request)) <= LIMIT for request in requests)
@@ -77,7 +77,7 @@ ROUNDS = st.lists(st.lists(TEXTS, min_size=1, max_size=4), max_size=8)
 
 
 @given(st.lists(ROUNDS, max_size=4))
-def test_whatever_happened_a_request_fits_is_paired_and_is_built_again_from_the_journal(
+def test_context_always_fits_is_paired_and_rebuilt(
     turns: list[list[list[str]]],
 ) -> None:
     journaled: list[list[Message]] = []
@@ -92,7 +92,7 @@ def test_whatever_happened_a_request_fits_is_paired_and_is_built_again_from_the_
         journaled.append(running)
 
 
-def test_oldest_turns_go_only_when_their_results_are_small_and_the_running_message_stays() -> None:
+def test_context_drops_oldest_turns_last_and_keeps_the_message() -> None:
     chat: list[list[Message]] = [
         [user(f"question {n} " + "word " * 300), assistant(Text(text="answer " * 300))] for n in range(20)
     ]
@@ -150,7 +150,7 @@ def test_pictures_leave_after_three_turns() -> None:
         (1_024, None, 8_192, 256),
     ],
 )
-def test_a_small_window_keeps_less_for_the_answer_and_the_rest_for_the_conversation(
+def test_context_of_a_small_window_reserves_less_for_the_answer(
     window: int, wanted: int | None, max_output: int, answer: int
 ) -> None:
     facts = ModelFacts(window=window, max_output=max_output)

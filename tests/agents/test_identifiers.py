@@ -33,9 +33,7 @@ def test_one_must_stand_as_it_is() -> None:
     assert missing(names, "/data/ab 123456 3fa9c1d0 xx@y.io") == names
 
 
-def test_demanded_is_what_people_wrote_and_what_answers_repeated_of_results_the_newest_where_there_are_too_many() -> (
-    None
-):
+def test_identifiers_demanded_of_a_summary() -> None:
     body = "[message_id: om_12345]\nou_77777: my order is 48213377"
     turn: list[Message] = [
         user(body), assistant(call("c")), result("c", "rows 55555, 66666"),
@@ -51,7 +49,7 @@ def test_a_text_always_keeps_its_own(text: str) -> None:
 
 
 @pytest.mark.parametrize("piece", ["a/", "中/", "/中", "a.a@", "a-", "0a", "1,", "/", "a:\\", "a1"])
-def test_four_times_the_text_takes_about_four_times_the_work_whatever_somebody_writes(piece: str) -> None:
+def test_identifiers_take_linear_time(piece: str) -> None:
     """Sixteen times if it were quadratic. In the processor's time, which other processes do not count towards."""
 
     def seconds(count: int) -> float:

@@ -101,7 +101,7 @@ def text_of(result: ToolResultMessage) -> str:
     return "".join(part.text for part in result.content if isinstance(part, Text))
 
 
-async def test_calls_are_answered_in_their_order_and_journaled_before_the_next_request(
+async def test_loop_answers_calls_in_order_and_journals_first(
     make: Callable[..., Run],
 ) -> None:
     calls = [call("write", 1, file_path="a", content="x"), call("nope", 2), call("read", 3, file_path="a")]
@@ -276,7 +276,7 @@ async def test_after_a_crash_the_declared_effect_decides_what_may_run_again(
     assert all("INTERRUPTED" not in text_of(r) for r in run.results[1:])
 
 
-async def test_a_repeated_call_has_the_same_key_and_a_second_one_under_its_id_another(make: Callable[..., Run]) -> None:
+async def test_loop_idempotency_key_of_a_repeated_call(make: Callable[..., Run]) -> None:
     run = make(*(answer(call("message", 7, action="send", message=text)) for text in ("one", "two")))
     await run.go()
     await make().go(run.journal[:1], interrupted=True)
@@ -295,7 +295,7 @@ async def test_what_people_write_meanwhile_is_shown_behind_the_results(make: Cal
     assert [message.role for message in run.requests[2]] == ["user", "assistant", "toolResult"] * 2
 
 
-async def test_the_same_call_that_fails_ends_the_turn_although_others_that_merely_read_succeed_in_between(
+async def test_loop_of_the_same_failing_call_ends_the_turn(
     make: Callable[..., Run],
 ) -> None:
     """What changed something gives every call a new chance; a look at a folder changes nothing."""

@@ -44,7 +44,7 @@ def test_tools_are_offered_as_the_model_takes_them(
     assert isinstance(model.get(f"p/{name}").provider, PromptedTools) == by_prompt
 
 
-def test_what_is_written_wins_over_the_table_and_the_full_name_over_the_short_one() -> None:
+def test_model_config_wins_over_the_table() -> None:
     configured = models(p__some={"window": 9000, "maxOutput": 900}, some={"window": 7000, "vision": True})
     facts = configured.get("p/some").facts
     assert (facts.window, facts.max_output, facts.vision, facts.known) == (9000, 900, False, True)
@@ -55,7 +55,7 @@ PRICED: list[str] = list(yaml.safe_load(Path(models_table.__file__).with_name("m
 
 
 @pytest.mark.parametrize("name", PRICED)
-def test_a_shipped_price_has_its_day_and_belongs_to_a_model_that_the_table_knows(name: str) -> None:
+def test_model_shipped_price_has_a_date_and_a_known_model(name: str) -> None:
     prices = facts_of(name).prices
     assert facts_of(name).known
     assert prices is not None

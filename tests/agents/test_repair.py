@@ -166,7 +166,7 @@ def test_19_the_newest_pictures_stay_and_wrong_ones_become_words() -> None:
 
 
 @given(broken_histories)
-def test_repairing_again_changes_nothing_and_what_is_stored_is_never_touched(messages: list[Message]) -> None:
+def test_repair_is_idempotent_and_never_touches_the_store(messages: list[Message]) -> None:
     before = copy.deepcopy(messages)
     once = repair(messages, api=API, family=MODEL)
     assert messages == before
@@ -224,7 +224,7 @@ def test_the_people_keep_their_order(messages: list[Message]) -> None:
     assert all(text in remaining for text in texts(repaired(*messages)) if text not in made)
 
 
-def test_what_is_bound_to_nothing_outlives_its_turn_and_still_goes_to_its_maker_alone() -> None:
+def test_repair_keeps_unbound_thinking_for_its_maker() -> None:
     signed = Wire(api="google-gemini", family="gemini-3-flash", kind="thought_signature", data="c2ln")
     spoken = spoke(replace(Text(text="Looking."), wire=signed), thought())
     history = (user("a"), spoken, user("b"))

@@ -55,9 +55,7 @@ def test_a_long_pause_is_told_with_its_seconds() -> None:
         ("大韓民國 만세", "en"),
     ],
 )
-def test_the_language_of_an_answer_is_chinese_for_chinese_and_english_for_everything_else(
-    text: str, language: Language
-) -> None:
+def test_language_is_chinese_for_chinese_else_english(text: str, language: Language) -> None:
     assert language_of(text) == language
     for kind in get_args(ErrorKind):
         failed = ModelFailed(error=ModelError(kind=kind, summary="", retryable=False))

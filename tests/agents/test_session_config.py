@@ -38,7 +38,7 @@ def test_the_hour_of_the_day(last: str, now: str, zone: ZoneInfo, over: bool) ->
 
 
 @pytest.mark.parametrize("hour", ["02:30", "01:30"])
-def test_an_hour_that_a_day_skips_or_has_twice_ends_a_session_once_that_day(hour: str) -> None:
+def test_session_expiry_hour_skipped_or_doubled_by_dst_counts_once(hour: str) -> None:
     rules = SessionConfig(resetDaily=hour)
     for day in (datetime(2026, 3, 8, 5, tzinfo=UTC), datetime(2026, 11, 1, 4, tzinfo=UTC)):
         begin = day.timestamp()

@@ -35,7 +35,7 @@ WITHIN = {"english": 0.15, "chinese": 0.15, "machine": 0.20, "mixed": 0.20, "scr
 
 
 @pytest.mark.parametrize(("kind", "share"), WITHIN.items())
-def test_each_sample_is_estimated_nearly_and_over_many_the_errors_cancel_out(kind: str, share: float) -> None:
+def test_token_estimate_of_each_sample_is_near(kind: str, share: float) -> None:
     samples = written(kind)
     for name, text, count in samples:
         assert estimate(text) == pytest.approx(count, rel=share), name
@@ -72,7 +72,7 @@ def test_everything_a_message_says_counts() -> None:
         assert 100 <= tokens(message) <= 115
 
 
-def test_a_request_counts_both_halves_of_the_prompt_its_tools_and_its_messages() -> None:
+def test_token_estimate_counts_prompt_tools_and_messages() -> None:
     nothing = System(stable="", volatile="")
     words = "word " * 100
     assert request_tokens(nothing, (), ()) == 0

@@ -18,7 +18,7 @@ from agents.context import OMISSION, result_limit_chars, truncate_result
         (1_000_000, 64_000),
     ],
 )
-def test_the_tiers_grow_with_the_window_and_never_pass_thirty_percent_of_it(window: int, chars: int) -> None:
+def test_truncate_tiers_grow_up_to_thirty_percent(window: int, chars: int) -> None:
     assert result_limit_chars(window) == chars
     assert chars <= 0.3 * window * 4
 
@@ -42,7 +42,7 @@ def test_an_end_that_matters_is_kept_with_the_head(end: str) -> None:
     assert len(tail) <= 4_000 + 200
 
 
-def test_an_end_that_does_not_matter_leaves_the_room_to_the_head_and_says_how_much_is_missing() -> None:
+def test_truncate_keeps_the_head_and_says_how_much_is_missing() -> None:
     shown = truncate_result("y" * 50_000, 16_000)
     assert OMISSION not in shown
     assert shown.count("y") > 15_900

@@ -44,9 +44,7 @@ def test_a_chat_is_one_of_its_account_and_a_person_one_of_his_platform() -> None
     assert sender_name(group) != sender_name(replace(group, sender=Sender(id="ou_bob")))
 
 
-def test_a_workspace_that_is_no_longer_kept_open_goes_on_for_whoever_works_in_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workspace_evicted_from_the_cache_stays_usable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agents.workspaces.OPEN_MAX", 1)
     places = Workspaces(f"{tmp_path}/{{chat}}", FilesConfig(), language="en")
     first = places.of(MESSAGE, "s")

@@ -88,7 +88,7 @@ async def test_a_feishu_that_drips_is_given_up(call: str, part: Part) -> None:
 
 @PARTS
 @pytest.mark.parametrize("call", [it for it in FEISHU if it != "where to connect"])
-async def test_a_token_that_drips_holds_no_call_for_ever_and_nothing_of_it_was_sent(call: str, part: Part) -> None:
+async def test_token_timeout_of_a_dripping_answer_sends_nothing(call: str, part: Part) -> None:
     async with dripping(part) as (url, dripped), asyncio.timeout(PATIENCE_SECONDS):
         account, channel = feishu(url)
         with pytest.raises(Unreachable) as error:

@@ -76,7 +76,7 @@ async def test_what_is_no_whole_file_of_that_size_is_an_error(sent: Answer, erro
             await download(client, "/file", bytes_max=3, seconds=0.5 if error is Unreachable else 20.0)
 
 
-async def test_a_file_comes_as_it_is_no_redirect_is_followed_and_a_refusal_is_not_read_for_ever() -> None:
+async def test_download_follows_no_redirect_and_reads_refusals_shortly() -> None:
     whole = answer(b"ab", b"c", headers={"content-type": "image/png"})
     away = answer(status=302, headers={"location": "/elsewhere"})
     async with server(whole, away, answer(bytes(70_000), status=404, ends=False)) as (client, paths):
@@ -128,9 +128,7 @@ def test_no_path_leads_to_another_place(path: str) -> None:
         ({"file_id": "AgAD-1", "file_path": "/srv/telegram/1.jpg"}, Refused, "--local"),
     ],
 )
-async def test_what_telegram_says_of_a_file_decides_before_anything_is_downloaded(
-    found: Any, error: type[DeliveryError], words: str
-) -> None:
+async def test_download_limit_is_checked_before_the_bytes(found: Any, error: type[DeliveryError], words: str) -> None:
     async with connected() as (telegram, channel):
         telegram.answers["getFile"] = [found]
         with pytest.raises(error, match=words):
@@ -179,7 +177,7 @@ async def test_a_file_that_did_not_come_whole_is_asked_for_anew_from_its_path_on
         (answer(status=502), Unreachable, 2),
     ],
 )
-async def test_an_error_of_a_download_never_holds_the_token_and_only_what_broke_off_is_tried_again_once(
+async def test_download_retry_once_and_errors_hold_no_token(
     sent: Answer, error: type[DeliveryError], attempts: int
 ) -> None:
     async with telegram_files(*[sent] * 3) as (channel, paths):

@@ -302,7 +302,7 @@ def test_card_of_many_lines_says_how_many_are_left_out() -> None:
     assert text.endswith("\n199\n[50 more lines]")
 
 
-def test_what_no_person_says_and_what_lacks_its_ids_is_ignored_and_not_refused() -> None:
+def test_feishu_event_without_a_person_or_ids_is_ignored() -> None:
     system = emulator().message_event("system", '{"template":"x"}', sender="ou_a", chat="oc_1")
     assert isinstance(channel().receive(delivered(system), NOW), Ignored)
     for lost in ("sender", "message"):

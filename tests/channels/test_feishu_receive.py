@@ -72,7 +72,7 @@ def _resigned(body: bytes, *, timestamp: str = "", nonce: str = "n") -> dict[str
         *(("1790000000", nonce) for nonce in ("", "a b", "x" * 129)),
     ],
 )
-def test_a_validly_signed_delivery_with_a_bent_timestamp_or_nonce_is_refused(timestamp: str, nonce: str) -> None:
+def test_webhook_signature_replay_with_a_changed_timestamp_is_refused(timestamp: str, nonce: str) -> None:
     _, body = emulator().encode(text_event())
     signed = request(_resigned(body, timestamp=timestamp, nonce=nonce), body)
     with pytest.raises(Rejected, match="malformed"):
@@ -85,7 +85,7 @@ def test_a_header_sent_twice_is_no_header() -> None:
         channel().receive(WebhookRequest(headers=[*once.headers, *once.headers], body=once.body), NOW)
 
 
-def test_an_event_has_so_much_depth_so_many_keys_and_so_long_a_text_and_no_more() -> None:
+def test_feishu_event_depth_keys_and_text_are_limited() -> None:
     plain = {"encryptKey": "", "verification": "token"}
     for fits, event in oversized(text_event()):
         for changes, post in (({}, delivered(event)), (plain, delivered(event, key=""))):
@@ -131,13 +131,13 @@ def test_with_an_encrypt_key_only_encrypted_bodies_are_taken(body: bytes, signed
     assert 400 <= refused.value.status < 500
 
 
-def test_an_unsigned_event_is_refused_however_well_it_is_encrypted() -> None:
+def test_webhook_signature_missing_is_refused_despite_encryption() -> None:
     with pytest.raises(Rejected, match="signature missing"):
         channel().receive(delivered(text_event(), signed=False), NOW)
 
 
 @pytest.mark.parametrize("key", [KEY, ""], ids=["encrypted", "plain"])
-def test_the_url_check_in_its_2_0_form_is_answered_in_json_without_a_signature(key: str) -> None:
+def test_challenge_in_its_2_0_form_is_answered_without_a_signature(key: str) -> None:
     header = {"event_type": "url_verification", "token": TOKEN, "app_id": "cli_a"}
     check = {"schema": "2.0", "header": header, "event": {"challenge": 'a "quoted" \n one'}}
     changes: dict[str, Any] = {} if key else {"encryptKey": "", "verification": "token"}
@@ -147,7 +147,7 @@ def test_the_url_check_in_its_2_0_form_is_answered_in_json_without_a_signature(k
 
 
 @pytest.mark.parametrize("token", ["wrong", "", None, 7, ["x"], "verification-\ud800"])
-def test_neither_a_url_check_nor_a_genuine_signature_excuses_a_wrong_token(token: object) -> None:
+def test_challenge_or_signature_does_not_excuse_a_wrong_token(token: object) -> None:
     event = text_event()
     event["header"]["token"] = token
     check = {"challenge": "c", "token": token, "type": "url_verification"}
@@ -183,7 +183,7 @@ def test_a_minimal_event_works_where_no_token_is_configured_and_only_there() -> 
         channel().receive(delivered(MINIMAL), NOW)
 
 
-def test_the_bots_own_message_starts_nothing_even_where_it_is_said_to_be_a_persons() -> None:
+def test_own_message_starts_no_turn_even_as_a_person() -> None:
     own = emulator().text_event("echo", sender=BOT, chat="oc_1", sender_type="user")
     assert channel().receive(delivered(own), NOW) == Ignored(kind="im.message.receive_v1", reason="own message")
 
@@ -197,7 +197,7 @@ def test_a_chat_of_unknown_kind_gets_the_stricter_rules_of_a_group(chat_type: ob
     assert arrived.context.chat.kind == "group"
 
 
-def test_before_the_bot_knows_itself_group_messages_wait_and_direct_ones_do_not() -> None:
+def test_feishu_group_messages_wait_for_the_bots_identity() -> None:
     young = channel()
     young._bot = None
     assert isinstance(young.receive(delivered(text_event()), NOW), Arrived)
@@ -205,7 +205,7 @@ def test_before_the_bot_knows_itself_group_messages_wait_and_direct_ones_do_not(
         young.receive(delivered(text_event(chat_type="group")), NOW)
 
 
-def test_a_repush_under_another_id_shares_the_text_key_and_another_text_does_not() -> None:
+def test_redelivered_event_under_another_id_shares_its_dedupe_key() -> None:
     first, again, other = (
         text_event(text, message_id=name) for text, name in (("a", "om_1"), ("a", "om_2"), ("b", "om_3"))
     )
@@ -228,7 +228,7 @@ _kinds = st.sampled_from(["text", "post", "image", "interactive", "location", "n
 
 
 @given(st.dictionaries(_members, _shallow, max_size=6), _json, _kinds)
-def test_whatever_a_signed_event_holds_the_answer_is_a_receipt_or_a_refusal(bent: Any, content: Any, kind: str) -> None:
+def test_feishu_signed_event_of_any_shape_is_received_or_refused(bent: Any, content: Any, kind: str) -> None:
     event = text_event()
     text = content if isinstance(content, str) else orjson.dumps(content).decode()
     event["event"]["message"] |= {"message_type": kind, "content": text} | bent

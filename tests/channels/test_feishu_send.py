@@ -53,7 +53,7 @@ def part(text: str = "**hi**", *, reply_to: str | None = "om_asked", thread: str
     ],
     ids=["reply", "topic", "no topics known", "not taken", "bad table", "audited", "withdrawn", "withdrawn in a topic"],
 )
-async def test_a_reply_is_rich_text_under_the_message_it_answers_as_far_as_feishu_takes_it(
+async def test_feishu_reply_is_rich_text_under_its_message(
     failure: dict[str, Any], thread: str | None, sent: tuple[str | None, bool, str, str] | None
 ) -> None:
     async with connected() as (feishu, channel):
@@ -70,7 +70,7 @@ async def test_a_reply_is_rich_text_under_the_message_it_answers_as_far_as_feish
         assert (found.message_id, found.chat_id, found.uuid) == (message_id, CHAT, "key-1")
 
 
-async def test_the_same_key_never_makes_a_second_message_also_where_an_answer_was_lost() -> None:
+async def test_feishu_send_is_idempotent_by_key() -> None:
     async with connected() as (feishu, channel):
         feishu.fail_next("/reply", lose_answer=True)
         with pytest.raises(Unreachable):
@@ -92,7 +92,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("command", HOSTILE)
-async def test_in_a_card_a_command_is_shown_as_it_is_and_the_words_around_it_call_nobody(command: str) -> None:
+async def test_feishu_card_shows_a_command_verbatim_and_mentions_nobody(command: str) -> None:
     async with connected() as (feishu, channel):
         text = f"Run it? <at id=all></at> ![](https://evil.example/x.png)\n\n````\n{command}\n````\n\n/approve X deny"
         sent = await channel.send(replace(part(text), buttons=(ALLOW, DENY)), "key-1")
@@ -126,7 +126,7 @@ async def test_a_card_that_is_not_taken_is_a_text_without_buttons(
         assert (found.msg_type, found.text) == (kind, text)
 
 
-async def test_the_longest_part_and_many_buttons_with_long_labels_fit_into_a_card() -> None:
+async def test_feishu_card_fits_the_longest_part_and_many_buttons() -> None:
     async with connected() as (feishu, channel):
         buttons = tuple(Button(label="很长的标签" * 50, token=f"{number:060}") for number in range(10))
         text = channel.split("```\n" + "汉字\n" * 9_000 + "```")[0]
@@ -134,7 +134,7 @@ async def test_the_longest_part_and_many_buttons_with_long_labels_fit_into_a_car
         assert all(len(label) <= 40 for label in feishu.card(sent).buttons)
 
 
-async def test_a_card_is_replaced_where_it_is_our_own_and_there_and_the_same_twice_is_nothing_new() -> None:
+async def test_feishu_card_replacement_is_idempotent() -> None:
     async with connected() as (feishu, channel):
         card = await channel.send(replace(part(), buttons=(ALLOW, DENY)), "key-1")
         text = await channel.send(part("not a card"), "key-2")
@@ -208,7 +208,7 @@ async def test_feishus_word_on_how_long_to_wait_is_passed_on() -> None:
         assert raised.value.retry_after_seconds == 7
 
 
-async def test_many_senders_share_one_token_and_one_that_ended_is_fetched_once_for_all() -> None:
+async def test_feishu_token_is_shared_and_renewed_once_on_expiry() -> None:
     async with connected() as (feishu, channel):
         for fetches in (1, 2):
             await asyncio.gather(*(channel.send(part(), f"key-{fetches}-{number}") for number in range(20)))
@@ -224,7 +224,7 @@ async def test_a_wrong_secret_is_refused_with_a_hint_and_without_the_secret() ->
         assert feishu.token_fetches == 1
 
 
-async def test_the_bot_learns_who_it_is_with_one_question_however_many_ask_and_again_after_a_failure() -> None:
+async def test_feishu_identity_is_asked_once_and_retried_after_a_failure() -> None:
     async with connected() as (feishu, channel):
         feishu.fail_next("/bot/v3/info", status=500, code=1)
         with pytest.raises(Unreachable):
@@ -240,7 +240,7 @@ def asking(**changes: Any) -> MessageContext:
 
 
 @pytest.mark.parametrize("name", ["爱丽丝", None], ids=["a name", "one that may not be read"])
-async def test_names_titles_and_quotes_are_looked_up_once_and_a_name_falls_back_to_the_id(name: str | None) -> None:
+async def test_feishu_names_titles_and_quotes_are_cached(name: str | None) -> None:
     async with connected() as (feishu, channel):
         feishu.users |= {"ou_alice": name} if name else {}
         for _ in range(3):
@@ -250,7 +250,7 @@ async def test_names_titles_and_quotes_are_looked_up_once_and_a_name_falls_back_
         assert sum("contact" in request.path for request in feishu.requests) == 1
 
 
-async def test_where_nobody_is_there_a_send_is_unreachable_and_a_message_does_not_fail_for_a_lookup() -> None:
+async def test_feishu_unreachable_server_fails_sends_not_lookups() -> None:
     async with connected(baseUrl="http://127.0.0.1:9") as (_, channel):
         with pytest.raises(Unreachable) as raised:
             await channel.send(part(), "key-1")
@@ -282,7 +282,7 @@ async def test_code_and_tables_come_as_a_card_and_plain_words_as_rich_text(
 
 
 @pytest.mark.parametrize("steps", [0.0, -60.0], ids=["within a millisecond", "the clock is set back"])
-async def test_every_change_of_a_card_has_a_number_of_its_own_whatever_the_clock_says(steps: float) -> None:
+async def test_feishu_card_sequence_numbers_are_unique(steps: float) -> None:
     async with connected() as (feishu, channel):
         clock = [1_000.0]
         channel._outgoing.cards._now = lambda: clock[0]

@@ -58,7 +58,7 @@ def test_the_strict_platform_takes_every_part_of_the_worst_texts(text: str) -> N
 
 
 @pytest.mark.parametrize("word", ["x", "word ", "很长的一句话。"])
-def test_a_line_that_fills_many_messages_takes_no_more_of_them_than_it_must_and_gets_no_newline(word: str) -> None:
+def test_feishu_split_of_a_long_line_is_minimal(word: str) -> None:
     text = (word * 20_000)[:20_000].strip()
     parts = split(text)
     assert len(parts) <= 6

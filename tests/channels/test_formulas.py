@@ -135,7 +135,7 @@ def test_a_number_behind_a_list_is_no_item_of_it() -> None:
 TABLE = "| a | b |\n|---|---|\n| {} | 2 |"
 
 
-def test_a_card_has_as_many_tables_as_it_may_and_the_others_as_they_are_written() -> None:
+def test_feishu_card_tables_are_limited() -> None:
     tables = [TABLE.format(number) for number in range(8)]
     found = shown("Look:\n\n" + "\n\n".join(tables))
     kinds = [token.type for token in MarkdownIt("commonmark").enable("table").parse(found)]

@@ -23,7 +23,7 @@ async def waits(pace: Pace, chat: str, clock: Clock) -> float:
 
 
 @pytest.mark.parametrize(("slowed", "elsewhere", "burst"), [("a", 0, 5), (None, 30, 50)])
-async def test_who_was_too_fast_waits_as_requested_and_keeps_to_the_documented_rate_for_a_minute(
+async def test_pace_rate_limit_waits_as_requested_then_at_the_documented_rate(
     slowed: str | None, elsewhere: int, burst: int
 ) -> None:
     clock = Clock()
@@ -51,7 +51,7 @@ async def test_a_configured_rate_holds_from_the_start_and_for_ever() -> None:
     assert [await waits(paced, "a", clock) for _ in range(3)] == [0, 4, 4]
 
 
-async def test_a_telegram_group_that_was_too_fast_sends_twenty_a_minute_and_no_other_chat_does() -> None:
+async def test_pace_rate_limit_of_a_telegram_group_is_its_own() -> None:
     clock = Clock()
     pace = TelegramPace(per_second=None, clock=clock)
     pace.refused("-5", 7)

@@ -128,7 +128,7 @@ async def test_each_topic_has_its_own_until_the_last_of_its_answers() -> None:
         assert topics(telegram) == [345, 346, 345, 346, 346]
 
 
-async def test_asked_to_slow_down_by_it_or_by_a_send_it_is_quiet_for_that_long_everywhere() -> None:
+async def test_typing_pauses_for_a_rate_limit() -> None:
     async with typing() as (beats, telegram, channel):
         telegram.answers["sendChatAction"] = [refusal(429, "Too Many Requests: retry after 10", retry_after=10)]
         channel.show(at_work())
@@ -150,9 +150,7 @@ async def test_asked_to_slow_down_by_it_or_by_a_send_it_is_quiet_for_that_long_e
     ("answer", "shown_times"),
     [((502, b"<html>"), 2), (refusal(403, "Forbidden: bot was blocked by the user"), 1)],
 )
-async def test_what_fails_is_left_alone_and_what_is_refused_is_not_said_again_in_this_turn(
-    answer: Any, shown_times: int
-) -> None:
+async def test_typing_failure_is_left_alone(answer: Any, shown_times: int) -> None:
     async with typing() as (beats, telegram, channel):
         telegram.answers["sendChatAction"] = [answer]
         channel.show(at_work())

@@ -101,7 +101,7 @@ async def in_touch(
                 await task
 
 
-async def test_a_bot_that_polls_learns_its_name_offers_its_menu_and_keeps_what_waits() -> None:
+async def test_telegram_polling_start_keeps_pending_updates() -> None:
     async with in_touch(known=False) as it:
         await it.calls("getUpdates", 4)
         menus = await it.calls("setMyCommands", 6)
@@ -122,7 +122,7 @@ async def test_a_bot_that_polls_learns_its_name_offers_its_menu_and_keeps_what_w
     assert it.slept[:3] == [1.0] * 3  # a server that does not hold polls is not asked without a pause
 
 
-async def test_what_could_not_be_stored_is_fetched_again_and_nothing_behind_it_overtakes() -> None:
+async def test_telegram_polling_redelivers_what_was_not_stored_in_order() -> None:
     backlog = [update(5, "a"), update(6, "b"), update(7, "c")]
 
     def waiting(body: Body) -> list[Body]:
@@ -136,7 +136,7 @@ async def test_what_could_not_be_stored_is_fetched_again_and_nothing_behind_it_o
     assert it.slept[:3] == [2.0, 4.0, 8.0]
 
 
-async def test_after_a_long_outage_of_the_database_what_waits_is_fetched_within_seconds() -> None:
+async def test_telegram_polling_backoff_ends_soon_after_a_long_outage() -> None:
     async with in_touch(answers={"getUpdates": [[update(5, "a")]] * 9}) as it:
         it.failing[:] = [True] * 8
         await it.telegram.until(lambda: bool(it.stored))
@@ -251,7 +251,7 @@ async def test_what_telegram_reports_of_failed_deliveries_is_logged_once() -> No
 
 
 @pytest.mark.parametrize("ends", ["nothing waits any more", "a delivery"])
-async def test_deliveries_that_telegram_reports_as_failed_since_the_start_make_the_bot_silent(ends: str) -> None:
+async def test_telegram_webhook_failures_reported_make_the_bot_silent(ends: str) -> None:
     old = SET | {"last_error_date": 9, "last_error_message": "From before our start", "pending_update_count": 3}
     new = old | {"last_error_date": 10, "last_error_message": "Connection refused"}
     states: list[tuple[str, str]] = []
@@ -282,7 +282,7 @@ async def test_setting_the_webhook_is_tried_again_as_told() -> None:
     assert it.slept[:2] == [1.0, 4.0]
 
 
-async def test_without_an_address_of_its_own_the_gateway_says_what_is_missing_and_sets_nothing() -> None:
+async def test_telegram_webhook_without_a_public_url_is_not_set() -> None:
     with capture_logs() as logs:
         async with in_touch(mode="webhook") as it:
             await it.calls("getWebhookInfo", 2)
@@ -298,7 +298,7 @@ def press(update_id: int, query: str) -> Body:
 
 
 @pytest.mark.parametrize("answer", [SILENCE, (502, b"<html>"), refusal(400, "Bad Request: query is too old")])
-async def test_a_press_that_cannot_be_answered_holds_nothing_up_and_is_not_answered_again(answer: Any) -> None:
+async def test_telegram_press_answer_failure_is_not_retried(answer: Any) -> None:
     updates = [[press(5, "p5"), update(6, "b")], [press(5, "p5"), update(7, "c")]]
     async with in_touch(answers={"answerCallbackQuery": [answer], "getUpdates": updates}) as it:
         await it.calls("getUpdates", 4)
@@ -306,7 +306,7 @@ async def test_a_press_that_cannot_be_answered_holds_nothing_up_and_is_not_answe
     assert it.stored == ["callback_query", "b", "callback_query", "c"]
 
 
-async def test_of_presses_without_end_the_latest_are_left_and_messages_come_through() -> None:
+async def test_telegram_press_flood_keeps_the_latest_and_messages() -> None:
     flood = [*(press(number, f"p{number}") for number in range(1, 500)), press(500, "x" * 100), update(501, "words")]
     async with in_touch(answers={"answerCallbackQuery": [SILENCE], "getUpdates": [flood]}) as it:
         await it.calls("getUpdates", 2)
@@ -314,7 +314,7 @@ async def test_of_presses_without_end_the_latest_are_left_and_messages_come_thro
 
 
 @pytest.mark.parametrize("name", ["46_group_migrated_away", "47_group_migrated_here"])
-async def test_where_an_update_says_that_a_group_moved_it_is_followed_from_the_first_send(name: str) -> None:
+async def test_telegram_supergroup_move_is_followed_from_the_first_send(name: str) -> None:
     (moved,) = [sample.update for sample in load_samples() if sample.name == name]
     async with connected() as (telegram, channel):
         request = WebhookRequest(headers=[(SECRET_HEADER, WEBHOOK_SECRET)], body=orjson.dumps(moved))

@@ -69,7 +69,7 @@ async def poll(telegram: TelegramEmulator) -> asyncio.Task[httpx.Response]:
     return task
 
 
-async def test_updates_are_given_until_they_are_confirmed_to_the_latest_poller_until_there_is_a_webhook() -> None:
+async def test_telegram_emulator_updates_until_confirmed() -> None:
     telegram = emulator()
     earlier, later = await poll(telegram), await poll(telegram)
     assert (await earlier).status_code == 409
@@ -127,7 +127,7 @@ def test_a_link_goes_somewhere_or_is_none(url: str, kept: dict[str, Any] | None)
     assert found == (() if kept is None else (place | kept,))
 
 
-def test_of_a_hundred_and_more_entities_a_hundred_are_kept_and_they_move_with_the_text() -> None:
+def test_telegram_emulator_keeps_a_hundred_entities() -> None:
     rows = [{"type": "bold", "offset": 3 * at + 1, "length": 2} for at in range(130)]
     assert len(given_entities(" 😀" * 130, rows).entities) == 100
     shifted = trimmed(Formatted(text="\n 😀 a ", entities=({"type": "bold", "offset": 1, "length": 6},)))

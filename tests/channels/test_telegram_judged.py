@@ -155,7 +155,7 @@ def sends(telegram: TelegramEmulator) -> list[tuple[Target, str]]:
 
 
 @judged
-async def test_every_call_of_the_channel_every_answer_and_update_of_the_emulator_and_every_sample_fits_aiograms_models(
+async def test_telegram_traffic_fits_aiograms_models(
     tmp_path: Path,
 ) -> None:
     telegram, refused = emulator(), 0

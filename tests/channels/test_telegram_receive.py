@@ -69,7 +69,7 @@ def test_only_who_knows_the_secret_may_post(secret: str | None) -> None:
     assert isinstance(post(updated()), Arrived)
 
 
-def test_a_secret_sent_twice_is_no_secret_and_a_bot_that_polls_has_no_webhook() -> None:
+def test_webhook_secret_sent_twice_is_refused() -> None:
     twice = WebhookRequest(headers=[(SECRET_HEADER, WEBHOOK_SECRET)] * 2, body=updated())
     with pytest.raises(Rejected):
         bot().receive(twice, NOW)
@@ -90,11 +90,11 @@ def test_a_secret_sent_twice_is_no_secret_and_a_bot_that_polls_has_no_webhook() 
         updated(chat={"id": 2**70, "type": "private"}),
     ],
 )
-def test_what_cannot_be_read_is_taken_and_dropped_for_telegram_would_repeat_it_all_day(body: bytes) -> None:
+def test_telegram_unreadable_update_is_dropped_not_redelivered(body: bytes) -> None:
     assert isinstance(post(body), Ignored)
 
 
-def test_an_update_has_so_much_depth_so_many_keys_and_so_long_a_text_and_no_more() -> None:
+def test_telegram_update_depth_keys_and_text_are_limited() -> None:
     for fits, update in oversized(json.loads(updated())):
         assert isinstance(post(json.dumps(update).encode()), Arrived if fits else Ignored)
 
@@ -159,7 +159,7 @@ def test_a_command_for_another_bot_is_never_answered() -> None:
     assert judged(message(text, chat=GROUP, entities=marks)) == Ignored(kind="message", reason="for another bot")
 
 
-def test_a_group_message_waits_until_the_bot_knows_its_name_and_a_direct_one_does_not() -> None:
+def test_telegram_group_messages_wait_for_the_bots_identity() -> None:
     nameless = bot(known=False)
     with pytest.raises(NotReady):
         post(updated(chat=GROUP), channel=nameless)
@@ -194,7 +194,7 @@ def test_the_answered_message_goes_along_also_from_another_chat() -> None:
     assert found.context.reply_to == Quote(message_id="5", text="the whole of it", sender="Alice")
 
 
-def test_a_topic_that_the_bot_opened_does_not_make_every_message_a_reply_to_it() -> None:
+def test_telegram_topic_opened_by_the_bot_is_no_reply() -> None:
     opened = message(None, chat=GROUP, message_id=12, forum_topic_created={"name": "x"}) | {"from": {"id": BOT_ID}}
     topic = {"message_thread_id": 12, "is_topic_message": True, "reply_to_message": opened}
     found = arrived(message("hello all", chat=GROUP, **topic))

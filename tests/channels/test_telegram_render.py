@@ -118,7 +118,7 @@ def test_plain_text_has_no_markup_and_keeps_the_addresses() -> None:
     assert plain(markdown) == "T\n\nb c x (https://a.bc/ü) https://a.bc <b>\n\n• y\n\nq\n\n1 < 2"
 
 
-def test_beyond_a_hundred_entities_text_is_plain_and_links_show_their_address() -> None:
+def test_telegram_render_beyond_a_hundred_entities_is_plain() -> None:
     markdown = "**b** " * (ENTITIES_MAX - 1) + "**[*x*](https://a.bc)** [y](https://d.ef/g) *z*"
     html = render(markdown)
     assert len(rendered(markdown).entities) == ENTITIES_MAX == 100

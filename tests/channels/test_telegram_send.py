@@ -35,7 +35,7 @@ async def sent(part: Outbound, *answers: Any, **settings: Any) -> list[Body]:
         return telegram.sent
 
 
-async def test_a_reply_is_a_text_with_entities_under_the_message_it_answers_without_a_preview() -> None:
+async def test_telegram_reply_has_entities_and_no_preview() -> None:
     async with connected() as (telegram, channel):
         telegram.answers["sendMessage"] = [{"message_id": 160}]
         assert await channel.send(part(), "key-1") == "160"
@@ -65,7 +65,7 @@ KEYS = [
 NOT_MODIFIED = refusal(400, "Bad Request: message is not modified: specified new message content and reply markup are")
 
 
-async def test_buttons_stand_under_the_text_and_an_edit_names_them_again_or_takes_them_away() -> None:
+async def test_telegram_buttons_are_kept_or_removed_by_an_edit() -> None:
     assert (await sent(replace(part(), buttons=BUTTONS)))[0]["reply_markup"] == {"inline_keyboard": KEYS}
     assert len(BUTTONS[1].shown) <= 40
     async with connected() as (telegram, channel):
@@ -121,13 +121,11 @@ async def test_a_message_of_a_group_that_has_moved_or_with_an_odd_id_is_gone() -
         *(({"reply_to": it}, "reply_parameters", None) for it in (None, "0", "-100:77", "")),
     ],
 )
-async def test_a_reply_stays_in_its_topic_and_general_and_what_is_no_message_of_the_chat_are_left_out(
-    place: dict[str, Any], name: str, number: int | None
-) -> None:
+async def test_telegram_reply_stays_in_its_topic(place: dict[str, Any], name: str, number: int | None) -> None:
     assert (await sent(part(**place)))[0].get(name) == number
 
 
-async def test_entities_that_telegram_does_not_take_go_as_plain_text_at_once_and_are_not_logged() -> None:
+async def test_telegram_entities_refused_fall_back_to_plain_text() -> None:
     with capture_logs() as logs:
         _, again = await sent(part("**hi** [docs](https://example.com/)"), BAD_ENTITIES)
     assert (again["text"], "entities" in again) == ("hi docs (https://example.com/)", False)
@@ -201,9 +199,7 @@ BROKEN: list[tuple[tuple[int, bytes], type[DeliveryError]]] = [
 @pytest.mark.parametrize(
     ("answer", "error"), [*((refusal(code, text), error) for code, text, error in REFUSALS), *BROKEN]
 )
-async def test_a_refusal_is_one_of_four_errors_and_what_is_not_telegrams_is_not_believed(
-    answer: Any, error: type[DeliveryError]
-) -> None:
+async def test_telegram_refusal_is_one_of_four_errors(answer: Any, error: type[DeliveryError]) -> None:
     async with connected() as (telegram, channel):
         telegram.answers["sendMessage"] = [answer]
         with pytest.raises(error) as raised:
@@ -266,7 +262,7 @@ async def test_the_token_is_in_no_log_no_exception_and_no_picture_of_an_object(
         assert caplog.records
 
 
-async def test_the_bot_learns_its_name_with_one_question_however_many_ask_and_again_after_a_failure() -> None:
+async def test_telegram_identity_is_asked_once_and_retried_after_a_failure() -> None:
     async with connected(known=False) as (telegram, channel):
         telegram.answers["getMe"] = [refusal(500, "Internal Server Error"), {"id": 7}]
         for _ in range(2):

@@ -66,7 +66,7 @@ def test_where_a_part_of_a_hundred_characters_ends(text: str, parts: list[str]) 
     assert cut(text, [Limit(measure=len, most=100)], tidy=True) == parts
 
 
-def test_what_fits_a_message_is_left_as_it_is_and_nothing_to_say_is_no_part() -> None:
+def test_telegram_split_leaves_what_fits() -> None:
     code = "```python\n" + "print('hello')\n" * 150 + "```"
     assert split(f"{PARAGRAPH * 5}\n\n{code}\n\n{PARAGRAPH * 5}") == [PARAGRAPH * 5, code, PARAGRAPH * 5]
     text, links = "# Hi\n\n- a\n\n```\nx\n```\n", "[x](https://example.com/a/long/address) " * 100

@@ -79,7 +79,7 @@ async def client(library: Any, url: str, **options: Any) -> AsyncIterator[Any]:
 
 
 @LIBRARIES
-async def test_a_request_goes_as_it_was_built_however_large_and_its_connection_is_used_again(library: Any) -> None:
+async def test_transport_sends_large_requests_and_reuses_connections(library: Any) -> None:
     large = bytes(range(256)) * (PIECE_BYTES // 64)
     async with peer(answers(GOOD, GOOD)) as server, client(library, server.url) as http:
         for path, content in (("/one%2Ftwo?q=%E4%BD%A0", "你好".encode()), ("/files/bot1:a_b/x", large)):
@@ -95,7 +95,7 @@ async def test_a_request_goes_as_it_was_built_however_large_and_its_connection_i
 
 
 @LIBRARIES
-async def test_what_never_left_is_told_from_what_may_have_arrived_and_no_error_holds_the_address(library: Any) -> None:
+async def test_transport_tells_unsent_from_ambiguous_sends(library: Any) -> None:
     async with peer(silence) as server:
         gone = server.url
     for url in (gone, "http://name.invalid"):
@@ -159,9 +159,7 @@ async def test_a_body_that_was_not_read_to_its_end_ends_its_connection(library: 
 
 
 @LIBRARIES
-async def test_the_proxy_of_the_environment_is_asked_and_one_that_is_no_http_proxy_is_named(
-    library: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_transport_uses_the_environments_proxy(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     async with peer(answers(GOOD)) as proxy:

@@ -65,7 +65,7 @@ OTHER_HOSTS = [
 
 
 @pytest.mark.parametrize("host", HERE_HOSTS + OTHER_HOSTS)
-async def test_only_an_open_door_believes_a_host_name_and_only_one_that_nobody_else_can_give_this_machine(
+async def test_web_host_names_believed_only_when_open(
     host: str,
 ) -> None:
     header = ("host", host)
@@ -149,9 +149,7 @@ COOKIES: list[tuple[str, int]] = [
 
 
 @pytest.mark.parametrize(("cookie", "expected"), COOKIES)
-async def test_which_session_is_good_and_that_only_what_this_token_signed_is_looked_up(
-    cookie: str, expected: int
-) -> None:
+async def test_web_session_must_be_signed_by_this_token(cookie: str, expected: int) -> None:
     sessions = KnownSessions()
     own = await admission(sessions=sessions).sign_in(TOKEN, [])
     other = await admission(token="another-token-of-sixteen", sessions=sessions).sign_in("another-token-of-sixteen", [])
@@ -173,7 +171,7 @@ async def test_a_session_ends_when_it_says() -> None:
     assert await status(door, AWAY, cookie) == 401
 
 
-async def test_a_link_signs_in_once_and_not_for_ever_and_only_where_links_are_offered() -> None:
+async def test_login_link_expires_and_works_once() -> None:
     assert [admission(way).offer_link() for way in ("open", "token", "closed")] == [None] * 3
     clock = Clock()
     door = admission("link", "", now=clock)
@@ -199,7 +197,7 @@ async def test_a_link_that_could_not_be_used_can_be_used_again() -> None:
 
 
 @given(st.text(max_size=200).filter(lambda text: text not in ("same-origin", "none")))
-async def test_no_text_that_somebody_makes_up_is_a_session_or_breaks_the_judgement(made_up: str) -> None:
+async def test_web_session_forged_text_is_refused(made_up: str) -> None:
     for header in ("cookie", "authorization", "origin", "host", "sec-fetch-site"):
         for text in (made_up, f"{COOKIE}={made_up}", f"Bearer {made_up}", f"http://{made_up}"):
             expected = 403 if header in ("origin", "sec-fetch-site") else 401

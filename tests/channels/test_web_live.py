@@ -93,7 +93,7 @@ async def test_turns_that_have_ended_are_forgotten_however_many_there_were() -> 
 
 
 @pytest.mark.parametrize(("size", "count"), [(1, BACKLOG_MAX), (1_048_576, BACKLOG_BYTES_MAX // 1_048_576)])
-async def test_a_page_that_does_not_read_is_let_go_and_what_it_was_owed_is_forgotten(size: int, count: int) -> None:
+async def test_web_stream_of_a_page_that_does_not_read_is_closed(size: int, count: int) -> None:
     live = LiveTurns()
     with live.watching() as slow, live.watching() as quick:
         for _ in range(count + 1):
@@ -122,7 +122,7 @@ class Memory:
         ]
 
 
-async def test_fifty_pages_that_ask_at_once_cost_one_rendering_in_the_order_they_ask_for() -> None:
+async def test_web_stream_renders_once_for_many_pages() -> None:
     memory = Memory("**one**", "two")
     shared = Renderings(memory)  # type: ignore[arg-type]
     answers = await asyncio.gather(*(shared.of([9, 2, 1]) for _ in range(50)))

@@ -41,18 +41,14 @@ async def test_killed_there_nothing_is_lost_doubled_or_run_again(name: str, tmp_
 @pytest.mark.parametrize(
     ("channel", "name"), [("telegram-polling", "K3"), ("telegram-webhook", "K13"), ("telegram-resend", "K14")]
 )
-async def test_on_telegram_only_what_may_have_arrived_is_given_up_or_doubled_and_the_operator_knows(
-    channel: str, name: str, tmp_path: Path
-) -> None:
+async def test_chaos_on_telegram_gives_up_only_ambiguous_sends(channel: str, name: str, tmp_path: Path) -> None:
     doubts = (await played(name, tmp_path, channel)).ledger.doubts
     assert {doubt.given_up for doubt in doubts.values()} <= {channel != "telegram-resend"}
     assert doubts or name == "K3"
 
 
 @pytest.mark.parametrize("name", ["K9", "STORM", *longer("K14", "K18", "K26", "K30", "K31", "K33", "ROLL")])
-async def test_the_other_replica_goes_on_and_an_event_delivered_five_times_is_one_turn(
-    name: str, tmp_path: Path, postgres_url: str
-) -> None:
+async def test_chaos_other_replica_takes_over_and_dedupes(name: str, tmp_path: Path, postgres_url: str) -> None:
     await played(name, tmp_path, database=postgres_url, replicas=2)
 
 

@@ -130,7 +130,7 @@ def test_a_run_without_fault_is_clean() -> None:
         pytest.param(LONG[:1], DOUBT | LAST, {"lost"}, id="a part given up and another missing"),
     ],
 )
-def test_what_goes_wrong_is_seen_and_what_is_in_doubt_is_excused_by_the_books_alone(
+def test_oracle_sees_faults_and_excuses_recorded_doubts(
     replies: list[Shown], more: dict[str, Any], kinds: set[str]
 ) -> None:
     assert red(replies, **more) == kinds
@@ -170,7 +170,7 @@ def test_what_goes_on_after_an_approval_is_known_by_its_call() -> None:
     assert request({"messages": asks + goes_on}) == Request(serials=(ONE, TWO, "A000001"), asked=(ONE,), ran=(ONE,))
 
 
-def test_a_task_is_known_by_its_own_serial_and_its_result_by_where_it_stands() -> None:
+def test_oracle_knows_tasks_by_serial() -> None:
     call = {"type": "tool_use", "id": "c", "name": "task", "input": {"action": "start", "prompt": "T000001 exec"}}
     result = {"type": "tool_result", "tool_use_id": "c", "content": "<<<external>>>\nR T000001 n1 p1/1"}
     asks = [{"role": "user", "content": f"Alice: {ONE} task"}, {"role": "assistant", "content": [call]}]

@@ -106,7 +106,7 @@ def bills(database: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("database_url", "requests"), [*SQLITE(0, 1, 2), *POSTGRESQL(1)], indirect=["database_url"])
-async def test_a_summary_is_noticed_once_and_is_on_its_turns_bill_wherever_the_process_dies(
+async def test_compaction_is_billed_once_wherever_the_process_dies(
     requests: int, tmp_path: Path, database_url: str
 ) -> None:
     """It dies at the request for the summary; when that is marked and counted nowhere; and when a step has counted it."""

@@ -338,9 +338,7 @@ WITHOUT = SURROUNDED | {"sandbox": "none", "network": "yes"}
         ({}, "zh", "**允许以下 `exec` 调用？** 由 `helper` 提出，请求人：{who}。"),
     ],
 )
-def test_the_question_says_who_wants_what_to_run_where_and_folds_none_of_it(
-    facts: dict[str, str], lang: Language, question: str
-) -> None:
+def test_approval_text_says_who_what_and_where_in_full(facts: dict[str, str], lang: Language, question: str) -> None:
     row = asked("ls")
     row = replace(row, request=json.dumps(json.loads(row.request) | {"facts": facts}))
     boss = replace(BOSS, sender=replace(BOSS.sender, name="Boss"))
@@ -357,9 +355,7 @@ def test_the_question_says_who_wants_what_to_run_where_and_folds_none_of_it(
     ("folder", "place"),
     [("workspaces/helper", "its own folder"), ("projects/helper", "`{}`"), ("workspaces/helper/deeper", "`{}`")],
 )
-def test_the_folder_is_named_by_its_path_unless_it_is_the_one_that_each_agent_has(
-    tmp_path: Path, folder: str, place: str
-) -> None:
+def test_approval_text_names_the_folder_unless_default(tmp_path: Path, folder: str, place: str) -> None:
     row, there = asked("ls"), tmp_path / folder
     row = replace(row, request=json.dumps(json.loads(row.request) | {"facts": WITHIN | {"folder": str(there)}}))
     workspace = tmp_path / folder.removesuffix("/deeper")
@@ -383,9 +379,7 @@ FORGED: dict[str, str] = {
 
 
 @pytest.mark.parametrize(("name", "shown"), FORGED.items())
-def test_a_name_is_one_short_line_that_looks_like_no_words_of_ours_and_the_end_of_the_id_follows(
-    name: str, shown: str
-) -> None:
+def test_approval_text_name_is_one_safe_line_with_id(name: str, shown: str) -> None:
     assert person("feishu:ou_b055000a", name, "en") == shown
     assert person("feishu:ou_b055000a", name, "zh", reader="feishu:ou_b055000a") == "你"
 

@@ -151,9 +151,7 @@ async def test_a_database_that_is_away_uses_up_no_attempt(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("recognised", [True, False])
-async def test_a_send_that_the_end_of_the_process_cuts_off_is_in_doubt_for_the_next_one(
-    tmp_path: Path, recognised: bool
-) -> None:
+async def test_lanes_send_cut_off_by_shutdown_is_ambiguous(tmp_path: Path, recognised: bool) -> None:
     async with house(tmp_path) as h:
         under_way = asyncio.Event()
 
@@ -248,7 +246,7 @@ async def test_what_was_sent_is_written_down_however_long_the_database_is_away(
         assert failures == -1
 
 
-async def test_what_during_turn_a_turn_is_waited_for_and_what_came_after_it_is_not(tmp_path: Path) -> None:
+async def test_lanes_wait_for_a_turn_but_not_for_later_ones(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
         asked: list[str] = []
 
@@ -306,9 +304,7 @@ def begun_of(store: SqliteStore) -> dict[str, int]:
         return {row.id: row.begun for row in rows}
 
 
-async def test_only_turns_that_run_are_recorded_as_begun_and_one_that_begins_at_once_costs_no_commit_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_lanes_record_only_running_turns_as_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten chats at the same moment for two places: whatever kills the process then was none of the eight."""
     async with house(tmp_path, parallel_turns=2) as h:
         recorded: list[int] = []
@@ -342,7 +338,7 @@ async def test_only_turns_that_run_are_recorded_as_begun_and_one_that_begins_at_
         assert (len(h.sent), any(begun_of(h.store).values())) == (12, False)
 
 
-async def test_a_place_that_becomes_free_is_offered_at_once_to_sessions_without_an_owner(tmp_path: Path) -> None:
+async def test_lanes_offer_a_free_slot_to_sessions_without_a_lease(tmp_path: Path) -> None:
     """Another replica leaves them to whoever has a place; without this they wait for the next sweep."""
     async with house(tmp_path, parallel_turns=1) as h:
         free = asyncio.Event()
@@ -414,7 +410,7 @@ async def test_a_last_attempt_is_made_beside_no_other_one(tmp_path: Path) -> Non
         assert (len(h.sent), most) == (5, 1)
 
 
-async def test_a_gateway_that_is_about_to_stop_leaves_what_it_accepts_to_the_next_one(tmp_path: Path) -> None:
+async def test_lanes_leave_messages_accepted_at_shutdown(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
         accept = h.store.accept
 

@@ -84,7 +84,7 @@ def test_an_exception_is_its_type_and_its_places_and_never_its_words(written: io
 @pytest.mark.parametrize(
     ("output", "terminal", "json_lines"), [("auto", True, False), ("auto", False, True), ("json", True, True)]
 )
-def test_in_a_terminal_the_log_is_for_people_unless_the_config_says_otherwise(
+def test_log_in_a_terminal_is_for_people_by_default(
     written: io.StringIO, output: Literal["auto", "json"], terminal: bool, json_lines: bool
 ) -> None:
     reader, writer = os.openpty() if terminal else os.pipe()

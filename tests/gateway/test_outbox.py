@@ -170,7 +170,7 @@ def test_a_part_is_a_reply_to_the_message_in_its_chat_and_topic(
     assert (first.channel, first.account, first.part.text, second.part.text) == ("feishu", "default", "one", "two")
 
 
-def test_what_answers_a_press_stands_under_the_button_and_two_presses_get_two_answers() -> None:
+def test_outbox_answer_to_a_press_is_under_its_button() -> None:
     pressed = [
         context(message_id=name, press=Press(token=token, message_id="om_card"))
         for name, token in (("event-1", "a"), ("event-2", "a"))

@@ -34,7 +34,7 @@ def of(address: str) -> dict[str, Any]:
     return {"type": "http", "scheme": "http", "client": (address, 1), "headers": []}
 
 
-def test_whoever_guessed_too_often_waits_for_the_first_guess_to_be_a_minute_old() -> None:
+def test_rate_limit_of_guesses_waits_a_minute() -> None:
     clock = Clock()
     limit = Guesses(Peers(()), per_minute=MAX, now=clock)
     for _ in range(MAX):

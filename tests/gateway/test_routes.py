@@ -106,9 +106,7 @@ def test_a_place_that_there_is_not_is_named(tmp_path: Path) -> None:
         message_to(config, "feishu", "default", None, None, None, None)
 
 
-async def test_what_was_chosen_and_whom_somebody_let_in_counts_beside_a_running_gateway(
-    tmp_path: Path, database_url: str
-) -> None:
+async def test_routes_explain_counts_choices_and_pairings(tmp_path: Path, database_url: str) -> None:
     more = MORE.partition("bindings")[0] + f'database: {{ url: "{database_url}" }}'
     alice = {"sender": ALICE, "chat": ALICE_CHAT}
     async with running(tmp_path, agents=AGENTS, feishu=SECTION, more=more) as house:

@@ -95,7 +95,7 @@ def test_the_key_of_a_conversation(context: MessageContext, key: str) -> None:
     assert session_key("coder", context, "chat") == key
 
 
-def test_with_the_scope_sender_each_person_of_a_group_and_of_its_topics_has_a_session_of_his_own() -> None:
+def test_routing_scope_sender_is_per_person_and_topic() -> None:
     key = "agent:coder:feishu:default:oc_1"
     assert session_key("coder", message(thread=None), "sender") == f"{key}:sender:ou_1"
     assert session_key("coder", message(), "sender") == f"{key}:thread:omt_1:sender:ou_1"
@@ -108,7 +108,7 @@ PLACES = st.tuples(IDS, IDS, IDS, IDS, st.none() | IDS, IDS, st.sampled_from(["d
 
 
 @given(one=PLACES, other=PLACES, scope=st.sampled_from(["chat", "sender"]))
-def test_different_conversations_never_share_a_key_and_a_key_says_which_one_it_is(
+def test_routing_keys_are_unique_and_readable(
     one: tuple[Any, ...], other: tuple[Any, ...], scope: SessionScope
 ) -> None:
     keys, meant = [], []

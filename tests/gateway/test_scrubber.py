@@ -72,7 +72,7 @@ def as_od(data: bytes) -> str:
 @pytest.mark.parametrize("case", [str, str.upper])
 @pytest.mark.parametrize("dump", [as_hexdump, as_xxd, as_od])
 @pytest.mark.parametrize("before", range(16))
-def test_in_a_dump_no_more_of_a_secret_is_left_than_what_a_lines_end_cuts_off(
+def test_scrubber_leaves_at_most_a_cut_of_a_secret(
     dump: Callable[[bytes], str], before: int, case: Callable[[str], str]
 ) -> None:
     text = dump(b"." * before + KEY.encode() + b"." * 40)

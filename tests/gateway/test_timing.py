@@ -75,9 +75,7 @@ def local_times(expression: str, zone: str, day: str) -> list[str]:
         ("America/New_York", "2026-03-08", "2026-11-01", "03:00-0400", "02:30-0500"),
     ],
 )
-def test_a_time_that_is_leapt_over_comes_right_behind_and_one_that_comes_twice_once(
-    zone: str, leap: str, twice: str, there: str, again: str
-) -> None:
+def test_timing_of_skipped_and_doubled_dst_hours(zone: str, leap: str, twice: str, there: str, again: str) -> None:
     assert local_times("30 2 * * *", zone, leap) == [there]
     assert local_times("30 2 * * *", zone, twice) == [again]
     assert len(local_times("*/30 * 1,8,25,29 3,10,11 *", zone, leap)) == 46

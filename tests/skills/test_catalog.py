@@ -182,7 +182,7 @@ def test_a_skill_that_cannot_work_here_is_hidden_with_the_reason(
     assert found.names() == ("a",)
 
 
-def test_an_unchanged_document_is_not_read_again_and_a_changed_one_gets_a_new_version(tmp_path: Path) -> None:
+def test_skill_catalog_rereads_only_changed_documents(tmp_path: Path) -> None:
     put(tmp_path, "a", document("a", "one"))
     found = catalog(tmp_path)
     (first,) = found.scan()
@@ -198,9 +198,7 @@ def test_an_unchanged_document_is_not_read_again_and_a_changed_one_gets_a_new_ve
 
 
 @pytest.mark.parametrize(("later_ns", "shown"), [(50_000_000, "two"), (200_000_000, "one")])
-def test_a_document_just_written_is_read_again_because_its_time_may_not_move(
-    tmp_path: Path, later_ns: int, shown: str
-) -> None:
+def test_skill_catalog_rereads_a_document_just_written(tmp_path: Path, later_ns: int, shown: str) -> None:
     found = SkillCatalog([tmp_path], {}, lambda name: None, "linux", now_ns=lambda: LONG_AGO + later_ns)
     put(tmp_path, "a", document("a", "one"))
     found.scan()

@@ -133,7 +133,7 @@ async def test_it_is_killed_with_all_it_started(sessions: Callable[..., Bench], 
     assert "killed; exit code" in await at.text("process", action="kill", id=id_)
 
 
-async def test_a_protected_name_is_taken_from_it_while_it_runs_however_often_it_comes(
+async def test_background_process_loses_protected_names_repeatedly(
     sessions: Callable[..., Bench],
 ) -> None:
     """A background command may run for days, and an instruction file is read in each turn."""
@@ -146,7 +146,7 @@ async def test_a_protected_name_is_taken_from_it_while_it_runs_however_often_it_
     assert not (at.root / "AGENTS.md").exists()
 
 
-async def test_one_that_cannot_be_started_says_so_and_the_sandbox_is_looked_for_anew(
+async def test_background_process_start_failure_probes_the_sandbox_again(
     tmp_path: Path, sessions: Callable[..., Bench]
 ) -> None:
     sandbox = Sandbox()
@@ -189,7 +189,7 @@ async def test_one_more_than_may_run_is_refused(sessions: Callable[..., Bench]) 
 
 
 @pytest.mark.parametrize(("mode", "code"), [("deny", "EXEC_DENIED"), ("ask", "NO_APPROVER")])
-async def test_where_commands_are_not_allowed_none_is_started_and_none_gets_input(
+async def test_background_process_needs_exec_to_be_allowed(
     sessions: Callable[..., Bench], mode: str, code: str
 ) -> None:
     id_ = await start(sessions(), "cat")
@@ -259,9 +259,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_gateway_that_is_killed_leaves_none_behind_and_the_next_one_says_so(
-    tmp_path: Path, sessions: Callable[..., Bench]
-) -> None:
+async def test_background_process_dies_with_a_killed_gateway(tmp_path: Path, sessions: Callable[..., Bench]) -> None:
     killed = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED, str(tmp_path), NAP)
     assert await killed.wait() == -signal.SIGKILL
     await until(lambda: not processes_of(NAP))

@@ -57,14 +57,14 @@ def test_what_only_reads_is_offered_for_good(at: Bench) -> None:
     assert [it for it in READS if not always(at, it)] == []
 
 
-def test_what_runs_or_writes_something_is_never_offered_for_good(at: Bench) -> None:
+def test_approval_grant_is_not_offered_for_running_or_writing(at: Bench) -> None:
     for name in ("run.sh", "ls", "report.py", "unknown", "if"):
         (at.root / name).write_text(EVIL)
         (at.root / name).chmod(0o755)
     assert [it for it in RUNS if always(at, it)] == []
 
 
-def test_a_program_that_somebody_else_could_replace_is_not_offered_for_good(at: Bench, tmp_path: Path) -> None:
+def test_approval_grant_is_not_offered_for_a_replaceable_program(at: Bench, tmp_path: Path) -> None:
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "ls").symlink_to("/bin/ls")
@@ -86,7 +86,7 @@ OPTIONS = st.sampled_from(
 @given(st.lists(st.tuples(NAMES, st.lists(OPTIONS | st.sampled_from(PLANTED), max_size=4)), min_size=8, max_size=8))
 @example([("sort", ["-o", "out", "run.sh"]), ("date", ["-s", "12:00"]), ("cat", ["run.sh"])])
 @settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
-async def test_what_is_offered_for_good_neither_runs_nor_writes_anything_of_the_workspace(
+async def test_approval_grant_offered_never_touches_the_workspace(
     tmp_path: Path, commands: list[tuple[str, list[str]]]
 ) -> None:
     """Whatever lies there: all of it is a program that leaves a proof."""

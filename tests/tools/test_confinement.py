@@ -143,9 +143,7 @@ PROTECTED = (
 
 
 @pytest.mark.parametrize("spelling", [str, str.upper, str.title, lambda it: f"./folder/../{it}", lambda it: f"{it}."])
-async def test_protected_names_are_so_however_they_are_spelt_and_while_they_are_absent(
-    hostile: Bench, spelling: Callable[[str], str]
-) -> None:
+async def test_confinement_protects_names_in_any_spelling(hostile: Bench, spelling: Callable[[str], str]) -> None:
     before = sorted(os.listdir(hostile.root))
     for name in PROTECTED:
         for door, code in (("write", "PROTECTED"), ("edit", "NOT_FOUND")):

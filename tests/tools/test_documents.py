@@ -50,7 +50,7 @@ async def test_a_pdf_comes_by_its_pages_and_says_which_of_how_many(at: Bench) ->
     assert (await at.text("read", file_path="uploads/owner-locked.pdf")).startswith("[pages 1 to 3 of 3]")
 
 
-async def test_of_five_hundred_pages_as_many_come_as_fit_and_the_answer_says_how_to_go_on(tmp_path: Path) -> None:
+async def test_document_of_five_hundred_pages_is_paged(tmp_path: Path) -> None:
     at = bench(tmp_path, result_chars=16_000)
     (at.root / "long.pdf").write_bytes((DOCUMENTS / "long.pdf").read_bytes())
     page, seen = 1, []
@@ -112,7 +112,7 @@ async def test_slides_and_chapters_are_pages(at: Bench) -> None:
     assert book.startswith("[page 2 of 3]\n\nChapter 2 第2章")
 
 
-async def test_html_and_csv_are_documents_where_people_sent_them_and_text_where_agents_write_them(at: Bench) -> None:
+async def test_document_html_and_csv_only_when_uploaded(at: Bench) -> None:
     page = await at.text("read", file_path="uploads/page.html")
     assert page.startswith("[page 1 of 1]\n\n# Quarterly report 季度报告")
     assert FIGURES in page

@@ -25,7 +25,7 @@ def test_every_limit_says_why_it_stopped_a_command() -> None:
     assert set(STOPPED) == set(get_args(CommandLimit))
 
 
-async def test_a_command_runs_in_the_workspace_and_gives_its_output_and_exit_code(at: Bench) -> None:
+async def test_exec_runs_in_the_workspace_with_output_and_exit_code(at: Bench) -> None:
     await at.text("write", file_path="a.txt", content="one\n")
     assert await at.output("cat a.txt; echo two >&2") == "one\ntwo"
     assert await at.text("exec", command="true") == "[exit code 0]"
@@ -67,7 +67,7 @@ async def test_what_does_not_end_is_ended_with_all_it_started(at: Bench, command
 
 
 @pytest.mark.parametrize("command", ["NAP & echo done", "(setsid sh -c 'NAP & NAP' &) ; echo done"])
-async def test_what_is_left_in_the_background_does_not_hold_the_call_and_does_not_stay(at: Bench, command: str) -> None:
+async def test_exec_kills_what_is_left_in_the_background(at: Bench, command: str) -> None:
     assert await at.output(command.replace("NAP", NAP)) == "done"
     assert processes_of(NAP) == {}
 

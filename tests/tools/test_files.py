@@ -129,9 +129,7 @@ CUT = re.compile(
 
 
 @given(LINES, st.sampled_from(["\n", "\r\n"]), st.sampled_from([300, 512, 2_000]))
-async def test_who_reads_on_as_each_page_says_has_read_every_part_of_every_line_once(
-    lines: list[str], newline: str, chars: int
-) -> None:
+async def test_read_tool_pages_cover_every_line_once(lines: list[str], newline: str, chars: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         at = bench(Path(folder), result_chars=chars)
         text = newline.join(lines)
@@ -179,7 +177,7 @@ async def test_a_picture_is_shown_as_a_picture_whatever_its_name(at: Bench, name
     assert base64.b64decode(image.data) == PNG
 
 
-async def test_a_picture_beyond_what_a_model_takes_and_a_binary_file_are_said_to_be_so(at: Bench) -> None:
+async def test_read_tool_names_an_oversized_picture_or_binary(at: Bench) -> None:
     (at.root / "big.png").write_bytes(PNG[:40] + b"\0" * 6_000_000)
     assert pictures(await at.call("read", file_path="big.png")) == []
     (at.root / "program").write_bytes(b"\x7fELF\0\0")
@@ -290,7 +288,7 @@ async def test_no_temporary_file_is_left_after_a_refusal(at: Bench) -> None:
     assert [path.name for path in at.root.iterdir()] == ["folder"]
 
 
-async def test_a_mounted_skill_is_read_at_its_printed_place_and_the_workspaces_own_wins(tmp_path: Path) -> None:
+async def test_read_tool_reads_a_mounted_skill_by_its_path(tmp_path: Path) -> None:
     skill = tmp_path / "elsewhere" / "greet"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text("shared")

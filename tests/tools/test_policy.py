@@ -35,7 +35,7 @@ def test_what_is_denied_is_gone_whatever_is_allowed(lists: ToolLists) -> None:
     assert denied.isdisjoint(left)
 
 
-def test_every_tool_is_in_one_group_and_every_profile_speaks_of_what_there_is() -> None:
+def test_tool_policy_groups_and_profiles_are_complete() -> None:
     grouped = [name for names in GROUPS.values() for name in names]
     assert len(grouped) == len(set(grouped))
     assert set(NAMES) <= set(grouped)

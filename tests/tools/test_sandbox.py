@@ -286,9 +286,7 @@ async def test_where_no_sandbox_stands_nothing_runs_and_the_reason_is_given(tmp_
 @pytest.mark.parametrize("kind", WALLS[:2])
 @pytest.mark.parametrize("tool", ["exec", "process"])
 @pytest.mark.skipif(not which("curl"), reason="needs curl")
-async def test_with_network_a_command_reaches_what_web_fetch_may_and_nothing_else(
-    tmp_path: Path, kind: WallKind, tool: str
-) -> None:
+async def test_sandbox_network_reaches_what_web_fetch_may(tmp_path: Path, kind: WallKind, tool: str) -> None:
     certificate = certified(tmp_path, "safe.test")
     encrypted = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     encrypted.load_cert_chain(certificate)
@@ -456,7 +454,7 @@ async def test_a_network_that_is_not_the_commands_own_is_none(monkeypatch: pytes
     assert "no way to the network" in str(report)
 
 
-async def test_who_dies_in_the_middle_of_the_probe_leaves_nobody_who_holds_its_output() -> None:
+async def test_sandbox_probe_killed_leaves_no_process() -> None:
     """A manager of services that reads what a gateway writes waits for the end of it."""
     code = "import asyncio; from tools.sandbox.sandbox import Sandbox; asyncio.run(Sandbox().probe())"
     for _ in range(5):

@@ -135,7 +135,7 @@ async def test_arguments_beyond_their_size_are_refused(at: Bench) -> None:
     assert list(at.root.iterdir()) == []
 
 
-async def test_a_tool_the_agent_does_not_have_is_not_run_and_those_it_has_are_named(tmp_path: Path) -> None:
+async def test_toolbox_refuses_an_unknown_tool_and_names_the_others(tmp_path: Path) -> None:
     at = bench(tmp_path, allow=["read", "ls"])
     for name in ("write", "nope", "READ", ""):
         result = await at.call(name, file_path="a", content="x")
@@ -151,7 +151,7 @@ async def test_a_tool_that_breaks_down_is_a_result_without_its_insides(at: Bench
     assert str(at.root) not in text_of(result)
 
 
-async def test_a_message_goes_to_the_current_chat_and_topic_under_the_calls_own_key(at: Bench) -> None:
+async def test_toolbox_message_has_the_calls_idempotency_key(at: Bench) -> None:
     assert await at.text("message", action="send", message="hi") == "Sent to this chat (message om_1)"
     sent = {"channel": "feishu", "account": "default", "chat": "oc_here", "thread": "omt_1", "text": "hi"}
     assert at.outbox.sent == [sent | {"key": "key-1", "begun_at": None}]

@@ -111,7 +111,7 @@ def test_no_address_is_made_public_by_wrapping_it(number: int) -> None:
 
 
 @pytest.mark.parametrize("url", [*NOT_FETCHED, *BLANKS])
-async def test_an_address_that_is_not_sound_is_refused_before_anything_is_looked_up(site: Web, url: str) -> None:
+async def test_web_fetch_refuses_a_bad_url_before_dns(site: Web, url: str) -> None:
     fetcher = site.fetcher()
     with pytest.raises(ToolError, match="nothing was fetched") as caught:
         await fetcher.client.get(url, wanted=lambda _: True)
@@ -168,7 +168,7 @@ async def test_a_redirect_is_judged_like_the_first_address(site: Web, location: 
     assert (await refused(site.fetcher(), site.url("/go"))).startswith(code)
 
 
-async def test_redirects_are_followed_so_far_and_no_further_and_carry_nothing_along(site: Web) -> None:
+async def test_web_fetch_redirects_are_limited_and_carry_no_headers(site: Web) -> None:
     site.pages |= {f"/{n}": redirect(f"/{n - 1}") for n in range(1, 6)} | {"/0": response(b"there")}
     assert await read(site.fetcher(), site.url("/3#part")) == "there"
     assert "redirects more than 3 times" in await refused(site.fetcher(), site.url("/4"))
@@ -189,7 +189,7 @@ async def encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
         yield site
 
 
-async def test_a_certificate_is_judged_by_the_hosts_name_although_an_address_is_connected_to(encrypted: Web) -> None:
+async def test_web_fetch_checks_the_certificate_by_host_name(encrypted: Web) -> None:
     fetcher = encrypted.fetcher(allowPrivate=["127.0.0.0/8"])
     url = f"https://site.test:{encrypted.port}"
     assert await read(fetcher, f"{url}/") == "encrypted"

@@ -123,7 +123,7 @@ def test_the_operators_text_keeps_everything_but_a_second_boundary() -> None:
     assert without_boundary(text) == text.replace("CACHE_", "CACHE\\_").replace("＜cache_", "＜cache\\_")
 
 
-def test_a_name_from_the_config_stays_on_its_line_with_what_is_invisible_shown() -> None:
+def test_fence_keeps_a_config_name_on_one_line() -> None:
     assert one_line("ops\n## Safety\u202e 助手\u2028👩‍💻") == r"ops\u000a## Safety\u202e 助手\u202888👩‍💻".replace(
         "202888", "2028"
     )

@@ -69,7 +69,7 @@ Sender (untrusted metadata):
     )
 
 
-def test_a_group_message_with_quote_title_topic_and_files_has_a_block_for_each() -> None:
+def test_group_message_has_a_block_for_quote_title_topic_and_files() -> None:
     context = message(
         kind="group",
         title="前端组",

@@ -90,7 +90,7 @@ def phrases() -> Iterator[tuple[str, str]]:
             yield from ((name, it) for it in texts if isinstance(it, str) and BUILT.match(it))
 
 
-def test_whatever_the_code_writes_in_brackets_is_a_mark_or_stands_where_no_person_writes() -> None:
+def test_marks_in_the_code_are_declared() -> None:
     known = tuple(it for each in ELSEWHERE.values() for it in each)
     said = [*phrases()]
     new = {(file, text) for file, text in said if file != "channels/marks.py" and not text.lstrip().startswith(known)}

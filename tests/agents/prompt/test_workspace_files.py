@@ -26,7 +26,7 @@ def put(path: Path, text: str, mtime_ns: int = LONG_AGO) -> None:
     os.utime(path, ns=(mtime_ns, mtime_ns))
 
 
-def test_files_come_in_their_fixed_order_and_private_ones_only_in_direct_chats(tmp_path: Path) -> None:
+def test_workspace_files_are_ordered_and_private_ones_direct_only(tmp_path: Path) -> None:
     for name in reversed(FILE_HEADINGS):
         put(tmp_path / name, f"\ufeff\n{name} 你好\n")
     put(tmp_path / "README.md", "not one of them")
@@ -76,7 +76,7 @@ def test_links_pipes_folders_and_second_names_are_passed_over(tmp_path: Path) ->
     assert read(workspace, "direct") == (("MEMORY.md", "mine"),)
 
 
-def test_a_file_is_read_anew_at_every_turn_and_bytes_that_are_no_text_do_not_stop_it(tmp_path: Path) -> None:
+def test_workspace_file_is_reread_each_turn_and_may_be_binary(tmp_path: Path) -> None:
     path = tmp_path / "AGENTS.md"
     path.write_bytes(b"ok \xff\xfe end")
     assert read(tmp_path, "direct") == (("AGENTS.md", "ok �� end"),)

@@ -7,7 +7,7 @@ from tests.emulators.models.script import Fault, says
 CLAUDE = SUBJECTS["anthropic"]
 
 
-async def test_configured_headers_may_name_an_older_version_and_an_older_model_is_no_reason_to_fail() -> None:
+async def test_anthropic_headers_may_name_an_older_version() -> None:
     config = {"headers": {"Anthropic-Version": "2023-06-01"}}
     async with CLAUDE.connected(says("ok"), config=config) as (emulator, provider):
         _, message = await collect(provider, asking(model="claude-sonnet-4-5"))

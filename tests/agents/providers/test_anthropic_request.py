@@ -85,7 +85,7 @@ def test_a_result_is_text_list_or_nothing_and_an_error_is_text() -> None:
     assert d["content"]
 
 
-def test_ids_and_names_that_the_wire_refuses_are_mapped_alike_for_call_and_result() -> None:
+def test_anthropic_ids_and_names_are_mapped_for_call_and_result() -> None:
     strange = ToolCall(id="functions.ls:0", name="目录 ls", arguments=None, arguments_raw="{oops")
     body = wire(asking(user("go"), assistant(strange), result("functions.ls:0")))
     sent = body["messages"][1]["content"][0]
@@ -99,7 +99,7 @@ def own(kind: str, data: dict[str, Any]) -> Wire:
     return Wire(api="anthropic-messages", family=MODEL, kind=kind, data=data)
 
 
-def test_what_is_the_vendors_own_goes_back_untouched_and_a_strangers_thought_not_at_all() -> None:
+def test_anthropic_own_thinking_goes_back_and_foreign_does_not() -> None:
     thinking, redacted = thinking_block("hm"), redacted_block("xyz")
     search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
     caller = {"type": "code_execution_20250825", "tool_id": "srvtoolu_1"}
@@ -153,7 +153,7 @@ def test_every_level_a_model_takes_is_accepted_with_every_choice(model: str) -> 
         body(model, level, tool_choice=choice)
 
 
-def test_a_turn_begun_without_thinking_goes_on_without_it_where_a_budget_would_be_refused() -> None:
+def test_anthropic_turn_begun_without_thinking_stays_so() -> None:
     answer = assistant(Text(text="Looking."), call("a"))
     assert body("claude-haiku-4-5", "high", user("hi"), answer, result("a")) == {}
     thinking = thought("anthropic-messages", "claude-haiku-4-5")

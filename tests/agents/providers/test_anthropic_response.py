@@ -29,7 +29,7 @@ def delta(change: dict[str, Any], index: int = 0) -> dict[str, Any]:
     return {"type": "content_block_delta", "index": index, "delta": change}
 
 
-def test_a_server_that_sends_the_input_at_once_and_leaves_the_block_open_is_understood() -> None:
+def test_anthropic_stream_of_whole_input_in_an_open_block() -> None:
     _, message = assemble(opened({"type": "tool_use", "id": "a", "name": "ls", "input": {"path": "."}}))
     assert (message.calls[0].arguments, message.stop_reason) == ({"path": "."}, "tool_use")
 

@@ -164,7 +164,7 @@ async def test_each_vendor_has_its_own_habits() -> None:
     assert (glm[-2]["choices"][0]["finish_reason"], "usage" in glm[-2]) == ("sensitive", True)
 
 
-async def test_clawdbot_calls_where_everything_is_written_out_and_else_says_no_error() -> None:
+async def test_chat_emulator_calls_when_spelled_out() -> None:
     bare = tool(parameters={"type": "object", "properties": {}})
     heard: list[dict[str, Any]] = [{"tool_choice": "auto"}, {"tool_choice": NAMED}]
     mute: list[dict[str, Any]] = [{}, {"tool_choice": "required"}, {"tool_choice": CHOSEN_ELSE}]

@@ -108,7 +108,7 @@ def looped(vendor: str, made: ToolCall, returned: ToolResultMessage) -> tuple[di
     return called, answered
 
 
-def test_a_call_goes_back_with_the_content_and_the_arguments_that_the_server_takes() -> None:
+def test_chat_request_call_has_accepted_content_and_arguments() -> None:
     broken = ToolCall(id="a", name="ls", arguments=None, arguments_raw='{"path": ')
     for vendor, content, raw in (("openai", None, '{"path": '), ("deepseek", "", '{"path": '), ("qwen", "", "{}")):
         called, _ = looped(vendor, broken, result("a"))
@@ -131,7 +131,7 @@ def test_a_result_says_in_words_that_it_failed(text: str, is_error: bool, openai
         assert looped(vendor, call("a"), result("a", text, is_error=is_error))[1]["content"] == sent
 
 
-def test_ids_that_a_vendor_does_not_take_are_renamed_alike_for_call_and_result() -> None:
+def test_chat_request_ids_are_mapped_for_call_and_result() -> None:
     kimi, long = "functions.ls:0", "chatcmpl-tool-" + "f" * 32
     taken = [("openai", "call_1"), ("moonshot", kimi), ("vllm", long)]
     for vendor, call_id in (*taken, ("openai", long), ("openai", kimi), ("generic", "é" * 90)):
@@ -203,7 +203,7 @@ def test_thinking_is_switched_in_the_vendors_own_way(
     assert {name: body[name] for name in _SWITCHES & body.keys()} == sent
 
 
-def test_a_budget_is_a_share_of_the_answer_and_new_openai_models_reason_where_they_have_no_tools() -> None:
+def test_chat_request_reasoning_budget_and_openai_tools() -> None:
     assert ask("qwen", thinking="medium", max_tokens=8192)["thinking_budget"] == 3276
     assert ask("openai", model="gpt-5.5", thinking="high", tools=())["reasoning_effort"] == "high"
 

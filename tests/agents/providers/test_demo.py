@@ -173,7 +173,7 @@ async def test_turns(name: str) -> None:
     assert [word for word in unsaid if word in f"\n{closing}"] == []
 
 
-async def test_a_script_of_an_earlier_turn_does_not_come_along_again_and_ids_are_new() -> None:
+async def test_demo_script_of_an_earlier_turn_is_not_replayed() -> None:
     made, closing = await turn("write a script", system=DIRECTIVES)
     assert "MEDIA:" not in (visible(closing) or "")
     ast.parse((made[-1].arguments or {})["content"])

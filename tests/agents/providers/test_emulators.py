@@ -109,7 +109,7 @@ def changed(wire: Wire, body: dict[str, Any], place: int, name: Any, value: Any)
 
 
 @wires
-def test_what_is_accepted_is_left_as_it_is_and_a_strange_member_or_type_is_refused_wherever_it_stands(
+def test_emulators_refuse_unknown_members_anywhere(
     wire: Wire,
 ) -> None:
     for body in wire.requests:

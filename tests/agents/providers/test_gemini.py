@@ -21,7 +21,7 @@ MODEL = "gemini-3.1-pro-preview"
 
 
 @pytest.mark.parametrize("ids", [True, False])
-async def test_a_signature_goes_back_on_its_own_part_and_a_signed_end_is_replayed(ids: bool) -> None:
+async def test_gemini_signature_goes_back_on_its_part(ids: bool) -> None:
     thoughts = (Think(text="secret", shown=False), Call(name="ls"), Call(name="ls"), Think(text="more", shown=False))
     async with GEMINI.connected(AnyTurn(parts=thoughts), says("ok"), ids=ids) as (emulator, provider):
         _, first = await collect(provider, asking(model=MODEL))

@@ -155,9 +155,7 @@ def test_older_models_get_the_pictures_of_tools_behind_all_results() -> None:
         *((it, None) for it in (OLD, "gemini-2.5-pro", "gemini-2.0-flash", "gemini-1.5-pro")),
     ],
 )
-def test_the_first_call_of_a_step_gets_the_placeholder_where_it_must_be_signed(
-    model: str, placeholder: str | None
-) -> None:
+def test_gemini_first_call_gets_a_placeholder_signature(model: str, placeholder: str | None) -> None:
     history = (user("old"), assistant(call("a"), call("b")), result("a"), result("b"), assistant(Text(text="done")))
     body = wire(ask(*history, user("new"), assistant(call("c")), result("c"), model=model))
     parts = [part for content in body["contents"] for part in content["parts"] if "functionCall" in part]

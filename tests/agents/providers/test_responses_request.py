@@ -87,7 +87,7 @@ _LIST = {"type": "array", "items": _ENUM}
 _MEMBERS = {"a": {"type": "integer", "minimum": 1}, "b": _ENUM, "c": _LIST}
 
 
-def test_what_is_optional_may_be_null_and_everything_is_required_in_its_order() -> None:
+def test_responses_schema_makes_optional_nullable_and_required() -> None:
     def sent(**members: Any) -> dict[str, Any]:
         schema = {"type": "object", "properties": _MEMBERS, "required": ["a"], "additionalProperties": False} | members
         made: dict[str, Any] = wire(asking(tools=(replace(LS, input_schema=schema),)))["tools"][0]
@@ -136,7 +136,7 @@ def test_a_result_is_a_text_or_a_list_with_pictures_and_an_error_says_so(
 
 
 @pytest.mark.parametrize(("raw", "arguments"), [("", "{}"), ("{oops", "{oops")])
-def test_the_call_of_another_wire_has_arguments_and_an_id_and_a_name_that_are_taken(raw: str, arguments: str) -> None:
+def test_responses_request_accepts_a_foreign_call(raw: str, arguments: str) -> None:
     made = ToolCall(id="functions.ls:0", name="目录 ls", arguments=None, arguments_raw=raw)
     _, sent, answer = wire(asking(user("go"), assistant(made), result(made.id)))["input"]
     assert sent["call_id"] == answer["call_id"] == wire_id(made.id)

@@ -100,7 +100,7 @@ def test_calls_that_arrive_side_by_side_are_kept_apart() -> None:
         ([], completed(output=[message_of("Hello"), call(arguments="{}"), "noise"]), "Hello", "Hello"),
     ],
 )
-def test_what_the_pieces_leave_out_is_shown_when_the_item_is_done_which_has_the_last_word(
+def test_responses_done_item_completes_the_deltas(
     events: list[dict[str, Any]], end: dict[str, Any] | None, streamed: str, text: str
 ) -> None:
     pieces, message = assemble(*events, end=end)

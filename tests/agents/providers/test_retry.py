@@ -120,7 +120,7 @@ async def test_who_is_asked_how_often_and_after_which_pauses(name: str) -> None:
 
 
 @pytest.mark.parametrize("chance", [0.0, 0.5, 1.0])
-async def test_a_model_that_stays_busy_is_asked_for_the_whole_time_and_not_longer(chance: float) -> None:
+async def test_retry_of_a_busy_model_lasts_the_whole_time(chance: float) -> None:
     clock, provider = Clock(), Scripted([BUSY] * 99)
     assert (await clock.ask(provider, chance=chance)).error == BUSY
     assert (provider.attempts >= 6, 15 <= sum(clock.slept) <= 30) == (True, True)

@@ -80,7 +80,7 @@ def test_what_cannot_be_filled_in_is_said(tmp_path: Path, written: str, complain
     assert expanded(tmp_path, f"a: 1\nkey: {written}\n")[2] == [f"c.yaml:2:6: key: {complaint}"]
 
 
-def test_a_file_gives_its_text_without_the_last_newline_and_a_warning_where_others_can_read_it(tmp_path: Path) -> None:
+def test_expand_file_strips_a_newline_and_warns_of_readers(tmp_path: Path) -> None:
     file = tmp_path / "sub" / "key"
     file.parent.mkdir()
     for content, becomes in (("s3cret", "s3cret"), (" a \n\n", " a \n"), ("${WORD}\r\n", "${WORD}")):

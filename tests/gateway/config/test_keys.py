@@ -66,7 +66,7 @@ def test_auto_may_be_said_for_everybody_or_for_one(tmp_path: Path, model: str) -
     assert found.auto.agents == frozenset("a")
 
 
-def test_a_provider_that_is_named_has_its_usual_key_and_keeps_the_rest_of_its_block(tmp_path: Path) -> None:
+def test_keys_named_provider_gets_its_usual_variable(tmp_path: Path) -> None:
     text = "providers: { azure: { baseUrl: 'https://team.openai.azure.com/openai/v1', timeoutSeconds: 7 } }\n"
     text += "agents: { list: [ { id: a, model: deepseek/deepseek-chat }, { id: b, model: [openai/x, kimi/y] } ] }\n"
     env = {"DEEPSEEK_API_KEY": "1", "MOONSHOT_API_KEY": "2", "MISTRAL_API_KEY": "3", "AZURE_OPENAI_API_KEY": "4"}
@@ -81,7 +81,7 @@ def test_a_provider_that_is_named_has_its_usual_key_and_keeps_the_rest_of_its_bl
     assert found.config.provider("azure").timeout_seconds == 7
 
 
-def test_a_key_from_the_environment_is_struck_out_of_the_logs_and_shown_nowhere(tmp_path: Path) -> None:
+def test_keys_of_the_environment_are_masked_in_logs(tmp_path: Path) -> None:
     key = "canary-from-the-environment"
     for text in (AGENT, f"providers: {{ deepseek: {{}} }}\n{AGENT}"):
         found = loaded(tmp_path, text, {"DEEPSEEK_API_KEY": f" {key}\n"})
@@ -107,7 +107,7 @@ def test_a_key_that_tells_no_model_is_not_passed_over_in_silence(
     assert loaded(tmp_path, text.replace("id: a", "id: a, model: demo/guide"), env).warnings == ()
 
 
-def test_the_page_has_every_vendor_with_its_variables_and_its_model_in_the_order_of_auto() -> None:
+def test_keys_page_lists_every_vendor_in_order() -> None:
     section = PAGE.partition("## A key is enough")[2].partition("\n## ")[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ") and "`" in line]
     vendors = [
@@ -131,9 +131,7 @@ def test_a_default_model_is_one_we_know_and_that_takes_tools() -> None:
 
 @pytest.mark.parametrize("vendor", WELL_KNOWN, ids=lambda it: it.names[0])
 @pytest.mark.parametrize("key", ['"sk-abcdef"', "sk-abcdef # mine", "Bearer sk-abcdef", "sk abcdef"])
-def test_a_key_with_what_an_env_file_of_docker_leaves_around_it_is_named_with_its_variable(
-    tmp_path: Path, vendor: WellKnown, key: str
-) -> None:
+def test_keys_with_docker_env_quotes_are_named(tmp_path: Path, vendor: WellKnown, key: str) -> None:
     text = f"agents: {{ list: [ {{ id: a, model: {vendor.names[0]}/x }} ] }}\n"
     for variable in vendor.variables:
         with pytest.raises(ConfigErrors) as error:

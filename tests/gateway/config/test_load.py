@@ -77,9 +77,7 @@ DOTENVS = {
 
 
 @pytest.mark.parametrize("kind", DOTENVS)
-def test_an_env_file_that_is_not_read_whole_is_a_warning_and_named_beside_what_it_breaks(
-    tmp_path: Path, kind: str
-) -> None:
+def test_load_env_file_not_read_whole_is_a_warning(tmp_path: Path, kind: str) -> None:
     data, words = DOTENVS[kind]
     (tmp_path / ".env").write_bytes(data)
     (tmp_path / ".env").chmod(0o600)
@@ -132,9 +130,7 @@ def test_paths_count_from_the_folder_of_the_file(tmp_path: Path) -> None:
     assert loaded(tmp_path, f"database: {{ url: 'sqlite:////srv/c.db' }}\n{AGENT}").config.database.path == "/srv/c.db"
 
 
-def test_paths_count_from_the_folder_of_a_mounted_link_wherever_it_was_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_load_paths_are_relative_to_a_mounted_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "etc" / "..data").mkdir(parents=True)
     (tmp_path / "etc" / "..data" / "c.yaml").write_text(AGENT)
     (tmp_path / "etc" / "c.yaml").symlink_to("..data/c.yaml")
@@ -266,9 +262,7 @@ def test_what_works_but_deserves_a_look_is_a_warning(tmp_path: Path, text: str, 
         ("mistral/mistral-large-latest", "", ""),
     ],
 )  # fmt: skip
-def test_a_model_that_should_be_known_and_is_not_is_a_warning_with_the_likely_one(
-    tmp_path: Path, model: str, providers: str, near: str
-) -> None:
+def test_load_unknown_model_warns_with_a_suggestion(tmp_path: Path, model: str, providers: str, near: str) -> None:
     (tmp_path / "config.yaml").touch(mode=0o600)
     agents = f"{{ defaults: {{ model: {model} }}, list: [ {{ id: a }}, {{ id: b }} ] }}"
     text = f"providers: {{ {providers} }}\nagents: {agents}\n"

@@ -138,7 +138,7 @@ def test_a_secret_in_a_wrong_place_is_struck_out_and_its_place_stays(
     assert not any(secret[at : at + 8] in shown for at in range(len(secret) - 7))
 
 
-def test_a_secret_that_is_the_name_of_something_is_struck_out_of_warnings_and_report(tmp_path: Path) -> None:
+def test_secret_equal_to_a_name_is_masked_in_warnings(tmp_path: Path) -> None:
     for secret in PASTED.values():
         text = f"providers: {{ '{secret}': {{ api: anthropic-messages }} }}\n"
         text += f"agents: {{ list: [ {{ id: a, model: '{secret}/x' }} ] }}\n"

@@ -52,7 +52,7 @@ def count(url: str, table: str, where: str = "1=1") -> int:
     return int(found or 0)
 
 
-async def test_the_list_goes_on_behind_each_page_pinned_ones_first_and_no_one_is_listed_twice(
+async def test_archive_list_pages_pinned_first_without_repeats(
     archive: DatabaseArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.store.archive.CONVERSATIONS_MAX", 3)
@@ -85,7 +85,7 @@ async def test_a_message_and_an_answer_are_kept_once_however_often_they_come(arc
     assert texts(await since(archive, 0, limit=10)) == ["hello", "there", "hi"]
 
 
-async def test_what_replaces_a_message_has_its_place_and_a_number_of_its_own_and_is_kept_once(
+async def test_archive_replacement_keeps_its_place_and_is_idempotent(
     archive: DatabaseArchive,
 ) -> None:
     await archive.keep(CHAT, "m_1", words("hello"), 1.0)
@@ -123,7 +123,7 @@ async def test_what_was_said_comes_back_as_it_was(store: Store, archive: Databas
     assert await store.files.load(file.id) == (file, b"\x89PNG\x00\xff")
 
 
-async def test_a_page_goes_on_without_a_gap_before_what_it_holds_and_after_what_it_has_seen(
+async def test_archive_pages_without_a_gap(
     archive: DatabaseArchive,
 ) -> None:
     assert (await archive.last(), await since(archive, 0, limit=10)) == (0, [])
@@ -173,9 +173,7 @@ async def title_of(archive: DatabaseArchive, chat: str, key: str, body: MessageB
     return kept.conversation.title if isinstance(kept, Kept) else kept
 
 
-async def test_what_is_one_persons_is_nobody_elses_in_lists_search_files_and_news(
-    store: Store, archive: DatabaseArchive
-) -> None:
+async def test_archive_of_a_person_is_private(store: Store, archive: DatabaseArchive) -> None:
     plan = await store.files.upload(
         File(name="plan.pdf", type="application/pdf", data=b"x"), 1.0, owner="ann", bytes_max=9
     )
@@ -202,7 +200,7 @@ async def test_what_is_looked_for_is_found_whatever_its_capitals_and_signs(store
     assert [it.text for it in await search.hits(CHAT, [""], limit=1)] == ["no 100% _doubt_"]
 
 
-async def test_pinned_conversations_come_first_and_archived_ones_wait_until_something_is_written_there(
+async def test_archive_pinned_first_and_archived_until_written(
     archive: DatabaseArchive,
 ) -> None:
     for at, chat in enumerate((CHAT, OTHER, "c_third")):
@@ -227,9 +225,7 @@ async def test_pinned_conversations_come_first_and_archived_ones_wait_until_some
     assert await archive.change("c_nowhere", pinned=True) is None
 
 
-async def test_an_answer_to_an_erased_conversation_brings_nothing_back_nor_does_its_number_come_again(
-    archive: DatabaseArchive, database_url: str
-) -> None:
+async def test_archive_erased_conversation_stays_erased(archive: DatabaseArchive, database_url: str) -> None:
     await archive.keep(CHAT, "m_1", words("hello"), 1.0)
     gone = await archive.last()
     assert await archive.erase(CHAT, [])
@@ -240,9 +236,7 @@ async def test_an_answer_to_an_erased_conversation_brings_nothing_back_nor_does_
     assert await archive.last() > gone
 
 
-async def test_answers_and_an_erasure_at_the_same_moment_leave_nothing_of_the_conversation(
-    archive: DatabaseArchive, database_url: str
-) -> None:
+async def test_archive_erasure_races_with_answers_and_wins(archive: DatabaseArchive, database_url: str) -> None:
     for round_ in range(5):
         await archive.keep(CHAT, "m_1", words("hello"), 1.0)
         answers = [archive.answer(CHAT, f"key{n}", words(f"n{n}"), 2.0) for n in range(8)]
@@ -250,7 +244,7 @@ async def test_answers_and_an_erasure_at_the_same_moment_leave_nothing_of_the_co
         assert count(database_url, "web_message") == 0, round_
 
 
-async def test_erasing_leaves_a_message_that_still_waits_and_takes_its_replies_along(
+async def test_archive_erasure_spares_a_waiting_message(
     store: Store, archive: DatabaseArchive, database_url: str
 ) -> None:
     """Whoever runs the turn must find its row; the answer goes nowhere."""
@@ -289,7 +283,7 @@ def waits(connection: psycopg.Connection) -> bool:
     return bool(found and found[0])
 
 
-async def test_what_one_replica_keeps_wakes_the_other_and_what_was_known_wakes_nobody(postgres_url: str) -> None:
+async def test_archive_write_wakes_the_other_replica_once(postgres_url: str) -> None:
     heard: asyncio.Queue[str | None] = asyncio.Queue()
     one, other = (open_store(DatabaseConfig(url=postgres_url)) for _ in range(2))
     await one.start(heard.put_nowait)
@@ -318,9 +312,7 @@ async def test_what_one_replica_keeps_wakes_the_other_and_what_was_known_wakes_n
         await other.close()
 
 
-async def test_a_session_is_held_until_it_ends_or_is_ended_or_another_begins_instead(
-    store: Store, database_url: str
-) -> None:
+async def test_web_session_lasts_until_expiry_or_logout(store: Store, database_url: str) -> None:
     sessions, one, other, third = store.sessions, "1" * 64, "2" * 64, "3" * 64
     await sessions.begin(one, ends=10.0, at=1.0, instead_of=[])
     await sessions.begin(other, ends=100.0, at=1.0, instead_of=[])

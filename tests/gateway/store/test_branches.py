@@ -204,7 +204,7 @@ async def test_schedule_text_is_on_the_branch_that_is_shown_when_it_is_due(talk:
     assert await talk.say("B") == ["root", "A", "on A", "B"]
 
 
-async def test_text_that_answers_no_message_stays_below_the_one_before_it_when_a_branch_begins(talk: Talk) -> None:
+async def test_branch_keeps_unprompted_text_in_place(talk: Talk) -> None:
     for text in ("root", "a"):
         await talk.say(text)
     await talk.store.archive.answer(CHAT, "k_due", MessageBody(text="due", agent="helper"), 2.0)
@@ -231,7 +231,7 @@ async def test_new_begins_on_the_branch_where_it_was_said(talk: Talk) -> None:
     assert await talk.say("c") == ["b", "c"]
 
 
-async def test_what_was_answered_together_with_an_edited_message_is_answered_again_with_it(talk: Talk) -> None:
+async def test_branch_edit_answers_collected_messages_again(talk: Talk) -> None:
     await talk.keep("a")
     await talk.accept("a")
     await talk.say("b", together=["a"])
@@ -256,7 +256,7 @@ async def test_a_summary_and_a_beginning_of_another_branch_are_not_this_ones(tal
     assert await talk.say("f") == ["d", "e", "f"]
 
 
-async def test_a_message_that_comes_again_begins_nothing_again_and_versions_have_a_limit(talk: Talk) -> None:
+async def test_branch_redelivered_message_is_idempotent(talk: Talk) -> None:
     await talk.say("a")
     for _ in range(2):
         assert await talk.keep("A", instead="m_a") == "begins"

@@ -43,7 +43,7 @@ async def redeem(store: Store, code: str, turn: int, *, by: str = "telegram:1", 
     return found[0].person
 
 
-async def test_three_wait_at_each_account_for_an_hour_and_one_request_is_one_however_often_it_runs(
+async def test_pairing_requests_are_limited_and_idempotent(
     store: Store,
 ) -> None:
     assert [await ask(store, str(number), number) for number in (2, 3, 4, 5)] == [True, True, True, False]
@@ -63,7 +63,7 @@ async def test_of_many_at_the_same_moment_three_wait(store: Store) -> None:
     assert sum(found) == 3
 
 
-async def test_a_code_lets_in_once_the_same_command_says_so_again_and_nobody_lets_himself_in(store: Store) -> None:
+async def test_pairing_code_approval_is_idempotent_and_not_self_served(store: Store) -> None:
     await ask(store, "2", 2)
     assert await redeem(store, "hash 2", 10, by="telegram:2") == "wrong"
     assert await standing(store, "2") == "waiting"
@@ -75,7 +75,7 @@ async def test_a_code_lets_in_once_the_same_command_says_so_again_and_nobody_let
     assert not await ask(store, "2", 2), "nothing takes back what was decided"
 
 
-async def test_wrong_codes_are_counted_for_each_sender_once_a_command_and_for_an_hour(store: Store) -> None:
+async def test_pairing_code_guesses_are_counted_per_sender_hourly(store: Store) -> None:
     await ask(store, "2", 2)
     for turn in range(100, 100 + TRIES_MAX):
         assert [await redeem(store, "no", turn), await redeem(store, "no", turn)] == ["wrong", "wrong"]

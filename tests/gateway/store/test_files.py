@@ -24,7 +24,7 @@ def words(text: str, *files: StoredFile) -> MessageBody:
     return MessageBody(text=text, agent="helper", files=files)
 
 
-async def test_a_file_that_is_never_sent_is_thrown_away_after_a_day_and_a_used_one_is_kept(
+async def test_file_upload_expires_after_a_day_unless_used(
     store: Store,
 ) -> None:
     file = File(name="a.txt", type="text/plain", data=b"x")

@@ -83,7 +83,7 @@ async def test_text_goes_beside_a_turn_that_runs_and_work_behind_it(store: Store
         await store.close()
 
 
-async def test_command_end_is_postponed_and_a_schedule_skipped_while_its_chat_is_full(store: Store) -> None:
+async def test_schedule_is_skipped_and_command_end_postponed_in_a_full_chat(store: Store) -> None:
     try:
         rows = [await store.later.create(row(f"R-{it}"), key=str(it), most=9) for it in range(3)]
         one, two, three = (it for it in rows if it is not None)

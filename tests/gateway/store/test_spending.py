@@ -33,7 +33,7 @@ def taking(rows: list[Entry], taken: Spent) -> list[Entry]:
     return [replace(row, spent=taken) for row in rows]
 
 
-async def test_what_a_step_took_is_counted_with_it_and_only_by_the_owner_of_the_chat(store: Store) -> None:
+async def test_spending_is_counted_by_the_lease_owner_only(store: Store) -> None:
     lease = await leased(store, 1)
     await accept(store, 2)
     first, second = [waiting.turn for waiting in (await work_of(store, lease)).waiting]
@@ -97,7 +97,7 @@ async def judged(store: Store, delivery: Delivery) -> str:
     )
 
 
-async def test_the_first_message_beyond_a_rate_gets_a_note_that_says_when_and_then_it_goes_on(store: Store) -> None:
+async def test_rate_limit_first_message_beyond_gets_a_note(store: Store) -> None:
     rates: Mapping[Rated, Rate] = {"sender": Rate(count=2, seconds=10), "chat": Rate(count=3, seconds=60)}
     numbers = iter(range(100))
 
@@ -120,7 +120,7 @@ async def test_the_first_message_beyond_a_rate_gets_a_note_that_says_when_and_th
     assert [await judged(store, twice) for _ in range(2)] == ["chat until 164", "duplicate"]
 
 
-async def test_no_window_ever_holds_more_than_the_rate_and_no_message_is_refused_below_it(store: Store) -> None:
+async def test_rate_limit_window_holds_exactly(store: Store) -> None:
     draw = random.Random(5)
     rates: Mapping[Rated, Rate] = {"sender": Rate(count=3, seconds=10), "chat": Rate(count=5, seconds=20)}
     answered: list[tuple[float, str, str]] = []
@@ -155,7 +155,7 @@ async def test_at_many_workers_at_once_a_rate_and_a_sum_are_exact(postgres_url: 
         assert {row.tokens for row in await one.usage(DAY, SCOPES)} == {10 * sum(range(8))}
 
 
-async def test_a_clock_that_was_set_back_counts_no_old_messages_and_still_counts_new_ones(store: Store) -> None:
+async def test_rate_limit_survives_a_clock_set_back(store: Store) -> None:
     rates: Mapping[Rated, Rate] = {"sender": Rate(count=3, seconds=60), "chat": Rate(count=3, seconds=60)}
     numbers = iter(range(100))
 

@@ -42,7 +42,7 @@ async def test_messages_of_a_chat_come_in_the_order_of_their_acceptance(store: S
     assert (await look(store, lease)).work is None
 
 
-async def test_an_idle_chat_is_claimed_with_a_new_epoch_and_a_busy_one_keeps_its_own(store: Store) -> None:
+async def test_lease_of_an_idle_chat_gets_a_new_epoch(store: Store) -> None:
     first = await leased(store, 1)
     assert (await accept(store, 2)).lease == first
     await finish(store, first)
@@ -52,7 +52,7 @@ async def test_an_idle_chat_is_claimed_with_a_new_epoch_and_a_busy_one_keeps_its
     assert again == Lease(sid="chat", epoch=first.epoch + 1)
 
 
-async def test_a_sweep_takes_what_was_accepted_without_a_claim_and_no_more_than_its_limit(store: Store) -> None:
+async def test_lease_sweep_claims_unowned_chats_up_to_its_limit(store: Store) -> None:
     for number in range(5):
         assert (await accept(store, number, sid=f"chat{number}", claim=False)).lease is None
     taken = [await store.claim(2) for _ in range(4)]
@@ -61,7 +61,7 @@ async def test_a_sweep_takes_what_was_accepted_without_a_claim_and_no_more_than_
     assert {lease.sid for lease in await store.leased()} == {f"chat{number}" for number in range(5)}
 
 
-async def test_parts_of_another_session_keep_no_chat_and_are_found_by_the_next_sweep(store: Store) -> None:
+async def test_lease_sweep_finds_parts_of_another_session(store: Store) -> None:
     lease = await leased(store, 1)
     (waiting,) = (await work_of(store, lease)).waiting
     final = step(waiting.turn, "final")
@@ -85,7 +85,7 @@ async def test_a_chat_is_not_released_while_a_message_or_a_part_waits(store: Sto
     assert (await store.backlog()).oldest is None
 
 
-async def test_a_part_that_was_sent_lately_is_found_by_its_key_and_by_the_id_that_the_platform_gave_it(
+async def test_outbox_sent_part_is_found_by_key_and_platform_id(
     store: Store,
 ) -> None:
     lease = await leased(store, 1)
@@ -105,7 +105,7 @@ async def test_a_part_that_was_sent_lately_is_found_by_its_key_and_by_the_id_tha
     assert (found.sid, found.payload.startswith("of another"), earlier) == ("other", True, one)
 
 
-async def test_what_a_tool_sends_during_a_turn_is_on_record_once_and_beside_the_reply(store: Store) -> None:
+async def test_outbox_tool_send_is_recorded_once(store: Store) -> None:
     lease = await leased(store, 1)
     asked, said = (NewPart(key=key, payload=key) for key in ("asked", "said"))
     for _ in range(2):  # again after a crash
@@ -127,7 +127,7 @@ async def test_what_a_tool_sends_during_a_turn_is_on_record_once_and_beside_the_
     assert await store.sent(lease, reply, "om_3")
 
 
-async def test_an_attempt_is_on_record_from_its_beginning_and_clears_a_doubt_that_nothing_gave_rise_to(
+async def test_outbox_attempt_is_recorded_and_clears_a_false_doubt(
     store: Store,
 ) -> None:
     lease = await leased(store)
@@ -152,7 +152,7 @@ async def test_an_attempt_is_on_record_from_its_beginning_and_clears_a_doubt_tha
     assert not await store.begin(lease, part, 10.0)
 
 
-async def test_during_an_update_the_start_of_an_attempt_is_known_to_the_older_version_and_from_it(store: Store) -> None:
+async def test_outbox_attempt_start_is_shared_with_the_older_version(store: Store) -> None:
     """Replicas are updated one after the other. The older version knows a start by a `next_at` below zero."""
     lease = await leased(store)
     (part,) = await finish(store, lease, "one")
@@ -201,7 +201,7 @@ async def test_history_is_whole_turns_and_no_more_than_asked_for(store: Store) -
     assert sorted({entry.turn for entry in work.history}) == [turn - 2, turn - 1]
 
 
-async def test_a_conversation_begins_behind_its_newest_mark_and_without_what_was_undone(store: Store) -> None:
+async def test_history_begins_after_its_newest_mark_without_undone_turns(store: Store) -> None:
     lease = await leased(store, 1)
     turns = []
     for number in range(2, 7):
@@ -229,7 +229,7 @@ async def test_a_conversation_begins_behind_its_newest_mark_and_without_what_was
     assert await standing() == ([turns[4]], "", "{}")
 
 
-async def test_a_turn_knows_what_it_has_begun_also_where_a_new_conversation_begins_behind_it(store: Store) -> None:
+async def test_history_of_a_begun_turn_survives_new(store: Store) -> None:
     """Else a stopped answer would stay in its chat, unfinished, for ever."""
     lease = await leased(store, 1)
     await accept(store, 2)
@@ -322,7 +322,7 @@ async def test_a_stop_is_seen_at_the_next_write(store: Store) -> None:
     assert (work.stopped, work.superseded) == (newest, True)
 
 
-async def test_the_next_process_takes_up_every_chat_and_knows_what_a_dead_one_had_begun(database_url: str) -> None:
+async def test_lease_of_a_dead_process_is_taken_up_with_its_begun_turns(database_url: str) -> None:
     async with opened(database_url) as store:
         chats = {sid: await leased(store, sid=sid) for sid in ("begun", "untouched", "handed over", "sending")}
         for sid in ("begun", "handed over"):

@@ -296,7 +296,7 @@ async def test_schedule_of_a_person_is_paused_when_its_chat_is_gone(
         assert "paused (its chat is out of reach)" in schedules.line(listed[0])
 
 
-async def test_schedule_of_the_config_is_paused_when_its_chat_is_gone_until_it_has_another(tmp_path: Path) -> None:
+async def test_schedule_of_the_config_is_paused_while_its_chat_is_gone(tmp_path: Path) -> None:
     clock = Clock(BEGIN)
     more = f'owners: ["feishu:{ALICE}"]\nschedules: [ {OFTEN}, {TO_BOB} ]'
     async with edited(tmp_path, feishu=ANYTIME, more=more, script=lambda _: says("Report."), now=clock) as (
@@ -355,7 +355,7 @@ async def test_hook_refuses_events_when_its_chat_is_gone(tmp_path: Path, databas
         assert await event(house, 7) == 202
 
 
-async def test_schedule_keeps_running_when_a_reply_to_a_person_finds_their_chat_gone(tmp_path: Path) -> None:
+async def test_schedule_keeps_running_when_a_reply_finds_the_chat_gone(tmp_path: Path) -> None:
     """Only what happens by itself is judged: the person who has just written will write again."""
     clock = Clock(BEGIN)
     plans = [{"at": "every 1h", "say": "Stretch!"}]

@@ -88,7 +88,7 @@ def obeyed(output: str) -> set[str]:
 
 
 @pytest.mark.slow
-async def test_terminal_output_of_every_listing_command_has_no_control_or_bidi_characters(tmp_path: Path) -> None:
+async def test_terminal_output_of_listings_has_no_control_or_bidi_characters(tmp_path: Path) -> None:
     async with running(tmp_path, agents=AGENTS, feishu=PAIRING, more=OWNED) as house:
         house.feishu.users |= {ALICE: ROWS, BOB: ROWS}
         plan = {"action": "create", "at": "every 5h", "say": ROWS, "title": ROWS}
@@ -128,7 +128,7 @@ TEXTS: dict[str, str] = {
 }
 
 
-def test_printable_replaces_what_a_terminal_obeys_and_escaped_keeps_the_json_equal() -> None:
+def test_terminal_printable_text_is_safe_and_escaped_json_equal() -> None:
     for text, shown in TEXTS.items():
         with case(repr(text)):
             assert printable(text) == shown

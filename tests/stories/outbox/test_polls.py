@@ -44,7 +44,7 @@ def asked(it: Bot) -> str:
 
 @MODES
 @pytest.mark.parametrize("where", ["direct", "group", "topic"])
-async def test_poll_vote_and_its_revocation_begin_turns_in_the_conversation_of_the_poll(
+async def test_poll_vote_and_its_revocation_begin_turns_in_its_conversation(
     tmp_path: Path, mode: str, where: str
 ) -> None:
     async with bot(tmp_path, mode) as it:
@@ -71,7 +71,7 @@ async def test_poll_vote_and_its_revocation_begin_turns_in_the_conversation_of_t
         assert it.telegram.callback_answers == []
 
 
-async def test_poll_vote_of_anothers_poll_or_of_no_known_option_is_ignored_quietly(tmp_path: Path) -> None:
+async def test_poll_vote_of_a_foreign_poll_or_unknown_option_is_ignored(tmp_path: Path) -> None:
     async with bot(tmp_path, "webhook") as it:
         alice = it.telegram.private()
         poll = await offered(it, alice, sender=alice)

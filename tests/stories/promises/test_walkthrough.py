@@ -70,9 +70,7 @@ OTHERS = {name: maker for name, maker in MAKERS.items() if name != "anthropic-me
 
 
 @pytest.mark.parametrize("maker", OTHERS.values(), ids=OTHERS.keys())
-async def test_every_other_wire_tells_the_same_story_from_the_same_config_but_one_line(
-    tmp_path: Path, maker: Maker
-) -> None:
+async def test_walkthrough_on_every_other_wire(tmp_path: Path, maker: Maker) -> None:
     layers: list[Layer] = []
     async with stage(tmp_path, layers, maker) as (url, feishu, model):
         event = feishu.text_event(story.ASKED, sender=story.SENDER, chat=story.CHAT, message_id=story.MESSAGE_ID)

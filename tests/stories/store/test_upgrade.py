@@ -146,7 +146,7 @@ HOUR = 3600.0
         (True, -HOUR, -60.0, "expired"),  # the wall clock was set back
     ],
 )
-async def test_approval_expiry_after_an_upgrade_follows_wall_clock_and_own_boot_only(
+async def test_approval_expiry_after_an_upgrade_uses_wall_clock_and_own_boot(
     tmp_path: Path, same_boot: bool, deadline: float, wall: float, state: str
 ) -> None:
     url = f"sqlite:///{tmp_path}/data/clawgate.db"

@@ -267,7 +267,7 @@ async def test_private_files_are_for_owners_and_people_who_were_let_in(tmp_path:
             assert (len(house.feishu.resources) > before) == sees, person
 
 
-async def test_private_files_are_hidden_from_what_nobody_wrote_unless_the_reader_may_see_them(tmp_path: Path) -> None:
+async def test_private_files_are_hidden_from_schedules_unless_the_reader_may(tmp_path: Path) -> None:
     """The operator's own schedule is judged by the person to whom it is sent. An event of another system sees nothing."""
     clock = [time.time()]
     due = [
@@ -300,9 +300,7 @@ async def test_private_files_are_hidden_from_what_nobody_wrote_unless_the_reader
 
 @pytest.mark.parametrize("to", ["person", "chat"])
 @pytest.mark.parametrize("sees", [True, False])
-async def test_private_files_are_there_for_a_schedule_to_a_person_who_has_written(
-    tmp_path: Path, to: str, sees: bool
-) -> None:
+async def test_private_files_are_shown_in_a_schedule_to_a_known_person(tmp_path: Path, to: str, sees: bool) -> None:
     """A platform's direct chat has an id of its own, from which nobody can tell the person."""
     clock = [time.time()]
     person, place = (ALICE, ALICE_CHAT) if sees else (BOB, BOB_CHAT)

@@ -139,7 +139,7 @@ async def test_a_call_with_broken_arguments_is_told_and_can_be_answered(subject:
 
 
 @THINKING
-async def test_thinking_goes_back_as_it_came_while_the_turn_runs_and_not_after_it(subject: Subject) -> None:
+async def test_thinking_is_sent_back_only_within_its_turn(subject: Subject) -> None:
     call = Call(name="ls", raw='{ "path" :"目录"}')
     turn = Turn(parts=(Think(text="First look, then speak."), Say(text="Looking. \n"), call, Call(name="ls")))
     level = nearest("high", facts_of(subject.model).thinking)
@@ -161,7 +161,7 @@ async def test_thinking_goes_back_as_it_came_while_the_turn_runs_and_not_after_i
 
 
 @OWN
-async def test_hidden_thinking_goes_back_and_is_refused_as_stale_where_it_was_touched(subject: Subject) -> None:
+async def test_thinking_redacted_is_sent_back_untouched(subject: Subject) -> None:
     turn = Turn(parts=(Think(text="secret", shown=False), Call(name="ls")))
     async with subject.connected(turn, says("ok")) as (emulator, provider):
         pieces, first = await collect(provider, ask(subject))
@@ -294,7 +294,7 @@ _WHOLE = Turn(parts=(Say(text="Half a sentence, and then"), Call(name="ls", argu
 
 @WIRE
 @pytest.mark.parametrize("then", ["end", "reset", "stall", "error"])
-async def test_a_stream_that_breaks_at_any_event_is_a_failed_attempt_without_calls(subject: Subject, then: Any) -> None:
+async def test_stream_cut_at_any_event_is_a_failed_attempt(subject: Subject, then: Any) -> None:
     quick = {"idleSeconds": 0.1, "firstByteSeconds": 0.1} if then == "stall" else {}
     whole = replace(_WHOLE, parts=(Think(text="hm"), *_WHOLE.parts)) if subject.thinks else _WHOLE
     shown: set[str] = set()
@@ -329,7 +329,7 @@ async def recorded(subject: Subject, turn: Turn) -> str:
 
 
 @WIRE
-async def test_the_same_events_are_read_in_any_wrapping_and_a_part_of_them_is_no_answer(subject: Subject) -> None:
+async def test_stream_in_any_wrapping_reads_the_same(subject: Subject) -> None:
     body = await recorded(subject, says("ok"))
     lines = [line for line in body.splitlines() if line.startswith("data:") and "[DONE]" not in line]
     unnamed, events = "\n\n".join(lines) + "\n\n", Fault(status=200, body=body, content_type="text/event-stream")
@@ -352,7 +352,7 @@ async def test_the_same_events_are_read_in_any_wrapping_and_a_part_of_them_is_no
 
 
 @WIRE
-async def test_any_cutting_of_the_bytes_and_what_does_not_exist_yet_give_the_same_answer(subject: Subject) -> None:
+async def test_stream_chunking_and_unknown_events_change_nothing(subject: Subject) -> None:
     turn = Turn(
         parts=(Say(text="emoji 👩‍👩‍👧 中文 \u2028 𠜎"), Call(name="ls", arguments={"path": "目录/🙂"})), noise=True
     )

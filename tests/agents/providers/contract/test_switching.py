@@ -60,9 +60,7 @@ def made() -> dict[str, Made]:
 
 
 @pytest.mark.parametrize("to", SUBJECTS.values(), ids=SUBJECTS.keys())
-def test_a_history_made_anywhere_and_one_that_went_everywhere_are_accepted_here(
-    to: Subject, made: dict[str, Made]
-) -> None:
+def test_history_of_any_other_wire_is_accepted(to: Subject, made: dict[str, Made]) -> None:
     levels = (None, nearest("high", facts_of(to.model).thinking))
     everywhere: list[Message] = []
     for turn in made.values():

@@ -111,7 +111,7 @@ def test_an_answer_without_calls_stays_as_it_is() -> None:
     assert translated(asking(user("q"), answer, user("go on")), "tools").messages[1] is answer
 
 
-def test_what_is_said_next_joins_the_results_with_its_metadata_before_its_own_words() -> None:
+def test_prompted_request_next_message_joins_the_results() -> None:
     steered = UserMessage(content=(Image(media_type="image/png", data=PIXEL), Text(text="faster")), metadata="META")
     sent = translated(asking(user("q", "FIRST"), assistant(call("c1")), result("c1"), steered, user("more")), "tools")
     first, _, joined = sent.messages

@@ -160,7 +160,7 @@ async def test_a_healthy_answer_passes_as_the_very_same_objects() -> None:
     assert all(mine is theirs for mine, theirs in zip(got, inner.sent, strict=True))
 
 
-async def test_the_request_is_not_touched_and_the_wrapper_passes_for_its_provider() -> None:
+async def test_textcalls_wrapper_leaves_the_request_alone() -> None:
     inner, request = says("hi"), asking()
     provider = RepairedCalls(inner)
     await ask(provider, request)
