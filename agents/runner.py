@@ -31,18 +31,16 @@ from agents.workspaces import Workspaces, is_template, read_workspace_files
 from channels.message import File, MessageContext
 from channels.section import ToolLists, ToolNames
 from skills.catalog import SkillCatalog, visible
-from tools.absent import is_absent
-from tools.approval import Gate
-from tools.attachment import attachment
+from tools.attachment import attachment, web_file
 from tools.catalog import Catalog, Toolbox, ToolPorts, ToolSource, offered, own_tools
+from tools.command import is_absent
 from tools.config import EXTERNAL_TOOLS, ToolsConfig, effective_approval, effective_exec, effective_files
 from tools.documents.document import Documents
 from tools.memory import Note
 from tools.paths import MEMORY
 from tools.policy import SERVERS, holds, layers_of, may_ask, permitted, server_of
-from tools.tool import Tool, ToolError
+from tools.tool import Gate, Tool, ToolError
 from tools.web.fetch import Fetcher
-from tools.web.file import web_file
 
 DOCS = "docs"
 """The folder in which an agent reads the documentation, unless its workspace has its own."""

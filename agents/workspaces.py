@@ -20,7 +20,7 @@ import structlog
 from agents.language import Language
 from agents.prompt.fences import FILE_HEADINGS
 from channels.message import MessageContext
-from tools.absent import is_absent
+from tools.command import is_absent
 from tools.config import FilesConfig
 from tools.encoding import decoded
 from tools.uploads import folder_of

@@ -1,13 +1,20 @@
-"""A file of the workspace that an agent sends, with its answer or by itself, and what files are called in chats."""
+"""Files that an agent sends, of the workspace or of the web, and what files are called in chats.
+
+A file of the web is fetched like any page. A picture is one if its bytes say so. A web page in the place of a file (a
+sign-in form, a notice that links from elsewhere are not served) is refused, unless the address itself names a page.
+"""
 
 import mimetypes
 import os
 import re
 import unicodedata
+from urllib.parse import unquote, urlsplit
 
-from channels.message import UNKNOWN_TYPE, File
+from channels.message import PICTURES, UNKNOWN_TYPE, File, media_type
 from tools.paths import called
+from tools.picture import image_type
 from tools.tool import ToolError
+from tools.web.client import WebClient, WebPage
 from tools.workspace import Workspace
 
 NAME_CHARS_MAX = 80
@@ -40,3 +47,48 @@ def safe_name(name: str) -> str:
     ending = dot + ending if ending else ""
     room = NAME_BYTES_MAX - len(ending.encode())
     return stem[: NAME_CHARS_MAX - len(ending)].encode()[:room].decode(errors="ignore") + ending or "file"
+
+
+_HTML = ("text/html", "application/xhtml+xml")
+_MARKUP = (b"<!doctype html", b"<html")
+_MARKUP_BYTES = 512
+
+
+async def web_file(client: WebClient, url: str, *, bytes_max: int) -> File:
+    """Fetches the file. Raises ToolError."""
+    page = await client.get(url, wanted=lambda _: True, bytes_max=bytes_max)
+    if not 200 <= page.status < 300:
+        raise ToolError("FETCH_STATUS", f"the server answered {page.status}", status=page.status)
+    if not page.data:
+        raise ToolError("FETCH_EMPTY", "the file is empty")
+    if _is_page(page) and not any(_named(it)[0] in _HTML for it in (url, page.url)):
+        raise ToolError("FETCH_NOT_A_FILE", "the address leads to a web page, not to a file")
+    type_ = _type(page)
+    return File(name=_with_ending(_named(url)[1], type_), type=type_, data=page.data)
+
+
+def _is_page(page: WebPage) -> bool:
+    head = page.data[:_MARKUP_BYTES].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    return page.type in _HTML or head.startswith(_MARKUP)
+
+
+def _named(url: str) -> tuple[str | None, str]:
+    """The type that the end of the address suggests, and a name made of it."""
+    name = safe_name(unquote(urlsplit(url).path, errors="replace"))
+    return mimetypes.guess_type(name)[0], name
+
+
+def _type(page: WebPage) -> str:
+    declared, picture = media_type(page.type), image_type(page.data[:16])
+    if declared == UNKNOWN_TYPE:
+        declared = _named(page.url)[0] or UNKNOWN_TYPE
+    return picture or (UNKNOWN_TYPE if declared in PICTURES else declared)
+
+
+def _with_ending(name: str, type_: str) -> str:
+    """The name as it is if its ending fits the type, else with one more."""
+    ending = mimetypes.guess_extension(type_) if type_ != UNKNOWN_TYPE else None
+    guessed = mimetypes.guess_type(name)[0]
+    if ending is None or guessed == type_ or (guessed is not None and type_ not in PICTURES):
+        return name
+    return safe_name(name + ending)

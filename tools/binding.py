@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote, split
 
-from tools.held import FOLDER
+from tools.supervisor import FOLDER
 from tools.tool import Copy, Held, ToolError
 
 HELD_BYTES_MAX = 16 * 1024 * 1024

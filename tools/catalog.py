@@ -12,30 +12,29 @@ from typing import Any, Protocol
 import structlog
 
 from channels.section import ToolLists
-from tools.approval import Gate, Permit, Request
-from tools.background import Process
-from tools.config import AgentToolsConfig, ExecConfig, ToolsConfig
+from tools.config import AgentToolsConfig, ExecConfig, ToolsConfig, WebToolsConfig
 from tools.documents.document import Documents
-from tools.edit import Edit
+from tools.edit import Edit, Write
 from tools.exec import Exec
-from tools.find import Find
 from tools.folder import FolderTools, folder_tools
-from tools.grep import Grep
-from tools.ls import Ls
 from tools.memory import Memory, MemoryGet, MemorySearch
 from tools.message import MessageTool, Messenger
 from tools.policy import layers_of, permitted
-from tools.processes import Processes
+from tools.process import Process, Processes
 from tools.read import Read
 from tools.sandbox.sandbox import Sandbox
 from tools.schedule import Schedules, ScheduleTool
+from tools.search import Find, Grep, Ls
 from tools.task import Delegate, TaskTool
 from tools.tool import (
     SOURCES,
     Call,
     Effect,
+    Gate,
     Held,
     NeedsApproval,
+    Permit,
+    Request,
     Subject,
     Tool,
     ToolError,
@@ -45,11 +44,9 @@ from tools.tool import (
     sources,
 )
 from tools.web.client import WebClient
-from tools.web.config import WebToolsConfig
 from tools.web.fetch import Fetcher, WebFetch
 from tools.web.search import WebSearch
 from tools.workspace import Workspace
-from tools.write import Write
 
 log = structlog.get_logger()
 

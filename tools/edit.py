@@ -1,4 +1,4 @@
-"""`edit`: replace one passage of a file, found by its exact text."""
+"""`write`: a whole file, new or replaced. `edit`: one passage of a file, found by its exact text."""
 
 import asyncio
 import os
@@ -140,3 +140,37 @@ def _ending_as(text: str, start: int, end: int, new: str) -> str:
     last = endings[-1] if endings else around[0] if around else "\n"
     first, *lines = _ENDING.split(new)
     return first + "".join(ending + line for ending, line in zip(chain(endings, repeat(last)), lines, strict=False))
+
+
+class WriteArguments(Arguments):
+    file_path: str = Field(description="The file, relative to the workspace. Missing folders are made.")
+    content: str = Field(description="The whole content of the file.")
+
+
+@dataclass
+class Write:
+    spec = WriteArguments.spec(
+        "write",
+        summary="create a file, or replace a whole one",
+        description=(
+            "Create a file in the workspace or replace a whole one, atomically. For a change within a file use `edit`. "
+            "AGENTS.md and the other instruction files are the operator's; what you want to remember goes into MEMORY.md."
+        ),
+        effect="keyed",  # the same content again is the same file; not `safe`, which may run side by side
+    )
+    parse = staticmethod(WriteArguments.parse)
+
+    workspace: Workspace
+
+    def uses(self, arguments: WriteArguments) -> Sequence[str]:
+        return (MEMORY,) if self.workspace.is_memory(arguments.file_path) else ()
+
+    async def run(self, arguments: WriteArguments, call: Call) -> ToolResult:
+        try:
+            data = arguments.content.encode()
+        except UnicodeEncodeError:
+            raise ToolError("INVALID_ARGUMENT", "'content' holds half a character; write it whole") from None
+        name = await asyncio.to_thread(self.workspace.write, arguments.file_path, data)
+        return ToolResult(
+            content=(f"Wrote {name} ({len(data)} bytes)",), details={"bytesWritten": len(data), "path": name}
+        )

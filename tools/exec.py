@@ -14,10 +14,10 @@ import structlog
 from pydantic import Field
 
 from tools.binding import binding_of
+from tools.command import OUTPUT_BYTES_MAX, CommandLimit, Finished, Input, Supervised
 from tools.config import EXEC_SECONDS_MAX, ExecConfig
 from tools.limits import MEMORY_BYTES_MAX, PROCESSES_MAX
 from tools.output import Output
-from tools.process import OUTPUT_BYTES_MAX, CommandLimit, Finished, Input, Supervised
 from tools.sandbox.sandbox import Sandbox
 from tools.tool import Arguments, Call, Held, Subject, ToolError, ToolResult
 from tools.web.client import WebClient

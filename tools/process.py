@@ -1,274 +1,522 @@
-"""Run one shell command under bounds: time, output, processes, files; and leave nothing of it behind.
+"""`process`: commands that run in the background, from one turn to the next, by the same rules as `exec`'s.
 
-A supervisor (`tools.supervisor`) is between the gateway and the command: it sets the limits and reaps all that the
-command starts, so that detached processes are found and killed, and no others. Here are the clock and the pipes; the
-wall around the command is the launch's (`tools.sandbox`). `exec` and `process` run the same commands, the one without
-input, the other with a pipe or a terminal. If gateway and command share a uid, the gateway at least hides its own
-environment and memory from it.
+Each belongs to one session's work in one workspace, and has a record outside of every workspace. What is written to a
+command may be another command, so it needs what a command needs.
+
+They end with the gateway, even if it is killed. A record is a file beside the session's uploads, which the process's
+own gateway keeps locked: a free lock on a record without an end says that the gateway is gone, and the process with it.
+So a restart and every replica know its outcome, and a session that is erased takes its processes along.
 """
 
 import asyncio
-import contextlib
-import ctypes
+import json
 import os
-import pty
 import re
-import signal
-import subprocess
-import termios
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from platform import node
+from typing import Literal, Protocol, TypeAlias
 
-from tools.absent import Absent
-from tools.config import ExecConfig
+import structlog
+from pydantic import Field
+
+from tools.command import Supervised
+from tools.config import ProcessConfig
+from tools.exec import Exec, ExecArguments
+from tools.lines import text_page
 from tools.output import Output
-from tools.sandbox.launch import Launch, program
+from tools.search import shown
+from tools.tool import Arguments, Call, Held, Subject, ToolError, ToolResult
+from tools.uploads import make_folder, processes_of
+from tools.workspace import is_locked, replacing
 
-KILL_AFTER_SECONDS = 2.0
-DRAIN_SECONDS = 0.5
-GONE_SECONDS_MAX = 8.0
-"""Seconds that a supervisor may take to end; its own patience with what will not die is shorter."""
-_PR_SET_DUMPABLE = 4
-_prctl = ctypes.CDLL(None).prctl
-_CODE = re.compile(rb"-?\d+|!")
-
-CommandLimit: TypeAlias = Literal["time", "output", "written", "free", "memory", "processes", "idle", "killed"]
-Input: TypeAlias = Literal["none", "pipe"] | tuple[int, int]
-"""The input of a command: nothing, what is written to it, or a terminal with these rows and columns."""
-Errors: TypeAlias = Literal["with output", "apart"]
-_LIMITS: dict[str, CommandLimit] = {"W": "written", "F": "free", "M": "memory", "N": "processes"}
-
-OUTPUT_BYTES_MAX = 16 * 1024 * 1024
+log = structlog.get_logger()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Finished:
-    """`code` is that of the shell, or minus the signal that ended it; `limit` is what it was stopped for. `read_only`: the
-    disk was too full to let it write at all. `refused`: it made files of protected names, which were renamed."""
+KEEP_SECONDS = 2.0
+"""Seconds after which a running process's record takes up what is new, and wishes of others for it are noticed."""
+KILLS_LOOKED_FOR = 40
+RECORDS_MAX = 20
+"""Ended processes that a session's list still shows."""
+_ID = re.compile(r"[0-9a-f]{6}")
 
-    code: int
+ProcessState: TypeAlias = Literal["running", "elsewhere", "ended", "interrupted"]
+
+
+@dataclass(kw_only=True)
+class Record:
+    """`where` is the host that runs it; `note` says how it ended; polls have shown `polled` bytes; `state` is as found."""
+
+    folder: Path
+    id: str = field(default_factory=lambda: secrets.token_hex(3))
+    command: str
+    workspace: str
+    where: str
+    terminal: bool
+    started: float
+    ended: float | None = None
+    code: int | None = None
+    note: str = ""
+    polled: int = 0
     output: Output
-    limit: CommandLimit | None
-    read_only: bool
-    refused: bool
+    state: ProcessState = "running"
 
+    @property
+    def path(self) -> Path:
+        return self.folder / self.id
 
-async def run(launch: Launch, *, folder: int, bounds: ExecConfig) -> Finished:
-    """Run it to its end in the folder of that descriptor. Raises OSError."""
-    supervised = Supervised(launch, folder, bounds)
-    try:
-        return await supervised.attend(Output(bounds.output_bytes), bounds.timeout_seconds)
-    finally:
-        await supervised.leave()
+    @property
+    def kill_path(self) -> Path:
+        """The path of a file by which another gateway asks for its end."""
+        return self.path.with_suffix(".kill")
 
-
-class Supervised:
-    """The supervisor's process, with the pipes to it. Raises OSError if it cannot be started. `errors`: where the command's
-    error output goes."""
-
-    def __init__(
-        self, launch: Launch, folder: int, bounds: ExecConfig, stdin: Input = "none", *, errors: Errors = "with output"
-    ) -> None:
-        # A command of our own uid could read our secrets in /proc; not from a process that may not be dumped.
-        _prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-        self._control: int | None
-        self._limit: CommandLimit | None = None
-        self._unwanted = asyncio.Event()
-        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
-            theirs.callback(launch.close)
-            self._absent = Absent(folder, launch.plan.get("protected", ()))
-            ours.callback(self._absent.end)
-            self._proxy = launch.proxy
-            if self._proxy is not None:
-                ours.callback(self._proxy.close)
-            control, self._control = _pipe(theirs, ours)
-            status, self._status = _pipe(theirs, ours, reads=True)
-            self._input: int | None = None
-            if isinstance(stdin, tuple):
-                reads, self._output = _terminal(theirs, ours, stdin, launch.owner)
-                writes, self._input = reads, os.dup(self._output)
-                ours.callback(os.close, self._input)
-            else:
-                writes, self._output = _pipe(theirs, ours, reads=True)
-                reads, self._input = _pipe(theirs, ours) if stdin == "pipe" else (subprocess.DEVNULL, None)
-            self._errors: int | None = None
-            complains: int = subprocess.STDOUT
-            if errors == "apart":
-                complains, self._errors = _pipe(theirs, ours, reads=True)
-            limits = (int(bounds.timeout_seconds), bounds.written_bytes, bounds.free_bytes)
-            numbers = (control, status, folder, *(launch.owner or (-1, -1)), *limits)
-            self._process = subprocess.Popen(
-                [*program("tools.supervisor", "-I", "-S"), *map(str, numbers), *launch.arguments],
-                stdin=reads,
-                stdout=writes,
-                stderr=complains,
-                env=dict(launch.env),
-                pass_fds=(control, status, folder, *launch.pass_fds),
-                start_new_session=True,
-            )
-            ours.pop_all()
-        if self._proxy is not None:
-            self._proxy.begin()
-        for fd in (self._output, self._input, self._errors):
-            if fd is not None:
-                os.set_blocking(fd, False)
-
-    async def attend(self, output: Output, timeout_seconds: float, errors: Output | None = None) -> Finished:
-        """`errors` gets the error output, if it is apart. Raises OSError if the command could not be started."""
-        loop = asyncio.get_running_loop()
-        exited, ended, stopped, gone = asyncio.Event(), asyncio.Event(), asyncio.Event(), asyncio.Event()
-        pipes = {self._output: output} | ({self._errors: errors} if self._errors and errors else {})
-        status, report = self._status, bytearray()
-
-        def read(pipe: int, into: Output) -> None:
-            try:
-                data = os.read(pipe, 65_536)
-            except BlockingIOError:
-                return
-            except OSError:  # the other side of a terminal is closed
-                data = b""
-            into.feed(data)
-            if not data:
-                loop.remove_reader(pipe)
-            if into is output and not data:
-                ended.set()
-            elif into is output and output.total > OUTPUT_BYTES_MAX:
-                self._limit = self._limit or "output"
-                stopped.set()
-
-        def listen() -> None:
-            text = os.read(status, 32)
-            report.extend(text)
-            if letter := _LIMITS.keys() & text.decode():
-                self._limit = self._limit or _LIMITS[letter.pop()]
-                stopped.set()
-            if not text or _CODE.search(report):
-                exited.set()
-            if not text:
-                loop.remove_reader(status)
-                gone.set()
-
-        loop.add_reader(status, listen)
-        for pipe, into in pipes.items():
-            loop.add_reader(pipe, read, pipe, into)
+    def write(self, output: Output) -> int:
+        """Replaces the file; returns its descriptor, which holds a lock. Raises OSError."""
+        members = {it.name: getattr(self, it.name) for it in fields(Record) if it.name != "folder"}
+        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            await self._until_over(timeout_seconds, exited, ended, stopped)
-            await _first(GONE_SECONDS_MAX, gone)
+            with replacing(folder, self.id) as fd:
+                with open(fd, "wb", closefd=False) as file:
+                    file.write(json.dumps({**members, "output": output.dump()}).encode())
+                os.fsync(fd)
         finally:
-            for fd in (status, *pipes):
-                loop.remove_reader(fd)
-        if b"!" in report and self._limit is None:
-            raise OSError(
-                output.shown(500).strip() or "it could not become the workspace's owner, or there is no shell"
-            )
-        reported = _CODE.search(report)
-        code = int(reported[0]) if reported and reported[0] != b"!" else -signal.SIGKILL
-        return Finished(code=code, output=output, limit=self._limit, read_only=b"L" in report, refused=b"P" in report)
+            os.close(folder)
+        return fd
 
-    async def _until_over(
-        self, timeout_seconds: float, exited: asyncio.Event, ended: asyncio.Event, stopped: asyncio.Event
+    def keep_polled(self) -> None:
+        """Stores how much was shown of an ended process. Blocking."""
+        with suppress(OSError):
+            if self.path.exists():
+                os.close(self.write(self.output))
+
+    def ask_to_end(self) -> None:
+        """Has it end soon, wherever it runs."""
+        self.kill_path.touch()
+
+    async def kill(self) -> None:
+        """Asks for its end, and returns when it has ended or will not soon."""
+        self.ask_to_end()
+        for _ in range(KILLS_LOOKED_FOR):
+            found = await asyncio.to_thread(read_record, self.folder, self.id)
+            if found is None or found.state != "elsewhere":
+                return
+            await asyncio.sleep(KEEP_SECONDS / 4)
+
+    def remove(self) -> None:
+        for path in (self.path, self.kill_path):
+            path.unlink(missing_ok=True)
+
+
+@dataclass(kw_only=True)
+class Running(Record):
+    """A process of this gateway. `file` is the descriptor that holds the lock on its record; `report` is called once it
+    has ended."""
+
+    supervised: Supervised
+    file: int
+    touched: float
+    report: Callable[[], Awaitable[None]]
+    task: "asyncio.Task[None]" = field(init=False)
+
+    def save(self, output: Output) -> None:
+        """Replaces the record's file by its new state. An erased record is not written again."""
+        if os.fstat(self.file).st_nlink:
+            with suppress(OSError):  # no space: the old state stays
+                new = self.write(output)
+                os.close(self.file)
+                self.file = new
+
+    def ask_to_end(self) -> None:
+        self.supervised.stop("killed")
+
+    async def kill(self) -> None:
+        self.ask_to_end()
+        await asyncio.wait([self.task])
+
+    def finish(self) -> None:
+        self.save(self.output)
+        os.close(self.file)
+        self.kill_path.unlink(missing_ok=True)
+
+
+class EndReports(Protocol):
+    """The port by which the end of a command reaches the conversation that started it; the gateway supplies it."""
+
+    async def expect(self, record: Record, call: Call) -> Callable[[], Awaitable[None]]:
+        """Keeps durably that the end of this command is to be reported, before it starts. The result has its record looked
+        at, now; it raises nothing. Raises ToolError."""
+
+
+async def untold() -> None:
+    """Reports nothing."""
+
+
+@dataclass
+class Processes:
+    """Background commands of all agents, kept over reloads; `config` is in force. `folder` holds a session's records.
+    Without `reports` no end can be reported."""
+
+    config: ProcessConfig
+    now: Callable[[], float]
+    reports: EndReports | None = None
+    _running: dict[Path, Running] = field(default_factory=dict)
+    _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _is_closed: bool = False
+
+    async def start(
+        self, record: Record, shell: Exec, seconds: float, held: Held | None, report: Callable[[], Awaitable[None]]
     ) -> None:
-        """Waits until it has exited and said all, or makes it."""
-        if not await _first(timeout_seconds, exited, stopped, self._unwanted):
-            self.stop("time")
-        if self._unwanted.is_set() and not exited.is_set():
-            if self._control is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    os.write(self._control, b"T")  # asks it to end
-            await _first(KILL_AFTER_SECONDS, exited, stopped)
-        if exited.is_set():
-            # What the command left in the background holds the pipe open: it does not hold us.
-            await _first(DRAIN_SECONDS, ended, stopped)
-        self._let_go()
-
-    def stop(self, limit: CommandLimit) -> None:
-        """Asks the command to end, and soon kills it; `attend` returns then."""
-        self._limit = self._limit or limit
-        self._unwanted.set()
-
-    def write(self, data: bytes) -> int:
-        """Returns how many bytes the command's input takes now. Raises OSError if the command reads no more."""
-        if self._input is None:
-            raise BrokenPipeError
-        with contextlib.suppress(BlockingIOError):
-            return os.write(self._input, data)
-        return 0
-
-    async def send(self, data: bytes) -> None:
-        """Writes it all, as fast as the command reads. Raises OSError if the command reads no more."""
-        loop = asyncio.get_running_loop()
-        while data := data[self.write(data) :]:
-            assert self._input is not None
-            writable = asyncio.Event()
-            loop.add_writer(self._input, writable.set)
+        """Runs a command in the background; the caller shields it, as it must not be cut short. Raises ToolError and
+        OSError; then nothing runs."""
+        size = (self.config.terminal_rows, self.config.terminal_columns)
+        async with self._starting:
+            if self._is_closed:
+                raise ToolError(
+                    "PROCESS_UNAVAILABLE", "the gateway is stopping; start it again in a moment", retryable=True
+                )
+            own = sum(it.folder == record.folder for it in self._running.values())
+            if own >= self.config.parallel or len(self._running) >= self.config.parallel_total:
+                raise ToolError("PROCESS_BUSY", "too many background processes run already; kill one", retryable=True)
+            # The record first: if the gateway is killed from here on, the process is known.
+            file = await asyncio.to_thread(_begin, record)
             try:
-                await writable.wait()
-            finally:
-                loop.remove_writer(self._input)
+                supervised = await shell.begin(record.command, seconds, size if record.terminal else "pipe", held)
+            except BaseException:
+                record.remove()
+                os.close(file)
+                raise
+            running = Running(**vars(record), supervised=supervised, file=file, touched=self.now(), report=report)
+            self._running[record.path] = running
+            running.task = asyncio.create_task(self._attend(running, shell, seconds))
+            await asyncio.sleep(0)  # a task that is cancelled before its first step ends nothing
 
-    def end_input(self) -> None:
-        """Ends the command's input; of a pipe only."""
-        if self._input is not None:
-            os.close(self._input)
-            self._input = None
+    def records(self, folder: Path, workspace: str | None = None) -> list[Record]:
+        """All of a session's, in that workspace if it is given, oldest first. Blocking."""
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        found = (self.record(folder, workspace, name) for name in names)
+        return sorted((it for it in found if it is not None), key=lambda it: it.started)
 
-    async def leave(self) -> None:
-        """Ends all that the command started if `attend` was cut short. Does not block the loop."""
-        if self._proxy is not None:
-            self._proxy.close()
-        self._let_go()
-        # Not `to_thread`: a task that is cancelled before its first step would end nothing.
-        await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self._end))
+    def record(self, folder: Path, workspace: str | None, id_: str) -> Record | None:
+        """The record as it is now: from memory if the process runs here. Blocking."""
+        record = self._running.get(folder / id_) or read_record(folder, id_)
+        return record if record is not None and workspace in (None, record.workspace) else None
 
-    def _end(self) -> None:
-        """Wait until nothing of it is left. Blocking, mostly for milliseconds."""
+    async def close(self) -> None:
+        """Ends all processes, also one that is just starting; their records say that the gateway ended."""
+        async with self._starting:
+            self._is_closed = True
+            tasks = [it.task for it in self._running.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _attend(self, it: Running, shell: Exec, seconds: float) -> None:
+        keeping = asyncio.create_task(self._keep(it))
         try:
-            self._process.wait(GONE_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._absent.end()
-        self.end_input()
-        os.close(self._output)
-        os.close(self._status)
-        if self._errors is not None:
-            os.close(self._errors)
+            finished = await it.supervised.attend(it.output, seconds)
+            it.code, it.note = finished.code, shell.note(finished, seconds)
+            it.ended, it.state = self.now(), "ended"
+        except OSError as error:
+            failure = shell.not_started(error)
+            it.note = f"[{failure.code}: {failure.message}]"
+            it.ended, it.state = self.now(), "ended"
+        finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+            await it.supervised.leave()
+            await asyncio.shield(asyncio.to_thread(it.finish))
+            del self._running[it.path]
+        await it.report()
 
-    def _let_go(self) -> None:
-        if self._control is not None:
-            os.close(self._control)
-            self._control = None
-            self._process.send_signal(signal.SIGCONT)  # if a command could stop it, it did not end it
-
-
-def _pipe(theirs: contextlib.ExitStack, ours: contextlib.ExitStack, *, reads: bool = False) -> tuple[int, int]:
-    """Their end, which is closed once they have it, and ours; `reads`: ours is the one to read from."""
-    reading, writing = os.pipe2(os.O_CLOEXEC)
-    their, our = (writing, reading) if reads else (reading, writing)
-    theirs.callback(os.close, their)
-    ours.callback(os.close, our)
-    return their, our
-
-
-def _terminal(
-    theirs: contextlib.ExitStack, ours: contextlib.ExitStack, size: tuple[int, int], owner: tuple[int, int] | None
-) -> tuple[int, int]:
-    """Both ends of a new pseudo terminal; the supervisor's child makes it its controlling one."""
-    our, their = pty.openpty()
-    theirs.callback(os.close, their)
-    ours.callback(os.close, our)
-    termios.tcsetwinsize(their, size)
-    if owner is not None:
-        os.fchown(their, *owner)
-    return their, our
+    async def _keep(self, it: Running) -> None:
+        """The record up to date, and the process within its idle time and its session."""
+        saved = active = it.output.total
+        while True:
+            await asyncio.sleep(KEEP_SECONDS)
+            if active != (active := it.output.total):
+                it.touched = self.now()
+            if it.report is untold and self.now() - it.touched > self.config.idle_seconds:
+                it.supervised.stop("idle")
+            if not os.fstat(it.file).st_nlink or it.kill_path.exists():
+                it.supervised.stop("killed")
+            elif saved != it.output.total:
+                saved = it.output.total
+                saving = asyncio.ensure_future(asyncio.to_thread(it.save, it.output.since(0)))
+                try:
+                    await asyncio.shield(saving)
+                finally:
+                    await saving  # it replaces the descriptor that `finish` writes by
 
 
-async def _first(seconds: float, *events: asyncio.Event) -> bool:
-    """Waits for any of them; False on a timeout."""
-    waits = [asyncio.ensure_future(event.wait()) for event in events]
+def _begin(record: Record) -> int:
+    """Writes a new record, as `write`. The oldest that have ended go. Raises OSError."""
+    os.close(make_folder(record.folder))
+    known = (read_record(record.folder, path.name) for path in record.folder.iterdir())
+    ended = sorted((it for it in known if it and it.state != "elsewhere"), key=lambda it: it.started)
+    for old in ended[: -RECORDS_MAX + 1]:
+        old.remove()
+    return record.write(record.output)
+
+
+def read_record(folder: Path, id_: str) -> Record | None:
+    """The record with its state as of now: what runs counts as `elsewhere`. None without any. Blocking."""
+    if not _ID.fullmatch(id_):
+        return None
     try:
-        done, _ = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        return bool(done)
-    finally:
-        for wait in waits:
-            wait.cancel()
+        with folder.joinpath(id_).open("rb") as file:
+            locked = is_locked(file.fileno())
+            members = json.loads(file.read())
+        record = Record(**{**members, "folder": folder, "output": Output.load(*members["output"])})
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        log.warning("process_record_unreadable", error=type(error).__name__)
+        return None
+    if record.state == "running":
+        record.state = "elsewhere" if locked else "interrupted"
+    return record
+
+
+WAIT_SECONDS_MAX = 60
+LOOK_SECONDS = 0.05
+COMMAND_CHARS = 100
+LINE_BYTES_MAX = 4_095
+"""Bytes that a terminal takes as one line; it drops the rest."""
+KeyName: TypeAlias = Literal[
+    "enter", "tab", "escape", "backspace", "up", "down", "right", "left", "ctrl-c", "ctrl-d", "ctrl-z"
+]
+KEYS: Mapping[KeyName, str] = {
+    "enter": "\r",
+    "tab": "\t",
+    "escape": "\x1b",
+    "backspace": "\x7f",
+    "up": "\x1b[A",
+    "down": "\x1b[B",
+    "right": "\x1b[C",
+    "left": "\x1b[D",
+    "ctrl-c": "\x03",
+    "ctrl-d": "\x04",
+    "ctrl-z": "\x1a",
+}
+
+
+class ProcessArguments(Arguments):
+    action: Literal["start", "list", "poll", "log", "write", "kill"] = Field(description="What to do.")
+    id: str | None = Field(default=None, description="Which process: as `start` and `list` say. Not for these two.")
+    command: str | None = Field(default=None, min_length=1, description="For `start`: the command, as for `exec`.")
+    timeout_seconds: float | None = Field(default=None, gt=0, description="For `start`: seconds it may run.")
+    pty: bool | None = Field(default=None, description="For `start`: give it a terminal; only if a program needs one.")
+    notify: bool | None = Field(
+        default=None, description="For `start`: have its end sent to the chat, if a person waits for it."
+    )
+    wait_seconds: float | None = Field(
+        default=None, ge=0, le=WAIT_SECONDS_MAX, description="For `poll`: seconds to wait for new output or its end."
+    )
+    offset: int | None = Field(default=None, description="For `log`: the first line, from 1; negative: from the end.")
+    limit: int | None = Field(default=None, ge=1, description="For `log`: how many lines.")
+    text: str | None = Field(default=None, description="For `write`: what it reads; end a line with a line break.")
+    key: KeyName | None = Field(
+        default=None,
+        description="For `write`: a key to press, after the text. Without a terminal only enter, and ctrl-d: end of input.",
+    )
+
+
+@dataclass
+class Process:
+    spec = ProcessArguments.spec(
+        "process",
+        summary="run commands in the background: start, list, poll, log, write, kill",
+        description=(
+            "Run a shell command in the background, for what takes longer than `exec` allows or waits for input. `start` "
+            "gives an id; `poll` the output since the last poll and the state, `log` pages of all that is kept, `write` "
+            "sends input, `kill` ends it with all it started. With `notify: true` its end is sent to the chat by itself, as "
+            "a reply to the current message, and you then find it in the conversation; otherwise nobody is told: poll, or "
+            "`list` later. Everything ends when the gateway does; `list` says so, and what has `notify` is reported."
+        ),
+        effect="once",
+    )
+    parse = staticmethod(ProcessArguments.parse)
+
+    shell: Exec
+    processes: Processes
+
+    async def run(self, arguments: ProcessArguments, call: Call) -> ToolResult:
+        self.shell.workspace.shows_uploads()
+        match arguments.action:
+            case "start":
+                return await self._start(arguments, call)
+            case "list":
+                root = str(self.shell.workspace.root)
+                records = await asyncio.to_thread(self.processes.records, self._folder, root)
+                lines = [f"{it.id} {state_of(it, self.processes.now())}: {short(it.command)}" for it in records]
+                states = {it.id: it.state for it in records}
+                return ToolResult(content=("\n".join(lines) or "(no processes)",), details={"processes": states})
+            case "poll":
+                return await self._poll(await self._named(arguments), arguments.wait_seconds or 0)
+            case "log":
+                return await self._log(await self._named(arguments), arguments)
+            case "write":
+                return await self._write(await self._named(arguments), arguments)
+            case "kill":
+                record = await self._named(arguments)
+                if record.state in ("running", "elsewhere"):
+                    await record.kill()
+                    record = await asyncio.to_thread(self._record, record.id)
+                return await self._poll(record, 0)
+
+    def subject(self, arguments: ProcessArguments, call: Call) -> Subject | None:
+        """The command that `start` runs, or the input that `write` sends to a running one: that may be a shell."""
+        if arguments.action not in ("start", "write"):
+            return None
+        record = self._record(_given(arguments.id, "id", "write")) if arguments.action == "write" else None
+        command = record.command if record else _given(arguments.command, "command", "start")
+        subject = self.shell.subject(ExecArguments(command=command), call)
+        if subject is None:
+            return None
+        facts = dict(subject.facts)
+        if record is None:
+            facts |= {"timeout": f"{self._seconds(arguments):g} s", "background": True, "terminal": bool(arguments.pty)}
+            return replace(subject, facts=facts)
+        facts |= {"process": record.id, "command": command, "terminal": record.terminal}
+        identity = {"process": record.id, "started": str(record.started)}
+        return Subject(text=_input(arguments, record), facts=facts, identity=identity)
+
+    @property
+    def _folder(self) -> Path:
+        if self.shell.workspace.uploads is None:
+            raise ToolError("PROCESS_UNAVAILABLE", "there is no session here that could keep a process")
+        return processes_of(self.shell.workspace.uploads)
+
+    def _seconds(self, arguments: ProcessArguments) -> float:
+        most = self.processes.config.timeout_seconds
+        return min(arguments.timeout_seconds or most, most)
+
+    async def _named(self, arguments: ProcessArguments) -> Record:
+        record = await asyncio.to_thread(self._record, _given(arguments.id, "id", arguments.action))
+        if isinstance(record, Running):
+            record.touched = self.processes.now()
+        return record
+
+    def _record(self, id_: str) -> Record:
+        record = self.processes.record(self._folder, str(self.shell.workspace.root), id_)
+        if record is None:
+            raise ToolError("NOT_FOUND", f"this session has no process {id_[:64]!r}; `list` shows those it has")
+        return record
+
+    async def _start(self, arguments: ProcessArguments, call: Call) -> ToolResult:
+        command = _given(arguments.command, "command", "start")
+        seconds = self._seconds(arguments)
+        record = Record(
+            folder=self._folder,
+            command=command,
+            workspace=str(self.shell.workspace.root),
+            where=node(),
+            terminal=bool(arguments.pty),
+            started=self.processes.now(),
+            output=Output(self.shell.config.output_bytes),
+        )
+        await asyncio.shield(self._begin(record, seconds, call, notify=bool(arguments.notify)))
+        text = f"Started process {record.id}; it may run for {seconds:g} seconds. `poll` shows its output."
+        if arguments.notify:
+            text += " Its end is sent to the chat by itself."
+        return ToolResult(content=(text,), details={"id": record.id})
+
+    async def _begin(self, record: Record, seconds: float, call: Call, *, notify: bool) -> None:
+        """Starts it; with `notify` the report is kept first. A report of what could not start finds no record."""
+        report: Callable[[], Awaitable[None]] = untold
+        if notify:
+            if self.processes.reports is None:
+                raise ToolError("UNSUPPORTED", "nobody can be told of its end here; start it without notify, and poll")
+            report = await self.processes.reports.expect(record, call)
+        try:
+            await self.processes.start(record, self.shell, seconds, call.held, report)
+        except (OSError, ToolError) as error:
+            await report()
+            raise self.shell.not_started(error) if isinstance(error, OSError) else error from error
+
+    async def _poll(self, record: Record, wait_seconds: float) -> ToolResult:
+        running = record if isinstance(record, Running) else None
+        for _ in range(int(wait_seconds / LOOK_SECONDS)):
+            if running is None or running.task.done() or record.output.total > record.polled:
+                break
+            await asyncio.sleep(LOOK_SECONDS)
+        if running and record.ended is not None:
+            await asyncio.wait([running.task])  # its record is written
+        note, new = f"[{state_of(record, self.processes.now())}]", record.output.since(record.polled)
+        text = await asyncio.to_thread(new.shown, self.shell.result_chars - len(note) - 1)
+        record.polled += new.total
+        if record.state in ("ended", "interrupted") and new.total:
+            await asyncio.to_thread(record.keep_polled)
+        return ToolResult(content=(f"{text.rstrip(chr(10))}\n{note}".lstrip("\n"),), details=details_of(record))
+
+    async def _log(self, record: Record, arguments: ProcessArguments) -> ToolResult:
+        printed = record.output.since(0)
+
+        def page() -> ToolResult:
+            text = printed.shown(8 * self.shell.config.output_bytes)
+            return text_page(text, arguments.offset or 1, arguments.limit, self.shell.result_chars)
+
+        return await asyncio.to_thread(page)
+
+    async def _write(self, record: Record, arguments: ProcessArguments) -> ToolResult:
+        data = _input(arguments, record).encode(errors="replace")
+        if not isinstance(record, Running):
+            state = state_of(record, self.processes.now())
+            raise ToolError("NOT_RUNNING", f"process {record.id} takes no input here: {state}")
+        if record.terminal and any(len(line) > LINE_BYTES_MAX for line in data.splitlines()):
+            raise ToolError("INVALID_ARGUMENT", f"a terminal takes no line longer than {LINE_BYTES_MAX} bytes")
+        ends = not record.terminal and arguments.key == "ctrl-d"
+        try:
+            taken = record.supervised.write(data) if data else 0
+            if ends and taken == len(data):
+                record.supervised.end_input()
+        except OSError:
+            raise ToolError("NOT_RUNNING", f"process {record.id} reads no input any more") from None
+        if taken < len(data):
+            message = f"it took {taken} of {len(data)} bytes and reads no more now; write the rest when it does"
+            raise ToolError("PROCESS_BUSY", message, retryable=True)
+        return ToolResult(content=(f"Wrote {taken} bytes to process {record.id}",), details=details_of(record))
+
+
+def state_of(record: Record, now: float) -> str:
+    """The state of a background command, for a model."""
+    age = f"{max(0.0, (record.ended or now) - record.started):.0f} s"
+    match record.state:
+        case "running":
+            return f"running, {age}"
+        case "elsewhere":
+            return f"running at another replica ({shown(record.where)}), {age}; what it wrote is some seconds old"
+        case "ended":
+            return f"ended after {age}: {record.note[1:-1]}"
+        case "interrupted":
+            return "interrupted: the gateway restarted, which ended it; what it wrote last may be missing"
+
+
+def _given(value: str | None, name: str, action: str) -> str:
+    if not value:
+        raise ToolError("INVALID_ARGUMENT", f"{name!r} is required for {action}")
+    return value
+
+
+def _input(arguments: ProcessArguments, record: Record) -> str:
+    text, key = arguments.text or "", arguments.key
+    if not text and key is None:
+        raise ToolError("INVALID_ARGUMENT", "'text' or 'key' is required for write")
+    if record.terminal:
+        return text + (KEYS[key] if key else "")
+    if key not in (None, "enter", "ctrl-d"):
+        raise ToolError("INVALID_ARGUMENT", f"'key': {key} needs a terminal; start the command with pty: true")
+    return text + ("\n" if key == "enter" else "")
+
+
+def details_of(record: Record) -> dict[str, str | int | None]:
+    return {"id": record.id, "state": record.state, "exitCode": record.code}
+
+
+def short(command: str) -> str:
+    """The beginning of a command, on one line."""
+    line = shown(command)
+    return line if len(line) <= COMMAND_CHARS else line[:COMMAND_CHARS] + "…"

@@ -22,7 +22,7 @@ no process is left. PLAN is what the sandbox wants done around ARGV, each member
     counted   the limit of processes is set by ARGV
     links     of the temporary folder's `skills`, to where
     protected names at the workspace's top that a command may not make
-    held      copies of approved files, as `held.hold` takes them
+    held      copies of approved files, as `hold` takes them
     network   where a socket that listens on the loopback of its own network is sent, and the port
 """
 
@@ -35,10 +35,12 @@ import os
 import select
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
-from tools.held import Copied, hold
 from tools.limits import (
     FILE_BYTES_MAX,
+    LOOK_SECONDS,
     PROCESSES_MAX,
     Written,
     above,
@@ -50,7 +52,6 @@ from tools.limits import (
     watch_free,
     watch_numbers,
 )
-from tools.refused import ForbiddenNames
 from tools.sandbox import confine
 
 KILL_SECONDS_MAX = 5.0
@@ -273,3 +274,128 @@ def kill_everybody() -> None:
                     os.kill(pid, number)
         buried()
         time.sleep(0.001)
+
+
+FOLDER = "approved"
+NEIGHBOURS_MAX = 2_000
+"""Neighbours of one folder that get a link, in the order of their names."""
+
+Copied = tuple[str, str, int, tuple[int, int, int]]
+"""The name in the workspace, where a link leads, the descriptor of the content, and mode, uid and gid."""
+
+
+def hold(temporary: str, copies: list[Copied], owner: tuple[int, int]) -> list[str]:
+    """The folders that it made, in the order to remove them. The workspace is the working folder. Raises OSError."""
+    made: list[str] = []
+    for name, link, fd, rights in copies:
+        *folders, leaf = name.split("/")
+        place, there = f"{temporary}/{FOLDER}", "."
+        for inner in (*folders, ""):
+            if place not in made:
+                with suppress(OSError):
+                    os.unlink(place)  # noqa: PTH108 - pathlib would double the start-up time
+                os.mkdir(place)  # noqa: PTH102 - as above
+                made.insert(0, place)
+                for neighbour in _neighbours(there, owner):
+                    os.symlink(f"{os.getcwd()}/{there}/{neighbour}", f"{place}/{neighbour}")  # noqa: PTH109, PTH211
+            if inner:
+                place, there = f"{place}/{inner}", f"{there}/{inner}"
+        with suppress(FileNotFoundError):
+            os.unlink(f"{place}/{leaf}")  # noqa: PTH108 - as above
+        if link:
+            os.symlink(link, f"{place}/{leaf}")  # noqa: PTH211 - as above
+        else:
+            _copy(fd, f"{place}/{leaf}", allowed(*rights, *owner))
+        os.close(fd)
+    for place in made if owner[0] < 0 else ():  # else they are root's
+        os.chmod(place, 0o555)  # noqa: PTH101 - as above
+    return made
+
+
+def _neighbours(folder: str, owner: tuple[int, int]) -> list[str]:
+    """The names that the command's own user can list."""
+    us = os.geteuid(), os.getegid()
+    try:
+        if owner[0] >= 0:
+            os.setegid(owner[1])
+            os.seteuid(owner[0])
+        return sorted(os.listdir(folder))[:NEIGHBOURS_MAX]  # noqa: PTH208 - as above
+    except OSError:
+        return []
+    finally:
+        os.seteuid(us[0])
+        os.setegid(us[1])
+
+
+def allowed(mode: int, uid: int, gid: int, as_uid: int, as_gid: int) -> int:
+    """The rights of a command's user on a file, as the lowest three bits; a negative user is the gateway's own."""
+    return mode >> 6 if uid == as_uid or as_uid < 0 else mode >> 3 if gid == as_gid else mode
+
+
+def _copy(source: int, place: str, rights: int) -> None:
+    fd = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        while os.sendfile(fd, source, None, 1 << 20):
+            pass
+        os.fchmod(fd, (rights & 5) * 0o111)
+    finally:
+        os.close(fd)
+
+
+class ForbiddenNames:
+    """Renames new files of these names: nothing is lost, and nothing is read or run by that name. Files that the
+    gateway reads are renamed at once, since a background command may run for days; files that git needs, when the
+    command has ended."""
+
+    def __init__(self, names: list[str], uid: int) -> None:
+        self._names, self._uid = names, uid
+        self._before: dict[str, set[str]] = {}
+        self._before = {it: self._found(it) for it in (".", "skills", ".git")}
+        self.has_any = False
+
+    def watch(self) -> None:
+        while self._names:
+            self.rename(".", "skills")
+            time.sleep(LOOK_SECONDS)
+
+    def rename(self, *folders: str) -> None:
+        for folder in folders:
+            found = self._found(folder)
+            self._before[folder] &= found  # what is gone is new when it comes back
+            for name in found - self._before[folder]:
+                to = f"refused-{os.urandom(4).hex()}-{name.lstrip('.')}"
+                with suppress(OSError), _opened(".") as top, _opened(folder) as parent:
+                    os.rename(name, to, src_dir_fd=parent, dst_dir_fd=top)
+                self.has_any = True
+
+    def _found(self, folder: str) -> set[str]:
+        found: set[str] = set()
+        try:
+            with _opened(folder) as parent, os.scandir(parent) as entries:
+                for entry in filter(lambda it: self._is_refused(folder, it), entries if self._names else ()):
+                    with suppress(OSError):
+                        if self._uid in (-1, entry.stat(follow_symlinks=False).st_uid):
+                            found.add(entry.name)
+        except PermissionError:  # the command has closed it: nothing is known to be gone
+            return set(self._before.get(folder, ()))
+        except OSError:
+            pass
+        return found
+
+    def _is_refused(self, folder: str, entry: "os.DirEntry[str]") -> bool:
+        name = entry.name.casefold()
+        if folder == ".git":
+            return name in ("hooks", "config")
+        if folder == "." and name in (".git", "skills"):
+            return not entry.is_dir(follow_symlinks=False)
+        return folder == "skills" or name in self._names or name.startswith(".env")
+
+
+@contextmanager
+def _opened(folder: str) -> Iterator[int]:
+    """No link is followed: it could lead to what is not the command's."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)

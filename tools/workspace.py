@@ -7,21 +7,149 @@ only, with one name, on the file system of their folder. What is written replace
 within a quota. Blocking; the tools run it off the event loop.
 """
 
+import fcntl
 import os
+import secrets
 import stat
 import sys
+import time
 import weakref
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tools.limits import ENTRY_BYTES
+from tools.limits import ENTRY_BYTES, stored_bytes
 from tools.paths import called, explained, is_memory, is_private, not_found, open_beneath, open_in, protection, relative
-from tools.quota import FolderUse
-from tools.replacement import replace_file
 from tools.tool import ToolError, repeats, upload_source
 from tools.uploads import UPLOADS, make_folder
+
+COUNT_SECONDS = 60
+COUNT_PAUSES = 10
+"""The pause after a count, in multiples of the time it took."""
+
+
+class FolderUse:
+    """Bytes of a folder on the disk: counted now and then, as commands write there, too; tools add what they write."""
+
+    def __init__(self) -> None:
+        self._stored, self._counted, self._seconds = 0, float("-inf"), 0.0
+
+    def charge(self, folder: str, more: int, most: int) -> None:
+        """Raises ToolError."""
+        age = time.monotonic() - self._counted
+        is_doubtful = self._stored + more > most or age > COUNT_SECONDS
+        if is_doubtful and age > self._seconds * COUNT_PAUSES:
+            began = time.monotonic()
+            stored = stored_bytes((folder,), entries_max=most // ENTRY_BYTES)
+            self._stored = sys.maxsize if stored is None else stored
+            self._counted = time.monotonic()
+            self._seconds = self._counted - began
+        if more > 0 and self._stored + more > most:
+            what = f"the files here may take {most:,} bytes in all (tools.files.quotaBytes)"
+            raise ToolError("QUOTA_EXCEEDED", f"{what}; delete what is not needed, or tell the user")
+        self._stored = max(0, self._stored + more)
+
+
+PREFIX = ".clawgate-"
+"""The beginning of the temporary names."""
+
+
+def replace_file(
+    folder: int, name: str, data: bytes, *, path: str, expected: os.stat_result | None, give: Callable[[int], None]
+) -> None:
+    """Make `data` what `name` holds; `path` is what a model calls it, and `give` says who owns the new file. With
+    `expected` only if the file is still what it was then. Raises ToolError and OSError."""
+    mode = _mode(folder, name, path)
+    with replacing(folder, name) as fd:
+        with open(fd, "wb", closefd=False) as file:
+            file.write(data)
+        give(fd)
+        os.fchmod(fd, mode)
+        os.fsync(fd)
+        if expected is not None and not _is_unchanged(folder, name, expected):
+            raise ToolError("CHANGED", f"{called(path)!r} changed while it was edited; read it again", retryable=True)
+    os.close(fd)
+    os.fsync(folder)
+
+
+def _mode(folder: int, name: str, path: str) -> int:
+    """The mode to keep. A link, a folder or a file with other names is not replaced."""
+    try:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return 0o644
+    if stat.S_ISDIR(status.st_mode):
+        raise ToolError("IS_A_FOLDER", f"{called(path)!r} is a folder")
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+        raise not_found(path)
+    return stat.S_IMODE(status.st_mode) & 0o777  # set-uid was given to what the file was, not to what it becomes
+
+
+def _is_unchanged(folder: int, name: str, then: os.stat_result) -> bool:
+    with suppress(OSError):
+        now = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        return (now.st_ino, now.st_mtime_ns, now.st_size) == (then.st_ino, then.st_mtime_ns, then.st_size)
+    return False
+
+
+def new_temporary(folder: int) -> tuple[str, int]:
+    """The name of a new, empty, locked file in `folder`, and its descriptor for writing."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    while True:
+        name = f"{PREFIX}{secrets.token_hex(8)}"
+        fd = os.open(name, flags, 0o600, dir_fd=folder)
+        if _locked(fd) and _is(name, folder, fd):
+            return name, fd
+        os.close(fd)  # another process swept between the two steps
+
+
+def sweep(folder: int) -> None:
+    """Remove what dead writers left in `folder`: our own earlier lives, and other replicas."""
+    for name in os.listdir(folder):
+        if name.startswith(PREFIX):
+            with suppress(OSError):
+                fd = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+                try:
+                    if _locked(fd) and _is(name, folder, fd):
+                        os.unlink(name, dir_fd=folder)
+                finally:
+                    os.close(fd)
+
+
+@contextmanager
+def replacing(folder: int, name: str) -> Iterator[int]:
+    """A descriptor for what is to be `name`: it gets that name once it is written, and stays open and locked."""
+    sweep(folder)
+    temporary, fd = new_temporary(folder)
+    try:
+        yield fd
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
+        os.close(fd)
+        raise
+
+
+def _locked(fd: int, how: int = fcntl.LOCK_EX) -> bool:
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def is_locked(fd: int) -> bool:
+    """True if a process of any replica still writes it. The caller lets it go by closing it."""
+    return not _locked(fd, fcntl.LOCK_SH)
+
+
+def _is(name: str, folder: int, fd: int) -> bool:
+    with suppress(FileNotFoundError):
+        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_ino == os.fstat(fd).st_ino
+    return False
+
 
 NOBODY = 65_534
 """The user and group that get a workspace if the gateway runs as root: commands never do."""

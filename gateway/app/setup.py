@@ -40,9 +40,8 @@ from gateway.store.store import Store
 from gateway.turns.memory import StoredMemory
 from gateway.turns.tasks import Tasks
 from tools.catalog import NAMES, ToolPorts, own_tools
-from tools.mcp.server import Environment
-from tools.mcp.servers import McpServers
-from tools.processes import Processes
+from tools.mcp.server import Environment, McpServers
+from tools.process import Processes
 from tools.sandbox.sandbox import Sandbox
 
 FIXED = ("database", "server.host", "server.port", "tracing")

@@ -26,8 +26,7 @@ from gateway.store.errors import StoreUnavailable
 from gateway.store.inbound import ASK, OUTCOME, Inbound
 from gateway.store.records import Delivery
 from gateway.store.sessions import LOCAL_PERSON, control_session, person_of, session_key
-from tools.approval import Request, digest_of
-from tools.tool import ToolError
+from tools.tool import Request, ToolError, digest_of
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 WATCH_SECONDS = 1.0

@@ -19,10 +19,9 @@ from channels.message import MessageContext
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.display import reply_lines
 from gateway.store.approvals import Approval
-from tools.approval import Request, canonical, digest_of
 from tools.paths import MEMORY
 from tools.policy import holds
-from tools.tool import Call, ToolError, ToolResult
+from tools.tool import Call, Request, ToolError, ToolResult, canonical, digest_of
 
 _NOTES = {
     "approved": "has been approved by {by} and runs now",

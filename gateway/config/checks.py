@@ -25,8 +25,8 @@ from gateway.program import program
 from skills.catalog import AgentSkillsConfig
 from skills.lock import LOCK
 from tools.catalog import NAMES, offered, own_tools
+from tools.config import SearchConfig
 from tools.policy import GROUPS, SERVERS, server_of
-from tools.web.config import SearchConfig
 
 
 def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Findings) -> None:

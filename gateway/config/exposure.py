@@ -15,9 +15,8 @@ from gateway.config.root import Config
 from gateway.config.server import filled
 from gateway.observe.secrets import secrets_in
 from tools.catalog import offered
-from tools.config import ExecMode, effective_exec
+from tools.config import ExecMode, effective_exec, private
 from tools.mcp.config import McpServerConfig
-from tools.web.config import private
 
 _HERE = tuple(map(ipaddress.ip_network, ("127.0.0.0/8", "0.0.0.0/32", "::/127")))
 """The addresses that are always this machine; connecting to the unspecified one connects to loopback."""

@@ -27,8 +27,7 @@ from gateway.store.records import Delivery
 from gateway.store.sessions import agent_of, chat_of, sender_behind, task_of
 from gateway.turns.reports import CommandEnd, command_end_json
 from gateway.turns.tasks import wordless
-from tools.background import details_of, short, state_of
-from tools.processes import Record, read_record
+from tools.process import Record, details_of, read_record, short, state_of
 from tools.tool import Call, ToolError
 from tools.uploads import folder_of, processes_of
 

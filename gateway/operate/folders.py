@@ -9,7 +9,7 @@ from pathlib import Path
 from channels.bilingual import NO_WORDS, Bilingual, Finding, Status
 from gateway.config.exposure import sandboxed
 from gateway.config.load import Loaded
-from tools.held import allowed
+from tools.supervisor import allowed
 from tools.workspace import NOBODY
 
 FREE_BYTES_LOW = 1024**3

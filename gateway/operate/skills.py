@@ -17,8 +17,7 @@ from gateway.config.load import Loaded
 from gateway.program import OperatorError
 from skills.catalog import sees
 from skills.lock import BadFolder, BadLock, Pin, SkillFile, SkillLock, files_in, hash_of
-from skills.source import FoundSkill, Source, read_source
-from skills.strangers import BadSource, shown
+from skills.source import BadSource, FoundSkill, Source, read_source, shown
 
 DIFFERENCE_LINES_MAX = 2_000
 _PROGRAM_ENDINGS = (".py", ".sh", ".bash", ".zsh", ".js", ".mjs", ".ts", ".rb", ".pl", ".php", ".lua", ".ps1", ".bat")

@@ -31,10 +31,9 @@ from gateway.store.records import WaitingMessage, Work
 from gateway.store.sessions import agent_of
 from gateway.turns.history import TURNS_MAX, numbered_turns
 from gateway.turns.layers import heading_of
-from tools.approval import canonical
 from tools.mcp.config import McpConfig
 from tools.policy import foreign, server_of
-from tools.tool import Call, Image, Tool, ToolError, ToolResult, ToolSpec
+from tools.tool import Call, Image, Tool, ToolError, ToolResult, ToolSpec, canonical
 
 BY_THE_MODEL = ("replied", "silent", "declined", "failed")
 """The outcomes of a turn that its model has ended."""

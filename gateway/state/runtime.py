@@ -50,9 +50,9 @@ from gateway.store.sessions import (
     session_key,
 )
 from gateway.store.store import Store
-from tools.mcp.servers import McpServers
+from tools.mcp.server import McpServers
 from tools.policy import foreign, holds, permitted
-from tools.processes import Processes
+from tools.process import Processes
 from tools.sandbox.sandbox import Sandbox
 
 AGENT_CLOSED = "agent-closed"

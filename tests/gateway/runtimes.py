@@ -15,8 +15,8 @@ from gateway.state.reasons import ToolLayers
 from gateway.state.runtime import ConfigState, Control, Runtime, Setup
 from gateway.store.store import Store
 from tests.sandboxes import shared
-from tools.mcp.servers import McpServers
-from tools.processes import Processes
+from tools.mcp.server import McpServers
+from tools.process import Processes
 
 NO_SERVERS: Any = None
 

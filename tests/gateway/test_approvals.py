@@ -33,8 +33,7 @@ from gateway.store.records import Delivery
 from gateway.store.sqlite import SqliteStore
 from gateway.store.writer import run
 from tests.channels.contexts import context as made
-from tools.approval import Request, digest_of
-from tools.tool import Call, Subject, ToolError, ToolResult
+from tools.tool import Call, Request, Subject, ToolError, ToolResult, digest_of
 
 CHAT = Chat(id="c", kind="direct")
 BOSS = made("feishu", CHAT, text="run it")

@@ -13,17 +13,16 @@ from gateway.turns.tasks import Tasks
 from tests.sandboxes import shared
 from tests.waiting import PATIENCE_SECONDS
 from tools.catalog import NAMES, Catalog, Toolbox, ToolPorts
-from tools.config import AgentToolsConfig, ExecConfig, ProcessConfig, ToolsConfig
+from tools.config import AgentToolsConfig, ExecConfig, ProcessConfig, ToolsConfig, WebToolsConfig
 from tools.documents.document import Documents
 from tools.memory import Passage
 from tools.message import Post
 from tools.policy import layers_of
-from tools.processes import Processes
+from tools.process import Processes
 from tools.sandbox.sandbox import Sandbox
 from tools.schedule import Planned, ScheduleArguments
 from tools.tool import Call, Image, ToolError, ToolResult
 from tools.web.client import WebClient
-from tools.web.config import WebToolsConfig
 from tools.workspace import Workspace
 
 WAIT_FOR_GO = "touch ready; until [ -e go ]; do sleep 0.02; done"

@@ -21,9 +21,9 @@ from typing import Any
 import httpx  # noqa: F401
 
 from tests.tools.bench import Bench, bench, text_of
-from tools import processes
+from tools import process as processes
 from tools.config import ProcessConfig
-from tools.processes import Processes
+from tools.process import Processes
 from tools.sandbox.sandbox import KINDS, Sandbox
 
 SYSTEM_PYTHON = "/usr/bin/python3"

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tools.web.config import FetchConfig
+from tools.config import FetchConfig
 from tools.web.fetch import Fetcher
 
 Write: TypeAlias = Callable[[bytes], Awaitable[None]]

@@ -14,9 +14,9 @@ import pytest
 from tests.processes import processes_of
 from tests.tools.bench import Bench, bench, text_of
 from tests.waiting import until
-from tools import processes as module
+from tools import process as module
 from tools.config import ProcessConfig
-from tools.processes import Processes
+from tools.process import Processes
 from tools.sandbox.sandbox import ProbeReport, Sandbox, Wall
 from tools.uploads import folder_of, forget
 
@@ -245,7 +245,7 @@ from pathlib import Path
 from tests.tools.bench import bench
 from tests.tools.test_background import polled, start
 from tools.config import ProcessConfig
-from tools.processes import Processes
+from tools.process import Processes
 from tools.sandbox.sandbox import ProbeReport, Sandbox, Wall
 
 async def main():

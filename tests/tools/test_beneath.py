@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from tools.paths import open_beneath, open_by_walking
-from tools.replacement import new_temporary
 from tools.tool import ToolError
-from tools.workspace import Workspace
+from tools.workspace import Workspace, new_temporary
 
 Opener = Callable[[int, str, int], int]
 

@@ -14,12 +14,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.tools.bench import Bench, bench, text_of
-from tools.approval import Request
 from tools.binding import binding_of
 from tools.catalog import Toolbox
 from tools.exec import PATH
 from tools.sandbox.sandbox import Sandbox
-from tools.tool import Call, ToolError, ToolResult
+from tools.tool import Call, Request, ToolError, ToolResult
 
 READS = (
     "ls -la", "cat data.txt", "head -n 2 data.txt", "tail -n1 data.txt", "wc -l data.txt", "grep -rn 'x y' .",

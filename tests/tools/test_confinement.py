@@ -15,11 +15,11 @@ from channels.message import File
 from tests.agents.test_attachments import receive
 from tests.tools.bench import CALL, Bench, bench, text_of
 from tools.attachment import attachment
+from tools.config import FetchConfig
 from tools.paths import called, explained
 from tools.sandbox.sandbox import ProbeReport, Sandbox
 from tools.tool import ToolError
 from tools.web.client import WebClient
-from tools.web.config import FetchConfig
 
 SECRET = "secret-81723"
 Door = Callable[[Bench, str], Awaitable[str]]

@@ -14,7 +14,7 @@ import pytest
 
 from tests.tools.bench import Bench, bench, pictures, text_of
 from tools.documents.document import Answer, Documents, document_kind
-from tools.documents.layout import PlacedText, with_tables
+from tools.documents.pdf import PlacedText, with_tables
 from tools.picture import image_type
 
 DOCUMENTS = Path(__file__).parents[1] / "documents"

@@ -13,8 +13,8 @@ import pytest
 from tests.processes import processes_of
 from tests.tools.bench import WAIT_FOR_GO, Bench, bench, text_of
 from tests.waiting import until
+from tools.command import CommandLimit
 from tools.exec import STOPPED
-from tools.process import CommandLimit
 from tools.sandbox.sandbox import Sandbox
 
 NAP = f"sleep {7_000_000 + os.getpid()}"

@@ -28,7 +28,7 @@ from tests.tools.bench import bench, text_of
 from tests.tools.confined import SYSTEM_PYTHON
 from tests.tools.hostile import certified, response, web
 from tests.waiting import PATIENCE_SECONDS, until
-from tools.sandbox import bubblewrap
+from tools.sandbox import sandbox as bubblewrap
 from tools.sandbox import sandbox as sandboxes
 from tools.sandbox.confine import seccomp
 from tools.sandbox.launch import SCRATCH, Launch

@@ -19,12 +19,11 @@ from hypothesis import strategies as st
 
 from tests.tools.bench import CALL, text_of
 from tests.tools.hostile import Behaviour, Web, Write, certified, redirect, response, web
+from tools.config import FetchConfig
 from tools.sandbox.confine import landlock_version
 from tools.tool import ToolError, ToolResult
 from tools.web import page
-from tools.web.addresses import is_public
-from tools.web.client import WebClient
-from tools.web.config import FetchConfig
+from tools.web.client import WebClient, is_public
 from tools.web.fetch import Fetcher, WebFetch
 
 

@@ -8,8 +8,8 @@ import pytest
 from tests.emulators.search import KEY, SearchEmulator
 from tests.loopback import serve_on_loopback
 from tests.tools.bench import CALL, text_of
+from tools.config import SearchConfig
 from tools.tool import ToolError
-from tools.web.config import SearchConfig
 from tools.web.search import ENGINES, WebSearch
 
 

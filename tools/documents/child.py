@@ -16,18 +16,17 @@ from typing import IO, Any
 
 from lxml import etree
 
-from tools.documents import hypertext, opendocument, pdf, sheets, slides, words
-from tools.documents.package import Package
-from tools.documents.pages import Pages, UnreadableDocument
+from tools.documents import hypertext, office, opendocument, pdf, sheets
+from tools.documents.pages import Package, Pages, UnreadableDocument
 from tools.encoding import CODECS
 from tools.web.page import give_up_rights
 
 _ENCODINGS = (*CODECS, "cp437", "utf-16", "latin-1", "idna")
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 _OFFICE: dict[str, Callable[[Package, Pages], None]] = {
-    "word/document.xml": words.read,
+    "word/document.xml": office.read_document,
     "xl/workbook.xml": sheets.read,
-    "ppt/presentation.xml": slides.read,
+    "ppt/presentation.xml": office.read_slides,
 }
 
 

@@ -4,8 +4,7 @@ import re
 from contextlib import suppress
 from typing import Any
 
-from tools.documents.package import Package, beside
-from tools.documents.pages import Flow, Pages, UnreadableDocument
+from tools.documents.pages import Flow, Package, Pages, UnreadableDocument, beside
 from tools.encoding import UTF_8, encoding_of, is_valid
 from tools.web.page import clean, to_markdown
 

@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tools.documents.package import Package
-from tools.documents.pages import Flow, Pages, Rows, UnreadableDocument, table
+from tools.documents.pages import Flow, Package, Pages, Rows, UnreadableDocument, table
 from tools.documents.sheets import COLUMNS_MAX, chosen
 
 MIMETYPE = b"application/vnd.oasis.opendocument."

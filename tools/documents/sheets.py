@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from tools.documents.package import Package, relation
-from tools.documents.pages import Pages, Rows, UnreadableDocument
+from tools.documents.pages import Package, Pages, Rows, UnreadableDocument, relation
 from tools.encoding import decoded
 
 COLUMNS_MAX = 200

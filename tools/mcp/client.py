@@ -2,31 +2,50 @@
 server is configured.
 
 The server is not believed: what it lists has an end, its schemas of results are not compiled here, and it may ask us for
-nothing (no sampling, no elicitation, no roots).
+nothing (no sampling, no elicitation, no roots). A server at an address is connected to as `web_fetch` connects, each
+address judged first. One that we started speaks by its pipes, a JSON message a line: a line has a longest length, and so
+have all messages that wait. Of a burst, progress and log notifications are dropped; output that is no JSON is left out.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+import base64
+import binascii
+import json
+import math
+import ssl
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cache
+from typing import Any, TypeAlias
 
 import anyio
+import httpcore2
+import httpx2
 import mcp.types as types
+import structlog
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp import Client
 from mcp.client import Transport
 from mcp.client.session import IncomingMessage
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
+from mcp.types import jsonrpc_message_adapter
 from pydantic import ValidationError
 
+from tools.command import Finished, Supervised
 from tools.mcp.definition import Definition, ProgramEnd, ServerGone, UnusableTool
-from tools.mcp.http import guarded_client
-from tools.mcp.result import refusal_of, result_of
-from tools.mcp.stdio import MESSAGE_BYTES_MAX
-from tools.tool import ToolError, ToolResult
-from tools.web.client import WebClient
+from tools.mcp.server import LIFE_SECONDS
+from tools.output import Output
+from tools.picture import fitted, unshown
+from tools.tool import Image, ToolError, ToolResult
+from tools.web.client import Blocked, WebClient
+
+log = structlog.get_logger()
+
 
 PAGES_MAX = 50
 TOOLS_MAX = 1_000
@@ -193,3 +212,264 @@ def _failure(error: Exception) -> Exception:
     if isinstance(error, ValidationError):
         return ToolError("TOOL_FAILED", "the server's answer is not what the protocol wants")
     return ServerGone("the connection to the server was lost")
+
+
+ANSWER_BYTES_MAX = 16 * 1024 * 1024
+"""The longest answer that is no stream of events, as it arrives: none is packed."""
+CONNECT_SECONDS = 10.0
+CONNECTIONS_MAX = 20
+
+
+def guarded_client(web: WebClient, headers: Mapping[str, str], seconds: float) -> httpx2.AsyncClient:
+    """`seconds` may pass between two pieces of an answer."""
+    return httpx2.AsyncClient(
+        transport=GuardedTransport(web),
+        headers={"user-agent": "Clawgate (mcp)", **headers, "accept-encoding": "identity"},
+        timeout=httpx2.Timeout(CONNECT_SECONDS, read=seconds),
+        trust_env=False,
+    )
+
+
+class _JudgedNetwork(httpcore2.AsyncNetworkBackend):
+    def __init__(self, web: WebClient) -> None:
+        self._web = web
+        self._network = httpcore2.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        try:
+            addresses = await self._web.addresses(host.strip("[]"), port)
+        except (Blocked, OSError) as error:  # a TimeoutError, too
+            raise httpcore2.ConnectError(str(error) or "the name server did not answer in time") from None
+        failure: Exception = httpcore2.ConnectError("no address")
+        for address in addresses:
+            try:
+                return await self._network.connect_tcp(address, port, timeout, local_address, socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+    async def sleep(self, seconds: float) -> None:
+        await self._network.sleep(seconds)
+
+
+class GuardedTransport(httpx2.AsyncBaseTransport):
+    def __init__(self, web: WebClient) -> None:
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=_certificates(), max_connections=CONNECTIONS_MAX, network_backend=_JudgedNetwork(web)
+        )
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        url = request.url
+        asked = httpcore2.Request(
+            method=request.method,
+            url=httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+            headers=request.headers.raw,
+            content=request.stream,
+            extensions=request.extensions,
+        )
+        try:
+            answer = await self._pool.handle_async_request(asked)
+        except httpcore2.TimeoutException as error:
+            raise httpx2.ConnectTimeout(str(error), request=request) from error
+        except (httpcore2.NetworkError, httpcore2.ProtocolError) as error:
+            raise httpx2.ConnectError(str(error), request=request) from error
+        streams = any(name.lower() == b"content-type" and b"event-stream" in value for name, value in answer.headers)
+        return httpx2.Response(
+            status_code=answer.status,
+            headers=answer.headers,
+            stream=_Pieces(answer, None if streams else ANSWER_BYTES_MAX),
+            extensions=answer.extensions,
+        )
+
+    async def aclose(self) -> None:
+        await self._pool.aclose()
+
+
+class _Pieces(httpx2.AsyncByteStream):
+    def __init__(self, answer: httpcore2.Response, bytes_max: int | None) -> None:
+        self._answer = answer
+        self._bytes_max = bytes_max
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        received = 0
+        try:
+            async for piece in self._answer.aiter_stream():
+                received += len(piece)
+                if self._bytes_max is not None and received > self._bytes_max:
+                    raise httpx2.ReadError(f"the answer is longer than {self._bytes_max:,} bytes")
+                yield piece
+        except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
+            raise httpx2.ReadError(str(error)) from error
+
+    async def aclose(self) -> None:
+        await self._answer.aclose()
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    return httpx2.create_ssl_context(trust_env=False)
+
+
+MESSAGE_BYTES_MAX = 16 * 1024 * 1024
+"""The longest message of a server."""
+WAITING_MAX = 1_000
+"""Messages that wait to be taken up; while there are so many, droppable notifications are dropped. Ten times as many end
+the server."""
+WAITING_BYTES_MAX = 4 * MESSAGE_BYTES_MAX
+DROPPABLE = ("notifications/progress", "notifications/message")
+REASON_CHARS = 200
+ERRORS_BYTES = 4_096
+Incoming: TypeAlias = SessionMessage | Exception
+Streams: TypeAlias = tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]
+
+
+class MessageLines(Output):
+    """Cuts what the server writes into messages. `total` is how much waits; too much of it ends the server."""
+
+    def __init__(self, messages: MemoryObjectSendStream[Incoming]) -> None:
+        super().__init__(0)
+        self._messages = messages
+        self._begun = bytearray()
+        self._waiting: deque[int] = deque()
+        """The bytes of each message that was not taken up yet."""
+        self._dropped = 0
+
+    def feed(self, data: bytes) -> None:
+        if self.total > MESSAGE_BYTES_MAX:
+            return  # it is being stopped, and what it goes on to write makes no message whole
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            whole = bytes(self._begun) + line if self._begun else line
+            self._begun.clear()
+            self._receive(whole)
+        self._begun += rest
+        self.total = max(self.total, len(self._begun)) if self.total > MESSAGE_BYTES_MAX else len(self._begun)
+
+    def _receive(self, line: bytes) -> None:
+        if not line.lstrip().startswith(b"{"):
+            return
+        try:
+            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValueError:
+            log.warning("mcp_message_unreadable", bytes=len(line))
+            return
+        waiting = self._messages.statistics().current_buffer_used
+        while len(self._waiting) > waiting:
+            self._waiting.popleft()
+        if waiting >= WAITING_MAX and getattr(message, "method", "") in DROPPABLE:
+            self._dropped += 1
+            if self._dropped.bit_count() == 1:  # the first, second, fourth, eighth …
+                log.info("mcp_notifications_dropped", count=self._dropped)
+            return
+        if waiting >= WAITING_MAX * 10 or sum(self._waiting) + len(line) > WAITING_BYTES_MAX:
+            self.total = sys.maxsize
+            return
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the session is gone
+            self._messages.send_nowait(SessionMessage(message))
+            self._waiting.append(len(line))
+
+
+@asynccontextmanager
+async def pipes(supervised: Supervised, ended: ProgramEnd) -> AsyncIterator[Streams]:
+    """The streams that the SDK's session speaks by. The server ends with them, and they with the server: `ended` says so."""
+    to_session, received = anyio.create_memory_object_stream[Incoming](math.inf)
+    sent, from_session = anyio.create_memory_object_stream[SessionMessage](0)
+    errors = Output(ERRORS_BYTES)
+
+    async def read() -> None:
+        with to_session:
+            finished = await supervised.attend(MessageLines(to_session), LIFE_SECONDS, errors)
+            error_output = errors.shown(ERRORS_BYTES)
+            ended.reason = reason_of_end(finished, error_output)
+            ended.set()
+            log.info("mcp_server_ended", code=finished.code, limit=finished.limit, errors=error_output)
+
+    async def write() -> None:
+        with from_session:
+            async for message in from_session:
+                text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                try:
+                    await supervised.send(f"{text}\n".encode())
+                except OSError:
+                    return  # it reads no more: what was asked fails as the connection ends
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            tasks.start_soon(write)
+            with received, sent:
+                yield received, sent
+                tasks.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await supervised.leave()
+
+
+def reason_of_end(finished: Finished, errors: str) -> str:
+    """The exit code of the program, or the limit that it reached, with the last line that it complained."""
+    how = f"code {finished.code}" if finished.limit is None else f"it reached the limit of {finished.limit}"
+    last = next((it.strip() for it in reversed(errors.splitlines()) if it.strip()), "")
+    return f"its program has ended ({how}){last and ': ' + last[-REASON_CHARS:]}"
+
+
+IMAGES_MAX = 8
+PARTS_MAX = 200
+NAME_CHARS_MAX = 300
+
+
+def result_of(answer: types.CallToolResult, server: str) -> ToolResult:
+    parts = [part for block in answer.content[:PARTS_MAX] for part in _parts(block)]
+    if not any(isinstance(it, str) for it in parts) and answer.structured_content is not None:
+        parts.append(json.dumps(answer.structured_content, ensure_ascii=False))
+    texts = "\n".join(it for it in parts if isinstance(it, str))
+    images = [it for it in parts if isinstance(it, Image)]
+    if len(images) > IMAGES_MAX:
+        texts += f"\n[{len(images) - IMAGES_MAX} more pictures are left out]"
+    return _result(server, texts or "(no text)", *images[:IMAGES_MAX], is_error=answer.is_error)
+
+
+def refusal_of(error: types.ErrorData, server: str) -> ToolResult:
+    return _result(server, f"The server refuses the call: {error.message}", is_error=True)
+
+
+def _result(server: str, *content: str | Image, is_error: bool) -> ToolResult:
+    return ToolResult(content=content, details={"url": f"mcp:{server}"}, is_error=is_error, external=True)
+
+
+def _parts(block: types.ContentBlock) -> Iterator[str | Image]:
+    match block:
+        case types.TextContent(text=text):
+            yield text
+        case types.ImageContent(data=data):
+            yield _picture(data, "picture")
+        case types.AudioContent(data=data):
+            yield f"[audio, {len(data) * 3 // 4:,} bytes: not shown]"
+        case types.ResourceLink(uri=uri, name=name):
+            yield f"[resource {_short(uri)}: {_short(name)}]"
+        case types.EmbeddedResource(resource=types.TextResourceContents(uri=uri, text=text)):
+            yield f"[resource {_short(uri)}]\n{text}"
+        case types.EmbeddedResource(resource=types.BlobResourceContents(uri=uri, blob=blob)):
+            yield _picture(blob, f"resource {_short(uri)}")
+
+
+def _picture(data: str, what: str) -> str | Image:
+    """The picture, if it is one."""
+    try:
+        raw = base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        return f"[{what}: not shown, it is damaged]"
+    picture = fitted(raw)
+    if picture is None:
+        return f"[{what}, {len(raw):,} bytes: not shown, {unshown(raw)}]"
+    return Image(media_type=picture.type, data=base64.b64encode(picture.data).decode())
+
+
+def _short(text: str) -> str:
+    return " ".join(text[:NAME_CHARS_MAX].split())

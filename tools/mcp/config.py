@@ -8,8 +8,8 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
 
 from channels.section import Listed, LocalPath, Section, ToolNames
+from tools.config import PrivatePlaces
 from tools.tool import Effect
-from tools.web.config import PrivatePlaces
 
 ServerName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(?:[-_][a-z0-9]+)*$", max_length=24)]
 """Names without two underscores in a row: `NAME__tool` has one meaning."""

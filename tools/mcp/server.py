@@ -1,31 +1,46 @@
-"""One MCP server while it is in use: started, listed, called, and started again when it has ended.
+"""MCP servers while they are in use: started, listed, called, and started again when they have ended.
 
 An owner sees what a server says of its tools: what it said first is taken as seen, since the operator has just named the
 server; from then on a tool that is new or says something else is withheld until an owner has accepted it. So the tools that
 are known may be offered before the server is up, and a call waits for it.
+
+A server's program runs in the sandbox of commands, with its own folder. It is seldom one file: a link leads to a script,
+whose first line names an interpreter, which is a link in a Python environment. All of it is read here, and bound in the
+sandbox under each name that leads there. The SDK (`tools.mcp.client`) is imported by the first server that is started.
 """
 
 import asyncio
+import os
+import shlex
+import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
 from channels.marks import NOTE
-from tools.mcp.config import McpServerConfig, sandbox_hint
+from channels.section import ToolLists
+from tools.command import Supervised
+from tools.config import ExecConfig, FetchConfig
+from tools.exec import PATH
+from tools.mcp.config import McpConfig, McpServerConfig, sandbox_hint
 from tools.mcp.definition import Definition, ProgramEnd, ServerGone
-from tools.sandbox.sandbox import Sandbox
-from tools.tool import Call, ToolError, ToolResult
+from tools.paths import FORBIDDEN_NAMES, MEMORY, MEMORY_FOLDER
+from tools.policy import foreign
+from tools.sandbox.sandbox import SYSTEM, TOP, Sandbox
+from tools.tool import Call, Tool, ToolError, ToolResult, ToolSpec
 from tools.web.client import WebClient
-from tools.web.config import FetchConfig
+from tools.workspace import Workspace
 
 if TYPE_CHECKING:
     from tools.mcp.client import McpSession
 
 log = structlog.get_logger()
+
 
 PAUSE_FIRST_SECONDS, PAUSE_MAX_SECONDS = 1.0, 60.0
 STEADY_SECONDS = 60.0
@@ -259,7 +274,7 @@ class McpServer:
             raise innermost(error) from error  # the SDK's tasks wrap what is raised among them
 
     async def _transport(self, ended: ProgramEnd) -> AbstractAsyncContextManager[Any]:
-        from tools.mcp import client, program, stdio
+        from tools.mcp import client
 
         config, web = self.config, self.environment.web
         if config.url:
@@ -267,8 +282,8 @@ class McpServer:
             headers = {name: value.get_secret_value() for name, value in config.headers.items()}
             return client.http(config.url, headers, judged)
         network = WebClient(web) if config.network else None
-        supervised = await program.start(config, self.environment.sandbox, self.environment.path, network)
-        return stdio.pipes(supervised, ended)
+        supervised = await started(config, self.environment.sandbox, self.environment.path, network)
+        return client.pipes(supervised, ended)
 
     async def listed_by(self, connection: "McpSession") -> list[Definition]:
         """The tools that the config takes, by name, each once; `known` is then what owners have seen of them."""
@@ -297,7 +312,7 @@ def pause_after(pause: float, ran_seconds: float) -> float:
 
 def _load() -> None:
     """Imports the SDK, which takes a second, off the event loop."""
-    from tools.mcp import client, program  # noqa: F401
+    from tools.mcp import client  # noqa: F401
 
 
 def innermost(error: BaseException) -> BaseException:
@@ -309,3 +324,164 @@ def innermost(error: BaseException) -> BaseException:
 def reason_of(error: Exception) -> str:
     """The reason of a failure, in a line."""
     return f"it cannot be reached ({type(error).__name__})"
+
+
+@dataclass(frozen=True)
+class McpTool:
+    """One tool of a server."""
+
+    server: McpServer
+    definition: Definition
+    spec: ToolSpec
+
+    def parse(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self.definition.parse(raw)
+
+    async def run(self, arguments: Mapping[str, Any], call: Call) -> ToolResult:
+        return await self.server.call(self.definition, arguments, call)
+
+
+class McpServers:
+    """A `ToolSource`. Of the one `before` it takes the servers whose config is as it was. `harmless` makes a stranger's
+    text safe for a prompt."""
+
+    def __init__(
+        self,
+        config: McpConfig,
+        environment: Environment,
+        harmless: Callable[[str], str],
+        before: "McpServers | None" = None,
+    ) -> None:
+        servers = before.servers if before else {}
+        self.servers: dict[str, McpServer] = {
+            name: servers[name]
+            if name in servers and (servers[name].config, servers[name].environment.web) == (it, environment.web)
+            else McpServer(name, it, environment)
+            for name, it in config.servers.items()
+        }
+        self._harmless = harmless
+        self._specs: dict[tuple[str, str], ToolSpec] = {}
+
+    def start(self) -> None:
+        for server in self.servers.values():
+            server.start()
+
+    def tools(self, lists: ToolLists, workspace: Workspace) -> Sequence[Tool]:
+        there = {it.name: (server, it) for server in self.servers.values() for it in server.offered}
+        return [McpTool(*there[name], self._spec(*there[name])) for name in foreign(lists, tuple(there))]
+
+    @property
+    def names(self) -> dict[str, list[str]]:
+        """The tools of each server that are offered, if there are any."""
+        return {name: [it.name for it in server.offered] for name, server in self.servers.items() if server.offered}
+
+    def _spec(self, server: McpServer, tool: Definition) -> ToolSpec:
+        key = tool.name, tool.digest
+        if key not in self._specs:
+            self._specs[key] = tool.spec(server.config.effect, self._harmless)
+        return self._specs[key]
+
+    async def close(self) -> None:
+        await asyncio.gather(*(it.close() for it in self.servers.values()))
+
+    async def close_all_but(self, others: "McpServers") -> None:
+        """Ends the servers that the newer ones did not take."""
+        gone = [it for it in self.servers.values() if it not in others.servers.values()]
+        await asyncio.gather(*(it.close() for it in gone))
+
+
+LIFE_SECONDS = 7 * 86_400
+LINKS_MAX = 40
+FIRST_LINE_BYTES = 512
+
+
+async def started(config: McpServerConfig, sandbox: Sandbox, path: str, network: WebClient | None) -> Supervised:
+    """`path` is where programs are looked for. Raises OSError, and ToolError without a wall or a program."""
+    name, *arguments = config.command
+    program = shutil.which(name, path=path)
+    if program is None:
+        raise ToolError("TOOL_UNAVAILABLE", f"there is no program {name!r} in the PATH of the gateway")
+    whole = Path(program) if program.startswith("/") else Path.cwd() / program
+    parts, folders = parts_of(whole, path)
+    # Nothing of it is read by us, so it may write names that a workspace keeps from commands.
+    workspace = Workspace(root=Path(config.cwd), writable=(*FORBIDDEN_NAMES, MEMORY, MEMORY_FOLDER))
+    launch = await sandbox.launch(
+        f"exec {shlex.join((str(whole), *arguments))}",
+        workspace=workspace,
+        environment={
+            "PATH": ":".join((*folders, PATH)),
+            "HOME": str(workspace.root),
+            "LANG": "C.UTF-8",
+            "TMPDIR": "/tmp",
+            **{name: value.get_secret_value() for name, value in config.env.items()},
+        },
+        config=ExecConfig(sandbox=config.sandbox),
+        network=network,
+        readable=[*map(Path, config.readable), *parts],
+    )
+    try:
+        bounds = ExecConfig().but(timeout_seconds=LIFE_SECONDS)
+        return Supervised(launch, workspace.fd, bounds, "pipe", errors="apart")
+    finally:
+        workspace.close()
+
+
+def parts_of(program: Path, path: str) -> tuple[list[Path], list[str]]:
+    """The files and folders that a program is made of, without the system's, and the folders of its PATH. An interpreter is
+    looked for beside the program, then in `path`."""
+    paths: dict[Path, None] = {}
+    folders, seen, waiting = [str(program.parent)], set(), [program]
+    while waiting:
+        for name in _names(waiting.pop()):
+            if name in seen:
+                continue
+            seen.add(name)
+            paths |= {} if any(map(name.is_relative_to, (*SYSTEM, *TOP))) else {name: None}
+            waiting += _surroundings(name)
+            if interpreter := _interpreter(name, f"{program.parent}:{path}"):
+                waiting.append(interpreter)
+                folders.append(str(interpreter.parent))
+    whole = [it for it in paths if it.exists() and not any(parent in paths for parent in it.parents)]
+    return whole, list(dict.fromkeys(folders))
+
+
+def _names(path: Path) -> Iterator[Path]:
+    """Yields the path, and what is left of it as one link after the other is followed."""
+    for _ in range(LINKS_MAX):
+        yield path
+        link = next((it for it in (*reversed(path.parents), path) if it.is_symlink()), None)
+        if link is None:
+            return
+        path = Path(os.path.normpath(link.parent / link.readlink())) / path.relative_to(link)
+
+
+def _surroundings(name: Path) -> Iterator[Path]:
+    """Yields what a program of Python or Node finds beside itself."""
+    if not name.is_file():
+        return
+    prefix = name.parent.parent
+    settings = prefix / "pyvenv.cfg"
+    if settings.is_file():
+        yield prefix
+        for line in settings.read_text(encoding="utf-8", errors="replace").splitlines():
+            key, _, value = line.partition("=")
+            if key.strip() == "home":
+                yield Path(value.strip()) / "python3"
+    elif name.name.startswith("python"):
+        yield from (it for it in (prefix / "lib", prefix / "lib64") if any(it.glob("python3*")))
+    if "node_modules" in name.parts:
+        yield Path(*name.parts[: name.parts.index("node_modules") + 1])
+
+
+def _interpreter(name: Path, path: str) -> Path | None:
+    """The interpreter that the first line of a script names."""
+    try:
+        with name.open("rb") as file:
+            first, _, _ = file.read(FIRST_LINE_BYTES).partition(b"\n")
+    except OSError:
+        return None
+    words = first.removeprefix(b"#!").decode(errors="replace").split() if first.startswith(b"#!") else []
+    if words and Path(words[0]).name == "env":
+        names = [it for it in words[1:] if not it.startswith("-") and "=" not in it]
+        return Path(found) if names and (found := shutil.which(names[0], path=path)) else None
+    return Path(words[0]) if words and words[0].startswith("/") else None

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from tools.held import allowed
 from tools.limits import above
 from tools.paths import FORBIDDEN_NAMES, MEMORY, MEMORY_FOLDER, names_in, open_by_walking, protection
+from tools.supervisor import allowed
 from tools.tool import Copy
 from tools.web.proxy import Proxy
 from tools.workspace import NOBODY, Workspace

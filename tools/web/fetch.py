@@ -8,10 +8,10 @@ import re
 
 from pydantic import Field
 
+from tools.config import FetchConfig
 from tools.sandbox.launch import output_of, program
 from tools.tool import Arguments, Call, ToolError, ToolResult
 from tools.web.client import Resolve, WebClient, WebPage
-from tools.web.config import FetchConfig
 
 PARALLEL = 4
 """Pages of one agent that are fetched at the same time; more wait."""

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
+from tools.config import SearchConfig, SearchProvider
 from tools.tool import Arguments, Call, ToolError, ToolResult
-from tools.web.config import SearchConfig, SearchProvider
 
 RESULTS = 5
 """The number of results if the call asks for no other."""

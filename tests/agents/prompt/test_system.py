@@ -21,8 +21,8 @@ from agents.tokens import request_tokens
 from skills.catalog import Skill
 from tests.agents.prompt.reader import SECTIONS
 from tools import message
-from tools.background import Process
 from tools.exec import Exec
+from tools.process import Process
 from tools.schedule import ScheduleTool
 from tools.task import TaskTool
 from tools.tool import ToolSpec

@@ -37,10 +37,10 @@ from tests.stories.tools.test_mcp import (
     troubled,
 )
 from tests.waiting import PATIENCE_SECONDS
+from tools.config import FetchConfig
 from tools.mcp.config import McpServerConfig
 from tools.mcp.server import Environment, McpServer, Review, pause_after
 from tools.sandbox.sandbox import Sandbox
-from tools.web.config import FetchConfig
 
 pytestmark = pytest.mark.slow
 SYSTEM_PYTHON = "/usr/bin/python3"
