@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.clone import config_to_read, config_to_write
+from gateway.cli.options import config_to_read, config_to_write
 from tests.stories.process.test_process import Process
 from tests.upstream import Upstream, git
 from tests.web_page import opened

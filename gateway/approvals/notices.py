@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from channels.message import Button, Chat, MessageContext
 from gateway.approvals.display import Called
-from gateway.config.bindings import route
+from gateway.config.root import route
 from gateway.state.runtime import Runtime
 from gateway.store.approvals import Approval
 from gateway.store.inbound import NOTICE, Inbound, inbound_of

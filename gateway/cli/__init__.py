@@ -6,19 +6,23 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gateway.cli import chat, dead_letters, init, serving
-from gateway.cli.access import approvals_app, pairing_app
-from gateway.cli.backup import backup, restore
+from gateway.cli import chat, init, operator, serving
 from gateway.cli.mcp import mcp_app
+from gateway.cli.operator import (
+    approvals_app,
+    backup,
+    pairing_app,
+    restore,
+    schedules_app,
+    sessions_app,
+    skills_app,
+    usage,
+)
 from gateway.cli.options import language, terminal_language
 from gateway.cli.rehearse import rehearse
-from gateway.cli.schedules import schedules_app
 from gateway.cli.send import send
 from gateway.cli.service import service_app
-from gateway.cli.sessions import sessions_app
-from gateway.cli.skills import skills_app
 from gateway.cli.turns import turns_app
-from gateway.cli.usage import usage
 from gateway.observe.terminal import print_text
 from gateway.program import COMMAND, OperatorError, program
 
@@ -70,10 +74,10 @@ app.add_typer(turns_app, name="turns")
 app.add_typer(pairing_app, name="pairing")
 app.add_typer(approvals_app, name="approvals")
 app.add_typer(mcp_app, name="mcp")
-app.add_typer(dead_letters.dead_letters_app, name="dead-letters")
+app.add_typer(operator.dead_letters_app, name="dead-letters")
 app.add_typer(skills_app, name="skills")
-app.command("letters", hidden=True)(dead_letters.list_dead_letters)  # its name in earlier versions
-app.command("replay", hidden=True)(dead_letters.replay_dead_letters)
+app.command("letters", hidden=True)(operator.list_dead_letters)  # its name in earlier versions
+app.command("replay", hidden=True)(operator.replay_dead_letters)
 
 
 def _print_version(wanted: bool) -> None:

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.clone import config_to_read, config_to_write
-from gateway.cli.options import CONFIG, SECRETS, ConfigOption, Platform, environment, terminal_language
+from gateway.cli.options import (
+    CONFIG,
+    SECRETS,
+    ConfigOption,
+    Platform,
+    config_to_read,
+    config_to_write,
+    environment,
+    terminal_language,
+)
 from gateway.cli.serving import serve_shown
 from gateway.observe.terminal import print_text
 from gateway.program import COMMAND, OperatorError, program
@@ -16,7 +24,7 @@ from gateway.program import COMMAND, OperatorError, program
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gateway.cli.draft import ConfigDraft
+    from gateway.cli.wizard import ConfigDraft
 
 TEMPLATE = Path(__file__).with_name("config.template.yaml")
 """The template has every platform; each stays off until its secrets are set."""
@@ -55,8 +63,8 @@ def init(
 ) -> None:
     """Write a commented config file, and .env beside it for the secrets that you give; each is tried on the spot. A config
     that is there is never changed, and in .env nothing but what it lacks."""
-    from gateway.cli.draft import ConfigDraft
-    from gateway.config.dotenv import DOTENV, over_file
+    from gateway.cli.wizard import ConfigDraft
+    from gateway.config.load import DOTENV, over_file
 
     if config.exists() or config.is_symlink():
         raise OperatorError(f"{config}: is there already, and stays as it is — choose another file with --config")
@@ -69,8 +77,7 @@ def init(
         wanted = _wanted(draft, channel or [], provider)
         _finish(draft, config, [it for it in wanted if not draft.value(it)])
         return
-    from gateway.cli.draft import other_port
-    from gateway.cli.wizard import Wizard
+    from gateway.cli.wizard import Wizard, other_port
 
     draft.port = other_port(base, there)
     wizard = Wizard(draft, terminal_language())
@@ -90,8 +97,8 @@ def start() -> None:
     model. If the usual port is taken, the new config has the next free one. Show the page if there is a display."""
     config = config_to_write()
     if not config.exists() and not config.is_symlink():
-        from gateway.cli.draft import other_port, with_port
-        from gateway.config.dotenv import DOTENV, over_file
+        from gateway.cli.wizard import other_port, with_port
+        from gateway.config.load import DOTENV, over_file
 
         text = _template()
         port = other_port(text, over_file(config.parent / DOTENV, environment()))
@@ -104,7 +111,7 @@ def start() -> None:
 def _say_port(port: int) -> None:
     """Say why the new config has another port than the usual one, if it has."""
     if port:
-        from gateway.cli.draft import USUAL_PORT
+        from gateway.cli.wizard import USUAL_PORT
 
         en = f"port {USUAL_PORT} is taken on this machine: the new config has {port} (server.port)"
         zh = f"本机的 {USUAL_PORT} 端口已被占用：新配置使用 {port}（server.port）"
@@ -117,9 +124,8 @@ def prepare(config: Path, host: str | None) -> bool:
     import fcntl
     import secrets
 
-    from gateway.config.dotenv import DOTENV, append
     from gateway.config.exposure import way_in
-    from gateway.config.load import load
+    from gateway.config.load import DOTENV, append, load
 
     folder = config.absolute().parent
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -200,7 +206,7 @@ def _template() -> str:
 
 def _finish(draft: "ConfigDraft", config: Path, missing: list[str]) -> bool:
     """Writes the config and `.env`, and says what comes next; true if nothing that it cannot do without is missing."""
-    from gateway.config.dotenv import DOTENV, append
+    from gateway.config.load import DOTENV, append
 
     if draft.missing:
         draft.load()  # all but that is right

@@ -45,7 +45,7 @@ def send(
 ) -> None:
     """Send a message to a chat, beside a serving gateway or without one, and print the platform's id of it. Exit code 1 if
     the platform refused it or has not answered within 30 seconds: it is then tried further; 2 if nothing was sent."""
-    from gateway.config.places import place_in
+    from gateway.config.channels import place_in
     from gateway.observe import logs
     from gateway.observe.secrets import Scrubber, secrets_of
 

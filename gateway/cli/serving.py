@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from gateway.cli.clone import advice
 from gateway.cli.options import (
     CONFIG,
     AsJson,
     ConfigOption,
     Exposed,
+    advice,
     environment,
     language,
     load,
@@ -27,8 +27,8 @@ from gateway.program import OperatorError
 
 if TYPE_CHECKING:
     from channels.bilingual import Status
-    from gateway.config.in_force import InForce
     from gateway.config.root import Config
+    from gateway.config.serving import InForce
 
 routes_app = typer.Typer(no_args_is_help=True, help="Which agent answers what.")
 
@@ -63,7 +63,7 @@ def run_gateway(
     from gateway.config.serving import ServingFile
     from gateway.observe import logs
     from gateway.observe.secrets import Scrubber, secrets_of
-    from gateway.operate.greeting import greeting
+    from gateway.operate.report import greeting
     from gateway.store.errors import StoreUnavailable
     from gateway.store.migrate import refused
     from gateway.store.opening import open_store
@@ -136,7 +136,7 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Check the config file: one line for each mistake, exit code 1 if there is one."""
-    from gateway.config.in_force import of_file
+    from gateway.config.serving import of_file
     from gateway.operate.report import lines, report
 
     if as_json:
@@ -177,7 +177,7 @@ def status(config: ConfigOption = CONFIG, as_json: AsJson = False) -> None:
 def doctor(config: ConfigOption = CONFIG, as_json: AsJson = False) -> None:
     """Try what the gateway depends on, also while it serves: credentials, scopes, webhooks, keys, models, clock, database,
     disk, folders, sandbox. Each finding with its fix; exit code 1 if there is an error. No message is sent."""
-    from gateway.config.in_force import in_force
+    from gateway.config.serving import in_force
 
     _examine(in_force, config, bool, as_json=as_json)
 

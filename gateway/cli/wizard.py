@@ -2,12 +2,22 @@
 
 A person may always go on: with Enter for later, or by keeping what could not be tried. What `check` would refuse is
 never kept.
+
+The config is tried before it is written, as the config that it will be: read by the same reader, and asked by doctor's
+probes.
 """
 
+import asyncio
+import json
 import re
 import secrets
+import socket
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -15,14 +25,138 @@ from pydantic import TypeAdapter, ValidationError
 from agents.config import AgentId
 from agents.language import Language
 from agents.messages import ModelError
+from agents.providers import doctor
 from agents.providers.config import WELL_KNOWN, ProviderConfig, well_known
 from agents.providers.vendors import VENDORS, WellKnown
-from gateway.cli.draft import ConfigDraft
+from channels.bilingual import Bilingual, Finding
 from gateway.cli.options import SECRETS, Platform
-from gateway.cli.questions import WORDS
-from gateway.config.dotenv import SECRET
+from gateway.config.channels import configured
+from gateway.config.exposure import exposure
+from gateway.config.load import SECRET, Loaded, load, required, stand_in
 from gateway.config.problems import ConfigErrors
 from gateway.observe.terminal import print_text, prompt
+
+TRY_SECONDS = 10.0
+USUAL_PORT = 8080
+PORTS_TRIED = 100
+_PORT = f"${{CLAWGATE_PORT:-{USUAL_PORT}}}"
+_SERVER = re.compile(r"^server:", re.MULTILINE)
+_MODEL = re.compile(r"""(["']?)\$\{CLAWGATE_MODEL:-auto\}\1""")
+
+
+def other_port(text: str, env: Mapping[str, str]) -> int:
+    """Return the next free port if the usual one is taken at this machine and nobody has asked for one; else 0."""
+    if env.get("CLAWGATE_PORT") or (_PORT not in text and _SERVER.search(text)):
+        return 0
+    free = next(filter(_is_free, range(USUAL_PORT, USUAL_PORT + PORTS_TRIED)), USUAL_PORT)
+    return 0 if free == USUAL_PORT else free
+
+
+def with_port(text: str, port: int) -> str:
+    """Return the config with another port in place of the usual one, which it names or leaves to the default."""
+    if _PORT in text:
+        return text.replace(_PORT, f"${{CLAWGATE_PORT:-{port}}}", 1)
+    return re.sub(r"(?m)^(?=[a-z])", f"server:\n  port: {port}\n\n", text, count=1)
+
+
+def _is_free(port: int) -> bool:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
+@dataclass
+class ConfigDraft:
+    """`there` is what is set already; `given` what a person has given for variables."""
+
+    base: str
+    there: Mapping[str, str]
+    given: dict[str, str] = field(default_factory=dict)
+    model: str = ""
+    agent: str = ""
+    provider: str = ""
+    """A line of `providers:`."""
+    port: int = 0
+    """The port in place of the usual one; 0 if that is free."""
+
+    @property
+    def text(self) -> str:
+        text = self.base
+        if self.model:
+            text = _MODEL.sub(lambda _: json.dumps(self.model, ensure_ascii=False), text)
+        if self.agent:
+            text = text.replace("- id: assistant", f"- id: {json.dumps(self.agent)}", 1)
+        if self.provider and "\nproviders:\n" in text:
+            text = text.replace("\nproviders:\n", f"\nproviders:\n  {self.provider}\n", 1)
+        elif self.provider:
+            text = re.sub(r"(?m)^(?=[a-z])", lambda _: f"providers:\n  {self.provider}\n\n", text, count=1)
+        return with_port(text, self.port) if self.port else text
+
+    @property
+    def leaves_model(self) -> bool:
+        """True if a person may choose the model."""
+        return bool(_MODEL.search(self.base))
+
+    @property
+    def variables(self) -> list[str]:
+        """The variables that the config cannot do without, in its order."""
+        return required(self.base)
+
+    @property
+    def missing(self) -> list[str]:
+        return [name for name in self.variables if not self.value(name)]
+
+    def value(self, name: str) -> str:
+        return self.given.get(name) or self.there.get(name) or ""
+
+    def load(self) -> Loaded:
+        """The config as it would be, with stand-ins for what is missing. Raises ConfigErrors."""
+        stand_ins = {name: stand_in(name) for name in self.missing}
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "config.yaml"
+            file.write_text(self.text, encoding="utf-8")
+            return load(file, {**self.there, **stand_ins, **self.given})
+
+    def mistake(self, names: Iterable[str]) -> str:
+        """The sentence of `check` about the values of these variables; empty without any."""
+        try:
+            self.load()
+        except ConfigErrors as errors:
+            return next((f"{it.path} {it.message}" for it in errors.problems if {*names} & {*it.names}), "")
+        return ""
+
+    def try_model(self, reference: str, key: str) -> ModelError | list[str]:
+        """The models that the provider of `reference` lists to this key. Raises ConfigErrors."""
+        name = reference.partition("/")[0]
+        before, self.model = self.model, reference
+        try:
+            provider = self.load().config.provider(name)
+        finally:
+            self.model = before
+        return asyncio.run(doctor.listed(name, provider, key, seconds=TRY_SECONDS))
+
+    def try_channel(self, kind: str) -> Sequence[Finding]:
+        """The findings of doctor about the channel's accounts, the credentials first. Raises ConfigErrors."""
+        config = self.load().config
+        accounts = [it for it in configured(config.channels) if it.kind.name == kind]
+
+        async def probed() -> list[Finding]:
+            findings: list[Finding] = []
+            for it in accounts:
+                if it.kind.probe:
+                    async with asyncio.timeout(2 * TRY_SECONDS):
+                        findings += await it.kind.probe(it.config, it.name, exposure(config), time.time())
+            return findings
+
+        try:
+            return asyncio.run(probed())
+        except TimeoutError:
+            seconds = f"{2 * TRY_SECONDS:.0f}"
+            message = Bilingual(f"no answer within {seconds} s", f"{seconds} 秒内没有应答")
+            return [Finding(kind, "error", message)]
+
 
 MODELS_SHOWN = 8
 LATER = "auto"
@@ -277,3 +411,68 @@ def _fits(kind: Any, value: object) -> bool:
     except ValidationError:
         return False
     return True
+
+
+WORDS: dict[str, tuple[str, str]] = {
+    "hello": (
+        "A few questions. Enter takes what is in brackets; Ctrl-C leaves, and nothing is written.",
+        "下面有几个问题。直接回车采用方括号中的内容；Ctrl-C 退出，不会写入任何文件。",
+    ),
+    "whose": ("Whose model answers?", "使用哪家的模型？"),
+    "number": ("Number or name", "编号或名称"),
+    "later": ("later: until then a scripted demo model answers", "稍后再说：在此之前由脚本演示模型回答"),
+    "ollama": ("Ollama: a model on a machine of yours, without a key", "Ollama：你自己机器上的模型，无需密钥"),
+    "router": ("OpenRouter: models of many vendors with one key", "OpenRouter：一个密钥用多家模型"),
+    "own": ("another server that speaks OpenAI's API: its own address", "其他兼容 OpenAI 接口的服务：填写地址"),
+    "no_choice": (
+        "“{0}” is not in the list. Type a number from 1 to {1}.",
+        "「{0}」不在列表中，请输入 1 到 {1} 的编号。",
+    ),
+    "key": ("Key of {0}{1}; Enter: later", "{0} 的密钥{1}；回车：稍后填写"),
+    "no_secret": (
+        "That cannot be right: it has blanks, quotes or letters that no key has. Copy it again.",
+        "这不对：含有空格、引号或密钥不会有的字符，请重新复制。",
+    ),
+    "key_ok": ("✓ key of {0}", "✓ {0} 的密钥有效"),
+    "server_ok": ("✓ {0} answers: {1}", "✓ {0} 有响应：{1}"),
+    "refused": ("✗ {0} refuses it: {1}", "✗ {0} 拒绝了它：{1}"),
+    "unreached": ("✗ {0} cannot be reached: {1}", "✗ 无法连接 {0}：{1}"),
+    "untried": ("✗ {0} could not try it: {1}", "✗ {0} 无法验证：{1}"),
+    "keep": ("Keep it all the same?", "仍然保留吗？"),
+    "address": ("Address of the server", "服务地址"),
+    "no_address": (
+        "That is no address. It begins with http:// or https://, such as https://models.example.com/v1.",
+        "这不是地址。应以 http:// 或 https:// 开头，例如 https://models.example.com/v1。",
+    ),
+    "go_on": ("Go on with it?", "仍然使用它吗？"),
+    "model": ("Name of the model", "模型名称"),
+    "no_model": ("A name is needed, such as {0}.", "请输入名称，例如 {0}。"),
+    "unlisted": ("The server lists no “{0}”.", "该服务的列表中没有「{0}」。"),
+    "platform": ("{0}?", "接入{0}？"),
+    "yes_or_no": ("Type y or n.", "请输入 y（是）或 n（否）。"),
+    "FEISHU_APP_ID": ("App ID of the Feishu app, cli_…; Enter: later", "飞书应用的 App ID（cli_…）；回车：稍后填写"),
+    "FEISHU_APP_SECRET": ("Its App Secret; Enter: later", "它的 App Secret；回车：稍后填写"),
+    "FEISHU_ENCRYPT_KEY": ("Its Encrypt Key; Enter: later", "它的 Encrypt Key；回车：稍后填写"),
+    "FEISHU_VERIFICATION_TOKEN": ("Its Verification Token; Enter: later", "它的 Verification Token；回车：稍后填写"),
+    "TELEGRAM_BOT_TOKEN": (
+        "Token of the bot, from @BotFather; Enter: later",
+        "@BotFather 给出的 token；回车：稍后填写",
+    ),
+    "no_app_id": (
+        "That is no App ID: it begins with cli_. See Credentials & Basic Info in the developer console.",
+        "这不是 App ID：应以 cli_ 开头，见开发者后台「凭证与基础信息」。",
+    ),
+    "half": ("{0} has to wait until all of them are set.", "{0} 要等全部填好后才能启用。"),
+    "mistake": ("✗ That cannot be used: {0}", "✗ 无法使用：{0}"),
+    "platform_ok": ("✓ {0}", "✓ {0}"),
+    "platform_error": ("✗ {0}", "✗ {0}"),
+    "agent": ("Id of the agent", "智能体 id"),
+    "no_agent": (
+        "An id has small letters, digits, - and _, such as helper.",
+        "id 只能用小写字母、数字、- 和 _，例如 helper。",
+    ),
+    "token": ("{0}; Enter: a random one is made", "{0}；回车：生成一个随机值"),
+    "other": ("{0}; Enter: later", "{0}；回车：稍后填写"),
+    "made": ("{0}: made, and kept in .env", "{0}：已生成，保存在 .env 中"),
+    "start": ("Start now?", "现在启动吗？"),
+}

@@ -2,6 +2,9 @@
 
 Each check looks at the sound parts of the file and reports what it finds; none stops another. Settings that work but
 deserve a look are in `warnings`, folders in `folders`.
+
+The ids of the documentation's examples are errors where they grant something: such an id may belong to somebody, who would
+own the bot, and no claim code would be printed. Where an id only matches or addresses a chat, it is a warning.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,15 +15,15 @@ from typing import Any
 from agents.config import AgentConfig
 from agents.providers.config import IMPLIED, api_of
 from channels.access import ANYBODY, AccessConfig, is_blank, is_http
+from channels.bilingual import Bilingual
+from channels.message import ChatKind
 from channels.moment import zone_of
 from channels.section import ToolLists
-from gateway.config.channels import Account, ChannelsConfig, account_names, configured, named_accounts
+from gateway.config.channels import Account, ChannelsConfig, account_names, configured, named_accounts, place_in
 from gateway.config.commands import OWNER_ONLY, WORDS
-from gateway.config.example_ids import refuse_examples
-from gateway.config.places import place_in
-from gateway.config.problems import Findings, Key, quoted, suggestion
+from gateway.config.problems import Findings, Key, Warned, keyed, quoted, suggestion
 from gateway.config.root import Config
-from gateway.config.timing import timing_of
+from gateway.config.schedules import timing_of
 from gateway.program import program
 from skills.catalog import AgentSkillsConfig
 from skills.lock import LOCK
@@ -292,3 +295,87 @@ def _accounts(channels: ChannelsConfig, agents: Sequence[str], findings: Finding
                 f"the keys directly under {kind.name} are the account default already — give this one another name",
                 on="key",
             )
+
+
+CLAIM = "remove it and /claim the bot with the code that the start prints, or name your own: /whoami prints it"
+LISTEN = "remove it, and send /listen in your group"
+LET_IN = "remove it: a person who writes gets a code, and you let them in"
+YOUR_OWN = "name your own, or remove it"
+
+
+def is_example(channels: ChannelsConfig, name: str, *kinds: ChatKind) -> bool:
+    """Return whether the last part of `channel:id` or `channel:account:id` is an example's, of one of these kinds."""
+    channel, _, rest = name.partition("#")[0].partition(":")
+    kind = channels.kinds.get(channel)
+    return kind is not None and kind.example(rest.rpartition(":")[2]) in (kinds or ("direct", "group"))
+
+
+def refuse_examples(config: Config, findings: Findings) -> None:
+    for key, name, fix in _granted(config):
+        if is_example(config.channels, name):
+            findings.add(key, f"is the example's id — {fix}")
+    for key, place in _addressed(config):
+        if is_example(config.channels, place, "direct"):
+            findings.add(key, f"is the example's id, which may be a stranger's — {YOUR_OWN}")
+
+
+def example_warnings(config: Config) -> Warned:
+    for key, place in (*_matched(config), *_addressed(config)):
+        if is_example(config.channels, place):
+            message = Bilingual("is the example's id", "是示例中的 ID")
+            fix = Bilingual(
+                f"{YOUR_OWN}: `sessions list` shows your chats", "请换成你自己的（见 `sessions list`），或删除"
+            )
+            yield key, keyed(key, message), fix
+
+
+def _granted(config: Config) -> Iterator[tuple[Key, str, str]]:
+    """Yield the ids that a right goes with, as `channel:id`, each with its key and the fix."""
+    people: dict[Key, Iterable[str] | None] = {
+        ("owners",): config.owners,
+        ("approvals", "approvers"): config.approvals.approvers,
+    }
+    for index, agent in enumerate(config.agents.list):
+        people["agents", "list", index, "approvals", "approvers"] = agent.approvals.approvers
+        for number, target in enumerate(agent.tools.message.targets):
+            yield ("agents", "list", index, "tools", "message", "targets", number), target, YOUR_OWN
+    for key, names in people.items():
+        for index, name in enumerate(names or ()):
+            yield (*key, index), name, CLAIM
+    for key, channel, account in _every_account(config.channels):
+        lists: list[tuple[Key, Iterable[str] | None, str]] = [
+            (("allowFrom",), account.allow_from, LET_IN),
+            (("groupAllowFrom",), account.group_allow_from, LISTEN),
+            (("groupSenders",), account.group_senders, YOUR_OWN),
+            *((("chats", chat, "senders"), it.senders, YOUR_OWN) for chat, it in account.chats.items()),
+        ]
+        for place, ids, fix in lists:
+            yield from (((*key, *place, index), f"{channel}:{it}", fix) for index, it in enumerate(ids or ()))
+
+
+def _matched(config: Config) -> Iterator[tuple[Key, str]]:
+    """Yield the ids that only choose what is done with a message."""
+    for index, binding in enumerate(config.bindings):
+        channels = [binding.match.channel] if binding.match.channel else [*config.channels.kinds]
+        for name in ("chat", "sender"):
+            yield from ((("bindings", index, "match", name), f"{it}:{getattr(binding.match, name)}") for it in channels)
+    yield from ((("tools", "senders", sender), sender) for sender in config.tools.senders)
+    for key, channel, account in _every_account(config.channels):
+        yield from (((*key, "chats", chat), f"{channel}:{chat}") for chat in account.chats)
+
+
+def _addressed(config: Config) -> Iterator[tuple[Key, str]]:
+    """Yield the places that something is sent to."""
+    yield from ((("hooks", name, "to"), hook.to) for name, hook in config.hooks.items())
+    yield from ((("schedules", index, "to"), it.to) for index, it in enumerate(config.schedules))
+    yield from ((("approvals", "surfaces", index), it) for index, it in enumerate(config.approvals.surfaces))
+
+
+def _every_account(channels: ChannelsConfig) -> Iterator[tuple[Key, str, AccessConfig]]:
+    """Yield every account, whether in use or not."""
+    for name in channels.kinds:
+        section = getattr(channels, name)
+        accounts: Mapping[Key, Any] = {("channels", name): section} | {
+            ("channels", name, "accounts", it): account for it, account in named_accounts(section).items()
+        }
+        yield from ((key, name, it) for key, it in accounts.items() if isinstance(it, AccessConfig))

@@ -1,4 +1,4 @@
-"""Checks of the config's folders.
+"""The config's paths: each field marked as a `LocalPath`, made absolute or listed for a backup; and checks of folders.
 
 The file tools reach everything beneath a workspace. So it must not hold the config, the database or what people send,
 belong to the system, or be shared: two agents must not see each other's files (see `tools.workspace`). The same holds for
@@ -7,13 +7,18 @@ the folder that an MCP server's program may write. And neither may write to the 
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from agents.workspaces import PLACEHOLDERS
+from channels.section import LocalPath, Section
 from gateway.config.problems import Findings, Key, quoted
 from gateway.config.root import Config
-from gateway.config.serving import record_folders
 from gateway.program import PACKAGES
 
 _OF_THE_SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr")
@@ -22,6 +27,17 @@ _SHARED = ("/", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tm
 """Folders that no workspace may be; one beneath them is fine."""
 _CODE = Path(__file__).resolve().parents[2]
 _CODE_FOLDERS = tuple(_CODE / name for name in (*PACKAGES, ".git", ".venv"))
+
+
+def named(config: Path) -> Path:
+    """Return the name of a config file that its record is found by, also after the file was moved away."""
+    return config.parent.resolve() / config.name
+
+
+def record_folders(config: Path, home: str) -> list[Path]:
+    """List the folders where commands look for a record if they know only the config's name: where data is kept by default,
+    and the user's own folder. No workspace may hold them."""
+    return [named(config).parent / "data", *([Path(home) / ".local/state/clawgate"] if home else [])]
 
 
 def check_folders(config: Config, config_file: Path, home: str, findings: Findings) -> None:
@@ -114,3 +130,91 @@ def _literal(folder: str) -> str:
     """The beginning of a folder's path that no template fills."""
     head, brace, _ = folder.partition("{")
     return head if brace else f"{folder}/"
+
+
+Root = TypeVar("Root", bound=Config)
+_SQLITE = "sqlite:///"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NamedPath:
+    """A path that the config names, at `key`; `how` is its field's mark."""
+
+    key: Key
+    path: str
+    how: LocalPath
+
+
+def mark_of(field: FieldInfo) -> LocalPath | None:
+    return next((it for it in field.metadata if isinstance(it, LocalPath)), None)
+
+
+def with_absolute_paths(config: Root, folder: os.PathLike[str], home: str) -> Root:
+    """Make every path absolute, so that nothing later depends on the working directory. Paths count from `folder`, `~` is
+    `home`; `..` and symbolic links are followed as far as they exist."""
+
+    def resolve(path: str) -> str:
+        if path.startswith(_SQLITE):
+            return _SQLITE + resolve(path.removeprefix(_SQLITE))
+        if "://" in path:  # PostgreSQL
+            return path
+        if home and (path == "~" or path.startswith("~/")):
+            path = home + path[1:]
+        return os.path.realpath(os.path.join(folder, path))  # noqa: PTH118 - a path may be absolute
+
+    agents = (it.but(workspace_dir=it.workspace_dir.replace("{agent}", it.id)) for it in config.agents.list)
+    servers = {name: it.but(cwd=it.cwd or f"./data/mcp/{name}") for name, it in config.mcp.servers.items()}
+    named = config.but(agents=config.agents.but(list=tuple(agents)), mcp=config.mcp.but(servers=servers))
+    changed: Root = _each(named, resolve)
+    return changed
+
+
+def paths_of(config: Config) -> list[NamedPath]:
+    """List every path of a loaded config, in the order of its sections. Templates keep their placeholders."""
+    return list(_found(config, ()))
+
+
+def _each(value: Any, change: Callable[[str], str]) -> Any:
+    """Return the value with all its marked paths changed; the same object if it has none."""
+    match value:
+        case Section():
+            fields = {
+                name: _changed(getattr(value, name), change) if mark_of(field) else _each(getattr(value, name), change)
+                for name, field in type(value).model_fields.items()
+                if name != "defaults"  # each agent has its own copy of them
+            }
+            new = {name: it for name, it in fields.items() if it is not getattr(value, name)}
+            return value.but(**new) if new else value
+        case dict():
+            items = {name: _each(it, change) for name, it in value.items()}
+            return items if any(items[name] is not it for name, it in value.items()) else value
+        case tuple():
+            entries = tuple(_each(it, change) for it in value)
+            return entries if any(a is not b for a, b in zip(entries, value, strict=True)) else value
+    return value
+
+
+def _changed(value: str | tuple[str, ...], change: Callable[[str], str]) -> str | tuple[str, ...]:
+    return change(value) if isinstance(value, str) else tuple(map(change, value))
+
+
+def _found(value: Any, key: Key) -> Iterator[NamedPath]:
+    match value:
+        case BaseModel():
+            for name, field in type(value).model_fields.items():
+                inner, place = getattr(value, name), (*key, field.alias or name)
+                if how := mark_of(field):
+                    listed = (
+                        [(place, inner)]
+                        if isinstance(inner, str)
+                        else [((*place, n), it) for n, it in enumerate(inner)]
+                    )
+                    yield from (NamedPath(key=at, path=path, how=how) for at, path in listed if path)
+                elif name != "defaults":
+                    yield from _found(inner, place)
+        case dict():
+            for name, it in value.items():
+                yield from _found(it, (*key, name))
+        case tuple():
+            for number, it in enumerate(value):
+                yield from _found(it, (*key, number))

@@ -2,31 +2,163 @@
 
 Nothing here remembers anything: the same file and environment give the same config, and a file that cannot be used
 leaves nothing behind. Watching the file for changes is `gateway.app.serve`.
+
+`${NAME}`, `${NAME:-default}` and `${file:path}` are filled in once, in values only, and a filled-in text is not expanded
+again. `$${` is a literal `${`. A text written without quotes gets its meaning after the expansion (in `yaml`), so that
+`port: ${PORT:-8080}` is a number; the text is kept for fields that want text: a secret of nothing but digits must stay one.
+
+The file `.env` beside the config adds to the environment; of a repeated name the last value counts, as in docker compose.
+Secrets that an operator gave are put at its end, and nothing that is there is changed.
 """
 
+import errno
+import io
+import os
+import re
 import shutil
+import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from channels.bilingual import Finding
+from channels.bilingual import Bilingual, Finding
 from gateway.config.checks import check
-from gateway.config.dotenv import DOTENV, faults, over_file
-from gateway.config.expand import Expansion
-from gateway.config.explain import not_a_mapping
-from gateway.config.folders import check_folders, check_tool_folders
+from gateway.config.folders import check_folders, check_tool_folders, with_absolute_paths
 from gateway.config.keys import Resolved, resolve_models
-from gateway.config.paths import with_absolute_paths
-from gateway.config.problems import ConfigErrors, Findings, Position, Problem
-from gateway.config.reader import read
+from gateway.config.problems import ConfigErrors, Findings, Key, Position, Problem, shown
+from gateway.config.reader import not_a_mapping, read
 from gateway.config.root import Config
 from gateway.config.warnings import warnings
 from gateway.config.yaml import BYTES_MAX, Document, parse
 from gateway.observe.secrets import redacted
 from skills.catalog import Skill, SkillCatalog, visible
 from tools.catalog import own_tools
+from tools.encoding import UTF_8, encoding_of, is_valid
+
+FILE_BYTES_MAX = 65_536
+PRIVATE = Bilingual("chmod 600 it", "请执行 chmod 600")
+
+_REFERENCE = re.compile(
+    r"\$\$\{"
+    r"|\$\{file:(?P<file>[^}]*)\}"
+    r"|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-[^}]*)?\}"
+    r"|(?P<odd>\$\{)"
+)
+
+_REQUIRED = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_STAND_INS = {
+    "TELEGRAM_BOT_TOKEN": f"1:{'x' * 35}",
+    "DATABASE_URL": "postgresql://nobody@localhost/none",
+    "CLAWGATE_PUBLIC_URL": "https://bot.example.com",
+}
+
+
+def required(text: str) -> list[str]:
+    """List the variables that a config cannot do without, in its order."""
+    lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    return [*dict.fromkeys(_REQUIRED.findall("\n".join(lines)))]
+
+
+def stand_in(name: str) -> str:
+    """Return a value for a variable that is not set, so that the rest of a config can be read."""
+    return _STAND_INS.get(name, f"{name}{'x' * 40}")
+
+
+class Expansion:
+    """Fills in the references of one file; paths count from `folder`. `names` has the environment names behind each value
+    that held a reference, so that advice can name them; each of `warnings` has its fix."""
+
+    def __init__(self, folder: Path, env: Mapping[str, str], findings: Findings) -> None:
+        self.names: dict[Key, tuple[str, ...]] = {}
+        self.warnings: list[tuple[Key, Bilingual, Bilingual]] = []
+        self.files: set[Path] = set()
+        """The files that were read, or may be."""
+        self._folder = folder
+        self.env = env
+        self._findings = findings
+
+    def note(self, path: Path) -> None:
+        """Remembers a file of values, and warns if it is not read whole, or others can read it."""
+        self.files.add(path)
+        self.warnings += [((), *fault) for fault in faults(path)]
+        if path.is_file() and path.stat().st_mode & 0o077:
+            message = Bilingual(f"{path.name} can be read by others", f"{path.name} 可被他人读取")
+            self.warnings.append(((), message, PRIVATE))
+
+    def fill(self, value: str, key: Key) -> str:
+        """The text with its references filled in. Raises ValueError with the reason and the fix if one cannot be."""
+        self.names[key] = tuple(match["name"] for match in _REFERENCE.finditer(value) if match["name"])
+        return _REFERENCE.sub(lambda match: self._value_of(match, key), value)
+
+    def _value_of(self, match: re.Match[str], key: Key) -> str:
+        if match["odd"]:
+            raise ValueError("expected ${NAME}, ${NAME:-default} or ${file:path} — write $${ for a literal ${")
+        if match["file"] is not None:
+            return self._content(match["file"], key)
+        if match["name"] is None:
+            return "${"
+        name, default = match["name"], match["default"]
+        if default is not None and "${" in default:
+            raise ValueError("a default is taken literally and cannot hold another ${…}")
+        value = self.env.get(name, "")
+        if value:
+            self._findings.hide(value)
+            return _usable(value, f"the value of {name}")
+        if default is not None:
+            return str(default[2:])
+        state = "is set but empty" if name in self.env else "is not set"
+        raise ValueError(f"{name} {state} in the environment — set it, or write ${{{name}:-}} if it may be empty")
+
+    def _content(self, name: str, key: Key) -> str:
+        """The text of a file, without the newline at its end."""
+        what = f"the file {name}"
+        if not name.strip():
+            raise ValueError("${file:path} lacks its path")
+        self.files.add(self._folder / name)
+        content, mode = _read(self._folder / name, what)
+        if mode & 0o077:
+            message = Bilingual(
+                f"{shown(key)}: the file {name} can be read by others", f"{shown(key)}：文件 {name} 可被他人读取"
+            )
+            self.warnings.append((key, message, PRIVATE))
+        try:
+            text = content.decode()
+        except UnicodeDecodeError:
+            raise ValueError(f"{what} is not UTF-8 text") from None
+        text = text.removesuffix("\n").removesuffix("\r")
+        if not text.strip():
+            raise ValueError(f"{what} is empty")
+        self._findings.hide(text)
+        return _usable(text, what)
+
+
+def _read(path: Path, what: str) -> tuple[bytes, int]:
+    """Content and permission bits of a regular file that is no symbolic link. Raises ValueError."""
+    try:
+        # O_NONBLOCK: a pipe in this place must not hang the start
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            mode = os.fstat(descriptor).st_mode
+            content = file.read(FILE_BYTES_MAX + 1) if stat.S_ISREG(mode) else b""
+    except (OSError, ValueError) as error:
+        if path.is_symlink():
+            raise ValueError(f"{what} is a symbolic link — name the file itself") from None
+        reason = error.strerror if isinstance(error, OSError) else "not a file name"
+        raise ValueError(f"{what} cannot be read: {reason}") from None
+    if not stat.S_ISREG(mode):
+        raise ValueError(f"{what} is not a regular file")
+    if len(content) > FILE_BYTES_MAX:
+        raise ValueError(f"{what} is larger than 64 KiB")
+    return content, mode
+
+
+def _usable(text: str, what: str) -> str:
+    if re.search("[\0\ud800-\udfff]", text):
+        raise ValueError(f"{what} holds a zero byte or half a character")
+    return text
+
 
 SHIPPED_SKILLS = Path(__file__).resolve().parents[2] / "skills"
 
@@ -156,3 +288,85 @@ def _parsed(source: bytes, findings: Findings, expansion: Expansion) -> Document
         findings.add((), not_a_mapping(document.data, "expected keys and values, such as agents:"))
         return None
     return document
+
+
+DOTENV = ".env"
+SECRET = re.compile(r"[\x21-\x26\x28-\x5b\x5d-\x7e]{1,1000}")
+"""A value that means itself between single quotes: ASCII without blanks, quotes and backslashes."""
+
+
+def over_file(path: Path, env: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment over what the file sets; one that cannot be read sets nothing, and `faults` says why. A name without a
+    value is ignored, and so is an empty variable, as docker compose hands it on, of which the file has a value."""
+    if not path.is_file():
+        return env
+    from dotenv import dotenv_values
+
+    try:
+        text = path.read_bytes().decode().removeprefix("\ufeff")
+    except (OSError, UnicodeDecodeError):
+        return env
+    written = dotenv_values(stream=io.StringIO(text), interpolate=False)
+    named = {name: value for name, value in written.items() if value is not None}
+    return {**named, **{name: value for name, value in env.items() if value or not named.get(name)}}
+
+
+def faults(path: Path) -> Iterator[tuple[Bilingual, Bilingual]]:
+    """The reasons for which the file, or a line of it, sets nothing, each with its fix. No value is shown."""
+    if not path.is_file():
+        return
+    from dotenv.parser import parse_stream
+
+    name = path.name
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        fix = Bilingual("let the user that runs this read it", "请让运行本程序的用户可以读取它")
+        unread = Bilingual(
+            f"{name} cannot be read ({error.strerror}), so it sets nothing",
+            f"{name} 无法读取（{error.strerror}），因此其中的设置无效",
+        )
+        yield unread, fix
+        return
+    if not is_valid(data):
+        encoding = encoding_of(data, nuls=True)
+        guess = encoding.title if encoding not in (None, UTF_8) and encoding else ""
+        message = Bilingual(
+            f"{name} is not UTF-8{f' but {guess}' if guess else ''}, so nothing of it is read",
+            f"{name} 不是 UTF-8{f'，而是 {guess}' if guess else ''}，因此其中的设置全部无效",
+        )
+        yield message, Bilingual("save it in the encoding UTF-8", "请以 UTF-8 编码保存")
+        return
+    for line in parse_stream(io.StringIO(data.decode().removeprefix("\ufeff"))):
+        if line.error:
+            at = line.original.line
+            message = Bilingual(
+                f"{name}: line {at} is not NAME=value, so it is passed over",
+                f"{name}：第 {at} 行不是 NAME=value，已略过",
+            )
+            yield message, Bilingual("correct it, or put # before it", "请改正，或在行首加 #")
+
+
+def append(path: Path, values: Mapping[str, str]) -> None:
+    """Adds values, all or none; from then on only its owner can read the file. Raises OSError, also for a file that is not
+    UTF-8, and ValueError."""
+    if not all(SECRET.fullmatch(value) for value in values.values()):
+        raise ValueError("a value cannot be written")
+    lines = "".join(f"{name}='{value}'\n" for name, value in values.items()).encode()
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        if not is_valid(b"".join(iter(lambda: os.read(file, 65_536), b""))):
+            raise OSError(errno.EILSEQ, "it is not UTF-8, so what is written there would not be read; save it as UTF-8")
+        os.fchmod(file, 0o600)
+        size = os.fstat(file).st_size
+        begun = size and os.pread(file, 1, size - 1) != b"\n"
+        data = b"\n" * bool(begun) + lines
+        try:
+            if os.write(file, data) < len(data):
+                raise OSError(28, os.strerror(28))
+            os.fsync(file)
+        except OSError:
+            os.ftruncate(file, size)
+            raise
+    finally:
+        os.close(file)

@@ -4,7 +4,7 @@ A channel's, tool's, skill's, provider's and agent's model lies beside the code 
 know of another is checked in `checks`; reading the file is the business of `load`.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -18,6 +18,7 @@ from agents.providers.retry import RetryConfig
 from agents.transcription import TranscriptionConfig
 from agents.turn import Amount, Seconds, TurnLimits
 from channels.access import AccessConfig
+from channels.message import MessageContext
 from channels.section import LocalPath, QueueConfig, Section
 from gateway.config.budgets import BudgetsConfig, RatesConfig
 from gateway.config.channels import ChannelsConfig, configured
@@ -300,3 +301,35 @@ class Config(Section):
         if name in IMPLIED and name not in self.providers:
             return ProviderConfig()
         return self.providers[name]
+
+
+_STRONGEST_FIRST = ("sender", "thread", "chat", "chat_type", "account", "channel")
+
+
+def route(bindings: Sequence[BindingConfig], agents: AgentsConfig, context: MessageContext) -> str:
+    """The id of the agent that answers: the one of the most specific binding that holds, else the first agent. A key
+    outweighs all weaker ones together, so adding a key to a binding that holds never makes it lose. Of equally specific
+    bindings the first in the file wins."""
+    found = holding(bindings, context)
+    return max(found, key=lambda binding: specificity(binding.match)).agent if found else agents.list[0].id
+
+
+def holding(bindings: Sequence[BindingConfig], context: MessageContext) -> Sequence[BindingConfig]:
+    facts = {
+        "sender": context.sender.id,
+        "thread": context.chat.thread,
+        "chat": context.chat.id,
+        "chat_type": context.chat.kind,
+        "account": context.account,
+        "channel": context.channel,
+    }
+    return [
+        binding
+        for binding in bindings
+        if all(wanted in (None, facts[key]) for key in _STRONGEST_FIRST for wanted in [getattr(binding.match, key)])
+    ]
+
+
+def specificity(match: MatchConfig) -> int:
+    """A bit for each key that is given, the strongest in front."""
+    return sum(1 << place for place, key in enumerate(reversed(_STRONGEST_FIRST)) if getattr(match, key) is not None)

@@ -1,23 +1,29 @@
-"""The record of a serving gateway: a small file next to its database, from which commands know what is in force.
+"""The record of a serving gateway, and the config in force that commands learn from it.
 
-It names the gateway's address, its config as it was accepted and its database, also while the config file is being edited.
-It holds no secret that the config file itself does not: what `${NAME}` stands for is not in it. Its reader knows a gateway
-that was killed by its lock, which falls with the process.
+The record is a small file next to the database. It names the gateway's address, its config as it was accepted and its
+database, also while the config file is being edited, broken or gone. It holds no secret that the config file itself does
+not: what `${NAME}` stands for is not in it. Its reader knows a gateway that was killed by its lock, which falls with the
+process.
 """
 
 import fcntl
 import json
 import os
+import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
-from gateway.config.problems import Findings
-from gateway.config.root import Config
+from channels.bilingual import Bilingual, Finding
+from gateway.config.folders import named, record_folders
+from gateway.config.load import DOTENV, ConfigReading, Expansion, Loaded, over_file, read_config, required, stand_in
+from gateway.config.problems import Findings, Problem
+from gateway.config.root import Config, DatabaseConfig
 from gateway.config.yaml import parse
+from gateway.program import program
 
 RECORDS = "serving-*.json"
 
@@ -37,17 +43,6 @@ class ServingRecord:
     """PostgreSQL: the address as the config of the start has it, with its references."""
     text: str = field(repr=False)
     """The config in force, as it is written."""
-
-
-def named(config: Path) -> Path:
-    """Return the name of a config file that its record is found by, also after the file was moved away."""
-    return config.parent.resolve() / config.name
-
-
-def record_folders(config: Path, home: str) -> list[Path]:
-    """List the folders where commands look for a record if they know only the config's name: where data is kept by default,
-    and the user's own folder. No workspace may hold them."""
-    return [named(config).parent / "data", *([Path(home) / ".local/state/clawgate"] if home else [])]
 
 
 class ServingFile:
@@ -154,3 +149,87 @@ def _written_url(source: bytes) -> str:
     data = document.data if document else None
     section = data.get("database") if isinstance(data, dict) else None
     return str(section.get("url", "")) if isinstance(section, dict) else ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InForce:
+    """`problems` are those of the file as it is now; `is_exact` is False if a part of the config in force is not known."""
+
+    loaded: Loaded | None
+    problems: tuple[Problem, ...]
+    serving: ServingRecord | None
+    is_exact: bool
+
+    @property
+    def refusal(self) -> Finding | None:
+        """Describe the first problem, and what is in force in spite of it; None without any."""
+        if not self.problems:
+            return None
+        first = self.problems[0].finding
+        others = len(self.problems) - 1
+        en, zh = "", ""
+        if others:
+            en, zh = f" ({others} more: {program()} check)", f"（另有 {others} 处：{program()} check）"
+        if self.serving:
+            en += f"; version {self.serving.version} is still in force"
+            zh += f"；仍沿用版本 {self.serving.version}"
+        message = Bilingual(f"{first.message}{en}", f"{first.message.zh}{zh}")
+        return Finding("config", "error", message, first.fix)
+
+    @property
+    def knows_database(self) -> bool:
+        """Return True if server and database can be read. A misspelt section may be that of the database."""
+        if self.loaded is None or any(not it.path for it in self.problems):
+            return False
+        tops = {re.split(r"[.\[]", it.path)[0] for it in self.problems}
+        misspelt = any(it.path in tops for it in self.problems)
+        is_written = re.search(rb"^database:", self.loaded.source, re.MULTILINE) is not None
+        return tops.isdisjoint({"server", "database"}) and (is_written or not misspelt)
+
+
+def of_file(path: Path, env: Mapping[str, str]) -> InForce:
+    """Read the file alone, whatever serves."""
+    present = read_config(path, env)
+    return InForce(loaded=present.loaded, problems=present.problems, serving=None, is_exact=not present.problems)
+
+
+def in_force(path: Path, env: Mapping[str, str]) -> InForce:
+    """Find what is in force of the config in `path`; `env` is the environment of the command."""
+    present = of_file(path, env)
+    folders = record_folders(path, env.get("HOME", ""))
+    if present.loaded and (database := present.loaded.config.database.path):
+        folders.append(Path(database).parent)
+    serving = live_record(path, folders)
+    if serving is None:
+        return present
+    source = serving.text.encode()
+    held: InForce | ConfigReading = present
+    if present.loaded is None or present.problems or present.loaded.source != source:
+        held = read_config(path, env, source=source)
+    problems, is_exact = present.problems or held.problems, not held.problems
+    if held.problems:  # this shell's environment is not that of the gateway
+        there = over_file(path.parent.resolve() / DOTENV, env)
+        lacking = {name: stand_in(name) for name in required(serving.text) if not there.get(name)}
+        held = read_config(path, {**env, **lacking}, source=source)
+    loaded = held.loaded and _as_serving(held.loaded, serving, path.parent.resolve())
+    return InForce(loaded=loaded, problems=problems, serving=serving, is_exact=is_exact)
+
+
+def _as_serving(loaded: Loaded, serving: ServingRecord, folder: Path) -> Loaded:
+    """Put in the address and the database, which a running gateway cannot change."""
+    loaded = loaded.listening(serving.host, serving.port)
+    database = loaded.config.database.but(
+        url=_database_url(serving, Expansion(folder, loaded.environment, Findings("")))
+    )
+    return replace(loaded, config=loaded.config.but(database=database))
+
+
+def _database_url(serving: ServingRecord, expansion: Expansion) -> str:
+    """Return the database's address, with user and password if this environment has those of the same database."""
+    if not serving.place.startswith("postgresql://"):
+        return f"sqlite:///{serving.place}"
+    try:
+        url = DatabaseConfig(url=expansion.fill(serving.written_url, ())).url
+    except ValueError:
+        return serving.place
+    return url if DatabaseConfig(url=url).shown == serving.place else serving.place

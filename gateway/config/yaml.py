@@ -5,20 +5,122 @@ work: their values keep the places where they were written, and their number is 
 that are not text, tags, a second document, and too much of anything.
 
 `${…}`, and `{agent}` in a path, count as one word of a plain scalar, also inside `{ }` and `[ ]`, where YAML itself
-would stop at the brace: their braces are masked while the parser runs. What `${…}` means is decided in `expand`.
+would stop at the brace: their braces are masked while the parser runs. What `${…}` means is decided in `load`.
+
+The parser often stops a line or ten behind the slip that made the file no YAML. So the usual slips are looked for above
+that place, and the one is blamed whose repair lets the parser continue. Any other fault is reported in the parser's words,
+without its quotes of the file.
 """
 
 import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple, TypeAlias
 
 import yaml
 
-from gateway.config.faults import colon_slip, faults
 from gateway.config.problems import Findings, Key, Mark, Position
-from gateway.config.tree import DEPTH_MAX, TOO_DEEP, Node, TooMuch, Tree
+
+DEPTH_MAX = 64
+TOO_DEEP = f"nested deeper than {DEPTH_MAX} levels"
+
+
+class TooMuch(Exception):
+    def __init__(self, place: Position, message: str) -> None:
+        super().__init__(message)
+        self.place = place
+
+
+@dataclass(slots=True)
+class Node:
+    """A value or a key as it is written. `items` are a list's entries, or a mapping's keys and values in turn."""
+
+    event: Any
+    items: list["Node"] = field(default_factory=list)
+    anchored: "Node | None" = None
+    """The node that an alias refers to."""
+    merged: list[tuple["Node", "Node"]] = field(default_factory=list)
+    """The entries that << brings to a mapping, those of its sources' own << included."""
+    merges_wrongly: bool = False
+    is_used: bool = False
+    """True if an alias refers to it."""
+
+    @property
+    def place(self) -> Position:
+        return Position.of(self.event.start_mark)
+
+    @property
+    def meant(self) -> "Node | None":
+        return self.anchored if isinstance(self.event, yaml.AliasEvent) else self
+
+    @property
+    def merges(self) -> bool:
+        return isinstance(self.event, yaml.ScalarEvent) and self.event.style is None and self.event.value == "<<"
+
+    def entries(self) -> Iterable[tuple["Node", "Node"]]:
+        return zip(self.items[::2], self.items[1::2], strict=False)
+
+    def merge(self) -> None:
+        """Resolves << once the mapping is complete: earlier sources win, and its own keys win over all."""
+        value = next((item for name, item in self.entries() if name.merges), None)
+        source = value and value.meant
+        if source is None or self.merged:
+            return
+        found = source.items if isinstance(source.event, yaml.SequenceStartEvent) else [source]
+        sources = [it.meant for it in found if it.meant is not None]
+        self.merges_wrongly = not all(isinstance(it.event, yaml.MappingStartEvent) for it in sources)
+        known = {name.event.value for name, _ in self.entries() if isinstance(name.event, yaml.ScalarEvent)}
+        for name, item in (entry for it in sources for entry in (*it.entries(), *it.merged)):
+            if not self.merges_wrongly and isinstance(name.event, yaml.ScalarEvent) and name.event.value not in known:
+                known.add(name.event.value)
+                self.merged.append((name, item))
+
+
+class Tree:
+    """Built of the parser's events. Nothing recurses, and what was read before a fault stays."""
+
+    def __init__(self) -> None:
+        self.root: Node | None = None
+        self.last = Position(1, 1)
+        self._anchors: dict[str, Node] = {}
+
+    def build(self, events: Iterable[Any], findings: Findings) -> None:
+        """Raises TooMuch, and what the parser raises."""
+        opened: list[Node] = []
+        for event in events:
+            self.last = Position.of(event.start_mark)
+            if isinstance(event, yaml.DocumentStartEvent) and self.root is not None:
+                findings.at(self.last, (), "a second document — a config file has one; remove this ---")
+                return
+            if isinstance(event, yaml.CollectionEndEvent):
+                self._anchor(opened.pop())
+            elif isinstance(event, yaml.NodeEvent):
+                if len(opened) >= DEPTH_MAX and isinstance(event, yaml.CollectionStartEvent):
+                    raise TooMuch(self.last, TOO_DEEP)
+                node = Node(event)
+                if opened:
+                    opened[-1].items.append(node)
+                else:
+                    self.root = node
+                if isinstance(event, yaml.CollectionStartEvent):
+                    opened.append(node)
+                elif isinstance(event, yaml.ScalarEvent):
+                    self._anchor(node)
+                elif (anchored := self._anchors.get(str(event.anchor))) is not None:
+                    is_key = (
+                        opened and isinstance(opened[-1].event, yaml.MappingStartEvent) and len(opened[-1].items) % 2
+                    )
+                    node.anchored, anchored.is_used = anchored, anchored.is_used or not is_key
+
+    def _anchor(self, node: Node) -> None:
+        """Makes the anchor known only once its node is complete, so that no node contains itself."""
+        if name := node.event.anchor:
+            if name in self._anchors:
+                self._anchors[name].is_used = True
+            self._anchors[name] = node
+
 
 BYTES_MAX = 1_048_576
 DIGITS_MAX = 300
@@ -252,3 +354,146 @@ def resolve(text: str) -> Scalar:
             raise ValueError("a number out of range — put it in quotes if it is text")
         return number
     return text
+
+
+CANDIDATES_MAX = 12
+"""Lines that are tried as the slip behind one complaint."""
+SLIPS_MAX = 20
+"""Slips that are looked for in one file."""
+CHARS_MAX = 65_536
+"""A longer file is not searched for slips: each trial reads it again."""
+
+_COLON = 'a colon is not expected here — check the indentation, and put text that holds ": " in quotes'
+_NO_COLON = "a colon is missing behind the key — write key: value"
+_TIGHT = "a space is missing behind the colon — write key: value"
+_FULL_WIDTH = "a full-width colon (：) — write a plain one and a space, key: value"
+_OPEN_QUOTE = "a quotation mark opens here and never closes"
+_INDENTATION = "this does not fit the lines above — give all keys of one block the same indentation"
+
+_WIDE = "full-width punctuation — write {} as it is in English"
+_DASH = "a space is missing behind the dash — write - and the entry"
+
+_KEY_AND_VALUE = re.compile(r"(?P<key>[^\W\d][\w.-]*)\s*(?P<colon>：|:(?=[^\s/]))\s*(?P<value>.*)", re.S)
+_REPAIRS = tuple(
+    (re.compile(pattern), repair, message)
+    for pattern, repair, message in (
+        (r"(\s*(?:- +)*)(?P<at>[\w.-]+)\s*：\s*(.*)", r"\1\2: \3", _FULL_WIDTH),
+        (r"(\s*(?:- +)*)(?P<at>[\w.-]+):(?=[^\s/])(.*)", r"\1\2: \3", _TIGHT),
+        (r"(\s*(?:- +)*)(?P<at>[A-Za-z][\w-]*) +([^\s#:：][^:：#]*(?:\s#.*)?)", r"\1\2: \3", _NO_COLON),
+        (r"(\s*)(?P<at>-)(?=[A-Za-z])(.*)", r"\1- \3", _DASH),
+        (r"""([^#"]*:\s+)(?P<at>")([^"]*)""", r'\1\2\3"', _OPEN_QUOTE),
+        (r"""([^#']*:\s+)(?P<at>')([^']*)""", r"\1\2\3'", _OPEN_QUOTE),
+    )
+)
+"""The pattern of a line that has a slip, and its likely meaning. The slip is at `at`."""
+_PLAIN = str.maketrans("，｛｝［］“”‘’", ",{}[]\"\"''")
+
+
+class _Slip(NamedTuple):
+    """A line that looks wrong, and how it was probably meant."""
+
+    place: Position
+    message: str
+    line: str
+
+
+class ColonSlip(NamedTuple):
+    """A text that was meant as a key and its value, and what is wrong with it."""
+
+    key: str
+    value: str
+    message: str
+
+
+def colon_slip(text: str) -> ColonSlip | None:
+    if found := _KEY_AND_VALUE.fullmatch(text):
+        message = _FULL_WIDTH if found["colon"] == "：" else _TIGHT
+        return ColonSlip(key=found["key"], value=found["value"], message=message)
+    return None
+
+
+def faults(error: yaml.MarkedYAMLError, text: str) -> Iterator[tuple[Position | None, str]]:
+    """Yields each fault with its place, if the parser knows it, and what to do."""
+    for _ in range(SLIPS_MAX):
+        stop = error.problem_mark or error.context_mark
+        repaired = _repaired(text, Position.of(stop)) if stop is not None and len(text) <= CHARS_MAX else None
+        if repaired is None:
+            yield _classified(error)
+            return
+        slips, text = repaired
+        yield from ((slip.place, slip.message) for slip in slips)
+        following = _error_of(text)
+        if following is None:
+            return
+        error = following
+
+
+def _repaired(text: str, stop: Position) -> tuple[Sequence[_Slip], str] | None:
+    """The slips above the parser's stop whose repair lets it continue, and the text without them.
+    One slip is more likely than several in a row."""
+    lines = text.splitlines(keepends=True)
+    before = ((number, lines[number - 1]) for number in range(min(stop.line, len(lines)), 0, -1))
+    slips = list(islice((slip for number, line in before if (slip := _slip(line, number))), CANDIDATES_MAX))
+    for chosen in [*([slip] for slip in slips), *(slips[:count] for count in range(2, len(slips) + 1))]:
+        trial = list(lines)
+        for slip in chosen:
+            trial[slip.place.line - 1] = slip.line
+        error = _error_of("".join(trial), until=stop.line)
+        if error is None or ((mark := error.problem_mark) is not None and Position.of(mark) > stop):
+            return chosen[::-1], "".join(trial)
+    return None
+
+
+def _slip(line: str, number: int) -> _Slip | None:
+    body = line.rstrip()
+    ending = line[len(body) :]
+    for pattern, repair, message in _REPAIRS:
+        if found := pattern.fullmatch(body):
+            place = Position(number, found.start("at") + 1)
+            return _Slip(place=place, message=message, line=found.expand(repair) + ending)
+    if wide := [column for column, char in enumerate(body, start=1) if ord(char) in _PLAIN]:
+        message = _WIDE.format(body[wide[0] - 1])
+        return _Slip(place=Position(number, wide[0]), message=message, line=body.translate(_PLAIN) + ending)
+    return None
+
+
+def _error_of(text: str, until: int | None = None) -> yaml.MarkedYAMLError | None:
+    """The parser's complaint about a text; None if it has none up to and including the line `until`."""
+    try:
+        events: Iterator[Any] = yaml.parse(text, Loader=yaml.SafeLoader)
+        for event in events:
+            if until is not None and event.start_mark.line >= until:
+                return None
+    except yaml.MarkedYAMLError as error:
+        return error
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError):
+        return None
+    return None
+
+
+def _classified(error: yaml.MarkedYAMLError) -> tuple[Position | None, str]:
+    """The place and the sentence that the parser's complaint alone gives."""
+    problem, context = error.problem or "cannot be read", error.context or ""
+    mark = error.problem_mark or error.context_mark
+    place = None if mark is None else Position.of(mark)
+    if context == "while scanning a quoted scalar" and "end of stream" in problem:
+        return Position.of(error.context_mark), _OPEN_QUOTE
+    if "'\\t'" in problem:
+        return place, "a tab cannot indent YAML — use spaces"
+    if "tag handle" in problem:
+        return place, "tags (!…) are not allowed — put text that begins with ! in quotes"
+    if "cannot start any token" in problem:
+        return place, f"{problem} — put the text in quotes"
+    if place is None:
+        return None, f"{context}: {problem}" if context else problem
+    if problem.startswith("mapping values are not allowed"):
+        return place, _COLON
+    if context in ("while parsing a flow mapping", "while parsing a flow sequence"):
+        closing = "}" if "mapping" in context else "]"
+        message = f"what opens here is not closed with {closing} before line {place.line}, or lacks a comma"
+        return Position.of(error.context_mark), message
+    if "could not find expected ':'" in problem:
+        return Position.of(error.context_mark), _NO_COLON
+    if "expected <block end>" in problem:
+        return place, _INDENTATION
+    return place, f"{context}: {problem}" if context else problem

@@ -26,8 +26,7 @@ from starlette.responses import StreamingResponse
 from channels.api.channel import ApiChannel
 from channels.message import Attachment, Chat, File, MessageContext, Place, Sender
 from channels.web.admission import is_own_origin
-from gateway.config.channels import ChannelsConfig
-from gateway.config.places import place_in
+from gateway.config.channels import ChannelsConfig, place_in
 from gateway.config.root import Config
 from gateway.http import mcp
 from gateway.http.bodies import Bodies, Unreadable, declared_size

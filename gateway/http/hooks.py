@@ -26,11 +26,10 @@ from channels.channel import Rejected
 from channels.message import Chat, Origin, Place
 from channels.plain import Where, plain
 from channels.wire import DEPTH_MAX, is_deep
-from gateway.config.bindings import route
 from gateway.config.budgets import Rate
-from gateway.config.hooks import HookConfig
-from gateway.config.places import kind_of, place_in
-from gateway.config.template import Event, Template
+from gateway.config.channels import kind_of, place_in
+from gateway.config.hooks import Event, HookConfig, Template
+from gateway.config.root import route
 from gateway.http.bodies import Bodies, Unreadable
 from gateway.http.request import ACCEPT_SECONDS, Guesses, Unserved, answer_json, catch_errors, problem
 from gateway.outbox.messenger import Saying

@@ -36,8 +36,8 @@ from gateway.approvals.approvals import Approvals
 from gateway.approvals.notices import direct_chat
 from gateway.commands.catalog import AT_ONCE, command_of, is_setting, misspelt
 from gateway.commands.own import CLAIM_WORDS
-from gateway.config.bindings import route
 from gateway.config.commands import asks_model
+from gateway.config.root import route
 from gateway.observe.logs import logged
 from gateway.observe.secrets import without_tokens
 from gateway.outbox.messenger import pressed, voted

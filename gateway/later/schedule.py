@@ -10,10 +10,9 @@ from pydantic import TypeAdapter
 from channels.api.channel import ApiChannel
 from channels.message import MessageContext, Origin
 from channels.moment import timestamp, zone_of
-from gateway.config.places import place_in
+from gateway.config.channels import place_in
 from gateway.config.root import Config
-from gateway.config.schedules import Missed, ScheduleConfig
-from gateway.config.timing import Times, timing_of
+from gateway.config.schedules import Missed, ScheduleConfig, Times, timing_of
 from gateway.store.contacts import ALPHABET
 from gateway.store.later import Later, LaterState
 from gateway.store.sessions import agent_of, chat_of, sender_of

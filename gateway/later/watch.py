@@ -20,7 +20,7 @@ from channels.access import GROUP_DISABLED, GROUP_NOT_ALLOWED
 from channels.message import Chat, MessageContext, Place
 from gateway.approvals.display import value
 from gateway.approvals.notices import Notice, direct_with
-from gateway.config.places import place_in
+from gateway.config.channels import place_in
 from gateway.later import ends
 from gateway.later.schedule import (
     UNREADABLE,

@@ -13,9 +13,8 @@ from channels.access import ANYBODY, AccessConfig
 from channels.bilingual import Bilingual
 from channels.moment import iso
 from gateway.approvals.display import label, name_of
-from gateway.config.channels import Account, configured
-from gateway.config.example_ids import is_example
-from gateway.config.places import id_refusals
+from gateway.config.channels import Account, configured, id_refusals
+from gateway.config.checks import is_example
 from gateway.config.root import Config
 from gateway.program import OperatorError, program
 from gateway.store import contacts, later

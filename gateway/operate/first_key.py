@@ -15,8 +15,7 @@ from agents.providers import doctor
 from agents.providers.config import WELL_KNOWN, api_of, well_known
 from agents.providers.vendors import WellKnown
 from channels.web.admission import OPERATOR
-from gateway.config.dotenv import DOTENV, SECRET, append
-from gateway.config.load import ConfigFile, load
+from gateway.config.load import DOTENV, SECRET, ConfigFile, append, load
 from gateway.config.problems import ConfigErrors
 from gateway.config.root import Config
 from gateway.http.request import Unserved

@@ -2,6 +2,8 @@
 
 No line holds a secret. The report follows the order of the sections: what is configured, what is missing, and what to do
 next.
+
+The greeting is the few lines of it that start-up prints, for an operator who has just typed `make run`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,20 +13,22 @@ from pathlib import Path
 from agents.config import AgentConfig
 from agents.language import Language
 from agents.providers.catalog import lacks_key
-from channels.access import ANYBODY, AccessConfig, who_may_talk
+from agents.workspaces import is_template
+from channels.access import ANYBODY, AccessConfig, refusal, who_may_talk
 from channels.bilingual import NO_WORDS, Bilingual, Finding
+from channels.message import Chat, MessageContext
 from gateway.config.channels import Account, ChannelType, configured
-from gateway.config.exposure import exposure
+from gateway.config.exposure import exec_mode, exposure
 from gateway.config.keys import DEMO
 from gateway.config.load import Loaded
-from gateway.config.root import Config
+from gateway.config.root import Config, route
 from gateway.config.warnings import advice
 from gateway.observe.secrets import redacted
 from gateway.operate.mcp import seen_tools
-from gateway.operate.sharing import shared_workspaces
-from gateway.program import program
+from gateway.program import VERSION, program
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.opening import connected
+from gateway.store.sessions import message_in
 from tools.catalog import offered, own_tools
 
 DATABASE_SECONDS = 2.0
@@ -218,3 +222,122 @@ def _short(path: str) -> str:
 
 def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
+
+
+AGENTS_MAX = 4
+"""More are counted; `check` names them."""
+
+
+def greeting(loaded: Loaded, *, link: str | None = None, language: Language = "en") -> list[str]:
+    """Lists the lines of start-up. `loaded` has the real host and port; `link` signs in to the web chat once."""
+    server = loaded.config.server
+    address = f"http://{bracketed(server.host)}:{server.port}"
+    head = Bilingual(f"Clawgate {VERSION} listens on {address}", f"Clawgate {VERSION} 正在监听 {address}")
+    labelled = [(label, text.each(redacted)) for label, text in _greeted_channels(loaded)]
+    labelled += ((Bilingual("api"), it) for it in api_line(loaded))
+    if link is not None:  # the one secret that is meant to be read here; browsers send what follows a # to no server
+        url, minutes = f"{server.public_url or server.address}/#sign-in={link}", server.sign_in_link_seconds / 60
+        text = Bilingual(f"{url} (once, within {minutes:.0f} min)", f"{url} （{minutes:.0f} 分钟内有效，仅限一次）")
+        labelled.append((Bilingual("sign in", "登录"), text))
+    labelled += ((label, text.each(redacted)) for label, text in _greeted_agents(loaded))
+    labelled.append((Bilingual("stop", "停止"), Bilingual("Ctrl-C")))
+    lines = [f"  {_padded(label(language))} {text(language)}" for label, text in labelled]
+    return [head(language), *lines, *(it.labelled(WARNING(language), language) for it in loaded.warnings)]
+
+
+def _greeted_channels(loaded: Loaded) -> Iterator[tuple[Bilingual, Bilingual]]:
+    for kind, account in channels_of(loaded):
+        label = Bilingual(kind.name)
+        if account is not None:
+            fact = Finding("", "ok", *kind.arrives(account.config, account.name, exposure(loaded.config)))
+            text = Bilingual(fact("en"), fact("zh"))
+            name = account.name
+            yield label, text if name == "default" else Bilingual(f"{name}: {text}", f"{name}：{text.zh}")
+            if isinstance(account.config, AccessConfig):
+                access = access_of(account.config)
+                yield NO_WORDS, Bilingual(f"who may talk: {access}", f"谁可以对话：{access.zh}")
+        elif step := _missing(kind, loaded):
+            readme = f"channels/{kind.name}/README.md"
+            yield label, Bilingual(f"off: {step} ({readme})", f"未启用：{step.zh}（{readme}）")
+        else:
+            key = f"channels.{kind.name}.enabled"
+            yield label, Bilingual(f"off: {key} is false", f"未启用：{key} 为 false")
+
+
+def _missing(kind: ChannelType, loaded: Loaded) -> Bilingual:
+    """The keys to set before the channel has an account; empty if it is switched off."""
+    section = getattr(loaded.config.channels, kind.name)
+    if section is not None and not section.enabled:
+        return NO_WORDS
+    names = [name for key in kind.keys for name in loaded.names.get(("channels", kind.name, key), ())]
+    if not kind.keys:
+        return Bilingual(f"add {kind.name}: {{}} under channels", f"请在 channels 下加入 {kind.name}: {{}}")
+    if section is not None and names:
+        return Bilingual(f"set {', '.join(names)}", f"请设置 {'、'.join(names)}")
+    verb, keys = "add" if section is None else "set", enumerated(kind.keys, Bilingual("and", "和"))
+    return Bilingual(f"{verb} {keys} under channels.{kind.name}", f"请在 channels.{kind.name} 下设置 {keys.zh}")
+
+
+def _greeted_agents(loaded: Loaded) -> Iterator[tuple[Bilingual, Bilingual]]:
+    agents = loaded.config.agents.list
+    listed = agents if len(agents) <= AGENTS_MAX else agents[: AGENTS_MAX - 1]
+    for agent in listed:
+        text, model = models_of(agent, loaded), agent.model[0]
+        if model.partition("/")[0] == "demo":
+            step = real_model(agent, loaded)
+            text = Bilingual(f"{model}, a script; {step}", f"{model}，这是脚本；{step.zh}")
+        yield Bilingual("agent", "智能体"), Bilingual(f"{agent.id}: {text}", f"{agent.id}：{text.zh}")
+    if rest := len(agents) - len(listed):
+        command = f"{program()} check"
+        yield Bilingual("agents", "智能体"), Bilingual(f"{rest} more: {command}", f"还有 {rest} 个：{command}")
+
+
+def _padded(label: str) -> str:
+    """Fills a label up to ten letters; a Chinese character takes the place of two."""
+    return label + " " * (10 - sum(1 if it.isascii() else 2 for it in label))
+
+
+def shared_workspaces(config: Config) -> Iterator[Finding]:
+    """Warns of each agent whose workspace several people share: it may leave there for one what it reads for another."""
+    for agent in config.agents.list:
+        runs = exec_mode(config, agent) == "allow"
+        names = {"write", "edit"} | ({"exec", "process"} if runs else set())
+        changing = [it for it in offered(config.tools, agent.tools) if it in names]
+        if changing and not is_template(agent.workspace_dir) and _serves_several(config, agent.id):
+            message = Bilingual(
+                f"agent {agent.id}: everybody it serves shares one workspace, and can read and change others' files",
+                f"智能体 {agent.id}：它服务的所有人共用一个工作目录，可以读取和改动他人的文件",
+            )
+            fix = Bilingual(
+                f"end workspaceDir with /{{chat}} or /{{sender}}, or take {' and '.join(changing)} out of tools.allow",
+                f"请让 workspaceDir 以 /{{chat}} 或 /{{sender}} 结尾，或从 tools.allow 中去掉 {' 和 '.join(changing)}",
+            )
+            yield Finding("config", "warning", message, fix)
+
+
+def _serves_several(config: Config, agent: str) -> bool:
+    """True for two people, two groups, or anybody."""
+    people: set[tuple[str, str]] = set()
+    groups: set[tuple[str, str]] = set()
+    for account in configured(config.channels):
+        if isinstance(account.config, AccessConfig):
+            for context in _possible(config, account):
+                if route(config.routes, config.agents, context) == agent:
+                    direct = context.chat.kind == "direct"
+                    one = context.sender.id if direct else context.chat.id
+                    (people if direct else groups).add((account.kind.name, one))
+    return len(people) > 1 or len(groups) > 1 or any(one == ANYBODY for _, one in people | groups)
+
+
+def _possible(config: Config, account: Account) -> Iterator[MessageContext]:
+    """Yields a message of each person named anywhere and of a stranger, if access lets it in."""
+    access = account.config
+    matches = [binding.match for binding in config.routes]
+    people = {ANYBODY, *access.allow_from, *(match.sender for match in matches if match.sender)}
+    groups = {ANYBODY, *access.group_allow_from, *(match.chat for match in matches if match.chat)}
+    places = [(Chat(id=ANYBODY, kind="direct"), it) for it in people]
+    places += [(Chat(id=it, kind="group"), ANYBODY) for it in groups]
+    for chat, sender in places:
+        context = message_in(account.kind.name, account.name, chat, sender)
+        if refusal(access, context, is_owner=chat.kind == "group") is None:  # some sender will be listed
+            yield context

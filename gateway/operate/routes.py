@@ -14,11 +14,10 @@ from sqlalchemy import Connection
 from agents.config import AgentConfig
 from agents.turn import settings_json
 from channels.message import Chat, ChatKind, MessageContext
-from gateway.config.bindings import route
 from gateway.config.channels import Account, configured
 from gateway.config.load import Loaded
 from gateway.config.problems import quoted, suggestion
-from gateway.config.root import Config
+from gateway.config.root import Config, route
 from gateway.operate.mcp import seen_tools
 from gateway.program import OperatorError
 from gateway.state.choices import chat_key, listen_key, switch_of

@@ -33,9 +33,8 @@ from channels.message import (
     StoredFile,
     Target,
 )
-from gateway.config.bindings import route
-from gateway.config.places import kind_of
-from gateway.config.root import Config
+from gateway.config.channels import kind_of
+from gateway.config.root import Config, route
 from gateway.observe.metrics import Metrics
 from gateway.observe.secrets import Scrubber
 from gateway.outbox.outbox import OutboxPayload, idempotency_key, may_repeat, payload_json

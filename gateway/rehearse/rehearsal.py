@@ -28,9 +28,8 @@ from channels.api.channel import ApiChannel
 from channels.channel import Channel
 from channels.message import MessageContext
 from gateway.app.setup import Lasting, build_setup
-from gateway.config.bindings import route
 from gateway.config.load import Loaded
-from gateway.config.root import Config
+from gateway.config.root import Config, route
 from gateway.observe.secrets import Scrubber
 from gateway.rehearse.kept import (
     KeptAnswers,

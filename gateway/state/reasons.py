@@ -12,10 +12,9 @@ from channels.access import NOT_PAIRED, AccessConfig, Switch, refusal
 from channels.bilingual import Bilingual
 from channels.message import MessageContext
 from channels.section import ToolLists
-from gateway.config.bindings import holding, specificity
 from gateway.config.channels import configured
 from gateway.config.problems import shown
-from gateway.config.root import BindingConfig, Config
+from gateway.config.root import BindingConfig, Config, holding, specificity
 from gateway.store.sessions import LOCAL_CHANNEL, is_owner, person_of, session_key
 from tools.catalog import NAMES, offered
 from tools.config import ExecMode, effective_exec

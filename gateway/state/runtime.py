@@ -23,11 +23,10 @@ from channels.channel import Channel
 from channels.condition import ChannelState
 from channels.message import MessageContext, Sender
 from channels.web.admission import OPERATOR
-from gateway.config.bindings import route
 from gateway.config.channels import configured
 from gateway.config.load import ConfigFile
 from gateway.config.problems import Problem
-from gateway.config.root import Config, LimitsConfig
+from gateway.config.root import Config, LimitsConfig, route
 from gateway.config.server import filled
 from gateway.observe.metrics import Metrics
 from gateway.observe.secrets import Scrubber

@@ -10,8 +10,7 @@ from channels.access import AccessConfig
 from channels.api.channel import ApiChannel
 from channels.message import Chat, MessageContext, Sender
 from channels.web.admission import OPERATOR
-from gateway.config.bindings import holding
-from gateway.config.root import Config
+from gateway.config.root import Config, holding
 
 CONTROL = "aside:"
 """The ids of sessions beside conversations begin with it: those of commands and notes, which never wait behind a turn."""

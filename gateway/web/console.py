@@ -31,12 +31,11 @@ from gateway.http.door import Readiness
 from gateway.http.request import PersonRoute, Unserved, answer_json, id_in_path, number_of, read_json
 from gateway.observe.secrets import Mask
 from gateway.operate import schedules
-from gateway.operate.agents import agents_view
 from gateway.operate.clipped import ANSWER_BYTES, PIECE_CHARS, brief, clipped, text_at
 from gateway.operate.contacts import facts as contact_facts
-from gateway.operate.masked import config_view
 from gateway.operate.sessions import found as found_session
 from gateway.operate.sessions import markdown, named, newest, place_facts, read, summary
+from gateway.operate.setup import agents_view, config_view
 from gateway.operate.turns import scrubbed, turn_layers, turn_list
 from gateway.operate.usage import By, usage_view
 from gateway.program import OperatorError

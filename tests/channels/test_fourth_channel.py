@@ -23,8 +23,7 @@ from gateway.config.channels import CHANNEL_TYPES, ChannelsConfig
 from gateway.config.load import load
 from gateway.config.problems import ConfigErrors
 from gateway.config.root import Config
-from gateway.operate.greeting import greeting
-from gateway.operate.report import lines, report
+from gateway.operate.report import greeting, lines, report
 from tests.channels.notes import NOTE_CHARS, NOTES, NotesChannel, NotesToo, Root
 from tests.emulators.models.script import calls, says
 from tests.loopback import serve_on_loopback

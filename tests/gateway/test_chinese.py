@@ -17,7 +17,7 @@ from gateway.cli import app
 from gateway.cli.chinese import HELP
 from gateway.config.load import load
 from gateway.operate import contacts, schedules, skills
-from gateway.operate.greeting import greeting
+from gateway.operate.report import greeting
 from gateway.operate.status import start_lines
 from tests.empty_database import open_store
 from tests.stories.process.test_process import ask

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from agents.config import AgentConfig, SessionScope
 from channels.message import Chat, ChatKind, MessageContext, Sender
-from gateway.config.bindings import route, specificity
-from gateway.config.root import AgentsConfig, BindingConfig, MatchConfig
+from gateway.config.root import AgentsConfig, BindingConfig, MatchConfig, route, specificity
 from gateway.store.sessions import (
     SessionParts,
     agent_of,

@@ -11,7 +11,7 @@ import pytest
 from croniter import croniter
 
 from channels.moment import zone_of
-from gateway.config.timing import timing_of
+from gateway.config.schedules import timing_of
 
 YEAR = datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
 EXPRESSIONS = (

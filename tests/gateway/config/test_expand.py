@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.expand import Expansion
+from gateway.config.load import Expansion
 from gateway.config.problems import Findings
 from gateway.config.yaml import Document, parse
 from tests.gateway.config.writing import lines, loaded

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.template import Event, Template, template
+from gateway.config.hooks import Event, Template, template
 from tests.gateway.config.writing import lines
 
 AGENT = "agents: { list: [ { id: a, model: demo/echo } ] }\nchannels: { web: { enabled: true } }\n"

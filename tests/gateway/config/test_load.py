@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from agents.providers.config import WELL_KNOWN
 from channels.bilingual import Finding
-from gateway.config.dotenv import append
-from gateway.config.load import load
+from gateway.config.load import append, load
 from gateway.config.problems import ConfigErrors
 from gateway.config.reader import fields_of
 from gateway.config.reference import all_models

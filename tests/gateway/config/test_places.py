@@ -2,8 +2,7 @@
 
 import pytest
 
-from gateway.config.channels import ChannelsConfig
-from gateway.config.places import place_in
+from gateway.config.channels import ChannelsConfig, place_in
 
 CHANNELS = ChannelsConfig.model_validate(
     {

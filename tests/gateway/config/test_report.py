@@ -6,8 +6,7 @@ import pytest
 
 from gateway.config.exposure import way_in
 from gateway.config.load import load
-from gateway.operate.greeting import greeting
-from gateway.operate.report import lines, report
+from gateway.operate.report import greeting, lines, report
 from gateway.program import VERSION
 from tests.gateway.config.writing import cases, loaded
 

@@ -6,9 +6,8 @@ import pytest
 
 from gateway.config.load import load
 from gateway.config.problems import ConfigErrors
-from gateway.operate.greeting import greeting
+from gateway.operate.report import greeting, report
 from gateway.operate.report import lines as printed
-from gateway.operate.report import report
 from tests.gateway.config.writing import cases, lines, loaded
 
 AGENT = "agents: { list: [ { id: a } ] }\n"

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from gateway.config.channels import ChannelsConfig
-from gateway.config.example_ids import is_example
+from gateway.config.checks import is_example
 from gateway.config.load import load
 from gateway.operate.report import report
 from tests.emulators.telegram.emulator import TelegramEmulator

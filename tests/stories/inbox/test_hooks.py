@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from channels.plain import plain
+from gateway.config.hooks import Event, Template
 from gateway.config.load import load
-from gateway.config.template import Event, Template
 from tests.emulators.models.script import says
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.running import GROUP, SECRETS, Running, client, running

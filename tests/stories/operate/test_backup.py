@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from gateway.cli import app
+from gateway.config.folders import mark_of, paths_of
 from gateway.config.load import load
-from gateway.config.paths import mark_of, paths_of
 from gateway.config.reader import fields_of
 from gateway.config.reference import all_models, documentation
 from gateway.config.root import Config, DatabaseConfig

@@ -15,8 +15,7 @@ from sqlalchemy import text
 
 from channels.bilingual import Finding
 from gateway.config.load import Loaded, load
-from gateway.operate.doctor import examine
-from gateway.operate.folders import FREE_BYTES_LOW
+from gateway.operate.doctor import FREE_BYTES_LOW, examine
 from gateway.program import VERSION
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.opening import connected, health

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import app
+from gateway.config.channels import place_in
 from gateway.config.load import load
-from gateway.config.places import place_in
 from gateway.outbox.messenger import sending
 from gateway.store.opening import offline
 from gateway.store.sends import DatabaseSends

@@ -1,16 +1,27 @@
-"""The agents as they are in force: models, skills, and for each tool there is whether the agent has it, and why.
+"""The config and the agents as they are in force, for the operator's console.
 
-Every reason is a config key and what it does. The layers come from the code that hands the tools out, so a reason cannot
-say otherwise than a turn would find.
+Each agent has its models, its skills, and for each tool whether the agent has it, and why. Every reason is a config key
+and what it does; the layers come from the code that hands the tools out, so a reason cannot say otherwise than a turn
+would find.
+
+The config is YAML without its secrets. Three nets, one behind the other: secrets are masked by their type, addresses lose
+what is before their host, and the scrubber strikes out what else of a configured secret is left. Headers of providers are
+masked whole.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from agents.config import AgentConfig
 from channels.bilingual import Bilingual
 from channels.section import ToolLists
+from gateway.config.root import Config
+from gateway.observe.secrets import REDACTED, Scrubber, redacted
+from gateway.operate.clipped import brief
 from gateway.state.runtime import Setup
 from skills.catalog import visible
 from tools.catalog import NAMES
@@ -113,3 +124,27 @@ def _asked(setup: Setup, agent: AgentConfig, name: str) -> Iterator[Bilingual]:
         yield Bilingual("a person approves each call", "每次调用都需审批")
     elif name in tainted:
         yield Bilingual("a person approves calls after text of strangers", "读到陌生人的文字后，调用需审批")
+
+
+_CREDENTIALS = re.compile(r"(://)[^/\s@]+@")
+_STARS = re.compile(r"\*{4,}")
+VALUE_CHARS, TEXT_CHARS = 2_000, 100_000
+"""Characters of one value, and of the whole; the file has the rest."""
+
+
+def config_view(config: Config, scrubber: Scrubber) -> dict[str, str]:
+    """`written` has what differs from the defaults, `whole` everything."""
+    return {
+        "written": _yaml(config, scrubber, exclude_defaults=True),
+        "whole": _yaml(config, scrubber, exclude_defaults=False),
+    }
+
+
+def _yaml(config: Config, scrubber: Scrubber, *, exclude_defaults: bool) -> str:
+    tree: dict[str, Any] = config.model_dump(mode="json", by_alias=True, exclude_defaults=exclude_defaults)
+    for provider in tree.get("providers", {}).values():
+        if headers := provider.get("headers"):
+            headers.update(dict.fromkeys(headers, REDACTED))
+    text = yaml.safe_dump(brief(tree, VALUE_CHARS), sort_keys=False, allow_unicode=True, width=10_000)
+    text = _CREDENTIALS.sub(rf"\1{REDACTED}@", _STARS.sub(REDACTED, text))
+    return str(brief(redacted(scrubber.scrub(text)), TEXT_CHARS))
