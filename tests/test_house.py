@@ -305,6 +305,15 @@ def test_start_loads_no_module_that_can_wait() -> None:
         assert {"resources", "pagination"} & parts == set(), api
 
 
+def test_test_names_are_short_and_have_the_nouns_that_a_reader_searches() -> None:
+    nouns = "album allowlist approval backoff challenge compaction cooldown dead_letter debounce dedupe edit expir idempoten"
+    more = "lease pairing rate_limit recall redelivered replay retr stop taint timeout webhook_signature"
+    files = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
+    names = [name for text in files for name in re.findall(r"def (test_\w+)", text)]
+    assert [it for it in names if len(it) > 70] == []
+    assert [noun for noun in f"{nouns} {more}".split() if not any(noun in it for it in names)] == []
+
+
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git to list the files")
 def test_no_committed_file_names_this_workplace() -> None:
     words = ["/".join(("", "work", "main")), ".".join(("pypi", "org")), "files." + "pythonhosted"]

@@ -13,13 +13,13 @@ from tests.named import TESTS, exists, held
 THREATS = """
 1 fail-open signature
   gateway/config/test_problems.py: test_a_webhook_account_without_its_secret_is_refused
-  channels/test_feishu_receive.py: test_whatever_bytes_come_the_answer_is_a_refusal
-  channels/test_telegram_receive.py: test_only_who_knows_the_secret_may_post
+  channels/test_feishu_receive.py: test_webhook_of_random_bytes_is_refused
+  channels/test_telegram_receive.py: test_webhook_secret_is_required_on_telegram
 2 token instead of signature
   channels/test_feishu_receive.py: test_webhook_signature_missing_is_refused_despite_encryption
   channels/test_feishu_receive.py: test_challenge_or_signature_does_not_excuse_a_wrong_token
 3 trust by address or header
-  channels/test_web_admission.py: test_what_a_proxy_hands_on_is_not_from_this_machine
+  channels/test_web_admission.py: test_web_host_of_a_proxied_request_is_not_local
   stories/http/test_token_guesses.py: test_rate_limit_of_guesses_ignores_forged_forwarded_addresses
   stories/web/test_web_door.py: test_web_session_cookie_is_host_bound_over_tls
 4 timing and brute force
@@ -30,15 +30,15 @@ THREATS = """
   stories/channels/test_telegram.py: test_redelivered_update_is_one_turn_and_a_press_starts_none
 6 digest malleability
   channels/test_feishu_receive.py: test_webhook_signature_replay_with_a_changed_timestamp_is_refused
-  channels/test_feishu_receive.py: test_a_header_sent_twice_is_no_header
+  channels/test_feishu_receive.py: test_webhook_signature_header_sent_twice_is_refused
 7 decrypt before verify
-  channels/test_feishu_receive.py: test_with_an_encrypt_key_only_encrypted_bodies_are_taken
+  channels/test_feishu_receive.py: test_webhook_with_an_encrypt_key_refuses_plain_bodies
   channels/test_feishu_receive.py: test_challenge_in_its_2_0_form_is_answered_without_a_signature
 8 parse before verify
   stories/http/test_door.py: test_webhook_of_wrong_path_method_or_size_is_refused
   stories/http/test_door.py: test_http_body_timeout_refuses_a_slow_body
 9 routing confusion
-  channels/test_feishu_receive.py: test_an_event_for_another_app_is_refused
+  channels/test_feishu_receive.py: test_webhook_for_another_app_is_refused
   stories/web/test_web_door.py: test_web_host_allowlist_refuses_other_names
 10 mutable identity
   stories/promises/test_promises.py: test_allowlist_and_policies_decide_who_is_heard
@@ -50,7 +50,7 @@ THREATS = """
   channels/test_samples.py: test_there_is_a_sample_for_every_kind_of_event
   channels/test_telegram_samples.py: test_there_is_a_sample_for_every_kind_of_update
 13 missing type falls open
-  channels/test_feishu_receive.py: test_a_chat_of_unknown_kind_gets_the_stricter_rules_of_a_group
+  channels/test_feishu_receive.py: test_feishu_unknown_chat_kind_is_treated_as_a_group
 14 forged envelope
   agents/prompt/test_fences.py: test_no_line_of_any_text_reads_as_ours
   agents/prompt/test_inbound.py: test_whatever_people_write_the_message_keeps_its_shape
@@ -95,8 +95,8 @@ THREATS = """
   stories/approvals/test_approvals.py: test_approval_runs_only_the_approved_script_despite_a_racing_writer
   stories/approvals/test_approvals.py: test_approval_of_a_file_that_changed_since_runs_nothing
 29 display is not execution
-  gateway/test_approvals.py: test_what_hides_is_shown_and_announced
-  gateway/test_approvals.py: test_nothing_in_a_command_ends_its_block_and_all_of_it_is_there
+  gateway/test_approvals.py: test_approval_text_shows_hidden_characters
+  gateway/test_approvals.py: test_approval_text_block_cannot_be_ended_by_the_command
 31 a tool set rebuilt elsewhere
   tools/test_policy.py: test_tools_are_handed_out_in_one_place
   tools/test_policy.py: test_a_toolbox_hands_out_what_is_permitted_whatever_source_it_is_from
@@ -128,9 +128,9 @@ THREATS = """
 42 model-driven config
   test_threats.py: test_no_tool_and_no_command_writes_config
 43 secret leaks
-  channels/test_telegram_send.py: test_the_token_is_in_no_log_no_exception_and_no_picture_of_an_object
+  channels/test_telegram_send.py: test_telegram_token_is_in_no_log_exception_or_repr
   stories/process/test_process.py: test_log_and_data_files_hold_no_secret_or_message_text
-  gateway/test_logs.py: test_a_configured_secret_is_struck_out_in_every_form
+  gateway/test_logs.py: test_log_masks_a_configured_secret_in_every_form
   stories/process/test_process.py: test_file_permissions_are_owner_only_on_every_run
 44 denial of service
   stories/http/test_door.py: test_http_header_without_end_hits_the_cap
@@ -139,7 +139,7 @@ THREATS = """
 45 YAML and JSON
   gateway/config/test_yaml.py: *
 46 poison rows
-  channels/test_feishu_receive.py: test_what_no_database_takes_is_taken_out_and_the_message_is_kept
+  channels/test_feishu_receive.py: test_feishu_message_loses_characters_no_database_takes
   stories/outbox/test_dead_letters.py: test_dead_letter_of_a_message_can_be_replayed
 """
 ELSEWHERE = {30, 34, 37}

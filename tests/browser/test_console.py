@@ -56,9 +56,7 @@ async def test_a_call_is_read_whole_and_allowed_by_keys_and_runs_once(browser: B
         await expect(tab.answers.filter(has_text="✓ You allowed it once")).to_have_count(1)
 
 
-async def test_who_is_no_approver_reads_the_call_and_cannot_decide_it_and_who_is_one_denies_it(
-    browser: Browser, tmp_path: Path
-) -> None:
+async def test_console_approval_needs_an_approver(browser: Browser, tmp_path: Path) -> None:
     async with night(browser, tmp_path) as (home, tab, _):
         await go(tab, home, "approvals")
         await expect(tab.page.get_by_role("button", name="Allow once")).to_be_visible()
@@ -163,9 +161,7 @@ async def test_an_empty_house_says_so_in_every_room(browser: Browser, tmp_path: 
             assert await wrong(tab) == [], room
 
 
-async def test_a_lost_connection_is_said_what_was_there_stays_and_the_rest_comes_back(
-    browser: Browser, tmp_path: Path
-) -> None:
+async def test_console_outage_is_shown_and_recovers(browser: Browser, tmp_path: Path) -> None:
     async with night(browser, tmp_path) as (home, tab, _):
         tab.watch.expects("ERR_CONNECTION", "ERR_EMPTY_RESPONSE", "Failed to load resource")
         await go(tab, home, "letters")
@@ -182,9 +178,7 @@ async def test_a_lost_connection_is_said_what_was_there_stays_and_the_rest_comes
         await expect(tab.connection).to_have_text("")
 
 
-async def test_the_console_speaks_chinese_and_needs_no_mouse_where_a_dead_letter_is_replayed_and_arrives(
-    browser: Browser, tmp_path: Path
-) -> None:
+async def test_console_dead_letter_replay_in_chinese_by_keyboard(browser: Browser, tmp_path: Path) -> None:
     async with night(browser, tmp_path, locale="zh-CN") as (home, tab, telegram):
         await go(tab, home, "now")
         await expect(tab.page.locator("html")).to_have_attribute("lang", "zh-CN")

@@ -54,7 +54,7 @@ async def everything(browser: Browser, tmp_path_factory: pytest.TempPathFactory)
         yield found
 
 
-async def test_neither_the_chat_nor_a_room_shows_it_all_and_nothing_is_large_runs_or_sticks_out(
+async def test_console_shows_a_megabyte_cut_and_inert(
     everything: tuple[House, Tab],
 ) -> None:
     await shown_in_part(*everything)

@@ -100,9 +100,7 @@ async def test_the_filters_are_in_the_address_and_a_list_can_be_passed_on(browse
         await expect(page.get_by_role("button", name="failed")).to_be_focused()
 
 
-async def test_a_turn_of_another_year_says_so_and_its_tooltip_names_the_time_zone(
-    browser: Browser, tmp_path: Path
-) -> None:
+async def test_console_turn_of_another_year_and_its_timezone(browser: Browser, tmp_path: Path) -> None:
     behind = time.time() - datetime(2024, 3, 2, 9, 41, tzinfo=UTC).timestamp()
     with_clock = house(tmp_path, script=[says("Done.")], now=lambda: time.time() - behind)
     async with with_clock as home, visitor(browser, home, timezone_id="Asia/Shanghai") as tab:
@@ -114,9 +112,7 @@ async def test_a_turn_of_another_year_says_so_and_its_tooltip_names_the_time_zon
         await expect(turn).to_have_attribute("title", re.compile(r"Saturday, March 2, 2024 at 5:41:\d\d.PM GMT\+8"))
 
 
-async def test_on_a_phone_a_turn_is_a_few_lines_and_a_field_without_a_value_is_not_there(
-    browser: Browser, tmp_path: Path
-) -> None:
+async def test_console_turn_on_a_phone_is_a_few_lines(browser: Browser, tmp_path: Path) -> None:
     async with night(browser, tmp_path, viewport=WIDTHS["phone"]) as (home, tab, _):
         await go(tab, home, "turns")
         turn = tab.page.get_by_role("row", name="Alice")

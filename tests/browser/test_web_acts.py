@@ -32,7 +32,7 @@ Broken: $\frac{$
 CODE = "```python\ndef f(n):\n    return n  # " + "long " * 60 + "\n```\n"
 
 
-async def test_an_answer_is_made_anew_a_message_is_edited_and_both_are_so_after_a_reload(visit: Visit) -> None:
+async def test_page_retry_and_edit_survive_a_reload(visit: Visit) -> None:
     script = [says("Zero."), says("One."), says("Two."), says("Three.")]
     async with visit(*script) as (home, tab):
         again = tab.page.get_by_role("button", name="Answer again")
@@ -63,7 +63,7 @@ async def test_an_answer_is_made_anew_a_message_is_edited_and_both_are_so_after_
         assert await tab.page.evaluate("navigator.clipboard.readText()") == "Higher:\nmuch <b>higher</b>"
 
 
-async def test_an_answer_that_a_limit_stopped_goes_on_at_a_click_once_in_both_languages(visit: Visit) -> None:
+async def test_page_continue_button_after_a_limit(visit: Visit) -> None:
     script = [says("The first half of a", stop="length"), calls(("ls", {})), says(" long story.")]
     async with visit(*script, more="limits: { continuations: 0, rounds: 1 }") as (home, tab):
         go_on = tab.page.get_by_role("button", name="Continue", exact=True)
@@ -119,7 +119,7 @@ async def test_a_tool_opens_to_what_it_was_given_and_what_it_gave(visit: Visit) 
             await expect(missing.get_by_label("What went wrong")).to_contain_text("none.txt")
 
 
-async def test_math_is_drawn_tasks_have_boxes_and_code_has_colours_while_it_grows(visit: Visit) -> None:
+async def test_page_draws_math_task_lists_and_code(visit: Visit) -> None:
     async with visit(says(MATH), says(CODE)) as (home, tab):
         await tab.ask("Teach me", "formula")
         drawn = tab.answers.locator(".katex")
@@ -167,7 +167,7 @@ async def test_conversations_are_found_by_day_and_words_and_exported(visit: Visi
         assert exported.index("You · ") < exported.index("Helper · ") < exported.index("The heron lands.")
 
 
-async def test_a_new_chat_says_what_each_agent_is_for_and_the_page_can_be_installed(visit: Visit) -> None:
+async def test_page_new_chat_describes_agents_and_is_installable(visit: Visit) -> None:
     async with visit(says("[1, 2]"), agents=AGENTS) as (_, tab):
         picker = tab.page.get_by_role("combobox", name="Agent")
         await expect(tab.page.get_by_text("Writes code.")).to_be_hidden()

@@ -32,7 +32,7 @@ def version(page: Page, at: int, count: int) -> Locator:
     return page.get_by_role("group", name=f"Version {at} of {count}")
 
 
-async def test_the_first_of_several_messages_is_edited_and_both_branches_are_there_everywhere(visit: Visit) -> None:
+async def test_page_edit_of_the_first_message_keeps_both_branches(visit: Visit) -> None:
     script = [says(it) for it in ("One.", "Two.", "Three.", "Other one.", "Other two.", "Four.")]
     async with visit(*script) as (home, tab):
         tab.watch.expects("Failed to load resource", "ERR_INCOMPLETE_CHUNKED", "ERR_CONNECTION")  # it is restarted

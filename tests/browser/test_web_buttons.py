@@ -16,7 +16,7 @@ LONG = Button(label="审批通过并且以后不再询问 🦄" * 20, token="t:1
 HOSTILE = Button(label="<img src=x onerror=alert(1)>", token="t:2", style="danger")
 
 
-async def test_buttons_last_are_pressed_once_and_go_with_the_message_that_is_replaced(visit: Visit) -> None:
+async def test_page_buttons_are_pressed_once_and_replaced(visit: Visit) -> None:
     async with visit(says("Hello."), says("More.")) as (home, tab):
         await tab.ask("Hi", "Hello.")
         chat = Chat(id=tab.page.url.partition("#")[2], kind="direct")
@@ -64,7 +64,7 @@ async def test_buttons_last_are_pressed_once_and_go_with_the_message_that_is_rep
         await tab.has_said("Hi", "And?")
 
 
-async def test_a_page_that_was_away_while_a_message_was_replaced_has_no_buttons_when_it_is_back(visit: Visit) -> None:
+async def test_page_buttons_are_gone_after_an_absence(visit: Visit) -> None:
     async with visit(says("Hello.")) as (home, tab):
         tab.watch.expects(OFFLINE)
         await tab.ask("Hi", "Hello.")
@@ -80,7 +80,7 @@ async def test_a_page_that_was_away_while_a_message_was_replaced_has_no_buttons_
         await expect(tab.log.get_by_role("button", name=DENY.label)).to_have_count(0)
 
 
-async def test_long_and_hostile_labels_are_text_that_fits_also_on_a_phone_in_chinese(visit: Visit) -> None:
+async def test_page_button_labels_fit_and_are_text(visit: Visit) -> None:
     async with visit(says("Hello."), viewport=PHONE, locale="zh-CN") as (home, tab):
         await tab.page.get_by_role("textbox", name="消息", exact=True).fill("Hi")
         await tab.page.keyboard.press("Enter")

@@ -12,7 +12,7 @@ from tests.emulators.models.script import Fault, calls, says
 SNIPPET = "for name in sorted(names):\n    print(f'<{name}>')"
 
 
-async def test_an_answer_is_seen_growing_with_its_tools_and_a_reload_brings_all_of_it_back(visit: Visit) -> None:
+async def test_page_shows_a_growing_answer_and_restores_it_on_reload(visit: Visit) -> None:
     tools = calls(("exec", {"command": "cat gate"}), ("read", {"file_path": "nowhere.txt"}))
     code = says(f"Like this:\n\n```python\n{SNIPPET}\n```\n")
     async with visit(says(TALE), tools, says("**It says go.**"), Fault(status=529), code) as (home, tab):
@@ -87,7 +87,7 @@ async def test_five_tabs_see_the_same_and_each_thing_once(visit: Visit) -> None:
             await tab.has_said("From the left", "From the right", "Left again")
 
 
-async def test_an_answer_is_stopped_by_a_click_or_escape_and_what_was_written_during_one_is_answered_after_it(
+async def test_page_stop_by_click_or_escape(
     visit: Visit,
 ) -> None:
     endless = says(TALE, cut_after=8, then="stall")

@@ -14,7 +14,7 @@ agents:
 """
 
 
-async def test_the_model_is_text_where_there_is_one_and_a_menu_for_keys_and_screen_readers_where_there_are_two(
+async def test_page_model_menu_is_accessible(
     visit: Visit,
 ) -> None:
     async with visit(says("One."), says("Two."), agents=TWO_MODELS) as (home, tab):
@@ -42,7 +42,7 @@ async def test_the_model_is_text_where_there_is_one_and_a_menu_for_keys_and_scre
         await expect(tab.log.get_by_text("Back to the agent's own model")).to_be_visible()
 
 
-async def test_a_new_conversation_begins_with_the_chosen_model_and_thinking_and_is_named_by_its_first_words(
+async def test_page_new_chat_keeps_chosen_model_and_thinking(
     visit: Visit,
 ) -> None:
     async with visit(says("One."), agents=TWO_MODELS) as (home, tab):
@@ -59,7 +59,7 @@ async def test_a_new_conversation_begins_with_the_chosen_model_and_thinking_and_
         assert "thinking" in request
 
 
-async def test_where_a_command_is_closed_or_has_one_answer_there_is_nothing_to_press(visit: Visit) -> None:
+async def test_page_offers_no_choice_where_a_command_is_closed(visit: Visit) -> None:
     off = "commands: { model: off, think: off }"
     async with visit(says("One."), agents=TWO_MODELS, more=off) as (_, tab):
         name = tab.page.locator("#model-name")

@@ -51,7 +51,7 @@ async def test_a_slash_offers_the_commands_and_one_is_taken_by_key_or_by_click(v
         assert home.anthropic.requests == []
 
 
-async def test_a_dropped_message_says_so_also_after_a_reload_and_is_sent_again_with_a_click(visit: Visit) -> None:
+async def test_page_dropped_message_is_shown_and_resent(visit: Visit) -> None:
     async with visit(says("first"), says("second")) as (home, tab):
         home.line.hold()
         await tab.say("think long")

@@ -12,7 +12,7 @@ LIST = "**/api/chats"
 OFFLINE = "net::ERR_"
 
 
-async def test_a_dead_server_is_shown_and_what_was_written_meanwhile_arrives_once_and_in_order(visit: Visit) -> None:
+async def test_page_outage_queues_messages_and_sends_them_once(visit: Visit) -> None:
     numbers = [f"Number {number}" for number in range(1, 6)]
     async with visit(says("One.")) as (home, tab):
         tab.watch.expects(OFFLINE)
@@ -65,7 +65,7 @@ async def test_a_message_whose_receipt_was_lost_is_sent_again_and_is_still_one(v
         assert len(home.anthropic.requests) == 2
 
 
-async def test_a_message_waits_for_the_page_to_know_anything_survives_a_reload_and_says_why_it_was_refused(
+async def test_page_unsent_message_survives_a_reload(
     visit: Visit,
 ) -> None:
     async with visit(says("Quick!"), says("Got it."), says("Good.")) as (home, tab):

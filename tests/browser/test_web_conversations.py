@@ -11,7 +11,7 @@ def titles(tab: Tab) -> Locator:
     return tab.conversations.get_by_role("link")
 
 
-async def test_a_chat_begins_with_examples_drafts_wait_where_they_were_written_and_back_and_forward_walk(
+async def test_page_examples_drafts_and_history_navigation(
     visit: Visit,
 ) -> None:
     async with visit(says("A lot."), says("Two.")) as (home, tab):
@@ -48,7 +48,7 @@ async def test_a_chat_begins_with_examples_drafts_wait_where_they_were_written_a
         await expect(welcome).to_be_visible()
 
 
-async def test_without_a_key_the_demo_model_answers_and_without_commands_nobody_signs_in(visit: Visit) -> None:
+async def test_page_demo_model_answers_without_a_key(visit: Visit) -> None:
     agents = AGENTS.replace("anthropic/claude-sonnet-4-6", "demo/guide").replace(", exec]", "]")
     async with visit(agents=agents) as (home, tab):
         await expect(tab.page.get_by_text("set ANTHROPIC_API_KEY or OPENAI_API_KEY")).to_be_visible()
@@ -58,7 +58,7 @@ async def test_without_a_key_the_demo_model_answers_and_without_commands_nobody_
         await expect(tab.page.get_by_role("button", name="Sign out")).to_be_hidden()
 
 
-async def test_each_conversation_keeps_the_agent_it_was_begun_with_by_the_picker_or_from_the_head(visit: Visit) -> None:
+async def test_page_conversation_keeps_its_agent(visit: Visit) -> None:
     script = [says(it) for it in ("I help.", "I code.", "I still code.", "I help anew.")]
     async with visit(*script, agents=TWO_AGENTS) as (home, tab):
         picker = tab.page.get_by_role("combobox", name="Agent")
@@ -86,7 +86,7 @@ async def test_each_conversation_keeps_the_agent_it_was_begun_with_by_the_picker
         await expect(tab.page.get_by_role("button", name="Agent: Helper")).to_be_visible()
 
 
-async def test_a_conversation_is_renamed_everywhere_and_a_deleted_one_is_gone_and_forgotten(visit: Visit) -> None:
+async def test_page_conversation_rename_and_delete(visit: Visit) -> None:
     async with visit(says("Swordfish, I know it now.")) as (_, tab):
         await tab.ask("The word is swordfish", "I know it now.")
         place = tab.page.url
@@ -116,7 +116,7 @@ async def test_a_conversation_is_renamed_everywhere_and_a_deleted_one_is_gone_an
         await expect(tab.own).to_have_count(0)
 
 
-async def test_a_long_conversation_is_read_from_its_end_and_who_reads_above_is_not_pulled_down(visit: Visit) -> None:
+async def test_page_long_conversation_opens_at_its_end(visit: Visit) -> None:
     async with visit(says("The answer."), says("The newest.")) as (home, tab):
         await remembered(home, 59, chat="c_of_a_long_time", text="Question no{}.")
         await tab.page.goto(f"{home.url}/#c_of_a_long_time")

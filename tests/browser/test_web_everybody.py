@@ -48,9 +48,7 @@ WIDE = f"A wide answer: {'Donaudampfschifffahrtsgesellschaft' * 8}\n\n```\n{'x' 
 
 
 @pytest.mark.parametrize("looks", LOOKS)
-async def test_every_control_has_a_name_every_text_can_be_read_and_only_finished_answers_are_read_aloud(
-    visit: Visit, looks: Looks
-) -> None:
+async def test_page_is_accessible(visit: Visit, looks: Looks) -> None:
     async with visit(*RICH_SCRIPT, agents=TWO_AGENTS) as (home, tab):
         assert await unreadable(tab, looks) == []
         await expect(tab.log).to_have_attribute("aria-live", "polite")

@@ -41,7 +41,7 @@ async def give(page: Page, event: str, carrier: str) -> None:
     )
 
 
-async def test_a_picture_is_chosen_dropped_or_pasted_taken_out_again_and_shown_to_the_model(visit: Visit) -> None:
+async def test_page_attaches_pictures_by_choice_drop_or_paste(visit: Visit) -> None:
     async with visit(says("Nice."), says("One picture.")) as (home, tab):
         removal = tab.page.get_by_role("button", name="Remove holiday.png")
         await expect(tab.send).to_be_disabled()
@@ -69,7 +69,7 @@ async def test_a_picture_is_chosen_dropped_or_pasted_taken_out_again_and_shown_t
         await expect(removal).to_have_count(0)
 
 
-async def test_what_the_agent_made_is_downloaded_byte_for_byte_and_a_picture_is_shown(visit: Visit) -> None:
+async def test_page_downloads_files_and_shows_pictures(visit: Visit) -> None:
     report = calls(("write", {"file_path": "out/report.csv", "content": REPORT}))
     answer = says("Here is your report.\n\nMEDIA: out/report.csv\nMEDIA: drawing.png\nMEDIA: not-there.png")
     async with visit(report, answer) as (home, tab):
@@ -87,7 +87,7 @@ async def test_what_the_agent_made_is_downloaded_byte_for_byte_and_a_picture_is_
             assert Path(await download.path()).read_bytes() == REPORT.encode()
 
 
-async def test_a_file_too_large_or_too_many_is_refused_with_a_sentence_and_nothing_is_lost(visit: Visit) -> None:
+async def test_page_upload_limit_is_a_sentence(visit: Visit) -> None:
     more = f"limits: {{ uploadsBytes: {len(NOTES['buffer']) + len(PICTURE['buffer'])}, fileBytes: 2000000 }}"
     async with visit(says("Two."), more=more) as (_, tab):
         tab.watch.expects("status of 413")

@@ -43,9 +43,7 @@ async def test_the_operator_reads_which_channel_is_dead_and_the_others_do_not(br
             await expect(tab.connection).to_have_text("")
 
 
-async def test_a_message_waits_on_the_page_with_the_reason_while_another_program_holds_the_database(
-    browser: Browser, tmp_path: Path
-) -> None:
+async def test_page_message_waits_while_the_database_is_locked(browser: Browser, tmp_path: Path) -> None:
     fault = Fault(status=401, message="invalid x-api-key")
     async with (
         house(tmp_path, script=[says("Here."), *[fault] * 9], more=SERVER) as home,

@@ -39,7 +39,7 @@ async def announced(tab: Tab, words: str) -> None:
     await expect(tab.page.get_by_role("status").filter(has_text=words)).to_be_visible()
 
 
-async def test_everything_can_be_done_without_a_mouse_and_the_focus_is_always_seen(visit: Visit) -> None:
+async def test_page_works_by_keyboard_with_visible_focus(visit: Visit) -> None:
     async with visit(*RICH_SCRIPT, says("Second."), agents=TWO_AGENTS) as (_, tab):
         page, keys = tab.page, tab.page.keyboard
         await expect(tab.message).to_be_focused()

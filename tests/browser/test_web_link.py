@@ -15,9 +15,7 @@ SPENT = "This sign-in link has been used or has expired."
 
 
 @pytest.mark.parametrize("server", ["", pytest.param(WITH_TOKEN, marks=pytest.mark.long)], ids=["no token", "a token"])
-async def test_the_link_signs_in_once_for_longer_than_a_restart_and_says_so_the_second_time(
-    browser: Browser, tmp_path: Path, server: str
-) -> None:
+async def test_page_login_link_works_once_and_outlasts_a_restart(browser: Browser, tmp_path: Path, server: str) -> None:
     async with house(tmp_path, script=[says("Welcome."), says("Again.")], more=server) as home:
         link = home.link()
         async with visitor(browser, home, address=link) as tab:
@@ -46,9 +44,7 @@ async def test_the_link_signs_in_once_for_longer_than_a_restart_and_says_so_the_
 
 
 @pytest.mark.parametrize(("way", "server"), [("pasted", ""), ("opened", WITH_TOKEN)])
-async def test_whoever_has_no_session_pastes_the_link_or_opens_it_in_the_same_tab(
-    browser: Browser, tmp_path: Path, way: str, server: str
-) -> None:
+async def test_page_login_link_is_pasted_or_opened(browser: Browser, tmp_path: Path, way: str, server: str) -> None:
     async with house(tmp_path, more=server) as home, visitor(browser, home, address=home.url) as tab:
         tab.watch.expects("status of 401")
         dialog = tab.page.get_by_role("dialog", name="Sign in")

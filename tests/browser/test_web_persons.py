@@ -67,7 +67,7 @@ async def test_a_link_with_anything_but_a_code_signs_nobody_in(
 
 
 @pytest.mark.parametrize(("locale", "then"), [LOCALES, pytest.param(*LOCALES[::-1], marks=pytest.mark.long)])
-async def test_a_code_asks_before_it_replaces_somebody_and_sends_nothing_of_theirs_in_another_name(
+async def test_page_login_link_asks_before_replacing_a_person(
     browser: Browser, tmp_path: Path, locale: str, then: str
 ) -> None:
     async with (

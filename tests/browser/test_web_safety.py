@@ -49,7 +49,7 @@ async def shown_as_text(tab: Tab, text: str, at: int = 0) -> None:
     await tab.own.get_by_role("link").hover()
 
 
-async def test_hostile_texts_titles_files_and_tools_are_only_text_wherever_they_are_shown(visit: Visit) -> None:
+async def test_page_shows_hostile_text_as_text(visit: Visit) -> None:
     tool = calls(("exec", {"command": f"echo {HOSTILE[1]!r}"}))
     async with visit(*(says(text) for text in HOSTILE), tool, says("Done.")) as (_, tab):
         for text in HOSTILE:
@@ -107,7 +107,7 @@ async def test_a_hostile_formula_leads_nowhere_and_has_a_size(visit: Visit) -> N
             assert all(position != "fixed" and width < 1_500 for position, width in sizes)
 
 
-async def test_beyond_this_machine_the_token_opens_the_door_and_signing_out_closes_it(visit: Visit) -> None:
+async def test_page_token_login_and_logout(visit: Visit) -> None:
     more = f"server: {{ host: 0.0.0.0, adminToken: {TOKEN} }}"
     async with visit(says("Welcome."), says("Welcome back."), more=more) as (_, tab):
         tab.watch.expects("status of 401")

@@ -22,7 +22,7 @@ async def settings(tab: Tab) -> Locator:
     return dialog
 
 
-async def test_what_this_browser_shows_is_set_in_one_place_at_once_and_remembered(visit: Visit) -> None:
+async def test_page_display_settings_are_remembered(visit: Visit) -> None:
     async with visit(says("One."), says("Two."), color_scheme="light") as (_, tab):
         html, keys = tab.page.locator("html"), tab.page.keyboard
         await tab.page.get_by_role("button", name="Settings").click()
@@ -55,7 +55,7 @@ async def test_what_this_browser_shows_is_set_in_one_place_at_once_and_remembere
         await tab.ask("Two", "One.", "Two.")
 
 
-async def test_what_holds_in_the_chat_is_set_by_commands_and_stands_in_its_head_and_its_text(visit: Visit) -> None:
+async def test_page_chat_settings_are_set_by_commands(visit: Visit) -> None:
     async with visit(says("One."), says("Two."), agents=TWO_MODELS) as (home, tab):
         await tab.ask("Hello", "One.")
         dialog = await settings(tab)
@@ -75,7 +75,7 @@ async def test_what_holds_in_the_chat_is_set_by_commands_and_stands_in_its_head_
         assert "thinking" in home.anthropic.requests[-1].body
 
 
-async def test_notes_are_read_taken_changed_and_deleted_and_the_agent_reads_them_with_the_next_message(
+async def test_page_notes_are_managed_in_settings(
     visit: Visit,
 ) -> None:
     async with visit(says("One."), says("Two."), agents=TWO_MODELS) as (home, tab):

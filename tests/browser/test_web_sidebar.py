@@ -39,7 +39,7 @@ def search(tab: Tab) -> Locator:
     return tab.page.get_by_role("searchbox", name="Search conversations")
 
 
-async def test_a_search_shows_the_lines_that_it_found_and_a_click_goes_to_the_message_and_marks_it(
+async def test_page_search_hit_opens_and_marks_the_message(
     visit: Visit,
 ) -> None:
     async with visit() as (home, tab):
@@ -70,7 +70,7 @@ async def test_a_search_shows_the_lines_that_it_found_and_a_click_goes_to_the_me
         await expect(hits).to_have_count(0)
 
 
-async def test_pinned_chats_stand_first_archived_ones_behind_a_link_and_several_go_at_once(visit: Visit) -> None:
+async def test_page_sidebar_pins_archives_and_bulk_deletes(visit: Visit) -> None:
     async with visit(says("Again.")) as (home, tab):
         await remembered(home, 4)
         await tab.reload()
@@ -122,7 +122,7 @@ async def test_pinned_chats_stand_first_archived_ones_behind_a_link_and_several_
         assert await tab.page.evaluate(archived) == {"chats": [], "next": None}
 
 
-async def test_chats_stand_by_agent_in_folders_that_stay_folded_until_somebody_wants_days(visit: Visit) -> None:
+async def test_page_sidebar_groups_by_agent_or_day(visit: Visit) -> None:
     async with visit(says("One."), says("Two."), agents=TWO_AGENTS) as (_, tab):
         headings = tab.page.locator("#conversations").get_by_role("heading")
         await tab.ask("To the helper", "One.")
@@ -144,7 +144,7 @@ async def test_chats_stand_by_agent_in_folders_that_stay_folded_until_somebody_w
         await expect(links(tab)).to_have_text(["To the coder", "To the helper"])
 
 
-async def test_a_long_list_is_one_tab_stop_a_page_long_and_the_arrows_walk_through_it(visit: Visit) -> None:
+async def test_page_sidebar_is_one_tab_stop_with_arrow_keys(visit: Visit) -> None:
     async with visit() as (home, tab):
         await remembered(home, 120)
         await tab.reload()
@@ -182,7 +182,7 @@ async def test_a_long_list_is_one_tab_stop_a_page_long_and_the_arrows_walk_throu
 
 
 @pytest.mark.parametrize(("count", "page"), [(200, 60), pytest.param(1_200, 500, marks=pytest.mark.long)])
-async def test_of_more_chats_than_a_page_has_each_is_listed_by_scrolling_and_found_and_opened_by_its_words(
+async def test_page_sidebar_scrolls_and_searches_many_chats(
     visit: Visit, monkeypatch: pytest.MonkeyPatch, count: int, page: int
 ) -> None:
     for module in ("gateway.store.archive", "gateway.web.chats"):
@@ -215,7 +215,7 @@ async def test_of_more_chats_than_a_page_has_each_is_listed_by_scrolling_and_fou
         await tab.has_said("Question no31.")
 
 
-async def test_the_keys_find_switch_and_begin_and_write_nothing_where_somebody_writes(visit: Visit) -> None:
+async def test_page_shortcuts_search_switch_and_start_chats(visit: Visit) -> None:
     async with visit(agents=TWO_AGENTS) as (home, tab):
         await remembered(home, 3)
         await tab.reload()

@@ -54,9 +54,7 @@ def the(requests: list[Request], end: str) -> Request:
     return found
 
 
-async def test_the_list_is_there_after_two_round_trips_and_a_browser_that_was_here_asks_for_it_alone(
-    visit: Visit, browser: Browser
-) -> None:
+async def test_page_list_loads_in_two_round_trips(visit: Visit, browser: Browser) -> None:
     async with visit(says("Found."), agents=AGENTS.replace(", exec]", "]")) as (_, tab):
         await tab.ask("Where is the list?", "Found.")
         context = await browser.new_context()

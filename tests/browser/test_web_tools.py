@@ -22,7 +22,7 @@ SMALL = """() => [...document.querySelectorAll("button, summary, select")]
     .map((it) => `${it.offsetWidth}×${it.offsetHeight} ${it.outerHTML.slice(0, 100)}`)"""
 
 
-async def test_a_miss_is_a_sentence_and_no_failure_and_words_before_a_call_stay_above_it_also_after_a_reload(
+async def test_page_tool_miss_is_a_sentence(
     visit: Visit,
 ) -> None:
     more_work = calls(("write", {"file_path": "b.txt", "content": "tea"}), before="I write it down first.")
@@ -49,7 +49,7 @@ async def test_a_miss_is_a_sentence_and_no_failure_and_words_before_a_call_stay_
             await expect(lines.first).to_have_text("I write it down first.")
 
 
-async def test_a_diff_has_colours_a_wide_table_shows_that_it_goes_on_and_a_finger_hits_everything(visit: Visit) -> None:
+async def test_page_diff_wide_table_and_touch_targets(visit: Visit) -> None:
     async with visit(MISS, says(DIFF + "\n" + TABLE), **PHONE) as (_, tab):
         await tab.ask("Show", "black")
         code = tab.answers.locator("pre")

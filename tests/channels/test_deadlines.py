@@ -75,7 +75,7 @@ FEISHU: dict[str, Callable[[FeishuChannel, FeishuAccount], Awaitable[object]]] =
 
 @PARTS
 @pytest.mark.parametrize("call", FEISHU)
-async def test_a_feishu_that_drips_is_given_up(call: str, part: Part) -> None:
+async def test_timeout_of_a_dripping_feishu(call: str, part: Part) -> None:
     async with dripping(part, but=TOKENS) as (url, dripped), asyncio.timeout(PATIENCE_SECONDS):
         account, channel = feishu(url)
         await channel._api._current_token(float("inf"))
@@ -99,7 +99,7 @@ async def test_token_timeout_of_a_dripping_answer_sends_nothing(call: str, part:
 
 
 @PARTS
-async def test_a_stale_token_that_is_renewed_has_the_same_deadline(part: Part) -> None:
+async def test_timeout_covers_the_renewal_of_an_expired_token(part: Part) -> None:
     stale = {"/bot/v3/info": b'{"code":99991663}', TOKEN: TOKENS[TOKEN]}
     async with dripping(part, but=stale) as (url, _), asyncio.timeout(PATIENCE_SECONDS):
         _, channel = feishu(url)
@@ -154,7 +154,7 @@ def _polling(channel: TelegramChannel) -> Polling:
 
 @PARTS
 @pytest.mark.parametrize("call", TELEGRAM)
-async def test_a_telegram_that_drips_is_given_up(call: str, part: Part) -> None:
+async def test_timeout_of_a_dripping_telegram(call: str, part: Part) -> None:
     async with dripping(part) as (url, dripped), asyncio.timeout(PATIENCE_SECONDS):
         _, channel = telegram(url)
         with pytest.raises(Unreachable):
@@ -164,7 +164,7 @@ async def test_a_telegram_that_drips_is_given_up(call: str, part: Part) -> None:
 
 
 @PARTS
-async def test_what_else_asks_a_server_that_drips_says_so_in_time(part: Part) -> None:
+async def test_timeout_of_other_calls_to_a_dripping_server(part: Part) -> None:
     async with dripping(part) as (url, dripped), asyncio.timeout(PATIENCE_SECONDS):
         account, channel = feishu(url)
         shared = {"api": channel._api, "account": "default", "condition": channel.condition}

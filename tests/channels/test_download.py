@@ -70,7 +70,7 @@ async def server(*answers: Answer) -> AsyncIterator[tuple[httpx.AsyncClient, lis
     ],
     ids=["a byte too many", "endless", "said to be larger", "said to be far larger", "cut", "packed", "dripping"],
 )
-async def test_what_is_no_whole_file_of_that_size_is_an_error(sent: Answer, error: type[DeliveryError]) -> None:
+async def test_download_of_another_size_is_an_error(sent: Answer, error: type[DeliveryError]) -> None:
     async with server(sent) as (client, _):
         with pytest.raises(error):
             await download(client, "/file", bytes_max=3, seconds=0.5 if error is Unreachable else 20.0)
@@ -98,7 +98,7 @@ async def test_download_follows_no_redirect_and_reads_refusals_shortly() -> None
         *((path, None) for path in ("/var/lib/telegram/file_7.jpg", "//other.example.com/a")),
     ],
 )
-def test_a_path_stays_beneath_the_files_of_the_bot(path: str, quoted: str | None) -> None:
+def test_download_path_stays_beneath_the_bots_files(path: str, quoted: str | None) -> None:
     if quoted is None:
         with pytest.raises(Refused):
             checked_path(path)
@@ -107,7 +107,7 @@ def test_a_path_stays_beneath_the_files_of_the_bot(path: str, quoted: str | None
 
 
 @given(st.text(max_size=40))
-def test_no_path_leads_to_another_place(path: str) -> None:
+def test_download_path_cannot_escape(path: str) -> None:
     try:
         quoted = checked_path(path)
     except Refused:
@@ -150,7 +150,7 @@ async def telegram_files(*answers: Answer, prefix: str = "") -> AsyncIterator[tu
 
 
 @pytest.mark.parametrize("prefix", ["", "/telegram", "/file"])
-async def test_a_photo_comes_from_beneath_the_bots_own_address(prefix: str) -> None:
+async def test_download_of_a_photo_is_from_the_bots_address(prefix: str) -> None:
     async with telegram_files(answer(b"abc"), prefix=prefix) as (channel, paths):
         file = await channel.fetch(PHOTO, bytes_max=1_000)
         assert (file.name, file.type, file.data) == ("1.jpg", "image/jpeg", b"abc")
@@ -162,7 +162,7 @@ async def test_a_photo_comes_from_beneath_the_bots_own_address(prefix: str) -> N
     [answer(b"ab"), answer(b"a", headers={"content-length": "3"}), answer(status=404), answer(status=502)],
     ids=["short", "cut", "path expired", "server down"],
 )
-async def test_a_file_that_did_not_come_whole_is_asked_for_anew_from_its_path_on(first: Answer) -> None:
+async def test_download_cut_short_is_retried_from_its_path(first: Answer) -> None:
     async with telegram_files(first, answer(b"abc")) as (channel, paths):
         assert (await channel.fetch(PHOTO, bytes_max=1_000)).data == b"abc"
         assert [path.rpartition("/")[2] for path in paths] == ["getFile", "1.jpg"] * 2

@@ -79,7 +79,7 @@ def test_webhook_signature_replay_with_a_changed_timestamp_is_refused(timestamp:
         channel(timestampWindowSeconds=None).receive(signed, NOW)
 
 
-def test_a_header_sent_twice_is_no_header() -> None:
+def test_webhook_signature_header_sent_twice_is_refused() -> None:
     once = delivered(text_event())
     with pytest.raises(Rejected, match="malformed"):
         channel().receive(WebhookRequest(headers=[*once.headers, *once.headers], body=once.body), NOW)
@@ -98,7 +98,7 @@ def test_feishu_event_depth_keys_and_text_are_limited() -> None:
 
 
 @pytest.mark.parametrize(("age", "ok"), [(3600, True), (3601, False), (-3600, True), (-3601, False)])
-def test_a_delivery_older_than_the_window_is_refused(age: int, ok: bool) -> None:
+def test_webhook_signature_replay_older_than_the_window_is_refused(age: int, ok: bool) -> None:
     _, body = emulator().encode(text_event())
     signed = request(_resigned(body, timestamp=str(int(NOW.timestamp()) - age)), body)
     with nullcontext() if ok else pytest.raises(Rejected, match="old"):
@@ -125,7 +125,7 @@ EVENT = orjson.dumps(text_event())
     ids=[f"body {number}" for number in range(13)],  # what is encrypted differs from process to process
 )
 @pytest.mark.parametrize("signed", [True, False])
-def test_with_an_encrypt_key_only_encrypted_bodies_are_taken(body: bytes, signed: bool) -> None:
+def test_webhook_with_an_encrypt_key_refuses_plain_bodies(body: bytes, signed: bool) -> None:
     with pytest.raises(Rejected) as refused:
         channel().receive(request(_resigned(body) if signed else {}, body), NOW)
     assert 400 <= refused.value.status < 500
@@ -157,7 +157,7 @@ def test_challenge_or_signature_does_not_excuse_a_wrong_token(token: object) -> 
             channel().receive(request(_resigned(body) if signed else {}, body), NOW)
 
 
-def test_an_event_for_another_app_is_refused() -> None:
+def test_webhook_for_another_app_is_refused() -> None:
     event = text_event()
     event["header"]["app_id"] = "cli_other"
     with pytest.raises(Rejected, match="another app"):
@@ -174,7 +174,7 @@ MINIMAL = {
 }
 
 
-def test_a_minimal_event_works_where_no_token_is_configured_and_only_there() -> None:
+def test_feishu_minimal_event_works_only_without_a_token() -> None:
     arrived = channel(verificationToken="").receive(delivered(MINIMAL), NOW)
     assert isinstance(arrived, Arrived)
     assert (arrived.context.text, arrived.context.sent_at, arrived.dedupe) == ("hi", NOW, ("message:om_1",))
@@ -189,7 +189,7 @@ def test_own_message_starts_no_turn_even_as_a_person() -> None:
 
 
 @pytest.mark.parametrize("chat_type", [None, "topic_group", 3])
-def test_a_chat_of_unknown_kind_gets_the_stricter_rules_of_a_group(chat_type: object) -> None:
+def test_feishu_unknown_chat_kind_is_treated_as_a_group(chat_type: object) -> None:
     event = text_event()
     event["event"]["message"]["chat_type"] = chat_type
     arrived = channel().receive(delivered(event), NOW)
@@ -241,13 +241,13 @@ def test_feishu_signed_event_of_any_shape_is_received_or_refused(bent: Any, cont
 
 
 @given(st.binary(max_size=200), st.booleans())
-def test_whatever_bytes_come_the_answer_is_a_refusal(body: bytes, signed: bool) -> None:
+def test_webhook_of_random_bytes_is_refused(body: bytes, signed: bool) -> None:
     with pytest.raises(Rejected):
         channel().receive(request(_resigned(body) if signed else {}, body), NOW)
 
 
 @pytest.mark.parametrize("raw", ['{"text":"inside half \\ud83d a smile"}', '{"text":"inside nul \\u0000"}'])
-def test_what_no_database_takes_is_taken_out_and_the_message_is_kept(raw: str) -> None:
+def test_feishu_message_loses_characters_no_database_takes(raw: str) -> None:
     event = text_event()
     event["event"]["message"]["content"] = raw
     receipt = channel().receive(delivered(event), NOW)

@@ -115,9 +115,7 @@ async def test_feishu_card_shows_a_command_verbatim_and_mentions_nobody(command:
         ({"code": 230022, "times": 3}, "text", NOT_PASSED),
     ],
 )
-async def test_a_card_that_is_not_taken_is_a_text_without_buttons(
-    failure: dict[str, Any], kind: str, text: str
-) -> None:
+async def test_feishu_card_refused_becomes_text(failure: dict[str, Any], kind: str, text: str) -> None:
     async with connected() as (feishu, channel):
         if failure:
             feishu.fail_next("/reply", status=400, **failure)
@@ -163,7 +161,7 @@ async def test_feishu_card_replacement_is_idempotent() -> None:
             await channel.send(replace(part("x"), replaces=card), "key-6")
 
 
-async def test_a_person_s_id_is_the_direct_chat_with_him() -> None:
+async def test_feishu_person_id_is_the_direct_chat() -> None:
     async with connected() as (feishu, channel):
         feishu.users["ou_bob"] = "Bob"
         for _ in range(2):
@@ -174,7 +172,7 @@ async def test_a_person_s_id_is_the_direct_chat_with_him() -> None:
             await channel.send(Outbound(target=Target(chat="ou_nobody"), text="hi"), "key-2")
 
 
-async def test_a_model_cannot_call_people() -> None:
+async def test_feishu_text_cannot_mention_people() -> None:
     async with connected() as (feishu, channel):
         await channel.send(part('<at user_id="all"></at> <AT id=all></AT> hello'), "key-1")
         assert "<at " not in feishu.messages[0].text.lower()
@@ -190,7 +188,7 @@ CODES: dict[type[DeliveryError], list[tuple[int, int]]] = {
 
 
 @pytest.mark.parametrize(("error", "status", "code"), [(error, *it) for error, codes in CODES.items() for it in codes])
-async def test_a_code_is_one_of_four_errors(error: type[DeliveryError], status: int, code: int) -> None:
+async def test_feishu_error_code_is_one_of_four_errors(error: type[DeliveryError], status: int, code: int) -> None:
     async with connected() as (feishu, channel):
         feishu.fail_next("/messages", status=status, code=code, times=3)
         with pytest.raises(error) as raised:
@@ -216,7 +214,7 @@ async def test_feishu_token_is_shared_and_renewed_once_on_expiry() -> None:
             feishu.expire_tokens()
 
 
-async def test_a_wrong_secret_is_refused_with_a_hint_and_without_the_secret() -> None:
+async def test_feishu_wrong_secret_is_refused_with_a_hint() -> None:
     async with connected(appSecret="not-the-secret") as (feishu, channel):
         with pytest.raises(Refused, match="the secret is wrong") as raised:
             await channel.send(part(), "key-1")

@@ -43,7 +43,7 @@ async def test_pace_rate_limit_waits_as_requested_then_at_the_documented_rate(
     assert {await waits(paced, "a", clock) for _ in range(1_000)} == {0}
 
 
-async def test_a_configured_rate_holds_from_the_start_and_for_ever() -> None:
+async def test_pace_configured_rate_limit_always_holds() -> None:
     clock = Clock()
     paced = Pace(per_second=0.25, account_rate=50, chat_rate=lambda chat: 5.0, clock=clock)
     paced.slow(None, 1.0)
@@ -58,7 +58,7 @@ async def test_pace_rate_limit_of_a_telegram_group_is_its_own() -> None:
     assert [await waits(pace, chat, clock) for chat in ("1", "-6", "-5", "-5")] == pytest.approx([0, 0, 7, 3])
 
 
-async def test_refusals_in_many_telegram_chats_at_a_time_make_the_whole_bot_wait() -> None:
+async def test_pace_rate_limit_in_many_chats_slows_the_whole_bot() -> None:
     clock = Clock()
     pace = TelegramPace(per_second=None, clock=clock)
     waited = []

@@ -143,7 +143,7 @@ async def test_telegram_polling_backoff_ends_soon_after_a_long_outage() -> None:
     assert (it.stored, max(it.slept)) == (["a"], 10.0)
 
 
-async def test_an_update_that_cannot_be_read_does_not_stand_in_the_way() -> None:
+async def test_telegram_polling_skips_an_unreadable_update() -> None:
     odd = b'{"ok": true, "result": [{"update_id": 7, "message": {"message_id": 7, "from": {"id": 1}, ' + (
         b'"chat": {"id": 1, "type": "private"}, "text": "half \\ud83d"}}, {"update_id": 5, "message": 7}, null, '
         b'{"update_id": 6, "poll": {}}]}'
@@ -161,7 +161,7 @@ async def test_an_update_that_cannot_be_read_does_not_stand_in_the_way() -> None
         ("Conflict: can't use getUpdates method while webhook is active; use deleteWebhook", "mode: webhook"),
     ],
 )
-async def test_a_rival_is_named_and_outlasted(description: str, fix: str) -> None:
+async def test_telegram_polling_rival_is_named_and_outlasted(description: str, fix: str) -> None:
     with capture_logs() as logs:
         async with in_touch(answers={"getUpdates": [refusal(409, description)] * 8 + [[update(5, "a")]]}) as it:
             await it.calls("getUpdates", 10)
@@ -173,7 +173,7 @@ async def test_a_rival_is_named_and_outlasted(description: str, fix: str) -> Non
     assert len(it.telegram.of("deleteWebhook")) == 1
 
 
-async def test_after_a_broken_answer_the_next_poll_takes_a_new_connection() -> None:
+async def test_telegram_polling_reconnects_after_a_broken_answer() -> None:
     answers = [[update(5)], (502, b"<html>"), [update(6)], [update(7)]]
     async with in_touch(answers={"getUpdates": answers}, commands=()) as it:
         await it.calls("getUpdates", 4)
@@ -191,7 +191,7 @@ async def test_after_a_broken_answer_the_next_poll_takes_a_new_connection() -> N
         (SILENCE, 2.0),
     ],
 )
-async def test_no_refusal_and_no_silence_ends_the_polling(answer: Any, waited: float) -> None:
+async def test_telegram_polling_survives_refusals_and_timeouts(answer: Any, waited: float) -> None:
     margin = 0.2 if answer is SILENCE else 10.0
     async with in_touch(margin=margin, answers={"getUpdates": [answer, [update(5, "a")]]}) as it:
         await it.calls("getUpdates", 3)
@@ -203,7 +203,7 @@ async def test_ending_is_at_once_also_in_the_middle_of_a_poll() -> None:
         await it.calls("getUpdates", 1)
 
 
-async def test_the_start_is_tried_until_telegram_is_there() -> None:
+async def test_telegram_start_is_retried_until_reachable() -> None:
     answers = {"getMe": [DOWN, refusal(401, "Unauthorized")], "deleteWebhook": [DOWN], "setMyCommands": [DOWN]}
     async with in_touch(known=False, answers=answers | {"getUpdates": [[update(5, "a")]]}) as it:
         await it.calls("getUpdates", 2)
@@ -211,7 +211,7 @@ async def test_the_start_is_tried_until_telegram_is_there() -> None:
     assert it.stored == ["a"]
 
 
-async def test_a_menu_that_telegram_does_not_want_is_left_out() -> None:
+async def test_telegram_menu_refused_is_left_out() -> None:
     async with in_touch(answers={"setMyCommands": [refusal(400, "Bad Request: BOT_COMMAND_INVALID")]}) as it:
         await it.calls("getUpdates", 5)
     assert len(it.telegram.of("setMyCommands")) == 6  # each is tried once
@@ -233,7 +233,7 @@ async def test_a_menu_that_telegram_does_not_want_is_left_out() -> None:
         (SET | {"last_error_date": 9, "last_error_message": "Wrong response from the webhook: 401 Unauthorized"}, 1),
     ],
 )
-async def test_the_webhook_is_set_only_where_it_differs_or_the_secret_does(info: Body, times: int) -> None:
+async def test_telegram_webhook_is_set_only_when_changed(info: Body, times: int) -> None:
     async with in_touch(url=f"{PUBLIC}/", answers={"getWebhookInfo": [info, *[info | SET] * 3]}) as it:
         await it.calls("getWebhookInfo", 4)
     wanted = {"url": URL, "secret_token": WEBHOOK_SECRET, "allowed_updates": ALLOWED}
@@ -241,7 +241,7 @@ async def test_the_webhook_is_set_only_where_it_differs_or_the_secret_does(info:
     assert (it.slept[:2], it.polls) == ([300.0, 300.0], [])
 
 
-async def test_what_telegram_reports_of_failed_deliveries_is_logged_once() -> None:
+async def test_telegram_webhook_failure_report_is_logged_once() -> None:
     failed = SET | {"last_error_date": 9, "last_error_message": "Read timeout expired", "pending_update_count": 3}
     with capture_logs() as logs:
         async with in_touch(url=PUBLIC, answers={"getWebhookInfo": [failed] * 3}) as it:

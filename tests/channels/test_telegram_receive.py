@@ -60,7 +60,7 @@ def updated(**more: Any) -> bytes:
 
 
 @pytest.mark.parametrize("secret", ["", "wrong", WEBHOOK_SECRET + "x", WEBHOOK_SECRET[:-1], "sécret", "\ud800", None])
-def test_only_who_knows_the_secret_may_post(secret: str | None) -> None:
+def test_webhook_secret_is_required_on_telegram(secret: str | None) -> None:
     with pytest.raises(Rejected) as refused:
         post(updated(), secret)
     assert refused.value.status == 401
@@ -111,7 +111,7 @@ _fields = st.sampled_from(
 
 
 @given(st.dictionaries(_fields, _json, max_size=5))
-def test_no_message_of_any_shape_is_an_error(odd: dict[str, Any]) -> None:
+def test_telegram_message_of_any_shape_is_no_error(odd: dict[str, Any]) -> None:
     found = judged(message(None) | odd)
     if isinstance(found, Arrived):
         found.context.text.encode()
@@ -119,7 +119,7 @@ def test_no_message_of_any_shape_is_an_error(odd: dict[str, Any]) -> None:
 
 
 @given(st.text(), st.text(), st.lists(st.sampled_from(["bold", "text_link", "pre", "mention"]), max_size=3))
-def test_a_mention_is_found_behind_any_text(before: str, after: str, others: list[str]) -> None:
+def test_telegram_mention_is_found_after_any_text(before: str, after: str, others: list[str]) -> None:
     text = f"{before} @{BOT_USERNAME} {after}"
     around = {"offset": 0, "length": units(before), "url": "https://example.com"}
     marks = [around | {"type": kind} for kind in others if before]
@@ -147,7 +147,7 @@ def test_a_mention_is_found_behind_any_text(before: str, after: str, others: lis
         ("Helper, hi", "text_mention", "Helper", True, ", hi"),
     ],
 )
-def test_who_is_meant_in_a_group(text: str, kind: str, words: str, mentioned: bool, clean: str) -> None:
+def test_telegram_mention_rules_in_a_group(text: str, kind: str, words: str, mentioned: bool, clean: str) -> None:
     """The bot's own mention goes, unless it is all there is."""
     found = arrived(message(text, chat=GROUP, entities=[entity(kind, words, text, user={"id": BOT_ID})]))
     assert (found.context.mentioned, found.context.text) == (mentioned, clean)
@@ -217,13 +217,13 @@ def account(**written: Any) -> TelegramAccount:
         ({"groupAllowFrom": ("-1002000000041", "*", "5", "Team")}, [("groupAllowFrom", 2), ("groupAllowFrom", 3)]),
     ],
 )
-def test_what_must_be_mended_is_named_by_its_key(written: dict[str, Any], keys: list[Any]) -> None:
+def test_telegram_config_problems_name_their_key(written: dict[str, Any], keys: list[Any]) -> None:
     found = list(problems(account(**written)))
     assert [key for key, _ in found] == keys
     assert not any(BOT_TOKEN in sentence for _, sentence in found)
 
 
-def test_whoever_lets_everybody_in_is_warned_and_so_is_who_lets_nobody_in() -> None:
+def test_telegram_config_warns_of_an_open_or_empty_allowlist() -> None:
     assert len(list(warnings(account()))) == 0
     assert len(list(warnings(account(dmPolicy="allowlist")))) == 1
     assert len(list(warnings(account(chats={"-1": {}})))) == 1
@@ -231,7 +231,7 @@ def test_whoever_lets_everybody_in_is_warned_and_so_is_who_lets_nobody_in() -> N
     assert list(warnings(account(allowFrom=("1",), groupAllowFrom=("-1",)))) == []
 
 
-def test_an_account_without_a_token_is_not_configured() -> None:
+def test_telegram_account_without_a_token_is_not_configured() -> None:
     config = TelegramConfig.model_validate({"accounts": {"sales": {"botToken": BOT_TOKEN}, "empty": {}}})
     assert list(accounts(config)) == ["sales"]
     assert accounts(TelegramConfig.model_validate({"botToken": BOT_TOKEN, "enabled": False})) == {}

@@ -95,9 +95,7 @@ async def test_telegram_buttons_are_kept_or_removed_by_an_edit() -> None:
         (refusal(500, "Internal Server Error"), Unreachable),
     ],
 )
-async def test_an_edit_that_fails_is_one_of_four_errors_and_never_a_new_message(
-    answer: Body, error: type[DeliveryError]
-) -> None:
+async def test_telegram_edit_failure_is_never_a_new_message(answer: Body, error: type[DeliveryError]) -> None:
     async with connected() as (telegram, channel):
         telegram.answers["editMessageText"] = [answer]
         with pytest.raises(error):
@@ -105,7 +103,7 @@ async def test_an_edit_that_fails_is_one_of_four_errors_and_never_a_new_message(
         assert telegram.sent == []
 
 
-async def test_a_message_of_a_group_that_has_moved_or_with_an_odd_id_is_gone() -> None:
+async def test_telegram_edit_of_a_moved_groups_message_is_gone() -> None:
     async with connected() as (telegram, channel):
         channel._outgoing.follow(GROUP, "-1002000000099")
         for edit in (replace(part(chat=GROUP), replaces="160"), replace(part(), replaces="om_1")):
@@ -156,7 +154,7 @@ async def test_what_is_lost_is_left_out_but_a_topic_of_a_group_is_gone(
             assert again == {name: value for name, value in first.items() if name != left_out}
 
 
-async def test_a_group_that_became_a_supergroup_is_followed_and_remembered() -> None:
+async def test_telegram_supergroup_move_is_remembered() -> None:
     moved = refusal(400, "Bad Request: group chat was upgraded to a supergroup chat", migrate_to_chat_id=-1002000000041)
     async with connected() as (telegram, channel):
         telegram.answers["sendMessage"] = [moved]
@@ -166,7 +164,7 @@ async def test_a_group_that_became_a_supergroup_is_followed_and_remembered() -> 
         assert ["reply_parameters" in sent for sent in telegram.sent] == [True, False, False]
 
 
-async def test_a_group_that_moves_in_circles_ends() -> None:
+async def test_telegram_supergroup_move_in_circles_ends() -> None:
     def moved(body: dict[str, Any]) -> dict[str, Any]:
         return refusal(400, "Bad Request: group chat was upgraded", migrate_to_chat_id=body["chat_id"] - 1)
 
@@ -225,9 +223,7 @@ async def test_telegrams_word_on_how_long_to_wait_is_passed_on_and_kept() -> Non
 @pytest.mark.parametrize(
     ("settings", "maybe_arrived"), [({"timeoutSeconds": 1.5}, True), ({"apiRoot": "http://127.0.0.1:9"}, False)]
 )
-async def test_a_send_without_an_answer_may_have_arrived_unless_it_never_left(
-    settings: dict[str, Any], maybe_arrived: bool
-) -> None:
+async def test_telegram_ambiguous_send_unless_it_never_left(settings: dict[str, Any], maybe_arrived: bool) -> None:
     async with connected(**settings) as (telegram, channel):
         telegram.answers["sendMessage"] = [SILENCE]
         with pytest.raises(Unreachable) as raised:
@@ -245,7 +241,7 @@ async def test_a_send_without_an_answer_may_have_arrived_unless_it_never_left(
     ],
     ids=["refused", "echoed", "silent", "nobody"],
 )
-async def test_the_token_is_in_no_log_no_exception_and_no_picture_of_an_object(
+async def test_telegram_token_is_in_no_log_exception_or_repr(
     answer: Any, settings: dict[str, Any], caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -273,7 +269,7 @@ async def test_telegram_identity_is_asked_once_and_retried_after_a_failure() -> 
         assert [method for method, _ in telegram.calls] == ["getMe"] * 3
 
 
-async def test_a_wrong_token_is_refused_with_a_hint() -> None:
+async def test_telegram_wrong_token_is_refused_with_a_hint() -> None:
     other = "7000000001:another-token-that-opens-no-door-0000"
     async with connected(known=False, botToken=other) as (_, channel):
         with pytest.raises(Refused, match="@BotFather"):

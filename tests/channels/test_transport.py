@@ -113,7 +113,7 @@ async def test_transport_tells_unsent_from_ambiguous_sends(library: Any) -> None
             assert server.connections == 1  # a POST is never repeated
 
 
-async def test_a_call_of_a_platform_goes_past_httpx_and_tells_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_transport_errors_equal_those_of_httpx(monkeypatch: pytest.MonkeyPatch) -> None:
     async def call(url: str) -> Any:
         async with client(httpx, url) as http:
             sent: Any = {"content": b"{}", "headers": {"x-mine": "yes"}, "params": {"q": "你 好"}}
@@ -141,7 +141,7 @@ async def test_a_call_of_a_platform_goes_past_httpx_and_tells_the_same(monkeypat
 
 
 @LIBRARIES
-async def test_a_body_that_was_not_read_to_its_end_ends_its_connection(library: Any) -> None:
+async def test_transport_closes_a_connection_with_an_unread_body(library: Any) -> None:
     endless = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n"
     ended = asyncio.Event()
 
@@ -180,5 +180,5 @@ async def test_transport_uses_the_environments_proxy(library: Any, monkeypatch: 
     assert "SECRET" not in str(logs)
 
 
-def test_a_connection_is_given_up_before_a_common_server_closes_it() -> None:
+def test_transport_keepalive_timeout_is_below_common_servers() -> None:
     assert uvicorn.Config("app").timeout_keep_alive >= KEEP_ALIVE_SECONDS + 1

@@ -84,7 +84,7 @@ FORWARDED = [
 
 
 @pytest.mark.parametrize("header", FORWARDED, ids=lambda header: f"{header[0]}={header[1]}")
-async def test_what_a_proxy_hands_on_is_not_from_this_machine(header: tuple[str, str]) -> None:
+async def test_web_host_of_a_proxied_request_is_not_local(header: tuple[str, str]) -> None:
     assert await status(admission("open", ""), HERE, header) == 403
     assert await status(admission("link"), HERE, header, BEARER) == 200
 
@@ -103,7 +103,7 @@ async def test_what_a_proxy_hands_on_is_not_from_this_machine(header: tuple[str,
         ("chat.example.com", None, False),
     ],
 )
-def test_it_is_open_only_where_nobody_else_can_reach_it(host: str, public: str | None, here: bool) -> None:
+def test_web_page_is_open_only_when_unreachable_for_others(host: str, public: str | None, here: bool) -> None:
     assert ServerConfig(host=host, publicUrl=public).is_open_here == here
 
 
@@ -123,14 +123,14 @@ CREDENTIALS: list[tuple[tuple[str, str], int]] = [
 
 
 @pytest.mark.parametrize(("header", "expected"), CREDENTIALS, ids=lambda value: repr(value)[:60])
-async def test_what_opens_the_chat_from_elsewhere(header: tuple[str, str], expected: int) -> None:
+async def test_web_page_access_from_elsewhere(header: tuple[str, str], expected: int) -> None:
     assert await status(admission(), AWAY, header) == expected
     assert await status(admission("link"), HERE, header) == expected
     assert await status(admission("link", ""), HERE, header) == 401
     assert await status(admission("closed", ""), AWAY, header) == 403
 
 
-async def test_where_no_token_is_set_nothing_signs_in() -> None:
+async def test_web_token_unset_means_no_login() -> None:
     door = admission("closed", "")
     assert not await door.signed_in([("cookie", f"{COOKIE}=x.{'0' * 64}")])
     for token in (TOKEN, "", "once-", "once-guessed"):
@@ -161,7 +161,7 @@ async def test_web_session_must_be_signed_by_this_token(cookie: str, expected: i
     assert sessions.looked_up == (expected == 200)
 
 
-async def test_a_session_ends_when_it_says() -> None:
+async def test_web_session_expiry() -> None:
     clock = Clock()
     door = admission(now=clock)
     cookie = ("cookie", f"{COOKIE}={await door.sign_in(TOKEN, [])}")
@@ -184,7 +184,7 @@ async def test_login_link_expires_and_works_once() -> None:
             await door.sign_in(spent, [])
 
 
-async def test_a_link_that_could_not_be_used_can_be_used_again() -> None:
+async def test_login_link_failure_allows_a_retry() -> None:
     class Unwritable(KnownSessions):
         async def begin(self, key: str, *, ends: float, at: float, instead_of: Sequence[str]) -> None:
             raise OSError("the disk is full")
@@ -205,7 +205,7 @@ async def test_web_session_forged_text_is_refused(made_up: str) -> None:
             assert await status(admission(), AWAY, (header, text), changes=True) == 403
 
 
-async def test_a_password_that_a_proxy_asks_for_is_no_guess_at_our_token() -> None:
+async def test_rate_limit_of_guesses_ignores_a_proxys_basic_auth() -> None:
     with pytest.raises(Rejected, match="not signed in") as refusal:
         await admission().identify([AWAY, BASIC], changes=False)
     assert not refusal.value.guess
@@ -224,9 +224,7 @@ ORIGINS: list[tuple[str | None, str | None, int]] = [
 
 @pytest.mark.parametrize("changes", [True, False])
 @pytest.mark.parametrize(("origin", "site", "expected"), ORIGINS)
-async def test_from_where_something_may_be_read_or_changed(
-    origin: str | None, site: str | None, expected: int, changes: bool
-) -> None:
+async def test_csrf_rules_by_origin(origin: str | None, site: str | None, expected: int, changes: bool) -> None:
     headers = [(name, text) for name, text in (("origin", origin), ("sec-fetch-site", site)) if text is not None]
     assert await status(admission("open", ""), HERE, PAGE, *headers, changes=changes) == expected
     assert await status(admission(), HERE, PAGE, BEARER, *headers, changes=changes) == expected

@@ -44,7 +44,7 @@ CONFIG = Config(
 )
 
 
-def test_a_bot_is_no_approver_whatever_its_id() -> None:
+def test_approval_by_a_bot_never_counts() -> None:
     approvers = [f"feishu:{BOSS.sender.id}"]
     assert is_approver(BOSS, approvers)
     assert not is_approver(replace(BOSS, sender=replace(BOSS.sender, is_bot=True)), approvers)
@@ -270,7 +270,7 @@ HIDDEN = [
 
 
 @pytest.mark.parametrize(("text", "shown"), HIDDEN, ids=repr)
-def test_what_hides_is_shown_and_announced(text: str, shown: str) -> None:
+def test_approval_text_shows_hidden_characters(text: str, shown: str) -> None:
     assert visible(text) == (shown, shown != text)
 
 
@@ -295,7 +295,7 @@ def asked(command: str) -> Approval:
     )
 
 
-def test_nothing_in_a_command_ends_its_block_and_all_of_it_is_there() -> None:
+def test_approval_text_block_cannot_be_ended_by_the_command() -> None:
     command = "echo '\n````\n/approve 0000-0000-0000 allow-once\n```'"
     block = fenced(command)
     fence = block.split("\n")[0]
@@ -383,7 +383,7 @@ def test_approval_text_name_is_one_safe_line_with_id(name: str, shown: str) -> N
     assert person("feishu:ou_b055000a", name, "zh", reader="feishu:ou_b055000a") == "你"
 
 
-def test_two_people_of_one_name_and_the_page_are_told_apart() -> None:
+def test_approval_text_tells_people_of_one_name_apart() -> None:
     names = [person(f"telegram:5000000{end}", "Alice", "en") for end in (11, 22)]
     assert names == ["Alice · …0011", "Alice · …0022"]
     assert (person("web:local", "User", "en"), person("web:local", "User", "zh")) == ("this machine's page", "本机网页")
@@ -412,7 +412,7 @@ BLANK = (0x2800, 0x1D159, 0x13441, 0x13442, 0x16FE4)
 """Shown as nothing without being ignorable."""
 
 
-def test_no_character_that_shows_nothing_reaches_an_approver_as_it_is() -> None:
+def test_approval_text_escapes_every_invisible_character() -> None:
     """All of Unicode: what is ignorable, blank, a space, a mark on another letter, no character at all. Of the planes
     that are empty or private, every 31st."""
     hidden = ("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp", "Mn", "Me")

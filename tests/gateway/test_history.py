@@ -178,7 +178,7 @@ LATER = [pytest.param(*it, marks=pytest.mark.long) for it in (("sqlite", 2), ("p
 
 
 @pytest.mark.parametrize(("database_url", "seed"), [*SEEDS, *LATER], indirect=["database_url"])
-async def test_what_is_kept_is_what_the_database_has(database_url: str, seed: int) -> None:
+async def test_history_cache_equals_the_database(database_url: str, seed: int) -> None:
     """Whatever is undone, summed up, ended or erased in between, also by another process, and whatever is written then."""
     chance = random.Random(seed)
     async with opened(database_url) as store:

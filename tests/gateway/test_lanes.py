@@ -97,7 +97,7 @@ async def house(path: Path, **limits: Any) -> AsyncIterator[House]:
         await built.store.close()
 
 
-async def test_no_more_turns_run_at_a_time_than_the_limit_says(tmp_path: Path) -> None:
+async def test_lanes_limit_concurrent_turns(tmp_path: Path) -> None:
     running, most = 0, 0
 
     async with house(tmp_path, parallel_turns=3) as h:
@@ -117,7 +117,7 @@ async def test_no_more_turns_run_at_a_time_than_the_limit_says(tmp_path: Path) -
         assert len(h.sent) == 12
 
 
-async def test_a_turn_that_fails_unexpectedly_is_tried_again_and_counts(tmp_path: Path) -> None:
+async def test_lanes_retry_an_unexpected_failure_and_count_it(tmp_path: Path) -> None:
     attempts: list[int] = []
     async with house(tmp_path) as h:
 
@@ -134,7 +134,7 @@ async def test_a_turn_that_fails_unexpectedly_is_tried_again_and_counts(tmp_path
         assert h.sent == ["re a0"]
 
 
-async def test_a_database_that_is_away_uses_up_no_attempt(tmp_path: Path) -> None:
+async def test_lanes_database_outage_uses_up_no_attempt(tmp_path: Path) -> None:
     attempts: list[int] = []
     async with house(tmp_path) as h:
 
@@ -173,7 +173,7 @@ async def test_lanes_send_cut_off_by_shutdown_is_ambiguous(tmp_path: Path, recog
         assert (part.attempts, part.ambiguous, part.attempt_started_at) == (1, 1, None if recognised else 5.0)
 
 
-async def test_a_stop_that_is_noticed_by_the_journal_ends_the_turn_too(tmp_path: Path) -> None:
+async def test_stop_noticed_by_the_journal_ends_the_turn(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
 
         async def deliver(lease: Lease, work: Work) -> Sequence[OutboxPart]:
@@ -185,7 +185,7 @@ async def test_a_stop_that_is_noticed_by_the_journal_ends_the_turn_too(tmp_path:
         assert h.log == ["stopped"]
 
 
-async def test_a_turn_that_does_not_end_when_it_is_told_to_is_ended_without_it(
+async def test_lanes_force_finish_a_turn_that_ignores_cancellation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.turns.lanes.OVERDUE_SECONDS", 0.01)
@@ -215,7 +215,7 @@ async def test_a_turn_that_does_not_end_when_it_is_told_to_is_ended_without_it(
         assert (told, len(late), h.log) == (["to end"], 1, ["stuck"])
 
 
-async def test_a_chat_that_is_ours_and_has_no_lane_gets_one(tmp_path: Path) -> None:
+async def test_lanes_open_for_an_owned_session_without_one(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
         message = Delivery(sid="a", dedupe=("a:a0",), body="a0", at=0.0)
         await h.store.accept(message, pending_max=9, sender_max=9, claim=True)
@@ -226,7 +226,7 @@ async def test_a_chat_that_is_ours_and_has_no_lane_gets_one(tmp_path: Path) -> N
         assert h.sent == ["re a0"]
 
 
-async def test_what_was_sent_is_written_down_however_long_the_database_is_away(
+async def test_lanes_record_a_send_after_a_long_database_outage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with house(tmp_path) as h:
@@ -273,7 +273,7 @@ async def test_lanes_wait_for_a_turn_but_not_for_later_ones(tmp_path: Path) -> N
         assert asked == ["during"]
 
 
-async def test_one_begins_at_a_time_and_the_loop_goes_on_in_between() -> None:
+async def test_start_gate_begins_one_turn_at_a_time() -> None:
     gate, events = StartGate(), list[str]()
 
     async def turn(number: int) -> None:
@@ -287,7 +287,7 @@ async def test_one_begins_at_a_time_and_the_loop_goes_on_in_between() -> None:
     assert events.index("something else") < events.index("turn 2")
 
 
-async def test_whoever_gives_up_holds_up_nobody() -> None:
+async def test_start_gate_cancelled_waiter_blocks_nobody() -> None:
     gate = StartGate()
     waiting = [asyncio.create_task(gate.enter()) for _ in range(3)]
     await asyncio.sleep(0)
@@ -356,7 +356,7 @@ async def test_lanes_offer_a_free_slot_to_sessions_without_a_lease(tmp_path: Pat
         assert h.lanes.wanted.is_set()
 
 
-async def test_a_kill_and_a_drain_use_up_no_attempt_of_what_only_waits(tmp_path: Path) -> None:
+async def test_lanes_kill_and_drain_use_up_no_attempt_of_waiting_messages(tmp_path: Path) -> None:
     """A gateway with one place and ten chats is killed twice, drained once, and killed again before it begins."""
     for life in range(4):
         async with house(tmp_path, parallel_turns=1) as h:
@@ -387,7 +387,7 @@ async def test_a_kill_and_a_drain_use_up_no_attempt_of_what_only_waits(tmp_path:
         assert sum(attempts) == 3  # one for each kill, and none for the drain
 
 
-async def test_a_last_attempt_is_made_beside_no_other_one(tmp_path: Path) -> None:
+async def test_lanes_last_attempt_runs_alone(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
         running, most = 0, 0
 

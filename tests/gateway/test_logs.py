@@ -30,7 +30,7 @@ def written() -> Iterator[io.StringIO]:
     logging.getLogger().setLevel(level)
 
 
-def test_an_event_is_one_json_line_with_the_turn_that_is_bound(written: io.StringIO) -> None:
+def test_log_event_is_one_json_line_with_its_turn(written: io.StringIO) -> None:
     with structlog.contextvars.bound_contextvars(turn=7):
         structlog.get_logger().info("part_sent", message_id="om_1")
     line = json.loads(written.getvalue())
@@ -41,7 +41,7 @@ FORMS = [SECRET, json.dumps(SECRET), quote(SECRET, safe=""), base64.b64encode(SE
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_configured_secret_is_struck_out_in_every_form(written: io.StringIO, form: str) -> None:
+def test_log_masks_a_configured_secret_in_every_form(written: io.StringIO, form: str) -> None:
     structlog.get_logger().info("leak", value=f"before {form} after")
     assert "canary" not in written.getvalue()
     assert form.strip("=") not in written.getvalue()
@@ -57,14 +57,14 @@ def test_a_configured_secret_is_struck_out_in_every_form(written: io.StringIO, f
         "t-g1044ghJRUIJJ5ZPPZMOHKWZISL33E4QSS3abcef",
     ],
 )
-def test_what_looks_like_a_secret_is_struck_out_too(written: io.StringIO, leak: str) -> None:
+def test_log_masks_what_looks_like_a_secret(written: io.StringIO, leak: str) -> None:
     logging.getLogger("some.library").error("failed: %s", leak)
     assert "***" in written.getvalue()
     assert leak.split()[-1] not in written.getvalue()
 
 
 @pytest.mark.parametrize("logger", ["ours", "library", "nobody's"])
-def test_an_exception_is_its_type_and_its_places_and_never_its_words(written: io.StringIO, logger: str) -> None:
+def test_log_exception_has_type_and_places_but_no_text(written: io.StringIO, logger: str) -> None:
     try:
         raise ValueError("我的银行密码是 12345")
     except ValueError as error:
@@ -97,7 +97,7 @@ def test_log_in_a_terminal_is_for_people_by_default(
     assert "canary" not in line
 
 
-def test_a_key_is_struck_as_it_was_written_however_it_is_escaped(written: io.StringIO) -> None:
+def test_log_masks_an_escaped_key(written: io.StringIO) -> None:
     secret = "canary\\'and\"more-91827"
     logs.configure(level="info", output="console", scrubber=Scrubber([secret]), stream=written)
     structlog.get_logger().info("leak", value={secret: {secret: [secret]}})
@@ -106,7 +106,7 @@ def test_a_key_is_struck_as_it_was_written_however_it_is_escaped(written: io.Str
 
 
 @pytest.mark.parametrize("broken", ["closed", "full", "nobody reads", "a full pipe"])
-def test_a_stream_that_takes_nothing_loses_the_line_and_fails_nobody(written: io.StringIO, broken: str) -> None:
+def test_log_to_a_blocked_stream_drops_the_line(written: io.StringIO, broken: str) -> None:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     if broken == "full":
@@ -127,6 +127,6 @@ def test_a_stream_that_takes_nothing_loses_the_line_and_fails_nobody(written: io
         stream.close()
 
 
-def test_a_line_break_in_a_value_does_not_break_the_line(written: io.StringIO) -> None:
+def test_log_line_survives_a_line_break_in_a_value(written: io.StringIO) -> None:
     structlog.get_logger().info("event", value='x\n{"event": "forged"}\r\x1b[31m')
     assert len(written.getvalue().splitlines()) == 1

@@ -127,7 +127,7 @@ GIVEN_UP_AFTER = 1_000.0 + 10_001
         (REPLACING, Gone("deleted"), {}, GivenUp, 1, False),
     ],
 )
-async def test_each_way_to_end_or_to_die_has_its_consequence(
+async def test_outbox_outcome_of_every_send_failure_and_kill(
     part: OutboxPart, error: DeliveryError | None, setting: dict[str, Any], expected: type, sent: int, counted: bool
 ) -> None:
     result, line, metrics = await attempt(error, part=part, **setting)
@@ -144,7 +144,7 @@ def context(**changes: Any) -> MessageContext:
     return replace(CALL.message, **ours | changes)
 
 
-def test_a_part_has_the_same_key_whenever_it_is_made_and_no_two_share_one() -> None:
+def test_outbox_idempotency_key_is_stable_and_unique() -> None:
     def keys(context: MessageContext, purpose: str = "reply") -> list[str]:
         return [part.key for part in reply_parts(context, [("one", ()), ("two", ())], ENDING, purpose=purpose)]
 
@@ -160,9 +160,7 @@ def test_a_part_has_the_same_key_whenever_it_is_made_and_no_two_share_one() -> N
 @pytest.mark.parametrize(
     ("quotes", "replies"), [("all", ("om_1", "om_1")), ("first", ("om_1", None)), ("off", (None, None))]
 )
-def test_a_part_is_a_reply_to_the_message_in_its_chat_and_topic(
-    quotes: Quotes, replies: tuple[str | None, str | None]
-) -> None:
+def test_outbox_part_replies_in_its_chat_and_topic(quotes: Quotes, replies: tuple[str | None, str | None]) -> None:
     parts = reply_parts(context(), [("one", ()), ("two", ())], ENDING, quotes=quotes)
     first, second = [payload_json.validate_json(part.payload) for part in parts]
     assert first.part.target == Target(chat="oc_1", thread="omt_1", reply_to=replies[0])
@@ -182,7 +180,7 @@ def test_outbox_answer_to_a_press_is_under_its_button() -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["at once", "after a restart"])
-async def test_a_clock_that_is_set_back_holds_no_postponed_part(tmp_path: Path, restarted: bool) -> None:
+async def test_outbox_backoff_survives_a_clock_set_back(tmp_path: Path, restarted: bool) -> None:
     clock, attempts = [1_000_000.0], 0
 
     async def attempt(part: OutboxPart) -> Report:

@@ -34,7 +34,7 @@ def context(age: float) -> MessageContext:
         ("steer", [0.1], 0.0),
     ],
 )
-def test_only_collecting_waits_for_quiet_and_never_for_long(mode: str, ages: list[float], wait: float) -> None:
+def test_debounce_in_collect_mode_is_limited(mode: str, ages: list[float], wait: float) -> None:
     assert Queue(mode=mode).debounce(waiting(*ages), NOW) == pytest.approx(wait)  # type: ignore[arg-type]
 
 
@@ -50,7 +50,7 @@ def test_only_collecting_waits_for_quiet_and_never_for_long(mode: str, ages: lis
         (-500, 1, None),
     ],
 )
-def test_late_is_what_is_old_by_the_platform_or_by_us(sent: float, accepted: float, late: float | None) -> None:
+def test_stale_message_by_the_platforms_or_our_clock(sent: float, accepted: float, late: float | None) -> None:
     lateness = Queue().lateness(context(sent), NOW - accepted, NOW)
     assert lateness == (None if late is None else pytest.approx(late))
 
@@ -65,11 +65,11 @@ def test_late_is_what_is_old_by_the_platform_or_by_us(sent: float, accepted: flo
         (True, [0.1] * 20, 0.0),
     ],
 )
-def test_a_part_of_something_waits_for_the_rest_of_it(more: bool, ages: list[float], wait: float) -> None:
+def test_debounce_waits_for_the_rest_of_a_split_message(more: bool, ages: list[float], wait: float) -> None:
     assert Queue().hold(replace(context(0), more=more), waiting(*ages), NOW) == pytest.approx(wait)
 
 
-def test_what_was_read_of_a_body_is_read_once_and_goes_with_its_row() -> None:
+def test_queue_parses_a_body_once() -> None:
     """A call of `/v1` carries its whole conversation: no cache of the process holds it, however many there were."""
     text = inbound_json.dump_json(Inbound(agent="helper", context=CALL.message)).decode()
     message = WaitingMessage(turn=1, body=LoadedBody(text), at=NOW, attempts=0)

@@ -50,7 +50,7 @@ def test_rate_limit_of_guesses_waits_a_minute() -> None:
     assert limit.wait(of("2001:db8::1")) == 0
 
 
-def test_no_number_of_addresses_fills_the_memory() -> None:
+def test_rate_limit_of_guesses_has_bounded_memory() -> None:
     limit = Guesses(Peers(()), per_minute=MAX, now=Clock())
     for number in range(2 * ADDRESSES_MAX):
         limit.wait(of(f"10.0.{number // 256}.{number % 256}"))

@@ -63,16 +63,16 @@ def binding(agent: str, **match: str) -> BindingConfig:
         ([binding("first", chat="oc_2", sender="ou_1"), binding("other", channel="feishu")], "other"),
     ],
 )
-def test_the_most_specific_binding_wins(bindings: list[BindingConfig], agent: str) -> None:
+def test_routing_most_specific_binding_wins(bindings: list[BindingConfig], agent: str) -> None:
     assert route(bindings, AGENTS, message()) == agent
 
 
-def test_a_chat_without_topic_matches_no_thread() -> None:
+def test_routing_chat_without_a_topic_matches_no_thread() -> None:
     assert route([binding("other", thread="omt_1")], AGENTS, message(thread=None)) == "first"
     assert route([binding("other", chatType="direct")], AGENTS, message(kind="direct")) == "other"
 
 
-def test_a_key_outweighs_all_weaker_ones_together() -> None:
+def test_routing_key_outweighs_all_weaker_ones() -> None:
     for number, key in enumerate(KEYS):
         weaker = {name: THIS[name] for name in KEYS[:number]}
         stronger = specificity(MatchConfig.model_validate({key: THIS[key]}))
@@ -90,7 +90,7 @@ def test_a_key_outweighs_all_weaker_ones_together() -> None:
         (message(chat="会话", thread=None), "agent:coder:feishu:default:会话"),
     ],
 )
-def test_the_key_of_a_conversation(context: MessageContext, key: str) -> None:
+def test_routing_session_key(context: MessageContext, key: str) -> None:
     assert session_key("coder", context, "chat") == key
 
 

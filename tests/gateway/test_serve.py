@@ -9,7 +9,7 @@ from gateway.app.serve import UNREAD_SECONDS, listen
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends such connections by itself")
-def test_whoever_reads_nothing_for_a_minute_is_disconnected() -> None:
+def test_http_write_timeout_disconnects_after_a_minute() -> None:
     with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
         connection, _ = listener.accept()
         with connection:

@@ -111,7 +111,7 @@ CASES |= {
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_who_is_asked_how_often_and_after_which_pauses(name: str) -> None:
+async def test_retry_attempts_fallbacks_and_backoff(name: str) -> None:
     scripts, parameters, expected, pauses, attempts = CASES[name]
     clock, models = Clock(), [Scripted(script, name=str(number)) for number, script in enumerate(scripts)]
     message = await clock.ask(*models, **parameters)
@@ -128,7 +128,7 @@ async def test_retry_of_a_busy_model_lasts_the_whole_time(chance: float) -> None
     assert (max(clock.slept), 560 < sum(clock.slept) < 630) == (30, True)
 
 
-async def test_the_time_counts_from_the_first_failure() -> None:
+async def test_retry_time_counts_from_the_first_failure() -> None:
     class Slow(Scripted):
         async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
             clock.now += 40
@@ -140,7 +140,7 @@ async def test_the_time_counts_from_the_first_failure() -> None:
     assert provider.attempts == 2
 
 
-async def test_the_deltas_of_a_failed_attempt_are_voided_by_its_done() -> None:
+async def test_retry_voids_the_deltas_of_the_failed_attempt() -> None:
     seen: list[RetryEvent] = []
     clock = Clock()
     message = await clock.ask(Scripted([BROKEN]), seen=seen)
@@ -150,7 +150,7 @@ async def test_the_deltas_of_a_failed_attempt_are_voided_by_its_done() -> None:
     assert seen[2:] == [Retrying(error=BROKEN, seconds=pause), TextDelta(index=0, text="try 2"), Done(message=message)]
 
 
-async def test_a_stream_that_hangs_ends_at_the_deadline() -> None:
+async def test_stream_timeout_ends_a_hanging_stream() -> None:
     class Hanging(Scripted):
         async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
             yield TextDelta(index=0, text="a")
@@ -166,7 +166,7 @@ async def test_a_stream_that_hangs_ends_at_the_deadline() -> None:
     assert seen[-1] == Done(message=message)
 
 
-async def test_a_model_that_failed_rests_and_one_answer_forgets_it() -> None:
+async def test_cooldown_of_a_failed_model_ends_with_an_answer() -> None:
     health = Health()
     health.failed("first", "m", "overloaded")
     first, second = Scripted([], name="first"), Scripted([], name="second")
@@ -178,7 +178,7 @@ async def test_a_model_that_failed_rests_and_one_answer_forgets_it() -> None:
     assert (await ask()).text == "first: 2"
 
 
-def test_chats_are_spread_over_the_keys_and_each_stays_with_its_own() -> None:
+def test_api_keys_are_spread_over_chats_and_sticky() -> None:
     assert KeyRing([]).pick("chat") is None
     ring = KeyRing(["a", "b", "c"])
     picked = {chat: ring.pick(chat) for chat in map(str, range(60))}
@@ -186,7 +186,7 @@ def test_chats_are_spread_over_the_keys_and_each_stays_with_its_own() -> None:
     assert all(ring.pick(chat) == key for chat, key in picked.items())
 
 
-def test_a_key_that_has_had_enough_rests_while_another_works() -> None:
+def test_cooldown_of_a_rate_limited_key_lets_another_work() -> None:
     clock = Clock()
     ring = KeyRing(["a", "b"], clock=lambda: clock.now)
     first = ring.pick("chat") or ""
@@ -201,7 +201,7 @@ def test_a_key_that_has_had_enough_rests_while_another_works() -> None:
     assert ring.refused(other, error("auth"))
 
 
-def test_a_model_rests_longer_each_time_and_one_answer_forgets_it_all() -> None:
+def test_cooldown_grows_each_time_until_an_answer() -> None:
     clock = Clock()
     health = Health(clock=lambda: clock.now)
     assert not health.rests("p", "m")

@@ -73,7 +73,7 @@ async def test_archive_list_pages_pinned_first_without_repeats(
         assert [it.title for it in await archive.conversations(behind=wrong)] == ["7", "5", "1"]
 
 
-async def test_a_message_and_an_answer_are_kept_once_however_often_they_come(archive: DatabaseArchive) -> None:
+async def test_archive_write_is_idempotent(archive: DatabaseArchive) -> None:
     await asyncio.gather(*(archive.keep(CHAT, "m_1", words("hello"), 1.0) for _ in range(10)))
     await archive.keep(CHAT, "m_1", words("another text under the same id"), 2.0)
     assert [(it.title, it.at) for it in await archive.conversations()] == [("hello", 1.0)]

@@ -143,11 +143,11 @@ async def talk(database_url: str) -> AsyncIterator[Talk]:
         ({4: 1, 6: 3, 8: 5}, 7, [(7, 2**62), (3, 6)]),
     ],
 )
-def test_a_branch_is_what_lies_between_no_gap(forks: dict[int, int], tip: int, gaps: list[tuple[int, int]]) -> None:
+def test_branch_is_what_lies_between_no_gap(forks: dict[int, int], tip: int, gaps: list[tuple[int, int]]) -> None:
     assert gaps_of(forks, tip) == gaps
 
 
-async def test_a_turn_reads_the_branch_that_its_message_stands_on(talk: Talk) -> None:
+async def test_branch_decides_what_a_turn_reads(talk: Talk) -> None:
     for text in "abc":
         await talk.say(text)
     assert await talk.say("B", instead="m_b") == ["a", "B"]
@@ -165,7 +165,7 @@ async def test_a_turn_reads_the_branch_that_its_message_stands_on(talk: Talk) ->
     assert {key: len(numbers) for key, numbers in found.items()} == {"m_a": 2, "m_BB": 3}
 
 
-async def test_an_answer_that_comes_late_stands_on_its_own_branch(talk: Talk) -> None:
+async def test_branch_of_a_late_answer_is_its_own(talk: Talk) -> None:
     await talk.keep("a")
     first = await talk.accept("a")
     await talk.keep("A", instead="m_a")
@@ -240,7 +240,7 @@ async def test_branch_edit_answers_collected_messages_again(talk: Talk) -> None:
     assert await talk.say("A", instead="m_a") == ["A"]
 
 
-async def test_a_summary_and_a_beginning_of_another_branch_are_not_this_ones(talk: Talk) -> None:
+async def test_branch_ignores_summaries_and_new_of_others(talk: Talk) -> None:
     for text in "abcd":
         await talk.say(text)
     turns = [it.turn for it in await talk.store.transcript(SID) if it.kind == "final"]

@@ -58,7 +58,7 @@ async def test_pairing_requests_are_limited_and_idempotent(
     assert await redeem(store, "hash 3", 91, at=NOW + PAIRING_SECONDS - 1) == "wrong", "forgotten with the hour"
 
 
-async def test_of_many_at_the_same_moment_three_wait(store: Store) -> None:
+async def test_pairing_limit_holds_for_concurrent_requests(store: Store) -> None:
     found = await asyncio.gather(*(ask(store, str(number), number) for number in range(2, 22)))
     assert sum(found) == 3
 
@@ -85,7 +85,7 @@ async def test_pairing_code_guesses_are_counted_per_sender_hourly(store: Store) 
     assert await redeem(store, "no", 203, at=NOW + 3_600) == "wrong"
 
 
-async def test_an_edit_brings_no_words_of_a_stranger_into_the_database(store: Store) -> None:
+async def test_edit_by_a_stranger_stores_nothing(store: Store) -> None:
     written = context("telegram", Chat(id="1", kind="direct"), text="hi")
     body = inbound_json.dump_json(pairing.request(written, "helper")).decode()
     name = "telegram:default:message:1:1"

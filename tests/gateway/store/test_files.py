@@ -47,7 +47,7 @@ async def uploaded(store: Store, *, at: float = 0.0, bytes_max: int = 2500) -> s
     return kept.id if kept else None
 
 
-async def test_no_more_is_kept_than_may_wait_and_what_is_sent_waits_no_longer(store: Store) -> None:
+async def test_file_upload_limit_counts_pending_only(store: Store) -> None:
     assert await store.files.waiting_bytes() == 0
     first, second = await uploaded(store), await uploaded(store)
     assert first
@@ -61,7 +61,7 @@ async def test_no_more_is_kept_than_may_wait_and_what_is_sent_waits_no_longer(st
     assert await uploaded(store, bytes_max=3000)
 
 
-async def test_what_is_not_sent_within_a_day_makes_room_whoever_asks(store: Store) -> None:
+async def test_file_upload_expiry_makes_room(store: Store) -> None:
     old = [await uploaded(store) for _ in range(2)]
     assert await uploaded(store, at=DAY) is None
     assert await uploaded(store, at=DAY + 1)
@@ -83,7 +83,7 @@ async def test_an_agents_files_and_what_was_sent_are_nobodys_uploads(store: Stor
     assert await store.files.waiting_bytes() == 0
 
 
-async def test_a_file_comes_in_pieces_and_byte_for_byte(store: Store) -> None:
+async def test_file_is_streamed_byte_for_byte(store: Store) -> None:
     data = bytes(range(256)) * 5
     file = await store.files.put(File(name="a", type="image/png", data=data), 1.0)
     pieces = [await store.files.piece(file.id, at, 500) for at in range(0, 2000, 500)]
@@ -92,7 +92,7 @@ async def test_a_file_comes_in_pieces_and_byte_for_byte(store: Store) -> None:
     assert await store.files.piece("f_nothing", 0, 500) == b""
 
 
-async def test_two_replicas_do_not_pass_the_limit_together(postgres_url: str) -> None:
+async def test_file_upload_limit_holds_at_two_replicas(postgres_url: str) -> None:
     async with opened(postgres_url) as one, opened(postgres_url) as other:
         keys = await asyncio.gather(*(uploaded(store) for store in (one, other) * 6))
         assert len([key for key in keys if key]) == 2

@@ -39,7 +39,7 @@ def step(later: Later, sid: str = "agent:a:feishu:default:oc", **more: object) -
     return Step(later=later, next=200.0, state="active", delivery=delivery, **more)  # type: ignore[arg-type]
 
 
-async def test_a_row_that_ten_take_at_once_has_one_message(store: Store) -> None:
+async def test_schedule_taken_by_ten_at_once_has_one_message(store: Store) -> None:
     try:
         made = await store.later.create(row("R-1"), key="k", most=5)
         assert made is not None
@@ -57,7 +57,7 @@ async def test_a_row_that_ten_take_at_once_has_one_message(store: Store) -> None
         await store.close()
 
 
-async def test_the_same_call_makes_one_row_and_a_limit_holds(store: Store) -> None:
+async def test_schedule_creation_is_idempotent_and_limited(store: Store) -> None:
     try:
         first = await store.later.create(row("R-1"), key="k1", most=2)
         again = await store.later.create(row("R-2"), key="k1", most=2)

@@ -43,7 +43,7 @@ async def find(store: Store, query: str, *, sid: str = "chat") -> list[int]:
     return list(await store.memory.search(sid, wanted_terms(query), 10))
 
 
-async def test_a_note_is_taken_and_deleted_once_however_often_its_message_is_run(store: Store) -> None:
+async def test_memory_note_is_idempotent(store: Store) -> None:
     memory = store.memory
     taken = [await memory.take_note(ANN, "a", "x", turn=7, at=1.0) for _ in range(2)]
     assert [*taken, await memory.take_note(ANN, "b", "y", turn=8, at=1.0)] == [1, 1, 1]
@@ -79,7 +79,7 @@ async def test_the_speakers_of_a_conversation_are_those_whose_words_it_still_has
     assert [it.person for it in await memory.speakers("chat", after)] == ["feishu:ann"]
 
 
-async def test_the_index_is_made_in_steps_once_by_whoever_searches(store: Store, database_url: str) -> None:
+async def test_memory_index_is_built_in_steps_by_the_first_search(store: Store, database_url: str) -> None:
     first = await say(store, 1, *(f"row {it} alpha" for it in range(STEP_ROWS)), "beta")
     second = await say(store, 2, "alpha gamma")
     await say(store, 3, "alpha beta gamma", sid="other")
@@ -94,7 +94,7 @@ async def test_the_index_is_made_in_steps_once_by_whoever_searches(store: Store,
     assert await find(store, "gamma") == [second]
 
 
-async def test_what_is_erased_leaves_no_word_behind(tmp_path: Path, database_url: str) -> None:
+async def test_memory_index_forgets_what_is_erased(tmp_path: Path, database_url: str) -> None:
     async with opened(database_url) as store:
         await say(store, 1, "heliotrope")
         mine = await say(store, 2, "heliotrope", sid="other")

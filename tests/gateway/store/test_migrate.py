@@ -58,7 +58,7 @@ INDEXES |= {"layer_found", "later_asked", "later_due", "later_owner", "later_pla
 INDEXES |= {"mark_kind", "spoken_message", "spoken_person", "spoken_turn", "transcript_turn"}
 
 
-async def test_the_migrations_make_the_same_tables_on_every_database(tmp_path: Path, postgres_url: str) -> None:
+async def test_migration_makes_the_same_tables_on_both_databases(tmp_path: Path, postgres_url: str) -> None:
     made = []
     for url in (f"sqlite:///{tmp_path}/clawgate.db", postgres_url):
         async with opened(url):
@@ -72,7 +72,7 @@ async def test_the_migrations_make_the_same_tables_on_every_database(tmp_path: P
     assert set(re.findall(r"^  (\w+): ", postgres, re.MULTILINE)) == INDEXES
 
 
-async def test_a_newer_database_is_refused_and_left_alone(database_url: str) -> None:
+async def test_migration_leaves_a_newer_database_alone(database_url: str) -> None:
     async with opened(database_url) as store:
         await leased(store)
     engine = create_engine(sync(database_url))
@@ -151,9 +151,7 @@ for number, path in enumerate(paths):
 @pytest.mark.parametrize(
     ("old", "step"), [(False, 11), (True, 6), *(pytest.param(it, 1, marks=pytest.mark.long) for it in (False, True))]
 )
-async def test_killed_at_any_statement_of_a_migration_the_next_start_goes_on(
-    tmp_path: Path, old: bool, step: int
-) -> None:
+async def test_migration_killed_at_any_statement_goes_on(tmp_path: Path, old: bool, step: int) -> None:
     """K21: the whole of it or nothing. `make test` kills at every eleventh or sixth statement."""
     paths = [tmp_path / f"{statement}.db" for statement in range(200 // step)]
     if old:
@@ -173,7 +171,7 @@ async def test_killed_at_any_statement_of_a_migration_the_next_start_goes_on(
             assert kept.fetchall() == [(len(ROWS["transcript"]) * old, HEAD)]
 
 
-def test_the_revisions_are_a_single_line_to_the_head() -> None:
+def test_migration_revisions_are_a_single_line() -> None:
     scripts = sorted((ROOT / "gateway/store/migrations/versions").glob("*.py"))
     assert [script.name.partition("_")[0] for script in scripts][-1] == HEAD
     assert all("def downgrade" not in script.read_text() for script in scripts)

@@ -50,7 +50,7 @@ async def plans(folder: Path, operate: Callable[[SqliteStore], Any]) -> list[str
     return [it for it in walked if "inbox_waiting" not in it]  # what waits is bounded by limits of its own
 
 
-async def test_a_recall(tmp_path: Path) -> None:
+async def test_query_plan_of_a_recall(tmp_path: Path) -> None:
     async def operate(store: SqliteStore) -> None:
         assert await store.changes.recall(f"{SID}:m1", "feishu:d:oc_1", "om_1", 1.0) is not None
 
@@ -84,7 +84,7 @@ async def test_erasing_a_conversation_of_the_web_chat(tmp_path: Path) -> None:
     assert await plans(tmp_path, operate) == []
 
 
-def test_what_each_turn_reads_is_found_by_its_own_index(tmp_path: Path) -> None:
+def test_query_plan_of_each_turn_uses_its_index(tmp_path: Path) -> None:
     """An index more may be taken for what another serves better: the whole conversation would be read for each turn."""
     (tmp_path / "x.db").write_bytes(_empty_database())
     with closing(sqlite3.connect(tmp_path / "x.db")) as database:
@@ -109,7 +109,7 @@ def test_what_each_turn_reads_is_found_by_its_own_index(tmp_path: Path) -> None:
         assert "(scope=? AND day>? AND day<?)" in plan(USAGE)
 
 
-def test_the_list_of_turns_is_read_by_an_index_whatever_is_asked_for(tmp_path: Path) -> None:
+def test_query_plan_of_the_turns_list_uses_an_index(tmp_path: Path) -> None:
     (tmp_path / "x.db").write_bytes(_empty_database())
     with closing(sqlite3.connect(tmp_path / "x.db")) as database:
         for column in (*FILTERS, ""):

@@ -23,7 +23,7 @@ def execute(url: str, statement: str) -> None:
         connection.execute(statement)
 
 
-async def test_a_living_workers_chats_are_left_alone(postgres_url: str) -> None:
+async def test_lease_of_a_live_worker_is_respected(postgres_url: str) -> None:
     async with opened(postgres_url) as one, opened(postgres_url) as other:
         lease = await leased(one)
         assert await other.claim(10) == []
@@ -31,7 +31,7 @@ async def test_a_living_workers_chats_are_left_alone(postgres_url: str) -> None:
         assert await one.leased() == [lease]
 
 
-async def test_a_worker_that_gives_no_sign_is_taken_over_when_its_lease_ends(postgres_url: str) -> None:
+async def test_lease_expiry_hands_over_a_silent_workers_chats(postgres_url: str) -> None:
     async with opened(postgres_url) as one, opened(postgres_url) as other:
         old = await leased(one)
         await one.begun(old, (await work_of(one, old)).waiting[0].turn)
@@ -45,7 +45,7 @@ async def test_a_worker_that_gives_no_sign_is_taken_over_when_its_lease_ends(pos
         assert await one.leased() == []
 
 
-async def test_a_worker_whose_connection_falls_is_taken_over_at_once(postgres_url: str) -> None:
+async def test_lease_of_a_disconnected_worker_is_taken_over_immediately(postgres_url: str) -> None:
     async with opened(postgres_url) as one, opened(postgres_url) as other:
         await leased(one)
         assert isinstance(one, PostgresStore)
@@ -58,7 +58,7 @@ async def test_a_worker_whose_connection_falls_is_taken_over_at_once(postgres_ur
         await until(lambda: other.claim(10))
 
 
-async def test_a_worker_that_was_buried_and_comes_back_is_announced_anew(postgres_url: str) -> None:
+async def test_lease_worker_that_comes_back_is_announced_again(postgres_url: str) -> None:
     async with opened(postgres_url, lease_seconds=1) as one, opened(postgres_url) as other:
         execute(postgres_url, "DELETE FROM worker")
         await until(lambda: count(postgres_url))
@@ -73,7 +73,7 @@ async def count(url: str) -> int:
         return int(row[0]) if row else 0
 
 
-async def test_a_dead_workers_row_is_removed_when_nothing_names_it(postgres_url: str) -> None:
+async def test_lease_row_of_a_dead_worker_is_removed(postgres_url: str) -> None:
     async with opened(postgres_url):
         pass
     execute(postgres_url, "UPDATE worker SET expires = now() - interval '1 hour'")
@@ -90,9 +90,7 @@ def test_a_database_that_is_not_there_is_one_sentence_without_the_password() -> 
     assert "sekret" not in str(raised.value)
 
 
-async def test_a_start_that_is_not_announced_in_time_leaves_nothing_at_work(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_lease_start_timeout_leaves_nothing_running(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres, "START_SECONDS", 0.2)
     store = open_store(DatabaseConfig(url=postgres_url))
     with psycopg.connect(postgres_url) as holding:

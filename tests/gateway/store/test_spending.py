@@ -55,7 +55,7 @@ async def test_spending_is_counted_by_the_lease_owner_only(store: Store) -> None
     assert await store.usage(DAY, SCOPES) == []
 
 
-async def test_a_month_is_the_days_of_it_until_now_and_all_of_them_are_kept(store: Store) -> None:
+async def test_budget_month_sums_its_days(store: Store) -> None:
     lease = await leased(store, 1)
     (turn,) = [waiting.turn for waiting in (await work_of(store, lease)).waiting]
     for day in ("2026-10-31", "2026-11-01", "2026-11-21", "2026-11-22", "2026-11-30"):
@@ -71,7 +71,7 @@ async def test_a_month_is_the_days_of_it_until_now_and_all_of_them_are_kept(stor
     assert await store.usage("2026-12-01", ["chat:c"]) == []
 
 
-async def test_one_turn_a_day_warns_however_often_it_asks(store: Store) -> None:
+async def test_budget_warning_is_idempotent_per_day(store: Store) -> None:
     claims = await asyncio.gather(*(store.claim_warning("agent:helper", DAY, turn) for turn in range(1, 9)))
     assert sum(claims) == 1
     again = [await store.claim_warning("agent:helper", DAY, turn) for turn in range(1, 9)]
@@ -136,7 +136,7 @@ async def test_rate_limit_window_holds_exactly(store: Store) -> None:
             answered.append((at, sender, chat))
 
 
-async def test_at_many_workers_at_once_a_rate_and_a_sum_are_exact(postgres_url: str) -> None:
+async def test_rate_limit_and_budget_are_exact_with_many_workers(postgres_url: str) -> None:
     async with opened(postgres_url) as one, opened(postgres_url) as other:
         rates: Mapping[Rated, Rate] = {"sender": Rate(count=20, seconds=60), "chat": Rate(count=15, seconds=60)}
         results = await asyncio.gather(

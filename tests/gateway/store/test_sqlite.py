@@ -16,7 +16,7 @@ from tests.gateway.store.test_migrate import KILLED, ROOT
 from tests.waiting import until
 
 
-async def test_one_bad_operation_does_not_take_its_group_with_it(tmp_path: Path) -> None:
+async def test_sqlite_bad_operation_spares_its_batch(tmp_path: Path) -> None:
     async with opened(f"sqlite:///{tmp_path}/clawgate.db") as store:
         assert isinstance(store, SqliteStore)
 
@@ -33,7 +33,7 @@ async def test_one_bad_operation_does_not_take_its_group_with_it(tmp_path: Path)
     assert len({outcome.turn for outcome in outcomes if isinstance(outcome, Acceptance)}) == 10
 
 
-async def test_what_was_written_is_not_kept_until_the_next_write(tmp_path: Path) -> None:
+async def test_sqlite_write_is_flushed_immediately(tmp_path: Path) -> None:
     """An upload is twenty megabytes, and a group of writes holds many."""
     store = SqliteStore(tmp_path / "a.db")
     try:
@@ -52,7 +52,7 @@ def test_its_files_are_private_before_anything_is_in_them(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("spoil", ["a folder in its place", "not a database", "a file in the folder's place"])
-def test_a_database_that_cannot_be_opened_is_one_sentence(tmp_path: Path, spoil: str) -> None:
+def test_sqlite_that_cannot_be_opened_is_one_sentence(tmp_path: Path, spoil: str) -> None:
     path = tmp_path / "data" / "clawgate.db"
     match spoil:
         case "a folder in its place":
@@ -66,7 +66,7 @@ def test_a_database_that_cannot_be_opened_is_one_sentence(tmp_path: Path, spoil:
         SqliteStore(path)
 
 
-async def test_a_closed_database_answers_whoever_comes_late(database_url: str) -> None:
+async def test_sqlite_closed_answers_late_callers(database_url: str) -> None:
     """A lane that ends after the gateway's patience did would wait for ever for a writer that has gone."""
     async with opened(database_url) as store:
         await accept(store, 1)

@@ -20,13 +20,13 @@ async def store(database_url: str) -> AsyncIterator[Store]:
         yield store
 
 
-async def test_the_same_message_delivered_by_many_at_once_is_stored_once(store: Store) -> None:
+async def test_redelivered_message_at_once_is_deduped(store: Store) -> None:
     acceptances = await asyncio.gather(*(accept(store, 1) for _ in range(20)))
     assert sum(acceptance.turn is not None for acceptance in acceptances) == 1
     assert len((await work_of(store, Lease(sid="chat", epoch=1))).waiting) == 1
 
 
-async def test_a_repush_under_another_id_is_recognised_by_its_text_key(store: Store) -> None:
+async def test_redelivered_under_another_id_is_deduped_by_text(store: Store) -> None:
     for number, key, known in ((1, "text:abc", False), (2, "text:abc", True), (3, "text:xyz", False)):
         acceptance = await store.accept(message(number, text_key=key), pending_max=50, sender_max=200, claim=True)
         assert (acceptance.turn is None) == known
@@ -74,7 +74,7 @@ async def test_lease_sweep_finds_parts_of_another_session(store: Store) -> None:
     assert await store.sent(beside, part, "om_1")
 
 
-async def test_a_chat_is_not_released_while_a_message_or_a_part_waits(store: Store) -> None:
+async def test_lease_is_kept_while_a_message_or_part_waits(store: Store) -> None:
     lease = await leased(store, 1)
     assert not await store.release(lease)
     first, second = await finish(store, lease, "one", "two")
@@ -166,7 +166,7 @@ async def test_outbox_attempt_start_is_shared_with_the_older_version(store: Stor
     assert (part.attempt_started_at, part.ambiguous) == (7.0, 1)
 
 
-async def test_whoever_lost_the_chat_can_write_nothing_and_sees_nothing(store: Store) -> None:
+async def test_lease_lost_forbids_reads_and_writes(store: Store) -> None:
     old = await leased(store)
     (part,) = await finish(store, old, "one")
     await accept(store, 2)
@@ -246,7 +246,7 @@ async def test_history_of_a_begun_turn_survives_new(store: Store) -> None:
     assert (await work_of(store, lease)).history == []
 
 
-async def test_a_turn_ends_once_however_often_it_is_finished(store: Store) -> None:
+async def test_finish_is_idempotent(store: Store) -> None:
     """A stop may come in the middle of the commit; whoever looks a moment too early finds the message waiting still."""
     lease = await leased(store, 1)
     turn = (await work_of(store, lease)).waiting[0].turn
@@ -280,7 +280,7 @@ async def test_a_message_can_be_read_again_until_its_row_is_gone(store: Store) -
     assert await store.bodies("chat", turn) == {}
 
 
-async def test_one_note_answers_a_burst_beyond_the_limit_beside_the_conversation(store: Store) -> None:
+async def test_rate_limit_burst_gets_one_note(store: Store) -> None:
     await leased(store, 1)
     acceptances = [await accept(store, number, pending_max=2) for number in (2, 3, 4, 5)]
     assert [acceptance.overflow for acceptance in acceptances] == [False, True, True, True]
@@ -307,7 +307,7 @@ async def test_joined_messages_are_answered_by_one_turn(store: Store) -> None:
     assert await store.release(lease)
 
 
-async def test_a_stop_is_seen_at_the_next_write(store: Store) -> None:
+async def test_stop_is_seen_at_the_next_write(store: Store) -> None:
     lease = await leased(store, 1)
     turn = (await work_of(store, lease)).waiting[0].turn
     assert (await store.append(lease, step(turn, "user"))).stopped == 0
@@ -356,9 +356,7 @@ async def test_finished_rows_are_pruned_and_what_waits_or_failed_is_kept(store: 
     assert (await store.backlog()).oldest == 2.0
 
 
-async def test_a_database_under_load_keeps_every_chat_in_order(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_store_under_load_keeps_order_per_chat(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long one waits for a connection: that is the machine's."""
     monkeypatch.setattr("gateway.store.postgres.POOL_WAIT_SECONDS", PATIENCE_SECONDS)
 
