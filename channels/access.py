@@ -147,7 +147,6 @@ def refusal(
 
 
 def _refusal_within(access: AccessConfig, context: MessageContext, *, is_owner: bool, owners_alone: bool) -> str | None:
-    """The refusal within a group in which the bot listens."""
     chat = access.chats.get(context.chat.id, ChatConfig())
     senders = access.group_senders if chat.senders is None else chat.senders
     senders = () if owners_alone else senders

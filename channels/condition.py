@@ -34,6 +34,18 @@ class Cause(NamedTuple):
         return self.fix.each(lambda it: it.replace("{at}", at))
 
 
+def unanswered(en: str, zh: str) -> Cause:
+    """The cause if nothing of the platform of these names has come to `server.publicUrl`."""
+    return Cause(
+        "silent",
+        Bilingual("no gateway answers at server.publicUrl", "server.publicUrl 处没有网关应答"),
+        Bilingual(
+            f"let its name and the proxy lead to this gateway; a first delivery of {en} ends this, too",
+            f"请让该域名和代理指向本网关；收到{zh}的第一条推送后也会恢复",
+        ),
+    )
+
+
 def keys_of(channel: str, account: str) -> str:
     """Return the place of an account's keys in the config."""
     return f"channels.{channel}" if account == "default" else f"channels.{channel}.accounts.{account}"

@@ -323,6 +323,5 @@ def place_of(text: str, accounts: Mapping[str, Collection[str]]) -> Place:
 
 
 def _listed(accounts: Mapping[str, Collection[str]]) -> str:
-    """The channels, and the accounts that must be named."""
     names = ((channel, name) for channel, accounts_of in sorted(accounts.items()) for name in sorted(accounts_of))
     return ", ".join(channel if name == DEFAULT else f"{channel}:{name}" for channel, name in names)

@@ -182,7 +182,6 @@ def shielded(markdown: str) -> str:
 
 
 def _rows(markdown: str) -> set[int]:
-    """Return where the lines of tables begin."""
     rows: set[int] = set()
     at, before, inside = 0, 0, False
     for line in markdown.split("\n"):

@@ -82,7 +82,6 @@ def _lines(text: str, limits: Sequence[Limit], tidy: bool) -> list[_Line]:
 
 
 def _cut(line: str, limits: Sequence[Limit], places: tuple[tuple[str, ...], ...]) -> int:
-    """The best place to cut a line that is too long: behind one of the marks, else between two characters."""
     at = max(1, min(len(line), *(limit.most // 2 for limit in limits)))
     while at > 1 and not _fits(line[:at], limits, share=2):
         at = max(1, at * 3 // 4)
@@ -262,7 +261,6 @@ class _Part:
         return "\n" + mended if self._texts else mended
 
     def _ends_well(self, line: _Line) -> bool:
-        """True if a paragraph has ended before this line, and does not lead on to the next."""
         if self.state.fence or line.goes_on or not line.text.strip():
             return False
         before = next((text for text in reversed(self._texts) if text.strip()), "").strip("\n")

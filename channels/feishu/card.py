@@ -108,7 +108,6 @@ def _markdown_element(lines: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines as the parser counts them."""
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
@@ -268,14 +267,12 @@ def _table(node: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _written(node: Mapping[str, Any]) -> str:
-    """The words of a text element, which may stand in its translations alone."""
     words = scalar(node, "content") or scalar(node, "text")
     translated = mapping(node, "i18n") or mapping(node, "i18n_content")
     return words or next((it for key in translated if (it := scalar(translated, key))), "")
 
 
 def _plain(value: object) -> str:
-    """The words of a member: a string, an element or several of them, as `text`, `label` and an option have them."""
     match value:
         case str():
             return value.strip()
@@ -292,7 +289,6 @@ def _plain(value: object) -> str:
 
 
 def _cell(value: object) -> str:
-    """The text of a table's cell: a scalar, or options, persons and links as an object or several."""
     match value:
         case bool():
             return str(value).lower()
@@ -309,7 +305,6 @@ def _row(cells: list[str]) -> str:
 
 
 def _address(node: Mapping[str, Any]) -> str:
-    """The address that a press of the element opens; empty if none."""
     places = [node, *(mapping(node, key) for key in ("multi_url", "card_link", "url"))]
     places += [it for it in mappings(node, "behaviors") if it.get("type") in (None, "open_url")]
     places += [mapping(it, "multi_url") for it in mappings(node, "behaviors")]
@@ -318,7 +313,6 @@ def _address(node: Mapping[str, Any]) -> str:
 
 
 def _variables(variables: object, name: str, depth: int) -> Iterator[str]:
-    """`name: value` for each variable of a template."""
     if depth > CARD_DEPTH_MAX:
         yield f"{name}: […]"
     elif isinstance(variables, dict):

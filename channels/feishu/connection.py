@@ -122,7 +122,6 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """The varint there, and the place where it ends."""
     number = 0
     for place, byte in enumerate(data[at : at + VARINT_BYTES_MAX]):
         number |= (byte & 0x7F) << 7 * place
@@ -144,7 +143,6 @@ def _text(field: int, text: bytes) -> bytes:
 
 
 def _signed(number: int) -> int:
-    """An int32, which is written as 64 bits."""
     number &= 0xFFFFFFFF
     return number - (1 << 32) if number >> 31 else number
 
@@ -216,7 +214,6 @@ class LongConnection:
             await asyncio.sleep(wait)
 
     async def _once(self) -> None:
-        """One connection, until it is lost. Raises DeliveryError."""
         import websockets  # some ten milliseconds, which only this mode needs
         from websockets.asyncio.client import connect
 
@@ -252,7 +249,6 @@ class LongConnection:
             raise Unreachable(f"the connection was lost ({type(error).__name__})") from error
 
     async def _endpoint(self) -> tuple[str, int]:
-        """The address to connect to, and the service there. Raises DeliveryError."""
         answer = await self.api.endpoint()
         self.rhythm.learn(mapping(answer, "ClientConfig"))
         url = text(answer, "URL")

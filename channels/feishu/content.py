@@ -82,7 +82,6 @@ def _named(kind: str) -> Callable[[Mapping[str, Any]], str]:
 
 
 def _words(kind: str, *keys: str) -> "_ContentReader":
-    """The first of these members that there is, after the kind of message, and its times."""
 
     def words(content: Mapping[str, Any], names: PeopleNames, zone: tzinfo) -> Content:
         found = next((it for key in keys if (it := scalar(content, key).strip())), "")
@@ -100,7 +99,6 @@ def _location(content: Mapping[str, Any], names: PeopleNames, zone: tzinfo) -> C
 
 
 def _when(content: Mapping[str, Any], zone: tzinfo) -> str:
-    """Beginning, end and due date, as far as it has them: seconds or milliseconds, mostly as text."""
     times = []
     for word, key in (("from", "start_time"), ("to", "end_time"), ("due", "due_time")):
         if re.fullmatch(r"[0-9]{10,14}", value := scalar(content, key)):
@@ -127,7 +125,6 @@ def _todo(content: Mapping[str, Any], names: PeopleNames, zone: tzinfo) -> Conte
 
 
 def _length(content: Mapping[str, Any]) -> str:
-    """The duration of a recording: milliseconds."""
     try:
         duration = float(scalar(content, "duration") or 0)
     except ValueError:
@@ -136,7 +133,6 @@ def _length(content: Mapping[str, Any]) -> str:
 
 
 def _word(kind: str) -> str:
-    """A type's name, if it looks like one."""
     return kind if re.fullmatch(r"[a-z0-9_]{1,40}", kind) else "unknown"
 
 
@@ -231,7 +227,6 @@ def _receipt(event: Mapping[str, Any], *, account: str, bot: str | None, now: da
 
 
 def _kind(event: Mapping[str, Any]) -> str:
-    """The event's name, in 2.0 from the header, in 1.0 from the body. Raises Rejected."""
     kind = mapping(event, "header").get("event_type") or mapping(event, "event").get("type")
     if not isinstance(kind, str) or not re.fullmatch(r"[A-Za-z0-9_.]{1,100}", kind):
         raise Rejected("event without a type", status=400)
@@ -335,14 +330,12 @@ def mentions(mentions: object, bot: str | None) -> tuple[dict[str, str], bool]:
 
 
 def _moment(value: object) -> datetime | None:
-    """Milliseconds as text, as events have them."""
     if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,15}", value) or int(value) > _MILLISECONDS_MAX:
         return None
     return datetime.fromtimestamp(int(value) / 1000, tz=UTC)
 
 
 def _id(holder: Mapping[str, Any], key: str) -> str:
-    """Raises _Missing."""
     if (found := _optional_id(holder, key)) is None:
         raise _Missing(f"event without {key}")
     return found

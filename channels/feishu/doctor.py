@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from channels.bilingual import Bilingual, Finding, Status
 from channels.channel import DeliveryError, RateLimited, Refused, Unreachable
-from channels.condition import Cause, keys_of
+from channels.condition import Cause, keys_of, unanswered
 from channels.feishu.api import FeishuApi
 from channels.feishu.config import FeishuAccount, listens
 from channels.wire import mapping, mappings, number, text
@@ -139,7 +139,6 @@ def _wanted(account: FeishuAccount) -> Iterator[tuple[Status, tuple[str, ...], B
 
 
 async def _connection(api: FeishuApi, account: FeishuAccount, check: str, public_url: str | None) -> list[Finding]:
-    """Finds out if a long connection could be opened: an address is asked for, as every start does."""
     if not listens(account, public_url):
         return []
     check = f"{check} connection"
@@ -281,14 +280,7 @@ CAUSES: Mapping[str, Cause] = {
             "本机时钟准确吗？否则请检查 {at}.timestampWindowSeconds",
         ),
     ),
-    "unanswered": Cause(
-        "silent",
-        Bilingual("no gateway answers at server.publicUrl", "server.publicUrl 处没有网关应答"),
-        Bilingual(
-            "let its name and the proxy lead to this gateway; a first delivery of Feishu ends this, too",
-            "请让该域名和代理指向本网关；收到飞书的第一条推送后也会恢复",
-        ),
-    ),
+    "unanswered": unanswered("Feishu", "飞书"),
 }
 
 

@@ -106,7 +106,6 @@ class FeishuOutgoing:
         await self._api.call(path, {"member_id_type": "app_id"}, body, method="DELETE")
 
     async def _place(self, part: Outbound, key: str, kind: str, content: dict[str, Any]) -> str:
-        """Places a message instead of an earlier one, as a reply, or in the chat. Raises DeliveryError."""
         target, written = part.target, orjson.dumps(content).decode()
         if part.replaces is not None:
             path = f"{_MESSAGES}/{quote(part.replaces, safe='')}"
@@ -285,7 +284,6 @@ def is_closed(error: DeliveryError) -> bool:
 
 
 def _parts(part: Outbound) -> tuple[str, int, str]:
-    """The card, when it was made, and the message that shows it, as far as that is known."""
     card, begun, *message = (part.replaces or "").removeprefix(HANDLE).split(":")
     return card, int(begun), "".join(message)
 

@@ -100,7 +100,6 @@ class People:
         return read if read.text or read.attachments else None
 
     async def _items(self, message_id: str) -> list[Mapping[str, Any]]:
-        """A message, and after it what it bundles. Of cards the whole is asked for."""
         path = f"/open-apis/im/v1/messages/{quote(message_id, safe='')}"
         return mappings(await self._get(path, {"card_msg_content_type": "user_card_content"}), "items")
 
@@ -134,7 +133,6 @@ class People:
         return value
 
     async def _get(self, path: str, params: dict[str, str] | None = None) -> Mapping[str, Any]:
-        """The `data` of the answer; empty without any."""
         try:
             return mapping(await self._api.call(path, params, timeout_seconds=LOOKUP_SECONDS), "data")
         except DeliveryError as error:
@@ -185,7 +183,6 @@ def _content(item: Mapping[str, Any], zone: tzinfo, bot: str | None = None) -> C
 
 
 def _milliseconds(item: Mapping[str, Any]) -> int | None:
-    """The time at which a message was sent."""
     value = scalar(item, "create_time")
     return int(value) if re.fullmatch(r"[0-9]{13}", value) else None
 

@@ -125,7 +125,6 @@ class Polling:
         log.error(event, account=self.account, update=update_id, error=type(error).__name__)
 
     async def _pause(self, error: DeliveryError, failures: int) -> None:
-        """Waits after a failed poll; opens new connections if the old ones brought nothing."""
         refusal = refusal_of(error)
         if refusal is not None and refusal.is_conflict:
             wait = self.timing.backoff(failures, most=CONFLICT_SECONDS_MAX)

@@ -124,7 +124,6 @@ class RichReader:
         return lines
 
     def _text(self, node: object, depth: int) -> str:
-        """A string, several of them, or one with a style."""
         if depth > DEPTH_MAX:
             return "[…]"
         match node:
@@ -174,7 +173,6 @@ class RichReader:
 
 
 def _with_value(words: str, value: str) -> str:
-    """The words, and what they stand for if they do not say it."""
     bare = value.lower().removeprefix("@").removeprefix("mailto:").removeprefix("tel:")
     return words if not value or bare in words.lower() else f"{words} ({value})" if words else value
 
@@ -336,7 +334,6 @@ class _Marked:
 
 
 def _instead(entity: _Entity, words: str, me: Me) -> str:
-    """The text in an entity's place; `words` are its own as Markdown."""
     match entity.kind:
         case "mention" | "text_mention" if _is_mine(entity, me):
             return ""

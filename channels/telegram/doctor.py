@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from channels.bilingual import Bilingual, Finding
 from channels.channel import DeliveryError, Refused
-from channels.condition import Cause, keys_of
+from channels.condition import Cause, keys_of, unanswered
 from channels.telegram.api import TelegramApi, refusal_of
 from channels.telegram.config import TelegramAccount
 from channels.wire import number, text
@@ -161,14 +161,7 @@ CAUSES: Mapping[str, Cause] = {
             "server.publicUrl 能从外网访问吗？证书有效吗？前面的代理在运行吗？",
         ),
     ),
-    "unanswered": Cause(
-        "silent",
-        Bilingual("no gateway answers at server.publicUrl", "server.publicUrl 处没有网关应答"),
-        Bilingual(
-            "let its name and the proxy lead to this gateway; a first delivery of Telegram ends this, too",
-            "请让该域名和代理指向本网关；收到 Telegram 的第一条推送后也会恢复",
-        ),
-    ),
+    "unanswered": unanswered("Telegram", " Telegram "),
 }
 
 

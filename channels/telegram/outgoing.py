@@ -130,7 +130,6 @@ class TelegramOutgoing:
         await self._api.call("setMessageReaction", self._at(chat, message_id) | {"reaction": reaction})
 
     def _at(self, chat: str, message_id: str) -> dict[str, Any]:
-        """Raises Gone for a message of a group that has become another."""
         if chat in self.migrated or not message_id.isdecimal():
             raise Gone("the message is not there")
         return {"chat_id": _chat_id(chat), "message_id": int(message_id)}

@@ -134,7 +134,6 @@ class StyledText:
             self.write("")
 
     def _marker(self) -> str:
-        """The marker of the innermost item, until it is written."""
         return "" if not self._leads or self._leads[-1].isspace() else self._leads[-1]
 
     def _begin_line(self) -> None:
@@ -236,7 +235,6 @@ class _Paragraph:
             self._page.write(piece, *([TextStyle(kind="code")] if number % 2 else []))
 
     def _image(self, token: Token) -> None:
-        """A link with the words for it; inside of a link only the words."""
         words = token.children or []
         if self._links:
             write_inline(self._page, words)

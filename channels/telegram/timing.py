@@ -131,7 +131,6 @@ class Activity:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _type(self, place: ChatThread) -> None:
-        """Shows "typing…" until it is cancelled, or Telegram refuses it in this turn."""
         (chat, thread), chat_id = place, self.migrated.get(place[0], place[0])
         body: dict[str, Any] = {"chat_id": int(chat_id), "action": "typing"}
         if thread is not None and chat_id == chat:  # topic ids are the old group's

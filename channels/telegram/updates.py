@@ -174,13 +174,11 @@ def migration(update: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _kind(update: Mapping[str, Any]) -> str:
-    """The one member besides `update_id`."""
     kind = next((key for key in update if key != "update_id"), "")
     return kind if re.fullmatch(r"[a-z0-9_]{1,64}", kind) else "unknown"
 
 
 def _unanswered(message: Mapping[str, Any], message_id: int, me: Me) -> str | None:
-    """The reason why the message needs no answer; None if it may need one."""
     if message_id <= 0:
         return "ephemeral"  # it has no id to answer to, and an answer would be seen by everybody
     if message.get("is_automatic_forward") is True:

@@ -144,7 +144,6 @@ class Admission:
         return session
 
     def _use_link(self, code: str) -> tuple[str, float]:
-        """The link that has this code; from now on it is used. Raises Rejected."""
         if not code.startswith(LINK_PREFIX):
             raise _wrong_token()
         link = self._link
@@ -168,7 +167,6 @@ class Admission:
         return None
 
     def _presented(self, headers: Headers) -> Iterator[tuple[str, str]]:
-        """The owners and keys of the cookies that our tokens signed."""
         for value, _, signature in (cookie.partition(".") for cookie in _cookies(headers)):
             for person, token in self._signers.items():
                 if hmac.compare_digest(signature.encode(errors="replace"), _signature(token, value).encode()):
@@ -215,7 +213,6 @@ def _is_here(headers: Headers) -> bool:
 
 
 def _place(origin: str) -> str:
-    """Host and port of an origin; empty if it has none."""
     try:
         return _bare(urlsplit(origin).netloc)
     except ValueError:
@@ -223,7 +220,6 @@ def _place(origin: str) -> str:
 
 
 def _bare(place: str) -> str:
-    """A host and port as a browser's Origin has it: without the scheme's own port."""
     return place.lower().removesuffix(":443").removesuffix(":80")
 
 

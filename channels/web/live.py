@@ -184,7 +184,6 @@ class LiveTurns:
                 yield _draft_event(key, 0, turn.blocks)
 
     def _tell_draft(self, key: TurnKey, turn: LiveTurn) -> None:
-        """The change of a draft: mostly its last block. As text it comes whole."""
         watchers = [it for it in self._watchers if it.person == turn.person]
         for watcher in (it for it in watchers if it.plain):
             watcher.tell(event("draft", {"chat": key[0], "message": key[1], "text": turn.text}))

@@ -211,7 +211,6 @@ class Gateway:
             await channel.close()
 
     async def _try_sandbox(self) -> None:
-        """Tries it if some agent's commands need one: the operator who starts the gateway reads whether they will run."""
         agents = sandboxed(self.config)
         if agents and self.runtime.sandbox.report is None:
             report = await self.runtime.sandbox.probe()
@@ -362,18 +361,15 @@ class Doors:
             served("/hooks/{name}", Hooks(self._runtime, self._guesses, self.bodies).post, "POST"),
         ]
         if self.web is not None:
-            routes += self._web_door(self.web).routes()
+            console = Console(self._runtime, self.web, self._approvals, self._readiness, self.bodies)
+            rooms = console, Plans(self._runtime, self._tasks, self.bodies), Book(self._runtime)
+            routes += WebDoor(self._runtime, self.web, self.peers, self._guesses, self.bodies, rooms).routes()
         if setup.config.server.api.open:
             calls = Bodies(CALLS_AT_ONCE * bytes_max(setup.config))
             api = ApiDoor(runtime=self._runtime, intake=self._intake, guesses=self._guesses, bodies=calls)
             routes += api.routes()
         app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, routes=routes)
         self._app: ASGIApp = Edge(Webhooks(app, door), setup.config.server, self.peers)
-
-    def _web_door(self, channel: WebChannel) -> WebDoor:
-        console = Console(self._runtime, channel, self._approvals, self._readiness, self.bodies)
-        rooms = console, Plans(self._runtime, self._tasks, self.bodies), Book(self._runtime)
-        return WebDoor(self._runtime, channel, self.peers, self._guesses, self.bodies, rooms)
 
 
 DAY_SECONDS = 24 * 3600

@@ -107,8 +107,6 @@ class HealthWatch:
             page.report(self._faults(states))
 
     def _faults(self, states: States) -> dict[str, Any]:
-        """The faults that the page shows the operator: a config that cannot be used, a database that takes no writes, and
-        channels that are not ok."""
         channels = [
             {"name": ":".join(key), "state": it.state, "reason": _both(it.reason), "fix": _both(it.fix)}
             for key, it in states.items()

@@ -116,7 +116,6 @@ class Reload:
             await self.gateway.tell_owners(self._refusal(state.error))
 
     def _problem(self, message: str) -> tuple[Problem, ...]:
-        """A problem of the file as a whole."""
         return (Problem(str(self.path), 1, 1, "", message),)
 
     def _refusal(self, error: str) -> Notice:
@@ -252,7 +251,6 @@ async def serve(gateway: Gateway, listener: socket.socket, reload: Reload | None
 
 
 async def _say_states(gateway: Gateway, language: Language) -> None:
-    """Ends the block of the start with the state of each channel; nothing waits for it."""
     for line in start_lines(await gateway.health.known(), language):
         print_text(redacted(line), err=True)
 

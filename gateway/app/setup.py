@@ -96,7 +96,6 @@ def build_setup(config: Config, environment: Mapping[str, str], lasting: Lasting
 
 
 def _models(config: Config, providers: Mapping[str, Provider], before: Setup | None) -> Models:
-    """The models that all agents share, with what the setup before has learnt of them."""
     shared = Models(providers, config.providers, config.models, config.retry, config.currency)
     if before:
         learnt = next(iter(before.runners.values())).models
@@ -115,7 +114,6 @@ def _runners(
     mcp: McpServers,
     memory: StoredMemory,
 ) -> dict[str, AgentRunner]:
-    """The agents share their models, the skill catalogue and the ports of their tools."""
     store, scrubber, now, zone = lasting.store, lasting.scrubber, lasting.now, config.server.zone
     ports = ToolPorts(
         messenger=ChannelMessenger(
@@ -165,7 +163,6 @@ def adopt(setup: Setup, before: Setup) -> None:
 
 
 def _providers(config: Config, before: Setup | None) -> Iterator[tuple[str, Provider]]:
-    """The providers of all models that an agent or a person may choose."""
     models = {*config.choosable_models, *(it for agent in config.agents.list for it in agent.named_models.values())}
     for name in sorted({model.partition("/")[0] for model in models}):
         yield name, _provider(name, config.provider(name), before.providers.get(name) if before else None)

@@ -129,7 +129,6 @@ class ApiDoor:
         return answer_json(completion(answering), 200, **ignored)
 
     async def _body(self, request: Request) -> bytes:
-        """Raises Unreadable."""
         limits, longest = self.runtime.setup.config.server, bytes_max(self.runtime.setup.config)
         size = min(declared_size(request, longest), longest)
         seconds = limits.body_timeout_seconds * max(1.0, size / limits.max_body_bytes)
@@ -145,7 +144,6 @@ class ApiDoor:
         return answer_json(content, status)
 
     async def _sent(self, body: bytes, id_: str) -> tuple[int, dict[str, object]]:
-        """Status and content of the answer to the sender. Raises ApiError."""
         setup = self.runtime.setup
         place, text, files = send_of(body, setup.config.channels, setup.limits.file_bytes)
         stored = [await self.runtime.store.files.put(it, self.runtime.now()) for it in files]
@@ -200,7 +198,6 @@ class ApiDoor:
         )
 
     async def _kept(self, pictures: tuple[File, ...]) -> tuple[Attachment, ...]:
-        """The pictures, stored until the turn takes them into the session's uploads."""
         check_pictures(pictures, self.runtime.setup.limits.file_bytes)
         files, now = self.runtime.store.files, self.runtime.now()
         stored = [await files.put(it, now) for it in pictures]
@@ -243,7 +240,6 @@ def bytes_max(config: Config) -> int:
 
 
 def _message_id(request: Request, name: str, body: bytes) -> str:
-    """Gives a repeated call under the same key the same id, and every other call a new one."""
     key = request.headers.get("idempotency-key", "")
     if len(key) > KEY_CHARS_MAX:
         raise ApiError(400, f"Idempotency-Key: at most {KEY_CHARS_MAX} characters.", param="Idempotency-Key")
@@ -306,7 +302,6 @@ def _reason(final: Mapping[str, Any]) -> str:
 
 
 def _usage(answering: Answering) -> Mapping[str, Any]:
-    """The tokens of all requests of the turn."""
     tokens: Mapping[str, int] = answering.final.get("tokens", {})
     prompt, output = sum(tokens.get(it, 0) for it in ("input", "cache_read", "cache_write")), tokens.get("output", 0)
     return {

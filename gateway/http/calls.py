@@ -163,7 +163,6 @@ def parsed(raw: bytes, session: str | None) -> ApiCall:
 
 
 def _split(messages: Sequence[ApiMessage]) -> tuple[list[str], list[Earlier]]:
-    """The program's instructions, and the messages of both sides."""
     instructions, turns = list[str](), list[Earlier]()
     for number, message in enumerate(messages):
         place = f"messages[{number}]"
@@ -204,7 +203,6 @@ def _pictures(message: ApiMessage, place: str) -> tuple[File, ...]:
 
 
 def _picture(part: Any, number: int, place: str) -> File:
-    """The picture that a part of a message has, which names it directly or in an object. Raises ApiError."""
     url = part.get("url") if isinstance(part, dict) else part
     if not isinstance(url, str):
         raise unsupported(place, f"{place}: send the picture as a data URL in image_url; kept files are not supported.")
@@ -230,7 +228,6 @@ def check_pictures(pictures: tuple[File, ...], bytes_max: int) -> None:
 
 
 def _ignored(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Names the parameters that have no effect, in alphabetical order; as many as fit into a header."""
     names = (name for name, value in body.items() if name not in _HEEDED and value not in _NOTHING)
     return tuple(sorted(name for name in names if _NAME.fullmatch(name))[:IGNORED_MAX])
 
@@ -297,7 +294,6 @@ class Answering:
                 yield shown.more(progress.text, len(progress.tools)) if progress and not look else ""
 
     async def _changed(self, waiting: WaitingCall) -> bool:
-        """Waits for news, and returns whether to look into the store."""
         with suppress(TimeoutError):
             async with asyncio.timeout(POLL_SECONDS):
                 await waiting.changed.wait()
@@ -350,7 +346,6 @@ class Shown:
 
 
 def _error(outcome: str, reason: str, text: str) -> ApiError | None:
-    """The error of a failed turn; None if it did not fail. Its sentence is the one a person would read."""
     message = text or f"The turn ended without an answer ({outcome})."
     match outcome, reason:
         case (("replied" | "silent" | "declined"), _):

@@ -155,25 +155,22 @@ class Door:
         self._metrics = runtime.metrics
         self._guesses = guesses
         self._bodies = bodies
-        self._guarded = {key: channel for key, channel in self._channels.items() if isinstance(channel, Guarded)}
-        self._checking = {key: channel for key, channel in self._channels.items() if isinstance(channel, ChecksHeaders)}
-        self._answering = {key: channel for key, channel in self._channels.items() if isinstance(channel, AnswersGet)}
         self._readiness = readiness
         self._wake = wake
         self._now = runtime.now
         self._proof = operator_proof(runtime.setup.config)
 
     def answers_get(self, channel: str, account: str) -> bool:
-        return (channel, account) in self._answering
+        return can(self._channels.get((channel, account)), AnswersGet)
 
     async def webhook(self, request: Request, channel: str, account: str) -> Response:
         target = self._channels.get((channel, account))
         if target is None:
             return Response(status_code=404)
         try:
-            delivery = await self._read((channel, account), request)
-            if request.method == "GET":
-                receipt: Receipt = self._answering[channel, account].answer_get(delivery, self._clock())
+            delivery = await self._read(target, request)
+            if request.method == "GET" and can(target, AnswersGet):
+                receipt: Receipt = target.answer_get(delivery, self._clock())
             else:
                 receipt = await self._receipt(target, delivery)
             if can(target, HasCondition):
@@ -202,15 +199,15 @@ class Door:
         self._metrics.deliveries.labels(channel, outcome).inc()
         return response
 
-    async def _read(self, key: tuple[str, str], request: Request) -> WebhookRequest:
-        """Headers first: a delivery that they give away keeps no body in memory. Raises Rejected, Unreadable."""
+    async def _read(self, channel: Channel, request: Request) -> WebhookRequest:
+        # Check headers before buffering the body, so forged deliveries cost no memory.
         query = request.query_params.multi_items() if request.scope["query_string"] else ()
         delivery = WebhookRequest(headers=request.headers.items(), body=b"", query=query)
         limit, seconds = self._config.max_body_bytes, self._config.body_timeout_seconds
-        if guarded := self._guarded.get(key):
-            delivery = replace(delivery, person=await guarded.admit(delivery.headers))
-        if checking := self._checking.get(key):
-            limit = min(limit, checking.check_headers(delivery, self._clock()) or limit)
+        if can(channel, Guarded):
+            delivery = replace(delivery, person=await channel.admit(delivery.headers))
+        if can(channel, ChecksHeaders):
+            limit = min(limit, channel.check_headers(delivery, self._clock()) or limit)
         return replace(delivery, body=await self._bodies.read(request, bytes_max=limit, seconds=seconds))
 
     async def _receipt(self, channel: Channel, request: WebhookRequest) -> Receipt:
@@ -300,7 +297,6 @@ def channel_view(state: ChannelState, zone: tzinfo, *, tells: bool) -> dict[str,
 
 
 def _answer(receipt: Receipt, outcome: str) -> tuple[bytes, str]:
-    """The body, and its content type."""
     match receipt:
         case AnsweredAtOnce(body=body, type=type_):
             return body, type_

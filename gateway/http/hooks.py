@@ -80,7 +80,6 @@ class Hooks:
         return response
 
     async def _answered(self, request: Request, name: str) -> Response:
-        """Raises Rejected, Unserved, Unreadable or StoreUnavailable."""
         hook, now = self._config.hooks.get(name), self._runtime.now()
         if hook is None:
             raise Unserved(404, "unknown-hook", "There is no such hook.")
@@ -212,13 +211,11 @@ class Window:
 
 
 def _header(request: Request, name: str) -> bytes:
-    """A header's bytes; empty if it is not there, or there twice."""
     values = request.headers.getlist(name)
     return values[0].encode("latin-1") if len(values) == 1 else b""
 
 
 def _key(request: Request, hook: HookConfig) -> str:
-    """The name of the event, by which it is known if it comes again. Raises Unserved."""
     key = request.headers.get("x-github-delivery", "") if hook.verify == "github" else ""
     key = key or request.headers.get("idempotency-key", "")
     if len(key) > KEY_CHARS_MAX:

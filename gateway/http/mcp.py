@@ -113,7 +113,10 @@ async def answered(request: Request, body: bytes, agents: Sequence[str], ask: As
             return _answer(
                 identifier, result=_text(orjson.dumps(await send(given.model_dump_json().encode())).decode())
             )
-        answering = await ask(_call(given))
+        text = given.message.replace("\0", "\ufffd")
+        answering = await ask(
+            ApiCall(agent=given.agent, text=text, caller=Caller(), session=given.session, stream=False)
+        )
     except RpcError as error:
         return _answer(identifier, error={"code": error.code, "message": str(error)})
     except ApiError as error:
@@ -161,11 +164,6 @@ def _arguments(message: Envelope, *, sends: bool) -> AskAgent | SendText:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise RpcError(INVALID_PARAMS, f"{'.'.join(map(str, first['loc'])) or 'arguments'}: {first['msg']}") from None
-
-
-def _call(asked: AskAgent) -> ApiCall:
-    text = asked.message.replace("\0", "\ufffd")
-    return ApiCall(agent=asked.agent, text=text, caller=Caller(), session=asked.session, stream=False)
 
 
 async def _whole(answering: Answering) -> dict[str, Any]:

@@ -129,7 +129,6 @@ class Chats:
         )
 
     async def _commands(self, person: str) -> Sequence[Command]:
-        """The commands that would do something for the person in a conversation with one of their agents."""
         setup, message = self._runtime.setup, self._offers.message(person)
         layers = setup.layers.of(message)
         runners = [setup.runners[it.id] for it in self._offers.agents(person)]

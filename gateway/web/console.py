@@ -170,7 +170,6 @@ class Console:
             yield shown
 
     def _shown(self, approval: Approval, zone: tzinfo, names: Names) -> dict[str, Any]:
-        """The request as an approver reads it in a chat, whole."""
         origin, approvers = message_of(approval), self._approvals.approvers(approval.agent)
         agent = next((it for it in self._runtime.setup.config.agents.list if it.id == approval.agent), None)
         texts = {

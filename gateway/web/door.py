@@ -135,7 +135,6 @@ class WebDoor:
         return identified
 
     def _operators(self, route: PersonRoute) -> Route:
-        """The route for the operator alone."""
 
         async def identified(request: Request) -> Response:
             if (person := await self._person(request)) != OPERATOR:
@@ -317,7 +316,6 @@ class PageFiles:
         self._signed_in = PageFile(START, early)
 
     def _joined(self, name: str, match: re.Match[str]) -> str:
-        """The link to one style sheet, for the links to those that it joins."""
         self._files[name] = PageFile(name, b"".join(self._files[it].data for it in _STYLE.findall(match[0])))
         return f'  <link rel="stylesheet" href="web/{name}">\n'
 

@@ -88,7 +88,6 @@ class Notes:
         return number_of(request.path_params["note"]) or 0
 
     def _whose(self, request: Request, person: str) -> tuple[str, str]:
-        """The person as the database names them, and the agent. Raises Unserved."""
         agent, message = id_in_path(request, "agent"), self._offers.message(person)
         if agent not in {it.id for it in self._offers.agents(person)}:
             raise Unserved(*NO_SUCH_AGENT)
