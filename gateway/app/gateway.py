@@ -50,7 +50,7 @@ from gateway.store.store import Store
 from gateway.turns.lanes import Lanes, Sweep
 from gateway.turns.tasks import Tasks
 from gateway.turns.turns import Turns
-from gateway.web.console import Book, Console, Plans
+from gateway.web.console import Console
 from gateway.web.door import WebDoor
 from tools.sandbox.sandbox import Sandbox
 
@@ -361,9 +361,9 @@ class Doors:
             served("/hooks/{name}", Hooks(self._runtime, self._guesses, self.bodies).post, "POST"),
         ]
         if self.web is not None:
-            console = Console(self._runtime, self.web, self._approvals, self._readiness, self.bodies)
-            rooms = console, Plans(self._runtime, self._tasks, self.bodies), Book(self._runtime)
-            routes += WebDoor(self._runtime, self.web, self.peers, self._guesses, self.bodies, rooms).routes()
+            parts = self._approvals, self._tasks, self._readiness
+            console = Console(self._runtime, self.web, *parts, self.bodies)
+            routes += WebDoor(self._runtime, self.web, self.peers, self._guesses, self.bodies, console).routes()
         if setup.config.server.api.open:
             calls = Bodies(CALLS_AT_ONCE * bytes_max(setup.config))
             api = ApiDoor(runtime=self._runtime, intake=self._intake, guesses=self._guesses, bodies=calls)

@@ -61,12 +61,24 @@ PROBLEM_CHARS = 2_000
 """Characters of a mistake's sentence."""
 USAGE_BY: Sequence[By] = ("agent", "model", "person", "chat")
 
+Act: TypeAlias = Literal["pause", "resume", "stop"]
+STATES: Mapping[Act, Sequence[str]] = {"pause": ("active",), "resume": ("paused",), "stop": ("active", "paused")}
+"""The states of a schedule in which an act is possible."""
+TASKS_MAX = 200
+NO_MESSAGE = 0
+"""The number of a command that stops a task without a message."""
+NOT_CHANGED = 409, "not-changed", "It has changed meanwhile, and was left as it is."
+SHOWN_CHARS = 100_000
+"""Characters of a session that are shown, from its end: the newest is what an operator looks for."""
 NO_SUCH_APPROVAL = 404, "no-such-approval", "There is no such request."
 DECIDED = 409, "decided", "This request has been decided already, or has expired."
 ONCE_ONLY = 409, "once-only", "Not all that this call runs can be pinned down, so it can only be allowed once."
 NO_APPROVER = 403, "no-approver", "The config names others as approvers (approvals.approvers), and not web:local."
 NOT_WAITING = 409, "not-waiting", "This person does not wait any more."
 NO_DEAD_LETTER = 409, "no-dead-letter", "There is no such dead letter any more."
+NO_SUCH_SESSION = 404, "no-such-session", "There is no such session."
+NO_SUCH_TURN = 404, "no-such-turn", "There is no such turn."
+NO_SUCH_TEXT = 404, "no-such-text", "There is no such text in this turn."
 
 
 class _Decision(BaseModel, extra="forbid", strict=True):
@@ -80,6 +92,14 @@ class _Admitted(BaseModel, extra="forbid", strict=True):
 
 class _Replayed(BaseModel, extra="forbid", strict=True):
     names: list[str] = Field(min_length=1, max_length=100)
+
+
+class _Change(BaseModel, extra="forbid", strict=True):
+    act: Act
+
+
+class _Stop(BaseModel, extra="forbid", strict=True):
+    """Holds nothing: the address says all."""
 
 
 async def ownership(runtime: Runtime) -> dict[str, Any]:
@@ -97,11 +117,18 @@ class Console:
     """Routes of `gateway.web.door`; each gets the operator."""
 
     def __init__(
-        self, runtime: Runtime, channel: WebChannel, approvals: Approvals, readiness: Readiness, bodies: Bodies
+        self,
+        runtime: Runtime,
+        channel: WebChannel,
+        approvals: Approvals,
+        tasks: Tasks,
+        readiness: Readiness,
+        bodies: Bodies,
     ) -> None:
         self._runtime = runtime
         self._channel = channel
         self._approvals = approvals
+        self._tasks = tasks
         self._readiness = readiness
         self._bodies = bodies
 
@@ -117,6 +144,15 @@ class Console:
             ("GET", "/api/console/usage", self.usage),
             ("GET", "/api/console/agents", self.agents),
             ("GET", "/api/console/config", self.config),
+            ("GET", "/api/console/schedules", self.schedules),
+            ("POST", "/api/console/schedules/{schedule}", self.change),
+            ("GET", "/api/console/tasks", self.tasks),
+            ("POST", "/api/console/tasks/{task}", self.stop),
+            ("GET", "/api/sessions", self.sessions),
+            ("GET", "/api/sessions/{session}", self.session),
+            ("GET", "/api/turns", self.turns),
+            ("GET", "/api/turns/{turn}", self.turn),
+            ("GET", "/api/turns/{turn}/text", self.text),
         )
 
     async def state(self, request: Request, person: str) -> Response:
@@ -286,40 +322,6 @@ class Console:
         facts = brief({"version": state.version, "restart": state.restart, "problems": problems}, PROBLEM_CHARS)
         return answer_json(facts | shown | {"since": iso(self._runtime.began, config.server.zone)})
 
-
-Act: TypeAlias = Literal["pause", "resume", "stop"]
-STATES: Mapping[Act, Sequence[str]] = {"pause": ("active",), "resume": ("paused",), "stop": ("active", "paused")}
-"""The states of a schedule in which an act is possible."""
-TASKS_MAX = 200
-NO_MESSAGE = 0
-"""The number of a command that stops a task without a message."""
-NOT_CHANGED = 409, "not-changed", "It has changed meanwhile, and was left as it is."
-
-
-class _Change(BaseModel, extra="forbid", strict=True):
-    act: Act
-
-
-class _Stop(BaseModel, extra="forbid", strict=True):
-    """Holds nothing: the address says all."""
-
-
-class Plans:
-    """Routes of `gateway.web.door`; each gets the operator."""
-
-    def __init__(self, runtime: Runtime, tasks: Tasks, bodies: Bodies) -> None:
-        self._runtime = runtime
-        self._tasks = tasks
-        self._bodies = bodies
-
-    def routes(self) -> Sequence[tuple[str, str, PersonRoute]]:
-        return (
-            ("GET", "/api/console/schedules", self.schedules),
-            ("POST", "/api/console/schedules/{schedule}", self.change),
-            ("GET", "/api/console/tasks", self.tasks),
-            ("POST", "/api/console/tasks/{task}", self.stop),
-        )
-
     async def schedules(self, request: Request, person: str) -> Response:
         """A page of them; the person who asked for one and its place have their names as `ownerName` and `toName`."""
         shown = await asyncio.to_thread(self._schedules, request.query_params)
@@ -360,11 +362,11 @@ class Plans:
     async def tasks(self, request: Request, person: str) -> Response:
         """The newest tasks of all conversations; those that run come first."""
         newest = await self._runtime.store.tasks.newest(TASKS_MAX)
-        names = await asyncio.to_thread(named, self._runtime.setup.config)
-        shown = page([self._view(it, names) for it in newest], request.query_params, begin="tasks")
+        names = await self._names()
+        shown = page([self._task(it, names) for it in newest], request.query_params, begin="tasks")
         return answer_json({"tasks": shown.pop("rows")} | shown)
 
-    def _view(self, task: Task, names: Names) -> dict[str, Any]:
+    def _task(self, task: Task, names: Names) -> dict[str, Any]:
         seconds = (task.ended or self._runtime.now()) - task.started
         facts: dict[str, Any] = {
             "id": task.id,
@@ -384,29 +386,6 @@ class Plans:
             raise Unserved(*NOT_CHANGED)
         log.info("task_stopped", task=task.id, by=LOCAL_PERSON)
         return answer_json({"id": task.id, "state": "stopped"})
-
-
-SHOWN_CHARS = 100_000
-"""Characters of a session that are shown, from its end: the newest is what an operator looks for."""
-NO_SUCH_SESSION = 404, "no-such-session", "There is no such session."
-NO_SUCH_TURN = 404, "no-such-turn", "There is no such turn."
-NO_SUCH_TEXT = 404, "no-such-text", "There is no such text in this turn."
-
-
-class Book:
-    """Routes of `gateway.web.door`; each gets the operator."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-
-    def routes(self) -> Sequence[tuple[str, str, PersonRoute]]:
-        return (
-            ("GET", "/api/sessions", self.sessions),
-            ("GET", "/api/sessions/{session}", self.session),
-            ("GET", "/api/turns", self.turns),
-            ("GET", "/api/turns/{turn}", self.turn),
-            ("GET", "/api/turns/{turn}/text", self.text),
-        )
 
     async def sessions(self, request: Request, person: str) -> Response:
         """The sessions of every channel, the one with the newest message first, a page of them."""

@@ -13,7 +13,7 @@ import mimetypes
 import posixpath
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache, cached_property, partial
 from hashlib import sha256
@@ -54,7 +54,7 @@ from gateway.state.runtime import Runtime
 from gateway.store.errors import StoreUnavailable
 from gateway.store.files import DatabaseFiles
 from gateway.web.chats import Chats
-from gateway.web.console import Book, Console, Plans, ownership
+from gateway.web.console import Console, ownership
 from gateway.web.notes import Notes
 
 log = structlog.get_logger()
@@ -83,10 +83,10 @@ class WebDoor:
         peers: Peers,
         guesses: Guesses,
         bodies: Bodies,
-        rooms: Sequence[Console | Plans | Book],
+        console: Console,
     ) -> None:
         self._runtime = runtime
-        self._rooms = rooms
+        self._console = console
         self._channel = channel
         self._files = runtime.store.files
         self._config = runtime.setup.config
@@ -124,7 +124,7 @@ class WebDoor:
             ("DELETE", "/api/files/{key}", self._identified(self.discard)),
             ("GET", "/api/events", self._identified(self.events)),
             *((method, path, self._identified(route)) for method, path, route in self._notes.routes()),
-            *((method, path, self._operators(route)) for it in self._rooms for method, path, route in it.routes()),
+            *((method, path, self._operators(route)) for method, path, route in self._console.routes()),
         )
         return [served(path, catch_errors(route, self._guesses), method) for method, path, route in found]
 

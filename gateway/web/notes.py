@@ -19,10 +19,9 @@ from gateway.http.request import PersonRoute, Unserved, answer_json, id_in_path,
 from gateway.state.runtime import Runtime
 from gateway.store.memory import NOTES_MAX
 from gateway.store.sessions import sender_of
-from gateway.web.chats import Offers
+from gateway.web.chats import NO_SUCH_AGENT, Offers
 from tools.memory import NOTE_CHARS_MAX
 
-NO_SUCH_AGENT = 404, "no-such-agent", "There is no such agent."
 NO_SUCH_NOTE = 404, "no-such-note", "There is no such note."
 CLOSED = 403, "notes-closed", "The config keeps /remember for others."
 TOO_MANY = 409, "too-many-notes", f"There are {NOTES_MAX} notes already. Delete one first."
