@@ -191,8 +191,6 @@ class Compactor:
 
 @dataclass(kw_only=True)
 class _Summariser:
-    """One compaction's requests."""
-
     shared: Models
     models: Sequence[Model]
     conversation: str

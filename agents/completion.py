@@ -242,14 +242,12 @@ class ModelCalls:
         return self._fixed_tokens + fit.tokens
 
     def _room(self, model: Model) -> int:
-        """The estimated tokens that the model's input may take."""
         room = self.shared.calibration.room(model.name, self._limits(model).input)
         refused = self._refused.get(model.reference)
         return room if refused is None else min(room, below(refused))
 
     @cached_property
     def _fixed_tokens(self) -> int:
-        """The estimate of what every request holds: the prompt and the tools."""
         return request_tokens(self.system, self.tools, ())
 
     def _limits(self, model: Model) -> WindowLimits:

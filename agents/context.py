@@ -254,7 +254,6 @@ class ContextFitter:
         return Fit(messages=shown, held=held, back=back, tokens=self.size(shown), fits=fits(reach, full))
 
     def _history(self, reach: Truncation) -> list[Message]:
-        """The messages that are shown of the past."""
         if self._shown is None or self._shown[0] != reach:
             shown = [*self.lead]
             if reach == NOTHING_TAKEN:

@@ -265,7 +265,6 @@ class ToolLoop:
             self._failures.clear()
 
     def _room(self, result: ToolResult) -> int:
-        """The characters of one text of a result that the model gets."""
         if not result.external:
             return self.result_chars
         return max(1, self.result_chars - len(external("", str(result.details.get("url", "")), "0" * 16)))

@@ -90,8 +90,8 @@ def _tool_members(request: ModelRequest, vendor: Vendor) -> Object:
 
 
 def _choice(request: ModelRequest, vendor: Vendor) -> str | OneTool:
-    refused = ""
-    if not vendor.forced_while_thinking and may_think(request):
+    refused, may_think = "", bool(request.facts.thinking) or not request.facts.known
+    if not vendor.forced_while_thinking and may_think and request.thinking != "off":
         refused = f"{vendor.name} forces no tool while the model thinks"
     return shared.sent_choice(
         request,
@@ -236,11 +236,6 @@ def _requested(level: Level, request: ModelRequest, vendor: Vendor) -> dict[str,
             assert_never(form)
 
 
-def may_think(request: ModelRequest) -> bool:
-    """True if the model may think while it answers; an unknown one may."""
-    return request.thinking != "off" and (bool(request.facts.thinking) or not request.facts.known)
-
-
 def replayed(message: AssistantMessage, vendor: Vendor) -> dict[str, Any]:
     """The members of an assistant message that bring its reasoning back."""
     own = [part for part in message.content if isinstance(part, Thinking) and part.wire is not None]
@@ -256,7 +251,9 @@ def replayed(message: AssistantMessage, vendor: Vendor) -> dict[str, Any]:
             kept = (part.wire.data for part in own if part.wire and part.wire.kind == DETAILS)
             if vendor.replay == "details" and (details := [item for data in kept for item in data]):
                 return {DETAILS: details}
-            return {_field(own, vendor): _text(own)} if _text(own) else {}
+            # In the field it came in, if this vendor knows that: older servers have another name for it than newer.
+            kinds = (part.wire.kind for part in own if part.wire and part.wire.kind in vendor.reasoning_fields)
+            return {next(kinds, vendor.reasoning_fields[0]): _text(own)} if _text(own) else {}
         case rule:
             assert_never(rule)
 
@@ -264,12 +261,6 @@ def replayed(message: AssistantMessage, vendor: Vendor) -> dict[str, Any]:
 def _text(own: Sequence[Thinking]) -> str:
     texts = (part.wire.data if part.wire and isinstance(part.wire.data, str) else part.text for part in own)
     return well_formed("".join(texts))
-
-
-def _field(own: Sequence[Thinking], vendor: Vendor) -> str:
-    """The field it came in, if this vendor knows that: older servers have another name for it than newer."""
-    kinds = (part.wire.kind for part in own if part.wire is not None and part.wire.kind in vendor.reasoning_fields)
-    return next(kinds, vendor.reasoning_fields[0])
 
 
 @cache
@@ -500,7 +491,6 @@ class Calls:
                 yield from self.draft.close(call.key)
 
     def _known(self, piece: _Piece, here: Sequence[_Call]) -> _Call | None:
-        """The call that the piece continues."""
         if piece.index is not None:
             same = [call for call in self._calls if call.index == piece.index]
         else:

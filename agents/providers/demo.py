@@ -158,7 +158,6 @@ def _wants_tour(text: str) -> bool:
 def _plan(
     request: ModelRequest, text: str, done: Sequence[Made], language: Language
 ) -> list[tuple[str, dict[str, Any]]]:
-    """The calls of this turn, in order, as far as the tools on offer go."""
     offered = {tool.name for tool in request.tools} if request.tool_choice != "none" else set()
     if _WANTS_REMINDER.search(text) and "schedule" in offered and not _forced(request):
         return [("schedule", _reminder(request.messages, text, language))]

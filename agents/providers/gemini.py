@@ -31,7 +31,15 @@ from agents.messages import (
 from agents.providers import request as shared
 from agents.providers.draft import Draft, Payload
 from agents.providers.models import Level
-from agents.providers.payload import BadStream, arguments_of, count_of, object_of, text_of, well_formed_json
+from agents.providers.payload import (
+    BadStream,
+    arguments_of,
+    count_of,
+    object_of,
+    text_of,
+    well_formed,
+    well_formed_json,
+)
 from agents.providers.provider import ModelEvent, ModelRequest, OneTool
 from agents.providers.refusals import broken_off, failure_of
 from tools.tool import NativeDocument, ToolSpec
@@ -99,7 +107,7 @@ def _spoken(part: UserPart) -> GeminiPart:
         return {"inlineData": {"mimeType": "application/pdf", "data": part.data}}
     if part.media_type in SPOKEN_IMAGES:
         return {"inlineData": {"mimeType": part.media_type, "data": part.data}}
-    return {"text": shared.image_label(part)}
+    return {"text": f"[image: {well_formed(part.name or 'not shown')}]"}  # it cannot be seen
 
 
 def _model_parts(message: AssistantMessage, *, signed: bool) -> list[GeminiPart]:

@@ -115,7 +115,6 @@ def nearest(wanted: Level, levels: tuple[Level, ...]) -> Level | None:
 
 @cache
 def _tables() -> tuple[tuple[tuple[str, ModelFacts], ...], Mapping[str, PricesConfig]]:
-    """The facts by pattern, and the prices by name."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -157,7 +157,6 @@ def _unwrapped(body: object) -> object:
 
 
 def _status(value: object) -> int:
-    """A status that a body names; 0 without one."""
     text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
     return int(text) if re.fullmatch(r"[45]\d\d", text) else 0
 

@@ -121,11 +121,6 @@ def data_url(image: Image) -> str:
     return f"data:{image.media_type};base64,{image.data}"
 
 
-def image_label(image: Image) -> str:
-    """The text in place of a picture that the model cannot see."""
-    return f"[image: {well_formed(image.name or 'not shown')}]"
-
-
 def wire_id(call_id: str, *, pattern: str = r"[a-zA-Z0-9_-]{1,64}") -> str:
     """The id as it is if the wire takes it; else one made from it, the same for the call and its result."""
     if re.fullmatch(pattern, call_id):

@@ -373,7 +373,6 @@ class ResponsesAssembly:
 
 
 def _final_parts(item: Mapping[str, Any]) -> Iterator[tuple[PartKind, int, str]]:
-    """The texts of an item at its end, in order."""
     for index, part in enumerate(objects_of(item, "summary")):
         yield "summary", index, text_of(part, "text")
     for index, part in enumerate(objects_of(item, "content")):

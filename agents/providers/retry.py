@@ -166,7 +166,6 @@ async def complete(
 async def _attempt_with_retries(
     provider: Provider, request: ModelRequest, policy: _Policy, *, attempts_max: int | None
 ) -> AssistantMessage:
-    """One model's answer, or the error to give up on."""
     for attempt in itertools.count(1):
         message = await _attempt(provider, request, policy)
         error = message.error

@@ -416,7 +416,8 @@ def _tagged(text: str, head: re.Match[str], tools: Tools) -> Found | None:
         calls = [_function_call(text, function, end, tools)]
     else:
         value, end = _json(text, at)
-        calls = _calls_of(value, text[at:end].strip())
+        raw = text[at:end].strip()
+        calls = [_of(it, _written(it)) for it in value] if isinstance(value, list) and value else [_of(value, raw)]
     if end is not None and (closed := _TAG_CLOSED.match(text, end)):
         return closed.end(), calls
     following = _NEXT_TAG.search(text, at)
@@ -474,12 +475,6 @@ def _bare(text: str, head: re.Match[str], tools: Tools) -> Found | None:
     if end is None or not all(isinstance(member, dict) and member.keys() in exact for member in members):
         return None
     return end, [_of(member, _written(member)) for member in members]
-
-
-def _calls_of(value: object, raw: str) -> list[WrittenCall]:
-    if isinstance(value, list) and value:
-        return [_of(member, _written(member)) for member in value]
-    return [_of(value, raw)]
 
 
 def _of(value: object, raw: str) -> WrittenCall:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import structlog
 
-from agents.prompt.internals import without_internals
+from agents.prompt.reply import without_internals
 from channels import marks
 from channels.abilities import ActsOnMessages, SendsPolls
 from channels.channel import Channel, DeliveryError, RateLimited, Unreachable, Voted

@@ -13,7 +13,7 @@ from agents.attachments import Received, Untaken
 from agents.language import language_for
 from agents.messages import AssistantMessage, Message, Text, Thinking, ToolResultMessage, UserMessage, message_json
 from agents.prompt.inbound import SAID, Heard, capped, ids, own_note
-from agents.prompt.internals import without_internals
+from agents.prompt.reply import without_internals
 from agents.runner import AgentRunner
 from agents.turn import Emit, ModelFailed, Settings, Turn, TurnResult, settings_json
 from channels.api.channel import ApiChannel

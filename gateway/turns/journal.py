@@ -14,8 +14,7 @@ import structlog
 from agents import sentences
 from agents.language import Language
 from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, message_json
-from agents.prompt.internals import without_internals
-from agents.prompt.reply import answered, is_voice, media, visible
+from agents.prompt.reply import answered, is_voice, media, visible, without_internals
 from agents.providers.config import look_at, model_outage
 from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, OverBudget
 from channels.bilingual import NO_WORDS, Finding

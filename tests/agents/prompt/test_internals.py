@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from agents.prompt.fences import BOUNDARY, external
 from agents.prompt.inbound import body, metadata_blocks
-from agents.prompt.internals import without_beginnings, without_internals
-from agents.prompt.reply import draft, visible
+from agents.prompt.reply import draft, visible, without_beginnings, without_internals
 from channels.message import Chat, MessageContext, Quote, Sender
 
 MESSAGE = MessageContext(
