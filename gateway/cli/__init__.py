@@ -18,7 +18,7 @@ from gateway.cli.operator import (
     skills_app,
     usage,
 )
-from gateway.cli.options import language, terminal_language
+from gateway.cli.options import terminal_language
 from gateway.cli.rehearse import rehearse
 from gateway.cli.send import send
 from gateway.cli.service import service_app
@@ -28,13 +28,6 @@ from gateway.program import COMMAND, OperatorError, program
 
 
 class _Commands(TyperGroup):
-    def main(self, *args: Any, **kwargs: Any) -> Any:
-        if language() == "zh":  # before typer chooses how it shows errors: the help of a bare group is one of them
-            from gateway.cli.chinese import translate
-
-            translate(self)
-        return super().main(*args, **kwargs)
-
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)

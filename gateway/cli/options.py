@@ -106,11 +106,11 @@ def terminal_language() -> "Language":
     return "zh" if locale.lower().startswith("zh") else "en"
 
 
-def language(config: Path | None = None) -> "Language":
-    """The language of what a command prints: the config's if it names one, else the terminal's. It is read by itself, as
-    the help wants it without a config, and an error of one that cannot be used."""
+def language(config: Path) -> "Language":
+    """The language of what a command prints: the config's if it names one, else the terminal's. It is searched in the text,
+    since the errors of a config that cannot be used need it, too."""
     with suppress(OSError, ValueError):
-        if written := _LANGUAGE.search((config or config_to_read()).read_text(encoding="utf-8")):
+        if written := _LANGUAGE.search(config.read_text(encoding="utf-8")):
             return "zh" if written[1] == "zh" else "en"
     return terminal_language()
 

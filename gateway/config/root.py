@@ -218,8 +218,8 @@ class Config(Section):
     commands: dict[str, Audience] = {}
     """The people who may use a chat command, by its name without the slash: `everyone`, `owner`, or no one (`off`)."""
     language: Literal["en", "zh"] = "en"
-    """The language of the gateway's own sentences if a person's language is unknown. The start, `check`, `doctor`, `status`
-    and `--help` speak it, too; without this key, they speak the terminal's."""
+    """The language of the gateway's own sentences if a person's language is unknown. The start, `check`, `doctor` and
+    `status` speak it, too; without this key, they speak the terminal's."""
     bindings: tuple[BindingConfig, ...] = ()
     """The agents that answer certain chats; without a binding, the first agent answers everything."""
     hooks: dict[HookName, HookConfig] = {}
