@@ -20,7 +20,7 @@ from gateway.commands.own import pair
 from gateway.commands.report import plan_of, why
 from gateway.commands.settings import remember, schedules, shown_schedules
 from gateway.config.channels import configured
-from gateway.config.commands import ALIASES, CHINESE_NAMES, GROUPS, OWNER_ONLY, SETTINGS, WORDS
+from gateway.config.commands import ALIASES, CHINESE_NAMES, GROUPS, OWNER_ONLY, WORDS
 from gateway.config.root import Audience, Config
 from gateway.later.ends import CommandEnds
 from gateway.state.ending import Ending, lost_access
@@ -33,29 +33,21 @@ EDITS_MAX = 2
 _COMMAND = re.compile(r"[/／]([a-z]+|[\u4e00-\u9fff]+)(@\S+)?(?:\s+(.*))?", re.IGNORECASE | re.DOTALL)
 
 
-def command_of(context: MessageContext) -> tuple[str, str] | None:
-    """The name of the command that a message is, and its arguments; None for words to the agent. A name after an @ is a
+def command_of(context: MessageContext) -> tuple[str | None, str]:
+    """The name of the command that a message is, and its arguments; no name for words to the agent. A name after an @ is a
     bot's, and this one's if the message is addressed to it. A press is its own command, with its token: no words name it;
-    on an agent's button it is words to the agent."""
+    on an agent's button it is words to the agent. A word that is at most two edits from a command is `MISSPELT`."""
     if context.press is not None:
-        if context.press.label:
-            return None
-        return PRESSED, context.press.token
+        return (None, "") if context.press.label else (PRESSED, context.press.token)
     match = _COMMAND.fullmatch(context.text.strip())
-    if match is None:
-        return None
-    name, bot, arguments = CHINESE_NAMES.get(match[1], match[1].lower()), match[2], (match[3] or "").strip()
-    command = COMMANDS.get(name)
-    addressed = not bot or context.mentioned or context.chat.kind == "direct"
-    if command is None or not addressed or not command.fits(arguments):
-        return None
-    return (name, arguments) if command.takes == ANY or not context.attachments else None
-
-
-def is_setting(context: MessageContext) -> bool:
-    """True for a command that sets how a chat is answered: no conversation is called by it."""
-    name, arguments = command_of(context) or ("", "")
-    return name in SETTINGS and bool(arguments)
+    if match is None or (match[2] and not context.mentioned and context.chat.kind != "direct"):
+        return None, ""
+    name, arguments = CHINESE_NAMES.get(match[1], match[1].lower()), (match[3] or "").strip()
+    if command := COMMANDS.get(name):
+        fits = command.fits(arguments) and (command.takes == ANY or not context.attachments)
+        return (name, arguments) if fits else (None, "")
+    near = name.isascii() and not context.attachments and min(edits(name, it) for it in COMMANDS) <= EDITS_MAX
+    return (MISSPELT, match[1]) if near else (None, "")
 
 
 async def run(
@@ -191,16 +183,6 @@ def _grouped(context: CommandContext, useful: Collection[str]) -> str:
         "`/help all` 说明所有命令，`/help model` 只说明一个。",
     )
     return "\n".join((*lines, "", explained))  # without the empty line it would be part of the last bullet
-
-
-def misspelt(context: MessageContext) -> str | None:
-    """The word after the slash if it is no command and at most two edits from one; further away it is words to the agent."""
-    match = _COMMAND.fullmatch(context.text.strip()) if context.press is None and not context.attachments else None
-    if match is None or not match[1].isascii() or match[1].lower() in COMMANDS:
-        return None
-    if match[2] and not context.mentioned and context.chat.kind != "direct":
-        return None
-    return match[1] if min(edits(match[1].lower(), name) for name in COMMANDS) <= EDITS_MAX else None
 
 
 async def suggest(context: CommandContext) -> str:

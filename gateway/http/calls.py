@@ -272,7 +272,7 @@ class Answering:
         """The text as it grows; an empty one now and then. Raises ApiError if the call has failed, and StoreUnavailable."""
         with self.channel.waiting(self.context.message_id) as waiting:
             key = self.context.message_id
-            acceptance = await self.intake.accept(self.context, self.call.agent, [key], caller=self.call.caller)
+            acceptance = await self.intake.accept(self.context, self.call.agent, key, self.call.caller)
             if acceptance.overflow:
                 raise ApiError(
                     429, "Too many calls wait already.", type_="rate_limit_error", code="rate_limit_exceeded"

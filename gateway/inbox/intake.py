@@ -34,9 +34,9 @@ from channels.message import MessageContext, Press
 from gateway.approvals import pairing
 from gateway.approvals.approvals import Approvals
 from gateway.approvals.notices import direct_chat
-from gateway.commands.catalog import AT_ONCE, command_of, is_setting, misspelt
+from gateway.commands.catalog import AT_ONCE, command_of
 from gateway.commands.own import CLAIM_WORDS
-from gateway.config.commands import asks_model
+from gateway.config.commands import SETTINGS, asks_model
 from gateway.config.root import route
 from gateway.observe.logs import logged
 from gateway.observe.secrets import without_tokens
@@ -70,7 +70,7 @@ class Intake:
         self._approvals = approvals
         self._runtime = runtime
         self._lanes = lanes
-        self._gatekeeper = Gatekeeper(runtime, approvals, self._keep)
+        self._gatekeeper = Gatekeeper(runtime, approvals, self._store)
 
     async def receive(self, channel: Channel, receipt: Receipt) -> str:
         """Stores or refuses a channel's receipt. Returns `answered`, `accepted`, `duplicate`, `overflow`, or `ignored: …`
@@ -115,7 +115,7 @@ class Intake:
             return "ignored: membership"
         agent = route(self._runtime.setup.config.routes, self._runtime.setup.config.agents, context)
         inbound = Inbound(agent=agent, context=context, command=INTRODUCTION, arguments=receipt.dedupe)
-        acceptance = await self._keep(inbound, [receipt.dedupe])
+        acceptance = await self._store(inbound, [receipt.dedupe])
         return "duplicate" if acceptance.turn is None else "accepted"
 
     def _listens(self, channel: Channel, chat: str) -> bool:
@@ -158,8 +158,7 @@ class Intake:
         agent there. No one is notified of any other vote."""
         if found := await voted(self._runtime.store, receipt):
             sid, inbound = found
-            may = self._runtime.is_open(inbound.agent, inbound.context)
-            if may and self._session(inbound.agent, inbound.context) == sid:
+            if self._may_answer(inbound, sid):
                 arrived = replace(receipt.arrived, context=inbound.context, agent=inbound.agent)
                 return await self._admit(channel, arrived)
         log.info("vote_ignored", channel=channel.name, account=channel.account, poll=receipt.poll)
@@ -204,19 +203,12 @@ class Intake:
         return self._runtime.now() - context.sent_at.timestamp() < EDITED_SECONDS_MAX
 
     async def _admit(self, channel: Channel, receipt: Arrived, replays: int = 0) -> str:
-        context = receipt.context
-        if context.press is not None and not context.press.label:
-            receipt = await self._pressed(channel, receipt, context.press)
-            context = receipt.context
-        if receipt.is_menu:
-            if command_of(context) is None:
-                return "ignored: no command"
-            context = replace(context, chat=await direct_chat(self._runtime, context))
-        context = sealed(context)
-        receipt = replace(receipt, context=context)
+        """Accept a message if its sender may write here."""
+        if (inbound := await self._parse(channel, receipt, replays)) is None:
+            return "ignored: no command"
+        context, agent = inbound.context, inbound.agent
         facts = {"channel": context.channel, "account": context.account, "message_id": context.message_id}
-        agent = self._agent(receipt)
-        if reason := await self._gatekeeper.refusal(channel, receipt, agent):
+        if reason := await self._gatekeeper.refusal(channel, inbound, receipt.dedupe):
             if reason == NOT_PAIRED:
                 who = contact_name(context.channel, context.account, context.sender.id)
                 facts["approve"] = f"{program()} pairing approve {quote(who)}"
@@ -227,17 +219,35 @@ class Intake:
             return f"ignored: {reason}"
         context = await self._runtime.languages.found(context, self._runtime.setup.config.language)
         if can(channel, StoresInbound):
-            shown = replace(context, text=f"/{CLAIM}") if is_claim(context) else context
-            kept = await channel.keep(shown, agent, names=not is_setting(context))
-            context = replace(kept, text=context.text)
-        if context.is_vote and await self._joins_vote(context, self._session(agent, context)):
-            log.info("vote_heard", session=self._session(agent, context), **facts)
+            shown = replace(context, text=f"/{CLAIM}") if inbound.command == CLAIM else context
+            sets = inbound.command in SETTINGS and bool(inbound.arguments)  # no conversation is called by a setting
+            context = replace(await channel.keep(shown, agent, names=not sets), text=context.text)
+        sid = self._session(agent, context)
+        if context.is_vote and await self._joins_vote(context, sid):
+            log.info("vote_heard", session=sid, **facts)
             return "accepted"
-        event = self._event(receipt)
-        acceptance = await self.accept(context, agent, receipt.dedupe, replays=replays, event=event)
+        event = "" if inbound.command else self._event(receipt)
+        acceptance = await self._store(replace(inbound, context=context, event=event), receipt.dedupe)
         outcome = "duplicate" if acceptance.turn is None else "overflow" if acceptance.overflow else "accepted"
-        log.info("message_" + outcome, turn=acceptance.turn, session=self._session(agent, context), **facts)
+        log.info("message_" + outcome, turn=acceptance.turn, session=sid, **facts)
         return outcome
+
+    async def _parse(self, channel: Channel, receipt: Arrived, replays: int) -> Inbound | None:
+        """Read the place, the agent and the command of a message. None for a menu's entry that names no command."""
+        context, named, runtime = receipt.context, receipt.agent or "", self._runtime
+        if context.press is not None and not context.press.label:
+            context, named = await self._pressed(channel, context, context.press, named)
+        command, arguments = command_of(context)
+        if receipt.is_menu:
+            if command in (None, MISSPELT):
+                return None
+            context = replace(context, chat=await direct_chat(runtime, context))
+        if command == CLAIM and arguments and arguments.split()[0].lower() not in CLAIM_WORDS:
+            arguments = hashed(arguments.split()[-1]) or "none"  # what is stored of it can claim nothing
+            context = replace(context, text=f"/{CLAIM} {arguments}")
+        is_ours = named and context.press and context.press.label  # a button's or a poll's agent is open to its presser
+        agent = named if is_ours else runtime.agent(context, named)  # the page's sender can name any
+        return Inbound(agent=agent, context=context, command=command, arguments=arguments, replays=replays)
 
     def _event(self, receipt: Arrived) -> str:
         """The event as it is kept; empty if layers are not, or if it cannot be written: no message is lost for it."""
@@ -250,60 +260,33 @@ class Intake:
             return orjson.dumps({"omitted": f"{len(written):,} bytes"}).decode()
         return ""
 
-    async def _pressed(self, channel: Channel, receipt: Arrived, press: Press) -> Arrived:
-        """Makes the press of an agent's button a message to the button's conversation, if the sender may use that agent
+    async def _pressed(
+        self, channel: Channel, context: MessageContext, press: Press, named: str
+    ) -> tuple[MessageContext, str]:
+        """Make the press of an agent's button a message to the button's conversation, if the sender may use that agent
         there, and in the sender's own words on our page. Any other press is a command, in its message's chat."""
-        if found := await pressed(self._runtime.store, receipt.context, press):
+        if found := await pressed(self._runtime.store, context, press):
             sid, inbound = found
-            may = self._runtime.is_open(inbound.agent, inbound.context)
-            if may and self._session(inbound.agent, inbound.context) == sid:
+            if self._may_answer(inbound, sid):
                 own = replace(inbound.context, press=None) if can(channel, StoresInbound) else inbound.context
-                return replace(receipt, context=own, agent=inbound.agent)
-        if press.placed:
-            return receipt
-        return replace(receipt, context=await self._placed(receipt.context, press))
+                return own, inbound.agent
+        return context if press.placed else await self._placed(context, press), named
 
-    def _agent(self, receipt: Arrived) -> str:
-        if receipt.agent and receipt.context.press and receipt.context.press.label:
-            return receipt.agent
-        return self._runtime.agent(receipt.context, receipt.agent or "")  # the page's sender can name any
+    def _may_answer(self, inbound: Inbound, sid: str) -> bool:
+        """True if the sender of a press or a vote may use the agent, and it belongs to the agent's conversation there."""
+        may = self._runtime.is_open(inbound.agent, inbound.context)
+        return may and self._session(inbound.agent, inbound.context) == sid
 
-    async def _keep(self, inbound: Inbound, dedupe: Sequence[str]) -> Acceptance:
-        return await self._lanes.accept(self._delivery(inbound, dedupe))
+    async def accept(self, context: MessageContext, agent: str, name: str, caller: Caller) -> Acceptance:
+        """Accept a program's message for an agent, without the channel's rules; it is never a command. `name` is its dedupe
+        key within the channel account. Raises StoreUnavailable."""
+        return await self._store(Inbound(agent=agent, context=context, asked=caller), (name,))
 
-    async def accept(
-        self,
-        context: MessageContext,
-        agent: str,
-        dedupe: Sequence[str],
-        *,
-        replays: int = 0,
-        caller: Caller | None = None,
-        event: str = "",
-    ) -> Acceptance:
-        """Accepts a message for an agent, from any door, without the channel's rules. `dedupe` are its names within the
-        channel account; a program's message, with a `caller`, is never a command. Raises StoreUnavailable."""
-        command, arguments = (None if caller else command_of(context)) or (None, "")
-        if command is None and caller is None and (word := misspelt(context)):
-            command, arguments = MISSPELT, word
-        inbound = Inbound(
-            agent=agent,
-            context=context,
-            command=command,
-            arguments=arguments,
-            replays=replays,
-            asked=caller,
-            event="" if command else event,
-        )
-        acceptance = await self._lanes.accept(self._delivery(inbound, dedupe))
-        if acceptance.rate_limited_by:
-            self._runtime.metrics.refusals.labels(f"{acceptance.rate_limited_by}-rate").inc()
-        return acceptance
-
-    def _delivery(self, inbound: Inbound, dedupe: Sequence[str]) -> Delivery:
+    async def _store(self, inbound: Inbound, dedupe: Sequence[str]) -> Acceptance:
+        """Store a message under its names within the channel account, and start its lane."""
         agent, context, command = inbound.agent, inbound.context, inbound.command
         sid = self._session(agent, context)
-        return Delivery.of(
+        delivery = Delivery.of(
             inbound,
             sid=saying_session(sid) if command == INTRODUCTION else control_session(sid) if command else sid,
             names=dedupe,
@@ -314,6 +297,10 @@ class Intake:
             repeatable=inbound.asked is not None,
             interrupts=command is None and self._runtime.queue(sid, agent, context).mode == "interrupt",
         )
+        acceptance = await self._lanes.accept(delivery)
+        if acceptance.rate_limited_by:
+            self._runtime.metrics.refusals.labels(f"{acceptance.rate_limited_by}-rate").inc()
+        return acceptance
 
     async def _placed(self, context: MessageContext, press: Press) -> MessageContext:
         """Places a press in its message's chat, if that is known; else it stays a group's."""
@@ -354,18 +341,6 @@ Keep: TypeAlias = Callable[[Inbound, Sequence[str]], Awaitable[Acceptance]]
 """Stores one of the gateway's own messages under the names of the message that it answers."""
 
 
-def is_claim(context: MessageContext) -> bool:
-    return (command_of(context) or ("",))[0] == CLAIM
-
-
-def sealed(context: MessageContext) -> MessageContext:
-    """The message with a claim code's hash in the place of the code: what is stored of it can claim nothing."""
-    name, arguments = command_of(context) or ("", "")
-    if name != CLAIM or not arguments or arguments.split()[0].lower() in CLAIM_WORDS:
-        return context
-    return replace(context, text=f"/{CLAIM} {hashed(arguments.split()[-1]) or 'none'}")
-
-
 class Gatekeeper:
     """Says why a message starts no turn, before anything of it is stored. A stranger gets a code, and one more line while
     they wait; owners may claim and switch a group on where others get nothing."""
@@ -375,50 +350,49 @@ class Gatekeeper:
         self._approvals = approvals
         self._keep = keep
 
-    async def refusal(self, channel: Channel, receipt: Arrived, agent: str) -> str | None:
+    async def refusal(self, channel: Channel, inbound: Inbound, dedupe: Sequence[str]) -> str | None:
         """Says why the message starts no turn. The database is asked only if pairing decides, or about a claimed owner."""
-        context, owners = receipt.context, self._runtime.setup.owners
+        context, command, owners = inbound.context, inbound.command, self._runtime.setup.owners
         await owners.claimed.verify(context)
         owns = is_owner(owners, context)
         switch = self._runtime.choices.listens(context)
         reason = refusal(channel.access, context, is_owner=owns, switch=switch)
-        command, _ = command_of(context) or ("", "")
         decides = command in (PRESSED, "approve", "approvals") and self._approvals.may_decide_any(context)
         claims = command == CLAIM and context.chat.kind == "direct" and await self._may_claim()
         if reason and (decides or claims):  # an approver can be asked, so they may answer; a claim is for strangers
             return refusal(channel.access, context, is_owner=True, switch=switch)
         if reason and owns and context.chat.kind == "group":
-            return await self._of_owner(receipt, agent, reason, command)
-        return await self._of_stranger(receipt, agent) if reason == NOT_PAIRED else reason
+            return await self._of_owner(inbound, dedupe, reason)
+        return await self._of_stranger(inbound, dedupe) if reason == NOT_PAIRED else reason
 
     async def _may_claim(self) -> bool:
         """True while nobody owns the bot, or an owner waits for another account of theirs."""
         runtime = self._runtime
         return not runtime.setup.owners.is_owned or await runtime.store.owners.is_inviting(runtime.now())
 
-    async def _of_owner(self, receipt: Arrived, agent: str, reason: str, command: str) -> str | None:
+    async def _of_owner(self, inbound: Inbound, dedupe: Sequence[str], reason: str) -> str | None:
         """Lets the commands that switch listening on pass, in a group without it; a mention there gets a line."""
-        if command in LISTENING and reason in (GROUP_NOT_ALLOWED, GROUP_DISABLED, NOT_MENTIONED):
+        if inbound.command in LISTENING and reason in (GROUP_NOT_ALLOWED, GROUP_DISABLED, NOT_MENTIONED):
             return None
-        context = receipt.context
+        context = inbound.context
         if reason in (GROUP_NOT_ALLOWED, GROUP_DISABLED) and context.mentioned and context.press is None:
             spoken = await self._runtime.languages.found(context, self._runtime.setup.config.language)
             kept = replace(context.wordless, language=spoken.language)
-            await self._keep(Inbound(agent=agent, context=kept, command=UNHEARD, arguments=reason), receipt.dedupe)
+            await self._keep(Inbound(agent=inbound.agent, context=kept, command=UNHEARD, arguments=reason), dedupe)
         return reason
 
-    async def _of_stranger(self, receipt: Arrived, agent: str) -> str | None:
+    async def _of_stranger(self, inbound: Inbound, dedupe: Sequence[str]) -> str | None:
         """Give a code to a stranger who has had none lately, and one more line to one who waits. Their language is stored,
         never their text."""
-        context, runtime = receipt.context, self._runtime
+        context, runtime = inbound.context, self._runtime
         place = context.channel, context.account, context.sender.id
         state = await runtime.store.contact_state(*place, runtime.now())
         if state == "paired":
             return None
         if state in ("new", "waiting") and context.press is None:
             spoken = await runtime.languages.found(context, runtime.setup.config.language)
-            request = pairing.request(spoken, agent, again=state == "waiting")
-            acceptance = await self._keep(request, receipt.dedupe)
+            request = pairing.request(spoken, inbound.agent, again=state == "waiting")
+            acceptance = await self._keep(request, dedupe)
             # At once: a crowd finds the places taken even while no lane is free.
             if acceptance.turn is not None and state == "new":
                 await pairing.register(runtime, acceptance.turn, request)
