@@ -153,6 +153,13 @@ def test_every_file_the_architecture_names_exists() -> None:
     assert {*re.findall(r"`(\w+\.py)`", map_)} - there == set()
 
 
+def test_every_package_says_in_its_first_line_what_it_holds() -> None:
+    """Not `gateway` itself, which any old Python reads."""
+    packages = [path for folder in PACKAGES for path in (ROOT / folder).rglob("__init__.py")]
+    silent = [path for path in packages if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))]
+    assert silent == [ROOT / "gateway" / "__init__.py"]
+
+
 def nodes() -> Iterator[tuple[Path, ast.AST]]:
     """Everything that is written in the packages, and the file that it is in."""
     return ((path, it) for path, nodes in parsed().items() for it in nodes)

@@ -1,0 +1,1 @@
+"""Feishu: signed webhooks or a long connection in, posts and cards out."""

@@ -1,0 +1,1 @@
+"""Telegram: webhooks or polling in, messages with entities out."""

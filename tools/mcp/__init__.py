@@ -1,0 +1,1 @@
+"""MCP servers as tools: their life, the official SDK behind a client of ours, and checked definitions."""

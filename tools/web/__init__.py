@@ -1,0 +1,1 @@
+"""The web as tools: search and fetch, within rules that also hold for the proxy of sandboxed commands."""
