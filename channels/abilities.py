@@ -56,14 +56,6 @@ class HasCondition(Channel, Protocol):
 
 
 @runtime_checkable
-class Guarded(Channel, Protocol):
-    """A channel that authenticates the sender before the body is read."""
-
-    async def admit(self, headers: Sequence[tuple[str, str]]) -> str:
-        """The sender's id. Raises Rejected, or what the store raises if it is unavailable."""
-
-
-@runtime_checkable
 class ChecksHeaders(Channel, Protocol):
     """A channel that can tell by the headers alone that a delivery is not genuine, before the body is read."""
 
@@ -80,8 +72,12 @@ class AnswersGet(Channel, Protocol):
 
 
 @runtime_checkable
-class StoresInbound(Channel, Protocol):
-    """A channel that is its own platform: it stores a message before the gateway accepts it."""
+class OwnPlatform(Channel, Protocol):
+    """A channel that is its own platform: it authenticates the sender before the body is read, and stores a message before
+    the gateway accepts it."""
+
+    async def admit(self, headers: Sequence[tuple[str, str]]) -> str:
+        """The sender's id. Raises Rejected, or what the store raises if it is unavailable."""
 
     async def keep(self, context: MessageContext, agent: str, *, names: bool) -> MessageContext:
         """Stores a message to `agent`; idempotent; of a press only its place is judged. `names`: a conversation without a

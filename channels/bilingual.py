@@ -26,7 +26,6 @@ class Bilingual(str):
         return str(self)
 
     def each(self, change: Callable[[str], str]) -> "Bilingual":
-        """Changes both texts."""
         return Bilingual(change(self.en), change(self.zh))
 
 

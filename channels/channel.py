@@ -17,7 +17,7 @@ from channels.section import QueueConfig
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WebhookRequest:
     """One delivery: the raw body, the headers with names in lower case, and the parameters of the address, by which some
-    platforms sign. `person`: whom a `Guarded` channel admitted."""
+    platforms sign. `person`: whom an `OwnPlatform` admitted."""
 
     headers: Sequence[tuple[str, str]]
     body: bytes

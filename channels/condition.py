@@ -47,7 +47,6 @@ def unanswered(en: str, zh: str) -> Cause:
 
 
 def keys_of(channel: str, account: str) -> str:
-    """Return the place of an account's keys in the config."""
     return f"channels.{channel}" if account == "default" else f"channels.{channel}.accounts.{account}"
 
 
@@ -145,7 +144,6 @@ class Condition:
             self.ends("deliveries", "unanswered")
 
     def genuine(self) -> None:
-        """A delivery was verified."""
         self._heard = True
         self._rejections = 0
         if "deliveries" in self._failing:

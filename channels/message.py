@@ -181,7 +181,6 @@ class MessageContext:
 
     @property
     def is_vote(self) -> bool:
-        """True for a vote in an agent's poll."""
         return self.mark.startswith(VOTE)
 
     @property

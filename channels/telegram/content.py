@@ -250,14 +250,12 @@ def foreign_mark(message: Mapping[str, Any]) -> str:
 
 
 def quoted(message: Mapping[str, Any]) -> str | None:
-    """The words of a message that another one answers."""
     written = _Marked(message)
     words = written.rewritten([*written.entities()], NOBODY) or _unaddressed().read(mapping(message, "rich_message"))
     return clean(words).strip() or media.words(message) or None
 
 
 def files(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
-    """The files of a message that another one answers."""
     reader = _unaddressed()
     reader.read(mapping(message, "rich_message"))
     return (*media.attachments(message), *reader.attachments)

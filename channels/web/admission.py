@@ -157,7 +157,6 @@ class Admission:
         return link
 
     async def sign_out(self, headers: Headers) -> None:
-        """Ends the request's sessions, at every replica."""
         await self.sessions.end([key for _, key in self._presented(headers)])
 
     async def signed_in(self, headers: Headers) -> str | None:

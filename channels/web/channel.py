@@ -59,7 +59,7 @@ class _Posted(BaseModel, extra="forbid", strict=True):
 
 
 class WebChannel:
-    """`channels.channel.Channel`, `Guarded`, `StoresInbound`, `DownloadsFiles` and `ShowsProgress`."""
+    """`channels.channel.Channel`, `OwnPlatform`, `DownloadsFiles` and `ShowsProgress`."""
 
     name = "web"
     account = "default"
@@ -227,7 +227,6 @@ class WebChannel:
             self.live.announce(event("fault", faults), OPERATOR)
 
     def tell(self, conversation: WebConversation) -> None:
-        """Let the pages know of a new or renamed conversation."""
         self.live.announce(self._chat_event(conversation), conversation.owner)
 
     def _chat_event(self, conversation: WebConversation) -> bytes:

@@ -187,7 +187,6 @@ class Gateway:
         self.spawn(self._retire(before, gone))
 
     def report(self, state: ConfigState) -> None:
-        """Publishes the last reload's result."""
         self.runtime.config_state = state
         self.runtime.metrics.config_refused.set(state.error is not None)
         self.health.look()

@@ -115,7 +115,7 @@ class Connection(HttpToolsProtocol):
         """Received since the parser last found something: it holds them, or throws them away."""
         self._header_bytes = 0
         self._unsent_bytes = 0
-        self._in_header = self._in_body = False
+        self.in_header = self._in_body = False
         self._refusal: Refusal | None = None
         self._discarding_input = False
 
@@ -147,7 +147,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._header_bytes, self._in_header = 0, True
+        self._header_bytes, self.in_header = 0, True
 
     def on_url(self, url: bytes) -> None:
         self._unseen_bytes = 0
@@ -172,7 +172,7 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._unseen_bytes = 0
-        self._in_header, self._in_body = False, True
+        self.in_header, self._in_body = False, True
         if len(self.pipeline) == PIPELINED_MAX:
             self._stop(PIPELINED)
         super().on_headers_complete()
@@ -227,7 +227,7 @@ class Connection(HttpToolsProtocol):
             self._wait_for_peer()
         elif unsent or self.transport.is_closing():
             self.transport.abort()
-        elif self._in_header and not self._discarding_input:
+        elif self.in_header and not self._discarding_input:
             self.refuse(LATE)
         else:
             self.transport.close()
@@ -236,11 +236,6 @@ class Connection(HttpToolsProtocol):
     def is_idle(self) -> bool:
         """True if it waits for a request, and has nothing to send."""
         return (self.cycle is None or self.cycle.response_complete) and not self.transport.get_write_buffer_size()
-
-    @property
-    def has_begun(self) -> bool:
-        """True in the middle of a request's header."""
-        return self._in_header
 
     def _wait_for_peer(self) -> None:
         self._unsent_bytes = self.transport.get_write_buffer_size()
@@ -276,7 +271,6 @@ class Connections:
         return min(self.limits.max_connections, self.files)
 
     def protocol(self, **given: Any) -> Connection:
-        """Makes the protocol that uvicorn asks for with each connection."""
         return Connection(self, **given)
 
     def opened(self, connection: Connection) -> None:
@@ -347,7 +341,7 @@ class Connections:
         idle = sorted((it for it in waiting if it.is_idle), key=self._waiting.__getitem__)
         if not idle:
             return False
-        oldest = next((it for it in idle if not it.has_begun), idle[0])
+        oldest = next((it for it in idle if not it.in_header), idle[0])
         del self._waiting[oldest]
         self._open[oldest] = None
         self._leave(network)

@@ -20,7 +20,7 @@ from fastapi import Request, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agents.providers.config import model_outage
-from channels.abilities import AnswersGet, ChecksHeaders, Guarded, HasCondition, can
+from channels.abilities import AnswersGet, ChecksHeaders, HasCondition, OwnPlatform, can
 from channels.bilingual import NO_WORDS, Bilingual, Outage
 from channels.channel import (
     AnsweredAtOnce,
@@ -88,7 +88,6 @@ class Readiness:
 
     @property
     def queue(self) -> Mapping[str, float]:
-        """The work of all replicas, as the last sweep has found it."""
         backlog = self._sweep.backlog
         # A shared database counts in decimals, which are no JSON.
         counts = {"messages": int(backlog.messages), "parts": int(backlog.parts)}
@@ -204,7 +203,7 @@ class Door:
         query = request.query_params.multi_items() if request.scope["query_string"] else ()
         delivery = WebhookRequest(headers=request.headers.items(), body=b"", query=query)
         limit, seconds = self._config.max_body_bytes, self._config.body_timeout_seconds
-        if can(channel, Guarded):
+        if can(channel, OwnPlatform):
             delivery = replace(delivery, person=await channel.admit(delivery.headers))
         if can(channel, ChecksHeaders):
             limit = min(limit, channel.check_headers(delivery, self._clock()) or limit)

@@ -205,7 +205,6 @@ def answer_json(content: Mapping[str, Any], status: int = 200, **headers: str) -
 
 
 def too_many(wait_seconds: int) -> Response:
-    """The answer to one more wrong token, at any door."""
     sentence = (
         f"Too many wrong tokens from this address. A right one passes; a wrong one is looked at in {wait_seconds} s."
     )
@@ -213,7 +212,6 @@ def too_many(wait_seconds: int) -> Response:
 
 
 def unread(unreadable: Unreadable) -> Response:
-    """The answer to a body that could not be read."""
     return problem(unreadable.status, "unreadable", f"The request could not be read: {unreadable.reason}.")
 
 

@@ -14,7 +14,7 @@ import structlog
 
 from agents.attachments import tag
 from agents.prompt.inbound import HEARD_CHARS_MAX
-from channels.abilities import AnswersPresses, StoresInbound, can
+from channels.abilities import AnswersPresses, OwnPlatform, can
 from channels.access import GROUP_DISABLED, GROUP_NOT_ALLOWED, NOT_MENTIONED, NOT_PAIRED, group_refusal, refusal
 from channels.channel import (
     AnsweredAtOnce,
@@ -218,7 +218,7 @@ class Intake:
             log.info("message_not_admitted", reason=reason, sender=context.sender.id, chat=context.chat.id, **facts)
             return f"ignored: {reason}"
         context = await self._runtime.languages.found(context, self._runtime.setup.config.language)
-        if can(channel, StoresInbound):
+        if can(channel, OwnPlatform):
             shown = replace(context, text=f"/{CLAIM}") if inbound.command == CLAIM else context
             sets = inbound.command in SETTINGS and bool(inbound.arguments)  # no conversation is called by a setting
             context = replace(await channel.keep(shown, agent, names=not sets), text=context.text)
@@ -268,7 +268,7 @@ class Intake:
         if found := await pressed(self._runtime.store, context, press):
             sid, inbound = found
             if self._may_answer(inbound, sid):
-                own = replace(inbound.context, press=None) if can(channel, StoresInbound) else inbound.context
+                own = replace(inbound.context, press=None) if can(channel, OwnPlatform) else inbound.context
                 return own, inbound.agent
         return context if press.placed else await self._placed(context, press), named
 

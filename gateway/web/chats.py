@@ -139,7 +139,6 @@ class Chats:
         return [it for it in COMMANDS.values() if it.name in names and it.is_open(setup, message)]
 
     async def archived(self, request: Request, person: str) -> Response:
-        """The conversations that the person put aside."""
         return answer_json(await self._page(person, archived=True, behind=request.query_params.get("behind", "")))
 
     async def _page(self, person: str, *, archived: bool, behind: str = "") -> dict[str, Any]:
@@ -314,7 +313,6 @@ class Offers:
         return self._choices(agent, message, await self._settings(agent, message))
 
     def message(self, person: str, chat: str = _NEW) -> MessageContext:
-        """A message as the person would write it there."""
         return message_in(self._channel.name, self._channel.account, Chat(id=chat, kind="direct"), person)
 
     async def _settings(self, agent: str, message: MessageContext) -> Settings:

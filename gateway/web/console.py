@@ -286,7 +286,6 @@ class Console:
         return {"name": letter.name} | asdict(letter) | where | {"reason": reason, "title": title}
 
     async def replay(self, request: Request, person: str) -> Response:
-        """Queues them again; the next sweep takes them up."""
         given = await read_json(request, _Replayed, self._bodies)
         replayed = await asyncio.to_thread(replay, self._runtime.setup.config.database, given.names)
         if not replayed:
@@ -344,7 +343,6 @@ class Console:
         ]
 
     async def change(self, request: Request, person: str) -> Response:
-        """Pauses a schedule, lets it go on, or ends a person's for good."""
         given, id_ = await read_json(request, _Change, self._bodies), id_in_path(request, "schedule")
         try:
             after = await asyncio.to_thread(self._changed, id_, given.act)
@@ -427,7 +425,6 @@ class Console:
         return {"session": brief(facts), "html": shown, "missing": missing, "masked": mask.count}
 
     async def turns(self, request: Request, person: str) -> Response:
-        """The newest turns of every channel, filtered."""
         config, query = self._runtime.setup.config, dict(request.query_params)
         layers, before = self._runtime.store.layers, number_of(query.get("before", ""))
         page = await turn_list(layers, before=before, only=query, config=config)

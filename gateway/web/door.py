@@ -204,7 +204,6 @@ class WebDoor:
         return answer_json(facts | await ownership(self._runtime))
 
     async def take_key(self, request: Request, person: str) -> Response:
-        """Takes the first key of a model from the operator."""
         given = await read_json(request, _Key, self._bodies)
         return answer_json({"model": await self._first_key.store_key(person, given.vendor, given.key.strip())})
 

@@ -56,7 +56,6 @@ class Notes:
         )
 
     async def listed(self, request: Request, person: str) -> Response:
-        """The notes, oldest first, and the limits."""
         sender, agent = self._whose(request, person)
         notes = [asdict(it) for it in await self._memory.notes(sender, agent)]
         return answer_json({"notes": notes, "notes_max": NOTES_MAX, "chars_max": NOTE_CHARS_MAX})

@@ -259,7 +259,7 @@ async def test_http_connection_limit_per_address_evicts_the_idlest(tmp_path: Pat
         others = await held(stack, house.url, 1, "127.0.0.3")
         begun, *silent = await held(stack, house.url, 5, "127.0.0.2")
         await begun.send(b"GET /healthz HTTP/1.1\r\n")
-        await until(lambda: any(it.has_begun for it in house.gateway.connections._open))
+        await until(lambda: any(it.in_header for it in house.gateway.connections._open))
         assert (await silent[0].ask())[0] == 200
         async with line(house.url, "127.0.0.2") as sixth, line(house.url, "127.0.0.2") as seventh:
             for each in (sixth, seventh):
