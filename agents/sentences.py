@@ -1,7 +1,6 @@
 """Sentences for the user if a turn does not end in the model's own words: short, calm, and in the user's language.
 
-Never a provider's text, a path or an
-internal name: the log has those.
+Never a provider's text, a path or an internal name: the log has those.
 """
 
 import math

@@ -298,7 +298,7 @@ _EMPTY: dict[str, Any] = {"type": "thinking", "thinking": []}
 
 
 def grow(chunk: dict[str, Any], piece: Mapping[str, Any]) -> str:
-    """Adds a piece to a thinking chunk. Returns its text for people."""
+    """Add a piece to a thinking chunk; return its text for people."""
     chunk |= {key: value for key, value in piece.items() if key not in ("type", "thinking") and value is not None}
     items, text = chunk["thinking"], ""
     whole = text_of(piece, "thinking")  # not documented, but the reading is plain
@@ -476,8 +476,6 @@ class Calls:
             if not (piece.id or piece.name or piece.arguments):
                 continue
             call = self._known(piece, here)
-            if call is None and self._is_repeated(piece):
-                continue
             call = call or self._new(piece)
             here.append(call)
             if call.block.call is None:
@@ -499,15 +497,6 @@ class Calls:
         if not same or (piece.name and _another(same[-1], piece, here)):
             return None
         return same[-1]
-
-    def _is_repeated(self, piece: _Piece) -> bool:
-        """True if it is a whole call that is there already, perhaps still open."""
-        return bool(piece.id and piece.name and piece.arguments.strip()) and any(
-            (call.vendor_id, call.name) == (piece.id, piece.name)
-            and call.complete
-            and parse_arguments(call.block.body.raw) == parse_arguments(piece.arguments)
-            for call in self._calls
-        )
 
     def _new(self, piece: _Piece) -> _Call:
         key = f"call {len(self._calls)}"
@@ -552,7 +541,7 @@ def _read(value: object) -> _Piece:
 
 
 def part_of(part: object) -> tuple[Literal["text", "thinking"], str]:
-    """The text of a part of a content, or of one that is a text itself. A part without a text is named."""
+    """Return the kind and the text of a part of the content, which may be a text itself. Name a part without one."""
     if not isinstance(part, dict):
         return "text", part if isinstance(part, str) else ""
     kind = text_of(part, "type")
