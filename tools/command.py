@@ -19,7 +19,6 @@ import subprocess
 import termios
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from tools.config import ExecConfig
@@ -44,30 +43,17 @@ _LIMITS: dict[str, CommandLimit] = {"W": "written", "F": "free", "M": "memory", 
 OUTPUT_BYTES_MAX = 16 * 1024 * 1024
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Finished:
-    """`code` is that of the shell, or minus the signal that ended it; `limit` is what it was stopped for. `read_only`: the
-    disk was too full to let it write at all. `refused`: it made files of protected names, which were renamed."""
+class Command:
+    """A command from its start to its end, by its supervisor and the pipes to it. Raises OSError if that cannot be started.
+    `errors`: where its error output goes. `limit` is what it was stopped for. Once it has ended, `code` is the shell's, or
+    minus the signal that ended it. `read_only`: the disk was too full to let it write at all. `refused`: it made files of
+    protected names, which were renamed."""
 
-    code: int
+    code = 0
+    limit: CommandLimit | None = None
+    read_only = False
+    refused = False
     output: Output
-    limit: CommandLimit | None
-    read_only: bool
-    refused: bool
-
-
-async def run(launch: Launch, *, folder: int, bounds: ExecConfig) -> Finished:
-    """Run it to its end in the folder of that descriptor. Raises OSError."""
-    supervised = Supervised(launch, folder, bounds)
-    try:
-        return await supervised.attend(Output(bounds.output_bytes), bounds.timeout_seconds)
-    finally:
-        await supervised.leave()
-
-
-class Supervised:
-    """The supervisor's process, with the pipes to it. Raises OSError if it cannot be started. `errors`: where the command's
-    error output goes."""
 
     def __init__(
         self, launch: Launch, folder: int, bounds: ExecConfig, stdin: Input = "none", *, errors: Errors = "with output"
@@ -75,7 +61,6 @@ class Supervised:
         # A command of our own uid could read our secrets in /proc; not from a process that may not be dumped.
         _prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
         self._control: int | None
-        self._limit: CommandLimit | None = None
         self._unwanted = asyncio.Event()
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
             theirs.callback(launch.close)
@@ -94,11 +79,11 @@ class Supervised:
             else:
                 writes, self._output = _pipe(theirs, ours, reads=True)
                 reads, self._input = _pipe(theirs, ours) if stdin == "pipe" else (subprocess.DEVNULL, None)
-            self._errors: int | None = None
-            complains: int = subprocess.STDOUT
+            complains, self._errors = subprocess.STDOUT, None
             if errors == "apart":
                 complains, self._errors = _pipe(theirs, ours, reads=True)
-            limits = (int(bounds.timeout_seconds), bounds.written_bytes, bounds.free_bytes)
+            self.seconds = bounds.timeout_seconds
+            limits = (int(self.seconds), bounds.written_bytes, bounds.free_bytes)
             numbers = (control, status, folder, *(launch.owner or (-1, -1)), *limits)
             self._process = subprocess.Popen(
                 [*program("tools.supervisor", "-I", "-S"), *map(str, numbers), *launch.arguments],
@@ -116,8 +101,9 @@ class Supervised:
             if fd is not None:
                 os.set_blocking(fd, False)
 
-    async def attend(self, output: Output, timeout_seconds: float, errors: Output | None = None) -> Finished:
-        """`errors` gets the error output, if it is apart. Raises OSError if the command could not be started."""
+    async def attend(self, output: Output, errors: Output | None = None) -> None:
+        """Wait for its end. `errors` gets the error output, if it is apart. Raises OSError if it could not be started."""
+        self.output = output
         loop = asyncio.get_running_loop()
         exited, ended, stopped, gone = asyncio.Event(), asyncio.Event(), asyncio.Event(), asyncio.Event()
         pipes = {self._output: output} | ({self._errors: errors} if self._errors and errors else {})
@@ -136,14 +122,14 @@ class Supervised:
             if into is output and not data:
                 ended.set()
             elif into is output and output.total > OUTPUT_BYTES_MAX:
-                self._limit = self._limit or "output"
+                self.limit = self.limit or "output"
                 stopped.set()
 
         def listen() -> None:
             text = os.read(status, 32)
             report.extend(text)
             if letter := _LIMITS.keys() & text.decode():
-                self._limit = self._limit or _LIMITS[letter.pop()]
+                self.limit = self.limit or _LIMITS[letter.pop()]
                 stopped.set()
             if not text or _CODE.search(report):
                 exited.set()
@@ -155,24 +141,22 @@ class Supervised:
         for pipe, into in pipes.items():
             loop.add_reader(pipe, read, pipe, into)
         try:
-            await self._until_over(timeout_seconds, exited, ended, stopped)
+            await self._until_over(exited, ended, stopped)
             await _first(GONE_SECONDS_MAX, gone)
         finally:
             for fd in (status, *pipes):
                 loop.remove_reader(fd)
-        if b"!" in report and self._limit is None:
+        if b"!" in report and self.limit is None:
             raise OSError(
                 output.shown(500).strip() or "it could not become the workspace's owner, or there is no shell"
             )
         reported = _CODE.search(report)
-        code = int(reported[0]) if reported and reported[0] != b"!" else -signal.SIGKILL
-        return Finished(code=code, output=output, limit=self._limit, read_only=b"L" in report, refused=b"P" in report)
+        self.code = int(reported[0]) if reported and reported[0] != b"!" else -signal.SIGKILL
+        self.read_only, self.refused = b"L" in report, b"P" in report
 
-    async def _until_over(
-        self, timeout_seconds: float, exited: asyncio.Event, ended: asyncio.Event, stopped: asyncio.Event
-    ) -> None:
+    async def _until_over(self, exited: asyncio.Event, ended: asyncio.Event, stopped: asyncio.Event) -> None:
         """Waits until it has exited and said all, or makes it."""
-        if not await _first(timeout_seconds, exited, stopped, self._unwanted):
+        if not await _first(self.seconds, exited, stopped, self._unwanted):
             self.stop("time")
         if self._unwanted.is_set() and not exited.is_set():
             if self._control is not None:
@@ -186,7 +170,7 @@ class Supervised:
 
     def stop(self, limit: CommandLimit) -> None:
         """Asks the command to end, and soon kills it; `attend` returns then."""
-        self._limit = self._limit or limit
+        self.limit = self.limit or limit
         self._unwanted.set()
 
     def write(self, data: bytes) -> int:
@@ -214,6 +198,12 @@ class Supervised:
         if self._input is not None:
             os.close(self._input)
             self._input = None
+
+    async def __aenter__(self) -> "Command":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.leave()
 
     async def leave(self) -> None:
         """Ends all that the command started if `attend` was cut short. Does not block the loop."""

@@ -14,7 +14,7 @@ import structlog
 from pydantic import Field
 
 from tools.binding import binding_of
-from tools.command import OUTPUT_BYTES_MAX, CommandLimit, Finished, Input, Supervised
+from tools.command import OUTPUT_BYTES_MAX, Command, CommandLimit, Input
 from tools.config import EXEC_SECONDS_MAX, ExecConfig
 from tools.limits import MEMORY_BYTES_MAX, PROCESSES_MAX
 from tools.output import Output
@@ -96,18 +96,18 @@ class Exec:
         if self.slots.locked() or self.sandbox.slots.locked():
             raise ToolError("EXEC_BUSY", "too many commands are running; try again in a moment", retryable=True)
         timeout = self._timeout(arguments)
-        async with self.slots, self.sandbox.slots:
-            supervised = await self.begin(arguments.command, timeout, held=call.held)
+        async with (
+            self.slots,
+            self.sandbox.slots,
+            await self.begin(arguments.command, timeout, held=call.held) as command,
+        ):
             try:
-                kept_bytes = min(self.config.output_bytes, 8 * self.result_chars)
-                finished = await supervised.attend(Output(kept_bytes), timeout)
+                await command.attend(Output(min(self.config.output_bytes, 8 * self.result_chars)))
             except OSError as error:
                 raise self.not_started(error) from error
-            finally:
-                await supervised.leave()
-        return await asyncio.to_thread(self._result, finished, timeout)
+        return await asyncio.to_thread(self._result, command)
 
-    async def begin(self, command: str, seconds: float, stdin: Input = "none", held: Held | None = None) -> Supervised:
+    async def begin(self, command: str, seconds: float, stdin: Input = "none", held: Held | None = None) -> Command:
         """Starts a command, with the approved files as they were `held`; the caller attends to it. Raises ToolError."""
         if "\0" in command:
             raise ToolError("INVALID_ARGUMENT", "'command' holds a NUL character")
@@ -123,7 +123,7 @@ class Exec:
                 network=self.network,
             )
             launch.hold(held.copies if held else ())
-            return Supervised(launch, self.workspace.fd, bounds, stdin)
+            return Command(launch, self.workspace.fd, bounds, stdin)
         except (OSError, ValueError) as error:
             raise self.not_started(error) from error
 
@@ -153,28 +153,30 @@ class Exec:
             "TZ": "UTC",
         }
 
-    def _result(self, finished: Finished, seconds: float) -> ToolResult:
-        code = exit_code(finished)
-        note, details = self.note(finished, seconds), {"exitCode": code, "timedOut": finished.limit == "time"}
-        text = finished.output.shown(self.result_chars - len(note) - 1).rstrip("\n")
-        is_error = finished.limit is not None or code != 0
+    def _result(self, command: Command) -> ToolResult:
+        code = exit_code(command.code)
+        note, details = self.note(command), {"exitCode": code, "timedOut": command.limit == "time"}
+        text = command.output.shown(self.result_chars - len(note) - 1).rstrip("\n")
+        is_error = command.limit is not None or code != 0
         return ToolResult(content=(f"{text}\n{note}".lstrip("\n"),), details=details, is_error=is_error)
 
-    def note(self, finished: Finished, seconds: float) -> str:
+    def note(self, command: Command) -> str:
         """The way it ended, for the model."""
         self.sandbox.failed.discard(self.workspace.root)
         free = f"less than {self.config.free_bytes:,} bytes are left on the disk"
         written = self.config.written_bytes
-        stopped = STOPPED[finished.limit].format(seconds=seconds, written=written, free=free) if finished.limit else ""
-        ended = f": ended by {_signal(-finished.code)}" if finished.code < 0 else ""
-        read_only = f"; it could write nothing to files: {free}" if finished.read_only else ""
-        refused = "; files of protected names that it made are now called refused-…" if finished.refused else ""
-        return f"[{stopped}exit code {exit_code(finished)}{ended}{read_only}{refused}]"
+        stopped = (
+            STOPPED[command.limit].format(seconds=command.seconds, written=written, free=free) if command.limit else ""
+        )
+        ended = f": ended by {_signal(-command.code)}" if command.code < 0 else ""
+        read_only = f"; it could write nothing to files: {free}" if command.read_only else ""
+        refused = "; files of protected names that it made are now called refused-…" if command.refused else ""
+        return f"[{stopped}exit code {exit_code(command.code)}{ended}{read_only}{refused}]"
 
 
-def exit_code(finished: Finished) -> int:
+def exit_code(code: int) -> int:
     """The exit code as a shell would say it."""
-    return finished.code if finished.code >= 0 else 128 - finished.code
+    return code if code >= 0 else 128 - code
 
 
 def _signal(number: int) -> str:

@@ -23,7 +23,7 @@ from typing import Literal, Protocol, TypeAlias
 import structlog
 from pydantic import Field
 
-from tools.command import Supervised
+from tools.command import Command
 from tools.config import ProcessConfig
 from tools.exec import Exec, ExecArguments
 from tools.lines import text_page
@@ -43,12 +43,14 @@ RECORDS_MAX = 20
 """Ended processes that a session's list still shows."""
 _ID = re.compile(r"[0-9a-f]{6}")
 
+Report: TypeAlias = Callable[[], Awaitable[None]]
 ProcessState: TypeAlias = Literal["running", "elsewhere", "ended", "interrupted"]
 
 
 @dataclass(kw_only=True)
-class Record:
-    """`where` is the host that runs it; `note` says how it ended; polls have shown `polled` bytes; `state` is as found."""
+class BackgroundCommand:
+    """A command by its record. `where` is the host that runs it; `note` says how it ended; polls have shown `polled` bytes;
+    `state` is as found."""
 
     folder: Path
     id: str = field(default_factory=lambda: secrets.token_hex(3))
@@ -63,6 +65,8 @@ class Record:
     polled: int = 0
     output: Output
     state: ProcessState = "running"
+    running: "_Running | None" = None
+    """What this gateway holds of a command that it runs itself."""
 
     @property
     def path(self) -> Path:
@@ -75,7 +79,7 @@ class Record:
 
     def write(self, output: Output) -> int:
         """Replaces the file; returns its descriptor, which holds a lock. Raises OSError."""
-        members = {it.name: getattr(self, it.name) for it in fields(Record) if it.name != "folder"}
+        members = {it.name: getattr(self, it.name) for it in fields(self) if it.name not in ("folder", "running")}
         folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             with replacing(folder, self.id) as fd:
@@ -86,72 +90,66 @@ class Record:
             os.close(folder)
         return fd
 
-    def keep_polled(self) -> None:
-        """Stores how much was shown of an ended process. Blocking."""
-        with suppress(OSError):
-            if self.path.exists():
-                os.close(self.write(self.output))
+    def save(self, output: Output) -> None:
+        """Replaces the record's file by its new state. An erased record is not written again. Blocking."""
+        with suppress(OSError):  # no space: the old state stays
+            if self.running is None and self.path.exists():
+                os.close(self.write(output))
+            elif self.running is not None and os.fstat(self.running.file).st_nlink:
+                new = self.write(output)
+                os.close(self.running.file)
+                self.running.file = new
 
     def ask_to_end(self) -> None:
         """Has it end soon, wherever it runs."""
-        self.kill_path.touch()
+        if self.running is not None:
+            self.running.command.stop("killed")
+        else:
+            self.kill_path.touch()
 
     async def kill(self) -> None:
         """Asks for its end, and returns when it has ended or will not soon."""
         self.ask_to_end()
+        if self.running is not None:
+            await asyncio.wait([self.running.task])
+            return
         for _ in range(KILLS_LOOKED_FOR):
             found = await asyncio.to_thread(read_record, self.folder, self.id)
             if found is None or found.state != "elsewhere":
                 return
             await asyncio.sleep(KEEP_SECONDS / 4)
 
+    def finish(self) -> None:
+        """Stores the end of one that ran here. Blocking."""
+        self.save(self.output)
+        if self.running is not None:
+            os.close(self.running.file)
+            self.running = None
+        self.kill_path.unlink(missing_ok=True)
+
     def remove(self) -> None:
         for path in (self.path, self.kill_path):
             path.unlink(missing_ok=True)
 
 
-@dataclass(kw_only=True)
-class Running(Record):
-    """A process of this gateway. `file` is the descriptor that holds the lock on its record; `report` is called once it
-    has ended."""
+@dataclass
+class _Running:
+    """`file` is the descriptor that holds the lock on the record; `touched` is when somebody asked for it last; `report` is
+    called once it has ended."""
 
-    supervised: Supervised
+    command: Command
     file: int
     touched: float
-    report: Callable[[], Awaitable[None]]
+    report: Report | None
     task: "asyncio.Task[None]" = field(init=False)
-
-    def save(self, output: Output) -> None:
-        """Replaces the record's file by its new state. An erased record is not written again."""
-        if os.fstat(self.file).st_nlink:
-            with suppress(OSError):  # no space: the old state stays
-                new = self.write(output)
-                os.close(self.file)
-                self.file = new
-
-    def ask_to_end(self) -> None:
-        self.supervised.stop("killed")
-
-    async def kill(self) -> None:
-        self.ask_to_end()
-        await asyncio.wait([self.task])
-
-    def finish(self) -> None:
-        self.save(self.output)
-        os.close(self.file)
-        self.kill_path.unlink(missing_ok=True)
 
 
 class EndReports(Protocol):
     """The port by which the end of a command reaches the conversation that started it; the gateway supplies it."""
 
-    async def expect(self, record: Record, call: Call) -> Callable[[], Awaitable[None]]:
+    async def expect(self, record: BackgroundCommand, call: Call) -> Report:
         """Keeps durably that the end of this command is to be reported, before it starts. The result has its record looked
         at, now; it raises nothing. Raises ToolError."""
-
-
-async def untold() -> None:
-    """Reports nothing."""
 
 
 @dataclass
@@ -162,12 +160,12 @@ class Processes:
     config: ProcessConfig
     now: Callable[[], float]
     reports: EndReports | None = None
-    _running: dict[Path, Running] = field(default_factory=dict)
+    _running: dict[Path, BackgroundCommand] = field(default_factory=dict)
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
     _is_closed: bool = False
 
     async def start(
-        self, record: Record, shell: Exec, seconds: float, held: Held | None, report: Callable[[], Awaitable[None]]
+        self, record: BackgroundCommand, shell: Exec, seconds: float, held: Held | None, report: Report | None
     ) -> None:
         """Runs a command in the background; the caller shields it, as it must not be cut short. Raises ToolError and
         OSError; then nothing runs."""
@@ -183,23 +181,23 @@ class Processes:
             # The record first: if the gateway is killed from here on, the process is known.
             file = await asyncio.to_thread(_begin, record)
             try:
-                supervised = await shell.begin(record.command, seconds, size if record.terminal else "pipe", held)
+                command = await shell.begin(record.command, seconds, size if record.terminal else "pipe", held)
             except BaseException:
                 record.remove()
                 os.close(file)
                 raise
-            running = Running(**vars(record), supervised=supervised, file=file, touched=self.now(), report=report)
-            self._running[record.path] = running
-            running.task = asyncio.create_task(self._attend(running, shell, seconds))
+            record.running = running = _Running(command, file, self.now(), report)
+            self._running[record.path] = record
+            running.task = asyncio.create_task(self._attend(record, running, shell))
             await asyncio.sleep(0)  # a task that is cancelled before its first step ends nothing
 
-    def records(self, folder: Path, workspace: str | None = None) -> list[Record]:
+    def records(self, folder: Path, workspace: str | None = None) -> list[BackgroundCommand]:
         """All of a session's, in that workspace if it is given, oldest first. Blocking."""
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         found = (self.record(folder, workspace, name) for name in names)
         return sorted((it for it in found if it is not None), key=lambda it: it.started)
 
-    def record(self, folder: Path, workspace: str | None, id_: str) -> Record | None:
+    def record(self, folder: Path, workspace: str | None, id_: str) -> BackgroundCommand | None:
         """The record as it is now: from memory if the process runs here. Blocking."""
         record = self._running.get(folder / id_) or read_record(folder, id_)
         return record if record is not None and workspace in (None, record.workspace) else None
@@ -208,16 +206,16 @@ class Processes:
         """Ends all processes, also one that is just starting; their records say that the gateway ended."""
         async with self._starting:
             self._is_closed = True
-            tasks = [it.task for it in self._running.values()]
+            tasks = [it.running.task for it in self._running.values() if it.running]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _attend(self, it: Running, shell: Exec, seconds: float) -> None:
-        keeping = asyncio.create_task(self._keep(it))
+    async def _attend(self, it: BackgroundCommand, running: _Running, shell: Exec) -> None:
+        keeping = asyncio.create_task(self._keep(it, running))
         try:
-            finished = await it.supervised.attend(it.output, seconds)
-            it.code, it.note = finished.code, shell.note(finished, seconds)
+            await running.command.attend(it.output)
+            it.code, it.note = running.command.code, shell.note(running.command)
             it.ended, it.state = self.now(), "ended"
         except OSError as error:
             failure = shell.not_started(error)
@@ -226,22 +224,23 @@ class Processes:
         finally:
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
-            await it.supervised.leave()
+            await running.command.leave()
             await asyncio.shield(asyncio.to_thread(it.finish))
             del self._running[it.path]
-        await it.report()
+        if running.report is not None:
+            await running.report()
 
-    async def _keep(self, it: Running) -> None:
+    async def _keep(self, it: BackgroundCommand, running: _Running) -> None:
         """The record up to date, and the process within its idle time and its session."""
         saved = active = it.output.total
         while True:
             await asyncio.sleep(KEEP_SECONDS)
             if active != (active := it.output.total):
-                it.touched = self.now()
-            if it.report is untold and self.now() - it.touched > self.config.idle_seconds:
-                it.supervised.stop("idle")
-            if not os.fstat(it.file).st_nlink or it.kill_path.exists():
-                it.supervised.stop("killed")
+                running.touched = self.now()
+            if running.report is None and self.now() - running.touched > self.config.idle_seconds:
+                running.command.stop("idle")
+            if not os.fstat(running.file).st_nlink or it.kill_path.exists():
+                running.command.stop("killed")
             elif saved != it.output.total:
                 saved = it.output.total
                 saving = asyncio.ensure_future(asyncio.to_thread(it.save, it.output.since(0)))
@@ -251,7 +250,7 @@ class Processes:
                     await saving  # it replaces the descriptor that `finish` writes by
 
 
-def _begin(record: Record) -> int:
+def _begin(record: BackgroundCommand) -> int:
     """Writes a new record, as `write`. The oldest that have ended go. Raises OSError."""
     os.close(make_folder(record.folder))
     known = (read_record(record.folder, path.name) for path in record.folder.iterdir())
@@ -261,7 +260,7 @@ def _begin(record: Record) -> int:
     return record.write(record.output)
 
 
-def read_record(folder: Path, id_: str) -> Record | None:
+def read_record(folder: Path, id_: str) -> BackgroundCommand | None:
     """The record with its state as of now: what runs counts as `elsewhere`. None without any. Blocking."""
     if not _ID.fullmatch(id_):
         return None
@@ -269,7 +268,7 @@ def read_record(folder: Path, id_: str) -> Record | None:
         with folder.joinpath(id_).open("rb") as file:
             locked = is_locked(file.fileno())
             members = json.loads(file.read())
-        record = Record(**{**members, "folder": folder, "output": Output.load(*members["output"])})
+        record = BackgroundCommand(**{**members, "folder": folder, "output": Output.load(*members["output"])})
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -394,13 +393,13 @@ class Process:
         most = self.processes.config.timeout_seconds
         return min(arguments.timeout_seconds or most, most)
 
-    async def _named(self, arguments: ProcessArguments) -> Record:
+    async def _named(self, arguments: ProcessArguments) -> BackgroundCommand:
         record = await asyncio.to_thread(self._record, _given(arguments.id, "id", arguments.action))
-        if isinstance(record, Running):
-            record.touched = self.processes.now()
+        if record.running is not None:
+            record.running.touched = self.processes.now()
         return record
 
-    def _record(self, id_: str) -> Record:
+    def _record(self, id_: str) -> BackgroundCommand:
         record = self.processes.record(self._folder, str(self.shell.workspace.root), id_)
         if record is None:
             raise ToolError("NOT_FOUND", f"this session has no process {id_[:64]!r}; `list` shows those it has")
@@ -409,7 +408,7 @@ class Process:
     async def _start(self, arguments: ProcessArguments, call: Call) -> ToolResult:
         command = _given(arguments.command, "command", "start")
         seconds = self._seconds(arguments)
-        record = Record(
+        record = BackgroundCommand(
             folder=self._folder,
             command=command,
             workspace=str(self.shell.workspace.root),
@@ -418,27 +417,24 @@ class Process:
             started=self.processes.now(),
             output=Output(self.shell.config.output_bytes),
         )
-        await asyncio.shield(self._begin(record, seconds, call, notify=bool(arguments.notify)))
+        report = None
+        if arguments.notify:
+            if self.processes.reports is None:
+                raise ToolError("UNSUPPORTED", "nobody can be told of its end here; start it without notify, and poll")
+            report = await self.processes.reports.expect(record, call)  # if it cannot start, that finds no record
+        try:
+            await asyncio.shield(self.processes.start(record, self.shell, seconds, call.held, report))
+        except (OSError, ToolError) as error:
+            if report is not None:
+                await report()
+            raise self.shell.not_started(error) if isinstance(error, OSError) else error from error
         text = f"Started process {record.id}; it may run for {seconds:g} seconds. `poll` shows its output."
         if arguments.notify:
             text += " Its end is sent to the chat by itself."
         return ToolResult(content=(text,), details={"id": record.id})
 
-    async def _begin(self, record: Record, seconds: float, call: Call, *, notify: bool) -> None:
-        """Starts it; with `notify` the report is kept first. A report of what could not start finds no record."""
-        report: Callable[[], Awaitable[None]] = untold
-        if notify:
-            if self.processes.reports is None:
-                raise ToolError("UNSUPPORTED", "nobody can be told of its end here; start it without notify, and poll")
-            report = await self.processes.reports.expect(record, call)
-        try:
-            await self.processes.start(record, self.shell, seconds, call.held, report)
-        except (OSError, ToolError) as error:
-            await report()
-            raise self.shell.not_started(error) if isinstance(error, OSError) else error from error
-
-    async def _poll(self, record: Record, wait_seconds: float) -> ToolResult:
-        running = record if isinstance(record, Running) else None
+    async def _poll(self, record: BackgroundCommand, wait_seconds: float) -> ToolResult:
+        running = record.running
         for _ in range(int(wait_seconds / LOOK_SECONDS)):
             if running is None or running.task.done() or record.output.total > record.polled:
                 break
@@ -449,10 +445,10 @@ class Process:
         text = await asyncio.to_thread(new.shown, self.shell.result_chars - len(note) - 1)
         record.polled += new.total
         if record.state in ("ended", "interrupted") and new.total:
-            await asyncio.to_thread(record.keep_polled)
+            await asyncio.to_thread(record.save, record.output)
         return ToolResult(content=(f"{text.rstrip(chr(10))}\n{note}".lstrip("\n"),), details=details_of(record))
 
-    async def _log(self, record: Record, arguments: ProcessArguments) -> ToolResult:
+    async def _log(self, record: BackgroundCommand, arguments: ProcessArguments) -> ToolResult:
         printed = record.output.since(0)
 
         def page() -> ToolResult:
@@ -461,18 +457,18 @@ class Process:
 
         return await asyncio.to_thread(page)
 
-    async def _write(self, record: Record, arguments: ProcessArguments) -> ToolResult:
+    async def _write(self, record: BackgroundCommand, arguments: ProcessArguments) -> ToolResult:
         data = _input(arguments, record).encode(errors="replace")
-        if not isinstance(record, Running):
+        if record.running is None:
             state = state_of(record, self.processes.now())
             raise ToolError("NOT_RUNNING", f"process {record.id} takes no input here: {state}")
         if record.terminal and any(len(line) > LINE_BYTES_MAX for line in data.splitlines()):
             raise ToolError("INVALID_ARGUMENT", f"a terminal takes no line longer than {LINE_BYTES_MAX} bytes")
         ends = not record.terminal and arguments.key == "ctrl-d"
         try:
-            taken = record.supervised.write(data) if data else 0
+            taken = record.running.command.write(data) if data else 0
             if ends and taken == len(data):
-                record.supervised.end_input()
+                record.running.command.end_input()
         except OSError:
             raise ToolError("NOT_RUNNING", f"process {record.id} reads no input any more") from None
         if taken < len(data):
@@ -481,7 +477,7 @@ class Process:
         return ToolResult(content=(f"Wrote {taken} bytes to process {record.id}",), details=details_of(record))
 
 
-def state_of(record: Record, now: float) -> str:
+def state_of(record: BackgroundCommand, now: float) -> str:
     """The state of a background command, for a model."""
     age = f"{max(0.0, (record.ended or now) - record.started):.0f} s"
     match record.state:
@@ -501,7 +497,7 @@ def _given(value: str | None, name: str, action: str) -> str:
     return value
 
 
-def _input(arguments: ProcessArguments, record: Record) -> str:
+def _input(arguments: ProcessArguments, record: BackgroundCommand) -> str:
     text, key = arguments.text or "", arguments.key
     if not text and key is None:
         raise ToolError("INVALID_ARGUMENT", "'text' or 'key' is required for write")
@@ -512,7 +508,7 @@ def _input(arguments: ProcessArguments, record: Record) -> str:
     return text + ("\n" if key == "enter" else "")
 
 
-def details_of(record: Record) -> dict[str, str | int | None]:
+def details_of(record: BackgroundCommand) -> dict[str, str | int | None]:
     return {"id": record.id, "state": record.state, "exitCode": record.code}
 
 

@@ -27,7 +27,7 @@ from gateway.store.records import Delivery
 from gateway.store.sessions import agent_of, chat_of, sender_behind, task_of
 from gateway.turns.reports import CommandEnd, command_end_json
 from gateway.turns.tasks import wordless
-from tools.process import Record, details_of, read_record, short, state_of
+from tools.process import BackgroundCommand, details_of, read_record, short, state_of
 from tools.tool import Call, ToolError
 from tools.uploads import folder_of, processes_of
 
@@ -62,7 +62,7 @@ class CommandEnds:
     def serve(self, runtime: Runtime, wake: Callable[[], None]) -> None:
         self._runtime, self._wake, self._store = runtime, wake, runtime.store.later
 
-    async def expect(self, record: Record, call: Call) -> Callable[[], Awaitable[None]]:
+    async def expect(self, record: BackgroundCommand, call: Call) -> Callable[[], Awaitable[None]]:
         context, now = call.message, self._runtime.now()
         if task_of(call.session) or context.channel == ApiChannel.name:
             where = "a task ends before it could be told" if task_of(call.session) else "a program asks here"
@@ -101,7 +101,7 @@ class CommandEnds:
         except StoreUnavailable as error:
             log.warning("command_end_waits", id=id_, error=repr(error))
 
-    async def halt(self, session: str, *, by: int) -> Sequence[Record]:
+    async def halt(self, session: str, *, by: int) -> Sequence[BackgroundCommand]:
         """Ends the commands that a conversation started before the message `by` and whose end would be reported, without a
         report; returns those that it ended, also when it runs again. Raises StoreUnavailable."""
         processes, uploads = self._runtime.setup.processes, Path(self._runtime.setup.config.tools.files.uploads_dir)
@@ -131,7 +131,7 @@ class CommandEnds:
         return Step(later=row, next=None, state="done", delivery=delivery, again=now + LOOK_SECONDS)
 
 
-def _report(row: Later, expected: Expected, record: Record, now: float) -> Delivery:
+def _report(row: Later, expected: Expected, record: BackgroundCommand, now: float) -> Delivery:
     """The message that reports the end. Blocking: a terminal's output is drawn."""
     before = expected.context.origin
     origin = Origin(
@@ -156,5 +156,5 @@ def _report(row: Later, expected: Expected, record: Record, now: float) -> Deliv
     return Delivery.own(inbound, name, sid=expected.session, at=now, sender=sender_behind(context))
 
 
-def _row_id(session: str, record: Record) -> str:
+def _row_id(session: str, record: BackgroundCommand) -> str:
     return "P-" + sha256(f"{session} {record.id} {record.started!r}".encode()).hexdigest()[:16]

@@ -36,9 +36,8 @@ from mcp.shared.message import SessionMessage
 from mcp.types import jsonrpc_message_adapter
 from pydantic import ValidationError
 
-from tools.command import Finished, Supervised
+from tools.command import Command
 from tools.mcp.definition import Definition, ProgramEnd, ServerGone, UnusableTool
-from tools.mcp.server import LIFE_SECONDS
 from tools.output import Output
 from tools.picture import fitted, unshown
 from tools.tool import Image, ToolError, ToolResult
@@ -377,7 +376,7 @@ class MessageLines(Output):
 
 
 @asynccontextmanager
-async def pipes(supervised: Supervised, ended: ProgramEnd) -> AsyncIterator[Streams]:
+async def pipes(command: Command, ended: ProgramEnd) -> AsyncIterator[Streams]:
     """The streams that the SDK's session speaks by. The server ends with them, and they with the server: `ended` says so."""
     to_session, received = anyio.create_memory_object_stream[Incoming](math.inf)
     sent, from_session = anyio.create_memory_object_stream[SessionMessage](0)
@@ -385,18 +384,18 @@ async def pipes(supervised: Supervised, ended: ProgramEnd) -> AsyncIterator[Stre
 
     async def read() -> None:
         with to_session:
-            finished = await supervised.attend(MessageLines(to_session), LIFE_SECONDS, errors)
+            await command.attend(MessageLines(to_session), errors)
             error_output = errors.shown(ERRORS_BYTES)
-            ended.reason = reason_of_end(finished, error_output)
+            ended.reason = reason_of_end(command, error_output)
             ended.set()
-            log.info("mcp_server_ended", code=finished.code, limit=finished.limit, errors=error_output)
+            log.info("mcp_server_ended", code=command.code, limit=command.limit, errors=error_output)
 
     async def write() -> None:
         with from_session:
             async for message in from_session:
                 text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                 try:
-                    await supervised.send(f"{text}\n".encode())
+                    await command.send(f"{text}\n".encode())
                 except OSError:
                     return  # it reads no more: what was asked fails as the connection ends
 
@@ -409,12 +408,12 @@ async def pipes(supervised: Supervised, ended: ProgramEnd) -> AsyncIterator[Stre
                 tasks.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):
-            await supervised.leave()
+            await command.leave()
 
 
-def reason_of_end(finished: Finished, errors: str) -> str:
+def reason_of_end(command: Command, errors: str) -> str:
     """The exit code of the program, or the limit that it reached, with the last line that it complained."""
-    how = f"code {finished.code}" if finished.limit is None else f"it reached the limit of {finished.limit}"
+    how = f"code {command.code}" if command.limit is None else f"it reached the limit of {command.limit}"
     last = next((it.strip() for it in reversed(errors.splitlines()) if it.strip()), "")
     return f"its program has ended ({how}){last and ': ' + last[-REASON_CHARS:]}"
 

@@ -24,7 +24,7 @@ import structlog
 
 from channels.marks import NOTE
 from channels.section import ToolLists
-from tools.command import Supervised
+from tools.command import Command
 from tools.config import ExecConfig, FetchConfig
 from tools.exec import PATH
 from tools.mcp.config import McpConfig, McpServerConfig, sandbox_hint
@@ -282,8 +282,8 @@ class McpServer:
             headers = {name: value.get_secret_value() for name, value in config.headers.items()}
             return client.http(config.url, headers, judged)
         network = WebClient(web) if config.network else None
-        supervised = await started(config, self.environment.sandbox, self.environment.path, network)
-        return client.pipes(supervised, ended)
+        command = await started(config, self.environment.sandbox, self.environment.path, network)
+        return client.pipes(command, ended)
 
     async def listed_by(self, connection: "McpSession") -> list[Definition]:
         """The tools that the config takes, by name, each once; `known` is then what owners have seen of them."""
@@ -395,7 +395,7 @@ LINKS_MAX = 40
 FIRST_LINE_BYTES = 512
 
 
-async def started(config: McpServerConfig, sandbox: Sandbox, path: str, network: WebClient | None) -> Supervised:
+async def started(config: McpServerConfig, sandbox: Sandbox, path: str, network: WebClient | None) -> Command:
     """`path` is where programs are looked for. Raises OSError, and ToolError without a wall or a program."""
     name, *arguments = config.command
     program = shutil.which(name, path=path)
@@ -421,7 +421,7 @@ async def started(config: McpServerConfig, sandbox: Sandbox, path: str, network:
     )
     try:
         bounds = ExecConfig().but(timeout_seconds=LIFE_SECONDS)
-        return Supervised(launch, workspace.fd, bounds, "pipe", errors="apart")
+        return Command(launch, workspace.fd, bounds, "pipe", errors="apart")
     finally:
         workspace.close()
 

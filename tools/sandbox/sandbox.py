@@ -25,9 +25,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from tools.command import run
+from tools.command import Command
 from tools.config import ExecConfig, FetchConfig
 from tools.limits import PROCESSES_MAX, above
+from tools.output import Output
 from tools.sandbox.confine import STAGE, landlock_version, seccomp
 from tools.sandbox.launch import (
     SCRATCH,
@@ -246,16 +247,16 @@ async def probe_failure(launch: Callable[..., Launch], private: Sequence[Path], 
         files = " ".join(f"'{it}'" for it in (planted, *private) if it.is_file() and "'" not in str(it))
         ports = {"tcp": tcp.getsockname()[1], "udp": udp.getsockname()[1]}
         network = WebClient(FetchConfig(ports=(ports["tcp"],))) if opens else None
-        command = (_PROXIED if opens else "") + _CANARY
-        command = command.format(files=files, victim=victim.pid, gateway=os.getpid(), knocks=_KNOCKS, **ports, **names)
+        script = (_PROXIED if opens else "") + _CANARY
+        script = script.format(files=files, victim=victim.pid, gateway=os.getpid(), knocks=_KNOCKS, **ports, **names)
         environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(workspace.root), "TMPDIR": "/tmp"}
         try:
-            launched = launch(command, workspace, environment, network)
-            finished = await run(launched, folder=workspace.fd, bounds=_BOUNDS)
+            async with Command(launch(script, workspace, environment, network), workspace.fd, _BOUNDS) as command:
+                await command.attend(Output(_BOUNDS.output_bytes))
         except OSError as error:
             return str(error)
-        if finished.limit is not None or finished.code != 0:
-            return _PIERCED.get(finished.code, f"its test ended with {finished.code}: {finished.output.shown(200)}")
+        if command.limit is not None or command.code != 0:
+            return _PIERCED.get(command.code, f"its test ended with {command.code}: {command.output.shown(200)}")
         for it in (udp, *listening):
             with suppress(BlockingIOError):
                 it.recv(1) if it is udp else it.accept()[0].close()
