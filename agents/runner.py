@@ -32,10 +32,11 @@ from channels.message import File, MessageContext
 from channels.section import ToolLists, ToolNames
 from skills.catalog import SkillCatalog, visible
 from tools.attachment import attachment, web_file
-from tools.catalog import Catalog, Toolbox, ToolPorts, ToolSource, offered, own_tools
+from tools.catalog import Catalog, Toolbox, ToolPorts, offered, own_tools
 from tools.command import is_absent
 from tools.config import EXTERNAL_TOOLS, ToolsConfig, effective_approval, effective_exec, effective_files
 from tools.documents.document import Documents
+from tools.mcp.server import McpServers
 from tools.memory import Note
 from tools.paths import MEMORY
 from tools.policy import SERVERS, holds, layers_of, may_ask, permitted, server_of
@@ -76,7 +77,7 @@ class AgentRunner:
     zone: tzinfo
     commands: Callable[[MessageContext, LastingFacts], Commands]
     choosable: Sequence[str] = ()
-    sources: Sequence[ToolSource] = ()
+    servers: McpServers | None = None
     scrub: Callable[[str], str] = str
 
     def __post_init__(self) -> None:
@@ -266,7 +267,7 @@ class AgentRunner:
         workspace = whole.serving(uploads=whole.uploads, mounts=mounts, writable=memory)
         abilities = {*turn.actions, *(turn.directives if self.files.reads(turn.layers) else ())}
         tools = [*self._built_in.tools(workspace, abilities), *self._own.tools]
-        tools += [tool for source in self.sources for tool in source.tools(self.config.tools, workspace)]
+        tools += self.servers.tools(self.config.tools) if self.servers else ()
         if stand_in is not None:
             tools = [*stand_in(tools)]
         layers = (*self._layers, *turn.layers)

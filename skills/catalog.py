@@ -167,7 +167,6 @@ class SkillRoot:
 
 
 def _content(root: int, top: Path, directory: Path) -> bytes:
-    """The document's bytes. Raises BadSkill, OSError."""
     document = Path(os.path.realpath(directory / DOCUMENT))
     if not directory.is_relative_to(top) or not document.is_relative_to(directory):
         raise BadSkill("a link leads out of the folder; name the folder it leads to in skills.directories")

@@ -71,7 +71,6 @@ def read_head(text: str) -> SkillHead:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Front matter without its fences, and what follows it."""
     if not re.match(r"---[ \t]*\n", text):
         return "", text
     match = _FRONT_MATTER.match(text)
@@ -151,6 +150,5 @@ def _summary(body: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    """The text without line breaks, controls and invisible characters."""
     shown = (" " if unicodedata.category(char)[0] in "CZ" and char != "\u200d" else char for char in text)
     return " ".join("".join(shown).split())

@@ -78,7 +78,6 @@ def files_in(folder: Path) -> list[SkillFile]:
 
 
 def _walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """The files beneath, in their order. Raises BadFolder, OSError."""
     count = size = 0
     for where, folders, names in os.walk(folder, onerror=_raise):
         folders.sort()

@@ -172,7 +172,6 @@ def read_source(address: str, env: Mapping[str, str], *, ref: str = "") -> Sourc
 
 
 def _checked(address: str) -> str:
-    """The address of a repository, if git may have it. Raises BadSource."""
     if _SCP.fullmatch(address):
         return address
     if not _URL.fullmatch(address):
@@ -194,7 +193,6 @@ def _checked(address: str) -> str:
 
 
 def _plain(folder: Path) -> Source:
-    """Raises BadSource."""
     entries: dict[str, list[str]] = {}
     for where, folders, names in os.walk(folder):
         place = os.path.relpath(where, folder).removeprefix(".").lstrip("/")
@@ -218,7 +216,6 @@ def _plain(folder: Path) -> Source:
 
 
 def _source(address: str, commit: str, skills: Sequence[FoundSkill], unusable: Mapping[str, str]) -> Source:
-    """Raises BadSource."""
     kept: dict[str, FoundSkill] = {}
     unusable = dict(unusable)
     for skill in skills:
@@ -232,7 +229,6 @@ def _source(address: str, commit: str, skills: Sequence[FoundSkill], unusable: M
 
 
 def _skill(place: str, called: str, files: Sequence[SkillFile], left_out: Sequence[str] = ()) -> FoundSkill:
-    """Raises BadSkill, BadSource."""
     document = next(it.content for it in files if it.path == DOCUMENT)
     try:
         head = read_head(document.decode())
@@ -258,7 +254,6 @@ def _check_path(path: str) -> None:
 
 
 def _repository(address: str, env: Mapping[str, str], ref: str, protocols: str) -> Source:
-    """Raises BadSource."""
     if ref and not _REF.fullmatch(ref):
         raise BadSource(f"{shown(ref)} is no name of a branch or tag")
     if shutil.which("git", path=env.get("PATH")) is None:
@@ -281,7 +276,6 @@ def _repository(address: str, env: Mapping[str, str], ref: str, protocols: str) 
 
 
 def _entries(listing: bytes) -> list[TreeEntry]:
-    """Raises BadSource."""
     entries = []
     for line in filter(None, listing.split(b"\0")):
         facts, _, path = line.partition(b"\t")
@@ -312,7 +306,6 @@ def _beneath(entries: Iterable[TreeEntry], place: str) -> list[TreeEntry]:
 
 
 def _read(git: Git, place: str, called: str, entries: Sequence[TreeEntry]) -> FoundSkill:
-    """Raises BadSkill, BadSource."""
     files = [it for it in entries if it.mode in (*_FILES, *_PROGRAMS)]
     others = [it.path for it in entries if it.mode not in (*_FILES, *_PROGRAMS)]
     for path in (*(it.path for it in files), *others):

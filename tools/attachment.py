@@ -86,7 +86,6 @@ def _type(page: WebPage) -> str:
 
 
 def _with_ending(name: str, type_: str) -> str:
-    """The name as it is if its ending fits the type, else with one more."""
     ending = mimetypes.guess_extension(type_) if type_ != UNKNOWN_TYPE else None
     guessed = mimetypes.guess_type(name)[0]
     if ending is None or guessed == type_ or (guessed is not None and type_ not in PICTURES):

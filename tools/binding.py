@@ -132,7 +132,6 @@ def _file(place: str, folder: int) -> _File | None:
 
 
 def _is_systems(place: str) -> bool:
-    """True if root alone can put another program there."""
     paths = (Path(place), Path(place).resolve())
     statuses = [it.stat() for path in paths for it in (path, *path.parents)]
     return all(it.st_uid == 0 and not it.st_mode & (stat.S_IWGRP | stat.S_IWOTH) for it in statuses)

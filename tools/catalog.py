@@ -7,7 +7,7 @@ import asyncio
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
@@ -110,19 +110,6 @@ _BUILDERS: dict[str, Callable[[Catalog, Workspace], Tool]] = {
     "schedule": lambda catalog, _: ScheduleTool(catalog.ports.schedules),
 }
 NAMES: tuple[str, ...] = tuple(_BUILDERS)
-
-
-class ToolSource(Protocol):
-    """Tools that are not built in. Others decide their names and schemas, and may change them while they are in use."""
-
-    def start(self) -> None:
-        """Begins to keep the tools ready, beside everything else; returns at once."""
-
-    def tools(self, lists: ToolLists, workspace: Workspace) -> Sequence[Tool]:
-        """The tools that the agent's own lists name, in an order that lasts: it is part of the prompt's cached beginning."""
-
-    async def close(self) -> None:
-        """Ends what `start` began. A tool that is called later answers TOOL_UNAVAILABLE."""
 
 
 def offered(everybody: ToolsConfig, agent: AgentToolsConfig) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ _LIMITS: dict[str, CommandLimit] = {"W": "written", "F": "free", "M": "memory", 
 OUTPUT_BYTES_MAX = 16 * 1024 * 1024
 
 
-class Command:
+class ShellCommand:
     """A command from its start to its end, by its supervisor and the pipes to it. Raises OSError if that cannot be started.
     `errors`: where its error output goes. `limit` is what it was stopped for. Once it has ended, `code` is the shell's, or
     minus the signal that ended it. `read_only`: the disk was too full to let it write at all. `refused`: it made files of
@@ -155,7 +155,6 @@ class Command:
         self.read_only, self.refused = b"L" in report, b"P" in report
 
     async def _until_over(self, exited: asyncio.Event, ended: asyncio.Event, stopped: asyncio.Event) -> None:
-        """Waits until it has exited and said all, or makes it."""
         if not await _first(self.seconds, exited, stopped, self._unwanted):
             self.stop("time")
         if self._unwanted.is_set() and not exited.is_set():
@@ -199,7 +198,7 @@ class Command:
             os.close(self._input)
             self._input = None
 
-    async def __aenter__(self) -> "Command":
+    async def __aenter__(self) -> "ShellCommand":
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -257,7 +256,6 @@ def _terminal(
 
 
 async def _first(seconds: float, *events: asyncio.Event) -> bool:
-    """Waits for any of them; False on a timeout."""
     waits = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         done, _ = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

@@ -14,7 +14,7 @@ import structlog
 from pydantic import Field
 
 from tools.binding import binding_of
-from tools.command import OUTPUT_BYTES_MAX, Command, CommandLimit, Input
+from tools.command import OUTPUT_BYTES_MAX, CommandLimit, Input, ShellCommand
 from tools.config import EXEC_SECONDS_MAX, ExecConfig
 from tools.limits import MEMORY_BYTES_MAX, PROCESSES_MAX
 from tools.output import Output
@@ -107,7 +107,9 @@ class Exec:
                 raise self.not_started(error) from error
         return await asyncio.to_thread(self._result, command)
 
-    async def begin(self, command: str, seconds: float, stdin: Input = "none", held: Held | None = None) -> Command:
+    async def begin(
+        self, command: str, seconds: float, stdin: Input = "none", held: Held | None = None
+    ) -> ShellCommand:
         """Starts a command, with the approved files as they were `held`; the caller attends to it. Raises ToolError."""
         if "\0" in command:
             raise ToolError("INVALID_ARGUMENT", "'command' holds a NUL character")
@@ -123,7 +125,7 @@ class Exec:
                 network=self.network,
             )
             launch.hold(held.copies if held else ())
-            return Command(launch, self.workspace.fd, bounds, stdin)
+            return ShellCommand(launch, self.workspace.fd, bounds, stdin)
         except (OSError, ValueError) as error:
             raise self.not_started(error) from error
 
@@ -153,14 +155,14 @@ class Exec:
             "TZ": "UTC",
         }
 
-    def _result(self, command: Command) -> ToolResult:
+    def _result(self, command: ShellCommand) -> ToolResult:
         code = exit_code(command.code)
         note, details = self.note(command), {"exitCode": code, "timedOut": command.limit == "time"}
         text = command.output.shown(self.result_chars - len(note) - 1).rstrip("\n")
         is_error = command.limit is not None or code != 0
         return ToolResult(content=(f"{text}\n{note}".lstrip("\n"),), details=details, is_error=is_error)
 
-    def note(self, command: Command) -> str:
+    def note(self, command: ShellCommand) -> str:
         """The way it ended, for the model."""
         self.sandbox.failed.discard(self.workspace.root)
         free = f"less than {self.config.free_bytes:,} bytes are left on the disk"

@@ -190,7 +190,6 @@ def _shown(place: Path, path: Path) -> str:
 
 
 def _way(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield each folder, link and file on the way to a file, the file last. Raises OSError."""
     place, left, links = Path("/"), [*reversed(path.absolute().parts[1:])], 0
     yield place, place.stat()
     while left:
@@ -263,7 +262,6 @@ def _run(path: Path, source: bytes, changed_ns: int) -> _Loaded:
 
 
 def _line(error: BaseException, path: Path) -> int:
-    """The line of the file that an error comes from."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return error.lineno or 0
     return next(
@@ -277,7 +275,6 @@ def _reason(error: BaseException) -> str:
 
 
 def _made(path: Path, module: ModuleType) -> Iterator[tuple[Tool | Fault, int]]:
-    """Each tool of a module, or the reason against it, with its line."""
     for it in _offered(module):
         line = it.__code__.co_firstlineno if inspect.isfunction(it) else 0
         try:
@@ -302,7 +299,6 @@ def _offered(module: ModuleType) -> list[Any]:
 
 
 def _checked(made: Any) -> Tool:
-    """A tool as it was written. Raises TypeError, ValueError."""
     if inspect.isclass(made) or not isinstance(getattr(made, "spec", None), ToolSpec):
         raise TypeError(f"{made!r:.80} is neither a tool, with `spec`, `parse` and `run`, nor an async function")
     if not inspect.iscoroutinefunction(getattr(made, "run", None)) or not callable(getattr(made, "parse", None)):
@@ -345,7 +341,6 @@ class FunctionTool:
 
 
 def _of_function(function: Callable[..., Awaitable[Any]]) -> Tool:
-    """Raises TypeError, ValueError, NameError."""
     name = function.__name__
     if not inspect.iscoroutinefunction(function):
         raise TypeError(f"{name} is no async function")

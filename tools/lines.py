@@ -92,7 +92,6 @@ class Lines:
         return text, broken, {"bytes": size, "firstLine": first, "lastLine": last}
 
     def _whole_lines(self, window: bytes, left_bytes: int, room: int) -> tuple[list[str], int]:
-        """The lines at the beginning of `window` that fit, and where they end."""
         lines: list[str] = []
         end = 0
         while end < len(window) and len(lines) != self.limit:
@@ -140,7 +139,6 @@ def _encoding(fd: int, size: int) -> Encoding:
 
 
 def _line_start(fd: int, size: int, line: int) -> int:
-    """The place where the line begins, or the file's end if it has fewer lines."""
     missing, position = line - 1, 0
     while missing and position < size:
         if position >= SEEK_BYTES_MAX:

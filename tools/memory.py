@@ -112,7 +112,6 @@ class Passage:
 
 
 def _window(line: str, query: Sequence[str]) -> str:
-    """The line, or the part of a long one around the first wanted term."""
     if len(line) <= SNIPPET_CHARS:
         return line
     lower = line.lower()

@@ -170,7 +170,6 @@ class MessageTool:
         return Place(channel=channel, account=self._account(channel, chat, here.account), chat=chat), False
 
     def _account(self, channel: str, chat: str, current: str) -> str:
-        """The bot that sends there, from the config's line that allows it. Raises ToolError."""
         for target in self.config.targets:
             named, *account, listed = target.split(":")
             if (named, listed) == (channel, chat):
@@ -180,7 +179,6 @@ class MessageTool:
 
 @lru_cache(maxsize=64)
 def _spec(abilities: frozenset[str]) -> ToolSpec:
-    """The tool with the actions and members that there are."""
     whole = MessageArguments.spec(
         "message",
         summary="send a message on your own initiative",

@@ -108,7 +108,6 @@ def without_broken_chunks(data: bytes) -> bytes:
 
 
 def _decoded(data: bytes, as_it_is: Picture | None) -> Picture | None:
-    """Raises what the decoder raises."""
     from PIL import Image, ImageOps
 
     with _one_at_a_time, Image.open(io.BytesIO(data), formats=_FORMATS) as source:

@@ -23,7 +23,7 @@ from typing import Literal, Protocol, TypeAlias
 import structlog
 from pydantic import Field
 
-from tools.command import Command
+from tools.command import ShellCommand
 from tools.config import ProcessConfig
 from tools.exec import Exec, ExecArguments
 from tools.lines import text_page
@@ -43,7 +43,7 @@ RECORDS_MAX = 20
 """Ended processes that a session's list still shows."""
 _ID = re.compile(r"[0-9a-f]{6}")
 
-Report: TypeAlias = Callable[[], Awaitable[None]]
+EndReport: TypeAlias = Callable[[], Awaitable[None]]
 ProcessState: TypeAlias = Literal["running", "elsewhere", "ended", "interrupted"]
 
 
@@ -66,7 +66,7 @@ class BackgroundCommand:
     output: Output
     state: ProcessState = "running"
     running: "_Running | None" = None
-    """What this gateway holds of a command that it runs itself."""
+    """Set while this gateway runs it."""
 
     @property
     def path(self) -> Path:
@@ -137,17 +137,17 @@ class _Running:
     """`file` is the descriptor that holds the lock on the record; `touched` is when somebody asked for it last; `report` is
     called once it has ended."""
 
-    command: Command
+    command: ShellCommand
     file: int
     touched: float
-    report: Report | None
+    report: EndReport | None
     task: "asyncio.Task[None]" = field(init=False)
 
 
 class EndReports(Protocol):
     """The port by which the end of a command reaches the conversation that started it; the gateway supplies it."""
 
-    async def expect(self, record: BackgroundCommand, call: Call) -> Report:
+    async def expect(self, record: BackgroundCommand, call: Call) -> EndReport:
         """Keeps durably that the end of this command is to be reported, before it starts. The result has its record looked
         at, now; it raises nothing. Raises ToolError."""
 
@@ -165,7 +165,7 @@ class Processes:
     _is_closed: bool = False
 
     async def start(
-        self, record: BackgroundCommand, shell: Exec, seconds: float, held: Held | None, report: Report | None
+        self, record: BackgroundCommand, shell: Exec, seconds: float, held: Held | None, report: EndReport | None
     ) -> None:
         """Runs a command in the background; the caller shields it, as it must not be cut short. Raises ToolError and
         OSError; then nothing runs."""

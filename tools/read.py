@@ -138,7 +138,6 @@ class Read:
         return ToolResult(content=(_shown(answer, first), *pictures), details=details)
 
     def _lines(self, answer: Answer, page: int, arguments: ReadArguments, details: dict[str, int]) -> ToolResult:
-        """The lines of one page that is longer than a result."""
         head = f"{_head(answer, page, page)}\n"
         room = max(1, self.page_chars - len(head))
         page_read = text_page(answer.texts[0], arguments.offset or 1, arguments.limit, room, byte=arguments.byte)
@@ -147,7 +146,6 @@ class Read:
 
 
 def _range(page: str | None) -> tuple[int, int]:
-    """The first and the last page; 0 for as many as fit. Raises ToolError."""
     if page is None:
         return 1, 0
     match = _RANGE.fullmatch(page.strip())
@@ -181,7 +179,6 @@ def _head(answer: Answer, first: int, last: int) -> str:
 
 
 def _pictures(answer: Answer, name: str) -> list[Image]:
-    """The pictures of scanned pages, as far as they are pictures. Blocking."""
     found = []
     for number, data in list(answer.pictures.items())[:PICTURES_MAX]:
         picture = fitted(base64.b64decode(data))

@@ -303,7 +303,6 @@ def _lines(pattern: "re2._Regexp[bytes]", data: bytes) -> Iterator[tuple[int, in
 
 
 def _shown(data: bytes, begin: int, end: int, match: int) -> str:
-    """The line; of a long one what is around the match."""
     left = begin if match - begin < LINE_CHARS // 2 else match - LINE_CHARS // 4
     text = data[left : min(end, left + 4 * LINE_CHARS)].decode(errors="replace").replace("\0", "\ufffd").rstrip("\r")
     cut = len(text) > LINE_CHARS or left + 4 * LINE_CHARS < end

@@ -313,7 +313,6 @@ def hold(temporary: str, copies: list[Copied], owner: tuple[int, int]) -> list[s
 
 
 def _neighbours(folder: str, owner: tuple[int, int]) -> list[str]:
-    """The names that the command's own user can list."""
     us = os.geteuid(), os.getegid()
     try:
         if owner[0] >= 0:

@@ -282,7 +282,6 @@ def _member(name: str, member: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sentence(error: Any) -> str:
-    """One mistake in the arguments, in few words and without the value."""
     name = ".".join(map(str, error["loc"]))[:NAME_CHARS_MAX] or "arguments"
     match error["type"]:
         case "missing":

@@ -143,7 +143,7 @@ def _runners(
         zone=zone,
         commands=partial(commands_in, config, owners),
         choosable=config.choosable_models,
-        sources=(mcp,) if config.mcp.servers else (),
+        servers=mcp,
     )
     return {agent.id: build_runner(agent) for agent in config.agents.list}
 

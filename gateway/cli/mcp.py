@@ -39,7 +39,6 @@ def list_servers(as_json: AsJson = False, config: ConfigOption = CONFIG) -> None
 
 
 def _said(tool: dict[str, Any], *, zh: bool) -> str:
-    """The description; of a changed tool as a whole, with the one before."""
     if tool["state"] != "changed":
         return _line(tool["description"])[: None if tool["state"] == "new" else SHOWN_CHARS]
     now, before = _line(tool["description"]), _line(tool["before"])

@@ -66,7 +66,6 @@ async def listed(loaded: Loaded) -> list[dict[str, Any]]:
 
 
 async def _listed(server: McpServer) -> tuple[list[Definition], str]:
-    """The tools, or the reason for none."""
     try:
         async with server.connected() as connection:
             return await server.listed_by(connection), ""

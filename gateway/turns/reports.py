@@ -88,7 +88,6 @@ def tells(row: str, id_: str) -> bool:
 
 
 def _head(origin: Origin, end: CommandEnd, language: Language) -> str:
-    """The line above what a command wrote last."""
     id_, name, note = origin.id, value(origin.title), end.note.partition(": ")[2]
     if end.seconds is None:
         return Bilingual(
@@ -102,6 +101,5 @@ def _head(origin: Origin, end: CommandEnd, language: Language) -> str:
 
 
 def _last_lines(output: str) -> str:
-    """The end of what a command wrote, as code."""
     lines = [it[:LINE_CHARS_SHOWN].replace("```", "'''") for it in output.rstrip().splitlines()[-LINES_SHOWN:]]
     return "\n".join(("```", *lines, "```")) if lines else ""

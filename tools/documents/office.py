@@ -197,7 +197,6 @@ class _Document:
         return f"[{text}]({address})" if address and text.strip() and address != text else text
 
     def _formula(self, element: Any) -> str:
-        """A formula on one line."""
         form = _MATH.get(element.tag.removeprefix(_M))
         if form is None:
             return self._text(element)
@@ -228,7 +227,6 @@ def _symbol(code: str) -> str:
 
 
 def _list_of(element: Any) -> tuple[str, str]:
-    """The numbering of a paragraph or a style, and the depth in it."""
     return _value(element, "pPr", "numPr", "numId"), _value(element, "pPr", "numPr", "ilvl") or "0"
 
 

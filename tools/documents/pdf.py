@@ -169,7 +169,6 @@ def _page(document: Any, index: int, pages: Pages) -> str:
 
 
 def _runs(textpage: Any) -> list[PlacedText]:
-    """The page's runs of text; none if there are too many to be lines."""
     count = textpage.count_rects()
     runs = []
     for place in (textpage.get_rect(it) for it in range(count if count <= RUNS_MAX else 0)):

@@ -77,7 +77,6 @@ def _text(item: Any) -> str:
 
 
 def _formats(package: Package) -> tuple[set[int], set[int]]:
-    """The styles that show a date, and those that show a share of a hundred."""
     if "xl/styles.xml" not in package.names:
         return set(), set()
     tree = package.tree("xl/styles.xml")

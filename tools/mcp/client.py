@@ -36,7 +36,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import jsonrpc_message_adapter
 from pydantic import ValidationError
 
-from tools.command import Command
+from tools.command import ShellCommand
 from tools.mcp.definition import Definition, ProgramEnd, ServerGone, UnusableTool
 from tools.output import Output
 from tools.picture import fitted, unshown
@@ -376,7 +376,7 @@ class MessageLines(Output):
 
 
 @asynccontextmanager
-async def pipes(command: Command, ended: ProgramEnd) -> AsyncIterator[Streams]:
+async def pipes(command: ShellCommand, ended: ProgramEnd) -> AsyncIterator[Streams]:
     """The streams that the SDK's session speaks by. The server ends with them, and they with the server: `ended` says so."""
     to_session, received = anyio.create_memory_object_stream[Incoming](math.inf)
     sent, from_session = anyio.create_memory_object_stream[SessionMessage](0)
@@ -411,7 +411,7 @@ async def pipes(command: Command, ended: ProgramEnd) -> AsyncIterator[Streams]:
             await command.leave()
 
 
-def reason_of_end(command: Command, errors: str) -> str:
+def reason_of_end(command: ShellCommand, errors: str) -> str:
     """The exit code of the program, or the limit that it reached, with the last line that it complained."""
     how = f"code {command.code}" if command.limit is None else f"it reached the limit of {command.limit}"
     last = next((it.strip() for it in reversed(errors.splitlines()) if it.strip()), "")
@@ -459,7 +459,6 @@ def _parts(block: types.ContentBlock) -> Iterator[str | Image]:
 
 
 def _picture(data: str, what: str) -> str | Image:
-    """The picture, if it is one."""
     try:
         raw = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):

@@ -24,7 +24,7 @@ import structlog
 
 from channels.marks import NOTE
 from channels.section import ToolLists
-from tools.command import Command
+from tools.command import ShellCommand
 from tools.config import ExecConfig, FetchConfig
 from tools.exec import PATH
 from tools.mcp.config import McpConfig, McpServerConfig, sandbox_hint
@@ -342,8 +342,8 @@ class McpTool:
 
 
 class McpServers:
-    """A `ToolSource`. Of the one `before` it takes the servers whose config is as it was. `harmless` makes a stranger's
-    text safe for a prompt."""
+    """All servers and their tools. Of those `before` it takes the servers whose config is as it was. `harmless` makes a
+    stranger's text safe for a prompt."""
 
     def __init__(
         self,
@@ -366,7 +366,8 @@ class McpServers:
         for server in self.servers.values():
             server.start()
 
-    def tools(self, lists: ToolLists, workspace: Workspace) -> Sequence[Tool]:
+    def tools(self, lists: ToolLists) -> Sequence[Tool]:
+        """The tools that an agent's lists name, in an order that lasts: it is part of the prompt's cached beginning."""
         there = {it.name: (server, it) for server in self.servers.values() for it in server.offered}
         return [McpTool(*there[name], self._spec(*there[name])) for name in foreign(lists, tuple(there))]
 
@@ -395,7 +396,7 @@ LINKS_MAX = 40
 FIRST_LINE_BYTES = 512
 
 
-async def started(config: McpServerConfig, sandbox: Sandbox, path: str, network: WebClient | None) -> Command:
+async def started(config: McpServerConfig, sandbox: Sandbox, path: str, network: WebClient | None) -> ShellCommand:
     """`path` is where programs are looked for. Raises OSError, and ToolError without a wall or a program."""
     name, *arguments = config.command
     program = shutil.which(name, path=path)
@@ -421,7 +422,7 @@ async def started(config: McpServerConfig, sandbox: Sandbox, path: str, network:
     )
     try:
         bounds = ExecConfig().but(timeout_seconds=LIFE_SECONDS)
-        return Command(launch, workspace.fd, bounds, "pipe", errors="apart")
+        return ShellCommand(launch, workspace.fd, bounds, "pipe", errors="apart")
     finally:
         workspace.close()
 
@@ -456,7 +457,6 @@ def _names(path: Path) -> Iterator[Path]:
 
 
 def _surroundings(name: Path) -> Iterator[Path]:
-    """Yields what a program of Python or Node finds beside itself."""
     if not name.is_file():
         return
     prefix = name.parent.parent
@@ -474,7 +474,6 @@ def _surroundings(name: Path) -> Iterator[Path]:
 
 
 def _interpreter(name: Path, path: str) -> Path | None:
-    """The interpreter that the first line of a script names."""
     try:
         with name.open("rb") as file:
             first, _, _ = file.read(FIRST_LINE_BYTES).partition(b"\n")

@@ -25,7 +25,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from tools.command import Command
+from tools.command import ShellCommand
 from tools.config import ExecConfig, FetchConfig
 from tools.limits import PROCESSES_MAX, above
 from tools.output import Output
@@ -251,7 +251,7 @@ async def probe_failure(launch: Callable[..., Launch], private: Sequence[Path], 
         script = script.format(files=files, victim=victim.pid, gateway=os.getpid(), knocks=_KNOCKS, **ports, **names)
         environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(workspace.root), "TMPDIR": "/tmp"}
         try:
-            async with Command(launch(script, workspace, environment, network), workspace.fd, _BOUNDS) as command:
+            async with ShellCommand(launch(script, workspace, environment, network), workspace.fd, _BOUNDS) as command:
                 await command.attend(Output(_BOUNDS.output_bytes))
         except OSError as error:
             return str(error)

@@ -119,7 +119,6 @@ def _charset(name: str) -> str:
 
 
 async def _extracted(html: str, url: str) -> tuple[str, str, str]:
-    """Extracts in a separate process, which ends with the turn or when its time is up."""
     try:
         with os.fdopen(os.memfd_create("page", os.MFD_CLOEXEC), "wb+") as file:
             file.write(html.encode(errors="replace"))
